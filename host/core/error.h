@@ -1,0 +1,37 @@
+// The one exception of the host. Its text says what, where, expected, found and the fix; its code becomes the exit status.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lh {
+
+// Exit statuses of lora-host; docs/errors.md lists them.
+enum class Code : int {
+  config = 2,    // command line or configuration
+  data = 3,      // model, image, caption or checkpoint file
+  resource = 4,  // device, memory, disk
+  numeric = 5,   // NaN or infinity
+  plugin = 6,    // plugin refused or misbehaving
+  internal = 8,  // a bug of the host
+};
+inline constexpr int exit_interrupted = 75;  // stopped by a signal after saving; can be resumed
+
+class Error : public std::runtime_error {
+ public:
+  Error(Code code, const std::string& text) : std::runtime_error(text), code_(code) {}
+  Code code() const { return code_; }
+
+ private:
+  Code code_;
+};
+
+template <typename... Args>
+[[noreturn]] void fail(Code code, fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+}
+
+}  // namespace lh

@@ -1,0 +1,133 @@
+#include "core/tensor.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/float_formats.h"
+
+namespace lh {
+
+int64_t dtype_size(DType dtype) { return lk_dtype_size(static_cast<lk_dtype>(dtype)); }
+
+std::string_view dtype_name(DType dtype) {
+  switch (dtype) {
+    case DType::f32: return "float32";
+    case DType::f16: return "float16";
+    case DType::bf16: return "bfloat16";
+    case DType::f8_e4m3: return "float8_e4m3";
+    case DType::f8_e5m2: return "float8_e5m2";
+    case DType::i32: return "int32";
+    case DType::i64: return "int64";
+    case DType::u8: return "uint8";
+  }
+  return "?";
+}
+
+bool is_float(DType dtype) {
+  return dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u8;
+}
+
+int64_t checked_mul(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_mul_overflow(a, b, &result)) fail(Code::data, "size {} x {} overflows 64 bits", a, b);
+  return result;
+}
+
+int64_t checked_add(int64_t a, int64_t b) {
+  int64_t result = 0;
+  if (__builtin_add_overflow(a, b, &result)) fail(Code::data, "size {} + {} overflows 64 bits", a, b);
+  return result;
+}
+
+Shape::Shape(std::vector<int64_t> dims) : dims_(std::move(dims)) {
+  if (rank() > LK_MAX_RANK) fail(Code::data, "rank {} is above the limit of {}", rank(), LK_MAX_RANK);
+  for (const int64_t d : dims_)
+    if (d < 0) fail(Code::data, "negative dimension in shape {}", text());
+}
+
+int64_t Shape::numel() const {
+  int64_t n = 1;
+  for (const int64_t d : dims_) n = checked_mul(n, d);
+  return n;
+}
+
+Shape Shape::with(int64_t axis, int64_t length) const {
+  std::vector<int64_t> dims = dims_;
+  dims.at(static_cast<size_t>(axis < 0 ? axis + rank() : axis)) = length;
+  return Shape(std::move(dims));
+}
+
+std::string Shape::text() const { return fmt::format("[{}]", fmt::join(dims_, ", ")); }
+
+int64_t Desc::bytes() const { return checked_mul(shape.numel(), dtype_size(dtype)); }
+
+std::string Desc::text() const { return fmt::format("{} {}", dtype_name(dtype), shape.text()); }
+
+HostTensor::HostTensor(Desc d) : desc(std::move(d)), data(static_cast<size_t>(desc.bytes())) {}
+
+HostTensor HostTensor::from_floats(Shape shape, std::span<const float> values) {
+  HostTensor t(Desc{DType::f32, std::move(shape)});
+  std::ranges::copy(values, t.as<float>().begin());
+  return t;
+}
+
+HostTensor HostTensor::from_ints(Shape shape, std::span<const int32_t> values) {
+  HostTensor t(Desc{DType::i32, std::move(shape)});
+  std::ranges::copy(values, t.as<int32_t>().begin());
+  return t;
+}
+
+lk_tensor kernel_tensor(const Desc& desc, void* data) {
+  lk_tensor t{};
+  t.data = data;
+  t.dtype = static_cast<lk_dtype>(desc.dtype);
+  t.rank = static_cast<int32_t>(desc.shape.rank());
+  std::ranges::copy(desc.shape.dims(), t.dims);
+  return t;
+}
+
+namespace {
+
+template <typename Out>
+void store(Out* dst, int64_t i, double value) {
+  dst[i] = static_cast<Out>(value);
+}
+
+double load_as_double(DType dtype, const void* src, int64_t i) {
+  switch (dtype) {
+    case DType::f32: return static_cast<const float*>(src)[i];
+    case DType::f16: return float_from_f16(static_cast<const uint16_t*>(src)[i]);
+    case DType::bf16: return float_from_bf16(static_cast<const uint16_t*>(src)[i]);
+    case DType::f8_e4m3: return float_from_e4m3(static_cast<const uint8_t*>(src)[i]);
+    case DType::f8_e5m2: return float_from_e5m2(static_cast<const uint8_t*>(src)[i]);
+    case DType::i32: return static_cast<const int32_t*>(src)[i];
+    case DType::i64: return static_cast<double>(static_cast<const int64_t*>(src)[i]);
+    case DType::u8: return static_cast<const uint8_t*>(src)[i];
+  }
+  return 0;
+}
+
+}  // namespace
+
+void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
+  if (from == to) {
+    std::memcpy(dst, src, static_cast<size_t>(count * dtype_size(from)));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i) {
+    const double v = load_as_double(from, src, i);
+    switch (to) {
+      case DType::f32: store(static_cast<float*>(dst), i, v); break;
+      case DType::f16: static_cast<uint16_t*>(dst)[i] = f16_from_float(static_cast<float>(v)); break;
+      case DType::bf16: static_cast<uint16_t*>(dst)[i] = bf16_from_float(static_cast<float>(v)); break;
+      case DType::f8_e4m3: static_cast<uint8_t*>(dst)[i] = e4m3_from_float(static_cast<float>(v)); break;
+      case DType::f8_e5m2: static_cast<uint8_t*>(dst)[i] = e5m2_from_float(static_cast<float>(v)); break;
+      case DType::i32: store(static_cast<int32_t*>(dst), i, v); break;
+      case DType::i64: store(static_cast<int64_t*>(dst), i, v); break;
+      case DType::u8: store(static_cast<uint8_t*>(dst), i, v); break;
+    }
+  }
+}
+
+}  // namespace lh

@@ -1,0 +1,89 @@
+// Element types, shapes and tensors in host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora_kernels.h"
+
+namespace lh {
+
+// Values equal lk_dtype and lh_dtype.
+enum class DType : int32_t {
+  f32 = LK_F32,
+  f16 = LK_F16,
+  bf16 = LK_BF16,
+  f8_e4m3 = LK_F8_E4M3,
+  f8_e5m2 = LK_F8_E5M2,
+  i32 = LK_I32,
+  i64 = LK_I64,
+  u8 = LK_U8,
+};
+
+int64_t dtype_size(DType dtype);
+std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ...
+bool is_float(DType dtype);
+
+// Checked 64-bit arithmetic for sizes that come from outside; throws lh::Error(Code::data).
+int64_t checked_mul(int64_t a, int64_t b);
+int64_t checked_add(int64_t a, int64_t b);
+
+// Row-major dimensions, rank <= 8.
+class Shape {
+ public:
+  Shape() = default;
+  Shape(std::initializer_list<int64_t> dims) : Shape(std::vector<int64_t>(dims)) {}
+  explicit Shape(std::vector<int64_t> dims);
+
+  int64_t rank() const { return static_cast<int64_t>(dims_.size()); }
+  int64_t operator[](int64_t axis) const { return dims_[static_cast<size_t>(axis)]; }
+  int64_t numel() const;  // checked; 1 for rank 0
+  std::span<const int64_t> dims() const { return dims_; }
+  bool operator==(const Shape&) const = default;
+
+  // Shape with one axis set to another length; negative axes count from the end.
+  Shape with(int64_t axis, int64_t length) const;
+  std::string text() const;  // "[2, 16, 8]"
+
+ private:
+  std::vector<int64_t> dims_;
+};
+
+struct Desc {
+  DType dtype = DType::f32;
+  Shape shape;
+  int64_t bytes() const;
+  std::string text() const;  // "bfloat16 [2, 16, 8]"
+  bool operator==(const Desc&) const = default;
+};
+
+// A dense tensor that owns its bytes.
+struct HostTensor {
+  Desc desc;
+  std::vector<std::byte> data;
+
+  HostTensor() = default;
+  explicit HostTensor(Desc d);
+  template <typename T>
+  std::span<T> as() {
+    return {reinterpret_cast<T*>(data.data()), data.size() / sizeof(T)};
+  }
+  template <typename T>
+  std::span<const T> as() const {
+    return {reinterpret_cast<const T*>(data.data()), data.size() / sizeof(T)};
+  }
+  static HostTensor from_floats(Shape shape, std::span<const float> values);
+  static HostTensor from_ints(Shape shape, std::span<const int32_t> values);
+};
+
+lk_tensor kernel_tensor(const Desc& desc, void* data);
+
+// Element conversion on the host (round to nearest even), used by files and tests.
+void convert(DType from, const void* src, DType to, void* dst, int64_t count);
+
+}  // namespace lh

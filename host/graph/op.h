@@ -1,0 +1,63 @@
+// What an op is to the host: one constant OpDef in host/ops/<op>.cpp with the parts infer, gradient and launch.
+#pragma once
+
+#include <span>
+
+#include "graph/graph.h"
+#include "lora_kernels.h"
+
+namespace lh {
+
+// Shape rule. `in[i]` is nullptr for an absent optional input.
+struct Infer {
+  DType compute;
+  std::span<const Desc* const> in;
+  const Attrs& attrs;
+};
+
+// Gradient rule: emits nodes that compute the gradients of the inputs that need one.
+class Gradient {
+ public:
+  Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients, std::span<const char> needed);
+
+  Value in(size_t i) const { return node_.inputs.at(i); }
+  Value out(size_t i = 0) const { return node_.outputs.at(i); }
+  size_t input_count() const { return node_.inputs.size(); }
+  const Attrs& attrs() const { return node_.attrs; }
+  const Shape& shape(Value v) const { return graph_.desc(v).shape; }
+  // Gradient of an output; 0 when nothing flows into it.
+  Value dout(size_t i = 0) const { return output_gradients_[i]; }
+  bool needs(size_t i) const { return i < needed_.size() && needed_[i] != 0; }
+  Value emit(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
+  std::vector<Value> emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
+  void set(size_t input, Value gradient) { result[input] = gradient; }
+
+  std::vector<Value> result;  // one per input, 0 = none
+
+ private:
+  Graph& graph_;
+  const Node& node_;
+  std::span<const Value> output_gradients_;
+  std::span<const char> needed_;
+};
+
+// Bound tensors of one node, ready for a kernel. Absent tensors have data NULL.
+struct Launch {
+  lk_context* context;
+  std::span<const lk_tensor> in;
+  std::span<lk_tensor> out;
+  const Attrs& attrs;
+};
+
+struct OpDef {
+  const char* name;  // "rope/1"
+  std::vector<Desc> (*infer)(const Infer&);
+  void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through
+  lk_status (*launch)(const Launch&) = nullptr;
+  bool alias = false;         // output 0 is input 0 with another shape: no kernel runs
+  bool in_place = false;      // output i may share storage with input i (updates: p, m, v)
+};
+
+const OpDef* find_op(std::string_view name);  // nullptr when unknown; host/ops/ops.cpp holds the list
+
+}  // namespace lh

@@ -1,0 +1,483 @@
+/* lora_kernels.h - the public C API of liblora_kernels.
+ *
+ * Compute kernels for LoRA training, forward and backward, behind one interface for every backend.
+ * The library knows tensors and nothing else: no graph, no model, no file.
+ *
+ * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C]; convolution weights are [O, KH, KW, C].
+ * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8), mixed freely
+ *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
+ * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
+ *            overlap an input unless the comment says "in place". A tensor whose data is NULL is absent;
+ *            fields marked "optional" may be absent, and an absent gradient output is not computed.
+ * Errors     every call returns a status; the text of the last failure is lk_last_error(context). Nothing is
+ *            written when a status other than LK_OK comes from checking arguments.
+ * Threads    a context belongs to one thread at a time; different contexts are independent.
+ */
+#ifndef LORA_KERNELS_H
+#define LORA_KERNELS_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define LK_API __attribute__((visibility("default")))
+#else
+#define LK_API
+#endif
+
+#define LK_VERSION_MAJOR 0
+#define LK_VERSION_MINOR 1
+#define LK_MAX_RANK 8
+
+/* ---- status, types, tensors ------------------------------------------------------------------------- */
+
+typedef int32_t lk_status;
+#define LK_OK 0
+#define LK_E_INVALID 1     /* an argument breaks the contract; the text names it */
+#define LK_E_UNSUPPORTED 2 /* this backend has no such kernel */
+#define LK_E_MEMORY 3      /* host or device memory could not be had */
+#define LK_E_DEVICE 4      /* no such device, or the device failed */
+
+typedef int32_t lk_dtype;
+#define LK_F32 0
+#define LK_F16 1
+#define LK_BF16 2
+#define LK_F8_E4M3 3 /* the "fn" variant: no infinity, NaN 0x7F and 0xFF, largest 448 */
+#define LK_F8_E5M2 4
+#define LK_I32 5
+#define LK_I64 6
+#define LK_U8 7
+
+typedef struct lk_tensor {
+  void* data;
+  lk_dtype dtype;
+  int32_t rank;
+  int64_t dims[LK_MAX_RANK];
+} lk_tensor;
+
+LK_API int64_t lk_dtype_size(lk_dtype dtype); /* bytes of one element; 0 for an unknown type */
+LK_API const char* lk_dtype_name(lk_dtype dtype);
+LK_API int64_t lk_numel(const lk_tensor* tensor); /* 1 for rank 0 */
+LK_API const char* lk_version(void);
+
+/* ---- context ---------------------------------------------------------------------------------------- */
+
+typedef int32_t lk_backend;
+#define LK_CPU 0
+#define LK_CUDA 1
+
+typedef struct lk_context lk_context;
+
+typedef struct lk_context_params {
+  lk_backend backend;
+  int32_t device;  /* CUDA device index */
+  int32_t threads; /* CPU threads, 0 = all cores the process may use */
+} lk_context_params;
+
+LK_API int32_t lk_backend_available(lk_backend backend); /* 1 if this build of the library has it */
+LK_API lk_status lk_context_create(const lk_context_params* params, lk_context** out);
+LK_API void lk_context_destroy(lk_context* context);
+LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also valid for NULL context */
+LK_API int32_t lk_context_threads(const lk_context* context);
+
+/* Memory that kernels of this context may use, 256-byte aligned. */
+LK_API lk_status lk_alloc(lk_context* context, int64_t bytes, void** out);
+LK_API void lk_free(lk_context* context, void* data);
+LK_API lk_status lk_upload(lk_context* context, void* dst, const void* host_src, int64_t bytes);
+LK_API lk_status lk_download(lk_context* context, void* host_dst, const void* src, int64_t bytes);
+LK_API lk_status lk_synchronize(lk_context* context);
+
+/* ---- matrix products -------------------------------------------------------------------------------- */
+
+/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be fp8; weight_scale (f32, one element or
+ * [out]) multiplies it. */
+typedef struct lk_linear_params {
+  lk_tensor x, weight;
+  lk_tensor weight_scale; /* optional */
+  lk_tensor bias;         /* optional */
+  lk_tensor y;
+} lk_linear_params;
+LK_API lk_status lk_linear(lk_context*, const lk_linear_params*);
+
+/* dx = dy weight; dweight = dy^T x; dbias = sum of dy over rows. */
+typedef struct lk_linear_backward_params {
+  lk_tensor dy;
+  lk_tensor x;            /* needed for dweight */
+  lk_tensor weight;       /* needed for dx */
+  lk_tensor weight_scale; /* optional */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+} lk_linear_backward_params;
+LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
+
+/* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T, where base = x weight^T + bias.
+ * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone. */
+typedef struct lk_lora_forward_params {
+  lk_tensor x;
+  lk_tensor weight, weight_scale, bias; /* optional */
+  lk_tensor down, up;
+  lk_tensor mask; /* optional [..., r]: dropout factors */
+  float scale;    /* alpha / rank */
+  lk_tensor y, s;
+} lk_lora_forward_params;
+LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
+
+/* ds = scale * (dy up) * mask ;  ddown = ds^T x ;  dup = scale * dy^T s ;  dx = dy weight + ds down. */
+typedef struct lk_lora_backward_params {
+  lk_tensor dy, x;
+  lk_tensor s;                    /* optional; recomputed from x and down when absent */
+  lk_tensor weight, weight_scale; /* optional: without it dx is the LoRA branch's alone */
+  lk_tensor down, up;
+  lk_tensor mask; /* optional, as in forward */
+  float scale;
+  int32_t accumulate;        /* 1: ddown and dup are added to (dx is always overwritten) */
+  lk_tensor dx, ddown, dup; /* optional outputs */
+} lk_lora_backward_params;
+LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
+
+/* c = op(a) op(b) per batch: a [..., m, k] (or [..., k, m] with transpose_a), b [..., k, n] (or [..., n, k]).
+ * Leading dimensions are equal. */
+typedef struct lk_matmul_params {
+  lk_tensor a, b, c;
+  int32_t transpose_a, transpose_b;
+} lk_matmul_params;
+LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
+
+/* x [N, H, W, C], weight [O, KH, KW, C], y [N, OH, OW, O]; zero padding. */
+typedef struct lk_conv2d_params {
+  lk_tensor x, weight;
+  lk_tensor bias; /* optional */
+  lk_tensor y;
+  int32_t stride;
+  int32_t pad_top, pad_left, pad_bottom, pad_right;
+} lk_conv2d_params;
+LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
+
+typedef struct lk_conv2d_backward_params {
+  lk_tensor dy;
+  lk_tensor x;      /* needed for dweight */
+  lk_tensor weight; /* needed for dx */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  int32_t stride;
+  int32_t pad_top, pad_left, pad_bottom, pad_right;
+} lk_conv2d_backward_params;
+LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params*);
+
+/* ---- attention, softmax, position ------------------------------------------------------------------- */
+
+/* q [B, Sq, H, D], k and v [B, Sk, H, D], o like q. p = softmax(scale q k^T + bias); o = p v.
+ * bias: [1 or B, 1 or H, Sq, Sk]. key_lengths: i32 [B], keys at and after it are not seen. causal: key j <= query i.
+ * lse [B, H, Sq] f32 = natural log of the sum of exponentials, for the backward pass. */
+typedef struct lk_attention_params {
+  lk_tensor q, k, v;
+  lk_tensor bias, key_lengths; /* optional */
+  float scale;
+  int32_t causal;
+  lk_tensor o;
+  lk_tensor lse; /* optional output */
+} lk_attention_params;
+LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
+
+typedef struct lk_attention_backward_params {
+  lk_tensor d_o, q, k, v, o, lse;
+  lk_tensor bias, key_lengths; /* optional */
+  float scale;
+  int32_t causal;
+  lk_tensor dq, dk, dv;
+} lk_attention_backward_params;
+LK_API lk_status lk_attention_backward(lk_context*, const lk_attention_backward_params*);
+
+/* Over the last axis. */
+typedef struct lk_softmax_params {
+  lk_tensor x, y;
+} lk_softmax_params;
+LK_API lk_status lk_softmax(lk_context*, const lk_softmax_params*);
+
+typedef struct lk_softmax_backward_params {
+  lk_tensor dy, y, dx;
+} lk_softmax_backward_params;
+LK_API lk_status lk_softmax_backward(lk_context*, const lk_softmax_backward_params*);
+
+/* Rotary embedding of x [B, S, H, D]; cos and sin are f32 [S, D/2] or [B, S, D/2].
+ * interleaved: pairs (2i, 2i+1); otherwise pairs (i, i + D/2). inverse rotates back, which is the gradient. */
+typedef struct lk_rope_params {
+  lk_tensor x, cos, sin, y;
+  int32_t interleaved, inverse;
+} lk_rope_params;
+LK_API lk_status lk_rope(lk_context*, const lk_rope_params*);
+
+/* t f32 [B] -> y [B, dim] = [cos(a), sin(a)], a_k = scale * t * exp(-ln(max_period) k / (dim/2));
+ * sin_first swaps the halves. Angles are computed in float64. */
+typedef struct lk_timestep_embedding_params {
+  lk_tensor t, y;
+  double max_period, scale;
+  int32_t sin_first;
+} lk_timestep_embedding_params;
+LK_API lk_status lk_timestep_embedding(lk_context*, const lk_timestep_embedding_params*);
+
+/* ---- norms ------------------------------------------------------------------------------------------ */
+
+/* Over the last axis C; weight and bias [C]. Backward recomputes the statistics from x. */
+typedef struct lk_layer_norm_params {
+  lk_tensor x;
+  lk_tensor weight, bias; /* optional */
+  lk_tensor y;
+  float eps;
+} lk_layer_norm_params;
+LK_API lk_status lk_layer_norm(lk_context*, const lk_layer_norm_params*);
+
+typedef struct lk_layer_norm_backward_params {
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  float eps;
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+} lk_layer_norm_backward_params;
+LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
+
+typedef struct lk_rms_norm_params {
+  lk_tensor x;
+  lk_tensor weight; /* optional */
+  lk_tensor y;
+  float eps;
+} lk_rms_norm_params;
+LK_API lk_status lk_rms_norm(lk_context*, const lk_rms_norm_params*);
+
+typedef struct lk_rms_norm_backward_params {
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  float eps;
+  lk_tensor dx, dweight; /* optional outputs */
+} lk_rms_norm_backward_params;
+LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
+
+/* x [N, ..., C] in `groups` groups of channels, statistics over all but N within a group. */
+typedef struct lk_group_norm_params {
+  lk_tensor x;
+  lk_tensor weight, bias; /* optional */
+  lk_tensor y;
+  int32_t groups;
+  float eps;
+} lk_group_norm_params;
+LK_API lk_status lk_group_norm(lk_context*, const lk_group_norm_params*);
+
+typedef struct lk_group_norm_backward_params {
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  int32_t groups;
+  float eps;
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+} lk_group_norm_backward_params;
+LK_API lk_status lk_group_norm_backward(lk_context*, const lk_group_norm_backward_params*);
+
+/* ---- elementwise ------------------------------------------------------------------------------------ */
+
+typedef int32_t lk_unary_kind;
+#define LK_SILU 0
+#define LK_GELU_ERF 1
+#define LK_GELU_TANH 2
+#define LK_GELU_QUICK 3 /* x sigmoid(1.702 x) */
+#define LK_SIGMOID 4
+#define LK_TANH 5
+#define LK_RELU 6
+#define LK_EXP 7
+#define LK_SQRT 8
+#define LK_RSQRT 9
+#define LK_ABS 10
+#define LK_SIGN 11
+#define LK_SQUARE 12
+#define LK_AFFINE 13 /* a x + b */
+#define LK_CLAMP 14  /* min(max(x, a), b) */
+
+/* In place allowed (y == x). */
+typedef struct lk_unary_params {
+  lk_unary_kind kind;
+  float a, b;
+  lk_tensor x, y;
+} lk_unary_params;
+LK_API lk_status lk_unary(lk_context*, const lk_unary_params*);
+
+/* dx = dy * f'(x). In place allowed (dx == dy). */
+typedef struct lk_unary_backward_params {
+  lk_unary_kind kind;
+  float a, b;
+  lk_tensor dy, x, dx;
+} lk_unary_backward_params;
+LK_API lk_status lk_unary_backward(lk_context*, const lk_unary_backward_params*);
+
+typedef int32_t lk_binary_kind;
+#define LK_ADD 0
+#define LK_SUB 1
+#define LK_MUL 2
+#define LK_DIV 3
+#define LK_MAX 4
+#define LK_MIN 5
+#define LK_GREATER_EQUAL 6 /* 1.0 or 0.0 */
+
+/* y = a (kind) b, right-aligned broadcast. In place allowed where shapes are equal. */
+typedef struct lk_binary_params {
+  lk_binary_kind kind;
+  lk_tensor a, b, y;
+} lk_binary_params;
+LK_API lk_status lk_binary(lk_context*, const lk_binary_params*);
+
+/* y = condition != 0 ? a : b, all of one shape. */
+typedef struct lk_where_params {
+  lk_tensor condition, a, b, y;
+} lk_where_params;
+LK_API lk_status lk_where(lk_context*, const lk_where_params*);
+
+/* Converts the storage type, rounding to nearest even; also integers to and from floats. */
+typedef struct lk_cast_params {
+  lk_tensor x;
+  lk_tensor scale; /* optional, f32 one element or [dims[0]]: for scaled fp8 */
+  lk_tensor y;
+} lk_cast_params;
+LK_API lk_status lk_cast(lk_context*, const lk_cast_params*);
+
+/* ---- data movement ---------------------------------------------------------------------------------- */
+
+/* y = x with axes reordered: y.dims[i] = x.dims[axes[i]]. Same dtype. */
+typedef struct lk_permute_params {
+  lk_tensor x, y;
+  int32_t axes[LK_MAX_RANK];
+} lk_permute_params;
+LK_API lk_status lk_permute(lk_context*, const lk_permute_params*);
+
+/* Copies a block of `extent` from x at x_offset to y at y_offset; equal ranks, same dtype. The rest of y is
+ * untouched. slice, split, concat and pad are made of it. */
+typedef struct lk_copy_block_params {
+  lk_tensor x, y;
+  int64_t extent[LK_MAX_RANK], x_offset[LK_MAX_RANK], y_offset[LK_MAX_RANK];
+} lk_copy_block_params;
+LK_API lk_status lk_copy_block(lk_context*, const lk_copy_block_params*);
+
+typedef struct lk_fill_params {
+  lk_tensor y;
+  double value;
+} lk_fill_params;
+LK_API lk_status lk_fill(lk_context*, const lk_fill_params*);
+
+/* y = x repeated along the axes where x has 1 and y more (equal ranks). */
+typedef struct lk_expand_params {
+  lk_tensor x, y;
+} lk_expand_params;
+LK_API lk_status lk_expand(lk_context*, const lk_expand_params*);
+
+/* y[i, :] = table[ids[i], :]; ids i32, any shape; table [V, D]. An id outside the table is LK_E_INVALID. */
+typedef struct lk_embedding_params {
+  lk_tensor ids, table, y;
+} lk_embedding_params;
+LK_API lk_status lk_embedding(lk_context*, const lk_embedding_params*);
+
+/* y[b, :] = x[b, index[b], :]; x [B, S, D], index i32 [B]. */
+typedef struct lk_gather_params {
+  lk_tensor x, index, y;
+} lk_gather_params;
+LK_API lk_status lk_gather(lk_context*, const lk_gather_params*);
+
+/* dx = 0 but for dx[b, index[b], :] = dy[b, :]. */
+typedef struct lk_gather_backward_params {
+  lk_tensor dy, index, dx;
+} lk_gather_backward_params;
+LK_API lk_status lk_gather_backward(lk_context*, const lk_gather_backward_params*);
+
+/* index[b] = first i with ids[b, i] == value, else the last position. ids i32 [B, L]. */
+typedef struct lk_find_first_params {
+  lk_tensor ids, index;
+  int64_t value;
+} lk_find_first_params;
+LK_API lk_status lk_find_first(lk_context*, const lk_find_first_params*);
+
+/* x [N, H, W, C] -> y [N, 2H, 2W, C], nearest. backward: dx = sum of the 2x2 block of dy. */
+typedef struct lk_upsample_nearest2x_params {
+  lk_tensor x, y;
+} lk_upsample_nearest2x_params;
+LK_API lk_status lk_upsample_nearest2x(lk_context*, const lk_upsample_nearest2x_params*);
+LK_API lk_status lk_upsample_nearest2x_backward(lk_context*, const lk_upsample_nearest2x_params*); /* x = dy, y = dx */
+
+/* ---- reductions and losses -------------------------------------------------------------------------- */
+
+/* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). */
+typedef struct lk_reduce_sum_params {
+  lk_tensor x, y;
+  float scale;
+} lk_reduce_sum_params;
+LK_API lk_status lk_reduce_sum(lk_context*, const lk_reduce_sum_params*);
+
+typedef int32_t lk_loss_kind;
+#define LK_MSE 0
+#define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */
+
+/* loss f32 [1] = mean over all elements of weight[b] * l(prediction - target); b = first axis. */
+typedef struct lk_loss_params {
+  lk_loss_kind kind;
+  float delta;
+  lk_tensor prediction, target;
+  lk_tensor weight; /* optional f32 [B] */
+  lk_tensor loss;
+} lk_loss_params;
+LK_API lk_status lk_loss(lk_context*, const lk_loss_params*);
+
+/* dprediction = dloss[0] * d loss / d prediction. */
+typedef struct lk_loss_backward_params {
+  lk_loss_kind kind;
+  float delta;
+  lk_tensor dloss, prediction, target;
+  lk_tensor weight; /* optional */
+  lk_tensor dprediction;
+} lk_loss_backward_params;
+LK_API lk_status lk_loss_backward(lk_context*, const lk_loss_backward_params*);
+
+/* ---- training --------------------------------------------------------------------------------------- */
+
+/* total = alpha * x (accumulate 0) or total += alpha * x (accumulate 1); total is f32. */
+typedef struct lk_accumulate_params {
+  lk_tensor x, total;
+  float alpha;
+  int32_t accumulate;
+} lk_accumulate_params;
+LK_API lk_status lk_accumulate(lk_context*, const lk_accumulate_params*);
+
+/* Over all tensors together (f32, in place): norm[0] = inverse_scale * sqrt(sum of squares), in float64 inside;
+ * each gradient *= inverse_scale * min(1, max_norm / (norm + 1e-6)). max_norm <= 0: no clipping. When the norm is not finite
+ * the gradients are left as they are. (torch.nn.utils.clip_grad_norm_) */
+typedef struct lk_clip_grad_norm_params {
+  lk_tensor* gradients;
+  int64_t count;
+  float max_norm, inverse_scale;
+  lk_tensor norm; /* f32 [1] */
+} lk_clip_grad_norm_params;
+LK_API lk_status lk_clip_grad_norm(lk_context*, const lk_clip_grad_norm_params*);
+
+/* Dynamic loss scaling (state f32 [2] = scale, clean steps): a non-finite norm halves the scale, `growth_interval`
+ * clean steps double it. */
+typedef struct lk_loss_scale_update_params {
+  lk_tensor norm, state;
+  float growth, backoff, largest;
+  int32_t growth_interval;
+} lk_loss_scale_update_params;
+LK_API lk_status lk_loss_scale_update(lk_context*, const lk_loss_scale_update_params*);
+
+/* Decoupled weight decay (Loshchilov & Hutter 2019), bias-corrected; all f32 of one shape; p, m, v in place.
+ * lr and step are f32 [1]; step counts from 1. */
+typedef struct lk_adamw_update_params {
+  lk_tensor p, g, m, v, lr, step;
+  float beta1, beta2, eps, weight_decay;
+} lk_adamw_update_params;
+LK_API lk_status lk_adamw_update(lk_context*, const lk_adamw_update_params*);
+
+/* y = 0 with probability p, else 1 / (1 - p): Philox-4x32-10 keyed by seed, counter (stream, step[0], element). */
+typedef struct lk_dropout_mask_params {
+  lk_tensor step; /* i32 [1] */
+  lk_tensor y;
+  float p;
+  uint64_t seed, stream;
+} lk_dropout_mask_params;
+LK_API lk_status lk_dropout_mask(lk_context*, const lk_dropout_mask_params*);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
