@@ -1,0 +1,41 @@
+// The training set: images with captions, sorted into aspect-ratio buckets.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/image.h"
+
+namespace lh {
+
+struct Bucket {
+  int64_t width = 0, height = 0;  // pixels, multiples of the model's step
+  auto operator<=>(const Bucket&) const = default;
+};
+
+struct Sample {
+  std::filesystem::path image;
+  std::string caption;            // trigger word applied
+  std::string content_hash;       // SHA-256 of the image file, hex
+  Bucket bucket;
+  bool flip = false;
+  double caption_dropout_rate = 0;
+  int64_t repeats = 1;
+};
+
+struct Dataset {
+  std::vector<Sample> samples;    // in a fixed order: dataset, resolution, file name, flip
+  int64_t skipped = 0;            // corrupt images left out, each with a warning
+};
+
+// The bucket for an image: area at most resolution^2, aspect ratio kept as well as `step` allows; never enlarges an image
+// that is smaller than the bucket unless it must (at least one step). Without buckets: the square.
+Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets);
+
+// Scans and checks every dataset. All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step);
+
+}  // namespace lh

@@ -1,0 +1,77 @@
+// A checkpoint as its plugin sees it: canonical names and shapes, whatever files and spellings it is stored in.
+//
+// The plugin's `checkpoint` YAML (sdk/include/lora_host/model.h, docs/plugin-guide.md) lists components, for each the
+// config key of its file, key prefixes, a marker key, ignored keys, the diffusers folder and key map.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+#include "io/safetensors.h"
+
+namespace lh {
+
+// How a canonical tensor is made of stored ones.
+enum class Assemble { copy, concat_rows, swap_halves };
+
+struct KeyRule {                       // "{i}" in both sides stands for any number
+  std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
+  std::vector<std::string> diffusers;  // one, or several that concat to the native rows
+  Assemble assemble = Assemble::copy;
+  bool exact = false;                  // keys as they are; otherwise applied to .weight and .bias
+};
+
+struct ComponentSpec {
+  std::string name;                    // "denoiser", "vae", ...
+  std::string config_key;              // "name_or_path", "vae_path", ...
+  std::vector<std::string> prefixes;   // in a single file; tried in order, "" last
+  std::string marker;                  // canonical key that proves the component is there
+  std::vector<std::string> ignore;     // glob patterns of keys to drop
+  std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
+  std::string folder;                  // in a diffusers directory
+  std::vector<KeyRule> diffusers;
+};
+
+struct LoraNames {                     // how LoRA modules of the denoiser are spelled
+  std::string kohya_prefix = "lora_unet_";
+  std::string diffusers_prefix = "transformer.";
+};
+
+struct CheckpointSpec {
+  std::vector<ComponentSpec> components;
+  LoraNames lora;
+  static CheckpointSpec parse(const std::string& yaml, const std::string& plugin);
+  const ComponentSpec* component(const std::string& name) const;
+};
+
+class Checkpoint {
+ public:
+  // paths: config key -> file or directory. Components without a file of their own are looked for in name_or_path's.
+  // Only `name_or_path` must be there. Missing components are simply absent (has()).
+  Checkpoint(const CheckpointSpec& spec, const std::map<std::string, std::filesystem::path>& paths);
+  ~Checkpoint();
+  Checkpoint(Checkpoint&&) noexcept;
+
+  bool has(const std::string& component) const;
+  // Canonical name -> stored desc (fp8 keeps its type): plain key for the denoiser, "<component>:<key>" for others.
+  const std::map<std::string, Desc>& weights() const;
+  // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,KH,KW] -> [O,KH,KW,I].
+  void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
+  // For each component: fingerprint of its files.
+  std::string fingerprint(const std::string& component) const;
+  std::filesystem::path file_of(const std::string& name) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// Just the names and shapes of a file or diffusers directory, to see which plugin it belongs to: tries every prefix and
+// the key map of `spec` for the denoiser; empty when its marker is not there.
+std::map<std::string, Desc> probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
+
+}  // namespace lh

@@ -1,0 +1,56 @@
+// All file access of the host: checked reads, and writes that are either whole or absent.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <span>
+#include <string>
+
+namespace lh {
+
+// A file opened for reading; reads are positioned and complete or throw lh::Error naming path, offset and sizes.
+class InputFile {
+ public:
+  explicit InputFile(const std::filesystem::path& path);
+  ~InputFile();
+  InputFile(InputFile&&) noexcept;
+  InputFile& operator=(InputFile&&) noexcept;
+  int64_t size() const { return size_; }
+  const std::filesystem::path& path() const { return path_; }
+  void read(int64_t offset, std::span<std::byte> out) const;
+
+ private:
+  std::filesystem::path path_;
+  int fd_ = -1;
+  int64_t size_ = 0;
+};
+
+std::string read_text(const std::filesystem::path& path, int64_t limit_bytes);
+
+class OutputFile;  // sequential writer handed to publish_file's callback
+// Temp file beside `path`, space reserved for `bytes`, write(out), fsync, verify(temp path), rename, fsync of the directory.
+// On any failure the temp file is removed and whatever stood at `path` before stays untouched.
+void publish_file(const std::filesystem::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
+                  const std::function<void(const std::filesystem::path&)>& verify = {});
+class OutputFile {
+ public:
+  explicit OutputFile(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view text);
+
+ private:
+  int fd_;
+  std::string name_;
+};
+
+// Text or bytes in one go.
+void publish_text(const std::filesystem::path& path, std::string_view text);
+
+// Fault injection for tests: called before every system call that changes the disk, with its name ("open", "fallocate",
+// "write", "fsync", "rename", "fsync_dir"); a non-zero return becomes that errno.
+using FaultHook = std::function<int(const char* call)>;
+void set_fault_hook(FaultHook hook);
+
+}  // namespace lh
