@@ -2,6 +2,7 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include "graph/graph.h"
 #include "lora_kernels.h"
@@ -31,6 +32,8 @@ class Gradient {
   Value emit(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   std::vector<Value> emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   void set(size_t input, Value gradient) { result[input] = gradient; }
+  // `x` in the storage type of `like`: a gradient has the type of its value.
+  Value cast_like(Value x, Value like) const;
 
   std::vector<Value> result;  // one per input, 0 = none
 
@@ -54,8 +57,9 @@ struct OpDef {
   std::vector<Desc> (*infer)(const Infer&);
   void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through
   lk_status (*launch)(const Launch&) = nullptr;
-  bool alias = false;         // output 0 is input 0 with another shape: no kernel runs
-  bool in_place = false;      // output i may share storage with input i (updates: p, m, v)
+  bool alias = false;  // output 0 is input 0 with another shape: no kernel runs
+  int channels_last_input = -1;  // input that is a convolution weight, kept [O, KH, KW, I] in memory
+  std::vector<size_t> in_place = {};  // output i may share storage with input in_place[i] (updates)
 };
 
 const OpDef* find_op(std::string_view name);  // nullptr when unknown; host/ops/ops.cpp holds the list

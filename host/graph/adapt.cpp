@@ -1,0 +1,63 @@
+#include "graph/adapt.h"
+
+#include <algorithm>
+
+#include "graph/op.h"
+#include "ops/ops.h"
+
+namespace lh {
+
+std::string down_name(const std::string& module) { return module + ".lora_down.weight"; }
+std::string up_name(const std::string& module) { return module + ".lora_up.weight"; }
+
+namespace {
+
+// "blocks.0.attn.qkv" for a linear whose weight is the parameter "blocks.0.attn.qkv.weight"; empty otherwise.
+std::string module_of(const Graph& graph, const Node& node) {
+  constexpr std::string_view suffix = ".weight";
+  if (node.op != &linear_op) return {};
+  const ValueInfo& weight = graph.info(node.inputs[1]);
+  if (weight.kind != ValueKind::param || !weight.name.ends_with(suffix)) return {};
+  return weight.name.substr(0, weight.name.size() - suffix.size());
+}
+
+}  // namespace
+
+std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select) {
+  std::vector<AdaptedModule> modules;
+  std::vector<Node> old;
+  old.swap(graph.nodes);
+  for (Node& node : old) {
+    const std::string module = module_of(graph, node);
+    const AdapterSpec* spec = module.empty() ? nullptr : select(module);
+    if (spec == nullptr) {
+      graph.nodes.push_back(std::move(node));
+      continue;
+    }
+    const Value x = node.inputs[0], weight = node.inputs[1], bias = node.inputs.size() > 2 ? node.inputs[2] : Value{};
+    const int64_t in = graph.desc(weight).shape[1], out = graph.desc(weight).shape[0];
+    const Value down = graph.add_param(down_name(module), {DType::f32, {spec->rank, in}});
+    const Value up = graph.add_param(up_name(module), {DType::f32, {out, spec->rank}});
+    Value mask;
+    if (spec->dropout > 0) {
+      const auto known = graph.inputs.find("step");
+      const Value step = known != graph.inputs.end() ? known->second : graph.add_input("step", {DType::i32, {1}});
+      const std::vector<int64_t> shape(graph.desc(x).shape.with(-1, spec->rank).dims().begin(),
+                                       graph.desc(x).shape.with(-1, spec->rank).dims().end());
+      mask = graph.add(dropout_mask_op, {step},
+                       {{"shape", shape},
+                        {"p", spec->dropout},
+                        {"seed", static_cast<int64_t>(spec->seed)},
+                        {"stream", static_cast<int64_t>(modules.size())}},
+                       node.scope)[0];
+    }
+    const Attrs attrs{{"scale", spec->alpha / static_cast<double>(spec->rank)}};
+    const std::vector<Value> made = graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
+    graph.nodes.back().outputs[0] = node.outputs[0];  // readers of the old linear now read the adapted one
+    if (std::ranges::none_of(modules, [&](const AdaptedModule& m) { return m.name == module; }))
+      modules.push_back({module, down, up, spec->alpha});
+  }
+  return modules;
+}
+
+}  // namespace lh

@@ -1,0 +1,34 @@
+// Pass: puts LoRA adapters on the linear layers whose module names match, by rewriting `linear` to `lora_linear`.
+//   y = x W^T + b   becomes   y = x W^T + b + (alpha / rank) (x A^T) B^T
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+
+namespace lh {
+
+struct AdapterSpec {
+  int64_t rank = 0;
+  double alpha = 0;
+  double dropout = 0;       // of the rank activations; needs the graph input "step" (added here)
+  uint64_t seed = 0;
+};
+
+struct AdaptedModule {
+  std::string name;         // "blocks.0.attn.qkv"
+  Value down, up;           // f32 [rank, in], [out, rank]
+  double alpha = 0;
+};
+
+// Parameter names of a module's adapter.
+std::string down_name(const std::string& module);
+std::string up_name(const std::string& module);
+
+// `select` gives the adapter for a module, or nullptr. Modules come back in graph order, each once.
+std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select);
+
+}  // namespace lh

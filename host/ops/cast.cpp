@@ -1,0 +1,28 @@
+// cast: another storage type. dtype 100 (LH_FLOAT) is the type the host computes in.
+#include "lora_host/abi.h"
+#include "ops/ops.h"
+
+namespace lh {
+namespace {
+
+std::vector<Desc> infer(const Infer& a) {
+  const Desc& x = required(a, 0);
+  const int64_t dtype = a.attrs.i("dtype");
+  expect(dtype == LH_FLOAT || (dtype >= LH_F32 && dtype <= LH_U8), fmt::format("unknown dtype {}", dtype));
+  return {{dtype == LH_FLOAT ? a.compute : static_cast<DType>(dtype), x.shape}};
+}
+
+void gradient(Gradient& g) { g.set(0, g.cast_like(g.dout(), g.in(0))); }
+
+lk_status launch(const Launch& l) {
+  lk_cast_params p{};
+  p.x = l.in[0];
+  p.y = l.out[0];
+  return lk_cast(l.context, &p);
+}
+
+}  // namespace
+
+const OpDef cast_op{.name = "cast/1", .infer = infer, .gradient = gradient, .launch = launch};
+
+}  // namespace lh

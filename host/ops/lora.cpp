@@ -1,0 +1,64 @@
+// lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
+#include "ops/ops.h"
+
+namespace lh {
+namespace {
+
+enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK };
+
+std::vector<Desc> infer(const Infer& a) {
+  const Desc &x = required(a, X), &down = required(a, DOWN), &up = required(a, UP);
+  return {{x.dtype, x.shape.with(-1, up.shape[0])}, {x.dtype, x.shape.with(-1, down.shape[0])}};
+}
+
+void gradient(Gradient& g) {
+  const Attrs attrs{{"scale", g.attrs().f("scale")}, {"dx", int64_t{g.needs(X)}}};
+  const std::vector<Value> d = g.emit_all(
+      lora_backward_op, {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK)}, attrs);
+  g.set(DOWN, d[0]);
+  g.set(UP, d[1]);
+  if (g.needs(X)) g.set(X, d[2]);
+}
+
+lk_status launch(const Launch& l) {
+  lk_lora_forward_params p{};
+  p.x = l.in[X];
+  p.weight = l.in[WEIGHT];
+  p.bias = l.in[BIAS];
+  p.down = l.in[DOWN];
+  p.up = l.in[UP];
+  p.mask = l.in[MASK];
+  p.scale = static_cast<float>(l.attrs.f("scale"));
+  p.y = l.out[0];
+  p.s = l.out[1];
+  return lk_lora_forward(l.context, &p);
+}
+
+std::vector<Desc> infer_backward(const Infer& a) {
+  std::vector<Desc> out{required(a, 4), required(a, 5)};
+  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
+  return out;
+}
+
+lk_status launch_backward(const Launch& l) {
+  lk_lora_backward_params p{};
+  p.dy = l.in[0];
+  p.x = l.in[1];
+  p.s = l.in[2];
+  p.weight = l.in[3];
+  p.down = l.in[4];
+  p.up = l.in[5];
+  p.mask = l.in[6];
+  p.scale = static_cast<float>(l.attrs.f("scale"));
+  p.ddown = l.out[0];
+  p.dup = l.out[1];
+  if (l.attrs.i("dx") != 0) p.dx = l.out[2];
+  return lk_lora_backward(l.context, &p);
+}
+
+}  // namespace
+
+const OpDef lora_op{.name = "lora", .infer = infer, .gradient = gradient, .launch = launch};
+const OpDef lora_backward_op{.name = "lora_backward", .infer = infer_backward, .launch = launch_backward};
+
+}  // namespace lh

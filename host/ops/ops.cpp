@@ -1,0 +1,60 @@
+#include "ops/ops.h"
+
+#include <array>
+#include <numeric>
+
+#include "core/error.h"
+
+namespace lh {
+
+const OpDef* find_op(std::string_view name) {
+  static const std::array all{
+      &linear_op,      &conv2d_op,  &matmul_op,      &embedding_op,  &attention_op, &softmax_op,
+      &rope_op,        &timestep_embedding_op,       &layer_norm_op, &rms_norm_op,  &group_norm_op,
+      &silu_op,        &gelu_op,    &sigmoid_op,     &tanh_op,       &relu_op,      &exp_op,
+      &sqrt_op,        &rsqrt_op,   &abs_op,         &sign_op,       &square_op,    &affine_op,
+      &clamp_op,       &add_op,     &sub_op,         &mul_op,        &div_op,       &max_op,
+      &min_op,         &where_op,   &reshape_op,     &detach_op,     &permute_op,   &concat_op,
+      &split_op,       &slice_op,   &pad_op,         &expand_op,     &cast_op,      &gather_op,
+      &find_first_op,  &upsample_nearest2x_op,       &sum_op,        &mean_op,      &mse_op,
+      &huber_op,       &adamw_update_op,
+  };
+  for (const OpDef* op : all)
+    if (name == op->name) return op;
+  return nullptr;
+}
+
+const Desc& required(const Infer& a, size_t index) {
+  if (index >= a.in.size() || a.in[index] == nullptr) fail(Code::plugin, "input {} is missing", index);
+  return *a.in[index];
+}
+
+void expect(bool condition, const std::string& what) {
+  if (!condition) throw Error(Code::plugin, what);
+}
+
+int64_t axis_of(const Desc& x, int64_t axis) {
+  const int64_t rank = x.shape.rank();
+  expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside rank {}", axis, rank));
+  return axis < 0 ? axis + rank : axis;
+}
+
+Value reduce_to(Gradient& g, Value gradient, Value like) {
+  const Shape& want = g.shape(like);
+  Value result = gradient;
+  if (g.shape(result) != want) {
+    // Right-align: leading axes that `like` lacks, and axes where it has 1, are summed.
+    const Shape have = g.shape(result);
+    std::vector<int64_t> axes;
+    for (int64_t i = 0; i < have.rank(); ++i) {
+      const int64_t j = i - (have.rank() - want.rank());
+      if (j < 0 || (want[j] == 1 && have[i] != 1)) axes.push_back(i);
+    }
+    result = g.emit(sum_op, {result}, {{"axes", axes}});
+    const auto dims = want.dims();
+    result = g.emit(reshape_op, {result}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+  }
+  return g.cast_like(result, like);
+}
+
+}  // namespace lh

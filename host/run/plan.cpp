@@ -1,0 +1,91 @@
+#include "run/plan.h"
+
+#include <algorithm>
+#include <map>
+
+#include "graph/op.h"
+
+namespace lh {
+namespace {
+
+int64_t aligned(int64_t bytes) { return (bytes + plan_alignment - 1) / plan_alignment * plan_alignment; }
+
+// Lowest offset at which `bytes` fit between the placed buffers that live at the same time (`busy` sorted by offset).
+int64_t lowest_gap(const std::vector<const PlannedBuffer*>& busy, int64_t bytes) {
+  int64_t offset = 0;
+  for (const PlannedBuffer* b : busy) {
+    if (offset + bytes <= b->offset) break;
+    offset = std::max(offset, b->offset + aligned(b->bytes));
+  }
+  return offset;
+}
+
+int64_t live_peak(const std::vector<PlannedBuffer>& buffers, int64_t nodes) {
+  std::vector<int64_t> change(static_cast<size_t>(nodes) + 2, 0);
+  for (const PlannedBuffer& b : buffers) {
+    change[static_cast<size_t>(b.first + 1)] += aligned(b.bytes);
+    if (b.last + 2 <= nodes + 1) change[static_cast<size_t>(b.last + 2)] -= aligned(b.bytes);
+  }
+  int64_t now = 0, peak = 0;
+  for (const int64_t c : change) peak = std::max(peak, now += c);
+  return peak;
+}
+
+}  // namespace
+
+Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
+  const auto count = static_cast<int64_t>(graph.nodes.size());
+  Plan plan;
+  plan.root.resize(graph.value_count() + 1);
+  for (uint32_t id = 0; id < plan.root.size(); ++id) plan.root[id] = id;
+
+  std::map<uint32_t, PlannedBuffer> buffers;  // by root value
+  const auto touch = [&](Value v, int64_t node) {
+    const uint32_t root = plan.root[v.id];
+    if (external.contains(Value{root})) return;
+    auto [it, fresh] = buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
+    it->second.last = std::max(it->second.last, node);
+  };
+  const auto keep = [&](Value v) {
+    touch(v, -1);
+    touch(v, count);
+  };
+  for (uint32_t id = 1; id < plan.root.size(); ++id) {
+    const ValueKind kind = graph.info(Value{id}).kind;
+    if (kind == ValueKind::input || kind == ValueKind::constant) keep(Value{id});
+  }
+  for (int64_t n = 0; n < count; ++n) {
+    const Node& node = graph.nodes[static_cast<size_t>(n)];
+    for (const Value in : node.inputs)
+      if (in) touch(in, n);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.op->alias && !external.contains(node.outputs[i]))
+        plan.root[node.outputs[i].id] = plan.root[node.inputs[0].id];
+      touch(node.outputs[i], n);
+    }
+  }
+  for (const auto& [name, v] : graph.outputs) touch(v, count);
+
+  // Long-lived and large buffers first: the greedy order that wastes least on these graphs.
+  std::vector<PlannedBuffer*> order;
+  for (auto& [root, buffer] : buffers) order.push_back(&buffer);
+  std::ranges::sort(order, [](const PlannedBuffer* a, const PlannedBuffer* b) {
+    if (a->bytes != b->bytes) return a->bytes > b->bytes;
+    if (a->last - a->first != b->last - b->first) return a->last - a->first > b->last - b->first;
+    return a->value < b->value;
+  });
+  std::vector<const PlannedBuffer*> placed;  // by offset
+  for (PlannedBuffer* buffer : order) {
+    std::vector<const PlannedBuffer*> busy;
+    for (const PlannedBuffer* p : placed)
+      if (p->first <= buffer->last && buffer->first <= p->last) busy.push_back(p);
+    buffer->offset = lowest_gap(busy, aligned(buffer->bytes));
+    plan.bytes = std::max(plan.bytes, buffer->offset + aligned(buffer->bytes));
+    placed.insert(std::ranges::upper_bound(placed, buffer->offset, {}, &PlannedBuffer::offset), buffer);
+  }
+  for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
+  plan.live_peak = live_peak(plan.buffers, count);
+  return plan;
+}
+
+}  // namespace lh

@@ -1,0 +1,65 @@
+// A graph made ready to run: buffers placed, tensors bound, one launch for each node.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "lora_kernels.h"
+#include "run/device.h"
+#include "run/plan.h"
+
+namespace lh {
+
+// Memory that the caller owns, by value: weights, trained tensors, gradients.
+using Externals = std::map<Value, void*>;
+
+class Program {
+ public:
+  // `arena` holds at least plan.bytes (made from the same graph, with the keys of `externals` as external values) and may
+  // be shared by programs that do not run at the same time: constants are uploaded by `run` when another program has used it.
+  Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals);
+
+  const Graph& graph() const { return graph_; }
+  const Plan& plan() const { return plan_; }
+  void set_input(const std::string& name, const HostTensor& tensor);
+  // Runs every node. `after` (optional) is called after each one, for diagnosis.
+  using Probe = std::function<void(const Node&, std::span<const lk_tensor> outputs)>;
+  void run(const Probe& after = {});
+  HostTensor output(const std::string& name) const;
+  lk_tensor tensor(Value v) const;
+
+  // Writes constants into the arena; needed after another program used it.
+  void upload_constants();
+
+ private:
+  struct Step {
+    size_t node;
+    std::vector<lk_tensor> in, out;
+  };
+  Device& device_;
+  Graph graph_;
+  Plan plan_;
+  std::vector<void*> address_;  // by value id
+  std::vector<Step> steps_;
+};
+
+// Owns its arena as well: for graphs that run alone (encoders, VAE, sampler stages).
+class OwnedProgram {
+ public:
+  OwnedProgram(Device& device, Graph graph, const Externals& externals, std::string_view what);
+  Program& operator*() { return *program_; }
+  Program* operator->() { return program_.get(); }
+
+ private:
+  DeviceMemory arena_;
+  std::unique_ptr<Program> program_;
+};
+
+// Time spent by op name since the start, collected when LORA_VERBOSE has `time`.
+void print_op_times();
+
+}  // namespace lh

@@ -1,0 +1,32 @@
+// The frozen weights of one or more graphs in device memory: each checkpoint tensor once, in one allocation.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/graph.h"
+#include "io/checkpoint.h"
+#include "run/device.h"
+#include "run/program.h"
+
+namespace lh {
+
+// Parameters that the graph takes from the checkpoint (trained ones are not among them).
+std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& checkpoint);
+int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names);
+
+class Weights {
+ public:
+  // Streams every checkpoint parameter of `graph` to the device, one tensor at a time.
+  Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph);
+  // Binds the parameters of another graph over the same weights.
+  Externals bind(const Graph& graph) const;
+  int64_t bytes() const { return memory_.bytes(); }
+
+ private:
+  DeviceMemory memory_;
+  std::map<std::string, int64_t> offsets_;
+};
+
+}  // namespace lh
