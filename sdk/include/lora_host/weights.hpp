@@ -106,7 +106,18 @@ class Options {
     if (attr == nullptr) return otherwise;
     if (attr->type == LH_ATTR_I64) return static_cast<double>(attr->v.i);
     if (attr->type == LH_ATTR_F64) return attr->v.f;
+    if (attr->type == LH_ATTR_F64_LIST && attr->count == 1) return attr->v.fs[0];
     throw Failure(LH_E_INVALID, std::string(name) + " must be a number");
+  }
+  bool flag(std::string_view name, bool otherwise) const { return real(name, otherwise ? 1 : 0) != 0; }
+  // Element of a list of numbers, e.g. betas[1].
+  double real_at(std::string_view name, uint32_t index, double otherwise) const {
+    const lh_attr* attr = find(name);
+    if (attr == nullptr) return otherwise;
+    bool list = attr->type == LH_ATTR_F64_LIST || attr->type == LH_ATTR_I64_LIST;
+    if (!list || index >= attr->count)
+      throw Failure(LH_E_INVALID, std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
+    return attr->type == LH_ATTR_F64_LIST ? attr->v.fs[index] : static_cast<double>(attr->v.is[index]);
   }
 
  private:
