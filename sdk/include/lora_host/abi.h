@@ -57,6 +57,7 @@ typedef struct lh_desc {
 #define LH_ATTR_F64 1
 #define LH_ATTR_STRING 2
 #define LH_ATTR_I64_LIST 3
+#define LH_ATTR_F64_LIST 4
 
 /* Frozen: used in arrays. `count` is the length of a list and 1 otherwise. */
 typedef struct lh_attr {
@@ -68,6 +69,7 @@ typedef struct lh_attr {
     double f;
     const char* s;
     const int64_t* is;
+    const double* fs;
   } v;
 } lh_attr;
 

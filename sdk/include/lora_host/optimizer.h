@@ -16,7 +16,7 @@ typedef struct lh_optimizer {
   const char* id;
   /* Names of `optimizer_params` the rule understands, NULL-terminated; anything else is refused by the host. */
   const char* const* options;
-  /* options: the user's values as f64 (numbers and flags) or i64 lists; [setup] */
+  /* options: the user's values as f64 (numbers; flags are 0 or 1) or f64 lists. [setup] */
   lh_status (*create)(const lh_host*, const lh_attr* options, uint32_t n_options, void** self);
   void (*destroy)(void* self); /* [setup] */
   const char* (*state)(void* self, uint32_t index); /* state tensor names; NULL ends the list [setup] */

@@ -1,0 +1,26 @@
+// The Flux.1 transformer: its dimensions, read from weight shapes, and its graph.
+#pragma once
+
+#include "lora_host/lora_host.hpp"
+
+namespace flux {
+
+struct Dimensions {
+  static constexpr int64_t head_dim = 128;  // rotary axes 16 + 56 + 56
+  static constexpr int64_t patch = 2;
+  int64_t hidden = 0;         // heads * 128
+  int64_t channels = 0;       // of the latents
+  int64_t text = 0;           // width of the text states
+  int64_t pooled = 0;         // width of the pooled vector
+  int64_t double_blocks = 0;  // text and image with weights of their own
+  int64_t single_blocks = 0;  // one sequence
+  bool guidance = false;      // distilled guidance (dev)
+};
+
+// Throws lora_host::Failure that names the tensor, the expected and the found shape.
+Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// latents [B, H, W, C], text [B, L, D], pooled [B, P], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+
+}  // namespace flux

@@ -1,0 +1,66 @@
+// SGD with momentum, as torch.optim.SGD composes it.
+//   d = g + wd p;  buf = d at the first step, else momentum buf + (1 - dampening) d
+//   p -= lr (nesterov ? d + momentum buf : buf)
+// Without momentum there is no state: p -= lr d.
+#include "optimizers.h"
+
+namespace optim {
+namespace {
+
+using lora_host::Dims;
+using lora_host::Failure;
+using lora_host::Graph;
+using lora_host::Options;
+using lora_host::Value;
+
+constexpr const char* option_names[] = {"momentum", "dampening", "weight_decay", "nesterov", nullptr};
+
+class Sgd : public lora_host::Optimizer {
+ public:
+  explicit Sgd(const Options& options)
+      : momentum_(options.real("momentum", 0)),
+        dampening_(options.real("dampening", 0)),
+        weight_decay_(options.real("weight_decay", 0)),
+        nesterov_(options.flag("nesterov", false)) {
+    if (!(momentum_ >= 0) || !(weight_decay_ >= 0))
+      throw Failure(LH_E_INVALID, "sgd: momentum and weight_decay must not be negative");
+    if (nesterov_ && (momentum_ == 0 || dampening_ != 0))
+      throw Failure(LH_E_INVALID, "sgd: nesterov needs a momentum above 0 and a dampening of 0");
+  }
+
+  const char* state(uint32_t index) const override {
+    return momentum_ != 0 && index == 0 ? "momentum_buffer" : nullptr;
+  }
+
+  void build_update(Graph& g, const Dims& parameter) const override {
+    Value p = g.input("p", parameter, LH_F32), d = g.input("g", parameter, LH_F32);
+    Value lr = g.input("lr", {1}, LH_F32);
+    if (weight_decay_ != 0) d = g.add(d, g.affine(p, weight_decay_));
+    if (momentum_ != 0) {
+      Value buffer = g.add(g.affine(g.input("momentum_buffer", parameter, LH_F32), momentum_), damped(g, d));
+      g.output("momentum_buffer", buffer);
+      d = nesterov_ ? g.add(d, g.affine(buffer, momentum_)) : buffer;
+    }
+    g.output("p", g.sub(p, g.mul(d, lr)));
+  }
+
+ private:
+  // The gradient's share of the buffer; the buffer is 0 before the first step, which takes the gradient undamped.
+  Value damped(Graph& g, Value d) const {
+    if (dampening_ == 0) return d;
+    Value step = g.input("step", {1}, LH_F32);
+    Value first = g.clamp(g.affine(step, -1, 2), 0, 1);  // 1 at step 1, then 0
+    Value one = g.constant({1}, std::vector<float>{1});
+    Value rest = g.constant({1}, std::vector<float>{static_cast<float>(1 - dampening_)});
+    return g.mul(d, g.where(first, one, rest));
+  }
+
+  double momentum_, dampening_, weight_decay_;
+  bool nesterov_;
+};
+
+}  // namespace
+
+constinit const lh_optimizer sgd = lora_host::optimizer<Sgd>("sgd", option_names);
+
+}  // namespace optim

@@ -1,0 +1,16 @@
+# cmake -DFILES=a.yaml|b.yaml -DNAMESPACE=n -DOUTPUT=n.hpp -P LoraHostEmbed.cmake
+# Writes a header with one string constant per text file: recipe.yaml becomes n::recipe_yaml.
+string(REPLACE "|" ";" files "${FILES}")
+set(text "// Generated from the text files of the plugin. Do not edit.\n#pragma once\n\nnamespace ${NAMESPACE} {\n")
+foreach(path IN LISTS files)
+  get_filename_component(file ${path} NAME)
+  string(MAKE_C_IDENTIFIER ${file} constant)
+  file(READ ${path} content)
+  string(FIND "${content}" ")lora_host\"" clash)
+  if(NOT clash EQUAL -1)
+    message(FATAL_ERROR "${path} contains )lora_host\", the end mark of the string constant")
+  endif()
+  string(APPEND text "\ninline constexpr char ${constant}[] = R\"lora_host(${content})lora_host\";\n")
+endforeach()
+string(APPEND text "\n}  // namespace ${NAMESPACE}\n")
+file(WRITE ${OUTPUT} "${text}")

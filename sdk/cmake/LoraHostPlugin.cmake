@@ -1,0 +1,57 @@
+# lora_host_add_plugin(name SOURCES a.cpp ... [EMBED recipe.yaml ...])
+#
+# Builds a plugin <name>.so that exports lh_plugin and nothing else, into <build>/lib/lora-host, and installs it next to
+# the host's own plugins. Works inside lora-host and in a project that did find_package(LoraHostSdk).
+#
+# EMBED: text files that become string constants of the header "<name>_text.hpp", in namespace <name>_text; the
+# constant of recipe.yaml is recipe_yaml.
+set(LORA_HOST_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+
+function(lora_host_add_plugin name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;EMBED")
+  if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "lora_host_add_plugin(${name}): expected SOURCES ... [EMBED ...], got '${ARGN}'")
+  endif()
+  if(TARGET lora_host_sdk)
+    set(sdk lora_host_sdk)
+  else()
+    set(sdk LoraHostSdk::lora_host_sdk)
+  endif()
+
+  add_library(${name} MODULE ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${sdk})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  # A plugin is compiled with hidden symbols; -fno-gnu-unique keeps its inline variables its own in the host's process.
+  target_compile_options(${name} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-gnu-unique>)
+  set_target_properties(${name} PROPERTIES
+    PREFIX "" SUFFIX ".so"
+    C_VISIBILITY_PRESET hidden CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON
+    POSITION_INDEPENDENT_CODE ON
+    LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib/lora-host
+    LINK_DEPENDS ${LORA_HOST_CMAKE_DIR}/lora_host_plugin.map)
+  target_link_options(${name} PRIVATE -Wl,--version-script=${LORA_HOST_CMAKE_DIR}/lora_host_plugin.map)
+  if(NOT LORA_SANITIZE)  # a sanitizer's runtime is resolved from the executable
+    target_link_options(${name} PRIVATE -Wl,-z,defs)
+  endif()
+
+  if(arg_EMBED)
+    set(header ${CMAKE_CURRENT_BINARY_DIR}/${name}_text/${name}_text.hpp)
+    set(files)
+    foreach(file IN LISTS arg_EMBED)
+      get_filename_component(file ${file} ABSOLUTE)
+      list(APPEND files ${file})
+    endforeach()
+    string(REPLACE ";" "|" joined "${files}")
+    add_custom_command(
+      OUTPUT ${header}
+      COMMAND ${CMAKE_COMMAND} "-DFILES=${joined}" -DNAMESPACE=${name}_text -DOUTPUT=${header}
+        -P ${LORA_HOST_CMAKE_DIR}/LoraHostEmbed.cmake
+      DEPENDS ${files} ${LORA_HOST_CMAKE_DIR}/LoraHostEmbed.cmake
+      VERBATIM)
+    target_sources(${name} PRIVATE ${header})
+    target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_text)
+  endif()
+
+  include(GNUInstallDirs)
+  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lora-host)
+endfunction()

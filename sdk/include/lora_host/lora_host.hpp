@@ -1,0 +1,7 @@
+// lora_host.hpp - the C++20 side of the ABI: typed ops, weights by name, exceptions kept inside, one macro for a plugin.
+#pragma once
+
+#include "lora_host/graph.hpp"
+#include "lora_host/plugin.hpp"
+#include "lora_host/runtime.hpp"
+#include "lora_host/weights.hpp"

@@ -1,0 +1,137 @@
+// C++ classes behind the C descriptors, and the macro that defines a plugin:
+//
+//   class MyModel : public lora_host::Model { ... };
+//   const lh_model my_model = lora_host::model<MyModel>("mine", checkpoint_yaml);
+//   LORA_HOST_PLUGIN("mine", "1.0.0", "MIT", {LH_MODEL_FACTORY, &my_model})
+#pragma once
+
+#include <cstring>
+#include <memory>
+#include <string_view>
+
+#include "lora_host/graph.hpp"
+
+namespace lora_host {
+
+// A model: constructed from Weights (throws Failure when they do not fit), with a static `int probe(const Weights&)`.
+class Model {
+ public:
+  virtual ~Model() = default;
+  virtual const char* recipe() const = 0;
+  virtual const char* role(uint32_t index) const = 0;  // nullptr ends the list
+  virtual void build(Graph& g, std::string_view role, const Sizes& sizes) const = 0;
+};
+
+// Descriptors are constants; the host keeps pointers to them.
+template <typename T>
+constexpr lh_model model(const char* id, const char* checkpoint) {
+  lh_model out{};
+  out.struct_size = sizeof(lh_model);
+  out.id = id;
+  out.checkpoint = checkpoint;
+  out.probe = [](const lh_host* host) noexcept -> int32_t {
+    int32_t confidence = 0;
+    (void)guarded(host, [&] { confidence = T::probe(Weights(host)); });
+    return confidence;
+  };
+  out.create = [](const lh_host* host, void** self) noexcept {
+    return guarded(host, [&] { *self = static_cast<Model*>(std::make_unique<T>(Weights(host)).release()); });
+  };
+  out.destroy = [](void* self) noexcept { delete static_cast<Model*>(self); };
+  out.recipe = [](void* self) noexcept { return static_cast<Model*>(self)->recipe(); };
+  out.role = [](void* self, uint32_t index) noexcept { return static_cast<Model*>(self)->role(index); };
+  out.build = [](void* self, lh_graph* graph, const char* role, const lh_attr* sizes, uint32_t count) noexcept {
+    return guarded(runtime.host, [&] {
+      Graph g(graph);
+      static_cast<Model*>(self)->build(g, role, Sizes(sizes, count));
+    });
+  };
+  return out;
+}
+
+// An update rule: constructed from Options.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  virtual const char* state(uint32_t index) const = 0;  // nullptr ends the list
+  virtual void build_update(Graph& g, const Dims& parameter) const = 0;
+};
+
+template <typename T>
+constexpr lh_optimizer optimizer(const char* id, const char* const* options) {
+  lh_optimizer out{};
+  out.struct_size = sizeof(lh_optimizer);
+  out.id = id;
+  out.options = options;
+  out.create = [](const lh_host* host, const lh_attr* options, uint32_t count, void** self) noexcept {
+    return guarded(host, [&] {
+      *self = static_cast<Optimizer*>(std::make_unique<T>(Options(options, count)).release());
+    });
+  };
+  out.destroy = [](void* self) noexcept { delete static_cast<Optimizer*>(self); };
+  out.state = [](void* self, uint32_t index) noexcept { return static_cast<Optimizer*>(self)->state(index); };
+  out.build_update = [](void* self, lh_graph* graph, const lh_desc* parameter) noexcept {
+    return guarded(runtime.host, [&] {
+      Graph g(graph);
+      static_cast<Optimizer*>(self)->build_update(g, dims_of(*parameter));
+    });
+  };
+  return out;
+}
+
+// An integrator: Build is a function `void(Graph&, uint32_t stage, const Dims& latents)`.
+template <auto Build>
+constexpr lh_sampler sampler(const char* id, const char* objective, uint32_t stages, const char* const* carried) {
+  lh_sampler out{};
+  out.struct_size = sizeof(lh_sampler);
+  out.id = id;
+  out.objective = objective;
+  out.stages = stages;
+  out.carried = carried;
+  out.build_stage = [](lh_graph* graph, uint32_t stage, const lh_desc* latents) noexcept {
+    return guarded(runtime.host, [&] {
+      Graph g(graph);
+      Build(g, stage, dims_of(*latents));
+    });
+  };
+  return out;
+}
+
+// One line of a plugin's list.
+struct Part {
+  const char* factory;  // LH_MODEL_FACTORY, ...
+  const void* descriptor;
+};
+
+inline const void* part_at(const Part* parts, size_t count, const char* factory, uint32_t index) {
+  for (size_t i = 0; i < count; ++i)
+    if (std::strcmp(parts[i].factory, factory) == 0 && index-- == 0) return parts[i].descriptor;
+  return nullptr;
+}
+
+inline lh_status start(const lh_host* host, const lh_host_api* api, const char* plugin_path) noexcept {
+  if (host == nullptr || api == nullptr || api->struct_size < sizeof(lh_host_api)) return LH_E_UNSUPPORTED;
+  runtime.host = host;
+  runtime.api = api;
+  return guarded(host, [&] { runtime.plugin_path = plugin_path; });
+}
+
+inline void stop() noexcept { runtime = {}; }
+
+}  // namespace lora_host
+
+// Defines everything a plugin exports: the symbol lh_plugin and the ELF note. The rest are Parts: {factory, &descriptor}.
+#define LORA_HOST_PLUGIN(plugin_id, plugin_version, plugin_license, ...)                                        \
+  namespace {                                                                                                  \
+  constexpr lora_host::Part lora_host_parts[] = {__VA_ARGS__};                                                  \
+  const void* lora_host_factory(const char* factory, uint32_t index) {                                          \
+    return lora_host::part_at(lora_host_parts, sizeof lora_host_parts / sizeof *lora_host_parts, factory, index); \
+  }                                                                                                            \
+  LH_ABI_NOTE(LH_ABI_MINOR);                                                                                    \
+  }                                                                                                            \
+  extern "C" {                                                                                                  \
+  LH_EXPORT extern const lh_plugin_entry lh_plugin;                                                             \
+  }                                                                                                            \
+  const lh_plugin_entry lh_plugin = {sizeof(lh_plugin_entry), LH_ABI_MAJOR,     LH_ABI_MINOR,                   \
+                                     plugin_id,               plugin_version,   plugin_license,                 \
+                                     lora_host::start,        lora_host::stop,  lora_host_factory};

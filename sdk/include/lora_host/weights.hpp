@@ -1,0 +1,152 @@
+// The checkpoint's weights and the sizes of a build, with errors that say which one, what was expected and what was found.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "lora_host/runtime.hpp"
+
+namespace lora_host {
+
+using Dims = std::vector<int64_t>;
+
+inline Dims dims_of(const lh_desc& desc) { return Dims(desc.dims, desc.dims + desc.rank); }
+
+// "[3072, 64]"; -1 prints as "*".
+inline std::string dims_text(const Dims& dims) {
+  std::string text = "[";
+  for (size_t i = 0; i < dims.size(); ++i)
+    text += (i == 0 ? "" : ", ") + (dims[i] < 0 ? std::string("*") : std::to_string(dims[i]));
+  return text + "]";
+}
+
+inline lh_desc make_desc(lh_dtype dtype, const Dims& dims) {
+  if (dims.size() > LH_MAX_RANK) throw Failure(LH_E_INVALID, "rank of " + dims_text(dims) + " is above 8");
+  lh_desc desc{dtype, static_cast<uint32_t>(dims.size()), {}};
+  for (size_t i = 0; i < dims.size(); ++i) desc.dims[i] = dims[i];
+  return desc;
+}
+
+class Weights {
+ public:
+  explicit Weights(const lh_host* host) : host_(host), api_(runtime.api) {}
+
+  const lh_host* host() const { return host_; }
+
+  std::optional<Dims> find(const std::string& name) const {
+    lh_desc desc{};
+    if (api_->weight_find(host_, name.c_str(), &desc) != LH_OK) return std::nullopt;
+    return dims_of(desc);
+  }
+  bool has(const std::string& name) const { return find(name).has_value(); }
+
+  // Shape of a weight that must be there.
+  Dims require(const std::string& name) const {
+    if (std::optional<Dims> dims = find(name)) return *dims;
+    throw Failure(LH_E_MODEL, "missing tensor " + name);
+  }
+  // ... with the given shape; -1 stands for any length.
+  Dims require(const std::string& name, const Dims& expected) const {
+    std::optional<Dims> found = find(name);
+    if (!found) throw Failure(LH_E_MODEL, "missing tensor " + name + " " + dims_text(expected));
+    bool fits = found->size() == expected.size();
+    for (size_t i = 0; fits && i < expected.size(); ++i) fits = expected[i] < 0 || expected[i] == (*found)[i];
+    if (!fits)
+      throw Failure(LH_E_MODEL, name + ": expected shape " + dims_text(expected) + ", found " + dims_text(*found));
+    return *found;
+  }
+  // A linear: weight [out, in] and, unless absent is fine, bias [out].
+  void require_linear(const std::string& module, int64_t out, int64_t in, bool bias = true) const {
+    require(module + ".weight", {out, in});
+    if (bias) require(module + ".bias", {out});
+  }
+
+  // Number of consecutive i from 0 for which `prefix<i>suffix` is there.
+  int64_t count(const std::string& prefix, const std::string& suffix) const {
+    int64_t n = 0;
+    while (has(prefix + std::to_string(n) + suffix)) ++n;
+    return n;
+  }
+  // First name that starts with `prefix`, "" when there is none.
+  std::string first_with_prefix(std::string_view prefix) const {
+    for (uint64_t i = 0; i < api_->weight_count(host_); ++i) {
+      const char* name = nullptr;
+      lh_desc desc{};
+      if (api_->weight_at(host_, i, &name, &desc) == LH_OK && std::string_view(name).starts_with(prefix)) return name;
+    }
+    return "";
+  }
+  // A setting of the user, e.g. "variant".
+  std::optional<std::string> setting(const char* key) const {
+    const char* value = nullptr;
+    if (api_->setting(host_, key, &value) != LH_OK || value == nullptr) return std::nullopt;
+    return std::string(value);
+  }
+
+ private:
+  const lh_host* host_;
+  const lh_host_api* api_;
+};
+
+// Attributes by name: the sizes of a build, the options of an optimizer.
+class Options {
+ public:
+  Options(const lh_attr* attrs, uint32_t count) : attrs_(attrs, count) {}
+
+  bool has(std::string_view name) const { return find(name) != nullptr; }
+  int64_t integer(std::string_view name) const {
+    const lh_attr* attr = need(name);
+    if (attr->type != LH_ATTR_I64) throw Failure(LH_E_INVALID, std::string(name) + " must be an integer");
+    return attr->v.i;
+  }
+  double real(std::string_view name, double otherwise) const {
+    const lh_attr* attr = find(name);
+    if (attr == nullptr) return otherwise;
+    if (attr->type == LH_ATTR_I64) return static_cast<double>(attr->v.i);
+    if (attr->type == LH_ATTR_F64) return attr->v.f;
+    if (attr->type == LH_ATTR_F64_LIST && attr->count == 1) return attr->v.fs[0];
+    throw Failure(LH_E_INVALID, std::string(name) + " must be a number");
+  }
+  bool flag(std::string_view name, bool otherwise) const { return real(name, otherwise ? 1 : 0) != 0; }
+  // Element of a list of numbers, e.g. betas[1].
+  double real_at(std::string_view name, uint32_t index, double otherwise) const {
+    const lh_attr* attr = find(name);
+    if (attr == nullptr) return otherwise;
+    bool list = attr->type == LH_ATTR_F64_LIST || attr->type == LH_ATTR_I64_LIST;
+    if (!list || index >= attr->count)
+      throw Failure(LH_E_INVALID, std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
+    return attr->type == LH_ATTR_F64_LIST ? attr->v.fs[index] : static_cast<double>(attr->v.is[index]);
+  }
+
+ private:
+  const lh_attr* find(std::string_view name) const {
+    for (const lh_attr& attr : attrs_)
+      if (name == attr.name) return &attr;
+    return nullptr;
+  }
+  const lh_attr* need(std::string_view name) const {
+    const lh_attr* attr = find(name);
+    if (attr == nullptr) throw Failure(LH_E_INVALID, "the host gave no " + std::string(name));
+    return attr;
+  }
+  std::span<const lh_attr> attrs_;
+};
+
+// Sizes of a build; every one is at least 1.
+class Sizes {
+ public:
+  Sizes(const lh_attr* attrs, uint32_t count) : options_(attrs, count) {}
+  bool has(std::string_view name) const { return options_.has(name); }
+  int64_t operator[](std::string_view name) const {
+    int64_t size = options_.integer(name);
+    if (size < 1) throw Failure(LH_E_INVALID, "size " + std::string(name) + " is " + std::to_string(size));
+    return size;
+  }
+
+ private:
+  Options options_;
+};
+
+}  // namespace lora_host

@@ -1,0 +1,91 @@
+// The CLIP text encoder under its HF names: ids i32 [B, L] -> hidden states [B, L, h] and a pooled vector [B, h].
+//
+// Pre-norm transformer with causal attention, heads of 64, eps 1e-5. Depth and width follow from the weights; the
+// activation does not: CLIP-L has quick gelu, OpenCLIP's larger ones erf gelu.
+#pragma once
+
+#include <cmath>
+#include <string>
+
+#include "lora_host/lora_host.hpp"
+
+namespace lora_host::nn {
+
+struct ClipOutput {
+  Value penultimate;  // after the last layer but one, before any final norm [B, L, h]
+  Value last;         // after the last layer and the final norm [B, L, h]
+  Value pooled;       // `last` at the first end token, projected when there is a projection [B, h]
+};
+
+struct ClipOptions {
+  const char* activation = "quick";  // mode of gelu/1
+  bool projection = false;           // apply text_projection.weight
+  int32_t end_token = 49407;
+};
+
+inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const ClipOptions& options = {}) {
+  constexpr double eps = 1e-5;
+  constexpr int64_t head_dim = 64;
+  Weights weights = g.weights();
+  // Files of transformers 5 have no "text_model." level.
+  bool flat = !weights.has(prefix + "text_model.embeddings.token_embedding.weight") &&
+              weights.has(prefix + "embeddings.token_embedding.weight");
+  std::string root = flat ? prefix : prefix + "text_model.";
+
+  Dims d = g.shape(ids);  // [B, L]
+  int64_t hidden = weights.require(root + "embeddings.token_embedding.weight", {-1, -1})[1];
+  int64_t places = weights.require(root + "embeddings.position_embedding.weight", {-1, hidden})[0];
+  if (d[1] > places)
+    throw Failure(LH_E_INVALID, prefix + " takes " + std::to_string(places) + " tokens, got " + std::to_string(d[1]));
+  Value position = g.param(root + "embeddings.position_embedding.weight");
+  if (d[1] < places) position = g.slice(position, 0, 0, d[1]);
+  Value x = g.add(g.embedding(ids, root + "embeddings.token_embedding"), position);
+
+  ClipOutput out;
+  int64_t layers = weights.count(root + "encoder.layers.", ".layer_norm1.weight");
+  Dims split = {d[0], d[1], hidden / head_dim, head_dim};
+  for (int64_t i = 0; i < layers; ++i) {
+    if (i == layers - 1) out.penultimate = x;
+    std::string layer = root + "encoder.layers." + std::to_string(i);
+    auto scope = g.scope(layer, LH_SCOPE_CHECKPOINT);
+    Value y = g.layer_norm(x, layer + ".layer_norm1", eps);
+    Value q = g.reshape(g.linear(y, layer + ".self_attn.q_proj"), split);
+    Value k = g.reshape(g.linear(y, layer + ".self_attn.k_proj"), split);
+    Value v = g.reshape(g.linear(y, layer + ".self_attn.v_proj"), split);
+    y = g.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, {}, true);
+    x = g.add(x, g.linear(g.reshape(y, {d[0], d[1], hidden}), layer + ".self_attn.out_proj"));
+    y = g.linear(g.layer_norm(x, layer + ".layer_norm2", eps), layer + ".mlp.fc1");
+    x = g.add(x, g.linear(g.gelu(y, options.activation), layer + ".mlp.fc2"));
+  }
+  out.last = g.layer_norm(x, root + "final_layer_norm", eps);
+  out.pooled = g.gather(out.last, g.find_first(ids, options.end_token));
+  if (options.projection) out.pooled = g.linear(out.pooled, prefix + "text_projection");
+  return out;
+}
+
+// Throws when a tensor that clip() needs is missing or of another shape. Gives the hidden size.
+inline int64_t check_clip(const Weights& weights, const std::string& prefix) {
+  bool flat = weights.has(prefix + "embeddings.token_embedding.weight");
+  std::string root = flat ? prefix : prefix + "text_model.";
+  int64_t h = weights.require(root + "embeddings.token_embedding.weight", {-1, -1})[1];
+  if (h % 64 != 0) throw Failure(LH_E_MODEL, prefix + ": hidden size " + std::to_string(h) + " is not heads of 64");
+  weights.require(root + "embeddings.position_embedding.weight", {-1, h});
+  int64_t layers = weights.count(root + "encoder.layers.", ".layer_norm1.weight");
+  if (layers == 0) throw Failure(LH_E_MODEL, "missing tensor " + root + "encoder.layers.0.layer_norm1.weight");
+  for (int64_t i = 0; i < layers; ++i) {
+    std::string layer = root + "encoder.layers." + std::to_string(i);
+    for (const char* part : {"q_proj", "k_proj", "v_proj", "out_proj"})
+      weights.require_linear(layer + ".self_attn." + part, h, h);
+    int64_t inner = weights.require(layer + ".mlp.fc1.weight", {-1, h})[0];
+    weights.require_linear(layer + ".mlp.fc1", inner, h);
+    weights.require_linear(layer + ".mlp.fc2", h, inner);
+    for (const char* norm : {".layer_norm1", ".layer_norm2"}) {
+      weights.require(layer + norm + ".weight", {h});
+      weights.require(layer + norm + ".bias", {h});
+    }
+  }
+  weights.require(root + "final_layer_norm.weight", {h});
+  return h;
+}
+
+}  // namespace lora_host::nn

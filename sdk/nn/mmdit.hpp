@@ -1,0 +1,141 @@
+// Parts of multimodal diffusion transformers: patches, rotary tables, embedders, modulation, joint attention.
+//
+// Tokens are [B, S, h]. A modulation vector [B, n h] is cut into n pieces [B, 1, h] that broadcast over the tokens:
+//   y = (1 + scale) * layer_norm(x) + shift;   x = x + gate * f(y)
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "lora_host/lora_host.hpp"
+
+namespace lora_host::nn {
+
+// "b (h p) (w p) c -> b (h w) (c p p)": the channel is the slowest part of a token.
+inline Value patchify_channel_first(Graph& g, Value x, int64_t p) {
+  Dims d = g.shape(x);  // [B, H, W, C]
+  int64_t h = d[1] / p, w = d[2] / p;
+  if (h * p != d[1] || w * p != d[2])
+    throw Failure(LH_E_INVALID, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
+  Value cut = g.reshape(x, {d[0], h, p, w, p, d[3]});
+  return g.reshape(g.permute(cut, {0, 1, 3, 5, 2, 4}), {d[0], h * w, d[3] * p * p});  // [B, h w, C p p]
+}
+
+// The inverse, for an image of height x width.
+inline Value unpatchify_channel_first(Graph& g, Value x, int64_t height, int64_t width, int64_t p) {
+  Dims d = g.shape(x);  // [B, h w, C p p]
+  int64_t h = height / p, w = width / p, c = d[2] / (p * p);
+  Value cut = g.reshape(x, {d[0], h, w, c, p, p});
+  return g.reshape(g.permute(cut, {0, 1, 4, 2, 5, 3}), {d[0], height, width, c});
+}
+
+// Rotary angles: position id * theta^(-2k / axis), k < axis / 2, for each axis of the ids, side by side.
+// Computed in double, stored as f32 [S, sum(axes) / 2].
+struct RopeTables {
+  Value cos, sin;
+};
+
+template <size_t N>
+RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::array<int64_t, N>& axes,
+                       double theta) {
+  std::vector<float> cosines, sines;
+  int64_t half = 0;
+  for (int64_t axis : axes) half += axis / 2;
+  for (const auto& id : ids)
+    for (size_t a = 0; a < N; ++a)
+      for (int64_t k = 0; k < axes[a] / 2; ++k) {
+        double exponent = 2.0 * static_cast<double>(k) / static_cast<double>(axes[a]);
+        double angle = static_cast<double>(id[a]) * std::pow(theta, -exponent);
+        cosines.push_back(static_cast<float>(std::cos(angle)));
+        sines.push_back(static_cast<float>(std::sin(angle)));
+      }
+  Dims dims = {static_cast<int64_t>(ids.size()), half};
+  return {g.constant(dims, cosines), g.constant(dims, sines)};
+}
+
+// Two linears with silu between them; `first` and `second` are their names inside `module`.
+inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first, const std::string& second) {
+  return g.linear(g.silu(g.linear(x, module + "." + first)), module + "." + second);
+}
+
+// t f32 [B] -> [B, h]; the width of the sinusoid is the input width of the first linear.
+inline Value timestep_embedder(Graph& g, Value t, double scale, const std::string& module, const std::string& first,
+                               const std::string& second) {
+  int64_t width = g.weights().require(module + "." + first + ".weight", {-1, -1})[1];
+  return embedder(g, g.timestep_embedding(t, width, 10000.0, scale), module, first, second);
+}
+
+// Pieces [B, 1, h] of lin(activated), where activated = silu(vec) [B, h].
+inline std::vector<Value> modulation(Graph& g, Value activated, const std::string& module, int64_t pieces) {
+  Value all = g.linear(activated, module);
+  Dims d = g.shape(all);  // [B, pieces h]
+  if (d[1] % pieces != 0)
+    throw Failure(LH_E_MODEL, module + ": " + std::to_string(d[1]) + " rows are not " + std::to_string(pieces) + " parts");
+  return g.split(g.reshape(all, {d[0], 1, d[1]}), -1, std::vector<int64_t>(static_cast<size_t>(pieces), d[1] / pieces));
+}
+
+// (1 + scale) * layer_norm(x) + shift, the norm without weights.
+inline Value modulated_norm(Graph& g, Value x, Value shift, Value scale, double eps = 1e-6) {
+  return g.add(g.mul(g.layer_norm(x, eps), g.affine(scale, 1.0, 1.0)), shift);
+}
+
+// x + gate * y
+inline Value gated(Graph& g, Value x, Value gate, Value y) { return g.add(x, g.mul(gate, y)); }
+
+struct Qkv {
+  Value q, k, v;  // [B, S, H, D]
+};
+
+// [B, S, h] -> [B, S, H, D]
+inline Value split_heads(Graph& g, Value x, int64_t head_dim) {
+  Dims d = g.shape(x);
+  return g.reshape(x, {d[0], d[1], d[2] / head_dim, head_dim});
+}
+
+// [B, S, H, D] -> [B, S, h]
+inline Value merge_heads(Graph& g, Value x) {
+  Dims d = g.shape(x);
+  return g.reshape(x, {d[0], d[1], d[2] * d[3]});
+}
+
+// Heads of q, k and v, with RMS norms over the head dimension on q and k (weights by full name; "" = no norm).
+inline Qkv heads(Graph& g, Value q, Value k, Value v, int64_t head_dim, const std::string& q_norm,
+                 const std::string& k_norm, double eps = 1e-6) {
+  Qkv out{split_heads(g, q, head_dim), split_heads(g, k, head_dim), split_heads(g, v, head_dim)};
+  if (!q_norm.empty()) out.q = g.rms_norm(out.q, eps, g.param(q_norm));
+  if (!k_norm.empty()) out.k = g.rms_norm(out.k, eps, g.param(k_norm));
+  return out;
+}
+
+// One linear whose rows are q, k, v.
+inline Qkv fused_qkv(Graph& g, Value x, const std::string& module, int64_t head_dim, const std::string& q_norm,
+                     const std::string& k_norm) {
+  Value all = g.linear(x, module);
+  int64_t h = g.shape(all)[2] / 3;
+  std::vector<Value> parts = g.split(all, -1, {h, h, h});
+  return heads(g, parts[0], parts[1], parts[2], head_dim, q_norm, k_norm);
+}
+
+// Two streams as one sequence, `first` in front.
+inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
+  return {g.concat({first.q, second.q}, 1), g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
+}
+
+// softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]
+inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}) {
+  int64_t head_dim = g.shape(x.q)[3];
+  if (rope.cos) {
+    x.q = g.rope(x.q, rope.cos, rope.sin);
+    x.k = g.rope(x.k, rope.cos, rope.sin);
+  }
+  return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim))));
+}
+
+// fc2(gelu_tanh(fc1 x))
+inline Value mlp(Graph& g, Value x, const std::string& fc1, const std::string& fc2) {
+  return g.linear(g.gelu(g.linear(x, fc1), "tanh"), fc2);
+}
+
+}  // namespace lora_host::nn
