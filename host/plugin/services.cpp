@@ -32,7 +32,7 @@ namespace {
 void log(const lh_host* host, int32_t level, const char* text) {
   constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
                                                   spdlog::level::err};
-  spdlog::log(levels[std::clamp(level, 0, 3)], "{}: {}", host->plugin, text);
+  spdlog::log(levels[std::clamp(level, 0, 3)], "{}{}", host == nullptr ? "" : host->plugin + ": ", text);
 }
 
 lh_status fail_call(const lh_host* host, lh_status code, const char* text) {

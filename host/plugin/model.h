@@ -1,0 +1,44 @@
+// A model at work: a plugin's architecture over an opened checkpoint.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "graph/graph.h"
+#include "io/checkpoint.h"
+#include "plugin/recipe.h"
+#include "plugin/registry.h"
+
+namespace lh {
+
+using Sizes = std::map<std::string, int64_t>;
+
+class Model {
+ public:
+  // Opens the checkpoint with the plugin called `plugin`, or with the one that is surest of it.
+  Model(const Registry& registry, const ModelConfig& config, const std::string& plugin);
+  ~Model();
+  Model(const Model&) = delete;
+  Model& operator=(const Model&) = delete;
+
+  const std::string& id() const { return id_; }
+  const Recipe& recipe() const { return recipe_; }
+  const CheckpointSpec& spec() const { return spec_; }
+  const Checkpoint& checkpoint() const { return *checkpoint_; }
+  bool has_role(const std::string& role) const;
+  // The graph of a role at the given sizes; activations are stored as `compute`.
+  Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
+
+ private:
+  std::string id_;
+  Offered<lh_model> offered_;
+  void* self_ = nullptr;
+  CheckpointSpec spec_;
+  std::unique_ptr<Checkpoint> checkpoint_;
+  Recipe recipe_;
+};
+
+}  // namespace lh

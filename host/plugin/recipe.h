@@ -1,0 +1,59 @@
+// A model's recipe: what differs between model families, as data. The YAML is documented in docs/plugin-guide.md.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lh {
+
+struct LatentSpec {
+  int64_t channels = 0;
+  int64_t downscale = 8;   // pixels of one latent place
+  int64_t multiple = 1;    // latent sides are multiples of it
+  double scale = 1, shift = 0;  // model space = (z - shift) * scale
+  int64_t pixel_step() const { return downscale * multiple; }
+};
+
+struct TokenizerSpec {
+  std::string kind;        // "clip" or "t5"
+  int64_t length = 0;
+  int32_t pad = 0;
+};
+
+// mu grows linearly with the number of image tokens; sigma' = e^mu / (e^mu + 1/sigma - 1).
+struct ResolutionShift {
+  double base_tokens = 256, base = 0.5, max_tokens = 4096, max = 1.15;
+  double mu(int64_t tokens) const;
+};
+
+struct TimestepSpec {
+  std::string type = "sigmoid";
+  double shift = 1;
+  std::optional<ResolutionShift> resolution_shift;
+};
+
+struct SamplingSpec {
+  std::string sampler;
+  int64_t steps = 20;
+  double guidance = 1;
+  bool dynamic = false;    // the schedule is shifted by image size
+  double shift = 1;
+};
+
+struct Recipe {
+  std::string family, variant, objective;
+  bool guidance = false;   // the model takes a distilled guidance strength
+  LatentSpec latents;
+  std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
+  TimestepSpec timestep;
+  SamplingSpec sampling;
+  std::vector<std::string> lora_targets;            // regular expressions over whole module names
+  std::map<std::string, std::string> metadata;      // for LoRA files
+
+  static Recipe parse(const std::string& yaml, const std::string& plugin);
+};
+
+}  // namespace lh

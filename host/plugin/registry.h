@@ -1,0 +1,34 @@
+// Every loaded plugin and what it offers, found by id.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "plugin/loader.h"
+#include "plugin/services.h"
+
+namespace lh {
+
+template <typename Descriptor>
+struct Offered {
+  const Descriptor* descriptor = nullptr;
+  lh_host* host = nullptr;
+};
+
+class Registry {
+ public:
+  Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for);
+  const Plugins& plugins() const { return plugins_; }
+  std::vector<Offered<lh_model>> models() const;
+  // Throw lh::Error(Code::config) that lists the known ids.
+  Offered<lh_optimizer> optimizer(const std::string& id) const;
+  Offered<lh_sampler> sampler(const std::string& id) const;
+
+ private:
+  std::vector<std::unique_ptr<lh_host>> hosts_;
+  Plugins plugins_;
+};
+
+}  // namespace lh
