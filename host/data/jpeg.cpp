@@ -32,15 +32,16 @@ struct Reader {
       std::longjmp(self->jump, 1);
     };
     errors.output_message = [](j_common_ptr) {};
-    // Warnings that mean lost picture data are errors: the library would go on with grey pixels.
+    // Warnings mean lost picture data, which the library would replace by grey pixels, except those listed here.
     errors.emit_message = [](j_common_ptr common, int level) {
       if (level >= 0) return;
       switch (common->err->msg_code) {
-        case JWRN_JPEG_EOF:
-        case JWRN_HIT_MARKER:
-        case JWRN_HUFF_BAD_CODE:
-        case JWRN_ARITH_BAD_CODE:
-        case JWRN_MUST_RESYNC: common->err->error_exit(common);
+        case JWRN_ADOBE_XFORM:
+        case JWRN_BOGUS_PROGRESSION:
+        case JWRN_EXTRANEOUS_DATA:
+        case JWRN_JFIF_MAJOR:
+        case JWRN_TOO_MUCH_DATA: return;
+        default: common->err->error_exit(common);
       }
     };
     progress.progress_monitor = [](j_common_ptr common) {
