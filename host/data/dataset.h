@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,13 @@ struct Dataset {
 // that is smaller than the bucket unless it must (at least one step). Without buckets: the square.
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets);
 
-// Scans and checks every dataset. All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
-Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step);
+// Whether an image with this content hash is known to decode (its latents are cached, so it did once).
+using KnownGood = std::function<bool(const std::string& content_hash)>;
+
+// Scans and checks every dataset: the folder's own .jpg, .jpeg, .png and .webp files with their captions. Every image is
+// read, hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
+// DatasetConfig::strict. All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
+Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
+                     const KnownGood& known_good = {});
 
 }  // namespace lh

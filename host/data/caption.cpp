@@ -1,0 +1,47 @@
+// Caption files and the trigger word.
+#include "data/caption.h"
+
+#include <unicode/utf8.h>
+
+#include "core/error.h"
+#include "io/file.h"
+
+namespace lh {
+
+std::optional<size_t> invalid_utf8(std::string_view text) {
+  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
+  for (size_t at = 0; at < text.size();) {
+    const size_t start = at;
+    UChar32 character = 0;
+    U8_NEXT(bytes, at, text.size(), character);
+    if (character < 0) return start;
+  }
+  return std::nullopt;
+}
+
+std::string read_caption(const std::filesystem::path& path) {
+  if (!std::filesystem::is_regular_file(path))
+    fail(Code::data, "caption {}: expected a text file, found a folder, pipe or device", path.string());
+  const auto size = static_cast<int64_t>(std::filesystem::file_size(path));
+  if (size > max_caption_bytes)
+    fail(Code::data, "caption {}: {} bytes exceed the limit of {} (is it a text file?)", path.string(), size,
+         max_caption_bytes);
+  std::string text = read_text(path, max_caption_bytes);
+  if (const auto bad = invalid_utf8(text))
+    fail(Code::data, "caption {}: byte {} (0x{:02x}) is not valid UTF-8 (save the file as UTF-8)", path.string(), *bad,
+         static_cast<unsigned char>(text[*bad]));
+  if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
+  text.erase(text.find_last_not_of("\r\n") + 1);
+  return text;
+}
+
+std::string with_trigger(std::string caption, const std::string& trigger_word) {
+  constexpr std::string_view mark = "[trigger]";
+  if (trigger_word.empty()) return caption;
+  for (size_t at = 0; (at = caption.find(mark, at)) != std::string::npos; at += trigger_word.size())
+    caption.replace(at, mark.size(), trigger_word);
+  if (caption.find(trigger_word) != std::string::npos) return caption;
+  return caption.empty() ? trigger_word : trigger_word + ", " + caption;
+}
+
+}  // namespace lh
