@@ -22,21 +22,21 @@ struct KeyRule {                       // "{i}" in both sides stands for any num
   std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
   std::vector<std::string> diffusers;  // one, or several that concat to the native rows
   Assemble assemble = Assemble::copy;
-  bool exact = false;                  // keys as they are; otherwise applied to .weight and .bias
+  bool exact = false;  // keys as they are; otherwise applied to .weight and .bias
 };
 
 struct ComponentSpec {
-  std::string name;                    // "denoiser", "vae", ...
-  std::string config_key;              // "name_or_path", "vae_path", ...
-  std::vector<std::string> prefixes;   // in a single file; tried in order, "" last
-  std::string marker;                  // canonical key that proves the component is there
-  std::vector<std::string> ignore;     // glob patterns of keys to drop
+  std::string name;                            // "denoiser", "vae", ...
+  std::string config_key;                      // "name_or_path", "vae_path", ...
+  std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
+  std::string marker;                          // canonical key that proves the component is there
+  std::vector<std::string> ignore;             // glob patterns of keys to drop
   std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
-  std::string folder;                  // in a diffusers directory
+  std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;
 };
 
-struct LoraNames {                     // how LoRA modules of the denoiser are spelled
+struct LoraNames {  // how LoRA modules of the denoiser are spelled
   std::string kohya_prefix = "lora_unet_";
   std::string diffusers_prefix = "transformer.";
 };

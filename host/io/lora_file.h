@@ -11,12 +11,12 @@
 namespace lh {
 
 struct LoraModule {
-  std::string name;        // canonical module, "double_blocks.0.img_attn.qkv"
-  HostTensor down, up;     // f32 [rank, in], [out, rank]
+  std::string name;     // canonical module, "double_blocks.0.img_attn.qkv"
+  HostTensor down, up;  // f32 [rank, in], [out, rank]
   double alpha = 0;
 };
 
-struct LoraMetadata {      // what only the caller knows; the rest is derived
+struct LoraMetadata {  // what only the caller knows; the rest is derived
   std::map<std::string, std::string> entries;
 };
 
