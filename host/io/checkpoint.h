@@ -16,13 +16,16 @@
 namespace lh {
 
 // How a canonical tensor is made of stored ones.
-enum class Assemble { copy, concat_rows, swap_halves };
+enum class Assemble { copy, concat_rows, swap_halves, transpose };
 
-struct KeyRule {                       // "{i}" in both sides stands for any number
+// On both sides "{i}" (any letter) stands for any number and "{*}" for any text. The first rule that fits a key wins.
+struct KeyRule {
   std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
   std::vector<std::string> diffusers;  // one, or several that concat to the native rows
   Assemble assemble = Assemble::copy;
-  bool exact = false;  // keys as they are; otherwise applied to .weight and .bias
+  bool exact = false;     // keys as they are; otherwise applied to .weight and .bias
+  bool conv1x1 = false;   // a native 1x1 convolution stored as a matrix: [O, I] -> [O, I, 1, 1]
+  int64_t when_rows = 0;  // not 0: only where the module's weight has this many times as many rows as columns
 };
 
 struct ComponentSpec {
