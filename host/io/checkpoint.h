@@ -16,27 +16,30 @@
 namespace lh {
 
 // How a canonical tensor is made of stored ones.
-enum class Assemble { copy, concat_rows, swap_halves };
+enum class Assemble { copy, concat_rows, swap_halves, transpose };
 
-struct KeyRule {                       // "{i}" in both sides stands for any number
+// On both sides "{i}" (any letter) stands for any number and "{*}" for any text. The first rule that fits a key wins.
+struct KeyRule {
   std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
   std::vector<std::string> diffusers;  // one, or several that concat to the native rows
   Assemble assemble = Assemble::copy;
-  bool exact = false;                  // keys as they are; otherwise applied to .weight and .bias
+  bool exact = false;     // keys as they are; otherwise applied to .weight and .bias
+  bool conv1x1 = false;   // a native 1x1 convolution stored as a matrix: [O, I] -> [O, I, 1, 1]
+  int64_t when_rows = 0;  // not 0: only where the module's weight has this many times as many rows as columns
 };
 
 struct ComponentSpec {
-  std::string name;                    // "denoiser", "vae", ...
-  std::string config_key;              // "name_or_path", "vae_path", ...
-  std::vector<std::string> prefixes;   // in a single file; tried in order, "" last
-  std::string marker;                  // canonical key that proves the component is there
-  std::vector<std::string> ignore;     // glob patterns of keys to drop
+  std::string name;                            // "denoiser", "vae", ...
+  std::string config_key;                      // "name_or_path", "vae_path", ...
+  std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
+  std::string marker;                          // canonical key that proves the component is there
+  std::vector<std::string> ignore;             // glob patterns of keys to drop
   std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
-  std::string folder;                  // in a diffusers directory
+  std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;
 };
 
-struct LoraNames {                     // how LoRA modules of the denoiser are spelled
+struct LoraNames {  // how LoRA modules of the denoiser are spelled
   std::string kohya_prefix = "lora_unet_";
   std::string diffusers_prefix = "transformer.";
 };

@@ -7,6 +7,8 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <string_view>
+#include <utility>
 
 namespace lh {
 
@@ -30,19 +32,22 @@ class InputFile {
 std::string read_text(const std::filesystem::path& path, int64_t limit_bytes);
 
 class OutputFile;  // sequential writer handed to publish_file's callback
-// Temp file beside `path`, space reserved for `bytes`, write(out), fsync, verify(temp path), rename, fsync of the directory.
-// On any failure the temp file is removed and whatever stood at `path` before stays untouched.
+// Temp file beside `path`, space reserved for `bytes`, write(out), fsync, verify(temp path), rename, fsync of the
+// directory. On any failure the temp file is removed and whatever stood at `path` before stays untouched.
 void publish_file(const std::filesystem::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
                   const std::function<void(const std::filesystem::path&)>& verify = {});
 class OutputFile {
  public:
-  explicit OutputFile(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
+  explicit OutputFile(int fd, std::string name, int64_t needed = 0)
+      : fd_(fd), name_(std::move(name)), needed_(needed) {}
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
+  int64_t written() const { return written_; }
 
  private:
   int fd_;
   std::string name_;
+  int64_t needed_, written_ = 0;
 };
 
 // Text or bytes in one go.

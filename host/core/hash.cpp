@@ -1,0 +1,46 @@
+// SHA-256 by OpenSSL.
+#include "core/hash.h"
+
+#include <openssl/evp.h>
+
+#include <array>
+
+#include "core/error.h"
+
+namespace lh {
+
+struct Sha256::Impl {
+  struct Free {
+    void operator()(EVP_MD_CTX* context) const { EVP_MD_CTX_free(context); }
+  };
+  std::unique_ptr<EVP_MD_CTX, Free> context{EVP_MD_CTX_new()};
+};
+
+Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
+  if (!impl_->context || EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) != 1)
+    fail(Code::internal, "OpenSSL has no SHA-256");
+}
+Sha256::~Sha256() = default;
+Sha256::Sha256(Sha256&&) noexcept = default;
+
+Sha256& Sha256::update(std::span<const std::byte> bytes) {
+  if (EVP_DigestUpdate(impl_->context.get(), bytes.data(), bytes.size()) != 1)
+    fail(Code::internal, "OpenSSL refused to hash {} bytes", bytes.size());
+  return *this;
+}
+
+Sha256& Sha256::update(std::string_view text) { return update(std::as_bytes(std::span(text))); }
+
+std::string Sha256::hex() {
+  std::array<unsigned char, EVP_MAX_MD_SIZE> digest{};
+  unsigned length = 0;
+  if (EVP_DigestFinal_ex(impl_->context.get(), digest.data(), &length) != 1)
+    fail(Code::internal, "OpenSSL could not finish a SHA-256");
+  std::string text;
+  for (unsigned i = 0; i < length; ++i) fmt::format_to(std::back_inserter(text), "{:02x}", digest[i]);
+  return text;
+}
+
+std::string sha256_hex(std::string_view text) { return Sha256().update(text).hex(); }
+
+}  // namespace lh

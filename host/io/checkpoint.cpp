@@ -1,0 +1,131 @@
+// Puts the components together: which path holds which, and one list of canonical names.
+#include "io/checkpoint.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "io/component.h"
+
+namespace lh {
+
+namespace fs = std::filesystem;
+
+struct Checkpoint::Impl {
+  std::map<std::string, LoadedComponent> components;
+  std::map<std::string, Desc> weights;
+  std::map<std::string, const Recipe*> recipes;
+  std::string paths;  // for error texts
+
+  const Recipe& recipe(const std::string& name) const {
+    const auto found = recipes.find(name);
+    if (found == recipes.end()) fail(Code::data, "no weight \"{}\" in {} ({} weights)", name, paths, recipes.size());
+    return *found->second;
+  }
+};
+
+namespace {
+
+constexpr const char* main_key = "name_or_path";
+
+void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path>& paths) {
+  std::set<std::string> known{main_key};
+  for (const ComponentSpec& component : spec.components) known.insert(component.config_key);
+  for (const auto& [key, path] : paths) {
+    if (!known.contains(key))
+      fail(Code::config, "model.{}: this model has no such file; it knows {}", key, fmt::join(known, ", "));
+    if (!fs::exists(path)) fail(Code::data, "model.{}: {} does not exist", key, path.string());
+  }
+  if (!paths.contains(main_key))
+    fail(Code::config, "model.{} is missing: the model's file or diffusers folder", main_key);
+}
+
+// Nothing was found where the user said that something is.
+[[noreturn]] void nothing_there(const CheckpointSpec& spec, const std::string& key, const fs::path& path) {
+  std::string wanted;
+  for (const ComponentSpec& component : spec.components) {
+    if (component.config_key != key && key != main_key) continue;
+    wanted += fmt::format("\n  {}: ", component.name);
+    if (fs::is_directory(path)) {
+      const fs::path folder = component.folder.empty() ? path : path / component.folder;
+      wanted += fmt::format(
+          "diffusion_pytorch_model or model .safetensors, or shards with their index, in {}, with \"{}\" after "
+          "renaming",
+          folder.string(), component.marker);
+    } else {
+      wanted += fmt::format("tensor \"{}\"", component.marker);
+      std::vector<std::string> prefixes = component.prefixes;
+      std::erase(prefixes, "");
+      if (!prefixes.empty()) wanted += fmt::format(", alone or after {}", fmt::join(prefixes, " or "));
+    }
+  }
+  fail(Code::data, "model.{}: {} holds no part of this model. Looked for:{}", key, path.string(), wanted);
+}
+
+}  // namespace
+
+Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, fs::path>& paths)
+    : impl_(std::make_unique<Impl>()) {
+  check_keys(spec, paths);
+  FileCache cache;
+  std::set<std::string> useful;  // keys whose path held something
+  for (const ComponentSpec& component : spec.components) {
+    for (const std::string& key : {component.config_key, std::string(main_key)}) {
+      const auto path = paths.find(key);
+      if (path == paths.end()) continue;
+      auto loaded = load_component(spec, component, path->second, cache, UnknownKeys::refuse);
+      if (!loaded) continue;
+      useful.insert(key);
+      impl_->components.emplace(component.name, std::move(*loaded));
+      break;
+    }
+  }
+  for (const auto& [key, path] : paths) {
+    if (!useful.contains(key)) nothing_there(spec, key, path);
+    impl_->paths += fmt::format("{}{}", impl_->paths.empty() ? "" : ", ", path.string());
+  }
+  for (const auto& [component, loaded] : impl_->components)
+    for (const auto& [key, recipe] : loaded.weights) {
+      const std::string name = component == "denoiser" ? key : fmt::format("{}:{}", component, key);
+      impl_->weights.emplace(name, recipe.desc);
+      impl_->recipes.emplace(name, &recipe);
+    }
+}
+
+Checkpoint::~Checkpoint() = default;
+Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
+
+bool Checkpoint::has(const std::string& component) const { return impl_->components.contains(component); }
+
+const std::map<std::string, Desc>& Checkpoint::weights() const { return impl_->weights; }
+
+void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const {
+  read_recipe(impl_->recipe(name), name, dtype, channels_last, out);
+}
+
+std::string Checkpoint::fingerprint(const std::string& component) const {
+  const auto found = impl_->components.find(component);
+  if (found == impl_->components.end()) fail(Code::data, "no component \"{}\" in {}", component, impl_->paths);
+  std::string all = component;
+  for (const FilePtr& file : found->second.files) all.append(" ").append(file->fingerprint());
+  return sha256_hex(all);
+}
+
+fs::path Checkpoint::file_of(const std::string& name) const {
+  return impl_->recipe(name).pieces.front().weight.file->path();
+}
+
+std::map<std::string, Desc> probe_weights(const CheckpointSpec& spec, const fs::path& path) {
+  const ComponentSpec* denoiser = spec.component("denoiser");
+  if (denoiser == nullptr) return {};
+  if (!fs::exists(path)) fail(Code::data, "{} does not exist", path.string());
+  FileCache cache;
+  const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::skip);
+  std::map<std::string, Desc> weights;
+  if (loaded)
+    for (const auto& [name, recipe] : loaded->weights) weights.emplace(name, recipe.desc);
+  return weights;
+}
+
+}  // namespace lh

@@ -1,0 +1,156 @@
+// A plugin's `checkpoint` YAML. Every mistake is named with the plugin and the line, because its author reads it.
+#include <yaml-cpp/yaml.h>
+
+#include <algorithm>
+#include <initializer_list>
+#include <set>
+
+#include "core/error.h"
+#include "io/checkpoint.h"
+#include "io/key_map.h"
+
+namespace lh {
+namespace {
+
+class SpecReader {
+ public:
+  explicit SpecReader(const std::string& plugin) : plugin_(plugin) {}
+
+  CheckpointSpec read(const YAML::Node& root) const {
+    check_keys(root, "the checkpoint", {"components", "lora"});
+    CheckpointSpec spec;
+    const YAML::Node components = root["components"];
+    if (!components || !components.IsMap() || components.size() == 0)
+      wrong(root, "`components` must list at least one component");
+    for (const auto& item : components) {
+      const std::string name = text(item.first, "a component's name");
+      if (spec.component(name) != nullptr) wrong(item.first, fmt::format("component `{}` is there twice", name));
+      spec.components.push_back(component(name, item.second));
+    }
+    if (const YAML::Node lora = root["lora"]) {
+      check_keys(lora, "lora", {"kohya_prefix", "diffusers_prefix"});
+      if (lora["kohya_prefix"]) spec.lora.kohya_prefix = text(lora["kohya_prefix"], "kohya_prefix");
+      if (lora["diffusers_prefix"]) spec.lora.diffusers_prefix = text(lora["diffusers_prefix"], "diffusers_prefix");
+    }
+    return spec;
+  }
+
+  [[noreturn]] void wrong(const YAML::Mark& mark, const std::string& what) const {
+    fail(Code::plugin, "plugin {}: checkpoint YAML line {}: {}", plugin_, mark.line + 1, what);
+  }
+
+ private:
+  [[noreturn]] void wrong(const YAML::Node& node, const std::string& what) const { wrong(node.Mark(), what); }
+
+  void check_keys(const YAML::Node& node, const std::string& what, std::initializer_list<const char*> allowed) const {
+    if (!node.IsMap()) wrong(node, fmt::format("{} must be a mapping", what));
+    std::set<std::string> seen;
+    for (const auto& item : node) {
+      const std::string key = text(item.first, "a key");
+      if (std::ranges::find(allowed, key) == allowed.end())
+        wrong(item.first, fmt::format("unknown key `{}` in {}; known: {}", key, what, fmt::join(allowed, ", ")));
+      if (!seen.insert(key).second) wrong(item.first, fmt::format("key `{}` is there twice in {}", key, what));
+    }
+  }
+
+  std::string text(const YAML::Node& node, const std::string& what) const {
+    if (!node.IsScalar()) wrong(node, fmt::format("{} must be text", what));
+    return node.Scalar();
+  }
+
+  bool flag(const YAML::Node& node, const std::string& what) const {
+    bool value = false;
+    if (!node.IsScalar() || !YAML::convert<bool>::decode(node, value))
+      wrong(node, fmt::format("{} must be true or false", what));
+    return value;
+  }
+
+  std::vector<std::string> texts(const YAML::Node& node, const std::string& what) const {
+    if (node.IsScalar()) return {node.Scalar()};
+    if (!node.IsSequence()) wrong(node, fmt::format("{} must be a text or a list of texts", what));
+    std::vector<std::string> list;
+    for (const auto& item : node) list.push_back(text(item, "an item of " + what));
+    return list;
+  }
+
+  ComponentSpec component(const std::string& name, const YAML::Node& node) const {
+    const std::string what = fmt::format("component `{}`", name);
+    check_keys(node, what, {"config", "prefixes", "marker", "ignore", "aliases", "folder", "diffusers"});
+    ComponentSpec out;
+    out.name = name;
+    out.config_key = node["config"] ? text(node["config"], "config") : "name_or_path";
+    if (node["prefixes"]) out.prefixes = texts(node["prefixes"], "prefixes");
+    if (std::ranges::find(out.prefixes, std::string()) == out.prefixes.end()) out.prefixes.emplace_back();
+    if (!node["marker"]) wrong(node, what + " needs a `marker`, a key that proves that the component is there");
+    out.marker = text(node["marker"], "marker");
+    if (node["ignore"]) out.ignore = texts(node["ignore"], "ignore");
+    if (const YAML::Node aliases = node["aliases"]) {
+      if (!aliases.IsMap()) wrong(aliases, "aliases must be a mapping of missing key to the key to use");
+      for (const auto& item : aliases) out.aliases[text(item.first, "an alias")] = text(item.second, "an alias");
+    }
+    if (node["folder"]) out.folder = text(node["folder"], "folder");
+    if (const YAML::Node rules = node["diffusers"]) {
+      if (!rules.IsSequence()) wrong(rules, "diffusers must be a list of rules");
+      for (const auto& item : rules) out.diffusers.push_back(rule(item));
+    }
+    return out;
+  }
+
+  KeyRule rule(const YAML::Node& node) const {
+    check_keys(node, "a diffusers rule", {"native", "from", "how", "exact", "when_rows"});
+    if (!node["native"] || !node["from"]) wrong(node, "a diffusers rule needs `native` and `from`");
+    KeyRule out;
+    out.native = text(node["native"], "native");
+    out.diffusers = texts(node["from"], "from");
+    if (node["exact"]) out.exact = flag(node["exact"], "exact");
+    const std::string how = node["how"] ? text(node["how"], "how") : out.diffusers.size() > 1 ? "concat_rows" : "copy";
+    static const std::map<std::string, Assemble> ways{{"copy", Assemble::copy},
+                                                      {"concat_rows", Assemble::concat_rows},
+                                                      {"swap_halves", Assemble::swap_halves},
+                                                      {"transpose", Assemble::transpose},
+                                                      {"conv1x1", Assemble::copy}};
+    const auto way = ways.find(how);
+    if (way == ways.end())
+      wrong(node["how"], fmt::format("how `{}`; known: copy, concat_rows, swap_halves, transpose, conv1x1", how));
+    out.assemble = way->second;
+    out.conv1x1 = how == "conv1x1";
+    if (out.diffusers.empty() || (out.diffusers.size() > 1 && out.assemble != Assemble::concat_rows))
+      wrong(node["from"], fmt::format("how `{}` takes one `from`, found {}", how, out.diffusers.size()));
+    if (const YAML::Node rows = node["when_rows"];
+        rows && (!YAML::convert<int64_t>::decode(rows, out.when_rows) || out.when_rows < 1))
+      wrong(rows, "when_rows must be a positive number");
+    check_holes(node, out);
+    return out;
+  }
+
+  void check_holes(const YAML::Node& node, const KeyRule& rule) const {
+    try {
+      const auto holes = KeyPattern(rule.native).holes();
+      for (const std::string& source : rule.diffusers)
+        if (KeyPattern(source).holes() != holes)
+          wrong(node, fmt::format("`{}` and `{}` must have the same {{...}}", rule.native, source));
+    } catch (const std::invalid_argument& e) {
+      wrong(node, fmt::format("`{}`: {}", rule.native, e.what()));
+    }
+  }
+
+  const std::string& plugin_;
+};
+
+}  // namespace
+
+CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string& plugin) {
+  const SpecReader reader(plugin);
+  try {
+    return reader.read(YAML::Load(yaml));
+  } catch (const YAML::Exception& e) {
+    reader.wrong(e.mark, e.msg);
+  }
+}
+
+const ComponentSpec* CheckpointSpec::component(const std::string& name) const {
+  const auto found = std::ranges::find(components, name, &ComponentSpec::name);
+  return found == components.end() ? nullptr : &*found;
+}
+
+}  // namespace lh

@@ -1,0 +1,246 @@
+// Checked reads and atomic publication. Reading errors are the user's data, writing errors the machine's disk.
+#include "io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <mutex>
+
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::mutex hook_mutex;
+std::shared_ptr<const FaultHook> fault_hook;
+
+// The errno that the fault hook wants instead of `call`; 0 to go on.
+int injected(const char* call) {
+  std::shared_ptr<const FaultHook> hook;
+  {
+    const std::lock_guard lock(hook_mutex);
+    hook = fault_hook;
+  }
+  return hook && *hook ? (*hook)(call) : 0;
+}
+
+std::string reason(int error) { return std::strerror(error); }  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+
+std::string directory_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path().string() : std::string(".");
+}
+
+// `needed`: bytes of the whole file, 0 when not known.
+[[noreturn]] void disk_error(const fs::path& path, const char* call, int error, int64_t needed) {
+  const std::string directory = directory_of(path), file = path.string();
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT: {
+      struct statvfs info {};
+      std::string available = "an unknown number of";
+      if (::statvfs(directory.c_str(), &info) == 0)
+        available = std::to_string(static_cast<uint64_t>(info.f_bavail) * info.f_frsize);
+      fail(Code::resource,
+           "{}: {} failed: {}. The file needs {} bytes, {} has {} bytes free. Free space there, or choose another "
+           "folder",
+           file, call, reason(error), needed, directory, available);
+    }
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      fail(Code::resource, "{}: {} failed: {}. Give this user write permission in {}, or choose another folder", file,
+           call, reason(error), directory);
+    case ENOENT:
+    case ENOTDIR:
+      fail(Code::resource, "{}: {} failed: {}. The folder {} must exist: create it, or choose another", file, call,
+           reason(error), directory);
+    case EISDIR:
+    case ENOTEMPTY:
+    case EEXIST:
+      fail(Code::resource, "{}: {} failed: {}. A folder stands where the file should go: move it away", file, call,
+           reason(error));
+    case ENAMETOOLONG: fail(Code::resource, "{}: {} failed: {}. Use a shorter name", file, call, reason(error));
+    case EIO:
+      fail(Code::resource, "{}: {} failed: {}. The disk under {} may be failing: check it, or choose another", file,
+           call, reason(error), directory);
+    default: fail(Code::resource, "{}: {} failed: {}", file, call, reason(error));
+  }
+}
+
+// Runs a system call unless the hook forbids it, again after EINTR; returns its errno, 0 for success.
+template <typename Call>
+int attempt(const char* name, Call call) {
+  for (;;) {
+    if (const int error = injected(name); error == EINTR)
+      continue;
+    else if (error != 0)
+      return error;
+    if (call() >= 0) return 0;
+    if (errno != EINTR) return errno;
+  }
+}
+
+// A new file beside its final place; unlinked unless released, closed in any case.
+class TempFile {
+ public:
+  TempFile(const fs::path& target, int64_t needed) : target_(target) {
+    static std::atomic<uint64_t> counter{0};
+    for (int tries = 0;; ++tries) {
+      path_ = target.parent_path() / fmt::format(".lora-host-{}-{}.tmp", ::getpid(), counter++);
+      const int error = attempt("open", [&] {
+        return fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+      });
+      if (error == 0) return;
+      if (error != EEXIST || tries == 1000) disk_error(target, "creating a file", error, needed);
+    }
+  }
+  TempFile(const TempFile&) = delete;
+  TempFile& operator=(const TempFile&) = delete;
+  ~TempFile() {
+    if (fd_ >= 0) ::close(fd_);
+    if (!released_) ::unlink(path_.c_str());
+  }
+  int fd() const { return fd_; }
+  const fs::path& path() const { return path_; }
+  void release() { released_ = true; }
+  void close() {
+    if (::close(std::exchange(fd_, -1)) != 0 && errno != EINTR) disk_error(target_, "close", errno, 0);
+  }
+
+ private:
+  fs::path target_, path_;
+  int fd_ = -1;
+  bool released_ = false;
+};
+
+void reserve(const TempFile& temp, const fs::path& target, int64_t bytes) {
+  if (bytes <= 0) return;
+  const int error = attempt("fallocate", [&] { return ::fallocate(temp.fd(), FALLOC_FL_KEEP_SIZE, 0, bytes); });
+  if (error == EOPNOTSUPP || error == ENOSYS) return;  // such a file system tells at write
+  if (error != 0) disk_error(target, "reserving space", error, bytes);
+}
+
+void sync_directory(const fs::path& target) {
+  const std::string directory = directory_of(target);
+  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int open_error = errno;
+  const int error = fd < 0 ? open_error : attempt("fsync_dir", [&] { return ::fsync(fd); });
+  if (fd >= 0) ::close(fd);
+  if (error == EINVAL || error == EOPNOTSUPP) return;  // file systems that order renames themselves
+  if (error != 0)
+    fail(Code::resource,
+         "{}: the new file is in place, but syncing its folder {} failed: {}. It may not survive a power "
+         "cut: check the disk",
+         target.string(), directory, reason(error));
+}
+
+}  // namespace
+
+void set_fault_hook(FaultHook hook) {
+  auto next = hook ? std::make_shared<const FaultHook>(std::move(hook)) : nullptr;
+  const std::lock_guard lock(hook_mutex);
+  fault_hook.swap(next);
+}
+
+InputFile::InputFile(const fs::path& path) : path_(path) {
+  do {
+    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
+  } while (fd_ < 0 && errno == EINTR);
+  if (fd_ < 0) fail(Code::data, "{}: cannot be opened: {}", path.string(), reason(errno));
+  struct stat info {};
+  const bool known = ::fstat(fd_, &info) == 0;
+  if (known && S_ISREG(info.st_mode)) {
+    size_ = info.st_size;
+    return;
+  }
+  ::close(std::exchange(fd_, -1));
+  const char* kind = !known                   ? "unreadable"
+                     : S_ISDIR(info.st_mode)  ? "a folder"
+                     : S_ISFIFO(info.st_mode) ? "a pipe"
+                                              : "a device or socket";
+  fail(Code::data, "{}: is {}, expected a regular file", path.string(), kind);
+}
+
+InputFile::~InputFile() {
+  if (fd_ >= 0) ::close(fd_);
+}
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), fd_(std::exchange(other.fd_, -1)), size_(std::exchange(other.size_, 0)) {}
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void InputFile::read(int64_t offset, std::span<std::byte> out) const {
+  const auto count = static_cast<int64_t>(out.size());
+  if (offset < 0 || offset > size_ || count > size_ - offset)
+    fail(Code::data, "{}: cannot read {} bytes at {}: the file has {} bytes", path_.string(), count, offset, size_);
+  int64_t done = 0;
+  while (done < count) {
+    const ssize_t got = ::pread(fd_, out.data() + done, static_cast<size_t>(count - done), offset + done);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0)
+      fail(Code::data, "{}: reading {} bytes at {} failed: {}", path_.string(), count - done, offset + done,
+           reason(errno));
+    if (got == 0)
+      fail(Code::data, "{}: ends at {}, but had {} bytes when it was opened: another program is writing it",
+           path_.string(), offset + done, size_);
+    done += got;
+  }
+}
+
+std::string read_text(const fs::path& path, int64_t limit_bytes) {
+  const InputFile file(path);
+  if (file.size() > limit_bytes)
+    fail(Code::data, "{}: {} bytes, expected at most {}", path.string(), file.size(), limit_bytes);
+  std::string text(static_cast<size_t>(file.size()), '\0');
+  file.read(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void OutputFile::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    ssize_t put = 0;
+    const int error = attempt("write", [&] { return put = ::write(fd_, bytes.data(), bytes.size()); });
+    if (error != 0) disk_error(name_, "write", error, needed_);
+    written_ += put;
+    bytes = bytes.subspan(static_cast<size_t>(put));
+  }
+}
+
+void OutputFile::write(std::string_view text) { write(std::as_bytes(std::span(text))); }
+
+void publish_file(const fs::path& path, int64_t bytes, const std::function<void(OutputFile&)>& write,
+                  const std::function<void(const fs::path&)>& verify) {
+  TempFile temp(path, bytes);
+  reserve(temp, path, bytes);
+  OutputFile out(temp.fd(), path.string(), bytes);
+  write(out);
+  if (out.written() < bytes && ::ftruncate(temp.fd(), out.written()) != 0)  // gives reserved space back
+    disk_error(path, "truncate", errno, bytes);
+  // After a failed fsync the pages may count as clean: this file is given up, never synced again.
+  if (const int error = attempt("fsync", [&] { return ::fsync(temp.fd()); }); error != 0)
+    disk_error(path, "fsync", error, bytes);
+  temp.close();
+  if (verify) verify(temp.path());
+  if (const int error = attempt("rename", [&] { return ::rename(temp.path().c_str(), path.c_str()); }); error != 0)
+    disk_error(path, "rename", error, bytes);
+  temp.release();
+  sync_directory(path);
+}
+
+void publish_text(const fs::path& path, std::string_view text) {
+  publish_file(path, static_cast<int64_t>(text.size()), [&](OutputFile& out) { out.write(text); });
+}
+
+}  // namespace lh

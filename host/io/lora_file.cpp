@@ -1,0 +1,212 @@
+// Writes LoRA files: kohya spelling as trained, or diffusers spelling with fused modules split.
+#include "io/lora_file.h"
+
+#include <algorithm>
+#include <cstring>
+#include <iterator>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "io/key_map.h"
+
+namespace lh {
+namespace {
+
+struct NamedTensor {
+  std::string name;
+  HostTensor tensor;
+};
+using Tensors = std::vector<NamedTensor>;
+
+int64_t rank_of(const LoraModule& module) { return module.down.desc.shape[0]; }
+int64_t in_features(const LoraModule& module) { return module.down.desc.shape.with(0, 1).numel(); }
+
+void check(const LoraModule& module) {
+  const Desc &down = module.down.desc, &up = module.up.desc;
+  const bool shapes = down.shape.rank() >= 2 && up.shape.rank() == down.shape.rank() && rank_of(module) > 0 &&
+                      up.shape.with(0, 1).numel() == rank_of(module) && in_features(module) > 0;
+  if (down.dtype != DType::f32 || up.dtype != DType::f32 || !shapes)
+    fail(Code::internal, "LoRA module \"{}\": down {} and up {}, expected float32 [rank, in, ...] and [out, rank, ...]",
+         module.name, down.text(), up.text());
+}
+
+HostTensor converted(const HostTensor& tensor, DType dtype) {
+  HostTensor out(Desc{dtype, tensor.desc.shape});
+  convert(tensor.desc.dtype, tensor.data.data(), dtype, out.data.data(), tensor.desc.shape.numel());
+  return out;
+}
+
+Tensors kohya(const std::vector<LoraModule>& modules, const std::string& prefix, DType dtype) {
+  Tensors out;
+  for (const LoraModule& module : modules) {
+    std::string name = prefix + module.name;
+    std::ranges::replace(name, '.', '_');
+    out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
+    out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
+    const auto alpha = static_cast<float>(module.alpha);
+    out.push_back({name + ".alpha", HostTensor::from_floats(Shape{}, std::span(&alpha, 1))});
+  }
+  return out;
+}
+
+// Rows of a fused module for each of its sources: equal parts, or as many as inputs for all but the last of four or
+// more (q, k, v and an MLP that takes the rest).
+std::vector<int64_t> split_rows(const LoraModule& module, size_t sources) {
+  const int64_t rows = module.up.desc.shape[0], n = static_cast<int64_t>(sources);
+  const int64_t each = sources >= 4 ? in_features(module) : rows / n;
+  std::vector<int64_t> parts(sources, each);
+  parts.back() = rows - each * (n - 1);
+  if (parts.back() <= 0 || (sources < 4 && parts.back() != each))
+    fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", module.name,
+         rows, n);
+  return parts;
+}
+
+// B = up * alpha / rank, halves of its rows exchanged where the diffusers layer has them the other way round.
+std::vector<float> folded_up(const LoraModule& module, bool swap) {
+  const auto up = module.up.as<float>();
+  const auto factor = static_cast<float>(module.alpha / static_cast<double>(rank_of(module)));
+  std::vector<float> values(up.begin(), up.end());
+  for (float& v : values) v *= factor;
+  if (swap) {
+    if (module.up.desc.shape[0] % 2 != 0)
+      fail(Code::data, "LoRA module \"{}\": {} rows have no two halves", module.name, module.up.desc.shape[0]);
+    std::rotate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
+  }
+  return values;
+}
+
+// The diffusers loader takes one rank for all modules: narrower ones are padded with zeros, which changes nothing.
+HostTensor padded_down(const LoraModule& module, int64_t rank, bool as_matrix) {
+  const Shape shape = module.down.desc.shape.with(0, rank);
+  HostTensor out(Desc{DType::f32, as_matrix ? Shape{rank, in_features(module)} : shape});
+  std::memcpy(out.data.data(), module.down.data.data(), module.down.data.size());
+  return out;
+}
+
+HostTensor padded_up(const LoraModule& module, std::span<const float> values, int64_t rows, int64_t rank,
+                     bool as_matrix) {
+  const Shape shape = module.up.desc.shape.with(0, rows).with(1, rank);
+  HostTensor out(Desc{DType::f32, as_matrix ? Shape{rows, rank} : shape});
+  const int64_t own = rank_of(module);
+  for (int64_t row = 0; row < rows; ++row)
+    std::ranges::copy(values.subspan(static_cast<size_t>(row * own), static_cast<size_t>(own)),
+                      out.as<float>().begin() + row * rank);
+  return out;
+}
+
+Tensors diffusers(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, DType dtype) {
+  const ComponentSpec* denoiser = spec.component("denoiser");
+  if (denoiser == nullptr)
+    fail(Code::plugin, "the checkpoint YAML has no component `denoiser`, so LoRA modules have no names");
+  const KeyMap map(denoiser->diffusers);
+  int64_t rank = 0;
+  for (const LoraModule& module : modules) rank = std::max(rank, rank_of(module));
+  Tensors out;
+  for (const LoraModule& module : modules) {
+    const int64_t rows = module.up.desc.shape[0], in = in_features(module);
+    const auto target = map.diffusers(module.name, rows % in == 0 ? rows / in : 0);
+    if (!target)
+      fail(Code::data,
+           "LoRA module \"{}\" has no name in the diffusers format. Use save.format kohya, or leave it out of the "
+           "targets",
+           module.name);
+    const Assemble how = target->rule == nullptr ? Assemble::copy : target->rule->assemble;
+    if (how == Assemble::transpose)
+      fail(Code::data, "LoRA module \"{}\" is transposed in the diffusers format: use save.format kohya", module.name);
+    const bool matrix = target->rule != nullptr && target->rule->conv1x1;
+    const std::vector<float> up = folded_up(module, how == Assemble::swap_halves);
+    const std::vector<int64_t> parts = split_rows(module, target->modules.size());
+    std::span<const float> rest(up);
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const std::string name = spec.lora.diffusers_prefix + target->modules[i];
+      out.push_back({name + ".lora_A.weight", converted(padded_down(module, rank, matrix), dtype)});
+      out.push_back({name + ".lora_B.weight", converted(padded_up(module, rest, parts[i], rank, matrix), dtype)});
+      rest = rest.subspan(static_cast<size_t>(parts[i] * rank_of(module)));
+    }
+  }
+  return out;
+}
+
+// One text for a number that all modules share, "Dynamic" (as kohya's tools write) otherwise.
+template <typename Get>
+std::string common(const std::vector<LoraModule>& modules, Get get) {
+  const bool same = std::ranges::all_of(modules, [&](const LoraModule& m) { return get(m) == get(modules.front()); });
+  return same ? fmt::format("{}", get(modules.front())) : "Dynamic";
+}
+
+// Bytes [begin, begin + out.size()) of header and tensors written one after the other.
+std::string file_slice(const std::string& header, const Tensors& tensors, int64_t begin, int64_t end) {
+  std::string slice;
+  int64_t at = 0;
+  const auto take = [&](const char* data, int64_t size) {
+    const int64_t from = std::max(begin, at), to = std::min(end, at + size);
+    if (from < to) slice.append(data + (from - at), static_cast<size_t>(to - from));
+    at += size;
+  };
+  take(header.data(), static_cast<int64_t>(header.size()));
+  for (const NamedTensor& t : tensors)
+    take(reinterpret_cast<const char*>(t.tensor.data.data()), static_cast<int64_t>(t.tensor.data.size()));
+  return slice;
+}
+
+// Hashes that model managers look up, over this file as it would be with only its ss_ entries.
+void add_hashes(std::map<std::string, std::string>& metadata, const Tensors& tensors) {
+  std::map<std::string, std::string> training;
+  std::ranges::copy_if(metadata, std::inserter(training, training.end()),
+                       [](const auto& item) { return item.first.starts_with("ss_"); });
+  std::vector<std::pair<std::string, Desc>> entries;
+  Sha256 data;
+  for (const NamedTensor& t : tensors) {
+    entries.emplace_back(t.name, t.tensor.desc);
+    data.update(t.tensor.data);
+  }
+  metadata["sshs_model_hash"] = data.hex();
+  metadata["sshs_legacy_hash"] =
+      sha256_hex(file_slice(safetensors_header(entries, training), tensors, 0x100000, 0x110000)).substr(0, 8);
+}
+
+std::map<std::string, std::string> complete(const std::vector<LoraModule>& modules, const LoraMetadata& given) {
+  std::map<std::string, std::string> metadata{
+      {"ss_network_module", "networks.lora"},
+      {"ss_network_dim", common(modules, [](const LoraModule& m) { return rank_of(m); })},
+      {"ss_network_alpha", common(modules, [](const LoraModule& m) { return m.alpha; })},
+      {"ss_network_args", "{}"},
+      {"ss_v2", "False"},
+      {"modelspec.sai_model_spec", "1.0.1"},
+  };
+  const auto conv = std::ranges::find_if(modules, [](const LoraModule& m) {
+    return m.down.desc.shape.rank() == 4 && m.down.desc.shape[2] * m.down.desc.shape[3] > 1;
+  });
+  if (conv != modules.end())
+    metadata["ss_network_args"] =
+        fmt::format(R"({{"conv_dim": "{}", "conv_alpha": "{}"}})", rank_of(*conv), conv->alpha);
+  for (const auto& [key, value] : given.entries) metadata[key] = value;
+  return metadata;
+}
+
+}  // namespace
+
+void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
+                const std::string& format, DType dtype, const LoraMetadata& metadata) {
+  if (modules.empty()) fail(Code::internal, "{}: a LoRA without modules", path.string());
+  if (!is_float(dtype)) fail(Code::internal, "{}: a LoRA of type {}", path.string(), dtype_name(dtype));
+  for (const LoraModule& module : modules) check(module);
+  Tensors tensors;
+  if (format == "kohya")
+    tensors = kohya(modules, spec.lora.kohya_prefix, dtype);
+  else if (format == "diffusers")
+    tensors = diffusers(modules, spec, dtype);
+  else
+    fail(Code::config, "save.format: {}, expected kohya or diffusers", format);
+  // Wide types first, so that every tensor is aligned: some readers refuse a float32 at an odd offset.
+  std::ranges::stable_sort(tensors, std::greater{},
+                           [](const NamedTensor& t) { return dtype_size(t.tensor.desc.dtype); });
+  auto entries = complete(modules, metadata);
+  add_hashes(entries, tensors);
+  std::vector<TensorToWrite> list;
+  for (const NamedTensor& t : tensors) list.push_back({t.name, t.tensor.desc, t.tensor.data.data()});
+  write_safetensors(path, list, entries);
+}
+
+}  // namespace lh

@@ -1,0 +1,93 @@
+#include "io/quantized.h"
+
+#include <array>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+enum class Role { scale, ignored, format };
+struct Suffix {
+  std::string_view text;
+  Role role;
+};
+constexpr std::array<Suffix, 5> suffixes{{{".scale_weight", Role::scale},
+                                          {".weight_scale", Role::scale},
+                                          {".scale_input", Role::ignored},
+                                          {".input_scale", Role::ignored},
+                                          {".comfy_quant", Role::format}}};
+constexpr int64_t quant_text_limit = 1 << 16;
+
+void check_format(const FilePtr& file, const std::string& layer, const nlohmann::json& json) {
+  const auto text = json.is_object() && json.contains("format") && json["format"].is_string()
+                        ? json["format"].get<std::string>()
+                        : std::string("(none)");
+  if (text != "float8_e4m3fn" && text != "float8_e5m2")
+    fail(Code::data,
+         "{}: layer \"{}\" is quantised as {}, expected float8_e4m3fn or float8_e5m2. Use the bf16, fp16 or fp8 "
+         "version of this model",
+         file->path().string(), layer, text);
+}
+
+void check_tensor_format(const StoredKey& key, const std::string& layer) {
+  if (key.tensor->desc.dtype != DType::u8 || key.tensor->desc.bytes() > quant_text_limit)
+    fail(Code::data, "{}: tensor \"{}\" is {}, expected JSON text as U8", key.file->path().string(), key.tensor->name,
+         key.tensor->desc.text());
+  std::string text(static_cast<size_t>(key.tensor->desc.bytes()), '\0');
+  key.file->read(*key.tensor, std::as_writable_bytes(std::span(text)));
+  check_format(key.file, layer, nlohmann::json::parse(text, nullptr, false));
+}
+
+void check_header_formats(const FilePtr& file) {
+  const auto entry = file->metadata().find("_quantization_metadata");
+  if (entry == file->metadata().end()) return;
+  const nlohmann::json json = nlohmann::json::parse(entry->second, nullptr, false);
+  if (!json.is_object() || !json.contains("layers") || !json["layers"].is_object())
+    fail(Code::data, "{}: metadata _quantization_metadata is not JSON with \"layers\"", file->path().string());
+  for (const auto& [layer, description] : json["layers"].items()) check_format(file, layer, description);
+}
+
+void check_scale(const StoredKey& scale, const StoredTensor& weight) {
+  const Desc& desc = scale.tensor->desc;
+  const int64_t rows = weight.desc.shape.rank() > 0 ? weight.desc.shape[0] : 1;
+  const int64_t count = desc.shape.numel();
+  const bool per_row = count == rows && desc.shape.rank() > 0 && desc.shape[0] == rows;
+  if (!is_float(desc.dtype) || (count != 1 && !per_row))
+    fail(Code::data, "{}: scale \"{}\" is {}, expected one float or {} (one for each row of \"{}\")",
+         scale.file->path().string(), scale.tensor->name, desc.text(), rows, weight.name);
+}
+
+}  // namespace
+
+Pieces resolve_scales(const StoredKeys& keys) {
+  std::set<const Safetensors*> checked;
+  Pieces pieces;
+  std::map<std::string, StoredKey> scales;  // by weight
+  for (const auto& [key, stored] : keys) {
+    if (checked.insert(stored.file.get()).second) check_header_formats(stored.file);
+    if (key == "scaled_fp8" || key.ends_with(".scaled_fp8")) continue;
+    bool description = false;
+    for (const Suffix& suffix : suffixes) {
+      if (!key.ends_with(suffix.text)) continue;
+      const std::string layer = key.substr(0, key.size() - suffix.text.size()), weight = layer + ".weight";
+      if (!keys.contains(weight)) continue;
+      description = true;
+      if (suffix.role == Role::format) check_tensor_format(stored, layer);
+      if (suffix.role == Role::scale && !scales.emplace(weight, stored).second)
+        fail(Code::data, "{}: weight \"{}\" has two scales, .scale_weight and .weight_scale",
+             stored.file->path().string(), weight);
+    }
+    if (!description) pieces.emplace(key, Piece{stored, std::nullopt});
+  }
+  for (auto& [weight, scale] : scales) {
+    Piece& piece = pieces.at(weight);
+    check_scale(scale, *piece.weight.tensor);
+    piece.scale = scale;
+  }
+  return pieces;
+}
+
+}  // namespace lh

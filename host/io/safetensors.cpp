@@ -1,0 +1,196 @@
+// The reader: sizes, offsets and names are checked before any byte of data is looked at.
+#include "io/safetensors.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <mutex>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "io/safetensors_header.h"
+#include "io/stored_dtype.h"
+
+namespace lh {
+
+static_assert(std::endian::native == std::endian::little, "safetensors is little-endian and so is this reader");
+
+namespace {
+
+// What people pass by mistake, told by extension or first bytes.
+std::string other_format(const InputFile& file) {
+  static constexpr const char* pickle =
+      "a PyTorch pickle, which can run code when it is read. Convert it to safetensors with a tool that you trust "
+      "(safetensors.torch.save_file of its state dict), or download the .safetensors version";
+  static constexpr std::array<std::pair<std::string_view, const char*>, 7> magics{{
+      {"PK\x03\x04", pickle},
+      {"\x80\x02", pickle},
+      {"\x80\x04", pickle},
+      {"GGUF", "a quantised GGUF file, which cannot be trained on. Use the original safetensors"},
+      {"version https://git-lfs", "a Git LFS pointer, not the file itself. Run `git lfs pull`, or download the file"},
+      {"<!DOCTYPE", "a web page, not the file itself. Download it again, signed in if the site asks for it"},
+      {"<html", "a web page, not the file itself. Download it again, signed in if the site asks for it"},
+  }};
+  std::string head(static_cast<size_t>(std::min<int64_t>(file.size(), 32)), '\0');
+  file.read(0, std::as_writable_bytes(std::span(head)));
+  for (const auto& [magic, text] : magics)
+    if (head.starts_with(magic)) return text;
+  return {};
+}
+
+void refuse_pickle_names(const std::filesystem::path& path) {
+  static constexpr std::array<std::string_view, 5> extensions{".ckpt", ".pt", ".pth", ".bin", ".pkl"};
+  const std::string extension = path.extension().string();
+  if (std::ranges::find(extensions, extension) != extensions.end())
+    fail(Code::data,
+         "{}: {} files are PyTorch pickles, which can run code when they are read. Convert it to safetensors "
+         "with a tool that you trust (safetensors.torch.save_file of its state dict), or download the .safetensors "
+         "version",
+         path.string(), extension);
+}
+
+int64_t header_length(const InputFile& file) {
+  const std::string path = file.path().string();
+  uint64_t length = 0;
+  if (file.size() < 10)
+    fail(Code::data, "{}: {} bytes, too short for a safetensors file: download it again", path, file.size());
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length <= static_cast<uint64_t>(safetensors_header_limit) && length <= static_cast<uint64_t>(file.size() - 8))
+    return static_cast<int64_t>(length);
+  if (const std::string other = other_format(file); !other.empty()) fail(Code::data, "{}: this is {}", path, other);
+  if (length > static_cast<uint64_t>(safetensors_header_limit))
+    fail(Code::data, "{}: header of {} bytes, expected at most {}. This is not a safetensors file, or it is damaged",
+         path, length, safetensors_header_limit);
+  fail(Code::data, "{}: file ends at {} bytes but its header alone needs {}. The file is cut short: download it again",
+       path, file.size(), length + 8);
+}
+
+// Shape and offsets of one entry agree.
+void check_size(const std::string& path, const HeaderEntry& entry) {
+  int64_t bytes = 0;
+  try {
+    bytes = entry.desc.bytes();
+  } catch (const Error&) {
+    fail(Code::data,
+         "{}: tensor \"{}\": shape {} x {} overflows 64 bits. The file is damaged or hostile and was not loaded", path,
+         entry.name, entry.desc.shape.text(), stored_dtype_name(entry.desc.dtype));
+  }
+  if (entry.end < entry.begin || entry.end - entry.begin != bytes)
+    fail(Code::data, "{}: tensor \"{}\": {} {} needs {} bytes, its offsets [{}, {}] give {}. The file is damaged", path,
+         entry.name, stored_dtype_name(entry.desc.dtype), entry.desc.shape.text(), bytes, entry.begin, entry.end,
+         entry.end - entry.begin);
+}
+
+// Tensors, sorted by offset, fill the data without hole or overlap and end where the file does.
+void check_layout(const std::string& path, const std::vector<HeaderEntry>& entries, int64_t data_start,
+                  int64_t file_size) {
+  int64_t position = 0;
+  const HeaderEntry* previous = nullptr;
+  for (const HeaderEntry& entry : entries) {
+    if (entry.begin != position)
+      fail(Code::data, "{}: tensor \"{}\" starts at data byte {}, expected {} (the end of {}): {}. The file is damaged",
+           path, entry.name, entry.begin, position, previous ? fmt::format("\"{}\"", previous->name) : "the header",
+           entry.begin < position ? "tensors overlap" : "there is a hole");
+    position = entry.end;
+    previous = &entry;
+  }
+  const int64_t end = checked_add(data_start, position);
+  const std::string last = previous ? fmt::format("last tensor {}", previous->name) : "no tensors";
+  if (end > file_size)
+    fail(Code::data,
+         "{}: file ends at {} bytes but the header promises {} ({}). The file is cut short: download it again", path,
+         file_size, end, last);
+  if (end < file_size)
+    fail(Code::data,
+         "{}: {} bytes follow the data, which ends at {} ({}). The file is damaged or holds something else too", path,
+         file_size - end, end, last);
+}
+
+}  // namespace
+
+struct Safetensors::Fingerprint {
+  std::once_flag once;
+  std::string hex;
+};
+
+std::string_view stored_dtype_name(DType dtype) {
+  for (const StoredDType& known : stored_dtypes)
+    if (known.dtype == dtype) return known.name;
+  return "?";
+}
+
+Safetensors::Safetensors(const std::filesystem::path& path)
+    : file_((refuse_pickle_names(path), path)), fingerprint_(std::make_shared<Fingerprint>()) {
+  const std::string name = path.string();
+  const int64_t length = header_length(file_);
+  std::string json(static_cast<size_t>(length), '\0');
+  file_.read(8, std::as_writable_bytes(std::span(json)));
+  Header header = parse_safetensors_header(name, json);
+  data_start_ = 8 + length;
+  metadata_ = std::move(header.metadata);
+  for (const HeaderEntry& entry : header.entries) check_size(name, entry);
+  std::ranges::sort(header.entries, {}, [](const HeaderEntry& e) { return std::pair(e.begin, e.end); });
+  check_layout(name, header.entries, data_start_, file_.size());
+  tensors_.reserve(header.entries.size());
+  for (HeaderEntry& entry : header.entries) {
+    index_.emplace(entry.name, tensors_.size());
+    tensors_.push_back({std::move(entry.name), std::move(entry.desc), data_start_ + entry.begin});
+  }
+}
+
+const StoredTensor* Safetensors::find(const std::string& name) const {
+  const auto it = index_.find(name);
+  return it == index_.end() ? nullptr : &tensors_[it->second];
+}
+
+void Safetensors::read(const StoredTensor& tensor, std::span<std::byte> out) const {
+  if (static_cast<int64_t>(out.size()) != tensor.desc.bytes())
+    fail(Code::internal, "{}: tensor \"{}\" has {} bytes, the buffer {}", path().string(), tensor.name,
+         tensor.desc.bytes(), out.size());
+  file_.read(tensor.offset, out);
+}
+
+void Safetensors::read_part(const StoredTensor& tensor, int64_t offset, std::span<std::byte> out) const {
+  const auto count = static_cast<int64_t>(out.size());
+  const int64_t bytes = tensor.desc.bytes();
+  if (offset < 0 || offset > bytes || count > bytes - offset)
+    fail(Code::internal, "{}: tensor \"{}\" has {} bytes, asked for {} at {}", path().string(), tensor.name, bytes,
+         count, offset);
+  file_.read(tensor.offset + offset, out);
+}
+
+HostTensor Safetensors::read(const std::string& name) const {
+  const StoredTensor* tensor = find(name);
+  if (tensor == nullptr) fail(Code::data, "{}: no tensor \"{}\" among its {}", path().string(), name, tensors_.size());
+  HostTensor out(tensor->desc);
+  read(*tensor, out.data);
+  return out;
+}
+
+std::string Safetensors::fingerprint() const {
+  std::call_once(fingerprint_->once, [this] {
+    constexpr int64_t edge = 1 << 20, block = 64 << 10, blocks = 64;
+    Sha256 hash;
+    std::vector<std::byte> buffer;
+    const auto add = [&](int64_t offset, int64_t count) {
+      buffer.resize(static_cast<size_t>(count));
+      file_.read(offset, buffer);
+      hash.update(buffer);
+    };
+    const int64_t size = file_.size(), data = size - data_start_;
+    hash.update(fmt::format("safetensors {} {}\n", size, data_start_));
+    for (int64_t at = 0; at < data_start_; at += edge) add(at, std::min(edge, data_start_ - at));
+    if (data <= 2 * edge + blocks * block) {
+      for (int64_t at = data_start_; at < size; at += edge) add(at, std::min(edge, size - at));
+    } else {
+      add(data_start_, edge);
+      for (int64_t i = 0; i < blocks; ++i)
+        add(data_start_ + edge + (data - 2 * edge - block) / (blocks - 1) * i, block);
+      add(size - edge, edge);
+    }
+    fingerprint_->hex = hash.hex();
+  });
+  return fingerprint_->hex;
+}
+
+}  // namespace lh
