@@ -1,0 +1,94 @@
+#include "train/adapters.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "train/random.h"
+
+namespace lh {
+namespace {
+
+constexpr int64_t alignment = 64;  // elements: 256 bytes
+
+int64_t padded(int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
+
+int64_t section_size(const std::vector<AdapterTensor>& tensors) {
+  return tensors.empty() ? 0 : tensors.back().offset + padded(tensors.back().shape.numel());
+}
+
+}  // namespace
+
+Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states)
+    : adapted_(modules), sections_{"p", "g"} {
+  sections_.insert(sections_.end(), states.begin(), states.end());
+  int64_t offset = 0;
+  for (const AdaptedModule& module : modules)
+    for (const Value v : {module.down, module.up}) {
+      tensors_.push_back({graph.info(v).name, graph.desc(v).shape, offset});
+      offset += padded(tensors_.back().shape.numel());
+    }
+  section_elements_ = section_size(tensors_);
+}
+
+int64_t Adapters::bytes(const std::vector<AdapterTensor>& tensors, size_t sections) {
+  return section_size(tensors) * static_cast<int64_t>(sections * sizeof(float));
+}
+
+int64_t Adapters::parameter_count() const {
+  int64_t count = 0;
+  for (const AdapterTensor& t : tensors_) count += t.shape.numel();
+  return count;
+}
+
+void Adapters::allocate(Device& device) {
+  memory_ = DeviceMemory(device, bytes(), "LoRA tensors, gradients and optimizer states");
+  const std::vector<float> zeros(static_cast<size_t>(section_elements_), 0.0f);
+  for (size_t s = 0; s < sections_.size(); ++s)
+    memory_.upload(static_cast<int64_t>(s) * section_elements_ * 4, zeros.data(), section_elements_ * 4);
+}
+
+void Adapters::initialise(uint64_t seed) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    HostTensor values(Desc{DType::f32, tensors_[i].shape});
+    if (i % 2 == 0) {  // down, up, down, up, ...
+      Random random(seed, Purpose::adapter_init, i, 0);
+      const double bound = 1 / std::sqrt(static_cast<double>(tensors_[i].shape[1]));
+      for (float& v : values.as<float>()) v = static_cast<float>((2 * random.uniform() - 1) * bound);
+    }
+    upload("p", tensors_[i], values);
+  }
+}
+
+void* Adapters::at(const std::string& section, const AdapterTensor& tensor) const {
+  const auto it = std::ranges::find(sections_, section);
+  if (it == sections_.end()) fail(Code::internal, "no section '{}' of trained tensors", section);
+  return memory_.data() + ((it - sections_.begin()) * section_elements_ + tensor.offset) * 4;
+}
+
+void Adapters::upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const {
+  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
+  memory_.upload(offset, values.data.data(), values.desc.bytes());
+}
+
+HostTensor Adapters::download(const std::string& section, const AdapterTensor& tensor) const {
+  HostTensor values(Desc{DType::f32, tensor.shape});
+  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
+  memory_.download(offset, values.data.data(), values.desc.bytes());
+  return values;
+}
+
+void Adapters::bind(const Graph& graph, Externals& externals) const {
+  for (const AdapterTensor& tensor : tensors_)
+    if (const auto it = graph.params.find(tensor.name); it != graph.params.end()) externals[it->second] = at("p", tensor);
+}
+
+std::vector<LoraModule> Adapters::modules() const {
+  std::vector<LoraModule> result;
+  for (size_t i = 0; i < adapted_.size(); ++i)
+    result.push_back(
+        {adapted_[i].name, download("p", tensors_[2 * i]), download("p", tensors_[2 * i + 1]), adapted_[i].alpha});
+  return result;
+}
+
+}  // namespace lh

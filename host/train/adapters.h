@@ -1,0 +1,49 @@
+// The trained tensors: LoRA matrices with their gradients and optimizer states, float32, in one piece of device memory.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "graph/adapt.h"
+#include "io/lora_file.h"
+#include "run/device.h"
+#include "run/program.h"
+
+namespace lh {
+
+struct AdapterTensor {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;  // in elements, within each section
+};
+
+// Sections of the memory: "p", "g", and one for each optimizer state.
+class Adapters {
+ public:
+  Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states);
+  static int64_t bytes(const std::vector<AdapterTensor>& tensors, size_t sections);
+  int64_t bytes() const { return bytes(tensors_, sections_.size()); }
+  int64_t parameter_count() const;
+  const std::vector<AdapterTensor>& tensors() const { return tensors_; }
+  const std::vector<std::string>& sections() const { return sections_; }
+
+  void allocate(Device& device);
+  // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(in), 1/sqrt(in)) (torch.nn.Linear); up: 0; the rest 0.
+  void initialise(uint64_t seed);
+  void* at(const std::string& section, const AdapterTensor& tensor) const;
+  void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
+  HostTensor download(const std::string& section, const AdapterTensor& tensor) const;
+  // Binds the parameters of another graph with the same modules.
+  void bind(const Graph& graph, Externals& externals) const;
+  std::vector<LoraModule> modules() const;
+
+ private:
+  std::vector<AdaptedModule> adapted_;
+  std::vector<AdapterTensor> tensors_;
+  std::vector<std::string> sections_;
+  int64_t section_elements_ = 0;
+  DeviceMemory memory_;
+};
+
+}  // namespace lh

@@ -1,0 +1,122 @@
+#include "train/compile.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <regex>
+
+#include "cli/log.h"
+#include "core/error.h"
+#include "graph/differentiate.h"
+#include "graph/print.h"
+#include "graph/prune.h"
+#include "graph/recompute.h"
+#include "ops/ops.h"
+
+namespace lh {
+
+AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed)
+    : spec_{network.linear, network.linear_alpha.value_or(static_cast<double>(network.linear)), network.dropout, seed},
+      targets_(recipe.lora_targets),
+      only_(network.only_if_contains),
+      ignore_(network.ignore_if_contains) {}
+
+const AdapterSpec* AdapterSelection::operator()(const std::string& module) const {
+  const auto contained = [&](const std::string& part) { return module.find(part) != std::string::npos; };
+  const bool targeted =
+      std::ranges::any_of(targets_, [&](const std::string& t) { return std::regex_match(module, std::regex(t)); });
+  if (!targeted || (!only_.empty() && std::ranges::none_of(only_, contained)) || std::ranges::any_of(ignore_, contained))
+    return nullptr;
+  return &spec_;
+}
+
+namespace {
+
+Value add_loss(Graph& graph, const std::string& kind) {
+  const Value output = graph.outputs.at("output");
+  const Value target = graph.add_input("target", {DType::f32, graph.desc(output).shape});
+  if (kind == "huber") return graph.add(huber_op, {output, target, {}}, {{"delta", 1.0}}, 0)[0];
+  return graph.add(mse_op, {output, target, {}}, {}, 0)[0];
+}
+
+// The last scopes first: their activations live shortest, the first ones longest, so dropping the first ones gains most.
+std::set<int32_t> chosen_scopes(const std::vector<int32_t>& all, double share) {
+  const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(all.size())));
+  return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
+}
+
+void show(const char* pass, const Graph& graph) {
+  if (verbose("graph")) spdlog::info("graph after {}:\n{}", pass, print(graph));
+}
+
+}  // namespace
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options) {
+  TrainGraph result;
+  Graph& graph = result.graph;
+
+  // The plugin's ops, with shapes inferred as they are added.
+  graph = model.build("denoiser", sizes, options.compute);
+  show("build", graph);
+
+  // Adapters on the linears whose names match; from here on some parameters are trained.
+  result.modules = adapt(graph, select);
+  show("adapt", graph);
+
+  // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
+  const Value loss = add_loss(graph, options.loss);
+  graph.outputs["loss"] = loss;
+  prune(graph);
+  const size_t forward_count = graph.nodes.size();
+  const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
+  std::vector<Value> trained;
+  for (const AdaptedModule& m : result.modules) trained.insert(trained.end(), {m.down, m.up});
+  for (const std::string& name : options.base_gradients) {
+    const auto it = graph.params.find(name);
+    if (it == graph.params.end()) fail(Code::data, "the denoiser does not use a weight '{}'", name);
+    trained.push_back(it->second);
+  }
+  for (const auto& [parameter, gradient] : differentiate(graph, loss, loss_scale, trained)) {
+    const std::string& name = graph.info(parameter).name;
+    if (!gradient) fail(Code::plugin, "the loss does not depend on '{}'", name);
+    graph.outputs["grad." + name] = gradient;
+  }
+  show("differentiate", graph);
+
+  // Drop activations of the chosen scopes and compute them again in the backward pass.
+  const std::vector<int32_t> scopes = checkpoint_scopes(graph);
+  const std::set<int32_t> chosen = chosen_scopes(scopes, options.recompute);
+  if (!chosen.empty()) recompute(graph, forward_count, chosen);
+  result.checkpoint_scopes = static_cast<int64_t>(scopes.size());
+  result.recomputed_scopes = static_cast<int64_t>(chosen.size());
+  prune(graph);
+  show("recompute", graph);
+  return result;
+}
+
+Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute) {
+  Graph graph = model.build("denoiser", sizes, compute);
+  adapt(graph, [&](const std::string& module) -> const AdapterSpec* {
+    const AdapterSpec* spec = select(module);
+    if (spec == nullptr || spec->dropout == 0) return spec;
+    static thread_local AdapterSpec without_dropout;
+    without_dropout = *spec;
+    without_dropout.dropout = 0;
+    return &without_dropout;
+  });
+  prune(graph);
+  return graph;
+}
+
+std::set<Value> external_values(const Graph& graph, bool gradients) {
+  std::set<Value> values;
+  for (const auto& [name, v] : graph.params) values.insert(v);
+  if (gradients)
+    for (const auto& [name, v] : graph.outputs)
+      if (name.starts_with("grad.")) values.insert(v);
+  return values;
+}
+
+}  // namespace lh

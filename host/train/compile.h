@@ -1,0 +1,55 @@
+// The pass list that turns a model into a training step of one batch shape. Reading compile.cpp is reading the host.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "graph/adapt.h"
+#include "graph/graph.h"
+#include "plugin/model.h"
+#include "run/plan.h"
+
+namespace lh {
+
+using SelectAdapter = std::function<const AdapterSpec*(const std::string& module)>;
+
+// Which modules get which adapter: the recipe's targets, narrowed by network_kwargs.
+class AdapterSelection {
+ public:
+  AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed);
+  const AdapterSpec* operator()(const std::string& module) const;
+
+ private:
+  AdapterSpec spec_;
+  std::vector<std::string> targets_, only_, ignore_;
+};
+
+struct StepOptions {
+  DType compute = DType::f32;
+  std::string loss = "mse";
+  double recompute = 0;               // share of checkpoint scopes to recompute, 0 to 1
+  bool gradients_outside = true;      // gradients go straight to the caller's memory
+  std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
+};
+
+// Graph inputs besides the denoiser's: "target" (like the latents, float32) and "loss_scale" (float32 [1]).
+// Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
+struct TrainGraph {
+  Graph graph{DType::f32};
+  std::vector<AdaptedModule> modules;
+  int64_t recomputed_scopes = 0, checkpoint_scopes = 0;
+};
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options);
+// The denoiser with adapters, forward only.
+Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute);
+
+// Values that live in memory of the caller: parameters and, where asked for, gradients.
+std::set<Value> external_values(const Graph& graph, bool gradients);
+
+}  // namespace lh

@@ -1,0 +1,108 @@
+#include "train/latent_encoding.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "graph/prune.h"
+#include "run/program.h"
+#include "run/weights.h"
+
+namespace lh {
+
+HostTensor image_to_tensor(const Image& image, bool flip) {
+  HostTensor tensor(Desc{DType::f32, {1, image.height, image.width, 3}});
+  const std::span<float> out = tensor.as<float>();
+  for (int64_t y = 0; y < image.height; ++y)
+    for (int64_t x = 0; x < image.width; ++x)
+      for (int64_t c = 0; c < 3; ++c) {
+        const int64_t from = flip ? image.width - 1 - x : x;
+        out[static_cast<size_t>((y * image.width + x) * 3 + c)] =
+            static_cast<float>(image.rgb[static_cast<size_t>((y * image.width + from) * 3 + c)]) / 127.5f - 1.0f;
+      }
+  return tensor;
+}
+
+Image tensor_to_image(const HostTensor& tensor) {
+  const Shape& shape = tensor.desc.shape;  // [1, H, W, 3]
+  HostTensor values(Desc{DType::f32, shape});
+  convert(tensor.desc.dtype, tensor.data.data(), DType::f32, values.data.data(), shape.numel());
+  Image image{shape[2], shape[1], std::vector<uint8_t>(static_cast<size_t>(shape.numel()))};
+  std::ranges::transform(values.as<float>(), image.rgb.begin(), [](float v) {
+    return static_cast<uint8_t>(std::lround(std::clamp((v + 1.0f) * 127.5f, 0.0f, 255.0f)));
+  });
+  return image;
+}
+
+LatentEncoding::LatentEncoding(Device& device, const Model& model, DType compute,
+                               const std::filesystem::path& cache_folder)
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder), folder_(cache_folder) {
+  vae_ = model.checkpoint().has("vae") ? model.checkpoint().fingerprint("vae") : "none";
+}
+
+std::string LatentEncoding::key(const Sample& s) const {
+  const std::string rest = fmt::format("latent/1;{};{};{}x{};{}", vae_, dtype_name(compute_), s.bucket.width,
+                                       s.bucket.height, s.flip ? "flip" : "");
+  return s.content_hash.substr(0, 32) + "-" + sha256_hex(rest).substr(0, 32);
+}
+
+bool LatentEncoding::known(const std::string& content_hash) const {
+  std::error_code none;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_, none))
+    if (entry.path().filename().string().starts_with(content_hash.substr(0, 32))) return true;
+  return false;
+}
+
+void LatentEncoding::prepare(const Dataset& dataset) {
+  std::vector<const Sample*> missing;
+  for (const Sample& sample : dataset.samples)
+    if (cache_.find(key(sample)) == nullptr) missing.push_back(&sample);
+  // One graph for each bucket: samples of a bucket in a row.
+  std::ranges::stable_sort(missing, {}, [](const Sample* s) { return s->bucket; });
+  if (!missing.empty()) encode(missing);
+}
+
+void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
+  if (!model_.checkpoint().has("vae"))
+    fail(Code::config, "model.vae_path: the VAE is needed to encode {} pictures, but no file was given for it",
+         samples.size());
+  spdlog::info("encoding {} pictures", samples.size());
+  std::optional<Weights> weights;
+  std::optional<OwnedProgram> program;
+  Bucket bucket;
+  for (const Sample* sample : samples) {
+    if (!program || bucket != sample->bucket) {
+      bucket = sample->bucket;
+      Graph graph =
+          model_.build("vae.encode", {{"batch", 1}, {"height", bucket.height}, {"width", bucket.width}}, compute_);
+      std::erase_if(graph.outputs, [](const auto& item) { return item.first != "moments"; });
+      prune(graph);
+      if (!weights) weights.emplace(device_, model_.checkpoint(), graph);
+      const Externals bound = weights->bind(graph);
+      program.reset();
+      program.emplace(device_, std::move(graph), bound, "VAE encoder");
+    }
+    const Image image = resize_and_crop(decode_image(sample->image), bucket.width, bucket.height);
+    (*program)->set_input("image", image_to_tensor(image, sample->flip));
+    (*program)->run();
+    HostTensor moments = (*program)->output("moments");
+    HostTensor stored(Desc{DType::f32, moments.desc.shape});
+    convert(moments.desc.dtype, moments.data.data(), DType::f32, stored.data.data(), stored.desc.shape.numel());
+    if (!std::ranges::all_of(stored.as<float>(), [](float v) { return std::isfinite(v); }))
+      fail(Code::numeric, "{}: the VAE gives a NaN or infinity in {}. Use train.dtype: bf16 or fp32",
+           sample->image.string(), dtype_name(compute_));
+    cache_.put(key(*sample), {{"moments", std::move(stored)}});
+  }
+}
+
+const HostTensor& LatentEncoding::moments(const Sample& sample) {
+  const NamedTensors* found = cache_.find(key(sample));
+  if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", sample.image.string());
+  return found->at("moments");
+}
+
+}  // namespace lh

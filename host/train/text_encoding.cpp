@@ -1,0 +1,85 @@
+#include "train/text_encoding.h"
+
+#include <spdlog/spdlog.h>
+
+#include <memory>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/tokenizer.h"
+#include "graph/prune.h"
+#include "run/program.h"
+#include "run/weights.h"
+
+namespace lh {
+namespace {
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
+  if (spec.kind == "clip") return make_clip_tokenizer(tokenizer_folder("clip"), spec.pad);
+  if (spec.kind == "t5") return make_t5_tokenizer(tokenizer_folder("t5") / "spiece.model");
+  fail(Code::plugin, "tokenizer kind '{}' is not known (known: clip, t5)", spec.kind);
+}
+
+}  // namespace
+
+TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {
+  for (const auto& [encoder, spec] : model.recipe().tokenizers) {
+    const std::string weights = model.checkpoint().has(encoder) ? model.checkpoint().fingerprint(encoder) : "none";
+    encoders_ += fmt::format("{}:{}:{}:{}:{};", encoder, spec.kind, spec.length, spec.pad, weights);
+  }
+}
+
+std::string TextEncoding::key(const std::string& prompt) const {
+  return sha256_hex(fmt::format("text/1;{}{};{}", encoders_, dtype_name(compute_), prompt));
+}
+
+void TextEncoding::prepare(const std::vector<std::string>& prompts) {
+  std::vector<std::string> missing;
+  for (const std::string& prompt : prompts)
+    if (cache_.find(key(prompt)) == nullptr && std::ranges::find(missing, prompt) == missing.end())
+      missing.push_back(prompt);
+  if (!missing.empty()) encode(missing);
+}
+
+void TextEncoding::encode(const std::vector<std::string>& prompts) {
+  const auto& specs = model_.recipe().tokenizers;
+  for (const auto& [encoder, spec] : specs) {
+    if (model_.checkpoint().has(encoder)) continue;
+    const ComponentSpec* component = model_.spec().component(encoder);
+    fail(Code::config, "model.{}: text encoder '{}' is needed to encode {} prompts, but no file was given for it",
+         component == nullptr ? encoder : component->config_key, encoder, prompts.size());
+  }
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  Sizes sizes{{"batch", 1}};
+  for (const auto& [encoder, spec] : specs) {
+    tokenizers[encoder] = make_tokenizer(spec);
+    sizes[encoder + ".length"] = spec.length;
+  }
+  Graph graph = model_.build("conditioner", sizes, compute_);
+  std::erase_if(graph.outputs, [](const auto& item) { return item.first != "text" && item.first != "pooled"; });
+  prune(graph);
+  const Weights weights(device_, model_.checkpoint(), graph);
+  const Externals bound = weights.bind(graph);
+  OwnedProgram program(device_, std::move(graph), bound, "text encoders");
+  spdlog::info("encoding {} prompts", prompts.size());
+  for (const std::string& prompt : prompts) {
+    for (const auto& [encoder, spec] : specs) {
+      int64_t cut = 0;
+      const std::vector<int32_t> ids = tokenizers[encoder]->encode(prompt, spec.length, &cut);
+      if (cut > 0 && encoder == specs.rbegin()->first)
+        spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", cut, encoder, prompt);
+      program->set_input(encoder + ".input_ids", HostTensor::from_ints({1, spec.length}, ids));
+    }
+    program->run();
+    cache_.put(key(prompt), {{"text", program->output("text")}, {"pooled", program->output("pooled")}});
+  }
+}
+
+Conditioning TextEncoding::at(const std::string& prompt) {
+  const NamedTensors* found = cache_.find(key(prompt));
+  if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
+  return {&found->at("text"), &found->at("pooled")};
+}
+
+}  // namespace lh
