@@ -23,7 +23,8 @@ std::string module_of(const Graph& graph, const Node& node) {
 
 }  // namespace
 
-std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select) {
+std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select,
+                                 bool training) {
   std::vector<AdaptedModule> modules;
   std::vector<Node> old;
   old.swap(graph.nodes);
@@ -39,7 +40,7 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
     const Value down = graph.add_param(down_name(module), {DType::f32, {spec->rank, in}});
     const Value up = graph.add_param(up_name(module), {DType::f32, {out, spec->rank}});
     Value mask;
-    if (spec->dropout > 0) {
+    if (training && spec->dropout > 0) {
       const auto known = graph.inputs.find("step");
       const Value step = known != graph.inputs.end() ? known->second : graph.add_input("step", {DType::i32, {1}});
       const std::vector<int64_t> shape(graph.desc(x).shape.with(-1, spec->rank).dims().begin(),

@@ -29,6 +29,8 @@ std::string down_name(const std::string& module);
 std::string up_name(const std::string& module);
 
 // `select` gives the adapter for a module, or nullptr. Modules come back in graph order, each once.
-std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select);
+// `training` puts dropout in.
+std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select,
+                                 bool training);
 
 }  // namespace lh

@@ -18,14 +18,14 @@ namespace lh {
 
 AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed)
     : spec_{network.linear, network.linear_alpha.value_or(static_cast<double>(network.linear)), network.dropout, seed},
-      targets_(recipe.lora_targets),
+      targets_(recipe.lora_targets.begin(), recipe.lora_targets.end()),
       only_(network.only_if_contains),
       ignore_(network.ignore_if_contains) {}
 
 const AdapterSpec* AdapterSelection::operator()(const std::string& module) const {
   const auto contained = [&](const std::string& part) { return module.find(part) != std::string::npos; };
   const bool targeted =
-      std::ranges::any_of(targets_, [&](const std::string& t) { return std::regex_match(module, std::regex(t)); });
+      std::ranges::any_of(targets_, [&](const std::regex& t) { return std::regex_match(module, t); });
   if (!targeted || (!only_.empty() && std::ranges::none_of(only_, contained)) || std::ranges::any_of(ignore_, contained))
     return nullptr;
   return &spec_;
@@ -40,7 +40,7 @@ Value add_loss(Graph& graph, const std::string& kind) {
   return graph.add(mse_op, {output, target, {}}, {}, 0)[0];
 }
 
-// The last scopes first: their activations live shortest, the first ones longest, so dropping the first ones gains most.
+// The first scopes: their activations live longest, so dropping them gains most.
 std::set<int32_t> chosen_scopes(const std::vector<int32_t>& all, double share) {
   const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(all.size())));
   return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
@@ -62,7 +62,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   show("build", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
-  result.modules = adapt(graph, select);
+  result.modules = adapt(graph, select, true);
   show("adapt", graph);
 
   // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
@@ -98,14 +98,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
 
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute) {
   Graph graph = model.build("denoiser", sizes, compute);
-  adapt(graph, [&](const std::string& module) -> const AdapterSpec* {
-    const AdapterSpec* spec = select(module);
-    if (spec == nullptr || spec->dropout == 0) return spec;
-    static thread_local AdapterSpec without_dropout;
-    without_dropout = *spec;
-    without_dropout.dropout = 0;
-    return &without_dropout;
-  });
+  adapt(graph, select, false);
   prune(graph);
   return graph;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -25,7 +26,8 @@ class AdapterSelection {
 
  private:
   AdapterSpec spec_;
-  std::vector<std::string> targets_, only_, ignore_;
+  std::vector<std::regex> targets_;
+  std::vector<std::string> only_, ignore_;
 };
 
 struct StepOptions {

@@ -2,6 +2,7 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 
 #include "core/error.h"
@@ -42,23 +43,32 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   if (!missing.empty()) encode(missing);
 }
 
-void TextEncoding::encode(const std::vector<std::string>& prompts) {
-  const auto& specs = model_.recipe().tokenizers;
-  for (const auto& [encoder, spec] : specs) {
-    if (model_.checkpoint().has(encoder)) continue;
-    const ComponentSpec* component = model_.spec().component(encoder);
-    fail(Code::config, "model.{}: text encoder '{}' is needed to encode {} prompts, but no file was given for it",
-         component == nullptr ? encoder : component->config_key, encoder, prompts.size());
-  }
-  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+Graph TextEncoding::conditioner() const {
   Sizes sizes{{"batch", 1}};
-  for (const auto& [encoder, spec] : specs) {
-    tokenizers[encoder] = make_tokenizer(spec);
+  for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
+    if (!model_.checkpoint().has(encoder)) {
+      const ComponentSpec* component = model_.spec().component(encoder);
+      fail(Code::config, "model.{}: text encoder '{}' is needed, but no file was given for it",
+           component == nullptr ? encoder : component->config_key, encoder);
+    }
     sizes[encoder + ".length"] = spec.length;
   }
   Graph graph = model_.build("conditioner", sizes, compute_);
   std::erase_if(graph.outputs, [](const auto& item) { return item.first != "text" && item.first != "pooled"; });
   prune(graph);
+  return graph;
+}
+
+int64_t TextEncoding::length() const {
+  const Graph graph = conditioner();
+  return graph.desc(graph.outputs.at("text")).shape[1];
+}
+
+void TextEncoding::encode(const std::vector<std::string>& prompts) {
+  const auto& specs = model_.recipe().tokenizers;
+  Graph graph = conditioner();
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
+  for (const auto& [encoder, spec] : specs) tokenizers[encoder] = make_tokenizer(spec);
   const Weights weights(device_, model_.checkpoint(), graph);
   const Externals bound = weights.bind(graph);
   OwnedProgram program(device_, std::move(graph), bound, "text encoders");

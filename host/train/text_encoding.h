@@ -21,10 +21,13 @@ class TextEncoding {
   TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
   // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs.
   void prepare(const std::vector<std::string>& prompts);
+  // Tokens of `text`, without running anything.
+  int64_t length() const;
   // The prompt must have been prepared.
   Conditioning at(const std::string& prompt);
 
  private:
+  Graph conditioner() const;
   std::string key(const std::string& prompt) const;
   void encode(const std::vector<std::string>& prompts);
   Device& device_;

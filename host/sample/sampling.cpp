@@ -1,0 +1,157 @@
+#include "sample/sampling.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "train/latent_encoding.h"
+#include "train/objective.h"
+#include "train/random.h"
+
+namespace lh {
+namespace {
+
+HostTensor scalar(double value) {
+  const auto v = static_cast<float>(value);
+  return HostTensor::from_floats({1}, std::span(&v, 1));
+}
+
+HostTensor as_f32(const HostTensor& tensor) {
+  HostTensor out(Desc{DType::f32, tensor.desc.shape});
+  convert(tensor.desc.dtype, tensor.data.data(), DType::f32, out.data.data(), out.desc.shape.numel());
+  return out;
+}
+
+// Classifier-free guidance is needed where the model has no guidance input of its own.
+bool classifier_free(const SampleRequest& request, const Recipe& recipe) {
+  return !recipe.guidance && request.guidance != 1;
+}
+
+// A sampler's stage graph for one latent shape.
+class Stage {
+ public:
+  Stage(Device& device, const Offered<lh_sampler>& sampler, uint32_t stage, const Shape& latents) {
+    Graph graph(DType::f32);
+    lh_graph building{.host = sampler.host, .graph = &graph};
+    const lh_desc desc = to_abi({DType::f32, latents});
+    const lh_status status = sampler.descriptor->build_stage(&building, stage, &desc);
+    if (!building.error.empty()) fail(Code::plugin, "sampler '{}': {}", sampler.descriptor->id, building.error);
+    if (status != LH_OK) fail(Code::plugin, "sampler '{}': {}", sampler.descriptor->id, sampler.host->failure);
+    for (const char* const* name = sampler.descriptor->carried; name != nullptr && *name != nullptr; ++name)
+      carried_.emplace(*name, HostTensor(Desc{DType::f32, latents}));
+    program_.emplace(device, std::move(graph), Externals{}, "sampler");
+  }
+  HostTensor run(const HostTensor& x, const HostTensor& model_out, double sigma, double sigma_next) {
+    Program& program = **program_;
+    program.set_input("x", x);
+    program.set_input("model_out", model_out);
+    if (program.graph().inputs.contains("sigma")) program.set_input("sigma", scalar(sigma));
+    if (program.graph().inputs.contains("sigma_next")) program.set_input("sigma_next", scalar(sigma_next));
+    for (const auto& [name, value] : carried_) program.set_input(name, value);
+    program.run();
+    for (auto& [name, value] : carried_) value = program.output(name);
+    return program.output("x");
+  }
+
+ private:
+  std::optional<OwnedProgram> program_;
+  std::map<std::string, HostTensor> carried_;
+};
+
+}  // namespace
+
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt, uint64_t seed) {
+  const int64_t step = recipe.latents.pixel_step();
+  if (config.width % step != 0 || config.height % step != 0)
+    fail(Code::config, "sample.width and sample.height must be multiples of {} for this model, are {} and {}", step,
+         config.width, config.height);
+  return {prompt,      config.neg,          config.width, config.height,
+          config.sample_steps, config.guidance_scale.value_or(recipe.sampling.guidance), seed};
+}
+
+std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe) {
+  std::vector<std::string> prompts;
+  for (const SampleRequest& request : requests) {
+    prompts.push_back(request.prompt);
+    if (classifier_free(request, recipe)) prompts.push_back(request.negative);
+  }
+  return prompts;
+}
+
+Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, int64_t width,
+                   int64_t height, int64_t text_length)
+    : device_(device), model_(model), graph_(compute) {
+  const Recipe& recipe = model.recipe();
+  Sizes sizes{{"batch", 1},
+              {"height", height / recipe.latents.downscale},
+              {"width", width / recipe.latents.downscale},
+              {"text_length", text_length}};
+  graph_ = build_sample_graph(model, sizes, select, compute);
+  plan_ = plan_memory(graph_, external_values(graph_, false));
+}
+
+void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
+  Externals externals = weights.bind(graph_);
+  if (adapters != nullptr) adapters->bind(graph_, externals);
+  program_ = std::make_unique<Program>(device_, graph_, plan_, arena, externals);
+}
+
+HostTensor Denoiser::evaluate(const HostTensor& x, double sigma, const Conditioning& conditioning, double guidance) {
+  program_->set_input("latents", x);
+  program_->set_input("timestep", scalar(sigma));
+  program_->set_input("text", *conditioning.text);
+  program_->set_input("pooled", *conditioning.pooled);
+  if (graph_.inputs.contains("guidance")) program_->set_input("guidance", scalar(guidance));
+  program_->run();
+  return as_f32(program_->output("output"));
+}
+
+HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sampler_id, const Registry& registry,
+                            TextEncoding& text, const std::function<bool()>& cancelled) {
+  const Recipe& recipe = model_.recipe();
+  const Offered<lh_sampler> sampler = registry.sampler(sampler_id);
+  if (sampler.descriptor->objective != recipe.objective)
+    fail(Code::config, "sampler '{}' integrates '{}' models, this one is '{}'", sampler_id,
+         sampler.descriptor->objective, recipe.objective);
+  if (sampler.descriptor->stages != 1)
+    fail(Code::plugin, "sampler '{}' has {} stages; this host runs samplers of one stage", sampler_id,
+         sampler.descriptor->stages);
+  program_->upload_constants();
+  const Shape shape = graph_.desc(graph_.inputs.at("latents")).shape;
+  const int64_t tokens = shape[1] * shape[2] / (recipe.latents.multiple * recipe.latents.multiple);
+  const std::vector<double> sigmas = flow_sigmas(recipe.sampling, recipe.timestep, request.steps, tokens);
+  HostTensor x(Desc{DType::f32, shape});
+  Random(request.seed, Purpose::sample_noise, 0, 0).fill_normal(x.as<float>());
+  Stage stage(device_, sampler, 0, shape);
+  const bool guided = classifier_free(request, recipe);
+  for (size_t i = 0; i + 1 < sigmas.size() && !cancelled(); ++i) {
+    HostTensor out = evaluate(x, sigmas[i], text.at(request.prompt), request.guidance);
+    if (guided) {
+      const HostTensor without = evaluate(x, sigmas[i], text.at(request.negative), request.guidance);
+      const auto g = static_cast<float>(request.guidance);
+      const std::span<const float> u = without.as<float>();
+      const std::span<float> o = out.as<float>();
+      for (size_t k = 0; k < o.size(); ++k) o[k] = u[k] + g * (o[k] - u[k]);
+    }
+    x = stage.run(x, out, sigmas[i], sigmas[i + 1]);
+  }
+  return x;
+}
+
+Image Decoder::decode(const HostTensor& latents) {
+  const Shape& shape = latents.desc.shape;
+  if (!program_ || shape_ != shape) {
+    if (!model_.checkpoint().has("vae"))
+      fail(Code::config, "model.vae_path: the VAE is needed to make pictures, but no file was given for it");
+    Graph graph = model_.build("vae.decode", {{"batch", shape[0]}, {"height", shape[1]}, {"width", shape[2]}}, compute_);
+    if (!weights_) weights_.emplace(device_, model_.checkpoint(), graph);
+    const Externals bound = weights_->bind(graph);
+    program_.reset();
+    program_.emplace(device_, std::move(graph), bound, "VAE decoder");
+    shape_ = shape;
+  }
+  (*program_)->set_input("latents", latents);
+  (*program_)->run();
+  return tensor_to_image((*program_)->output("image"));
+}
+
+}  // namespace lh

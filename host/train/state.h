@@ -1,0 +1,30 @@
+// The state of a run on disk: everything that the next step depends on, in one file that is whole or absent.
+//
+// Random numbers and data order follow from (seed, step), so the file holds the trained tensors, the optimizer's states, the
+// loss scale and a few facts about the run. <output>/state/<step>.safetensors; the newest valid one is resumed from.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "train/adapters.h"
+
+namespace lh {
+
+struct RunState {
+  int64_t step = 0;                            // optimizer steps done
+  std::array<float, 2> loss_scale{65536, 0};   // scale, clean steps (fp16 only)
+  std::map<std::string, std::string> facts;    // what must not change between runs, by config key
+};
+
+// Publishes the state and removes old generations, of which `keep` (at least 2) stay.
+void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep);
+
+// Loads the newest valid state into `adapters`; damaged files are passed over with a warning. Nothing when there is none.
+// Throws lh::Error(Code::config) listing each fact that differs. States of another optimizer start at zero, with a warning.
+std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
+                                   const Adapters& adapters);
+
+}  // namespace lh
