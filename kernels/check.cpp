@@ -1,0 +1,116 @@
+#include "check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+
+namespace lk {
+
+namespace {
+
+bool overlap(const lk_tensor& a, const lk_tensor& b) {
+  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
+  const auto a_bytes = static_cast<uintptr_t>(lk_numel(&a) * lk_dtype_size(a.dtype));
+  const auto b_bytes = static_cast<uintptr_t>(lk_numel(&b) * lk_dtype_size(b.dtype));
+  return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+}
+
+bool is_float(lk_dtype dtype) { return dtype == LK_F32 || dtype == LK_F16 || dtype == LK_BF16; }
+
+}  // namespace
+
+std::string shape_text(Shape shape) {
+  std::string text = "[";
+  for (size_t i = 0; i < shape.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+  return text + "]";
+}
+
+std::vector<int64_t> with_last(const lk_tensor& tensor, int64_t size) {
+  std::vector<int64_t> shape(tensor.dims, tensor.dims + tensor.rank);
+  shape.back() = size;
+  return shape;
+}
+
+void Check::fail(const char* name, const std::string& expected, const std::string& found) const {
+  throw Error(LK_E_INVALID, std::string(op_) + ": " + name + ": expected " + expected + ", found " + found);
+}
+
+void Check::tensor(Arg arg) const {
+  const lk_tensor& t = *arg.tensor;
+  require(t.data != nullptr, arg.name, "a tensor", "data NULL");
+  require(lk_dtype_size(t.dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(t.dtype));
+  require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8", "rank " + std::to_string(t.rank));
+  for (const int64_t dim : shape_of(t)) {
+    require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
+  }
+}
+
+void Check::floating(Arg arg) const {
+  tensor(arg);
+  require(is_float(arg.tensor->dtype), arg.name, "f32, f16 or bf16", lk_dtype_name(arg.tensor->dtype));
+}
+
+void Check::weight(Arg arg) const {
+  tensor(arg);
+  const lk_dtype dtype = arg.tensor->dtype;
+  require(is_float(dtype) || dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2, arg.name, "f32, f16, bf16, f8_e4m3 or f8_e5m2",
+          lk_dtype_name(dtype));
+}
+
+void Check::dtype(Arg arg, lk_dtype dtype) const {
+  tensor(arg);
+  require(arg.tensor->dtype == dtype, arg.name, lk_dtype_name(dtype), lk_dtype_name(arg.tensor->dtype));
+}
+
+void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
+  tensor(arg);
+  const int32_t rank = arg.tensor->rank;
+  const std::string range =
+      lowest == highest ? std::to_string(lowest) : std::to_string(lowest) + " to " + std::to_string(highest);
+  require(rank >= lowest && rank <= highest, arg.name, "rank " + range, "shape " + shape_text(shape_of(*arg.tensor)));
+}
+
+void Check::shape(Arg arg, Shape expected) const {
+  tensor(arg);
+  const Shape found = shape_of(*arg.tensor);
+  const bool equal = found.size() == expected.size() && std::equal(found.begin(), found.end(), expected.begin());
+  if (!equal) fail(arg.name, "shape " + shape_text(expected), shape_text(found));
+}
+
+void Check::scalar_f32(Arg arg) const {
+  dtype(arg, LK_F32);
+  require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));
+}
+
+void Check::scale_factors(Arg arg, int64_t rows) const {
+  if (!present(*arg.tensor)) return;
+  dtype(arg, LK_F32);
+  const int64_t count = lk_numel(arg.tensor);
+  require(count == 1 || (arg.tensor->rank == 1 && count == rows), arg.name,
+          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(*arg.tensor)));
+}
+
+void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {
+  if (!present(*output.tensor)) return;
+  for (const Arg& input : inputs) {
+    if (!present(*input.tensor)) continue;
+    require(!overlap(*output.tensor, *input.tensor), output.name, std::string("no overlap with ") + input.name,
+            "shared memory");
+  }
+}
+
+void Check::in_place_or_separate(Arg output, Arg input) const {
+  const lk_tensor &y = *output.tensor, &x = *input.tensor;
+  if (y.data == x.data && y.dtype == x.dtype && lk_numel(&y) == lk_numel(&x)) return;
+  separate(output, {input});
+}
+
+void Check::positive(const char* name, double value) const {
+  require(std::isfinite(value) && value > 0, name, "a finite value above 0", std::to_string(value));
+}
+
+void Check::finite(const char* name, double value) const {
+  require(std::isfinite(value), name, "a finite value", std::to_string(value));
+}
+
+}  // namespace lk

@@ -1,0 +1,58 @@
+// Argument checks of the public functions. A failed check throws LK_E_INVALID with a text that names the operation,
+// the argument, what was expected and what was found: "linear: y: expected shape [2, 3], found [2, 4]".
+#pragma once
+
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "backend.h"
+
+namespace lk {
+
+struct Arg {
+  const char* name;
+  const lk_tensor* tensor;
+};
+#define LK_ARG(params, field) \
+  lk::Arg { #field, &(params).field }
+
+using Shape = std::span<const int64_t>;
+
+inline bool present(const lk_tensor& tensor) { return tensor.data != nullptr; }
+inline Shape shape_of(const lk_tensor& tensor) { return {tensor.dims, static_cast<size_t>(tensor.rank)}; }
+std::string shape_text(Shape shape);
+std::vector<int64_t> with_last(const lk_tensor& tensor, int64_t size);  // its shape with the last axis replaced
+
+class Check {
+ public:
+  explicit Check(const char* op) : op_(op) {}
+
+  [[noreturn]] void fail(const char* name, const std::string& expected, const std::string& found) const;
+  void require(bool good, const char* name, const std::string& expected, const std::string& found) const {
+    if (!good) fail(name, expected, found);
+  }
+
+  // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1.
+  void tensor(Arg arg) const;
+  void floating(Arg arg) const;  // f32, f16, bf16
+  void weight(Arg arg) const;    // also fp8
+  void dtype(Arg arg, lk_dtype dtype) const;
+  void rank(Arg arg, int32_t lowest, int32_t highest) const;
+  void shape(Arg arg, Shape expected) const;
+  void shape(Arg arg, std::initializer_list<int64_t> expected) const {
+    shape(arg, Shape(expected.begin(), expected.size()));
+  }
+  void scalar_f32(Arg arg) const;                                      // f32, one element
+  void scale_factors(Arg arg, int64_t rows) const;                     // optional; f32, one element or [rows]
+  void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped
+  void in_place_or_separate(Arg output, Arg input) const;  // the same memory, type and size, or no overlap at all
+  void positive(const char* name, double value) const;     // finite and > 0
+  void finite(const char* name, double value) const;
+
+ private:
+  const char* op_;
+};
+
+}  // namespace lk

@@ -1,0 +1,121 @@
+// Contexts, their memory and their last error; names and sizes of types.
+#include <cstring>
+#include <utility>
+
+#include "dispatch.h"
+
+namespace {
+
+thread_local std::string thread_error;
+
+constexpr struct {
+  const char* name;
+  int64_t size;
+} dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f8_e4m3", 1}, {"f8_e5m2", 1}, {"i32", 4}, {"i64", 8}, {"u8", 1}};
+
+bool known(lk_dtype dtype) { return dtype >= LK_F32 && dtype <= LK_U8; }
+
+lk_context& require(lk_context* context, const char* what) {
+  if (context == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": context is NULL");
+  return *context;
+}
+
+void require_copy(const char* what, const void* dst, const void* src, int64_t bytes) {
+  if (bytes < 0) {
+    throw lk::Error(LK_E_INVALID, std::string(what) + ": bytes: expected >= 0, found " + std::to_string(bytes));
+  }
+  if (bytes > 0 && dst == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": the destination is NULL");
+  if (bytes > 0 && src == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": the source is NULL");
+}
+
+}  // namespace
+
+namespace lk {
+
+lk_status report(lk_context* context, lk_status status, const std::string& text) {
+  try {
+    (context != nullptr ? context->error : thread_error) = text;
+  } catch (const std::bad_alloc&) {
+    // The status alone must do: there is no memory for its text.
+  }
+  return status;
+}
+
+}  // namespace lk
+
+int64_t lk_dtype_size(lk_dtype dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
+
+const char* lk_dtype_name(lk_dtype dtype) { return known(dtype) ? dtypes[dtype].name : "unknown"; }
+
+int64_t lk_numel(const lk_tensor* tensor) {
+  if (tensor == nullptr) return 0;
+  int64_t count = 1;
+  for (int32_t i = 0; i < tensor->rank && i < LK_MAX_RANK; ++i) count *= tensor->dims[i];
+  return count;
+}
+
+const char* lk_version(void) { return "0.1.0"; }
+
+int32_t lk_backend_available(lk_backend backend) { return backend == LK_CPU ? 1 : 0; }
+
+lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
+  return lk::guarded(nullptr, "context_create", [&] {
+    if (out == nullptr) throw lk::Error(LK_E_INVALID, "context_create: out is NULL");
+    *out = nullptr;
+    if (params == nullptr) throw lk::Error(LK_E_INVALID, "context_create: params is NULL");
+    auto context = std::make_unique<lk_context>();
+    switch (params->backend) {
+      case LK_CPU: context->backend = lk::make_cpu_backend(*params); break;
+      case LK_CUDA:
+        throw lk::Error(LK_E_UNSUPPORTED,
+                        "context_create: backend: this build has the CPU backend only, found LK_CUDA");
+      default:
+        throw lk::Error(LK_E_INVALID, "context_create: backend: expected LK_CPU (0) or LK_CUDA (1), found " +
+                                          std::to_string(params->backend));
+    }
+    *out = context.release();
+  });
+}
+
+void lk_context_destroy(lk_context* context) { delete context; }
+
+const char* lk_last_error(const lk_context* context) {
+  return context != nullptr ? context->error.c_str() : thread_error.c_str();
+}
+
+int32_t lk_context_threads(const lk_context* context) { return context != nullptr ? context->backend->threads() : 0; }
+
+lk_status lk_alloc(lk_context* context, int64_t bytes, void** out) {
+  return lk::guarded(context, "alloc", [&] {
+    require(context, "alloc");
+    if (out == nullptr) throw lk::Error(LK_E_INVALID, "alloc: out is NULL");
+    if (bytes < 0) throw lk::Error(LK_E_INVALID, "alloc: bytes: expected >= 0, found " + std::to_string(bytes));
+    void* const data = context->backend->allocate(bytes);
+    if (data == nullptr) throw lk::Error(LK_E_MEMORY, "alloc: no memory for " + std::to_string(bytes) + " bytes");
+    *out = data;
+  });
+}
+
+void lk_free(lk_context* context, void* data) {
+  if (context != nullptr && data != nullptr) context->backend->release(data);
+}
+
+lk_status lk_upload(lk_context* context, void* dst, const void* host_src, int64_t bytes) {
+  return lk::guarded(context, "upload", [&] {
+    require(context, "upload");
+    require_copy("upload", dst, host_src, bytes);
+    if (bytes > 0) context->backend->upload(dst, host_src, bytes);
+  });
+}
+
+lk_status lk_download(lk_context* context, void* host_dst, const void* src, int64_t bytes) {
+  return lk::guarded(context, "download", [&] {
+    require(context, "download");
+    require_copy("download", host_dst, src, bytes);
+    if (bytes > 0) context->backend->download(host_dst, src, bytes);
+  });
+}
+
+lk_status lk_synchronize(lk_context* context) {
+  return lk::guarded(context, "synchronize", [&] { require(context, "synchronize").backend->synchronize(); });
+}

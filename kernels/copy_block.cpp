@@ -1,0 +1,30 @@
+// lk_copy_block: a rectangular block of x into y.
+#include "check.h"
+#include "dispatch.h"
+
+namespace {
+
+void check_copy_block(const lk_copy_block_params& p) {
+  const lk::Check check("copy_block");
+  check.tensor(LK_ARG(p, x));
+  check.dtype(LK_ARG(p, y), p.x.dtype);
+  check.rank(LK_ARG(p, y), p.x.rank, p.x.rank);
+  const auto within = [&](const char* name, const int64_t* offset, const lk_tensor& tensor) {
+    for (int32_t i = 0; i < tensor.rank; ++i) {
+      check.require(offset[i] >= 0 && p.extent[i] <= tensor.dims[i] && offset[i] <= tensor.dims[i] - p.extent[i], name,
+                    "a block within " + lk::shape_text(lk::shape_of(tensor)),
+                    "offset " + std::to_string(offset[i]) + " and extent " + std::to_string(p.extent[i]) + " on axis " +
+                        std::to_string(i));
+    }
+  };
+  for (int32_t i = 0; i < p.x.rank; ++i) {
+    check.require(p.extent[i] >= 0, "extent", "at least 0", std::to_string(p.extent[i]));
+  }
+  within("x_offset", p.x_offset, p.x);
+  within("y_offset", p.y_offset, p.y);
+  check.separate(LK_ARG(p, y), {LK_ARG(p, x)});
+}
+
+}  // namespace
+
+LK_DEFINE_OP(copy_block, lk_copy_block_params)

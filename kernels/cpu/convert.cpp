@@ -1,0 +1,96 @@
+#include "cpu/convert.h"
+
+#include <cstring>
+
+#include "cpu/formats.h"
+
+namespace lk::cpu {
+
+namespace {
+
+template <class Format, class Code>
+void widen_range(const void* src, float* dst, int64_t begin, int64_t end) {
+  const Code* const codes = static_cast<const Code*>(src);
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) dst[i] = Format::widen(codes[i]);
+}
+
+template <class Format, class Code>
+void narrow_range(const float* src, void* dst, int64_t begin, int64_t end) {
+  Code* const codes = static_cast<Code*>(dst);
+#pragma omp simd
+  for (int64_t i = begin; i < end; ++i) codes[i] = static_cast<Code>(Format::narrow(src[i]));
+}
+
+}  // namespace
+
+void widen(const Cpu& cpu, const void* src, lk_dtype dtype, float* dst, int64_t count) {
+  parallel_for(cpu, count, 1, [=](int64_t begin, int64_t end) {
+    switch (dtype) {
+      case LK_F32:
+        std::memcpy(dst + begin, static_cast<const float*>(src) + begin, static_cast<size_t>(end - begin) * 4);
+        break;
+      case LK_F16: widen_range<Float16, uint16_t>(src, dst, begin, end); break;
+      case LK_BF16: widen_range<BFloat16, uint16_t>(src, dst, begin, end); break;
+      case LK_F8_E4M3: widen_range<FloatE4M3, uint8_t>(src, dst, begin, end); break;
+      case LK_F8_E5M2: widen_range<FloatE5M2, uint8_t>(src, dst, begin, end); break;
+      default: break;  // integer tensors never come here: arguments were checked
+    }
+  });
+}
+
+void narrow(const Cpu& cpu, const float* src, void* dst, lk_dtype dtype, int64_t count) {
+  parallel_for(cpu, count, 1, [=](int64_t begin, int64_t end) {
+    switch (dtype) {
+      case LK_F32:
+        std::memcpy(static_cast<float*>(dst) + begin, src + begin, static_cast<size_t>(end - begin) * 4);
+        break;
+      case LK_F16: narrow_range<Float16, uint16_t>(src, dst, begin, end); break;
+      case LK_BF16: narrow_range<BFloat16, uint16_t>(src, dst, begin, end); break;
+      case LK_F8_E4M3: narrow_range<FloatE4M3, uint8_t>(src, dst, begin, end); break;
+      case LK_F8_E5M2: narrow_range<FloatE5M2, uint8_t>(src, dst, begin, end); break;
+      default: break;
+    }
+  });
+}
+
+FloatIn::FloatIn(Cpu& cpu, const lk_tensor& tensor) : data_(static_cast<const float*>(tensor.data)) {
+  if (!present(tensor) || tensor.dtype == LK_F32) return;
+  const int64_t count = numel(tensor);
+  scratch_.take(cpu, count);
+  widen(cpu, tensor.data, tensor.dtype, scratch_.data(), count);
+  data_ = scratch_.data();
+}
+
+FloatIn::FloatIn(Cpu& cpu, const lk_tensor& weight, const lk_tensor& scale) : FloatIn(cpu, weight) {
+  if (!present(weight) || !present(scale)) return;
+  const int64_t count = numel(weight), rows = weight.dims[0], cols = count / rows;
+  const float* const factors = static_cast<const float*>(scale.data);
+  const bool per_row = numel(scale) > 1;
+  if (scratch_.data() == nullptr) scratch_.take(cpu, count);
+  const float* const src = data_;
+  float* const dst = scratch_.data();
+  parallel_for(cpu, rows, cols, [=](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float factor = factors[per_row ? row : 0];
+#pragma omp simd
+      for (int64_t i = row * cols; i < (row + 1) * cols; ++i) dst[i] = src[i] * factor;
+    }
+  });
+  data_ = dst;
+}
+
+FloatOut::FloatOut(Cpu& cpu, const lk_tensor& tensor, bool keep)
+    : cpu_(cpu), tensor_(tensor), data_(static_cast<float*>(tensor.data)) {
+  if (!present(tensor) || tensor.dtype == LK_F32) return;
+  const int64_t count = numel(tensor);
+  scratch_.take(cpu, count);
+  data_ = scratch_.data();
+  if (keep) widen(cpu, tensor.data, tensor.dtype, data_, count);
+}
+
+FloatOut::~FloatOut() {
+  if (scratch_.data() != nullptr) narrow(cpu_, data_, tensor_.data, tensor_.dtype, numel(tensor_));
+}
+
+}  // namespace lk::cpu

@@ -1,0 +1,90 @@
+// The CPU backend: memory, scratch and the operation table.
+#include "cpu/cpu.h"
+
+#include <cblas.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+namespace lk {
+
+namespace cpu {
+
+namespace {
+
+constexpr size_t alignment = 256;
+
+size_t round_up(size_t bytes) { return (std::max<size_t>(bytes, 1) + alignment - 1) / alignment * alignment; }
+
+}  // namespace
+
+ScratchPool::~ScratchPool() {
+  for (const Block& block : free_) std::free(block.data);
+}
+
+// The smallest block that is large enough. When there is none, the largest of the others makes room for the new one,
+// so that the pool holds no more blocks than were ever in use at once.
+ScratchPool::Block ScratchPool::take(size_t bytes) {
+  auto best = free_.end(), largest = free_.end();
+  for (auto block = free_.begin(); block != free_.end(); ++block) {
+    if (block->bytes >= bytes && (best == free_.end() || block->bytes < best->bytes)) best = block;
+    if (largest == free_.end() || block->bytes > largest->bytes) largest = block;
+  }
+  const auto chosen = best != free_.end() ? best : largest;
+  if (chosen != free_.end()) {
+    const Block block = *chosen;
+    free_.erase(chosen);
+    if (block.bytes >= bytes) return block;
+    std::free(block.data);
+  }
+  Block block{nullptr, round_up(bytes)};
+  block.data = std::aligned_alloc(alignment, block.bytes);
+  if (block.data == nullptr) throw std::bad_alloc();
+  return block;
+}
+
+// Runs in destructors: a block that the list has no room for is freed.
+void ScratchPool::give_back(Block block) {
+  try {
+    free_.push_back(block);
+  } catch (const std::bad_alloc&) {
+    std::free(block.data);
+  }
+}
+
+const OpTable& Cpu::ops() const {
+  static const OpTable table = [] {
+    OpTable ops;
+#define LK_CPU_ENTRY(op, params) \
+  ops.op = [](Backend& backend, const params& p) { lk::cpu::op(static_cast<Cpu&>(backend), p); };
+    LK_FOR_EACH_OP(LK_CPU_ENTRY)
+#undef LK_CPU_ENTRY
+    return ops;
+  }();
+  return table;
+}
+
+void* Cpu::allocate(int64_t bytes) {
+  if (bytes > PTRDIFF_MAX - static_cast<int64_t>(alignment)) return nullptr;
+  return std::aligned_alloc(alignment, round_up(static_cast<size_t>(bytes)));
+}
+
+void Cpu::release(void* data) { std::free(data); }
+
+void Cpu::upload(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+
+void Cpu::download(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend(const lk_context_params& params) {
+  if (params.threads < 0) {
+    throw Error(LK_E_INVALID, "context_create: threads: expected >= 0, found " + std::to_string(params.threads));
+  }
+  // OpenMP owns every thread: one pool, and products that do not depend on how OpenBLAS was built.
+  openblas_set_num_threads(1);
+  return std::make_unique<cpu::Cpu>(params.threads > 0 ? params.threads : omp_get_num_procs());
+}
+
+}  // namespace lk

@@ -1,0 +1,23 @@
+// c = alpha op(a) op(b) + beta c, row-major with leading dimensions, float.
+#pragma once
+
+#include "cpu/cpu.h"
+
+namespace lk::cpu {
+
+struct Matrix {
+  const float* data;
+  int64_t stride;  // elements from one stored row to the next
+  bool transposed = false;
+};
+
+// On the calling thread only, for use inside parallel loops.
+void gemm_serial(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
+                 int64_t c_stride);
+
+// Split over rows of c, or over columns when there are more of them. Every element of c is computed by one thread
+// with one order of summation, so equal calls give equal bits.
+void gemm(const Cpu& cpu, int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
+          int64_t c_stride);
+
+}  // namespace lk::cpu

@@ -1,0 +1,102 @@
+// Layer norm over the last axis C of x [M, C]: y = xh w + b, xh = (x - mean) rstd, rstd = 1 / sqrt(var + eps).
+// Backward, with g = dy w:  dx = rstd (g - mean(g) - xh mean(g xh)),  dw = sum dy xh,  db = sum dy.
+// Statistics in two passes with double sums.
+#include "cpu/column_sums.h"
+#include "cpu/convert.h"
+#include "cpu/row_math.h"
+
+namespace lk::cpu {
+
+namespace {
+
+struct Statistics {
+  float mean, rstd;
+};
+
+Statistics statistics(const float* x, int64_t n, float eps) {
+  const float mean = static_cast<float>(row_sum(x, n) / static_cast<double>(n));
+  double squares = 0;
+#pragma omp simd reduction(+ : squares)
+  for (int64_t i = 0; i < n; ++i) {
+    const double d = static_cast<double>(x[i] - mean);
+    squares += d * d;
+  }
+  return {mean, static_cast<float>(1.0 / std::sqrt(squares / static_cast<double>(n) + static_cast<double>(eps)))};
+}
+
+void normalize(const float* x, Statistics s, const float* weight, const float* bias, int64_t n, float* y) {
+  if (weight != nullptr && bias != nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - s.mean) * s.rstd * weight[i] + bias[i];
+    return;
+  }
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - s.mean) * s.rstd;
+  if (weight != nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] *= weight[i];
+  }
+  if (bias != nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) y[i] += bias[i];
+  }
+}
+
+// dx first holds g, so that the row is read from memory once.
+void input_gradient(const float* dy, const float* x, Statistics s, const float* weight, int64_t n, float* dx) {
+  if (weight != nullptr) {
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * weight[i];
+  } else {
+    std::memcpy(dx, dy, static_cast<size_t>(n) * sizeof(float));
+  }
+  double sum = 0, sum_xh = 0;
+#pragma omp simd reduction(+ : sum, sum_xh)
+  for (int64_t i = 0; i < n; ++i) {
+    sum += static_cast<double>(dx[i]);
+    sum_xh += static_cast<double>(dx[i]) * static_cast<double>((x[i] - s.mean) * s.rstd);
+  }
+  const float mean_g = static_cast<float>(sum / static_cast<double>(n));
+  const float mean_xh = static_cast<float>(sum_xh / static_cast<double>(n));
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) dx[i] = s.rstd * (dx[i] - mean_g - (x[i] - s.mean) * s.rstd * mean_xh);
+}
+
+}  // namespace
+
+void layer_norm(Cpu& cpu, const lk_layer_norm_params& p) {
+  const int64_t cols = last_dim(p.x), rows = numel(p.x) / cols;
+  const FloatIn x(cpu, p.x), weight(cpu, p.weight), bias(cpu, p.bias);
+  const FloatOut y(cpu, p.y);
+  parallel_for(cpu, rows, cols, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const float* const values = x + row * cols;
+      normalize(values, statistics(values, cols, p.eps), weight, bias, cols, y + row * cols);
+    }
+  });
+}
+
+void layer_norm_backward(Cpu& cpu, const lk_layer_norm_backward_params& p) {
+  const int64_t cols = last_dim(p.x), rows = numel(p.x) / cols;
+  const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight);
+  const FloatOut dx(cpu, p.dx), dweight(cpu, p.dweight), dbias(cpu, p.dbias);
+  const Scratch<Statistics> stats(cpu, rows);
+  parallel_for(cpu, rows, cols, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      const Statistics s = stats.data()[row] = statistics(x + row * cols, cols, p.eps);
+      if (dx != nullptr) input_gradient(dy + row * cols, x + row * cols, s, weight, cols, dx + row * cols);
+    }
+  });
+  if (dbias != nullptr) column_sums(cpu, dy, rows, cols, dbias);
+  if (dweight == nullptr) return;
+  const Scratch<double> sums(cpu, cols);
+  column_sums(cpu, rows, cols, sums.data(), [&](int64_t row, double* own) {
+    const Statistics s = stats.data()[row];
+    const float *const g = dy + row * cols, *const values = x + row * cols;
+#pragma omp simd
+    for (int64_t c = 0; c < cols; ++c) own[c] += static_cast<double>(g[c] * ((values[c] - s.mean) * s.rstd));
+  });
+  for (int64_t c = 0; c < cols; ++c) dweight[c] = static_cast<float>(sums.data()[c]);
+}
+
+}  // namespace lk::cpu

@@ -1,0 +1,47 @@
+// y [M, out] = x [M, in] weight^T + bias: one product, whose result starts as the bias.
+#include "cpu/linear.h"
+
+#include <cstring>
+
+#include "cpu/column_sums.h"
+#include "cpu/convert.h"
+#include "cpu/gemm.h"
+
+namespace lk::cpu {
+
+void fill_rows(const Cpu& cpu, const float* row, int64_t rows, int64_t cols, float* y) {
+  parallel_for(cpu, rows, cols, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) std::memcpy(y + i * cols, row, static_cast<size_t>(cols) * sizeof(float));
+  });
+}
+
+void linear(Cpu& cpu, const lk_linear_params& p) {
+  const int64_t out = p.weight.dims[0], in = p.weight.dims[1], rows = numel(p.x) / in;
+  const FloatIn x(cpu, p.x), weight(cpu, p.weight, p.weight_scale), bias(cpu, p.bias);
+  const FloatOut y(cpu, p.y);
+  if (bias != nullptr) fill_rows(cpu, bias, rows, out, y);
+  gemm(cpu, rows, out, in, 1.0f, {x, in}, {weight, in, true}, bias != nullptr ? 1.0f : 0.0f, y, out);
+}
+
+void linear_backward(Cpu& cpu, const lk_linear_backward_params& p) {
+  const int64_t out = last_dim(p.dy), rows = numel(p.dy) / out;
+  const FloatIn dy(cpu, p.dy);
+  if (present(p.dx)) {
+    const int64_t in = last_dim(p.dx);
+    const FloatIn weight(cpu, p.weight, p.weight_scale);
+    const FloatOut dx(cpu, p.dx);
+    gemm(cpu, rows, in, out, 1.0f, {dy, out}, {weight, in}, 0.0f, dx, in);
+  }
+  if (present(p.dweight)) {
+    const int64_t in = last_dim(p.x);
+    const FloatIn x(cpu, p.x);
+    const FloatOut dweight(cpu, p.dweight);
+    gemm(cpu, out, in, rows, 1.0f, {dy, out, true}, {x, in}, 0.0f, dweight, in);
+  }
+  if (present(p.dbias)) {
+    const FloatOut dbias(cpu, p.dbias);
+    column_sums(cpu, dy, rows, out, dbias);
+  }
+}
+
+}  // namespace lk::cpu

@@ -1,0 +1,73 @@
+// A linear layer with a low-rank adapter. With M rows: x [M, in], s and mask [M, r], y [M, out].
+//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
+//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
+// The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
+#include "cpu/convert.h"
+#include "cpu/gemm.h"
+#include "cpu/linear.h"
+
+namespace lk::cpu {
+
+namespace {
+
+// s [M, r] = (a [M, k] b) mask, where mask may be nullptr.
+void project(const Cpu& cpu, int64_t rows, int64_t rank, int64_t k, float scale, Matrix a, Matrix b, const float* mask,
+             float* s) {
+  gemm(cpu, rows, rank, k, scale, a, b, 0.0f, s, rank);
+  if (mask == nullptr) return;
+  parallel_for(cpu, rows * rank, 1, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) s[i] *= mask[i];
+  });
+}
+
+}  // namespace
+
+void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
+  const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
+  const FloatIn x(cpu, p.x), weight(cpu, p.weight, p.weight_scale), bias(cpu, p.bias);
+  const FloatIn down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
+  const FloatOut y(cpu, p.y), s(cpu, p.s);
+  project(cpu, rows, rank, in, 1.0f, {x, in}, {down, in, true}, mask, s);
+  float beta = 0.0f;
+  if (weight != nullptr) {
+    if (bias != nullptr) fill_rows(cpu, bias, rows, out, y);
+    gemm(cpu, rows, out, in, 1.0f, {x, in}, {weight, in, true}, bias != nullptr ? 1.0f : 0.0f, y, out);
+    beta = 1.0f;
+  }
+  gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
+}
+
+void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
+  const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
+  const FloatIn dy(cpu, p.dy), down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
+  const FloatIn x(cpu, p.x);
+  const float beta = p.accumulate ? 1.0f : 0.0f;
+  if (present(p.dup)) {
+    const FloatIn given(cpu, p.s);
+    Scratch<float> recomputed;
+    const float* s = given;
+    if (s == nullptr) {
+      recomputed.take(cpu, rows * rank);
+      project(cpu, rows, rank, in, 1.0f, {x, in}, {down, in, true}, mask, recomputed.data());
+      s = recomputed.data();
+    }
+    const FloatOut dup(cpu, p.dup, p.accumulate != 0);
+    gemm(cpu, out, rank, rows, p.scale, {dy, out, true}, {s, rank}, beta, dup, rank);
+  }
+  if (!present(p.ddown) && !present(p.dx)) return;
+  const Scratch<float> ds(cpu, rows * rank);
+  project(cpu, rows, rank, out, p.scale, {dy, out}, {up, rank}, mask, ds.data());
+  if (present(p.ddown)) {
+    const FloatOut ddown(cpu, p.ddown, p.accumulate != 0);
+    gemm(cpu, rank, in, rows, 1.0f, {ds.data(), rank, true}, {x, in}, beta, ddown, in);
+  }
+  if (present(p.dx)) {
+    const FloatIn weight(cpu, p.weight, p.weight_scale);
+    const FloatOut dx(cpu, p.dx);
+    if (weight != nullptr) gemm(cpu, rows, in, out, 1.0f, {dy, out}, {weight, in}, 0.0f, dx, in);
+    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, weight != nullptr ? 1.0f : 0.0f, dx, in);
+  }
+}
+
+}  // namespace lk::cpu

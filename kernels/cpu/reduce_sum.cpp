@@ -1,0 +1,110 @@
+// y = scale * sum of x over the axes where y has 1, in double.
+//
+// Neighbouring axes that are all kept or all summed are joined; each summed group is then one pass
+// [outer, reduced, inner] -> [outer, inner], from the last group to the first, so every pass reads memory in order.
+#include "cpu/column_sums.h"
+#include "cpu/convert.h"
+
+namespace lk::cpu {
+
+namespace {
+
+struct Group {
+  int64_t size;
+  bool summed;
+};
+
+std::vector<Group> joined_groups(const lk_reduce_sum_params& p) {
+  std::vector<Group> groups;
+  for (int32_t i = 0; i < p.x.rank; ++i) {
+    if (p.x.dims[i] == 1) continue;
+    const bool summed = p.y.dims[i] == 1;
+    if (!groups.empty() && groups.back().summed == summed) {
+      groups.back().size *= p.x.dims[i];
+    } else {
+      groups.push_back({p.x.dims[i], summed});
+    }
+  }
+  return groups;
+}
+
+template <class T>
+void sum_row(const T* x, int64_t n, double* out) {
+  double sum = 0;
+#pragma omp simd reduction(+ : sum)
+  for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(x[i]);
+  *out = sum;
+}
+
+template <class T>
+void add_row(const T* x, int64_t n, double* out) {
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) out[i] += static_cast<double>(x[i]);
+}
+
+// x [outer, reduced, inner] -> out [outer, inner].
+template <class T>
+void pass(Cpu& cpu, const T* x, int64_t outer, int64_t reduced, int64_t inner, double* out) {
+  constexpr int64_t run = 4096;
+  if (inner == 1 && outer < cpu.threads()) {  // a few long rows: runs in parallel, then the runs' sums
+    const int64_t runs = (reduced + run - 1) / run;
+    const Scratch<double> partial(cpu, runs);
+    for (int64_t i = 0; i < outer; ++i) {
+      parallel_for(cpu, runs, run, [&](int64_t begin, int64_t end) {
+        for (int64_t r = begin; r < end; ++r) {
+          sum_row(x + i * reduced + r * run, std::min(run, reduced - r * run), partial.data() + r);
+        }
+      });
+      sum_row(partial.data(), runs, out + i);
+    }
+  } else if (inner == 1) {
+    parallel_for(cpu, outer, reduced, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) sum_row(x + i * reduced, reduced, out + i);
+    });
+  } else if (outer < cpu.threads()) {
+    for (int64_t i = 0; i < outer; ++i) {
+      const T* const block = x + i * reduced * inner;
+      column_sums(cpu, reduced, inner, out + i * inner,
+                  [=](int64_t row, double* own) { add_row(block + row * inner, inner, own); });
+    }
+  } else {
+    parallel_for(cpu, outer, reduced * inner, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        std::fill_n(out + i * inner, inner, 0.0);
+        for (int64_t r = 0; r < reduced; ++r) add_row(x + (i * reduced + r) * inner, inner, out + i * inner);
+      }
+    });
+  }
+}
+
+}  // namespace
+
+void reduce_sum(Cpu& cpu, const lk_reduce_sum_params& p) {
+  const FloatIn x(cpu, p.x);
+  const FloatOut y(cpu, p.y);
+  const std::vector<Group> groups = joined_groups(p);
+  const double scale = static_cast<double>(p.scale);
+  int64_t outer = numel(p.x), inner = 1;
+  Scratch<double> held;
+  const double* sums = nullptr;  // nullptr while x itself is the operand
+  for (auto group = groups.rbegin(); group != groups.rend(); ++group) {
+    outer /= group->size;
+    if (!group->summed) {
+      inner *= group->size;
+      continue;
+    }
+    Scratch<double> result(cpu, outer * inner);
+    if (sums == nullptr) {
+      pass(cpu, x.data(), outer, group->size, inner, result.data());
+    } else {
+      pass(cpu, sums, outer, group->size, inner, result.data());
+    }
+    held.swap(result);  // what was the operand goes back to the pool
+    sums = held.data();
+  }
+  for (int64_t i = 0; i < numel(p.y); ++i) {
+    y[i] = static_cast<float>(scale * (sums != nullptr ? sums[i] : static_cast<double>(x[i])));
+  }
+}
+
+}  // namespace lk::cpu

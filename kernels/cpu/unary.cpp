@@ -1,0 +1,163 @@
+// Elementwise functions and their derivatives. Each is a small functor; one loop applies it.
+#include "cpu/convert.h"
+#include "cpu/vector_math.h"
+
+namespace lk::cpu {
+
+namespace {
+
+constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
+constexpr float gelu_k = 0.044715f;
+
+struct Silu {
+  float value(float x) const { return x * sigmoid_float(x); }
+  float slope(float x) const {
+    const float s = sigmoid_float(x);
+    return s + x * s * (1.0f - s);
+  }
+};
+
+struct GeluErf {
+  float value(float x) const { return x * normal_cdf_float(x); }
+  float slope(float x) const {
+    constexpr float inverse_sqrt_2pi = 0.398942280401432678f;
+    return normal_cdf_float(x) + x * inverse_sqrt_2pi * exp_float(-0.5f * x * x);
+  }
+};
+
+// 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
+struct GeluTanh {
+  float value(float x) const { return x * sigmoid_float(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
+  float slope(float x) const {
+    const float s = sigmoid_float(2.0f * gelu_c * (x + gelu_k * x * x * x));
+    return s + x * s * (1.0f - s) * 2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x);
+  }
+};
+
+struct GeluQuick {
+  float value(float x) const { return x * sigmoid_float(1.702f * x); }
+  float slope(float x) const {
+    const float s = sigmoid_float(1.702f * x);
+    return s + 1.702f * x * s * (1.0f - s);
+  }
+};
+
+struct Sigmoid {
+  float value(float x) const { return sigmoid_float(x); }
+  float slope(float x) const {
+    const float s = sigmoid_float(x);
+    return s * (1.0f - s);
+  }
+};
+
+struct Tanh {
+  float value(float x) const { return tanh_float(x); }
+  float slope(float x) const {  // 1 - tanh^2 = 4 s (1 - s), s = sigmoid(2 |x|), without cancellation
+    const float s = sigmoid_float(-2.0f * std::fabs(x));
+    return 4.0f * s * (1.0f - s);
+  }
+};
+
+struct Relu {
+  float value(float x) const { return x < 0.0f ? 0.0f : x; }
+  float slope(float x) const { return x > 0.0f ? 1.0f : x != x ? x : 0.0f; }
+};
+
+struct Exp {
+  float value(float x) const { return exp_float(x); }
+  float slope(float x) const { return exp_float(x); }
+};
+
+struct Sqrt {
+  float value(float x) const { return std::sqrt(x); }
+  float slope(float x) const { return 0.5f / std::sqrt(x); }
+};
+
+struct Rsqrt {
+  float value(float x) const { return 1.0f / std::sqrt(x); }
+  float slope(float x) const { return -0.5f / (x * std::sqrt(x)); }
+};
+
+struct Abs {
+  float value(float x) const { return std::fabs(x); }
+  float slope(float x) const { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+};
+
+struct Sign {
+  float value(float x) const { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+  float slope(float) const { return 0.0f; }
+};
+
+struct Square {
+  float value(float x) const { return x * x; }
+  float slope(float x) const { return 2.0f * x; }
+};
+
+struct Affine {
+  float a, b;
+  float value(float x) const { return a * x + b; }
+  float slope(float) const { return a; }
+};
+
+struct Clamp {
+  float a, b;
+  float value(float x) const {
+    const float low = x < a ? a : x;
+    return low > b ? b : low;
+  }
+  float slope(float x) const { return x >= a && x <= b ? 1.0f : 0.0f; }
+};
+
+template <class Apply>
+void with_function(lk_unary_kind kind, float a, float b, const Apply& apply) {
+  switch (kind) {
+    case LK_SILU: return apply(Silu{});
+    case LK_GELU_ERF: return apply(GeluErf{});
+    case LK_GELU_TANH: return apply(GeluTanh{});
+    case LK_GELU_QUICK: return apply(GeluQuick{});
+    case LK_SIGMOID: return apply(Sigmoid{});
+    case LK_TANH: return apply(Tanh{});
+    case LK_RELU: return apply(Relu{});
+    case LK_EXP: return apply(Exp{});
+    case LK_SQRT: return apply(Sqrt{});
+    case LK_RSQRT: return apply(Rsqrt{});
+    case LK_ABS: return apply(Abs{});
+    case LK_SIGN: return apply(Sign{});
+    case LK_SQUARE: return apply(Square{});
+    case LK_AFFINE: return apply(Affine{a, b});
+    case LK_CLAMP: return apply(Clamp{a, b});
+    default: return;  // arguments were checked
+  }
+}
+
+}  // namespace
+
+void unary(Cpu& cpu, const lk_unary_params& p) {
+  const FloatIn x(cpu, p.x);
+  const FloatOut y(cpu, p.y);
+  const float* const from = x;
+  float* const to = y;
+  with_function(p.kind, p.a, p.b, [&](auto function) {
+    parallel_for(cpu, numel(p.x), 1, [=](int64_t begin, int64_t end) {
+      const auto f = function;
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) to[i] = f.value(from[i]);
+    });
+  });
+}
+
+void unary_backward(Cpu& cpu, const lk_unary_backward_params& p) {
+  const FloatIn dy(cpu, p.dy), x(cpu, p.x);
+  const FloatOut dx(cpu, p.dx);
+  const float *const g = dy, *const from = x;
+  float* const to = dx;
+  with_function(p.kind, p.a, p.b, [&](auto function) {
+    parallel_for(cpu, numel(p.x), 1, [=](int64_t begin, int64_t end) {
+      const auto f = function;
+#pragma omp simd
+      for (int64_t i = begin; i < end; ++i) to[i] = g[i] * f.slope(from[i]);
+    });
+  });
+}
+
+}  // namespace lk::cpu

@@ -1,0 +1,56 @@
+// The path of every public call: no exception leaves, arguments are checked before anything is written, then the
+// backend's function runs.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "backend.h"
+
+struct lk_context {
+  std::unique_ptr<lk::Backend> backend;
+  std::string error;
+};
+
+namespace lk {
+
+// Keeps the text where lk_last_error finds it: in the context, or per thread for calls without one.
+lk_status report(lk_context* context, lk_status status, const std::string& text);
+
+template <class Body>
+lk_status guarded(lk_context* context, const char* what, Body&& body) {
+  try {
+    body();
+    return LK_OK;
+  } catch (const Error& error) {
+    return report(context, error.status(), error.what());
+  } catch (const std::bad_alloc&) {
+    return report(context, LK_E_MEMORY, std::string(what) + ": out of host memory");
+  } catch (const std::exception& error) {
+    return report(context, LK_E_DEVICE, std::string(what) + ": " + error.what());
+  }
+}
+
+template <class Params>
+lk_status run(lk_context* context, const Params* params, const char* op, void (*check)(const Params&),
+              void (*OpTable::*entry)(Backend&, const Params&)) {
+  return guarded(context, op, [&] {
+    if (context == nullptr) throw Error(LK_E_INVALID, std::string(op) + ": context is NULL");
+    if (params == nullptr) throw Error(LK_E_INVALID, std::string(op) + ": params is NULL");
+    check(*params);
+    Backend& backend = *context->backend;
+    const auto function = backend.ops().*entry;
+    if (function == nullptr) {
+      throw Error(LK_E_UNSUPPORTED, std::string(op) + ": the " + backend.name() + " backend has no such kernel");
+    }
+    function(backend, *params);
+  });
+}
+
+// Defines the public function lk_<op> from check_<op>, which the file has above.
+#define LK_DEFINE_OP(op, params)                                           \
+  lk_status lk_##op(lk_context* context, const params* arguments) {        \
+    return lk::run(context, arguments, #op, check_##op, &lk::OpTable::op); \
+  }
+
+}  // namespace lk

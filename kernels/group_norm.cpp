@@ -1,0 +1,64 @@
+// lk_group_norm and its gradients: x [N, ..., C] in groups of channels; weight and bias [C].
+#include "check.h"
+#include "dispatch.h"
+
+namespace {
+
+void check_group_norm(const lk_group_norm_params& p) {
+  const lk::Check check("group_norm");
+  check.floating(LK_ARG(p, x));
+  check.rank(LK_ARG(p, x), 2, LK_MAX_RANK);
+  const int64_t channels = p.x.dims[p.x.rank - 1];
+  check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
+                "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
+  if (lk::present(p.weight)) {
+    check.floating(LK_ARG(p, weight));
+    check.shape(LK_ARG(p, weight), {channels});
+  }
+  if (lk::present(p.bias)) {
+    check.floating(LK_ARG(p, bias));
+    check.shape(LK_ARG(p, bias), {channels});
+  }
+  check.floating(LK_ARG(p, y));
+  check.shape(LK_ARG(p, y), lk::shape_of(p.x));
+  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, bias)});
+}
+
+void check_group_norm_backward(const lk_group_norm_backward_params& p) {
+  const lk::Check check("group_norm_backward");
+  check.floating(LK_ARG(p, x));
+  check.rank(LK_ARG(p, x), 2, LK_MAX_RANK);
+  check.floating(LK_ARG(p, dy));
+  check.shape(LK_ARG(p, dy), lk::shape_of(p.x));
+  const int64_t channels = p.x.dims[p.x.rank - 1];
+  check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
+                "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
+  if (lk::present(p.weight)) {
+    check.floating(LK_ARG(p, weight));
+    check.shape(LK_ARG(p, weight), {channels});
+  }
+  check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
+  if (lk::present(p.dx)) {
+    check.floating(LK_ARG(p, dx));
+    check.shape(LK_ARG(p, dx), lk::shape_of(p.x));
+  }
+  if (lk::present(p.dweight)) {
+    check.floating(LK_ARG(p, dweight));
+    check.shape(LK_ARG(p, dweight), {channels});
+  }
+  if (lk::present(p.dbias)) {
+    check.floating(LK_ARG(p, dbias));
+    check.shape(LK_ARG(p, dbias), {channels});
+  }
+  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, dweight), LK_ARG(p, dbias)}) {
+    check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, weight)});
+  }
+  check.separate(LK_ARG(p, dx), {LK_ARG(p, dweight), LK_ARG(p, dbias)});
+  check.separate(LK_ARG(p, dweight), {LK_ARG(p, dbias)});
+}
+
+}  // namespace
+
+LK_DEFINE_OP(group_norm, lk_group_norm_params)
+LK_DEFINE_OP(group_norm_backward, lk_group_norm_backward_params)

@@ -1,0 +1,86 @@
+// lk_lora_forward, lk_lora_backward: x [..., in], down [r, in], up [out, r], s and mask [..., r], y [..., out].
+#include "check.h"
+#include "dispatch.h"
+
+namespace {
+
+// The adapter and the frozen weight, which both directions have.
+template <class Params>
+void check_adapter(const lk::Check& check, const Params& p) {
+  check.floating(LK_ARG(p, x));
+  check.rank(LK_ARG(p, x), 1, LK_MAX_RANK);
+  const int64_t in = p.x.dims[p.x.rank - 1];
+  check.floating(LK_ARG(p, down));
+  check.rank(LK_ARG(p, down), 2, 2);
+  const int64_t r = p.down.dims[0];
+  check.shape(LK_ARG(p, down), {r, in});
+  check.floating(LK_ARG(p, up));
+  check.rank(LK_ARG(p, up), 2, 2);
+  const int64_t out = p.up.dims[0];
+  check.shape(LK_ARG(p, up), {out, r});
+  if (lk::present(p.weight)) {
+    check.weight(LK_ARG(p, weight));
+    check.shape(LK_ARG(p, weight), {out, in});
+    check.scale_factors(LK_ARG(p, weight_scale), out);
+  }
+  if (lk::present(p.mask)) {
+    check.floating(LK_ARG(p, mask));
+    check.shape(LK_ARG(p, mask), lk::with_last(p.x, r));
+  }
+  check.finite("scale", p.scale);
+}
+
+void check_lora_forward(const lk_lora_forward_params& p) {
+  const lk::Check check("lora_forward");
+  check_adapter(check, p);
+  const int64_t out = p.up.dims[0], r = p.down.dims[0];
+  if (lk::present(p.bias)) {
+    check.require(lk::present(p.weight), "bias", "a weight beside it", "weight absent");
+    check.floating(LK_ARG(p, bias));
+    check.shape(LK_ARG(p, bias), {out});
+  }
+  check.floating(LK_ARG(p, y));
+  check.shape(LK_ARG(p, y), lk::with_last(p.x, out));
+  check.floating(LK_ARG(p, s));
+  check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
+  for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s)}) {
+    check.separate(output, {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias), LK_ARG(p, down),
+                            LK_ARG(p, up), LK_ARG(p, mask)});
+  }
+  check.separate(LK_ARG(p, y), {LK_ARG(p, s)});
+}
+
+void check_lora_backward(const lk_lora_backward_params& p) {
+  const lk::Check check("lora_backward");
+  check_adapter(check, p);
+  const int64_t out = p.up.dims[0], r = p.down.dims[0], in = p.down.dims[1];
+  check.floating(LK_ARG(p, dy));
+  check.shape(LK_ARG(p, dy), lk::with_last(p.x, out));
+  if (lk::present(p.s)) {
+    check.floating(LK_ARG(p, s));
+    check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
+  }
+  if (lk::present(p.dx)) {
+    check.floating(LK_ARG(p, dx));
+    check.shape(LK_ARG(p, dx), lk::shape_of(p.x));
+  }
+  if (lk::present(p.ddown)) {
+    check.floating(LK_ARG(p, ddown));
+    check.shape(LK_ARG(p, ddown), {r, in});
+  }
+  if (lk::present(p.dup)) {
+    check.floating(LK_ARG(p, dup));
+    check.shape(LK_ARG(p, dup), {out, r});
+  }
+  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)}) {
+    check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, s), LK_ARG(p, weight), LK_ARG(p, weight_scale),
+                            LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask)});
+  }
+  check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup)});
+  check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup)});
+}
+
+}  // namespace
+
+LK_DEFINE_OP(lora_forward, lk_lora_forward_params)
+LK_DEFINE_OP(lora_backward, lk_lora_backward_params)
