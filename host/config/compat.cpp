@@ -24,7 +24,6 @@ constexpr std::string_view planned = "memory is planned before the first step";
 constexpr std::string_view only_with = "has a meaning only beside a key that is not supported";
 
 constexpr Ignored ignored_table[] = {
-    {"type", "there is one kind of process"},
     {"performance_log_every", "speed is always shown"},
     {"log_dir", "logs go to training_folder/name"},
     {"sqlite_db_path", "there is no user interface database"},

@@ -63,6 +63,8 @@ class Reader {
       std::erase_if(config_.model.files, [](const auto& entry) { return entry.second.empty(); });
     }
     if (!problems_.empty()) report();
+    if (!ignored_.empty())
+      spdlog::info("{}: keys without effect here (docs/config.md says why): {}", file_, fmt::join(ignored_, ", "));
     return std::move(config_);
   }
 
@@ -90,6 +92,7 @@ class Reader {
     }
     if (!document.find("config") && !document.find("job")) return document;
 
+    wrapped_ = true;
     const Node* config = nullptr;
     for (const auto& [key, value] : document.entries) {
       if (key.text == "config") {
@@ -151,6 +154,8 @@ class Reader {
       const std::string full = join(path), name = join(shown);
       if (full == "datasets") {
         read_datasets(value);
+      } else if (full == "type" && wrapped_) {  // checked by unwrap()
+        continue;
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
       } else if (is_section(full)) {
@@ -208,21 +213,17 @@ class Reader {
         switched_[row->path] = *on;
       else
         problem(value.place, name, "expected true or false, found " + yaml::describe(value));
-    } else if (const schema::Ignored* ignored = lookup(schema::ignored(), path)) {
-      ignore(key, name, ignored->reason);
+    } else if (lookup(schema::ignored(), path)) {
+      ignored_.push_back(name);
     } else if (const schema::Refused* refused = lookup(schema::refused(), path)) {
       if (!is_harmless(value, refused->harmless))
         problem(key.place, name, fmt::format("not supported: {}", refused->fix));
     } else if (path.starts_with("model.is_") && schema::read_bool(value)) {
-      ignore(key, name, "the kind of model is found by looking at the weights");  // is_<architecture>: true
+      ignored_.push_back(name);  // is_<architecture>: true
     } else {
       const std::string near = schema::nearest(path);
       problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));
     }
-  }
-
-  void ignore(const Node& key, const std::string& name, std::string_view reason) {
-    spdlog::info("{}:{}:{}: {}: ignored, {}", file_, key.place.line, key.place.column, name, reason);
   }
 
   struct Seen {
@@ -234,9 +235,11 @@ class Reader {
   ConfigNeeds needs_;
   Config config_;
   const Node* root_ = nullptr;
+  bool wrapped_ = false;
   std::vector<yaml::Problem> problems_;
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
   std::map<std::string_view, bool> switched_;
+  std::vector<std::string> ignored_;
 };
 
 }  // namespace
