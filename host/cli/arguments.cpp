@@ -1,0 +1,237 @@
+#include "cli/arguments.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+
+#include "config/schema.h"
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+constexpr std::string_view commands[] = {"train", "sample", "plugins", "inspect", "make-checkpoint", "bench"};
+
+constexpr ConfigFlag model_flags_rows[] = {
+    {"--plugin", "plugin", ""},
+    {"--device", "device", ""},
+    {"--dtype", "train.dtype", ""},
+    {"--variant", "model.variant", ""},
+    {"--memory-limit", "memory_limit_mib", ""},
+    {"--vae", "model.vae_path", ""},
+    {"--clip", "model.clip_path", ""},
+    {"--clip-g", "model.clip_g_path", ""},
+    {"--t5", "model.t5_path", ""},
+};
+constexpr ConfigFlag train_flags_rows[] = {
+    {"--rank", "network.linear", ""},
+    {"--alpha", "network.linear_alpha", ""},
+    {"--steps", "train.steps", ""},
+    {"--lr", "train.lr", ""},
+    {"--lr-scheduler", "train.lr_scheduler", ""},
+    {"--optimizer", "train.optimizer", ""},
+    {"--batch-size", "train.batch_size", ""},
+    {"--gradient-accumulation", "train.gradient_accumulation", ""},
+    {"--seed", "train.seed", ""},
+    {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
+    {"--caption-ext", "datasets[].caption_ext", ""},
+    {"--trigger", "trigger_word", ""},
+    {"--name", "name", ""},
+    {"--out", "training_folder", ""},
+    {"--save-every", "save.save_every", ""},
+    {"--save-dtype", "save.dtype", ""},
+    {"--format", "save.format", ""},
+    {"--sample-every", "sample.sample_every", ""},
+    {"--sample-prompt", "sample.prompts", "Prompt of samples while training; may be repeated."},
+};
+constexpr ConfigFlag sample_flags_rows[] = {
+    {"--prompt", "sample.prompts", "Prompt; may be repeated, one image each."},
+    {"--neg", "sample.neg", ""},
+    {"--steps", "sample.sample_steps", ""},
+    {"--guidance", "sample.guidance_scale", ""},
+    {"--seed", "sample.seed", ""},
+    {"--width", "sample.width", ""},
+    {"--height", "sample.height", ""},
+    {"--sampler", "sample.sampler", ""},
+};
+
+constexpr const char* main_examples = R"(Examples:
+  lora-host train --model model.safetensors --dataset photos --rank 32 --steps 1000
+  lora-host --plugin ID --config train.yaml        (train is the command when none is named)
+  lora-host sample --model model.safetensors --lora my.safetensors --prompt "a photo of my dog"
+  lora-host COMMAND --help
+
+Environment: LORA_LOG=debug|info|warning|error, LORA_VERBOSE=graph,plan,dispatch,memory,time)";
+constexpr const char* train_examples = R"(Examples:
+  lora-host train --config train.yaml
+  lora-host train --config train.yaml --dry-run
+  lora-host train --config train.yaml --resume
+  lora-host train --model model.safetensors --dataset photos --rank 32 --alpha 32 --steps 1000 --lr 1e-4 --fp16
+  lora-host train --model PLUGIN --checkpoint model.safetensors --dataset photos --trigger "my dog" --name dog
+
+Flags override the configuration file. All keys: docs/config.md)";
+constexpr const char* sample_examples = R"(Examples:
+  lora-host sample --model model.safetensors --prompt "a red bicycle" --out bicycle.png
+  lora-host sample --config train.yaml --lora dog.safetensors:0.8 --lora style.safetensors --prompt "my dog" --seed 7)";
+constexpr const char* plugins_examples = R"(Examples:
+  lora-host plugins
+  lora-host plugins --plugin-dir ./build/plugins)";
+constexpr const char* inspect_examples = R"(Examples:
+  lora-host inspect model.safetensors
+  lora-host inspect my_lora.safetensors)";
+constexpr const char* make_examples = R"(Examples:
+  lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
+constexpr const char* bench_examples = R"(Examples:
+  lora-host bench --model model.safetensors --resolution 1024 --rank 16 --steps 20)";
+
+// The command line with the command spelled out: "lora-host --config x" is "lora-host train --config x".
+std::vector<std::string> with_command(int argc, const char* const* argv) {
+  std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
+  size_t at = 0;
+  while (at < args.size() && (args[at] == "--plugin-dir" || args[at].starts_with("--plugin-dir=")))
+    at += args[at] == "--plugin-dir" ? 2 : 1;
+  if (at >= args.size()) {
+    if (args.empty()) args.push_back("--help");
+    return args;
+  }
+  if (const std::string& word = args[at]; !word.starts_with('-')) {
+    if (std::ranges::find(commands, word) != std::end(commands)) return args;
+    const std::string near = schema::nearest_of(word, commands);
+    fail(Code::config, "unknown command {}. {}", word,
+         near.empty() ? "Known: train, sample, plugins, inspect, make-checkpoint, bench"
+                      : fmt::format("Did you mean {}?", near));
+  } else if (word != "--help" && word != "-h" && word != "--version") {
+    args.insert(args.begin() + static_cast<std::ptrdiff_t>(at), "train");
+  }
+  return args;
+}
+
+void add_flags(CLI::App* app, std::span<const ConfigFlag> flags, Arguments& raw) {
+  for (const ConfigFlag& flag : flags) {
+    const schema::Key& key = *schema::find(flag.key);
+    const std::string help(flag.help.empty() ? key.doc : flag.help);
+    auto* option = app->add_option(std::string(flag.flag), raw.values[flag.flag], help);
+    option->expected(1)->allow_extra_args(false)->type_name(schema::type_name(key) == "path" ? "PATH" : "VALUE");
+    if (flag.key == "sample.prompts" || flag.key == "datasets[].resolution")
+      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+    else
+      option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  }
+}
+
+void add_model(CLI::App* app, Arguments& raw) {
+  app->add_option("--config", raw.config_file, "Configuration file (docs/config.md).")->type_name("FILE");
+  app->add_option("--model", raw.model, "Checkpoint file or diffusers directory, or the id of a model plugin.")
+      ->type_name("PATH|ID");
+  app->add_option("--checkpoint", raw.checkpoint, "Checkpoint, where --model names a plugin.")->type_name("PATH");
+  add_flags(app, model_flags(), raw);
+  app->add_flag("--fp16", raw.fp16, "Same as --dtype fp16.");
+  app->add_flag("--bf16", raw.bf16, "Same as --dtype bf16.");
+  app->add_flag("--fp32", raw.fp32, "Same as --dtype fp32.");
+}
+
+void add_dataset(CLI::App* app, Arguments& raw) {
+  app->add_option("--dataset", raw.datasets, "Folder of images with captions; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("DIR");
+}
+
+void define(CLI::App& app, Arguments& raw) {
+  app.footer(main_examples);
+  app.require_subcommand(0, 1);
+  app.fallthrough();
+  app.add_flag("--version", raw.version, "Show version, ABI and backends.");
+  app.add_option("--plugin-dir", raw.plugin_dirs, "Further folder of plugins; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("DIR");
+
+  auto* train = app.add_subcommand("train", "Train a LoRA.")->footer(train_examples);
+  add_model(train, raw);
+  add_dataset(train, raw);
+  add_flags(train, train_flags(), raw);
+  train->add_option("--resume", raw.resume, "Go on from a checkpoint; without a path, from the latest of this run.")
+      ->expected(0, 1)
+      ->type_name("PATH");
+  train->add_flag("--dry-run", raw.dry_run, "Check files, data and memory, print the plan and stop.");
+
+  auto* sample = app.add_subcommand("sample", "Make images.")->footer(sample_examples);
+  add_model(sample, raw);
+  add_flags(sample, sample_flags(), raw);
+  sample->add_option("--lora", raw.loras, "LoRA file with its strength, 1 unless given; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("FILE[:STRENGTH]");
+  sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
+
+  app.add_subcommand("plugins", "List the plugins that are found.")->footer(plugins_examples);
+
+  auto* inspect = app.add_subcommand("inspect", "Show what a file holds.")->footer(inspect_examples);
+  inspect->add_option("file", raw.input, "Checkpoint, LoRA or diffusers directory.")->required()->type_name("FILE");
+
+  auto* make = app.add_subcommand("make-checkpoint", "Write a checkpoint of generated weights.")->footer(make_examples);
+  make->add_option("--like", raw.input, "Key list: {\"tensors\": {name: [dtype, shape]}}.")
+      ->required()
+      ->type_name("KEYLIST");
+  make->add_option("--seed", raw.seed, "Seed of the weights, 0 unless given.")->type_name("VALUE");
+  make->add_option("out", raw.output, "File to write.")->required()->type_name("OUT");
+
+  auto* bench = app.add_subcommand("bench", "Time training steps without a dataset.")->footer(bench_examples);
+  add_model(bench, raw);
+  add_flags(bench, train_flags(), raw);
+
+  for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
+}
+
+// The known flag nearest to an unknown one, as " Did you mean --x?".
+std::string suggestion(const std::string& word, const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_lnames().empty()) names.push_back("--" + option->get_lnames()[0]);
+  const std::vector<std::string_view> views(names.begin(), names.end());
+  const std::string near = schema::nearest_of(word.substr(0, word.find('=')), views);
+  return near.empty() ? "" : fmt::format(" Did you mean {}?", near);
+}
+
+}  // namespace
+
+std::span<const ConfigFlag> model_flags() { return model_flags_rows; }
+std::span<const ConfigFlag> train_flags() { return train_flags_rows; }
+std::span<const ConfigFlag> sample_flags() { return sample_flags_rows; }
+
+Arguments parse_arguments(int argc, const char* const* argv) {
+  Arguments raw;
+  CLI::App app("lora-host trains LoRA adapters for diffusion models.", "lora-host");
+  define(app, raw);
+  std::vector<std::string> args = with_command(argc, argv);
+  std::ranges::reverse(args);  // as CLI11 wants them
+  const auto command = [&]() -> CLI::App* {
+    const auto chosen = app.get_subcommands();
+    return chosen.empty() ? &app : chosen[0];
+  };
+  try {
+    app.parse(args);
+  } catch (const CLI::CallForHelp&) {
+    raw.text = command()->help();
+    return raw;
+  } catch (const CLI::ExtrasError&) {
+    const std::string word = app.remaining(true).empty() ? "" : app.remaining(true)[0];
+    fail(Code::config, "unknown argument {}.{} See lora-host {} --help", word, suggestion(word, *command()),
+         command() == &app ? "" : command()->get_name());
+  } catch (const CLI::ParseError& error) {
+    fail(Code::config, "{}. See lora-host {} --help", error.what(), command() == &app ? "" : command()->get_name());
+  }
+  if (command() == &app)
+    raw.text = app.help();
+  else
+    raw.command = command()->get_name();
+  raw.resume_given = raw.command == "train" && command()->count("--resume") > 0;
+  return raw;
+}
+
+}  // namespace lh

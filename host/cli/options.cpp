@@ -1,0 +1,127 @@
+// Command line arguments become Options: load the configuration file, lay the flags over it, see that nothing is
+// missing.
+#include "cli/options.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "cli/arguments.h"
+#include "config/load.h"
+#include "config/value.h"
+#include "core/error.h"
+#include "lora_host/abi.h"
+
+namespace lh {
+namespace {
+
+// --model is a path or a plugin id; --checkpoint is the path then.
+void apply_model(const Arguments& raw, Config& config) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::path path = schema::expand_home(raw.model);
+  if (!raw.checkpoint.empty()) config.model.name_or_path = schema::expand_home(raw.checkpoint);
+  if (raw.model.empty()) return;
+  if (fs::exists(path, error)) {
+    if (!raw.checkpoint.empty())
+      fail(Code::config, "--model {} is a path and --checkpoint {} another: give one of them", raw.model,
+           raw.checkpoint);
+    config.model.name_or_path = path;
+    return;
+  }
+  if (raw.model.find('/') != std::string::npos || path.has_extension())
+    fail(Code::config, "--model: there is no {}", path.string());
+  if (config.model.name_or_path.empty())
+    fail(Code::config, "--model {}: no such path. If it is the id of a plugin, name the weights with --checkpoint PATH",
+         raw.model);
+  config.plugin = raw.model;
+}
+
+void apply_datasets(const Arguments& raw, Config& config) {
+  if (raw.datasets.empty()) return;
+  const DatasetConfig settings = config.datasets.empty() ? DatasetConfig{} : config.datasets[0];
+  config.datasets.clear();
+  for (const std::string& folder : raw.datasets) {
+    config.datasets.push_back(settings);
+    config.datasets.back().folder_path = schema::expand_home(folder);
+  }
+}
+
+LoraInput parse_lora(const std::string& text) {
+  LoraInput lora{.path = schema::expand_home(text)};
+  const size_t colon = text.rfind(':');
+  if (colon == text.npos || text.find('/', colon) != text.npos) return lora;
+  double strength = 0;
+  const char* end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, strength);
+  if (error != std::errc() || stop != end || !(std::abs(strength) <= 100))
+    fail(Code::config, "--lora {}: the strength after the colon must be a number, -100 to 100", text);
+  return {.path = schema::expand_home(text.substr(0, colon)), .strength = strength};
+}
+
+int64_t parse_seed(const std::string& text) {
+  int64_t seed = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
+  if (!text.empty() && (error != std::errc() || stop != text.data() + text.size() || seed < 0))
+    fail(Code::config, "--seed: expected an integer, at least 0, found {}", text);
+  return seed;
+}
+
+void build_config(Arguments& raw, Options& options) {
+  const bool datasets = options.command == "train";
+  if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
+    fail(Code::config, "--fp16, --bf16, --fp32 and --dtype exclude each other");
+  if (raw.fp16) raw.values["--dtype"] = {"fp16"};
+  if (raw.bf16) raw.values["--dtype"] = {"bf16"};
+  if (raw.fp32) raw.values["--dtype"] = {"fp32"};
+
+  Config& config = options.config;
+  if (!raw.config_file.empty())
+    config = load_config(schema::expand_home(raw.config_file), {.model = raw.model.empty() && raw.checkpoint.empty(),
+                                                                .datasets = datasets && raw.datasets.empty()});
+  apply_model(raw, config);
+  if (datasets) apply_datasets(raw, config);
+  if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);
+  apply_flags(model_flags(), raw.values, config);
+  apply_flags(options.command == "sample" ? sample_flags() : train_flags(), raw.values, config);
+
+  if (config.model.name_or_path.empty())
+    fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
+  if (datasets && config.datasets.empty())
+    fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
+  if (options.command == "sample" && config.sample.prompts.empty())
+    fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
+}
+
+}  // namespace
+
+Options parse_options(int argc, const char* const* argv) {
+  Arguments raw = parse_arguments(argc, argv);
+  if (raw.version) return {.command = "print", .text = version_text()};
+  if (raw.command.empty() || !raw.text.empty()) return {.command = "print", .text = raw.text};
+
+  Options options{.command = raw.command};
+  for (const std::string& folder : raw.plugin_dirs) options.plugin_dirs.push_back(schema::expand_home(folder));
+  options.dry_run = raw.dry_run;
+  options.input = schema::expand_home(raw.input);
+  options.output = schema::expand_home(raw.output);
+  options.seed = parse_seed(raw.seed);
+  for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
+  if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
+  if (options.command == "train" || options.command == "sample" || options.command == "bench")
+    build_config(raw, options);
+  return options;
+}
+
+std::string version_text() {
+#ifdef LORA_HAVE_CUDA
+  constexpr std::string_view backends = "cuda, cpu";
+#else
+  constexpr std::string_view backends = "cpu (built without CUDA)";
+#endif
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n", LORA_HOST_VERSION, LH_ABI_MAJOR, LH_ABI_MINOR,
+                     backends);
+}
+
+}  // namespace lh

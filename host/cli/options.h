@@ -1,0 +1,39 @@
+// The command line of lora-host. One struct says what was asked for; main() acts on it.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace lh {
+
+struct LoraInput {  // --lora FILE[:STRENGTH]
+  std::filesystem::path path;
+  double strength = 1;
+};
+
+struct Options {
+  // "train", "sample", "plugins", "inspect", "make-checkpoint", "bench"; or "print": show `text` and end with 0.
+  std::string command = {};
+  std::string text = {};
+  std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
+  Config config = {};                                   // train, sample, bench: the file, then the flags
+
+  std::string resume = {};  // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
+  bool dry_run = false;     // train: check everything, print the plan, stop before the first step
+  std::vector<LoraInput> loras = {};  // sample
+  std::filesystem::path input = {};   // inspect: the file; make-checkpoint: the key list
+  std::filesystem::path output = {};  // make-checkpoint: the file to write; sample: image file or folder
+  int64_t seed = 0;                   // make-checkpoint
+};
+
+// Throws lh::Error(Code::config) that says what is wrong with the command line or the configuration file.
+Options parse_options(int argc, const char* const* argv);
+
+// "lora-host 0.1.0", the ABI and the backends of this build.
+std::string version_text();
+
+}  // namespace lh

@@ -1,0 +1,245 @@
+// The table of keys. Order is the order of printing and of docs/config.md.
+#include <algorithm>
+#include <cctype>
+
+#include "config/schema.h"
+
+namespace lh::schema {
+namespace {
+
+constexpr double largest = 1e15;  // integers stay exact in a double
+constexpr Range positive{.low = 0, .above = true};
+constexpr Range from_zero{.low = 0};
+constexpr Range count{.low = 1, .high = 1e9};
+constexpr Range any_count{.low = 0, .high = 1e9};
+constexpr Range side{.low = 32, .high = 16384};
+constexpr Range whole_seed{.low = 0, .high = largest};
+constexpr Range guidance{.low = 0, .high = 100};
+
+constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
+                                    {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
+constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
+                                 {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
+                                 {"float", "float32"}};
+constexpr Choice network_types[] = {{"lora", "lora"}};
+constexpr Choice schedules[] = {
+    {"constant", "constant"}, {"constant_with_warmup", "constant_with_warmup"}, {"linear", "linear"},
+    {"cosine", "cosine"},     {"cosine_with_restarts", "cosine_with_restarts"}, {"polynomial", "polynomial"}};
+constexpr Choice timestep_types[] = {
+    {"sigmoid", "sigmoid"}, {"linear", "linear"}, {"shift", "shift"}, {"flux_shift", "flux_shift"}};
+constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
+                                    {"no", "false"},  {"on", "true"},   {"off", "false"}};
+constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
+constexpr Choice formats[] = {{"kohya", "kohya"}, {"diffusers", "diffusers"}, {"safetensors", "kohya"}};
+constexpr std::string_view schedule_params[] = {"warmup_steps", "num_cycles", "power", "lr_end"};
+
+std::string check_device(std::string& device) {
+  if (device == "cuda:0") device = "cuda";
+  if (device == "cpu" || device == "cuda") return "";
+  const std::string number = device.starts_with("cuda:") ? device.substr(5) : "";
+  if (!number.empty() && number.size() <= 3 && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; }))
+    return "";
+  return "must be cpu, cuda or cuda:N";
+}
+
+std::string check_extension(std::string& extension) {
+  if (extension.starts_with('.')) extension.erase(0, 1);
+  if (extension.empty() || extension.find('/') != std::string::npos) return "must be a file extension such as txt";
+  return "";
+}
+
+// The run's name becomes a folder and the first part of file names.
+std::string check_name(std::string& name) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
+    return "must be a file name without slashes";
+  return "";
+}
+
+// ai-toolkit names a scheduler family here; the model's own sampler belongs to that family.
+std::string check_sampler(std::string& sampler) {
+  if (sampler == "flowmatch") sampler.clear();
+  return "";
+}
+
+template <auto Member>
+Field top(Config& config, DatasetConfig&) {
+  return &(config.*Member);
+}
+template <auto Section, auto Member>
+Field in(Config& config, DatasetConfig&) {
+  return &((config.*Section).*Member);
+}
+template <auto Member>
+Field each(Config&, DatasetConfig& dataset) {
+  return &(dataset.*Member);
+}
+constexpr char vae_path[] = "vae_path", clip_path[] = "clip_path", clip_g_path[] = "clip_g_path", t5_path[] = "t5_path";
+template <const char* Name>
+Field file(Config& config, DatasetConfig&) {
+  return &config.model.files[Name];
+}
+
+constexpr auto M = &Config::model;
+constexpr auto N = &Config::network;
+constexpr auto T = &Config::train;
+constexpr auto S = &Config::sample;
+constexpr auto V = &Config::save;
+using D = DatasetConfig;
+using Tr = TrainSection;
+
+const Key table[] = {
+    {"name",
+     top<&Config::name>,
+     "Name of the run: its folder and the first part of its file names.",
+     {.normalize = check_name}},
+    {"training_folder", top<&Config::training_folder>, "Everything is written to training_folder/name."},
+    {"trigger_word", top<&Config::trigger_word>,
+     "Replaces [trigger] in captions and prompts; put in front of captions that do not have it."},
+    {"device", top<&Config::device>, "cuda, cuda:N or cpu.", {.normalize = check_device}},
+    {"plugin", top<&Config::plugin>, "Model plugin, by id or path. Empty: found by looking at the weights."},
+    {"memory_limit_mib",
+     top<&Config::memory_limit_mib>,
+     "Device memory the run may use, MiB. 0: what the device has.",
+     {.range = any_count}},
+
+    {"model.name_or_path",
+     in<M, &ModelConfig::name_or_path>,
+     "Checkpoint file or diffusers directory.",
+     {.required = true}},
+    {"model.vae_path", file<vae_path>, "Image autoencoder, where the checkpoint has none."},
+    {"model.clip_path", file<clip_path>, "CLIP text encoder, where the checkpoint has none."},
+    {"model.clip_g_path", file<clip_g_path>, "Second CLIP text encoder, where the model has two."},
+    {"model.t5_path", file<t5_path>, "T5 text encoder, where the checkpoint has none."},
+    {"model.dtype",
+     in<M, &ModelConfig::dtype>,
+     "Type the base weights are kept in. Empty: train.dtype.",
+     {.choices = compute_types}},
+    {"model.variant", in<M, &ModelConfig::variant>, "Model variant, where the weights cannot tell."},
+
+    {"network.type", in<N, &NetworkConfig::type>, "Kind of adapter.", {.choices = network_types}},
+    {"network.linear", in<N, &NetworkConfig::linear>, "Rank.", {.range = {.low = 1, .high = 4096}}},
+    {"network.linear_alpha",
+     in<N, &NetworkConfig::linear_alpha>,
+     "Alpha: the adapter is scaled by alpha / rank. Empty: the rank.",
+     {.range = positive}},
+    {"network.dropout",
+     in<N, &NetworkConfig::dropout>,
+     "Chance that an element of the adapter's input is dropped.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.only_if_contains", in<N, &NetworkConfig::only_if_contains>,
+     "Adapt only modules whose name contains one of these."},
+    {"network.ignore_if_contains", in<N, &NetworkConfig::ignore_if_contains>,
+     "Leave out modules whose name contains one of these."},
+
+    {"datasets[].folder_path",
+     each<&D::folder_path>,
+     "Folder of images, each with its caption beside it.",
+     {.required = true}},
+    {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
+    {"datasets[].default_caption", each<&D::default_caption>,
+     "Caption of images without a file. Empty: a missing caption is an error."},
+    {"datasets[].resolution",
+     each<&D::resolution>,
+     "Training size: images are scaled to about resolution x resolution pixels. A list trains at each size.",
+     {.range = side}},
+    {"datasets[].caption_dropout_rate",
+     each<&D::caption_dropout_rate>,
+     "Chance that a caption is left empty.",
+     {.range = {.low = 0, .high = 1}}},
+    {"datasets[].num_repeats",
+     each<&D::num_repeats>,
+     "How often each image is used in an epoch.",
+     {.range = {.low = 1, .high = 1e6}}},
+    {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
+    {"datasets[].cache_latents_to_disk", each<&D::cache_latents_to_disk>,
+     "Keep encoded images on disk, so that the next run starts at once."},
+    {"datasets[].buckets", each<&D::buckets>, "Group images by shape. false: crop all to a square."},
+    {"datasets[].strict", each<&D::strict>, "Stop at a damaged image instead of leaving it out."},
+
+    {"train.batch_size", in<T, &Tr::batch_size>, "Images in a batch.", {.range = {.low = 1, .high = 4096}}},
+    {"train.steps", in<T, &Tr::steps>, "Optimizer steps.", {.range = count}},
+    {"train.gradient_accumulation",
+     in<T, &Tr::gradient_accumulation>,
+     "Batches added up for one step.",
+     {.range = {.low = 1, .high = 1e6}}},
+    {"train.lr", in<T, &Tr::lr>, "Learning rate.", {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.lr_scheduler",
+     in<T, &Tr::lr_scheduler>,
+     "How the learning rate moves over the run.",
+     {.choices = schedules}},
+    {"train.lr_scheduler_params",
+     in<T, &Tr::lr_scheduler_params>,
+     "warmup_steps (0), num_cycles (0.5 for cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7).",
+     {.range = from_zero, .names = schedule_params}},
+    {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
+    {"train.optimizer_params", in<T, &Tr::optimizer_params>,
+     "Handed to the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]."},
+    {"train.max_grad_norm",
+     in<T, &Tr::max_grad_norm>,
+     "Gradients are scaled down to this norm. 0: never.",
+     {.range = from_zero}},
+    {"train.timestep_type",
+     in<T, &Tr::timestep_type>,
+     "How noise levels are drawn. Empty: the model's own way.",
+     {.choices = timestep_types}},
+    {"train.timestep_shift",
+     in<T, &Tr::timestep_shift>,
+     "Moves noise levels up (above 1) or down. Empty: the model's own.",
+     {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.sigmoid_scale",
+     in<T, &Tr::sigmoid_scale>,
+     "Spread of timestep_type sigmoid. Empty: 1.",
+     {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.cfg_scale",
+     in<T, &Tr::cfg_scale>,
+     "Guidance given to a guidance-distilled model while training.",
+     {.range = guidance}},
+    {"train.seed", in<T, &Tr::seed>, "Seed of everything random in training.", {.range = whole_seed}},
+    {"train.dtype", in<T, &Tr::dtype>, "Type of computation.", {.choices = compute_types}},
+    {"train.gradient_checkpointing",
+     in<T, &Tr::gradient_checkpointing>,
+     "Compute activations twice to save memory. auto: where memory would not do.",
+     {.choices = checkpointing}},
+    {"train.loss", in<T, &Tr::loss>, "Loss.", {.choices = losses}},
+
+    {"sample.sampler",
+     in<S, &SampleConfig::sampler>,
+     "Sampler, by the id its plugin gives it. Empty: the model's own.",
+     {.normalize = check_sampler}},
+    {"sample.sample_every",
+     in<S, &SampleConfig::sample_every>,
+     "Sample every so many steps. 0: never.",
+     {.range = any_count}},
+    {"sample.prompts", in<S, &SampleConfig::prompts>, "Prompts, one image each."},
+    {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
+    {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
+    {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},
+    {"sample.seed", in<S, &SampleConfig::seed>, "Seed of samples.", {.range = whole_seed}},
+    {"sample.walk_seed", in<S, &SampleConfig::walk_seed>, "Prompt i uses seed + i."},
+    {"sample.sample_steps",
+     in<S, &SampleConfig::sample_steps>,
+     "Steps of the sampler.",
+     {.range = {.low = 1, .high = 1000}}},
+    {"sample.guidance_scale",
+     in<S, &SampleConfig::guidance_scale>,
+     "Guidance. Empty: the model's own.",
+     {.range = guidance}},
+    {"sample.sample_at_start", in<S, &SampleConfig::sample_at_start>, "Sample before the first step too."},
+
+    {"save.save_every",
+     in<V, &SaveConfig::save_every>,
+     "Save every so many steps. 0: only at the end.",
+     {.range = any_count}},
+    {"save.max_step_saves_to_keep",
+     in<V, &SaveConfig::max_step_saves_to_keep>,
+     "Older saves of this run are removed beyond this number.",
+     {.range = {.low = 1, .high = 1e6}}},
+    {"save.dtype", in<V, &SaveConfig::dtype>, "Type of the saved weights.", {.choices = file_types}},
+    {"save.format", in<V, &SaveConfig::format>, "Names in the saved file; ComfyUI reads both.", {.choices = formats}},
+};
+
+}  // namespace
+
+std::span<const Key> keys() { return table; }
+
+}  // namespace lh::schema

@@ -1,0 +1,267 @@
+// From YAML text to a Config: one walk over the tree that looks every key up in the schema and collects all problems.
+#include "config/load.h"
+
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "config/schema.h"
+#include "config/value.h"
+#include "config/yaml.h"
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+using yaml::Kind;
+using yaml::Node;
+using yaml::Place;
+
+bool one_of(std::string_view word, std::initializer_list<std::string_view> words) {
+  return std::ranges::find(words, word) != words.end();
+}
+
+template <typename Table>
+auto lookup(Table table, std::string_view path) {
+  const auto row = std::ranges::find(table, path, &Table::element_type::path);
+  return row == table.end() ? nullptr : &*row;
+}
+
+// Whether some key lives below `path`.
+bool is_section(std::string_view path) {
+  const std::string prefix = fmt::format("{}.", path);
+  const auto below = [&](const auto& row) { return row.path.starts_with(prefix); };
+  return std::ranges::any_of(schema::keys(), below) || std::ranges::any_of(schema::aliases(), below) ||
+         std::ranges::any_of(schema::ignored(), below) || std::ranges::any_of(schema::refused(), below);
+}
+
+// Does the value of an unsupported key switch it off?
+bool is_harmless(const Node& node, std::string_view harmless) {
+  if (node.kind == Kind::null) return true;
+  if (node.kind != Kind::scalar) return node.items.empty() && node.entries.empty();
+  const auto flag = schema::read_bool(node);
+  if (!harmless.empty())
+    return node.text == harmless || (harmless == "true" && flag.value_or(false)) ||
+           (harmless == "1" && node.text == "1.0");
+  return flag ? !*flag : one_of(node.text, {"", "0", "0.0"});
+}
+
+class Reader {
+ public:
+  Reader(std::string file, ConfigNeeds needs) : file_(std::move(file)), needs_(needs) {}
+
+  Config read(const std::string& text) {
+    const Node document = yaml::parse(text, problems_);
+    if (problems_.empty()) {
+      read_run(unwrap(document));
+      for (const schema::Switch& row : schema::switches())
+        if (const auto at = switched_.find(row.path); at != switched_.end()) row.apply(config_, at->second);
+      std::erase_if(config_.model.files, [](const auto& entry) { return entry.second.empty(); });
+    }
+    if (!problems_.empty()) report();
+    if (!ignored_.empty())
+      spdlog::info("{}: keys without effect here (docs/config.md says why): {}", file_, fmt::join(ignored_, ", "));
+    return std::move(config_);
+  }
+
+ private:
+  void problem(Place place, std::string_view key, const std::string& text) {
+    problems_.push_back({place, key.empty() ? text : fmt::format("{}: {}", key, text)});
+  }
+
+  // Problems in the order of the file, one a line.
+  [[noreturn]] void report() {
+    std::ranges::stable_sort(problems_, {}, &yaml::Problem::place);
+    std::vector<std::string> lines;
+    for (const auto& [place, text] : problems_)
+      lines.push_back(fmt::format("{}:{}:{}: {}", file_, place.line, place.column, text));
+    throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
+  }
+
+  // The mapping that holds the run's keys: the document itself, or the process inside ai-toolkit's wrapper.
+  const Node& unwrap(const Node& document) {
+    static const Node empty{.kind = Kind::map};
+    if (document.kind == Kind::null) return empty;
+    if (document.kind != Kind::map) {
+      problem(document.place, "", "expected a mapping of keys, found " + yaml::describe(document));
+      return empty;
+    }
+    if (!document.find("config") && !document.find("job")) return document;
+
+    wrapped_ = true;
+    const Node* config = nullptr;
+    for (const auto& [key, value] : document.entries) {
+      if (key.text == "config") {
+        config = &value;
+      } else if (key.text == "job") {
+        if (!one_of(value.text, {"extension", "train"}))
+          problem(value.place, "job", "must be extension or train, found " + yaml::describe(value));
+      } else if (key.text != "meta") {
+        problem(key.place, key.text, "unknown key. Beside job there are config and meta");
+      }
+    }
+    if (!config || config->kind != Kind::map) {
+      problem(config ? config->place : document.place, "config", "missing: expected a mapping with name and process");
+      return empty;
+    }
+    const Node* process = nullptr;
+    for (const auto& [key, value] : config->entries) {
+      if (key.text == "process")
+        process = &value;
+      else if (key.text == "name")
+        read_key(*schema::find("name"), key, value, "name", nullptr);
+      else
+        problem(key.place, "config." + key.text, "unknown key. In config there are name and process");
+    }
+    if (!process || process->kind != Kind::list || process->items.size() != 1 || process->items[0].kind != Kind::map) {
+      problem(process ? process->place : config->place, "config.process", "expected a list of one mapping");
+      return empty;
+    }
+    const Node& run = process->items[0];
+    if (const Node* type = run.find("type");
+        type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer"}))
+      problem(type->place, "type", "must be sd_trainer, found " + yaml::describe(*type));
+    return run;
+  }
+
+  void read_run(const Node& run) {
+    root_ = &run;
+    read_section(run, "", "", nullptr);
+    if (needs_.model && config_.model.name_or_path.empty() && !seen_.contains("model.name_or_path"))
+      missing(section_place("model"), *schema::find("model.name_or_path"));
+    if (needs_.datasets && !run.find("datasets"))
+      problem({}, "datasets", "missing. Expected a list, such as datasets: [{folder_path: images}]");
+  }
+
+  void missing(Place place, const schema::Key& key) { missing(place, key, std::string(key.path)); }
+  void missing(Place place, const schema::Key& key, const std::string& shown) {
+    problem(place, shown, fmt::format("missing. {}", key.doc));
+  }
+
+  Place section_place(std::string_view section) const {
+    const Node* key = root_->find_key(section);
+    return key ? key->place : Place{};
+  }
+
+  // `path` as in the schema ("datasets[]"), `shown` as the user counts ("datasets[0]").
+  void read_section(const Node& section, const std::string& path, const std::string& shown, DatasetConfig* dataset) {
+    for (const auto& [key, value] : section.entries) {
+      const auto join = [&](const std::string& front) { return front.empty() ? key.text : front + "." + key.text; };
+      const std::string full = join(path), name = join(shown);
+      if (full == "datasets") {
+        read_datasets(value);
+      } else if (full == "type" && wrapped_) {  // checked by unwrap()
+        continue;
+      } else if (const schema::Key* row = schema::find(full)) {
+        read_key(*row, key, value, name, dataset);
+      } else if (is_section(full)) {
+        if (value.kind == Kind::map)
+          read_section(value, full, name, dataset);
+        else if (value.kind != Kind::null)
+          problem(value.place, name, "expected a mapping, found " + yaml::describe(value));
+      } else {
+        read_foreign(key, value, full, name);
+      }
+    }
+  }
+
+  void read_datasets(const Node& list) {
+    if (list.kind != Kind::list)
+      return problem(list.place, "datasets", "expected a list, found " + yaml::describe(list));
+    if (list.items.empty() && needs_.datasets) problem(list.place, "datasets", "expected at least one dataset");
+    for (size_t i = 0; i < list.items.size(); ++i) {
+      const Node& item = list.items[i];
+      const std::string shown = fmt::format("datasets[{}]", i);
+      if (item.kind != Kind::map) {
+        problem(item.place, shown, "expected a mapping, found " + yaml::describe(item));
+        continue;
+      }
+      DatasetConfig dataset;
+      read_section(item, "datasets[]", shown, &dataset);
+      if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
+        missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
+      config_.datasets.push_back(std::move(dataset));
+    }
+  }
+
+  void read_key(const schema::Key& row, const Node& key, const Node& value, const std::string& name,
+                DatasetConfig* dataset) {
+    // An alias and the key itself, or two aliases, may both be there as long as they agree.
+    std::string known(row.path);
+    if (dataset) known = name.substr(0, name.find('.')) + known.substr(known.find('.'));
+    const auto [before, first] = seen_.try_emplace(known, Seen{name, &value});
+    if (!first && (before->second.value->text != value.text || value.kind != Kind::scalar))
+      problem(key.place, name,
+              fmt::format("the same setting as {} in line {}: keep one of them", before->second.name,
+                          before->second.value->place.line));
+    std::vector<yaml::Problem> found;
+    DatasetConfig unused;
+    schema::assign(row, row.field(config_, dataset ? *dataset : unused), value, found);
+    for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
+    if (row.rules.required && found.empty() && is_harmless(value, ""))
+      problem(key.place, name, fmt::format("is empty. {}", row.doc));
+  }
+
+  // Keys that exist in ai-toolkit only, and unknown ones.
+  void read_foreign(const Node& key, const Node& value, const std::string& path, const std::string& name) {
+    if (const schema::Switch* row = lookup(schema::switches(), path)) {
+      if (const auto on = schema::read_bool(value))
+        switched_[row->path] = *on;
+      else
+        problem(value.place, name, "expected true or false, found " + yaml::describe(value));
+    } else if (lookup(schema::ignored(), path)) {
+      ignored_.push_back(name);
+    } else if (const schema::Refused* refused = lookup(schema::refused(), path)) {
+      if (!is_harmless(value, refused->harmless))
+        problem(key.place, name, fmt::format("not supported: {}", refused->fix));
+    } else if (path.starts_with("model.is_") && schema::read_bool(value)) {
+      ignored_.push_back(name);  // is_<architecture>: true
+    } else {
+      const std::string near = schema::nearest(path);
+      problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));
+    }
+  }
+
+  struct Seen {
+    std::string name;
+    const Node* value;
+  };
+
+  std::string file_;
+  ConfigNeeds needs_;
+  Config config_;
+  const Node* root_ = nullptr;
+  bool wrapped_ = false;
+  std::vector<yaml::Problem> problems_;
+  std::map<std::string, Seen> seen_;  // setting -> where it was first set
+  std::map<std::string_view, bool> switched_;
+  std::vector<std::string> ignored_;
+};
+
+}  // namespace
+
+Config parse_config(const std::string& text, const std::string& file, ConfigNeeds needs) {
+  return Reader(file, needs).read(text);
+}
+
+Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
+  std::error_code error;
+  if (std::filesystem::is_directory(file, error))
+    fail(Code::config, "{}: expected a file, found a directory", file.string());
+  std::ifstream stream(file, std::ios::binary);
+  if (!stream) fail(Code::config, "{}: cannot be opened: {}", file.string(), std::generic_category().message(errno));
+  // One byte more than allowed is enough to see that a file is too large.
+  std::string text(static_cast<size_t>(yaml::max_bytes) + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  if (stream.bad()) fail(Code::config, "{}: cannot be read", file.string());
+  text.resize(static_cast<size_t>(stream.gcount()));
+  return parse_config(text, file.string(), needs);
+}
+
+Config load_config(const std::filesystem::path& file) { return load_config(file, ConfigNeeds{}); }
+
+}  // namespace lh

@@ -1,0 +1,105 @@
+// A Config as YAML, and the table of keys as Markdown.
+#include "config/print.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/config.h"
+#include "config/schema.h"
+#include "config/value.h"
+
+namespace lh {
+namespace {
+
+// "train.lr" -> "train", "lr".
+std::pair<std::string_view, std::string_view> split(std::string_view path) {
+  const size_t dot = path.find('.');
+  if (dot == path.npos) return {"", path};
+  return {path.substr(0, dot), path.substr(dot + 1)};
+}
+
+std::string choices(const schema::Key& key) {
+  std::string main, others;
+  for (const schema::Choice& choice : key.rules.choices) {
+    std::string& list = choice.spelling == choice.value ? main : others;
+    list += fmt::format("{}`{}`", list.empty() ? "" : ", ", choice.spelling);
+  }
+  return others.empty() ? main : fmt::format("{} (also {})", main, others);
+}
+
+void describe_key(std::string& out, const schema::Key& key) {
+  Config config;
+  DatasetConfig dataset;
+  const std::string value = schema::print_value(key.field(config, dataset));
+  std::string allowed = key.rules.choices.empty() ? schema::type_name(key) : choices(key);
+  if (const std::string range = key.rules.range.text(); !range.empty()) allowed += ", " + range;
+  out += fmt::format("| `{}` | {} | {} | {} |\n", split(key.path).second, allowed,
+                     key.rules.required ? "required"
+                     : value.empty()    ? ""
+                                        : fmt::format("`{}`", value),
+                     key.doc);
+}
+
+}  // namespace
+
+std::string to_yaml(const Config& given) {
+  Config config = given;
+  DatasetConfig unused;
+  std::string out;
+  std::string_view section;
+  const auto print_keys = [&](std::string_view wanted, DatasetConfig& dataset, std::string_view first,
+                              std::string_view indent) {
+    for (const schema::Key& key : schema::keys()) {
+      const auto [of, leaf] = split(key.path);
+      const std::string value = of == wanted ? schema::print_value(key.field(config, dataset)) : "";
+      if (value.empty()) continue;
+      out += fmt::format("{}{}: {}\n", first, leaf, value);
+      first = indent;
+    }
+  };
+  print_keys("", unused, "", "");
+  for (const schema::Key& key : schema::keys()) {
+    const std::string_view of = split(key.path).first;
+    if (of == section || of.empty()) continue;
+    section = of;
+    if (section != "datasets[]") {
+      const size_t before = out.size();
+      out += fmt::format("{}:\n", section);
+      const size_t header = out.size();
+      print_keys(section, unused, "  ", "  ");
+      if (out.size() == header) out.resize(before);
+    } else if (!config.datasets.empty()) {
+      out += "datasets:\n";
+      for (DatasetConfig& dataset : config.datasets) print_keys(section, dataset, "  - ", "    ");
+    }
+  }
+  return out;
+}
+
+std::string config_reference() {
+  std::string out;
+  std::string_view section = "none";
+  for (const schema::Key& key : schema::keys()) {
+    const std::string_view of = split(key.path).first;
+    if (of != section)
+      out += fmt::format("{}### {}\n\n| Key | Value | Default | Meaning |\n| --- | --- | --- | --- |\n",
+                         out.empty() ? "" : "\n", of.empty() ? "Top level" : fmt::format("`{}`", of));
+    section = of;
+    describe_key(out, key);
+  }
+  out += "\n### Other spellings\n\n| Key | Same as |\n| --- | --- |\n";
+  for (const schema::Alias& row : schema::aliases()) out += fmt::format("| `{}` | `{}` |\n", row.path, row.key);
+  out += "\n### Switches\n\n| Key | Meaning |\n| --- | --- |\n";
+  for (const schema::Switch& row : schema::switches()) out += fmt::format("| `{}` | {} |\n", row.path, row.doc);
+  out += "\n### Accepted without effect\n\n| Key | Why |\n| --- | --- |\n";
+  for (const schema::Ignored& row : schema::ignored()) out += fmt::format("| `{}` | {} |\n", row.path, row.reason);
+  out += "\n### Not supported\n\nErrors, unless the value is the one that switches the key off.\n\n";
+  out += "| Key | Accepted value | Instead |\n| --- | --- | --- |\n";
+  for (const schema::Refused& row : schema::refused())
+    out += fmt::format("| `{}` | {} | {} |\n", row.path,
+                       row.harmless.empty() ? "false, 0 or empty" : fmt::format("`{}`", row.harmless), row.fix);
+  return out;
+}
+
+}  // namespace lh

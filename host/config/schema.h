@@ -1,0 +1,92 @@
+// The keys of a configuration, one row each: where the value lives, what it may be, and a line of documentation.
+//
+// The same table reads files (load.cpp) and command line flags (cli/options.cpp), prints an effective configuration
+// and makes the reference in docs/config.md (print.cpp), so that the four cannot disagree.
+#pragma once
+
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/config.h"
+
+namespace lh::schema {
+
+using Texts = std::vector<std::string>;
+using Integers = std::vector<int64_t>;
+using Numbers = std::map<std::string, double>;
+using NumberLists = std::map<std::string, std::vector<double>>;
+// Where the value of a key is kept; the type is also the type of the key.
+using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
+                           Texts*, Integers*, Numbers*, NumberLists*>;
+
+struct Range {
+  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
+  bool above = false, below = false;  // the end itself is out
+  bool holds(double value) const;
+  std::string text() const;  // "1 to 64", "more than 0"; empty when everything is in
+};
+
+struct Choice {
+  std::string_view spelling, value;  // what a file may say, what the configuration then holds
+};
+
+struct Rules {
+  Range range = {};
+  std::span<const Choice> choices = {};
+  std::span<const std::string_view> names = {};      // of a mapping: its keys; empty = any
+  std::string (*normalize)(std::string&) = nullptr;  // of text: changes it, or says what is wrong
+  bool required = false;
+};
+
+struct Key {
+  std::string_view path;  // "train.lr", "datasets[].folder_path", "name"
+  Field (*field)(Config&, DatasetConfig&);
+  std::string_view doc;
+  Rules rules = {};
+};
+
+// Another spelling of a key, as ai-toolkit has it.
+struct Alias {
+  std::string_view path, key;
+};
+
+// A key of ai-toolkit that changes nothing here; `reason` is shown once when a file has it.
+struct Ignored {
+  std::string_view path, reason;
+};
+
+// A key of ai-toolkit that would change the result and is not supported: an error unless its value is `harmless`,
+// or nothing, false, 0 or empty.
+struct Refused {
+  std::string_view path, fix, harmless = {};
+};
+
+// A yes-or-no key of ai-toolkit that acts on others; applied in this order after the whole file is read.
+struct Switch {
+  std::string_view path;
+  void (*apply)(Config&, bool);
+  std::string_view doc;
+};
+
+std::span<const Key> keys();
+std::span<const Alias> aliases();
+std::span<const Ignored> ignored();
+std::span<const Refused> refused();
+std::span<const Switch> switches();
+
+const Key* find(std::string_view path);  // by path or alias; nullptr when unknown
+// The known path nearest to an unknown one, or empty when none is near.
+std::string nearest(std::string_view path);
+// The candidate with the smallest edit distance, or empty when none is near.
+std::string nearest_of(std::string_view word, std::span<const std::string_view> candidates);
+
+std::string type_name(const Key& key);  // "integer", "number or list of numbers"
+
+}  // namespace lh::schema

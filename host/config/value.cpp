@@ -1,0 +1,275 @@
+#include "config/value.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <type_traits>
+
+namespace lh::schema {
+namespace {
+
+using yaml::Kind;
+using yaml::Node;
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+template <typename T>
+std::optional<T> read_number(const Node& node) {
+  if (node.kind != Kind::scalar || node.quoted) return std::nullopt;
+  std::string_view text = node.text;
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty() || (text[0] != '-' && text[0] != '.' && !std::isdigit(static_cast<unsigned char>(text[0]))))
+    return std::nullopt;  // from_chars would take "inf" and "nan"
+  T value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> read_real(const Node& node) {
+  if (const auto flag = node.quoted ? std::nullopt : read_bool(node)) return *flag ? 1.0 : 0.0;
+  return read_number<double>(node);
+}
+
+// Flags of a prompt that ai-toolkit takes out of its text ("a cat --w 768").
+bool has_prompt_flag(const std::string& prompt) {
+  constexpr std::string_view flags[] = {"n", "w", "h", "d", "l", "s", "m", "gr", "ctrl_img", "network_multiplier"};
+  for (size_t at = prompt.find(" --"); at != prompt.npos; at = prompt.find(" --", at + 1)) {
+    const std::string word = prompt.substr(at + 3, prompt.find(' ', at + 3) - at - 3);
+    if (std::ranges::find(flags, word) != std::end(flags)) return true;
+  }
+  return false;
+}
+
+// Stores the value of one node in one field, by the field's type.
+class Assign {
+ public:
+  Assign(const Key& key, const Node& node, std::vector<yaml::Problem>& problems)
+      : key_(key), node_(node), problems_(problems) {}
+
+  void operator()(std::string* out) {
+    if (node_.kind == Kind::null) return;
+    auto text = read_text(node_, "text");
+    if (!text) return;
+    if (key_.rules.normalize)
+      if (const std::string wrong = key_.rules.normalize(*text); !wrong.empty()) return found(node_, wrong);
+    if (!key_.rules.choices.empty()) {
+      const std::string word = lower(*text);
+      const auto choice = std::ranges::find(key_.rules.choices, std::string_view(word), &Choice::spelling);
+      if (choice == key_.rules.choices.end()) return wrong_choice(*text);
+      text = choice->value;
+    }
+    *out = std::move(*text);
+  }
+
+  void operator()(std::filesystem::path* out) {
+    if (node_.kind == Kind::null) return;
+    const auto text = read_text(node_, "a path");
+    if (!text) return;
+    if (text->find("${") != text->npos) return found(node_, "environment variables are not expanded: write the path");
+    *out = expand_home(*text);
+  }
+
+  void operator()(int64_t* out) { store_integer(node_, *out); }
+
+  void operator()(double* out) { store_number(node_, *out); }
+
+  void operator()(std::optional<double>* out) {
+    double value = 0;
+    if (node_.kind != Kind::null && store_number(node_, value)) *out = value;
+  }
+
+  void operator()(bool* out) {
+    if (const auto value = read_bool(node_))
+      *out = *value;
+    else
+      found(node_, "expected true or false");
+  }
+
+  void operator()(Texts* out) {
+    out->clear();
+    if (node_.kind == Kind::null) return;
+    if (node_.kind == Kind::map) return found(node_, "expected a list of texts");
+    for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
+      const Node* prompt = item.kind == Kind::map && item.entries.size() == 1 ? item.find("prompt") : nullptr;
+      const auto text = read_text(prompt ? *prompt : item, "text");
+      if (!text) continue;
+      if (key_.path == "sample.prompts" && has_prompt_flag(*text))
+        problems_.push_back({item.place, "flags in a prompt (--w 768) are not supported: use sample.width and so on"});
+      out->push_back(*text);
+    }
+  }
+
+  void operator()(Integers* out) {
+    Integers values;
+    if (node_.kind == Kind::list && node_.items.empty()) return found(node_, "expected at least one integer");
+    for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
+      int64_t value = 0;
+      if (store_integer(item, value)) values.push_back(value);
+    }
+    *out = std::move(values);
+  }
+
+  void operator()(Numbers* out) {
+    each_entry("a mapping of numbers", [&](const std::string& name, const Node& value) {
+      double number = 0;
+      if (store_number(value, number, name)) (*out)[name] = number;
+    });
+  }
+
+  void operator()(NumberLists* out) {
+    each_entry("a mapping of numbers", [&](const std::string& name, const Node& value) {
+      std::vector<double> numbers;
+      for (const Node& item : value.kind == Kind::list ? value.items : Items{value}) {
+        if (const auto number = read_real(item))
+          numbers.push_back(*number);
+        else
+          found(item, name + ": expected a number, a list of numbers, true or false");
+      }
+      (*out)[name] = std::move(numbers);
+    });
+  }
+
+ private:
+  using Items = std::vector<Node>;
+
+  void found(const Node& node, const std::string& expected) {
+    problems_.push_back({node.place, fmt::format("{}, found {}", expected, yaml::describe(node))});
+  }
+
+  std::optional<std::string> read_text(const Node& node, const std::string& what) {
+    if (node.kind == Kind::scalar) return node.text;
+    found(node, "expected " + what);
+    return std::nullopt;
+  }
+
+  void wrong_choice(const std::string& text) {
+    std::vector<std::string_view> all, shown;  // a value's other spellings are not worth listing
+    for (const Choice& choice : key_.rules.choices) {
+      all.push_back(choice.spelling);
+      if (choice.spelling == choice.value) shown.push_back(choice.spelling);
+    }
+    const std::string near = nearest_of(lower(text), all);
+    problems_.push_back(
+        {node_.place, fmt::format("must be {}, found {}{}", fmt::join(shown, ", "), yaml::describe(node_),
+                                  near.empty() ? "" : fmt::format(". Did you mean {}?", near))});
+  }
+
+  bool in_range(const Node& node, double value, const std::string& prefix) {
+    if (key_.rules.range.holds(value)) return true;
+    found(node, fmt::format("{}must be {}", prefix, key_.rules.range.text()));
+    return false;
+  }
+
+  bool store_integer(const Node& node, int64_t& out) {
+    const auto value = read_number<int64_t>(node);
+    if (!value) return found(node, "expected an integer"), false;
+    if (!in_range(node, static_cast<double>(*value), "")) return false;
+    out = *value;
+    return true;
+  }
+
+  bool store_number(const Node& node, double& out, const std::string& name = "") {
+    const std::string prefix = name.empty() ? "" : name + ": ";
+    const auto value = read_number<double>(node);
+    if (!value) return found(node, prefix + "expected a number"), false;
+    if (!in_range(node, *value, prefix)) return false;
+    out = *value;
+    return true;
+  }
+
+  template <typename Function>
+  void each_entry(const std::string& expected, Function store) {
+    if (node_.kind == Kind::null) return;
+    if (node_.kind != Kind::map) return found(node_, "expected " + expected);
+    for (const auto& [name, value] : node_.entries) {
+      if (!key_.rules.names.empty() && std::ranges::find(key_.rules.names, name.text) == key_.rules.names.end()) {
+        const std::string near = nearest_of(name.text, key_.rules.names);
+        problems_.push_back(
+            {name.place, fmt::format("unknown key {}. {}", name.text,
+                                     near.empty() ? fmt::format("Known: {}", fmt::join(key_.rules.names, ", "))
+                                                  : fmt::format("Did you mean {}?", near))});
+      } else {
+        store(name.text, value);
+      }
+    }
+  }
+
+  const Key& key_;
+  const Node& node_;
+  std::vector<yaml::Problem>& problems_;
+};
+
+// Always in double quotes: no text then looks like a number, a boolean or YAML syntax.
+std::string quote(const std::string& text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') out += '\\';
+    if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\r')
+      out += "\\r";
+    else
+      out += c;
+  }
+  return out + "\"";
+}
+
+struct Print {
+  std::string operator()(const std::string* text) const { return text->empty() ? "" : quote(*text); }
+  std::string operator()(const std::filesystem::path* path) const { return path->empty() ? "" : quote(path->string()); }
+  std::string operator()(const int64_t* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const double* value) const { return fmt::format("{}", *value); }
+  std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::optional<double>* value) const { return *value ? fmt::format("{}", **value) : ""; }
+  std::string operator()(const Texts* texts) const {
+    std::vector<std::string> quoted;
+    for (const std::string& text : *texts) quoted.push_back(quote(text));
+    return texts->empty() ? "" : fmt::format("[{}]", fmt::join(quoted, ", "));
+  }
+  std::string operator()(const Integers* values) const { return fmt::format("[{}]", fmt::join(*values, ", ")); }
+  std::string operator()(const Numbers* values) const {
+    std::vector<std::string> entries;
+    for (const auto& [name, value] : *values) entries.push_back(fmt::format("{}: {}", quote(name), value));
+    return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
+  std::string operator()(const NumberLists* values) const {
+    std::vector<std::string> entries;
+    for (const auto& [name, list] : *values)
+      entries.push_back(fmt::format("{}: [{}]", quote(name), fmt::join(list, ", ")));
+    return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
+};
+
+}  // namespace
+
+void assign(const Key& key, Field field, const yaml::Node& node, std::vector<yaml::Problem>& problems) {
+  Assign store(key, node, problems);
+  std::visit(store, field);
+}
+
+std::optional<bool> read_bool(const yaml::Node& node) {
+  if (node.kind != Kind::scalar || node.quoted) return std::nullopt;
+  const std::string word = lower(node.text);
+  if (word == "true" || word == "yes" || word == "on") return true;
+  if (word == "false" || word == "no" || word == "off") return false;
+  return std::nullopt;
+}
+
+std::string print_value(const Field& field) { return std::visit(Print{}, field); }
+
+std::filesystem::path expand_home(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  if (!home || (path != "~" && !path.starts_with("~/"))) return path;
+  return home + path.substr(1);
+}
+
+}  // namespace lh::schema

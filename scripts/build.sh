@@ -1,0 +1,50 @@
+#!/usr/bin/env bash
+# Builds lora-host with Ninja.
+#
+#   scripts/build.sh [--cuda auto|on|off] [--sanitize] [BUILD_DIR]
+#
+# BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
+
+cuda=auto
+sanitize=OFF
+build=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --cuda) cuda=${2:-}; shift ;;
+    --cuda=*) cuda=${1#*=} ;;
+    --sanitize) sanitize=ON ;;
+    -h | --help) usage; exit 0 ;;
+    -*) echo "build: unknown option $1" >&2; usage >&2; exit 2 ;;
+    *)
+      [ -z "$build" ] || { echo "build: one build directory, found $build and $1" >&2; exit 2; }
+      build=$1 ;;
+  esac
+  shift || true
+done
+case $cuda in
+  auto | on | off) ;;
+  *) echo "build: --cuda must be auto, on or off, found '$cuda'" >&2; exit 2 ;;
+esac
+if [ -z "$build" ]; then
+  build=$root/build
+  [ $sanitize = OFF ] || build=$root/build-sanitize
+fi
+
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+quietly() {
+  if ! "$@" >"$log" 2>&1; then
+    cat "$log" >&2
+    echo "build: failed: $*" >&2
+    exit 1
+  fi
+}
+
+quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize
+grep -E '^-- lora-host:' "$log" | sed 's/^-- //' || true
+quietly cmake --build "$build" --parallel "${JOBS:-$(nproc)}"
+echo "build: programs in $build/bin, libraries and plugins in $build/lib"

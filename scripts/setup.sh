@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# Installs what lora-host is built from, on Debian 12 and Ubuntu 24.04. Only missing packages are installed.
+set -euo pipefail
+
+packages=(
+  g++ cmake ninja-build ccache pkg-config binutils
+  libboost-dev libboost-filesystem-dev libyaml-cpp-dev libfmt-dev libcli11-dev nlohmann-json3-dev libspdlog-dev
+  libopenblas-dev libsentencepiece-dev libjpeg-dev libpng-dev libwebp-dev libssl-dev libicu-dev
+  libgtest-dev libgmock-dev
+)
+
+if ! command -v dpkg-query >/dev/null; then
+  echo "setup: this is not Debian or Ubuntu. Install the equivalents of: ${packages[*]}" >&2
+  exit 1
+fi
+
+missing=()
+for package in "${packages[@]}"; do
+  status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+  [ "$status" = installed ] || missing+=("$package")
+done
+if [ ${#missing[@]} -eq 0 ]; then
+  echo "setup: all packages are installed"
+  exit 0
+fi
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+  if ! command -v sudo >/dev/null; then
+    echo "setup: needs root. Run as root: apt-get install ${missing[*]}" >&2
+    exit 1
+  fi
+  as_root=(sudo)
+fi
+
+echo "setup: installing ${missing[*]}"
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >>"$log" 2>&1; }
+if ! { apt update && apt install --no-install-recommends "${missing[@]}"; }; then
+  cat "$log" >&2
+  echo "setup: apt-get failed, see above" >&2
+  exit 1
+fi
+echo "setup: done"

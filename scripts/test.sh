@@ -1,0 +1,63 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds, and runs every test.
+#
+#   scripts/test.sh [--sanitize]
+#
+# The last line is "N passed, N failed". The exit status is 1 if a test failed, or if none ran.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+options=()
+for argument in "$@"; do
+  case $argument in
+    --sanitize) build=$root/build-sanitize; options+=(--sanitize) ;;
+    *) echo "usage: scripts/test.sh [--sanitize]" >&2; exit 2 ;;
+  esac
+done
+
+"$root/scripts/setup.sh"
+"$root/scripts/build.sh" ${options[@]+"${options[@]}"} "$build"
+
+passed=0
+failed=0
+log=$(mktemp)
+trap 'rm -f "$log"' EXIT
+count() { grep -cE "$1" "$log" || true; }
+
+# A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own.
+add() { # add NAME STATUS PASSED FAILED
+  local name=$1 status=$2 good=$3 bad=$4
+  if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
+  if [ "$bad" -gt 0 ]; then
+    cat "$log"
+    echo "test: $name failed (exit status $status)"
+  fi
+  echo "$name: $good passed, $bad failed"
+  passed=$((passed + good))
+  failed=$((failed + bad))
+}
+
+status=0
+"$build/bin/lora_tests" >"$log" 2>&1 || status=$?
+add lora_tests "$status" "$(count '^\[       OK \]')" "$(count '^\[  FAILED  \] .* \([0-9]+ ms\)$')"
+
+cases=()
+for case in "$root"/tests/data/golden/*/case.json; do
+  [ -f "$case" ] && cases+=("$(dirname "$case")")
+done
+if [ ${#cases[@]} -gt 0 ]; then
+  status=0
+  "$build/bin/golden_runner" "${cases[@]}" >"$log" 2>&1 || status=$?
+  add golden_runner "$status" "$(count ' ok$')" "$(count ' FAIL$')"
+fi
+
+for script in "$root"/tests/*.sh; do
+  [ -f "$script" ] || continue
+  status=0
+  bash "$script" "$build" >"$log" 2>&1 || status=$?
+  add "$(basename "$script")" "$status" "$((status == 0))" "$((status != 0))"
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]
