@@ -1,0 +1,15 @@
+// What main() can be asked to do; each command is in the file of its name.
+#pragma once
+
+#include "cli/options.h"
+
+namespace lh {
+
+int run_train(const Options& options);
+int run_sample(const Options& options);
+int run_plugins(const Options& options);
+int run_inspect(const Options& options);
+int run_make_checkpoint(const Options& options);
+int run_bench(const Options& options);
+
+}  // namespace lh

@@ -1,0 +1,15 @@
+// lora-host make-checkpoint: a checkpoint of synthetic weights with the tensors of a key list.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "io/synthetic.h"
+
+namespace lh {
+
+int run_make_checkpoint(const Options& options) {
+  make_checkpoint(options.input, options.output, static_cast<uint64_t>(options.seed));
+  fmt::print("{}\n", options.output.string());
+  return 0;
+}
+
+}  // namespace lh

@@ -1,0 +1,61 @@
+// lora-host sample: pictures from prompts, with LoRA files applied.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "core/error.h"
+#include "plugin/registry.h"
+#include "sample/lora_stack.h"
+#include "sample/sampling.h"
+#include "train/prepare.h"
+
+namespace lh {
+namespace {
+
+std::filesystem::path picture_path(const std::filesystem::path& out, size_t index, size_t count) {
+  if (out.extension() != ".png") return out / fmt::format("sample_{}.png", index);
+  if (count == 1) return out;
+  return out.parent_path() / fmt::format("{}_{}.png", out.stem().string(), index);
+}
+
+}  // namespace
+
+int run_sample(const Options& options) {
+  const Config& config = options.config;
+  if (config.sample.prompts.empty()) fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
+  const Registry registry(options.plugin_dirs, {});
+  Device device(config.device);
+  const Model model(registry, config.model, config.plugin);
+  const Recipe& recipe = model.recipe();
+  const DType compute = compute_dtype(config.train.dtype);
+  const LoraStack stack(model, options.loras);
+
+  std::vector<SampleRequest> requests;
+  for (size_t i = 0; i < config.sample.prompts.size(); ++i)
+    requests.push_back(complete_request(config.sample, recipe, config.sample.prompts[i],
+                                        static_cast<uint64_t>(config.sample.seed) + (config.sample.walk_seed ? i : 0)));
+  TextEncoding text(device, model, DType::f32, {});
+  text.prepare(prompts_of(requests, recipe));
+
+  const auto select = [&](const std::string& module) { return stack.select(module); };
+  Denoiser denoiser(device, model, select, compute, config.sample.width, config.sample.height, text.length());
+  const Weights weights(device, model.checkpoint(), denoiser.graph());
+  const Adapters adapters = stack.load(device, denoiser.graph());
+  const DeviceMemory arena(device, denoiser.arena_bytes(), "activations");
+  denoiser.bind(arena.data(), weights, &adapters);
+  Decoder decoder(device, model, DType::f32);
+  install_signal_handlers();
+
+  const std::string sampler = config.sample.sampler.empty() ? recipe.sampling.sampler : config.sample.sampler;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const HostTensor latents = denoiser.sample(requests[i], sampler, registry, text, stop_requested);
+    if (stop_requested()) return exit_interrupted;
+    const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
+    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    write_png(path, decoder.decode(latents));
+    fmt::print("{}\n", path.string());
+  }
+  return 0;
+}
+
+}  // namespace lh

@@ -1,0 +1,30 @@
+// lora-host train: trains a LoRA, or with --dry-run checks everything and prints the plan.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/signals.h"
+#include "plugin/registry.h"
+#include "train/trainer.h"
+
+namespace lh {
+
+int run_train(const Options& options) {
+  const Config& config = options.config;
+  const Registry registry(options.plugin_dirs, {});
+  Prepared prepared(registry, config);
+  if (options.dry_run) {
+    fmt::print("{}\n{}", to_yaml(config), prepared.report());
+    return 0;
+  }
+  install_signal_handlers();
+  std::filesystem::create_directories(config.output_dir());
+  Trainer trainer(registry, prepared, options.resume);
+  publish_text(config.output_dir() / "config.yaml", to_yaml(config));
+  const int status = trainer.run();
+  if (status == 0)
+    fmt::print("LoRA        {}\nloss curve  {}\n", (config.output_dir() / (config.name + ".safetensors")).string(),
+               (config.output_dir() / "loss.png").string());
+  return status;
+}
+
+}  // namespace lh

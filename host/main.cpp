@@ -1,0 +1,41 @@
+// lora-host: trains LoRA adapters for diffusion models.
+//
+// A run is a list of passes, and this is the way through the house:
+//   main            parse the command line and the configuration                       cli/options, config/
+//   run_train       load plugins, prepare, train                                        cli/train
+//   Prepared        open the checkpoint, scan the dataset, compile graphs, plan memory  train/prepare
+//   compile         build -> adapt (LoRA) -> differentiate -> recompute -> prune        train/compile, graph/, ops/
+//   plan_memory     one arena, every buffer placed before a byte is taken               run/plan
+//   Trainer         load weights, then the steps: assemble, run, clip, update, save     train/trainer
+//   Program::run    one kernel call for each node                                       run/program, kernels/
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+#include <map>
+
+#include "cli/commands.h"
+#include "cli/log.h"
+#include "core/error.h"
+
+int main(int argc, char** argv) {
+  try {
+    lh::init_log();
+    const lh::Options options = lh::parse_options(argc, argv);
+    if (options.command == "print") {
+      fmt::print("{}", options.text);
+      return 0;
+    }
+    static const std::map<std::string, int (*)(const lh::Options&)> commands{
+        {"train", lh::run_train},     {"sample", lh::run_sample},
+        {"plugins", lh::run_plugins}, {"inspect", lh::run_inspect},
+        {"bench", lh::run_bench},     {"make-checkpoint", lh::run_make_checkpoint}};
+    return commands.at(options.command)(options);
+  } catch (const lh::Error& e) {
+    fmt::print(stderr, "lora-host: error: {}\n", e.what());
+    return static_cast<int>(e.code());
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "lora-host: internal error: {}\n", e.what());
+    return static_cast<int>(lh::Code::internal);
+  }
+}

@@ -1,0 +1,113 @@
+#include "train/output.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <sstream>
+
+#include "core/error.h"
+#include "train/prepare.h"
+
+namespace lh {
+namespace {
+
+constexpr std::string_view header = "step,loss,lr,grad_norm\n";
+
+struct Row {
+  int64_t step;
+  double loss;
+  std::string text;
+};
+
+std::vector<Row> read_rows(const std::filesystem::path& file) {
+  std::vector<Row> rows;
+  if (!std::filesystem::exists(file)) return rows;
+  std::istringstream lines(read_text(file, int64_t{1} << 30));
+  std::string line;
+  while (std::getline(lines, line)) {
+    Row row{0, 0, line + "\n"};
+    const char* end = line.data() + line.size();
+    const auto step = std::from_chars(line.data(), end, row.step);
+    if (step.ec != std::errc{} || step.ptr == end || *step.ptr != ',') continue;
+    if (std::from_chars(step.ptr + 1, end, row.loss).ec == std::errc{}) rows.push_back(std::move(row));
+  }
+  return rows;
+}
+
+int open_or_fail(const std::filesystem::path& path, int flags) {
+  const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (fd < 0) fail(Code::resource, "{}: cannot be opened for writing: {}", path.string(), std::strerror(errno));
+  return fd;
+}
+
+}  // namespace
+
+Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
+  std::filesystem::create_directories(folder_ / "samples");
+  lock_ = open_or_fail(folder_ / ".lock", O_RDWR | O_CREAT);
+  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
+    ::close(lock_);
+    fail(Code::resource, "{}: another run is writing there (process {}). Stop it, or give this run another `name`",
+         folder_.string(), read_text(folder_ / ".lock", 64));
+  }
+  const std::string owner = std::to_string(getpid());
+  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, owner.data(), owner.size(), 0) < 0)
+    fail(Code::resource, "{}: cannot be written: {}", (folder_ / ".lock").string(), std::strerror(errno));
+
+  std::string kept(header);
+  for (const Row& row : read_rows(folder_ / "metrics.csv"))
+    if (row.step <= resumed_step) kept += row.text;
+  publish_text(folder_ / "metrics.csv", kept);
+  metrics_ = open_or_fail(folder_ / "metrics.csv", O_WRONLY | O_APPEND);
+  events_ = std::make_unique<EventFile>(folder_ / "tensorboard");
+}
+
+Output::~Output() {
+  ::close(metrics_);
+  ::close(lock_);
+}
+
+void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
+  const std::string row = fmt::format("{},{:.9g},{:.9g},{:.9g}\n", step, loss, lr, grad_norm);
+  if (::write(metrics_, row.data(), row.size()) != static_cast<ssize_t>(row.size()))
+    fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(), std::strerror(errno));
+  events_->scalar("loss", step, static_cast<float>(loss));
+  events_->scalar("lr", step, static_cast<float>(lr));
+  events_->scalar("grad_norm", step, static_cast<float>(grad_norm));
+}
+
+void Output::sample(int64_t step, size_t index, const Image& image) {
+  write_png(folder_ / "samples" / fmt::format("{:09}_{}.png", step, index), image);
+  events_->image(fmt::format("sample_{}", index), step, image);
+}
+
+std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
+                                   const CheckpointSpec& spec, const LoraMetadata& metadata) {
+  const std::string name = final ? config_.name : fmt::format("{}_{:09}", config_.name, step);
+  const std::filesystem::path path = folder_ / (name + ".safetensors");
+  write_lora(path, modules, spec, config_.save.format, compute_dtype(config_.save.dtype), metadata);
+  std::vector<std::filesystem::path> old;
+  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
+    const std::string file = entry.path().filename().string();
+    const bool stepped = file.size() == config_.name.size() + 22 && file.starts_with(config_.name + "_") &&
+                         file.ends_with(".safetensors");
+    if (stepped) old.push_back(entry.path());
+  }
+  std::ranges::sort(old, std::greater{});
+  for (size_t i = static_cast<size_t>(config_.save.max_step_saves_to_keep); i < old.size(); ++i)
+    std::filesystem::remove(old[i]);
+  return path;
+}
+
+void Output::loss_curve() const {
+  std::vector<std::pair<double, double>> points;
+  for (const Row& row : read_rows(folder_ / "metrics.csv")) points.emplace_back(row.step, row.loss);
+  if (points.size() > 1) write_png(folder_ / "loss.png", line_chart(points, config_.name + ": loss"));
+}
+
+}  // namespace lh

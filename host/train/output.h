@@ -1,0 +1,40 @@
+// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files. One run at a time
+// owns an output folder.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "data/event_file.h"
+#include "data/image.h"
+#include "io/lora_file.h"
+
+namespace lh {
+
+class Output {
+ public:
+  // Locks the folder; a second run on it is an lh::Error(Code::resource) that names the owner. Metrics after `resumed_step`
+  // are dropped.
+  Output(const Config& config, int64_t resumed_step);
+  ~Output();
+  Output(const Output&) = delete;
+  Output& operator=(const Output&) = delete;
+
+  void metrics(int64_t step, double loss, double lr, double grad_norm);
+  void sample(int64_t step, size_t index, const Image& image);
+  // A LoRA file; `step` is in the name unless it is the final one. Old ones beyond save.max_step_saves_to_keep go.
+  std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
+                             const LoraMetadata& metadata);
+  void loss_curve() const;  // loss.png
+  std::filesystem::path folder() const { return folder_; }
+
+ private:
+  const Config& config_;
+  std::filesystem::path folder_;
+  int lock_ = -1, metrics_ = -1;
+  std::unique_ptr<EventFile> events_;
+};
+
+}  // namespace lh

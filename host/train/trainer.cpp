@@ -1,0 +1,313 @@
+#include "train/trainer.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "cli/log.h"
+#include "cli/progress.h"
+#include "cli/signals.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "train/lr_schedule.h"
+
+namespace lh {
+namespace {
+
+// Places of the scalars that kernels read and write, 256 bytes apart.
+enum Scalar : int64_t { LR = 0, STEP = 256, NORM = 512, LOSS_SCALE = 768, SCALARS = 1024 };
+
+constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settles is a fault of the run
+
+lk_tensor f32_at(const DeviceMemory& memory, int64_t offset, int64_t count) {
+  return kernel_tensor({DType::f32, {count}}, memory.data() + offset);
+}
+
+std::string dataset_hash(const Dataset& dataset) {
+  Sha256 hash;
+  for (const Sample& s : dataset.samples)
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height, s.flip,
+                            s.repeats, s.caption_dropout_rate));
+  return hash.hex().substr(0, 16);
+}
+
+// Settings that decide what the next step computes; a run can only be continued with the same ones.
+std::map<std::string, std::string> facts_of(const Prepared& p) {
+  const Config& c = p.config;
+  return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
+          {"network.linear", std::to_string(c.network.linear)},
+          {"network.linear_alpha", fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
+          {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"datasets", dataset_hash(p.dataset)},
+          {"train.batch_size", std::to_string(c.train.batch_size)},
+          {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
+          {"train.seed", std::to_string(c.train.seed)},
+          {"train.dtype", std::string(dtype_name(p.compute))},
+          {"train.timestep_type", c.train.timestep_type},
+          {"train.loss", c.train.loss}};
+}
+
+// The rows of several [1, ...] tensors one after another: [B, ...].
+HostTensor stack(const std::vector<const HostTensor*>& rows) {
+  std::vector<int64_t> dims(rows[0]->desc.shape.dims().begin(), rows[0]->desc.shape.dims().end());
+  dims[0] = static_cast<int64_t>(rows.size());
+  HostTensor out(Desc{rows[0]->desc.dtype, Shape(dims)});
+  size_t at = 0;
+  for (const HostTensor* row : rows) {
+    std::ranges::copy(row->data, out.data.begin() + static_cast<int64_t>(at));
+    at += row->data.size();
+  }
+  return out;
+}
+
+// A draw of the VAE's posterior in model space: (mean + exp(logvar / 2) eps - shift) * scale.
+void draw_latents(const HostTensor& moments, const LatentSpec& spec, Random random, std::span<float> out) {
+  const std::span<const float> m = moments.as<float>();
+  const auto z = static_cast<size_t>(spec.channels);
+  std::vector<float> eps(out.size());
+  random.fill_normal(eps);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t place = i / z, channel = i % z;
+    const float mean = m[place * 2 * z + channel];
+    const float logvar = std::clamp(m[place * 2 * z + z + channel], -30.0f, 20.0f);
+    const float value = mean + std::exp(0.5f * logvar) * eps[i];
+    out[i] = static_cast<float>((value - spec.shift) * spec.scale);
+  }
+}
+
+}  // namespace
+
+Trainer::Trainer(const Registry& registry, Prepared& prepared, const std::string& resume)
+    : registry_(registry),
+      p_(prepared),
+      config_(prepared.config),
+      law_(prepared.config.train, prepared.model.recipe()),
+      order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)) {
+  std::filesystem::create_directories(config_.output_dir());
+  load();
+  start_or_resume(resume);
+}
+
+void Trainer::load() {
+  // Encoders first, each alone in memory; then the denoiser stays.
+  std::vector<std::string> prompts = prompts_of(p_.requests, p_.model.recipe());
+  for (const Sample& s : p_.dataset.samples) {
+    prompts.push_back(s.caption);
+    if (s.caption_dropout_rate > 0) prompts.emplace_back(dropped_caption);
+  }
+  p_.text.prepare(prompts);
+  p_.latents.prepare(p_.dataset);
+
+  const Graph& graph = p_.steps.begin()->second->train_graph().graph;
+  weights_.emplace(p_.device, p_.model.checkpoint(), graph);
+  p_.adapters->allocate(p_.device);
+  arena_ = DeviceMemory(p_.device, p_.memory.activations, "activations");
+  scalars_ = DeviceMemory(p_.device, SCALARS, "scalars");
+  for (auto& [bucket, step] : p_.steps) step->bind(p_.device, arena_.data(), *weights_, *p_.adapters);
+  if (p_.denoiser) p_.denoiser->bind(arena_.data(), *weights_, p_.adapters.get());
+  for (const AdapterTensor& tensor : p_.adapters->tensors()) {
+    std::map<std::string, void*> storage{{"lr", scalars_.data() + LR}, {"step", scalars_.data() + STEP}};
+    for (const std::string& section : p_.adapters->sections()) storage[section] = p_.adapters->at(section, tensor);
+    updates_.push_back(std::make_unique<Update>(p_.device, p_.optimizer, tensor.shape, storage));
+  }
+}
+
+void Trainer::start_or_resume(const std::string& resume) {
+  p_.adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  const std::filesystem::path folder = resume.empty() || resume == "auto" ? config_.output_dir() / "state" : std::filesystem::path(resume);
+  const auto facts = facts_of(p_);
+  if (!resume.empty()) {
+    if (auto loaded = load_state(folder, facts, *p_.adapters)) {
+      state_ = *loaded;
+      spdlog::info("resuming after step {}", state_.step);
+    } else if (resume != "auto") {
+      fail(Code::data, "{}: there is no valid checkpoint to resume from", folder.string());
+    } else {
+      spdlog::info("no checkpoint in {}: starting at step 0", folder.string());
+    }
+  } else if (std::filesystem::exists(folder) && !std::filesystem::is_empty(folder)) {
+    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
+         config_.output_dir().string());
+  }
+  state_.facts = facts;
+  scalars_.upload(LOSS_SCALE, state_.loss_scale.data(), 8);
+  output_ = std::make_unique<Output>(config_, state_.step);
+}
+
+StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
+  const Recipe& recipe = p_.model.recipe();
+  const auto size = static_cast<int64_t>(batch.samples.size());
+  const int64_t h = batch.bucket.height / recipe.latents.downscale, w = batch.bucket.width / recipe.latents.downscale;
+  const auto count = static_cast<size_t>(h * w * recipe.latents.channels);
+  const int64_t tokens = h * w / (recipe.latents.multiple * recipe.latents.multiple);
+  const auto seed = static_cast<uint64_t>(config_.train.seed);
+  const auto draw = static_cast<uint64_t>(micro_step);
+
+  StepInputs in;
+  in.latents = HostTensor(Desc{DType::f32, {size, h, w, recipe.latents.channels}});
+  in.target = HostTensor(in.latents.desc);
+  std::vector<const HostTensor*> texts, pooled;
+  std::vector<float> sigmas, x0(count), noise(count);
+  for (int64_t j = 0; j < size; ++j) {
+    const auto lane = static_cast<uint32_t>(j);
+    const Sample& sample = p_.dataset.samples[static_cast<size_t>(batch.samples[static_cast<size_t>(j)])];
+    draw_latents(p_.latents.moments(sample), recipe.latents, Random(seed, Purpose::posterior, draw, lane), x0);
+    Random(seed, Purpose::noise, draw, lane).fill_normal(noise);
+    Random time(seed, Purpose::timestep, draw, lane);
+    sigmas.push_back(static_cast<float>(law_.draw(time, tokens)));
+    const auto at = static_cast<size_t>(j) * count;
+    flow_pair(x0, noise, sigmas.back(), in.latents.as<float>().subspan(at, count), in.target.as<float>().subspan(at, count));
+    const bool dropped =
+        sample.caption_dropout_rate > 0 &&
+        Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
+    const Conditioning conditioning = p_.text.at(dropped ? dropped_caption : sample.caption);
+    texts.push_back(conditioning.text);
+    pooled.push_back(conditioning.pooled);
+  }
+  in.text = stack(texts);
+  in.pooled = stack(pooled);
+  in.timestep = HostTensor::from_floats({size}, sigmas);
+  in.guidance = HostTensor::from_floats(
+      {size}, std::vector<float>(static_cast<size_t>(size), static_cast<float>(config_.train.cfg_scale)));
+  in.step = static_cast<int32_t>(micro_step);
+  in.loss_scale = p_.compute == DType::f16 ? state_.loss_scale[0] : 1.0f;
+  return in;
+}
+
+void Trainer::accumulate(TrainStep& step, int64_t micro) {
+  if (config_.train.gradient_accumulation == 1) return;  // the gradients are in place already
+  const Graph& graph = step.train_graph().graph;
+  for (const AdapterTensor& tensor : p_.adapters->tensors()) {
+    const lk_accumulate_params params{
+        .x = step.program().tensor(graph.outputs.at("grad." + tensor.name)),
+        .total = kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)),
+        .alpha = 1.0f / static_cast<float>(config_.train.gradient_accumulation),
+        .accumulate = micro > 0};
+    p_.device.check(lk_accumulate(p_.device.context(), &params), "gradient accumulation");
+  }
+}
+
+bool Trainer::clip_and_update(int64_t step) {
+  lk_context* context = p_.device.context();
+  std::vector<lk_tensor> gradients;
+  for (const AdapterTensor& tensor : p_.adapters->tensors())
+    gradients.push_back(kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)));
+  const bool scaled = p_.compute == DType::f16;
+  const lk_clip_grad_norm_params clip{.gradients = gradients.data(),
+                                      .count = static_cast<int64_t>(gradients.size()),
+                                      .max_norm = static_cast<float>(config_.train.max_grad_norm),
+                                      .inverse_scale = scaled ? 1.0f / state_.loss_scale[0] : 1.0f,
+                                      .norm = f32_at(scalars_, NORM, 1)};
+  p_.device.check(lk_clip_grad_norm(context, &clip), "gradient clipping");
+  float norm = 0;
+  scalars_.download(NORM, &norm, 4);
+  grad_norm_ = norm;
+  if (scaled) {
+    const lk_loss_scale_update_params update{.norm = clip.norm,
+                                             .state = f32_at(scalars_, LOSS_SCALE, 2),
+                                             .growth = 2,
+                                             .backoff = 0.5f,
+                                             .largest = 16777216,
+                                             .growth_interval = 2000};
+    p_.device.check(lk_loss_scale_update(context, &update), "loss scaling");
+    scalars_.download(LOSS_SCALE, state_.loss_scale.data(), 8);
+  }
+  if (!std::isfinite(norm)) return false;
+  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(step + 1);
+  scalars_.upload(LR, &lr, 4);
+  scalars_.upload(STEP, &count, 4);
+  for (const auto& update : updates_) update->run();
+  return true;
+}
+
+void Trainer::report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs, const std::string& what) {
+  const std::string op = find_non_finite(p_.device, train_step, inputs);
+  fail(Code::numeric,
+       "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
+       "checkpoint is untouched. Try a lower train.lr, or train.dtype: bf16 or fp32",
+       step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op);
+}
+
+double Trainer::train_step(int64_t step) {
+  double total = 0;
+  StepInputs inputs;
+  TrainStep* used = nullptr;
+  for (int64_t micro = 0; micro < config_.train.gradient_accumulation; ++micro) {
+    const int64_t micro_step = step * config_.train.gradient_accumulation + micro;
+    const Batch& batch = order_.at(micro_step);
+    used = p_.steps.at(batch.bucket).get();
+    inputs = assemble(batch, micro_step);
+    if (arena_user_ != used) used->program().upload_constants();
+    arena_user_ = used;
+    used->run(inputs);
+    const double loss = used->loss();
+    if (!std::isfinite(loss)) report_non_finite(step, *used, inputs, "the loss");
+    total += loss;
+    accumulate(*used, micro);
+  }
+  if (!clip_and_update(step)) {
+    ++skipped_;
+    if (p_.compute != DType::f16 || ++skipped_in_a_row_ > most_skipped_in_a_row)
+      report_non_finite(step, *used, inputs, "the gradient");
+  } else {
+    skipped_in_a_row_ = 0;
+  }
+  return total / static_cast<double>(config_.train.gradient_accumulation);
+}
+
+void Trainer::save(int64_t step, bool final) {
+  state_.step = step;
+  save_state(config_.output_dir() / "state", state_, *p_.adapters, config_.save.max_step_saves_to_keep);
+  LoraMetadata metadata{p_.model.recipe().metadata};
+  metadata.entries["ss_output_name"] = config_.name;
+  metadata.entries["ss_steps"] = std::to_string(step);
+  metadata.entries["ss_resolution"] = std::to_string(config_.datasets.front().resolution.back());
+  metadata.entries["ss_seed"] = std::to_string(config_.train.seed);
+  metadata.entries["modelspec.title"] = config_.name;
+  if (!config_.trigger_word.empty()) metadata.entries["modelspec.trigger_phrase"] = config_.trigger_word;
+  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), metadata);
+  Progress::make_room();
+  spdlog::info("saved {}", path.string());
+}
+
+void Trainer::make_samples(int64_t step) {
+  const Recipe& recipe = p_.model.recipe();
+  const std::string sampler = config_.sample.sampler.empty() ? recipe.sampling.sampler : config_.sample.sampler;
+  if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
+  arena_user_ = p_.denoiser.get();
+  for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
+    const HostTensor latents = p_.denoiser->sample(p_.requests[i], sampler, registry_, p_.text, stop_requested);
+    if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
+  }
+}
+
+int Trainer::run() {
+  const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
+  if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
+  Progress progress(config_.name, steps, state_.step);
+  for (int64_t step = state_.step; step < steps; ++step) {
+    const double loss = train_step(step);
+    const int64_t done = step + 1;
+    const double lr = learning_rate(config_.train, step);
+    output_->metrics(done, loss, lr, grad_norm_);
+    progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
+    if (stop_requested()) {
+      save(done, false);
+      progress.finish();
+      spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
+      return exit_interrupted;
+    }
+    if (done < steps && config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
+    if (p_.denoiser && every > 0 && (done % every == 0 || done == steps)) make_samples(done);
+  }
+  progress.finish();
+  save(steps, true);
+  output_->loss_curve();
+  if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
+  if (verbose("time")) print_op_times();
+  if (verbose("memory")) spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);
+  return 0;
+}
+
+}  // namespace lh
