@@ -1,4 +1,5 @@
-// The checkpoint's weights and the sizes of a build, with errors that say which one, what was expected and what was found.
+// The checkpoint's weights and the sizes of a build, with errors that say which one, what was expected and what was
+// found.
 #pragma once
 
 #include <optional>
@@ -116,7 +117,8 @@ class Options {
     if (attr == nullptr) return otherwise;
     bool list = attr->type == LH_ATTR_F64_LIST || attr->type == LH_ATTR_I64_LIST;
     if (!list || index >= attr->count)
-      throw Failure(LH_E_INVALID, std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
+      throw Failure(LH_E_INVALID,
+                    std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
     return attr->type == LH_ATTR_F64_LIST ? attr->v.fs[index] : static_cast<double>(attr->v.is[index]);
   }
 
