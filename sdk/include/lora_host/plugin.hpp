@@ -119,8 +119,8 @@ inline void stop() noexcept { runtime = {}; }
 
 }  // namespace lora_host
 
-// Defines everything a plugin exports: the symbol lh_plugin and the ELF note. The rest are Parts: {factory,
-// &descriptor}.
+// Defines all that a plugin exports: the symbol lh_plugin and the ELF note. What follows the license are Parts,
+// {factory, &descriptor}.
 #define LORA_HOST_PLUGIN(plugin_id, plugin_version, plugin_license, ...)                                          \
   namespace {                                                                                                     \
   constexpr lora_host::Part lora_host_parts[] = {__VA_ARGS__};                                                    \
