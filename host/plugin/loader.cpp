@@ -114,6 +114,7 @@ Plugin::~Plugin() { entry_->deinit(); }
 template <typename T>
 std::vector<const T*> Plugin::descriptors(const char* factory) const {
   std::vector<const T*> list;
+  list.reserve(4);
   for (uint32_t index = 0; index < 1024; ++index) {
     const auto* descriptor = static_cast<const T*>(entry_->factory(factory, index));
     if (descriptor == nullptr) return list;

@@ -11,11 +11,13 @@ using lora_host::Weights;
 namespace {
 
 // RMS scales of q and k; files of some tools call them .weight.
+void require_norm(const Weights& w, const std::string& norm) {
+  w.require(norm + (w.has(norm + ".weight") ? ".weight" : ".scale"), {Dimensions::head_dim});
+}
+
 void require_norms(const Weights& w, const std::string& module) {
-  for (const char* norm : {".query_norm", ".key_norm"}) {
-    std::string name = module + norm;
-    w.require(name + (w.has(name + ".weight") ? ".weight" : ".scale"), {Dimensions::head_dim});
-  }
+  require_norm(w, module + ".query_norm");
+  require_norm(w, module + ".key_norm");
 }
 
 void require_embedder(const Weights& w, const std::string& module, int64_t hidden, int64_t in) {

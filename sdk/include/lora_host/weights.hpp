@@ -66,8 +66,9 @@ class Weights {
 
   // Number of consecutive i from 0 for which `prefix<i>suffix` is there.
   int64_t count(const std::string& prefix, const std::string& suffix) const {
+    auto there = [&](int64_t i) { return has(prefix + std::to_string(i) + suffix); };
     int64_t n = 0;
-    while (has(prefix + std::to_string(n) + suffix)) ++n;
+    while (there(n)) ++n;
     return n;
   }
   // First name that starts with `prefix`, "" when there is none.
