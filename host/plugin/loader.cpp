@@ -114,9 +114,10 @@ Plugin::~Plugin() { entry_->deinit(); }
 template <typename T>
 std::vector<const T*> Plugin::descriptors(const char* factory) const {
   std::vector<const T*> list;
-  for (uint32_t index = 0; index < 1024; ++index) {
+  for (uint32_t index = 0;; ++index) {
     const auto* descriptor = static_cast<const T*>(entry_->factory(factory, index));
     if (descriptor == nullptr) return list;
+    if (index == 1024) lh::fail(Code::plugin, "{}: {} does not end its list", path_.string(), factory);
     if (!LH_REACHES(*descriptor, T, id) || descriptor->id == nullptr)
       lh::fail(Code::plugin, "{}: {} number {} has no id", path_.string(), factory, index);
     // The ABI is 0.x: no descriptor is older than this host's.
@@ -125,7 +126,6 @@ std::vector<const T*> Plugin::descriptors(const char* factory) const {
                path_.string(), factory, descriptor->id, descriptor->struct_size, sizeof(T));
     list.push_back(descriptor);
   }
-  lh::fail(Code::plugin, "{}: {} does not end its list", path_.string(), factory);
 }
 
 std::vector<const lh_model*> Plugin::models() const { return descriptors<lh_model>(LH_MODEL_FACTORY); }

@@ -1,7 +1,7 @@
 // Dimensions of a Flux.1 transformer and the check that every tensor of it is there with the right shape.
-#include "denoiser.h"
-
 #include <algorithm>
+
+#include "denoiser.h"
 
 namespace flux {
 
@@ -11,11 +11,13 @@ using lora_host::Weights;
 namespace {
 
 // RMS scales of q and k; files of some tools call them .weight.
+void require_norm(const Weights& w, const std::string& norm) {
+  w.require(norm + (w.has(norm + ".weight") ? ".weight" : ".scale"), {Dimensions::head_dim});
+}
+
 void require_norms(const Weights& w, const std::string& module) {
-  for (const char* norm : {".query_norm", ".key_norm"}) {
-    std::string name = module + norm;
-    w.require(name + (w.has(name + ".weight") ? ".weight" : ".scale"), {Dimensions::head_dim});
-  }
+  require_norm(w, module + ".query_norm");
+  require_norm(w, module + ".key_norm");
 }
 
 void require_embedder(const Weights& w, const std::string& module, int64_t hidden, int64_t in) {
@@ -54,7 +56,8 @@ Dimensions read_dimensions(const Weights& w) {
   lora_host::Dims in = w.require("img_in.weight", {-1, -1});
   int64_t h = dims.hidden = in[0];
   if (h % Dimensions::head_dim != 0)
-    throw Failure(LH_E_MODEL, "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
+    throw Failure(LH_E_MODEL,
+                  "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
   int64_t out = w.require("final_layer.linear.weight", {-1, h})[0];
   if (in[1] != out)
     throw Failure(LH_E_MODEL, "img_in.weight: expected shape [" + std::to_string(h) + ", " + std::to_string(out) +

@@ -43,7 +43,9 @@ class Flux : public lora_host::Model {
     return blocks && weights.has("img_in.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override { return dims_.guidance ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml; }
+  const char* recipe() const override {
+    return dims_.guidance ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
+  }
   const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
 
   void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
@@ -62,9 +64,11 @@ class Flux : public lora_host::Model {
     std::optional<std::string> variant = weights.setting("variant");
     if (!variant) return;
     if (*variant == "schnell" && dims_.guidance)
-      throw Failure(LH_E_MODEL, "variant is schnell, but the checkpoint has guidance_in.in_layer.weight: it is a dev model");
+      throw Failure(LH_E_MODEL,
+                    "variant is schnell, but the checkpoint has guidance_in.in_layer.weight: it is a dev model");
     if (*variant == "dev" && !dims_.guidance)
-      throw Failure(LH_E_MODEL, "variant is dev, but the checkpoint has no guidance_in.in_layer.weight: it is a schnell model");
+      throw Failure(LH_E_MODEL,
+                    "variant is dev, but the checkpoint has no guidance_in.in_layer.weight: it is a schnell model");
     if (*variant != "dev" && *variant != "schnell")
       throw Failure(LH_E_INVALID, "variant '" + *variant + "' is unknown; expected dev or schnell");
   }
@@ -81,8 +85,8 @@ class Flux : public lora_host::Model {
 
   static void require_width(const char* tensor, int64_t expected, const char* encoder, int64_t found) {
     if (expected != found)
-      throw Failure(LH_E_MODEL, std::string(tensor) + " takes " + std::to_string(expected) + " columns, but " + encoder +
-                                    " gives " + std::to_string(found) + ": the files do not belong together");
+      throw Failure(LH_E_MODEL, std::string(tensor) + " takes " + std::to_string(expected) + " columns, but " +
+                                    encoder + " gives " + std::to_string(found) + ": the files do not belong together");
   }
 
   static void need_component(Graph& g, const std::string& name, const std::string& setting, std::string_view role) {

@@ -56,7 +56,8 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
 }
 
 // Two linears with silu between them; `first` and `second` are their names inside `module`.
-inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first, const std::string& second) {
+inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first,
+                      const std::string& second) {
   return g.linear(g.silu(g.linear(x, module + "." + first)), module + "." + second);
 }
 
@@ -72,7 +73,8 @@ inline std::vector<Value> modulation(Graph& g, Value activated, const std::strin
   Value all = g.linear(activated, module);
   Dims d = g.shape(all);  // [B, pieces h]
   if (d[1] % pieces != 0)
-    throw Failure(LH_E_MODEL, module + ": " + std::to_string(d[1]) + " rows are not " + std::to_string(pieces) + " parts");
+    throw Failure(LH_E_MODEL,
+                  module + ": " + std::to_string(d[1]) + " rows are not " + std::to_string(pieces) + " parts");
   return g.split(g.reshape(all, {d[0], 1, d[1]}), -1, std::vector<int64_t>(static_cast<size_t>(pieces), d[1] / pieces));
 }
 

@@ -1,7 +1,7 @@
 // The T5 v1.1 encoder: ids i32 [B, L] -> hidden states [B, L, d] after the final norm.
 //
-// Attention has no 1/sqrt(d) and no mask; the relative position bias of block 0 is added in every block: place j seen from
-// place i falls into one of 32 buckets by j - i (16 for each direction: 8 exact, the rest logarithmic up to 128).
+// Attention has no 1/sqrt(d) and no mask; the relative position bias of block 0 is added in every block: place j seen
+// from place i falls into one of 32 buckets by j - i (16 for each direction: 8 exact, the rest logarithmic up to 128).
 // MLP: wo(gelu_tanh(wi_0 x) * wi_1 x). All norms are RMS, eps 1e-6. Heads = columns of the bias table.
 #pragma once
 
@@ -89,7 +89,8 @@ inline int64_t check_t5(const Weights& weights, const std::string& prefix) {
     int64_t wide = weights.require(dense + ".wi_0.weight", {-1, d})[0];
     weights.require_linear(dense + ".wi_1", wide, d, false);
     weights.require_linear(dense + ".wo", d, wide, false);
-    for (const char* norm : {".layer.0.layer_norm.weight", ".layer.1.layer_norm.weight"}) weights.require(block + norm, {d});
+    for (const char* norm : {".layer.0.layer_norm.weight", ".layer.1.layer_norm.weight"})
+      weights.require(block + norm, {d});
   }
   weights.require(prefix + "encoder.final_layer_norm.weight", {d});
   return d;

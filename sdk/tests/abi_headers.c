@@ -16,8 +16,8 @@ static const void* factory(const char* id, uint32_t index) {
 }
 
 extern const lh_plugin_entry lora_host_c_entry;
-const lh_plugin_entry lora_host_c_entry = {sizeof(lh_plugin_entry), LH_ABI_MAJOR, LH_ABI_MINOR, "c", "0", "MIT",
-                                           start,                   stop,         factory};
+const lh_plugin_entry lora_host_c_entry = {
+    sizeof(lh_plugin_entry), LH_ABI_MAJOR, LH_ABI_MINOR, "c", "0", "MIT", start, stop, factory};
 
 /* Sizes and offsets that other compilers must agree on (LP64). */
 #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]

@@ -32,8 +32,8 @@ struct TypeInfo {
 };
 
 const std::map<Type, TypeInfo> types = {
-    {Type::integer, {"int", 'i', "int64_t", "integer"}},    {Type::real, {"float", 'f', "double", "real"}},
-    {Type::boolean, {"bool", 'b', "bool", "integer"}},      {Type::string, {"string", 's', "const char*", "text"}},
+    {Type::integer, {"int", 'i', "int64_t", "integer"}},     {Type::real, {"float", 'f', "double", "real"}},
+    {Type::boolean, {"bool", 'b', "bool", "integer"}},       {Type::string, {"string", 's', "const char*", "text"}},
     {Type::integers, {"ints", 'l', "Integers", "integers"}},
 };
 
@@ -55,7 +55,7 @@ struct Op {
   int64_t revision = 1;
   std::vector<Input> inputs;
   std::vector<Attr> attrs;
-  int outputs = 1;            // -1: the length of outputs_attr
+  int outputs = 1;  // -1: the length of outputs_attr
   std::string outputs_attr, shape;
   bool grad = false;
 };
@@ -122,7 +122,8 @@ Attr parse_attr(const YAML::Node& name, const YAML::Node& rule) {
       attr.value = value;
       break;
     case Type::string:
-      if (value.find_first_of("\"\\") != std::string::npos) fail_at(rule, "a string default has no quotes or backslashes");
+      if (value.find_first_of("\"\\") != std::string::npos)
+        fail_at(rule, "a string default has no quotes or backslashes");
       attr.value = "\"" + value + "\"";
       break;
     case Type::integers: {
@@ -207,14 +208,19 @@ std::string joined(const std::vector<std::string>& parts) {
 std::string parameters(const Op& op) {
   std::vector<std::string> needed, attrs, optional, defaults;
   for (const Input& input : op.inputs) {
-    if (input.list) needed.push_back("Values " + input.name);
-    else if (input.optional) optional.push_back("Value " + input.name + " = {}");
-    else needed.push_back("Value " + input.name);
+    if (input.list)
+      needed.push_back("Values " + input.name);
+    else if (input.optional)
+      optional.push_back("Value " + input.name + " = {}");
+    else
+      needed.push_back("Value " + input.name);
   }
   for (const Attr& attr : op.attrs) {
     std::string text = std::string(types.at(attr.type).argument) + " " + attr.name;
-    if (attr.required) attrs.push_back(text);
-    else defaults.push_back(text + " = " + (attr.type == Type::integers ? "{" + joined(attr.list) + "}" : attr.value));
+    if (attr.required)
+      attrs.push_back(text);
+    else
+      defaults.push_back(text + " = " + (attr.type == Type::integers ? "{" + joined(attr.list) + "}" : attr.value));
   }
   std::vector<std::string> all = needed;
   for (const auto* part : {&attrs, &optional, &defaults}) all.insert(all.end(), part->begin(), part->end());
@@ -260,8 +266,10 @@ void write_catalogue(std::ostream& out, const std::vector<Op>& ops) {
   for (const Op& op : ops) {
     int least = 0, most = 0;
     for (const Input& input : op.inputs) {
-      if (input.list) most = -1, ++least;
-      else ++most, least += input.optional ? 0 : 1;
+      if (input.list)
+        most = -1, ++least;
+      else
+        ++most, least += input.optional ? 0 : 1;
     }
     std::vector<std::string> attrs, defaults;
     for (const Attr& attr : op.attrs) {

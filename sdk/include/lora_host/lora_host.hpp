@@ -1,4 +1,5 @@
-// lora_host.hpp - the C++20 side of the ABI: typed ops, weights by name, exceptions kept inside, one macro for a plugin.
+// lora_host.hpp - the C++20 side of the ABI: typed ops, weights by name, exceptions kept inside, one macro for a
+// plugin.
 #pragma once
 
 #include "lora_host/graph.hpp"

@@ -64,9 +64,8 @@ constexpr lh_optimizer optimizer(const char* id, const char* const* options) {
   out.id = id;
   out.options = options;
   out.create = [](const lh_host* host, const lh_attr* options, uint32_t count, void** self) noexcept {
-    return guarded(host, [&] {
-      *self = static_cast<Optimizer*>(std::make_unique<T>(Options(options, count)).release());
-    });
+    return guarded(host,
+                   [&] { *self = static_cast<Optimizer*>(std::make_unique<T>(Options(options, count)).release()); });
   };
   out.destroy = [](void* self) noexcept { delete static_cast<Optimizer*>(self); };
   out.state = [](void* self, uint32_t index) noexcept { return static_cast<Optimizer*>(self)->state(index); };
@@ -120,18 +119,19 @@ inline void stop() noexcept { runtime = {}; }
 
 }  // namespace lora_host
 
-// Defines everything a plugin exports: the symbol lh_plugin and the ELF note. The rest are Parts: {factory, &descriptor}.
-#define LORA_HOST_PLUGIN(plugin_id, plugin_version, plugin_license, ...)                                        \
-  namespace {                                                                                                  \
-  constexpr lora_host::Part lora_host_parts[] = {__VA_ARGS__};                                                  \
-  const void* lora_host_factory(const char* factory, uint32_t index) {                                          \
+// Defines all that a plugin exports: the symbol lh_plugin and the ELF note. What follows the license are Parts,
+// {factory, &descriptor}.
+#define LORA_HOST_PLUGIN(plugin_id, plugin_version, plugin_license, ...)                                          \
+  namespace {                                                                                                     \
+  constexpr lora_host::Part lora_host_parts[] = {__VA_ARGS__};                                                    \
+  const void* lora_host_factory(const char* factory, uint32_t index) {                                            \
     return lora_host::part_at(lora_host_parts, sizeof lora_host_parts / sizeof *lora_host_parts, factory, index); \
-  }                                                                                                            \
-  LH_ABI_NOTE(LH_ABI_MINOR);                                                                                    \
-  }                                                                                                            \
-  extern "C" {                                                                                                  \
-  LH_EXPORT extern const lh_plugin_entry lh_plugin;                                                             \
-  }                                                                                                            \
-  const lh_plugin_entry lh_plugin = {sizeof(lh_plugin_entry), LH_ABI_MAJOR,     LH_ABI_MINOR,                   \
-                                     plugin_id,               plugin_version,   plugin_license,                 \
-                                     lora_host::start,        lora_host::stop,  lora_host_factory};
+  }                                                                                                               \
+  LH_ABI_NOTE(LH_ABI_MINOR);                                                                                      \
+  }                                                                                                               \
+  extern "C" {                                                                                                    \
+  LH_EXPORT extern const lh_plugin_entry lh_plugin;                                                               \
+  }                                                                                                               \
+  const lh_plugin_entry lh_plugin = {sizeof(lh_plugin_entry), LH_ABI_MAJOR,   LH_ABI_MINOR,     plugin_id,        \
+                                     plugin_version,          plugin_license, lora_host::start, lora_host::stop,  \
+                                     lora_host_factory};

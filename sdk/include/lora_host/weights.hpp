@@ -1,4 +1,5 @@
-// The checkpoint's weights and the sizes of a build, with errors that say which one, what was expected and what was found.
+// The checkpoint's weights and the sizes of a build, with errors that say which one, what was expected and what was
+// found.
 #pragma once
 
 #include <optional>
@@ -65,8 +66,9 @@ class Weights {
 
   // Number of consecutive i from 0 for which `prefix<i>suffix` is there.
   int64_t count(const std::string& prefix, const std::string& suffix) const {
+    auto there = [&](int64_t i) { return has(prefix + std::to_string(i) + suffix); };
     int64_t n = 0;
-    while (has(prefix + std::to_string(n) + suffix)) ++n;
+    while (there(n)) ++n;
     return n;
   }
   // First name that starts with `prefix`, "" when there is none.
@@ -116,7 +118,8 @@ class Options {
     if (attr == nullptr) return otherwise;
     bool list = attr->type == LH_ATTR_F64_LIST || attr->type == LH_ATTR_I64_LIST;
     if (!list || index >= attr->count)
-      throw Failure(LH_E_INVALID, std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
+      throw Failure(LH_E_INVALID,
+                    std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
     return attr->type == LH_ATTR_F64_LIST ? attr->v.fs[index] : static_cast<double>(attr->v.is[index]);
   }
 

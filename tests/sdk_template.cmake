@@ -1,0 +1,18 @@
+# Installs the SDK to a folder of its own and builds a copy of sdk/template with it, as a third party would.
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  if(NOT status EQUAL 0)
+    message(FATAL_ERROR "${ARGN}\n${output}")
+  endif()
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix --component sdk)
+file(COPY ${TEMPLATE}/ DESTINATION ${WORK}/source)
+run(${CMAKE_COMMAND} -S ${WORK}/source -B ${WORK}/build -DCMAKE_PREFIX_PATH=${WORK}/prefix -DCMAKE_CXX_COMPILER=${CXX})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+run(${CMAKE_COMMAND} --install ${WORK}/build --prefix ${WORK}/prefix)
+file(GLOB_RECURSE installed ${WORK}/prefix/sign_sgd.so)
+if(NOT installed)
+  message(FATAL_ERROR "sign_sgd.so was not installed below ${WORK}/prefix")
+endif()
