@@ -19,17 +19,21 @@ constexpr size_t metadata_width = 200;  // longer values are cut
 // Metadata comes from strangers: nothing of it may steer a terminal.
 std::string escaped(std::string_view text) {
   std::string out;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (out.size() >= metadata_width) return out + fmt::format("... ({} bytes)", text.size());
-    if (c == '\n')
+  for (size_t i = 0; i < text.size(); ++i) {
+    const auto byte = static_cast<unsigned char>(text[i]);
+    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
+    const bool c1 = byte == 0xc2 && next < 0xa0, inside_character = (byte & 0xc0) == 0x80;
+    if (out.size() >= metadata_width && !inside_character) return out + fmt::format("... ({} bytes)", text.size());
+    if (byte == '\n') {
       out += "\\n";
-    else if (byte < 0x20 || byte == 0x7f)
+    } else if (byte < 0x20 || byte == 0x7f) {
       out += fmt::format("\\x{:02x}", byte);
-    else if (byte == 0xc2)
-      out += "\\xc2";  // leads the C1 control characters
-    else
-      out += c;
+    } else if (c1) {
+      out += fmt::format("\\u{:04x}", next);
+      ++i;
+    } else {
+      out += text[i];
+    }
   }
   return out;
 }
