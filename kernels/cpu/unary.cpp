@@ -9,11 +9,21 @@ namespace {
 constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
 constexpr float gelu_k = 0.044715f;
 
+// s = sigmoid(u) and s' = s (1 - s) without the cancellation of 1 - s: both from e^-|u|.
+struct Logistic {
+  float s, slope;
+  explicit Logistic(float u) {
+    const float t = exp_float(-std::fabs(u)), r = 1.0f / (1.0f + t);
+    s = u < 0.0f ? t * r : r;
+    slope = t * r * r;
+  }
+};
+
 struct Silu {
   float value(float x) const { return x * sigmoid_float(x); }
   float slope(float x) const {
-    const float s = sigmoid_float(x);
-    return s + x * s * (1.0f - s);
+    const Logistic f(x);
+    return f.s + x * f.slope;
   }
 };
 
@@ -29,33 +39,27 @@ struct GeluErf {
 struct GeluTanh {
   float value(float x) const { return x * sigmoid_float(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
   float slope(float x) const {
-    const float s = sigmoid_float(2.0f * gelu_c * (x + gelu_k * x * x * x));
-    return s + x * s * (1.0f - s) * 2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x);
+    const Logistic f(2.0f * gelu_c * (x + gelu_k * x * x * x));
+    return f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x));
   }
 };
 
 struct GeluQuick {
   float value(float x) const { return x * sigmoid_float(1.702f * x); }
   float slope(float x) const {
-    const float s = sigmoid_float(1.702f * x);
-    return s + 1.702f * x * s * (1.0f - s);
+    const Logistic f(1.702f * x);
+    return f.s + 1.702f * x * f.slope;
   }
 };
 
 struct Sigmoid {
   float value(float x) const { return sigmoid_float(x); }
-  float slope(float x) const {
-    const float s = sigmoid_float(x);
-    return s * (1.0f - s);
-  }
+  float slope(float x) const { return Logistic(x).slope; }
 };
 
 struct Tanh {
   float value(float x) const { return tanh_float(x); }
-  float slope(float x) const {  // 1 - tanh^2 = 4 s (1 - s), s = sigmoid(2 |x|), without cancellation
-    const float s = sigmoid_float(-2.0f * std::fabs(x));
-    return 4.0f * s * (1.0f - s);
-  }
+  float slope(float x) const { return 4.0f * Logistic(2.0f * x).slope; }  // 1 - tanh^2, without cancellation
 };
 
 struct Relu {

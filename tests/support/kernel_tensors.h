@@ -1,0 +1,123 @@
+// Tensors for kernel tests: values in float64 beside their stored form, inputs rounded to the storage type, outputs
+// poisoned with NaN, and the comparison with its tolerance.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "lora_kernels.h"
+
+namespace lk_test {
+
+using Shape = std::vector<int64_t>;
+using Values = std::vector<double>;
+
+inline int64_t count_of(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t dim : shape) count *= dim;
+  return count;
+}
+
+struct ContextDeleter {
+  void operator()(lk_context* context) const { lk_context_destroy(context); }
+};
+using Context = std::unique_ptr<lk_context, ContextDeleter>;
+
+inline Context make_context(int32_t threads = 2) {
+  const lk_context_params params{LK_CPU, 0, threads};
+  lk_context* context = nullptr;
+  EXPECT_EQ(lk_context_create(&params, &context), LK_OK) << lk_last_error(nullptr);
+  return Context(context);
+}
+
+// Dense storage of any type; converts to and from float64 with lk_cast, which has its own exhaustive tests.
+class Tensor {
+ public:
+  Tensor(const Shape& shape, lk_dtype dtype) : bytes_(static_cast<size_t>(count_of(shape) * lk_dtype_size(dtype))) {
+    view_.data = bytes_.data();
+    view_.dtype = dtype;
+    view_.rank = static_cast<int32_t>(shape.size());
+    for (size_t i = 0; i < shape.size(); ++i) view_.dims[i] = shape[i];
+  }
+  Tensor(Tensor&&) = default;
+  lk_tensor view() const { return view_; }
+  const std::vector<unsigned char>& bytes() const { return bytes_; }
+
+  void store(lk_context* context, const Values& values) {
+    std::vector<float> floats(values.begin(), values.end());
+    lk_cast_params p{};
+    p.x = p.y = view_;
+    p.x.data = floats.data();
+    p.x.dtype = LK_F32;
+    ASSERT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
+  }
+
+  Values load(lk_context* context) const {
+    std::vector<float> floats(static_cast<size_t>(lk_numel(&view_)));
+    lk_cast_params p{};
+    p.x = p.y = view_;
+    p.y.data = floats.data();
+    p.y.dtype = LK_F32;
+    EXPECT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
+    return Values(floats.begin(), floats.end());
+  }
+
+ private:
+  std::vector<unsigned char> bytes_;
+  lk_tensor view_{};
+};
+
+inline Tensor random_tensor(lk_context* context, std::mt19937& random, const Shape& shape, lk_dtype dtype, double low,
+                            double high) {
+  Tensor tensor(shape, dtype);
+  Values values(static_cast<size_t>(count_of(shape)));
+  std::uniform_real_distribution<double> uniform(low, high);
+  for (double& value : values) value = uniform(random);
+  tensor.store(context, values);
+  return tensor;
+}
+
+inline Tensor poisoned(lk_context* context, const Shape& shape, lk_dtype dtype) {
+  Tensor tensor(shape, dtype);
+  tensor.store(context, Values(static_cast<size_t>(count_of(shape)), std::numeric_limits<double>::quiet_NaN()));
+  return tensor;
+}
+
+// Half the distance between neighbouring values near 1, and the smallest normal number.
+inline double rounding(lk_dtype dtype) {
+  return dtype == LK_F32 ? std::ldexp(1.0, -24) : dtype == LK_F16 ? std::ldexp(1.0, -11) : std::ldexp(1.0, -8);
+}
+
+// The allowed error of a result that is a sum of up to `depth` float products: rounding to the storage type, plus k
+// times the expected error eps sqrt(depth) of summing terms of the size of the largest result. k = 8 covers the
+// handful of further float operations before and after the sum and the tail of the random walk.
+inline double tolerance(lk_dtype dtype, double reference, double largest, int64_t depth) {
+  constexpr double k = 8.0;
+  const double storage = rounding(dtype) * std::max(std::fabs(reference), std::ldexp(1.0, -14));
+  return 1.01 * storage + k * std::ldexp(1.0, -24) * std::sqrt(static_cast<double>(depth)) * largest;
+}
+
+inline double largest_of(const Values& values) {
+  double largest = 0;
+  for (const double value : values) largest = std::max(largest, std::fabs(value));
+  return largest;
+}
+
+inline void expect_near(const std::string& what, const Values& got, const Values& reference, lk_dtype dtype,
+                        int64_t depth) {
+  ASSERT_EQ(got.size(), reference.size()) << what;
+  const double largest = largest_of(reference);
+  for (size_t i = 0; i < got.size(); ++i) {
+    const double allowed = tolerance(dtype, reference[i], largest, depth);
+    ASSERT_LE(std::fabs(got[i] - reference[i]), allowed)
+        << what << " element " << i << ": found " << got[i] << ", expected " << reference[i];
+  }
+}
+
+}  // namespace lk_test
