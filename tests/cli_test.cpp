@@ -182,7 +182,7 @@ TEST_F(Cli, HelpAndVersionArePrinted) {
     const Options options = parse({command, "--help"});
     EXPECT_EQ(options.command, "print");
     EXPECT_THAT(options.text, HasSubstr("Examples:"));
-    EXPECT_THAT(options.text, HasSubstr(command));
+    EXPECT_THAT(options.text, HasSubstr(std::string("Usage: lora-host ") + command));
   }
   EXPECT_THAT(parse({}).text, HasSubstr("Examples:"));
   EXPECT_THAT(parse({"--help"}).text, HasSubstr("make-checkpoint"));

@@ -36,6 +36,8 @@ TEST(Progress, LineFitsTheTerminal) {
   for (int64_t width = 1; width < 200; ++width)
     EXPECT_LE(static_cast<int64_t>(progress_line(sample_state(), width).size()), width);
   EXPECT_THAT(progress_line(sample_state(), 200), HasSubstr("mem 812 MiB"));
+  EXPECT_EQ(progress_line(sample_state(), 79),
+            "dog  43% 129/300 [00:41<00:54, 3.1 it/s] loss 0.512 lr 1.0e-04 mem 812 MiB");
 }
 
 TEST(Progress, CutsBetweenCharacters) {

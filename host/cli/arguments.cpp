@@ -4,8 +4,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cctype>
 
 #include "config/schema.h"
+#include "config/value.h"
 #include "core/error.h"
 
 namespace lh {
@@ -25,8 +27,8 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--t5", "model.t5_path", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {
-    {"--rank", "network.linear", ""},
-    {"--alpha", "network.linear_alpha", ""},
+    {"--rank", "network.linear", "Rank of the adapters."},
+    {"--alpha", "network.linear_alpha", "Adapters are scaled by alpha / rank; the rank unless given."},
     {"--steps", "train.steps", ""},
     {"--lr", "train.lr", ""},
     {"--lr-scheduler", "train.lr_scheduler", ""},
@@ -38,7 +40,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
     {"--name", "name", ""},
-    {"--out", "training_folder", ""},
+    {"--out", "training_folder", "Folder of runs: everything is written to PATH/NAME."},
     {"--save-every", "save.save_every", ""},
     {"--save-dtype", "save.dtype", ""},
     {"--format", "save.format", ""},
@@ -107,16 +109,36 @@ std::vector<std::string> with_command(int argc, const char* const* argv) {
   return args;
 }
 
+// "INTEGER", "PATH", "bf16|fp16|fp32".
+std::string placeholder(const schema::Key& key) {
+  std::string choices;
+  for (const schema::Choice& choice : key.rules.choices)
+    if (choice.spelling == choice.value) choices += fmt::format("{}{}", choices.empty() ? "" : "|", choice.spelling);
+  if (!choices.empty()) return choices;
+  std::string word = schema::type_name(key);
+  word = word.substr(0, word.find(' '));
+  if (word == "list") word = "text";
+  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::toupper(c)); });
+  return word;
+}
+
+std::string help_text(const ConfigFlag& flag, const schema::Key& key) {
+  Config config;
+  DatasetConfig dataset;
+  const std::string standard = schema::print_value(key.field(config, dataset));
+  const std::string_view text = flag.help.empty() ? key.doc : flag.help;
+  return standard.empty() ? std::string(text) : fmt::format("{} [{}]", text, standard);
+}
+
 void add_flags(CLI::App* app, std::span<const ConfigFlag> flags, Arguments& raw) {
   for (const ConfigFlag& flag : flags) {
     const schema::Key& key = *schema::find(flag.key);
-    const std::string help(flag.help.empty() ? key.doc : flag.help);
-    auto* option = app->add_option(std::string(flag.flag), raw.values[flag.flag], help);
-    option->expected(1)->allow_extra_args(false)->type_name(schema::type_name(key) == "path" ? "PATH" : "VALUE");
-    if (flag.key == "sample.prompts" || flag.key == "datasets[].resolution")
-      option->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
-    else
-      option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+    const bool many = flag.key == "sample.prompts" || flag.key == "datasets[].resolution";
+    app->add_option(std::string(flag.flag), raw.values[flag.flag], help_text(flag, key))
+        ->expected(1)
+        ->allow_extra_args(false)
+        ->type_name(placeholder(key))
+        ->multi_option_policy(many ? CLI::MultiOptionPolicy::TakeAll : CLI::MultiOptionPolicy::Throw);
   }
 }
 
@@ -156,7 +178,7 @@ void define(CLI::App& app, Arguments& raw) {
   add_flags(train, train_flags(), raw);
   train->add_option("--resume", raw.resume, "Go on from a checkpoint; without a path, from the latest of this run.")
       ->expected(0, 1)
-      ->type_name("PATH");
+      ->type_name("[PATH]");
   train->add_flag("--dry-run", raw.dry_run, "Check files, data and memory, print the plan and stop.");
 
   auto* sample = app.add_subcommand("sample", "Make images.")->footer(sample_examples);
@@ -217,7 +239,7 @@ Arguments parse_arguments(int argc, const char* const* argv) {
   try {
     app.parse(args);
   } catch (const CLI::CallForHelp&) {
-    raw.text = command()->help();
+    raw.text = app.help();
     return raw;
   } catch (const CLI::ExtrasError&) {
     const std::string word = app.remaining(true).empty() ? "" : app.remaining(true)[0];

@@ -78,13 +78,13 @@ std::string progress_line(const ProgressState& state, int64_t width) {
       state.total > 0 ? std::clamp(static_cast<double>(state.done) / static_cast<double>(state.total), 0.0, 1.0) : 0;
   const double speed = state.seconds > 0 ? static_cast<double>(state.done - state.first) / state.seconds : 0;
   const double left = speed > 0 ? static_cast<double>(state.total - state.done) / speed : -1;
-  const std::string front = fmt::format("{}{:4}%|", state.name, static_cast<int>(part * 100));
-  std::string back = fmt::format("| {}/{} [{}<{}, {}]", state.done, state.total, clock_text(state.seconds),
+  const std::string front = fmt::format("{}{:4}%", state.name, static_cast<int>(part * 100));
+  std::string back = fmt::format(" {}/{} [{}<{}, {}]", state.done, state.total, clock_text(state.seconds),
                                  clock_text(left), speed_text(speed));
   if (!state.details.empty()) back += " " + state.details;
-  if (width <= 0) return front + bar_text(part, 10) + back;
-  const int64_t room = width - columns_of(front) - columns_of(back);
-  return cut(front + bar_text(part, std::clamp(room, shortest_bar, longest_bar)) + back, width);
+  const int64_t room = width > 0 ? std::min(width - columns_of(front) - columns_of(back) - 2, longest_bar) : 10;
+  const std::string line = room < shortest_bar ? front + back : front + "|" + bar_text(part, room) + "|" + back;
+  return width > 0 ? cut(line, width) : line;
 }
 
 Progress::Progress(std::string name, int64_t total, int64_t first, Target target) noexcept

@@ -20,7 +20,7 @@ struct ProgressState {
   std::string details;  // "loss 0.512 lr 1.0e-04 mem 812 MiB"
 };
 
-// The line, at most `width` columns; 0 = as long as it is. The bar shrinks before the text is cut.
+// The line, at most `width` columns; 0 = as long as it is. The bar shrinks and goes before text is cut.
 std::string progress_line(const ProgressState& state, int64_t width);
 // "00:41", "1:02:03", "?" for what is not known.
 std::string clock_text(double seconds);

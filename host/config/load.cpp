@@ -202,7 +202,7 @@ class Reader {
     DatasetConfig unused;
     schema::assign(row, row.field(config_, dataset ? *dataset : unused), value, found);
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
-    if (row.rules.required && found.empty() && is_harmless(value, ""))
+    if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
   }
 
