@@ -72,7 +72,9 @@ TEST_F(EventFileTest, WritesVersionScalarsAndImages) {
     EXPECT_EQ(event[0], '\x09');
     EXPECT_GT(std::bit_cast<double>(little_endian(event, 1, 8)), 1.6e9);
   }
-  EXPECT_EQ(events[0].substr(9), "\x1a\x0d" "brain.Event:2");
+  EXPECT_EQ(events[0].substr(9),
+            "\x1a\x0d"
+            "brain.Event:2");
   const std::string scalar("\x10\xac\x02\x2a\x0d\x0a\x0b\x0a\x04loss\x15\x00\x00\x00\x3f", 18);
   EXPECT_EQ(events[1].substr(9), scalar);
   const auto png = encode_png(image);

@@ -2,10 +2,10 @@
 #include "data/tokenizer.h"
 
 #include <gtest/gtest.h>
-#include <nlohmann/json.hpp>
 
 #include <cstdlib>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 
@@ -80,7 +80,8 @@ TEST(T5Tokenizer, EqualsTheGoldenIds) {
         return ids;
       };
       const Ids ids = t5().encode(text, length);
-      const bool equal = ids == expected("ids") || (prompt.contains("sentencepiece") && ids == expected("sentencepiece"));
+      const bool equal =
+          ids == expected("ids") || (prompt.contains("sentencepiece") && ids == expected("sentencepiece"));
       EXPECT_TRUE(equal) << text;
     }
     ++count;
