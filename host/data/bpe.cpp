@@ -2,7 +2,6 @@
 #include "data/bpe.h"
 
 #include <nlohmann/json.hpp>
-
 #include <queue>
 #include <string>
 #include <tuple>
@@ -66,7 +65,8 @@ Bpe::Bpe(const std::filesystem::path& vocab_json, const std::filesystem::path& m
     inner_[byte] = id_of(names[byte]);
     last_[byte] = id_of(names[byte] + "</w>");
     if (inner_[byte] < 0 || last_[byte] < 0)
-      fail(Code::data, "tokenizer {}: there is no token for byte {} (not CLIP's vocabulary?)", vocab_json.string(), byte);
+      fail(Code::data, "tokenizer {}: there is no token for byte {} (not CLIP's vocabulary?)", vocab_json.string(),
+           byte);
   }
 
   const std::string text = read_text(merges_txt, max_file_bytes);
@@ -84,8 +84,8 @@ Bpe::Bpe(const std::filesystem::path& vocab_json, const std::filesystem::path& m
     right.assign(text, blank + 1, end - blank - 1);
     const int32_t left_id = id_of(left), right_id = id_of(right), id = id_of(left + right);
     if (left_id < 0 || right_id < 0 || id < 0)
-      fail(Code::data, "tokenizer {}: merge {} (\"{} {}\") is not in the vocabulary {}", merges_txt.string(), rank, left,
-           right, vocab_json.string());
+      fail(Code::data, "tokenizer {}: merge {} (\"{} {}\") is not in the vocabulary {}", merges_txt.string(), rank,
+           left, right, vocab_json.string());
     merges_.emplace(pair(left_id, right_id), Merge{rank, id});
     at = end + 1;
   }

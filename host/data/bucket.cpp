@@ -37,8 +37,10 @@ Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buck
     for (const int64_t bh : {low_h, low_h + step}) {
       // The longer side yields where the shorter had to be lifted to one step.
       Bucket b{bw, bh};
-      if (b.width >= b.height) b.width = std::min(b.width, std::max(budget / b.height / step, int64_t{1}) * step);
-      else b.height = std::min(b.height, std::max(budget / b.width / step, int64_t{1}) * step);
+      if (b.width >= b.height)
+        b.width = std::min(b.width, std::max(budget / b.height / step, int64_t{1}) * step);
+      else
+        b.height = std::min(b.height, std::max(budget / b.width / step, int64_t{1}) * step);
       const bool enlarges = b.width > std::max(size.width, step) || b.height > std::max(size.height, step);
       if (enlarges || b.width * b.height > budget) continue;
       const double error = std::abs(std::log(static_cast<double>(b.width) / static_cast<double>(b.height) * h / w));

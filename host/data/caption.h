@@ -14,11 +14,11 @@ inline constexpr int64_t max_caption_bytes = 64 << 10;
 
 // Offset of the first byte that is not valid UTF-8.
 std::optional<size_t> invalid_utf8(std::string_view text);
-// Text of a caption file: byte order mark dropped, line ends at its end dropped. Throws lh::Error(Code::data) naming file
-// and byte when it is too long or not UTF-8.
+// Text of a caption file: byte order mark dropped, line ends at its end dropped. Throws lh::Error(Code::data) naming
+// file and byte when it is too long or not UTF-8.
 std::string read_caption(const std::filesystem::path& path);
-// "[trigger]" becomes the trigger word; a caption without the word gets it in front ("word, caption"). Without a trigger
-// word the caption stays as it is.
+// "[trigger]" becomes the trigger word; a caption without the word gets it in front ("word, caption"). Without a
+// trigger word the caption stays as it is.
 std::string with_trigger(std::string caption, const std::string& trigger_word);
 
 }  // namespace lh

@@ -1,4 +1,5 @@
-// CLIP's tokenizer: Unicode clean-up, splitting into words, byte-pair encoding, and the frame of start, end and padding.
+// CLIP's tokenizer: Unicode clean-up, splitting into words, byte-pair encoding, and the frame of start, end and
+// padding.
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 #include <unicode/unistr.h>
@@ -24,10 +25,10 @@ std::u32string clean(std::string_view utf8) {
   UErrorCode status = U_ZERO_ERROR;
   const icu::Normalizer2* nfc = icu::Normalizer2::getNFCInstance(status);
   const icu::UnicodeString text =
-      U_SUCCESS(status) ? nfc->normalize(icu::UnicodeString::fromUTF8(
-                                             icu::StringPiece(utf8.data(), static_cast<int32_t>(utf8.size()))),
-                                         status)
-                        : icu::UnicodeString();
+      U_SUCCESS(status)
+          ? nfc->normalize(
+                icu::UnicodeString::fromUTF8(icu::StringPiece(utf8.data(), static_cast<int32_t>(utf8.size()))), status)
+          : icu::UnicodeString();
   if (U_FAILURE(status)) fail(Code::internal, "tokenizer: ICU cannot normalise text: {}", u_errorName(status));
   std::u32string out;
   for (int32_t i = 0; i < text.length(); i = text.moveIndex32(i, 1)) {
@@ -47,17 +48,24 @@ bool is_letter(char32_t c) { return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_
 bool is_number(char32_t c) { return (U_GET_GC_MASK(static_cast<UChar32>(c)) & U_GC_N_MASK) != 0; }
 bool is_other(char32_t c) { return c != U' ' && !is_letter(c) && !is_number(c); }
 
-// Length of the word at the front of `text`, 0 at a blank: a contraction, letters, one digit or a run of other characters.
+// Length of the word at the front of `text`, 0 at a blank: a contraction, letters, one digit or a run of other
+// characters.
 size_t word_length(std::u32string_view text) {
-  constexpr std::array<std::u32string_view, 9> whole = {U"<|startoftext|>", U"<|endoftext|>", U"'s", U"'t", U"'re",
-                                                        U"'ve",             U"'m",            U"'ll", U"'d"};
-  for (const auto& word : whole)
+  constexpr std::array<std::u32string_view, 7> contractions = {U"'s", U"'t", U"'re", U"'ve", U"'m", U"'ll", U"'d"};
+  for (const auto& word : contractions)
     if (text.starts_with(word)) return word.size();
   if (is_number(text[0])) return 1;
   const auto run = is_letter(text[0]) ? is_letter : is_other;
   size_t length = 0;
   while (length < text.size() && run(text[length])) ++length;
   return length;
+}
+
+// Length of a mark that became one only by lower case: a word boundary follows it.
+size_t mark_length(std::u32string_view text) {
+  for (const std::u32string_view mark : {U"<|startoftext|>", U"<|endoftext|>"})
+    if (text.starts_with(mark)) return mark.size();
+  return 0;
 }
 
 std::string to_utf8(std::u32string_view text) {
@@ -105,6 +113,13 @@ class ClipTokenizer : public Tokenizer {
 
   void append_words(std::u32string_view text, std::vector<int32_t>& ids) const {
     while (!text.empty()) {
+      if (const size_t mark = mark_length(text); mark > 0) {
+        bpe().encode(to_utf8(text.substr(0, 2)), ids);
+        bpe().encode(to_utf8(text.substr(2, mark - 4)), ids);
+        bpe().encode(to_utf8(text.substr(mark - 2, 2)), ids);
+        text.remove_prefix(mark);
+        continue;
+      }
       const size_t length = word_length(text);
       if (length > 0) bpe().encode(to_utf8(text.substr(0, length)), ids);
       text.remove_prefix(std::max<size_t>(length, 1));

@@ -142,7 +142,8 @@ void check_images(std::vector<Picture>& pictures, const KnownGood& known_good) {
       }
     }
   };
-  const size_t threads = std::min({most_threads, size_t{std::max(std::thread::hardware_concurrency(), 1u)}, pictures.size()});
+  const size_t threads =
+      std::min({most_threads, size_t{std::max(std::thread::hardware_concurrency(), 1u)}, pictures.size()});
   {
     std::vector<std::jthread> helpers;
     try {

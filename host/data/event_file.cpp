@@ -46,9 +46,7 @@ void append_bytes(std::string& out, uint32_t field, std::string_view value) {
   out += value;
 }
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
 
 // Event: 1 wall_time, 2 step, 3 file_version, 5 summary.
 std::string event_head(int64_t step) {
@@ -141,8 +139,8 @@ void EventFile::record(const std::string& event) {
   // A part of a record would make readers stop here for ever.
   const off_t end = ::lseek(fd_, 0, SEEK_END);
   const bool whole = written <= 0 || (end >= written && ::ftruncate(fd_, end - written) == 0);
-  fail(Code::resource, "event file: {} of {} bytes written: {}{} (free space on the disk)", std::max<ssize_t>(written, 0),
-       frame.size(), std::strerror(error), whole ? "" : "; the file's end is damaged");
+  fail(Code::resource, "event file: {} of {} bytes written: {}{} (free space on the disk)",
+       std::max<ssize_t>(written, 0), frame.size(), std::strerror(error), whole ? "" : "; the file's end is damaged");
 }
 
 }  // namespace lh

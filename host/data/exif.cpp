@@ -15,7 +15,9 @@ class TiffReader {
     const uint8_t mark = little_ ? 'I' : 'M';
     ok = at(0) == mark && at(1) == mark && u16(2) == 42;
   }
-  uint32_t u16(uint64_t offset) { return little_ ? at(offset) | at(offset + 1) << 8 : at(offset) << 8 | at(offset + 1); }
+  uint32_t u16(uint64_t offset) {
+    return little_ ? at(offset) | at(offset + 1) << 8 : at(offset) << 8 | at(offset + 1);
+  }
   uint32_t u32(uint64_t offset) {
     return little_ ? u16(offset) | u16(offset + 2) << 16 : u16(offset) << 16 | u16(offset + 2);
   }

@@ -14,17 +14,20 @@ struct Image {
   std::vector<uint8_t> rgb;  // [height, width, 3]
 };
 
-// EXIF orientation applied, alpha over white, grey and palette to RGB, 16 bits to 8. Throws lh::Error(Code::data) naming
-// the file and what is wrong; dimensions are checked before memory is taken (16384 a side, 100 megapixels).
+// EXIF orientation applied, alpha over white, grey and palette to RGB, 16 bits to 8. Throws lh::Error(Code::data)
+// naming the file and what is wrong; dimensions are checked before memory is taken (16384 a side, 100 megapixels).
 Image decode_image(const std::filesystem::path& path);
 // Dimensions after orientation, from the header alone.
-struct ImageSize { int64_t width = 0, height = 0; };
+struct ImageSize {
+  int64_t width = 0, height = 0;
+};
 ImageSize image_size(const std::filesystem::path& path);
 // Scales (Lanczos, antialiased when shrinking) so that the target is covered, then crops its centre.
 Image resize_and_crop(const Image& image, int64_t width, int64_t height);
 void write_png(const std::filesystem::path& path, const Image& image);
 std::vector<std::byte> encode_png(const Image& image);
-// A labelled grid: rows x columns of equal images, column titles above, row captions on the left (drawn in a small font).
+// A labelled grid: rows x columns of equal images, column titles above, row captions on the left (drawn in a small
+// font).
 Image image_grid(const std::vector<std::vector<Image>>& rows, const std::vector<std::string>& column_titles,
                  const std::vector<std::string>& row_titles);
 // A line chart of (x, y) with axes and numbers, raw values pale and a moving average dark: the loss curve.

@@ -1,11 +1,10 @@
 // JPEG by libjpeg-turbo. The library reports errors through callbacks that must not return: they longjmp to the one
 // setjmp of each small function below, which holds no object with a destructor; the C++ callers then throw.
-#include <csetjmp>
-#include <cstdio>  // jpeglib.h needs FILE
-
 #include <jerror.h>
 #include <jpeglib.h>
 
+#include <csetjmp>
+#include <cstdio>  // jpeglib.h needs FILE
 #include <string>
 
 #include "core/error.h"

@@ -1,4 +1,5 @@
-// Text to token ids: CLIP's byte-pair encoding and T5's sentencepiece, equal to the tokenizers the models were trained with.
+// Text to token ids: CLIP's byte-pair encoding and T5's sentencepiece, equal to the tokenizers the models were trained
+// with.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +18,8 @@ class Tokenizer {
 };
 
 // BOS 49406, EOS 49407; pad id as the encoder was trained.
-std::unique_ptr<Tokenizer> make_clip_tokenizer(const std::filesystem::path& folder, int32_t pad);  // vocab.json, merges.txt
+std::unique_ptr<Tokenizer> make_clip_tokenizer(const std::filesystem::path& folder,
+                                               int32_t pad);  // vocab.json, merges.txt
 // EOS 1, pad 0.
 std::unique_ptr<Tokenizer> make_t5_tokenizer(const std::filesystem::path& spiece_model);
 // Where the tokenizer files ship: $LORA_HOST_DATA/tokenizers, <exe>/../share/lora-host/tokenizers or the source tree.

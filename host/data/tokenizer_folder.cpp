@@ -25,15 +25,15 @@ fs::path tokenizer_folder(const std::string& kind) {
     return fs::is_directory(folder, error);
   };
   if (const fs::path program = fs::read_symlink("/proc/self/exe", error); !program.empty()) {
-    const fs::path installed =
-        program.parent_path().parent_path() / "share" / "lora-host" / "tokenizers" / kind;
+    const fs::path installed = program.parent_path().parent_path() / "share" / "lora-host" / "tokenizers" / kind;
     if (present(installed)) return installed;
   }
 #ifdef LORA_SOURCE_DATA
   if (const fs::path source = fs::path(LORA_SOURCE_DATA) / "tokenizers" / kind; present(source)) return source;
 #endif
-  fail(Code::data, "tokenizer: the files of \"{}\" were not found (set LORA_HOST_DATA to the folder that holds "
-                   "\"tokenizers\"); tried:{}",
+  fail(Code::data,
+       "tokenizer: the files of \"{}\" were not found (set LORA_HOST_DATA to the folder that holds "
+       "\"tokenizers\"); tried:{}",
        kind, tried);
 }
 

@@ -29,7 +29,8 @@ std::string_view status_text(VP8StatusCode status) {
 }
 
 [[noreturn]] void refuse(VP8StatusCode status) {
-  fail(Code::data, "damaged or cut-short WebP: {} (save the picture again or fetch the file anew)", status_text(status));
+  fail(Code::data, "damaged or cut-short WebP: {} (save the picture again or fetch the file anew)",
+       status_text(status));
 }
 
 const uint8_t* raw(Bytes file) { return reinterpret_cast<const uint8_t*>(file.data()); }

@@ -1,0 +1,207 @@
+// Buckets, captions and opening datasets with everything that can be wrong in a folder.
+#include "data/dataset.h"
+
+#include <gtest/gtest.h>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/caption.h"
+#include "support/image_files.h"
+
+namespace lh {
+namespace {
+
+using test::test_picture;
+using test::write_file;
+using test::write_text;
+
+struct BucketCase {
+  ImageSize size;
+  int64_t resolution, step;
+  Bucket expected;
+};
+
+TEST(Bucket, Table) {
+  for (const BucketCase& t : {
+           BucketCase{{2000, 2000}, 512, 16, {512, 512}},
+           {{4000, 3000}, 512, 16, {576, 432}},  // 4:3 exactly, within the area
+           {{3000, 4000}, 512, 16, {432, 576}},
+           {{1920, 1080}, 1024, 16, {1360, 768}},
+           {{300, 200}, 512, 16, {288, 192}},  // small: not enlarged
+           {{512, 512}, 512, 16, {512, 512}},
+           {{520, 520}, 1024, 32, {512, 512}},
+           {{10, 10}, 512, 16, {16, 16}},  // smaller than a step
+           {{10000, 10}, 512, 16, {10000, 16}},
+           {{16384, 1}, 256, 16, {4096, 16}},  // the area rules
+           {{100, 100}, 10, 16, {16, 16}},     // resolution below a step
+           {{1000, 1000}, 500, 64, {448, 448}},
+       }) {
+    const Bucket found = choose_bucket(t.size, t.resolution, t.step, true);
+    EXPECT_EQ(found, t.expected) << t.size.width << 'x' << t.size.height << " at " << t.resolution << ": "
+                                 << found.width << 'x' << found.height;
+  }
+  EXPECT_EQ(choose_bucket({300, 200}, 512, 16, false), (Bucket{512, 512}));
+  EXPECT_EQ(choose_bucket({3000, 200}, 500, 16, false), (Bucket{496, 496}));
+  EXPECT_THROW(choose_bucket({0, 5}, 512, 16, true), Error);
+}
+
+TEST(Bucket, PromisesHoldForManySizes) {
+  for (int64_t w = 1; w < 3000; w = w * 5 / 4 + 3)
+    for (int64_t h = 1; h < 3000; h = h * 4 / 3 + 5)
+      for (const int64_t step : {8, 16, 32, 64})
+        for (const int64_t resolution : {64, 256, 512, 1000}) {
+          const Bucket b = choose_bucket({w, h}, resolution, step, true);
+          ASSERT_TRUE(b.width >= step && b.height >= step && b.width % step == 0 && b.height % step == 0);
+          ASSERT_LE(b.width * b.height, resolution * resolution);
+          ASSERT_LE(b.width, std::max(w, step));
+          ASSERT_LE(b.height, std::max(h, step));
+        }
+}
+
+TEST(Caption, TriggerTable) {
+  EXPECT_EQ(with_trigger("a dog", ""), "a dog");
+  EXPECT_EQ(with_trigger("a [trigger] dog", ""), "a [trigger] dog");
+  EXPECT_EQ(with_trigger("a dog", "sks"), "sks, a dog");
+  EXPECT_EQ(with_trigger("a sks dog", "sks"), "a sks dog");
+  EXPECT_EQ(with_trigger("a [trigger] dog, [trigger]", "sks"), "a sks dog, sks");
+  EXPECT_EQ(with_trigger("", "sks"), "sks");
+  EXPECT_EQ(with_trigger("x [trigger]", "[trigger]y"), "x [trigger]y");  // not replaced twice
+}
+
+TEST(Caption, ReadingTable) {
+  const test::TempFolder folder("lora_caption");
+  const auto read = [&](const std::string& text) {
+    write_text(folder / "a.txt", text);
+    return read_caption(folder / "a.txt");
+  };
+  EXPECT_EQ(read("a dog\n"), "a dog");
+  EXPECT_EQ(read("a dog\r\n\r\n"), "a dog");
+  EXPECT_EQ(read("one\ntwo\n"), "one\ntwo");
+  EXPECT_EQ(read("\xef\xbb\xbf"
+                 "caf\xc3\xa9"),
+            "caf\xc3\xa9");
+  EXPECT_EQ(read(""), "");
+  EXPECT_EQ(read("\n"), "");
+  EXPECT_EQ(read(std::string(max_caption_bytes, 'x')).size(), static_cast<size_t>(max_caption_bytes));
+  EXPECT_THROW(read(std::string(max_caption_bytes + 1, 'x')), Error);
+  for (const auto& [text, byte] : std::vector<std::pair<std::string, std::string>>{
+           {"caf\xe9", "byte 3 (0xe9)"}, {"\xc0\x80", "byte 0"}, {"ab\xed\xa0\x80", "byte 2"}, {"\xf5", "byte 0"}}) {
+    try {
+      read(text);
+      FAIL();
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(byte), std::string::npos) << error.what();
+      EXPECT_NE(std::string(error.what()).find("a.txt"), std::string::npos);
+    }
+  }
+}
+
+class DatasetTest : public testing::Test {
+ protected:
+  DatasetTest() : folder_("lora_dataset") { config_.folder_path = folder_.path(); }
+  void add(const std::string& name, const std::string& caption = "a cat") {
+    write_file(folder_ / name, encode_png(test_picture(64, 48)));
+    write_text((folder_ / name).replace_extension(".txt"), caption);
+  }
+  std::string error(const KnownGood& known_good = {}) const {
+    try {
+      open_dataset({config_}, trigger_, 16, known_good);
+      return "";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::data);
+      return e.what();
+    }
+  }
+  void expect_error(const std::string& part) const {
+    const std::string text = error();
+    EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\", found \"" << text << '"';
+  }
+  test::TempFolder folder_;
+  DatasetConfig config_;
+  std::string trigger_;
+};
+
+TEST_F(DatasetTest, SamplesInAFixedOrder) {
+  add("b.png", "two\n");
+  add("a.PNG", "one");
+  add("B.png", "three");
+  write_file(folder_ / "c.v2.JPEG", test::encode_jpeg(48, 64, test_picture(48, 64).rgb));
+  write_text(folder_ / "c.v2.txt", "a [trigger]");
+  write_text(folder_ / "notes.md", "not an image");
+  std::filesystem::create_directories(folder_ / "sub");
+  write_file(folder_ / "sub/d.png", encode_png(test_picture(8, 8)));
+  config_.resolution = {32, 64};
+  config_.flip_x = true;
+  config_.num_repeats = 3;
+  config_.caption_ext = ".txt";
+  config_.caption_dropout_rate = 0.25;
+  const Dataset dataset = open_dataset({config_}, "sks", 16);
+  ASSERT_EQ(dataset.samples.size(), 16u);
+  std::string order;
+  for (const Sample& s : dataset.samples) order += s.image.filename().string() + (s.flip ? "* " : " ");
+  const std::string once = "B.png B.png* a.PNG a.PNG* b.png b.png* c.v2.JPEG c.v2.JPEG* ";
+  EXPECT_EQ(order, once + once);
+  EXPECT_EQ(dataset.samples[0].caption, "sks, three");
+  EXPECT_EQ(dataset.samples[6].caption, "a sks");
+  EXPECT_EQ(dataset.samples[0].repeats, 3);
+  EXPECT_EQ(dataset.samples[0].caption_dropout_rate, 0.25);
+  EXPECT_EQ(dataset.samples[8].bucket, (Bucket{64, 48}));
+  EXPECT_EQ(dataset.samples[14].bucket, (Bucket{48, 64}));
+  const auto png = encode_png(test_picture(64, 48));
+  EXPECT_EQ(dataset.samples[0].content_hash, Sha256().update(std::span<const std::byte>(png)).hex());
+}
+
+TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {
+  add("a.png");
+  add("b.png");
+  auto cut = encode_png(test_picture(64, 48));
+  cut.resize(cut.size() - 20);
+  write_file(folder_ / "b.png", cut);
+  add("c.png");
+  write_file(folder_ / "c.png", {});
+  const Dataset dataset = open_dataset({config_}, "", 16);
+  EXPECT_EQ(dataset.samples.size(), 1u);
+  EXPECT_EQ(dataset.skipped, 2);
+  config_.strict = true;
+  expect_error("b.png: damaged or cut-short PNG");
+  expect_error("c.png: the file is empty");
+  // What is known to be good is not decoded again; its header still is.
+  std::filesystem::remove(folder_ / "c.png");
+  EXPECT_EQ(error([](const std::string& hash) { return hash.size() == 64; }), "");
+}
+
+TEST_F(DatasetTest, NothingUsableIsAnError) {
+  expect_error("found none (0 other entries");
+  add("a.png");
+  write_text(folder_ / "a.png", "this is text");
+  expect_error("none of the 1 images can be used (1 corrupt, 0 unreadable)");
+  config_.folder_path = folder_ / "a.txt";
+  expect_error("this is not a folder");
+  config_.folder_path = folder_ / "absent";
+  expect_error("there is no such folder");
+  EXPECT_THROW(open_dataset({}, "", 16), Error);
+}
+
+TEST_F(DatasetTest, MissingCaptionsAreListedOrDefaulted) {
+  for (int i = 0; i < 7; ++i) write_file(folder_ / fmt::format("{}.png", i), encode_png(test_picture(16, 16)));
+  add("z.png");
+  expect_error("7 of 8 images have no caption: 0.png, 1.png, 2.png, 3.png, 4.png, ... (7 in all)");
+  expect_error("set default_caption");
+  config_.caption_ext = "caption";
+  expect_error("8 of 8");
+  config_.default_caption = "a [trigger]";
+  EXPECT_EQ(open_dataset({config_}, "sks", 16).samples[0].caption, "a sks");
+}
+
+TEST_F(DatasetTest, AllProblemsComeTogether) {
+  add("a.png", "caf\xe9");
+  add("b.png", std::string(max_caption_bytes + 1, 'x'));
+  write_file(folder_ / "c.png", encode_png(test_picture(16, 16)));
+  std::filesystem::create_directories(folder_ / "d.png");
+  const std::string text = error();
+  for (const char* part : {"a.txt: byte 3", "b.txt: 65537 bytes", "c.png", "d.png: expected a regular file"})
+    EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+}  // namespace
+}  // namespace lh
