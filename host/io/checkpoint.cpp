@@ -15,10 +15,10 @@ namespace fs = std::filesystem;
 struct Checkpoint::Impl {
   std::map<std::string, LoadedComponent> components;
   std::map<std::string, Desc> weights;
-  std::map<std::string, const Recipe*> recipes;
+  std::map<std::string, const Assembly*> recipes;
   std::string paths;  // for error texts
 
-  const Recipe& recipe(const std::string& name) const {
+  const Assembly& recipe(const std::string& name) const {
     const auto found = recipes.find(name);
     if (found == recipes.end()) fail(Code::data, "no weight \"{}\" in {} ({} weights)", name, paths, recipes.size());
     return *found->second;
@@ -101,7 +101,7 @@ bool Checkpoint::has(const std::string& component) const { return impl_->compone
 const std::map<std::string, Desc>& Checkpoint::weights() const { return impl_->weights; }
 
 void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const {
-  read_recipe(impl_->recipe(name), name, dtype, channels_last, out);
+  read_assembly(impl_->recipe(name), name, dtype, channels_last, out);
 }
 
 std::string Checkpoint::fingerprint(const std::string& component) const {

@@ -27,7 +27,7 @@ bool has_marker(const ComponentSpec& component, const std::string& prefix, const
 }
 
 // Missing keys get what their alias holds; then what nobody wants goes.
-void apply_aliases(const ComponentSpec& component, std::map<std::string, Recipe>& weights) {
+void apply_aliases(const ComponentSpec& component, std::map<std::string, Assembly>& weights) {
   for (const auto& [key, instead] : component.aliases) {
     if (weights.contains(key) || !weights.contains(instead)) continue;
     auto node = weights.extract(instead);
@@ -37,7 +37,7 @@ void apply_aliases(const ComponentSpec& component, std::map<std::string, Recipe>
   std::erase_if(weights, [&](const auto& item) { return ignored(component, item.first); });
 }
 
-Recipe as_stored(const Piece& piece) { return {piece.weight.tensor->desc, Assemble::copy, {piece}}; }
+Assembly as_stored(const Piece& piece) { return {piece.weight.tensor->desc, Assemble::copy, {piece}}; }
 
 // Prefixes that belong to other components of this file.
 std::vector<std::string> foreign_prefixes(const CheckpointSpec& spec, const ComponentSpec& component,
@@ -77,8 +77,8 @@ struct Draft {
   std::map<size_t, Piece> pieces;
 };
 
-Recipe finish(const std::string& name, const Draft& draft) {
-  Recipe recipe = as_stored(draft.pieces.begin()->second);
+Assembly finish(const std::string& name, const Draft& draft) {
+  Assembly recipe = as_stored(draft.pieces.begin()->second);
   if (draft.rule == nullptr) return recipe;
   recipe.assemble = draft.rule->assemble;
   recipe.pieces.clear();

@@ -13,14 +13,14 @@
 
 namespace lh {
 
-struct Recipe {  // how to make one canonical tensor
+struct Assembly {  // how to make one canonical tensor
   Desc desc;
   Assemble assemble = Assemble::copy;
   std::vector<Piece> pieces;
 };
 
 struct LoadedComponent {
-  std::map<std::string, Recipe> weights;
+  std::map<std::string, Assembly> weights;
   std::vector<FilePtr> files;
 };
 
@@ -32,7 +32,7 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
                                               const std::filesystem::path& path, FileCache& cache, UnknownKeys unknown);
 
 // Makes the tensor: reads in chunks, converts to dtype, multiplies scales out. out has exactly its bytes.
-void read_recipe(const Recipe& recipe, const std::string& name, DType dtype, bool channels_last,
+void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
                  std::span<std::byte> out);
 
 }  // namespace lh

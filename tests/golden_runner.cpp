@@ -1,0 +1,283 @@
+// golden_runner [--device cpu|cuda] [--dtype float32|bfloat16|float16] CASE_DIR...
+//
+// Writes a case's generated weights to checkpoint files in the original layout, loads them the way the product does, runs the
+// role that the case names, and compares every expected tensor:
+//   <case> <tensor> rel_error=<x> limit=<y> ok|FAIL
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <cmath>
+#include <set>
+
+#include "core/error.h"
+#include "io/safetensors.h"
+#include "plugin/registry.h"
+#include "run/update.h"
+#include "support/golden.h"
+#include "train/prepare.h"
+
+namespace {
+
+using namespace lh;
+using golden::Case;
+
+// Files of a case in a folder that is removed at the end, and the model opened from them.
+class CaseModel {
+ public:
+  CaseModel(const Registry& registry, const Case& c)
+      : folder_(std::filesystem::temp_directory_path() / fmt::format("golden-{}-{}", c.name, getpid())) {
+    std::filesystem::create_directories(folder_);
+    ModelConfig config = write(c, registry);
+    model_ = std::make_unique<Model>(registry, config, c.json.at("plugin"));
+  }
+  ~CaseModel() { std::filesystem::remove_all(folder_); }
+  const Model& operator*() const { return *model_; }
+
+ private:
+  // "<file>:<key>" goes to <file>.safetensors, other keys to one file.
+  ModelConfig write(const Case& c, const Registry& registry) {
+    std::map<std::string, std::vector<std::pair<std::string, HostTensor>>> files;
+    for (const auto& [key, spec] : c.json.at("weights").items()) {
+      const size_t colon = key.find(':');
+      const std::string file = colon == std::string::npos ? "model" : key.substr(0, colon);
+      files[file].emplace_back(colon == std::string::npos ? key : key.substr(colon + 1), c.tensor(key, spec));
+    }
+    for (const auto& [file, tensors] : files) {
+      std::vector<TensorToWrite> list;
+      for (const auto& [key, t] : tensors) list.push_back({key, t.desc, t.data.data()});
+      write_safetensors(folder_ / (file + ".safetensors"), list, {});
+    }
+    ModelConfig config;
+    const CheckpointSpec spec = spec_of(registry, c.json.at("plugin"));
+    const std::string role = c.json.at("role");
+    const auto place = [&](const std::string& component, const std::string& file) {
+      const ComponentSpec* found = spec.component(component);
+      if (found == nullptr) fail(Code::data, "the plugin has no component '{}'", component);
+      if (found->config_key == "name_or_path")
+        config.name_or_path = folder_ / (file + ".safetensors");
+      else
+        config.files[found->config_key] = folder_ / (file + ".safetensors");
+    };
+    if (c.json.contains("prefixes") && c.json.at("layout") == "components") {
+      for (const auto& [encoder, prefix] : c.json.at("prefixes").items()) {
+        const std::string text = prefix;
+        place(encoder, text.substr(0, text.find(':')));
+      }
+    } else if (role.starts_with("vae.")) {
+      place("vae", "model");
+    } else {
+      place("denoiser", "model");
+    }
+    return config;
+  }
+
+  static CheckpointSpec spec_of(const Registry& registry, const std::string& plugin) {
+    for (const auto& offered : registry.models())
+      if (plugin == offered.descriptor->id) return CheckpointSpec::parse(offered.descriptor->checkpoint, plugin);
+    fail(Code::plugin, "no plugin '{}'", plugin);
+  }
+
+  std::filesystem::path folder_;
+  std::unique_ptr<Model> model_;
+};
+
+HostTensor as_f32(const HostTensor& t) {
+  HostTensor out(Desc{DType::f32, t.desc.shape});
+  convert(t.desc.dtype, t.data.data(), DType::f32, out.data.data(), t.desc.shape.numel());
+  return out;
+}
+
+using Results = std::map<std::string, HostTensor>;
+
+// Names of expected tensors -> what the product computes.
+class CaseRun {
+ public:
+  CaseRun(Device& device, const Registry& registry, const Case& c, DType compute)
+      : device_(device), registry_(registry), case_(c), compute_(compute), holder_(registry, c), model_(*holder_) {}
+
+  Results run() {
+    if (case_.json.at("role") == "denoiser")
+      denoiser();
+    else
+      plain();
+    return std::move(results_);
+  }
+
+ private:
+  Sizes sizes() const {
+    Sizes out;
+    for (const auto& [key, spec] : case_.json.at("inputs").items()) {
+      const auto shape = spec.at("shape").get<std::vector<int64_t>>();
+      out["batch"] = shape[0];
+      if (key == "latents" || key == "image") {
+        out["height"] = shape[2];
+        out["width"] = shape[3];
+      } else if (key == "text") {
+        out["text_length"] = shape[1];
+      } else if (key.ends_with(".input_ids")) {
+        out[key.substr(0, key.size() - 10) + ".length"] = shape[1];
+      }
+    }
+    return out;
+  }
+
+  HostTensor shown(const HostTensor& t) const {  // images as the truth has them
+    const HostTensor f = as_f32(t);
+    return f.desc.shape.rank() == 4 ? golden::nhwc_to_nchw(f) : f;
+  }
+
+  void set_inputs(Program& program) const {
+    for (const auto& [key, spec] : case_.json.at("inputs").items())
+      if (program.graph().inputs.contains(key)) program.set_input(key, case_.input(key));
+  }
+
+  void plain() {
+    Graph graph = model_.build(case_.json.at("role"), sizes(), compute_);
+    const Weights weights(device_, model_.checkpoint(), graph);
+    const Externals bound = weights.bind(graph);
+    OwnedProgram program(device_, std::move(graph), bound, "golden case");
+    set_inputs(*program);
+    program->run();
+    for (const auto& [name, value] : program->graph().outputs) results_[name] = shown(program->output(name));
+  }
+
+  void denoiser() {
+    std::vector<std::string> base;
+    if (case_.json.contains("full_grads")) base = case_.json.at("full_grads").get<std::vector<std::string>>();
+    const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+    TrainGraph plain = build_train_graph(model_, sizes(), none, {.compute = compute_, .base_gradients = base});
+    {
+      const Weights weights(device_, model_.checkpoint(), plain.graph);
+      const Externals bound = weights.bind(plain.graph);
+      OwnedProgram program(device_, plain.graph, bound, "golden case");
+      set_inputs(*program);
+      set_loss_scale(*program);
+      program->run();
+      results_["output"] = shown(program->output("output"));
+      for (const std::string& name : base) unscale_into("full.grad." + name, program->output("grad." + name));
+    }
+    with_adapters();
+  }
+
+  float loss_scale() const { return compute_ == DType::f16 ? 4096.0f : 1.0f; }
+  void set_loss_scale(Program& program) const {
+    const float scale = loss_scale();
+    program.set_input("loss_scale", HostTensor::from_floats({1}, std::span(&scale, 1)));
+  }
+  void unscale_into(const std::string& name, const HostTensor& gradient) {
+    HostTensor g = as_f32(gradient);
+    for (float& v : g.as<float>()) v /= loss_scale();
+    results_[name] = std::move(g);
+  }
+
+  void with_adapters() {
+    const auto& lora = case_.json.at("lora");
+    const AdapterSpec spec{lora.at("rank"), lora.at("alpha"), 0, 0};
+    const auto targets = lora.at("targets").get<std::set<std::string>>();
+    const auto select = [&](const std::string& m) { return targets.contains(m) ? &spec : nullptr; };
+    TrainStep step(build_train_graph(model_, sizes(), select, {.compute = compute_}), true);
+    const Weights weights(device_, model_.checkpoint(), step.train_graph().graph);
+    const auto& rule = case_.json.at("optimizer");
+    const Optimizer optimizer(registry_, rule.at("name"),
+                              {{"betas", rule.at("betas").get<std::vector<double>>()},
+                               {"eps", {rule.at("eps").get<double>()}},
+                               {"weight_decay", {rule.at("weight_decay").get<double>()}}});
+    Adapters adapters(step.train_graph().graph, step.train_graph().modules, optimizer.states());
+    adapters.allocate(device_);
+    for (const AdapterTensor& t : adapters.tensors())
+      adapters.upload("p", t, case_.tensor(t.name, lora.at("tensors").at(t.name)));
+    const DeviceMemory arena(device_, step.arena_bytes(), "activations"), scalars(device_, 1024, "scalars");
+    step.bind(device_, arena.data(), weights, adapters);
+    std::vector<std::unique_ptr<Update>> updates;
+    for (const AdapterTensor& t : adapters.tensors()) {
+      std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
+      for (const std::string& section : adapters.sections()) storage[section] = adapters.at(section, t);
+      updates.push_back(std::make_unique<Update>(device_, optimizer, t.shape, storage));
+    }
+    set_inputs(step.program());
+    set_loss_scale(step.program());
+    std::vector<float> losses;
+    const int steps = rule.at("steps");
+    for (int i = 0; i < steps; ++i) {
+      step.program().run();
+      losses.push_back(static_cast<float>(step.loss()));
+      if (i == 0) {
+        results_["lora.output"] = shown(step.program().output("output"));
+        results_["lora.loss"] = HostTensor::from_floats({1}, losses);
+        for (const AdapterTensor& t : adapters.tensors()) unscale_into("grad." + t.name, adapters.download("g", t));
+      }
+      const float lr = rule.at("lr"), count = static_cast<float>(i + 1);
+      scalars.upload(0, &lr, 4);
+      scalars.upload(256, &count, 4);
+      for (const auto& update : updates) update->run();
+    }
+    results_["losses"] = HostTensor::from_floats({steps}, losses);
+    for (const AdapterTensor& t : adapters.tensors()) results_["trained." + t.name] = adapters.download("p", t);
+  }
+
+  Device& device_;
+  const Registry& registry_;
+  const Case& case_;
+  DType compute_;
+  CaseModel holder_;
+  const Model& model_;
+  Results results_;
+};
+
+// The limit for a tensor, or a negative number where the case does not judge it in this precision.
+double limit_of(const Case& c, const std::string& name, DType compute) {
+  if (compute != DType::f32) {
+    const auto& errors = c.json.at(compute == DType::bf16 ? "bf16_error" : "fp16_error");
+    return errors.contains(name) ? 3 * errors.at(name).get<double>() : -1;
+  }
+  const bool loose = name.starts_with("grad.") || name.starts_with("full.grad.") || name.starts_with("trained.");
+  const auto& errors = c.json.at("fp32_error");
+  const double own = errors.contains(name) ? errors.at(name).get<double>() : 0;
+  return std::max(4 * own, loose ? 1e-5 : 2e-6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app("Runs golden cases through the product and compares every expected tensor.");
+  std::string device_name = "cpu", dtype = "float32";
+  std::vector<std::filesystem::path> cases, plugin_dirs;
+  app.add_option("--device", device_name, "cpu or cuda");
+  app.add_option("--dtype", dtype, "float32, bfloat16 or float16");
+  app.add_option("--plugin-dir", plugin_dirs, "where plugins are");
+  app.add_option("cases", cases, "case folders")->required();
+  CLI11_PARSE(app, argc, argv);
+
+  int passed = 0, failed = 0;
+  try {
+    const DType compute = compute_dtype(dtype);
+    const Registry registry(plugin_dirs, {});
+    Device device(device_name);
+    for (const std::filesystem::path& folder : cases) {
+      try {
+        const Case c(folder);
+        const Results results = CaseRun(device, registry, c, compute).run();
+        for (const std::string& name : c.expected_names()) {
+          const double limit = limit_of(c, name, compute);
+          if (limit < 0) continue;
+          const auto got = results.find(name);
+          const double error = got == results.end()
+                                   ? INFINITY
+                                   : golden::relative_error(got->second.as<float>(), c.expected(name).as<float>());
+          const bool ok = error <= limit;
+          ++(ok ? passed : failed);
+          fmt::print("{} {} rel_error={:.3g} limit={:.3g} {}\n", c.name, name, error, limit, ok ? "ok" : "FAIL");
+        }
+      } catch (const std::exception& e) {
+        ++failed;
+        fmt::print("{} FAIL: {}\n", folder.string(), e.what());
+      }
+    }
+  } catch (const std::exception& e) {
+    fmt::print(stderr, "golden_runner: {}\n", e.what());
+    return 2;
+  }
+  fmt::print("{} passed, {} failed\n", passed, failed);
+  return failed == 0 && passed > 0 ? 0 : 1;
+}

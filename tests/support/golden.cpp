@@ -1,0 +1,80 @@
+#include "support/golden.h"
+
+#include <cmath>
+#include <fstream>
+
+#include "core/error.h"
+#include "io/safetensors.h"
+#include "io/synthetic.h"
+
+namespace lh::golden {
+
+Case::Case(const std::filesystem::path& path) : folder(path) {
+  std::ifstream file(path / "case.json");
+  if (!file) fail(Code::data, "{}: no case.json", path.string());
+  json = nlohmann::json::parse(file);
+  name = json.at("case");
+  seed = json.at("seed");
+}
+
+HostTensor Case::tensor(const std::string& key, const nlohmann::json& spec) const {
+  Shape shape(spec.at("shape").get<std::vector<int64_t>>());
+  if (!spec.contains("values")) {
+    HostTensor out(Desc{DType::f32, shape});
+    generate(seed + "/" + key, spec.at("offset"), spec.at("scale"), out.as<float>());
+    return out;
+  }
+  if (key.ends_with("_ids") && key != "size_ids")
+    return HostTensor::from_ints(shape, spec.at("values").get<std::vector<int32_t>>());
+  std::vector<float> values;
+  for (const auto& v : spec.at("values")) values.push_back(static_cast<float>(v.get<double>()));
+  return HostTensor::from_floats(shape, values);
+}
+
+HostTensor Case::input(const std::string& key) const {
+  HostTensor t = tensor(key, json.at("inputs").at(key));
+  return t.desc.shape.rank() == 4 ? nchw_to_nhwc(t) : t;
+}
+
+HostTensor Case::expected(const std::string& key) const {
+  return Safetensors(folder / "expected.safetensors").read(key);
+}
+
+std::vector<std::string> Case::expected_names() const {
+  std::vector<std::string> names;
+  const Safetensors file(folder / "expected.safetensors");
+  for (const StoredTensor& t : file.tensors()) names.push_back(t.name);
+  return names;
+}
+
+double relative_error(std::span<const float> got, std::span<const float> want) {
+  if (got.size() != want.size()) return INFINITY;
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < got.size(); ++i) {
+    difference += (double{got[i]} - want[i]) * (double{got[i]} - want[i]);
+    norm += double{want[i]} * want[i];
+  }
+  return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
+}
+
+namespace {
+
+HostTensor move_channels(const HostTensor& t, bool to_last) {
+  const Shape& s = t.desc.shape;
+  const int64_t n = s[0], c = to_last ? s[1] : s[3], h = to_last ? s[2] : s[1], w = to_last ? s[3] : s[2];
+  HostTensor out(Desc{DType::f32, to_last ? Shape{n, h, w, c} : Shape{n, c, h, w}});
+  for (int64_t b = 0; b < n; ++b)
+    for (int64_t k = 0; k < c; ++k)
+      for (int64_t p = 0; p < h * w; ++p) {
+        const auto first = static_cast<size_t>((b * c + k) * h * w + p), last = static_cast<size_t>((b * h * w + p) * c + k);
+        out.as<float>()[to_last ? last : first] = t.as<float>()[to_last ? first : last];
+      }
+  return out;
+}
+
+}  // namespace
+
+HostTensor nchw_to_nhwc(const HostTensor& t) { return move_channels(t, true); }
+HostTensor nhwc_to_nchw(const HostTensor& t) { return move_channels(t, false); }
+
+}  // namespace lh::golden

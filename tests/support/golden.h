@@ -1,0 +1,32 @@
+// Golden cases: generated weights and inputs, answers of independent implementations (tests/data/golden/README.md).
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "core/tensor.h"
+
+namespace lh::golden {
+
+struct Case {
+  std::filesystem::path folder;
+  nlohmann::json json;
+  std::string name, seed;
+  explicit Case(const std::filesystem::path& folder);
+
+  // The tensor of a spec ({shape, offset, scale} or {shape, values}); integers where all values are whole ids.
+  HostTensor tensor(const std::string& key, const nlohmann::json& spec) const;
+  HostTensor input(const std::string& key) const;      // [B, C, H, W] images become [B, H, W, C]
+  HostTensor expected(const std::string& key) const;   // float32, as stored
+  std::vector<std::string> expected_names() const;
+};
+
+// ||got - want|| / ||want||; the norm of got when want is all zero.
+double relative_error(std::span<const float> got, std::span<const float> want);
+HostTensor nchw_to_nhwc(const HostTensor& tensor);
+HostTensor nhwc_to_nchw(const HostTensor& tensor);
+
+}  // namespace lh::golden
