@@ -5,8 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <memory>
+#include <numeric>
 #include <random>
 #include <string>
 #include <vector>
@@ -119,5 +121,29 @@ inline void expect_near(const std::string& what, const Values& got, const Values
         << what << " element " << i << ": found " << got[i] << ", expected " << reference[i];
   }
 }
+
+// A context, and tensors of given values.
+class Kernels : public testing::Test {
+ protected:
+  Context context = make_context();
+  std::mt19937 random{7};
+
+  Tensor floats(const Shape& shape, const Values& values) {
+    Tensor tensor(shape, LK_F32);
+    tensor.store(context.get(), values);
+    return tensor;
+  }
+  Tensor integers(const Shape& shape, const std::vector<int32_t>& values) {
+    Tensor tensor(shape, LK_I32);
+    std::memcpy(tensor.view().data, values.data(), values.size() * sizeof(int32_t));
+    return tensor;
+  }
+  Tensor counting(const Shape& shape) {
+    Values values(static_cast<size_t>(count_of(shape)));
+    std::iota(values.begin(), values.end(), 1.0);
+    return floats(shape, values);
+  }
+  Values load(const Tensor& tensor) { return tensor.load(context.get()); }
+};
 
 }  // namespace lk_test
