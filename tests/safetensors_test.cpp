@@ -243,7 +243,7 @@ TEST(Safetensors, AgreesWithAnIndependentCheckOnMutations) {
   for (const unsigned seed : {1u, 2u, 3u}) {
     std::mt19937 random(seed);
     const auto pick = [&](size_t n) { return static_cast<size_t>(random() % n); };
-    for (int round = 0; round < 3000; ++round) {
+    for (int round = 0; round < 1000; ++round) {
       std::vector<Planned> plan{
           {"a", "F32", {2}, 0, 8}, {"b", "BF16", {2, 2}, 8, 16}, {"c", "U8", {0, 3}, 16, 16}, {"d", "U8", {8}, 16, 24}};
       uint64_t data = 24;
@@ -270,8 +270,8 @@ TEST(Safetensors, AgreesWithAnIndependentCheckOnMutations) {
       ++(text.empty() ? accepted : refused);
     }
   }
-  EXPECT_GT(accepted, 500);
-  EXPECT_GT(refused, 2000);
+  EXPECT_GT(accepted, 300);
+  EXPECT_GT(refused, 700);
 }
 
 TEST(Safetensors, FlippedBytesNeverCrash) {
@@ -299,7 +299,7 @@ TEST(Safetensors, ReadsAHeaderOfTenThousandTensorsFast) {
   std::vector<std::byte> bytes(4);
   stream_safetensors(dir / "big", tensors, {}, [&](size_t, const WriteBytes& write) { write(bytes); });
   double best = 1e9;
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     const auto start = std::chrono::steady_clock::now();
     const Safetensors file(dir / "big");
     best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
