@@ -1,11 +1,15 @@
 // JPEG by libjpeg-turbo. The library reports errors through callbacks that must not return: they longjmp to the one
 // setjmp of each small function below, which holds no object with a destructor; the C++ callers then throw.
-#include <jerror.h>
+// The headers of the library need FILE and size_t before them.
+// clang-format off
+#include <cstddef>
+#include <cstdio>
 #include <jpeglib.h>
+#include <jerror.h>
+// clang-format on
 
 #include <csetjmp>
-#include <cstdio>  // jpeglib.h needs FILE
-#include <string>
+#include <string_view>
 
 #include "core/error.h"
 #include "data/codecs.h"

@@ -6,7 +6,7 @@
 #include <png.h>
 #include <unistd.h>
 
-#include <cstdio>  // jpeglib.h needs FILE
+#include <cstdio>
 #include <cstdlib>
 #include <fstream>
 
