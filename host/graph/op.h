@@ -25,7 +25,12 @@ class Gradient {
   Value out(size_t i = 0) const { return node_.outputs.at(i); }
   size_t input_count() const { return node_.inputs.size(); }
   const Attrs& attrs() const { return node_.attrs; }
-  const Shape& shape(Value v) const { return graph_.desc(v).shape; }
+  // By value: emitting nodes moves the graph's own.
+  Shape shape(Value v) const { return graph_.desc(v).shape; }
+  std::vector<int64_t> dims(Value v) const {
+    const std::span<const int64_t> d = graph_.desc(v).shape.dims();
+    return {d.begin(), d.end()};
+  }
   // Gradient of an output; 0 when nothing flows into it.
   Value dout(size_t i = 0) const { return output_gradients_[i]; }
   bool needs(size_t i) const { return i < needed_.size() && needed_[i] != 0; }

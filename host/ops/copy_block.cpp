@@ -41,7 +41,7 @@ void concat_gradient(Gradient& g) {
   const int64_t axis = g.attrs().i("axis");
   int64_t start = 0;
   for (size_t i = 0; i < g.input_count(); ++i) {
-    const Shape& part = g.shape(g.in(i));
+    const Shape part = g.shape(g.in(i));
     const int64_t length = part[axis < 0 ? axis + part.rank() : axis];
     if (g.needs(i)) g.set(i, g.emit(slice_op, {g.dout()}, {{"axis", axis}, {"start", start}, {"length", length}}));
     start += length;
@@ -105,7 +105,7 @@ std::vector<Desc> infer_slice(const Infer& a) {
 }
 
 void slice_gradient(Gradient& g) {
-  const Shape& x = g.shape(g.in(0));
+  const Shape x = g.shape(g.in(0));
   const int64_t axis = g.attrs().i("axis") < 0 ? g.attrs().i("axis") + x.rank() : g.attrs().i("axis");
   std::vector<int64_t> before(static_cast<size_t>(x.rank())), after(static_cast<size_t>(x.rank()));
   before[static_cast<size_t>(axis)] = g.attrs().i("start");
@@ -133,7 +133,7 @@ std::vector<Desc> infer_pad(const Infer& a) {
 
 void pad_gradient(Gradient& g) {
   Value result = g.dout();
-  const Shape& x = g.shape(g.in(0));
+  const Shape x = g.shape(g.in(0));
   for (int64_t axis = 0; axis < x.rank(); ++axis) {
     if (g.shape(result)[axis] == x[axis]) continue;
     const int64_t start = g.attrs().list("before")[static_cast<size_t>(axis)];

@@ -40,7 +40,7 @@ int64_t axis_of(const Desc& x, int64_t axis) {
 }
 
 Value reduce_to(Gradient& g, Value gradient, Value like) {
-  const Shape& want = g.shape(like);
+  const Shape want = g.shape(like);
   Value result = gradient;
   if (g.shape(result) != want) {
     // Right-align: leading axes that `like` lacks, and axes where it has 1, are summed.
@@ -51,8 +51,7 @@ Value reduce_to(Gradient& g, Value gradient, Value like) {
       if (j < 0 || (want[j] == 1 && have[i] != 1)) axes.push_back(i);
     }
     result = g.emit(sum_op, {result}, {{"axes", axes}});
-    const auto dims = want.dims();
-    result = g.emit(reshape_op, {result}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}});
+    result = g.emit(reshape_op, {result}, {{"shape", g.dims(like)}});
   }
   return g.cast_like(result, like);
 }

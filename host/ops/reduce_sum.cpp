@@ -19,10 +19,9 @@ lk_status launch_scaled(const Launch& l, double scale) {
 double ratio(int64_t reduced, int64_t full) { return static_cast<double>(reduced) / static_cast<double>(full); }
 
 void spread(Gradient& g, double scale) {
-  const auto dims = g.shape(g.in(0)).dims();
   Value d = g.dout();
   if (scale != 1) d = g.emit(affine_op, {d}, {{"scale", scale}, {"shift", 0.0}});
-  g.set(0, g.emit(expand_op, {d}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}}));
+  g.set(0, g.emit(expand_op, {d}, {{"shape", g.dims(g.in(0))}}));
 }
 
 }  // namespace

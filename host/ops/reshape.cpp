@@ -28,8 +28,7 @@ std::vector<Desc> infer(const Infer& a) {
 }
 
 void gradient(Gradient& g) {
-  const auto dims = g.shape(g.in(0)).dims();
-  g.set(0, g.emit(reshape_op, {g.dout()}, {{"shape", std::vector<int64_t>(dims.begin(), dims.end())}}));
+  g.set(0, g.emit(reshape_op, {g.dout()}, {{"shape", g.dims(g.in(0))}}));
 }
 
 std::vector<Desc> infer_detach(const Infer& a) { return {required(a, 0)}; }

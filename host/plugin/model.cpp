@@ -23,13 +23,16 @@ Candidate probe(const Offered<lh_model>& offered, const std::filesystem::path& p
 }
 
 Candidate choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
+  // Without a denoiser (an encoder or VAE alone) there is nothing to probe: the plugin has to be named.
+  const bool blind = config.name_or_path.empty() && !plugin.empty();
   const std::vector<Offered<lh_model>> models = registry.models();
   Candidate best;
   std::string known;
   for (const Offered<lh_model>& offered : models) {
     known += (known.empty() ? "" : ", ") + std::string(offered.descriptor->id);
     if (!plugin.empty() && plugin != offered.descriptor->id) continue;
-    Candidate c = probe(offered, config.name_or_path);
+    Candidate c = blind ? Candidate{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100}
+                        : probe(offered, config.name_or_path);
     if (best.offered.descriptor == nullptr || c.confidence > best.confidence) best = std::move(c);
   }
   if (best.offered.descriptor == nullptr)
@@ -48,15 +51,16 @@ Candidate choose(const Registry& registry, const ModelConfig& config, const std:
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  if (config.name_or_path.empty()) fail(Code::config, "model.name_or_path is missing");
-  if (!std::filesystem::exists(config.name_or_path))
+  if (config.name_or_path.empty() && (plugin.empty() || config.files.empty()))
+    fail(Code::config, "model.name_or_path is missing");
+  if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
   Candidate chosen = choose(registry, config, plugin);
   offered_ = chosen.offered;
   id_ = offered_.descriptor->id;
   spec_ = std::move(chosen.spec);
   std::map<std::string, std::filesystem::path> paths = config.files;
-  paths["name_or_path"] = config.name_or_path;
+  if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   offered_.host->weights = &checkpoint_->weights();
   offered_.host->settings.clear();

@@ -50,7 +50,9 @@ class Program {
 // Owns its arena as well: for graphs that run alone (encoders, VAE, sampler stages).
 class OwnedProgram {
  public:
+  OwnedProgram() = default;
   OwnedProgram(Device& device, Graph graph, const Externals& externals, std::string_view what);
+  explicit operator bool() const { return program_ != nullptr; }
   Program& operator*() { return *program_; }
   Program* operator->() { return program_.get(); }
 

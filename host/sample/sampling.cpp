@@ -38,10 +38,10 @@ class Stage {
     if (status != LH_OK) fail(Code::plugin, "sampler '{}': {}", sampler.descriptor->id, sampler.host->failure);
     for (const char* const* name = sampler.descriptor->carried; name != nullptr && *name != nullptr; ++name)
       carried_.emplace(*name, HostTensor(Desc{DType::f32, latents}));
-    program_.emplace(device, std::move(graph), Externals{}, "sampler");
+    program_ = OwnedProgram(device, std::move(graph), {}, "sampler");
   }
   HostTensor run(const HostTensor& x, const HostTensor& model_out, double sigma, double sigma_next) {
-    Program& program = **program_;
+    Program& program = *program_;
     program.set_input("x", x);
     program.set_input("model_out", model_out);
     if (program.graph().inputs.contains("sigma")) program.set_input("sigma", scalar(sigma));
@@ -53,7 +53,7 @@ class Stage {
   }
 
  private:
-  std::optional<OwnedProgram> program_;
+  OwnedProgram program_;
   std::map<std::string, HostTensor> carried_;
 };
 
@@ -145,13 +145,13 @@ Image Decoder::decode(const HostTensor& latents) {
     Graph graph = model_.build("vae.decode", {{"batch", shape[0]}, {"height", shape[1]}, {"width", shape[2]}}, compute_);
     if (!weights_) weights_.emplace(device_, model_.checkpoint(), graph);
     const Externals bound = weights_->bind(graph);
-    program_.reset();
-    program_.emplace(device_, std::move(graph), bound, "VAE decoder");
+    program_ = {};  // frees the memory of the last size first
+    program_ = OwnedProgram(device_, std::move(graph), bound, "VAE decoder");
     shape_ = shape;
   }
-  (*program_)->set_input("latents", latents);
-  (*program_)->run();
-  return tensor_to_image((*program_)->output("image"));
+  program_->set_input("latents", latents);
+  program_->run();
+  return tensor_to_image(program_->output("image"));
 }
 
 }  // namespace lh

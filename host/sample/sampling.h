@@ -54,7 +54,7 @@ class Decoder {
   const Model& model_;
   DType compute_;
   std::optional<Weights> weights_;
-  std::optional<OwnedProgram> program_;
+  OwnedProgram program_;
   Shape shape_;
 };
 

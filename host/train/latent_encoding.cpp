@@ -72,7 +72,7 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
          samples.size());
   spdlog::info("encoding {} pictures", samples.size());
   std::optional<Weights> weights;
-  std::optional<OwnedProgram> program;
+  OwnedProgram program;
   Bucket bucket;
   for (const Sample* sample : samples) {
     if (!program || bucket != sample->bucket) {
@@ -83,13 +83,13 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
       prune(graph);
       if (!weights) weights.emplace(device_, model_.checkpoint(), graph);
       const Externals bound = weights->bind(graph);
-      program.reset();
-      program.emplace(device_, std::move(graph), bound, "VAE encoder");
+      program = {};  // frees the memory of the last bucket first
+      program = OwnedProgram(device_, std::move(graph), bound, "VAE encoder");
     }
     const Image image = resize_and_crop(decode_image(sample->image), bucket.width, bucket.height);
-    (*program)->set_input("image", image_to_tensor(image, sample->flip));
-    (*program)->run();
-    HostTensor moments = (*program)->output("moments");
+    program->set_input("image", image_to_tensor(image, sample->flip));
+    program->run();
+    HostTensor moments = program->output("moments");
     HostTensor stored(Desc{DType::f32, moments.desc.shape});
     convert(moments.desc.dtype, moments.data.data(), DType::f32, stored.data.data(), stored.desc.shape.numel());
     if (!std::ranges::all_of(stored.as<float>(), [](float v) { return std::isfinite(v); }))

@@ -65,7 +65,7 @@ std::map<std::string, HostTensor> read_verified(const Safetensors& file) {
   return tensors;
 }
 
-void apply(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+void upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
   for (const std::string& section : adapters.sections()) {
     if (section == "g") continue;
     for (const AdapterTensor& tensor : adapters.tensors()) {
@@ -121,7 +121,7 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
       continue;
     }
     check_facts(*file, facts);
-    apply(tensors, adapters);
+    upload_tensors(tensors, adapters);
     RunState state{step, {}, facts};
     const auto scale = tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};

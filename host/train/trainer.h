@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "run/update.h"
+#include "train/objective.h"
 #include "train/output.h"
 #include "train/prepare.h"
 #include "train/state.h"
