@@ -1,5 +1,6 @@
 // Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder.
 #include <array>
+#include <optional>
 
 #include "denoiser.h"
 #include "flux_text.hpp"
@@ -22,16 +23,18 @@ constexpr int64_t vae_downscale_levels = 4;
 
 class Flux : public lora_host::Model {
  public:
-  explicit Flux(const Weights& weights) : dims_(read_dimensions(weights)) {
+  // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
+  explicit Flux(const Weights& weights) {
+    if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
     check_variant(weights);
     if (!weights.first_with_prefix("vae:").empty()) check_vae(weights);
     if (!weights.first_with_prefix("clip_l:").empty()) {
       int64_t width = lora_host::nn::check_clip(weights, "clip_l:");
-      require_width("vector_in.in_layer.weight", dims_.pooled, "clip_l", width);
+      if (dims_) require_width("vector_in.in_layer.weight", dims_->pooled, "clip_l", width);
     }
     if (!weights.first_with_prefix("t5:").empty()) {
       int64_t width = lora_host::nn::check_t5(weights, "t5:");
-      require_width("txt_in.weight", dims_.text, "t5", width);
+      if (dims_) require_width("txt_in.weight", dims_->text, "t5", width);
     }
   }
 
@@ -44,12 +47,15 @@ class Flux : public lora_host::Model {
   }
 
   const char* recipe() const override {
-    return dims_.guidance ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
+    return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
   }
   const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
 
   void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
-    if (role == "denoiser") return build_denoiser(g, dims_, sizes);
+    if (role == "denoiser") {
+      if (!dims_) throw Failure(LH_E_MODEL, "role denoiser needs the transformer; give its file as model.name_or_path");
+      return build_denoiser(g, *dims_, sizes);
+    }
     if (role == "conditioner") return build_conditioner(g, sizes);
     if (role == "vae.encode" || role == "vae.decode") {
       need_component(g, "vae", "vae_path", role);
@@ -60,13 +66,15 @@ class Flux : public lora_host::Model {
   }
 
  private:
+  bool guided() const { return dims_ && dims_->guidance; }
+
   void check_variant(const Weights& weights) const {
     std::optional<std::string> variant = weights.setting("variant");
     if (!variant) return;
-    if (*variant == "schnell" && dims_.guidance)
+    if (*variant == "schnell" && guided())
       throw Failure(LH_E_MODEL,
                     "variant is schnell, but the checkpoint has guidance_in.in_layer.weight: it is a dev model");
-    if (*variant == "dev" && !dims_.guidance)
+    if (*variant == "dev" && dims_ && !guided())
       throw Failure(LH_E_MODEL,
                     "variant is dev, but the checkpoint has no guidance_in.in_layer.weight: it is a schnell model");
     if (*variant != "dev" && *variant != "schnell")
@@ -74,7 +82,7 @@ class Flux : public lora_host::Model {
   }
 
   void check_vae(const Weights& weights) const {
-    int64_t z = dims_.channels;
+    int64_t z = dims_ ? dims_->channels : weights.require("vae:decoder.conv_in.weight", {-1, -1, 3, 3})[1];
     weights.require("vae:encoder.conv_out.weight", {2 * z, -1, 3, 3});
     weights.require("vae:decoder.conv_in.weight", {-1, z, 3, 3});
     weights.require("vae:decoder.conv_out.weight", {-1, -1, 3, 3});
@@ -109,7 +117,7 @@ class Flux : public lora_host::Model {
     g.output("clip_l.pooled", pooled);
   }
 
-  Dimensions dims_;
+  std::optional<Dimensions> dims_;
 };
 
 constexpr lh_model flux_model = lora_host::model<Flux>("flux", flux_text::checkpoint_yaml);
