@@ -81,8 +81,12 @@ void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
   events_->scalar("grad_norm", step, static_cast<float>(grad_norm));
 }
 
+std::filesystem::path Output::sample_path(int64_t step, size_t index) const {
+  return folder_ / "samples" / fmt::format("{:09}_{}.png", step, index);
+}
+
 void Output::sample(int64_t step, size_t index, const Image& image) {
-  write_png(folder_ / "samples" / fmt::format("{:09}_{}.png", step, index), image);
+  write_png(sample_path(step, index), image);
   events_->image(fmt::format("sample_{}", index), step, image);
 }
 
@@ -108,6 +112,18 @@ void Output::loss_curve() const {
   std::vector<std::pair<double, double>> points;
   for (const Row& row : read_rows(folder_ / "metrics.csv")) points.emplace_back(row.step, row.loss);
   if (points.size() > 1) write_png(folder_ / "loss.png", line_chart(points, config_.name + ": loss"));
+}
+
+std::optional<std::filesystem::path> Output::comparison(int64_t step, const std::vector<std::string>& prompts) const {
+  std::vector<std::vector<Image>> rows;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (!std::filesystem::exists(sample_path(0, i)) || !std::filesystem::exists(sample_path(step, i))) return {};
+    rows.push_back({decode_image(sample_path(0, i)), decode_image(sample_path(step, i))});
+  }
+  if (rows.empty()) return {};
+  const std::filesystem::path path = folder_ / "before_after.png";
+  write_png(path, image_grid(rows, {"before", "after"}, prompts));
+  return path;
 }
 
 }  // namespace lh

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -28,9 +29,13 @@ class Output {
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
                              const LoraMetadata& metadata);
   void loss_curve() const;  // loss.png
+  // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
+  // sampled; gives the path otherwise.
+  std::optional<std::filesystem::path> comparison(int64_t step, const std::vector<std::string>& prompts) const;
   std::filesystem::path folder() const { return folder_; }
 
  private:
+  std::filesystem::path sample_path(int64_t step, size_t index) const;
   const Config& config_;
   std::filesystem::path folder_;
   int lock_ = -1, metrics_ = -1;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "data/caption.h"
 
 namespace lh {
 
@@ -45,7 +46,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                            [this](const std::string& hash) { return latents.known(hash); })) {
   for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
     const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
-    requests.push_back(complete_request(c.sample, model.recipe(), c.sample.prompts[i], seed));
+    const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);
+    requests.push_back(complete_request(c.sample, model.recipe(), prompt, seed));
   }
   fit_memory();
 }

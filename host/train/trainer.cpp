@@ -304,6 +304,7 @@ int Trainer::run() {
   progress.finish();
   save(steps, true);
   output_->loss_curve();
+  if (const auto grid = output_->comparison(steps, config_.sample.prompts)) fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print_op_times();
   if (verbose("memory")) spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);
