@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "train/lr_schedule.h"
+#include "train/metadata.h"
 
 namespace lh {
 namespace {
@@ -259,14 +260,7 @@ double Trainer::train_step(int64_t step) {
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
   save_state(config_.output_dir() / "state", state_, *p_.adapters, config_.save.max_step_saves_to_keep);
-  LoraMetadata metadata{p_.model.recipe().metadata};
-  metadata.entries["ss_output_name"] = config_.name;
-  metadata.entries["ss_steps"] = std::to_string(step);
-  metadata.entries["ss_resolution"] = std::to_string(config_.datasets.front().resolution.back());
-  metadata.entries["ss_seed"] = std::to_string(config_.train.seed);
-  metadata.entries["modelspec.title"] = config_.name;
-  if (!config_.trigger_word.empty()) metadata.entries["modelspec.trigger_phrase"] = config_.trigger_word;
-  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), metadata);
+  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
