@@ -31,9 +31,15 @@ class Output {
   std::filesystem::path folder() const { return folder_; }
 
  private:
+  // Closes itself, so that a constructor that fails half-way gives the lock back.
+  class Descriptor {
+   public:
+    ~Descriptor();
+    int fd = -1;
+  };
   const Config& config_;
   std::filesystem::path folder_;
-  int lock_ = -1, metrics_ = -1;
+  Descriptor lock_, metrics_;
   std::unique_ptr<EventFile> events_;
 };
 
