@@ -12,7 +12,9 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
+#include <new>
 
 #include "cli/commands.h"
 #include "cli/log.h"
@@ -34,6 +36,12 @@ int main(int argc, char** argv) {
   } catch (const lh::Error& e) {
     fmt::print(stderr, "lora-host: error: {}\n", e.what());
     return static_cast<int>(e.code());
+  } catch (const std::filesystem::filesystem_error& e) {
+    fmt::print(stderr, "lora-host: error: {}\n", e.what());
+    return static_cast<int>(lh::Code::resource);
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "lora-host: error: out of memory\n");
+    return static_cast<int>(lh::Code::resource);
   } catch (const std::exception& e) {
     fmt::print(stderr, "lora-host: internal error: {}\n", e.what());
     return static_cast<int>(lh::Code::internal);

@@ -36,9 +36,15 @@ class Output {
 
  private:
   std::filesystem::path sample_path(int64_t step, size_t index) const;
+  // Closes itself, so that a constructor that fails half-way gives the lock back.
+  class Descriptor {
+   public:
+    ~Descriptor();
+    int fd = -1;
+  };
   const Config& config_;
   std::filesystem::path folder_;
-  int lock_ = -1, metrics_ = -1;
+  Descriptor lock_, metrics_;
   std::unique_ptr<EventFile> events_;
 };
 

@@ -65,7 +65,9 @@ std::map<std::string, HostTensor> read_verified(const Safetensors& file) {
   return tensors;
 }
 
-void upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+// False when an optimizer state starts at zero.
+bool upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+  bool complete = true;
   for (const std::string& section : adapters.sections()) {
     if (section == "g") continue;
     for (const AdapterTensor& tensor : adapters.tensors()) {
@@ -76,10 +78,21 @@ void upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adap
         fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
       } else {
         spdlog::warn("the saved run has no optimizer state '{}': it starts at zero", section);
+        complete = false;
         break;
       }
     }
   }
+  return complete;
+}
+
+// The number of optimizer updates in a state file.
+int64_t updates_of(const Safetensors& file) {
+  const auto it = file.metadata().find("updates");
+  int64_t updates = -1;
+  if (it != file.metadata().end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), updates);
+  if (updates < 0) fail(Code::data, "{}: the number of optimizer updates is missing", file.path().string());
+  return updates;
 }
 
 }  // namespace
@@ -99,7 +112,9 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   values.push_back(HostTensor::from_floats({2}, state.loss_scale));
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < names.size(); ++i) tensors.push_back({names[i], values[i].desc, values[i].data.data()});
-  std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}, {"digest", digest(tensors)}};
+  std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
+                                              {"updates", std::to_string(state.updates)},
+                                              {"digest", digest(tensors)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
 
@@ -113,16 +128,17 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
   for (const auto& [step, path] : generations(folder)) {
     std::optional<Safetensors> file;
     std::map<std::string, HostTensor> tensors;
+    RunState state{step, {}, facts};
     try {
       file.emplace(path);
       tensors = read_verified(*file);
+      state.updates = updates_of(*file);
     } catch (const Error& e) {
       spdlog::warn("checkpoint passed over: {}", e.what());
       continue;
     }
     check_facts(*file, facts);
-    upload_tensors(tensors, adapters);
-    RunState state{step, {}, facts};
+    if (!upload_tensors(tensors, adapters)) state.updates = 0;
     const auto scale = tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};
     return state;

@@ -17,6 +17,7 @@ struct RunState {
   int64_t step = 0;                            // optimizer steps done
   std::array<float, 2> loss_scale{65536, 0};   // scale, clean steps (fp16 only)
   std::map<std::string, std::string> facts;    // what must not change between runs, by config key
+  int64_t updates = 0;                         // of these steps, the ones that loss scaling did not skip
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.

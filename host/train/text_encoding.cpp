@@ -2,8 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <memory>
+#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -37,9 +37,8 @@ std::string TextEncoding::key(const std::string& prompt) const {
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   std::vector<std::string> missing;
-  for (const std::string& prompt : prompts)
-    if (cache_.find(key(prompt)) == nullptr && std::ranges::find(missing, prompt) == missing.end())
-      missing.push_back(prompt);
+  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
+    if (cache_.find(key(prompt)) == nullptr) missing.push_back(prompt);
   if (!missing.empty()) encode(missing);
 }
 

@@ -33,6 +33,15 @@ std::string dataset_hash(const Dataset& dataset) {
   return hash.hex().substr(0, 16);
 }
 
+// Identifies the set of trained tensors.
+std::string targets_hash(const Adapters& adapters) {
+  Sha256 hash;
+  for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
+  return hash.hex().substr(0, 16);
+}
+
+std::string optional_text(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "default"; }
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
@@ -40,12 +49,17 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha", fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"network.network_kwargs", targets_hash(*p.adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
           {"train.dtype", std::string(dtype_name(p.compute))},
           {"train.timestep_type", c.train.timestep_type},
+          {"train.timestep_shift", optional_text(c.train.timestep_shift)},
+          {"train.sigmoid_scale", optional_text(c.train.sigmoid_scale)},
+          {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
+          {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
 }
 
@@ -121,6 +135,9 @@ void Trainer::start_or_resume(const std::string& resume) {
   if (!resume.empty()) {
     if (auto loaded = load_state(folder, facts, *p_.adapters)) {
       state_ = *loaded;
+      if (state_.step > config_.train.steps)
+        fail(Code::config, "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
+             state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
     } else if (resume != "auto") {
       fail(Code::data, "{}: there is no valid checkpoint to resume from", folder.string());
@@ -215,10 +232,11 @@ bool Trainer::clip_and_update(int64_t step) {
     scalars_.download(LOSS_SCALE, state_.loss_scale.data(), 8);
   }
   if (!std::isfinite(norm)) return false;
-  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(step + 1);
+  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(state_.updates + 1);
   scalars_.upload(LR, &lr, 4);
   scalars_.upload(STEP, &count, 4);
   for (const auto& update : updates_) update->run();
+  ++state_.updates;
   return true;
 }
 
