@@ -51,7 +51,7 @@ int run_sample(const Options& options) {
     const HostTensor latents = denoiser.sample(requests[i], sampler, registry, text, stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
-    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    if (path.has_parent_path()) make_folder(path.parent_path());
     write_png(path, decoder.decode(latents));
     fmt::print("{}\n", path.string());
   }

@@ -1,5 +1,5 @@
-// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files. One run at a time
-// owns an output folder.
+// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files.
+// RunFolder has made and locked the folder before.
 #pragma once
 
 #include <filesystem>
@@ -15,8 +15,7 @@ namespace lh {
 
 class Output {
  public:
-  // Locks the folder; a second run on it is an lh::Error(Code::resource) that names the owner. Metrics after `resumed_step`
-  // are dropped.
+  // Metrics after `resumed_step` are dropped.
   Output(const Config& config, int64_t resumed_step);
   ~Output();
   Output(const Output&) = delete;
@@ -33,7 +32,7 @@ class Output {
  private:
   const Config& config_;
   std::filesystem::path folder_;
-  int lock_ = -1, metrics_ = -1;
+  int metrics_ = -1;
   std::unique_ptr<EventFile> events_;
 };
 
