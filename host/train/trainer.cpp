@@ -289,12 +289,10 @@ void Trainer::save(int64_t step, bool final) {
 }
 
 void Trainer::make_samples(int64_t step) {
-  const Recipe& recipe = p_.model.recipe();
-  const std::string sampler = config_.sample.sampler.empty() ? recipe.sampling.sampler : config_.sample.sampler;
   if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
   arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents = p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
   }
 }
