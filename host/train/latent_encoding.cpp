@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "graph/prune.h"
@@ -65,6 +66,16 @@ bool LatentEncoding::known(const std::string& content_hash) const {
   return cached_pictures_.contains(picture_part(content_hash));
 }
 
+int64_t LatentEncoding::bytes_to_cache(const Dataset& dataset) const {
+  const LatentSpec& spec = model_.recipe().latents;
+  int64_t bytes = 0;
+  for (const Sample& s : dataset.samples)
+    if (cache_.on_disk() && !cache_.contains(key(s)))
+      bytes += s.bucket.width / spec.downscale * (s.bucket.height / spec.downscale) * 2 * spec.channels *
+               static_cast<int64_t>(sizeof(float));
+  return bytes;
+}
+
 void LatentEncoding::prepare(const Dataset& dataset) {
   std::vector<const Sample*> missing;
   for (const Sample& sample : dataset.samples)
@@ -83,6 +94,7 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
   OwnedProgram program;
   Bucket bucket;
   for (const Sample* sample : samples) {
+    if (stop_requested()) return;  // what is encoded stays in the cache
     if (!program || bucket != sample->bucket) {
       bucket = sample->bucket;
       Graph graph =

@@ -16,6 +16,8 @@ class LatentEncoding {
   LatentEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
   // Encodes every sample that is not cached; the VAE is in memory only while this runs.
   void prepare(const Dataset& dataset);
+  // Disk space that prepare() will take.
+  int64_t bytes_to_cache(const Dataset& dataset) const;
   bool known(const std::string& content_hash) const;  // some bucket of this picture was cached when this was made
   // Mean and log-variance of the posterior, float32 [h, w, 2z]; the sample must have been prepared.
   const HostTensor& moments(const Sample& sample);

@@ -1,7 +1,6 @@
 #include "train/output.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,35 +44,30 @@ int open_or_fail(const std::filesystem::path& path, int flags) {
   return fd;
 }
 
-}  // namespace
-
-Output::Descriptor::~Descriptor() {
-  if (fd >= 0) ::close(fd);
+// "name_000000100.safetensors", and nothing that somebody else put there.
+bool is_step_save(std::string_view file, std::string_view name) {
+  constexpr std::string_view end = ".safetensors";
+  if (!file.starts_with(name) || !file.ends_with(end) || file.size() != name.size() + 10 + end.size()) return false;
+  return file[name.size()] == '_' &&
+         std::ranges::all_of(file.substr(name.size() + 1, 9), [](char c) { return c >= '0' && c <= '9'; });
 }
 
-Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
-  std::filesystem::create_directories(folder_ / "samples");
-  lock_.fd = open_or_fail(folder_ / ".lock", O_RDWR | O_CREAT);
-  if (flock(lock_.fd, LOCK_EX | LOCK_NB) != 0)
-    fail(Code::resource, "{}: another run is writing there (process {}). Stop it, or give this run another `name`",
-         folder_.string(), read_text(folder_ / ".lock", 64));
-  const std::string owner = std::to_string(getpid());
-  if (ftruncate(lock_.fd, 0) != 0 || pwrite(lock_.fd, owner.data(), owner.size(), 0) < 0)
-    fail(Code::resource, "{}: cannot be written: {}", (folder_ / ".lock").string(), std::strerror(errno));
+}  // namespace
 
+Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
   std::string kept(header);
   for (const Row& row : read_rows(folder_ / "metrics.csv"))
     if (row.step <= resumed_step) kept += row.text;
   publish_text(folder_ / "metrics.csv", kept);
-  metrics_.fd = open_or_fail(folder_ / "metrics.csv", O_WRONLY | O_APPEND);
+  metrics_ = open_or_fail(folder_ / "metrics.csv", O_WRONLY | O_APPEND);
   events_ = std::make_unique<EventFile>(folder_ / "tensorboard");
 }
 
-Output::~Output() = default;
+Output::~Output() { ::close(metrics_); }
 
 void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
   const std::string row = fmt::format("{},{:.9g},{:.9g},{:.9g}\n", step, loss, lr, grad_norm);
-  if (::write(metrics_.fd, row.data(), row.size()) != static_cast<ssize_t>(row.size()))
+  if (::write(metrics_, row.data(), row.size()) != static_cast<ssize_t>(row.size()))
     fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(), std::strerror(errno));
   events_->scalar("loss", step, static_cast<float>(loss));
   events_->scalar("lr", step, static_cast<float>(lr));
@@ -95,17 +89,12 @@ std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<L
   const std::filesystem::path path = folder_ / (name + ".safetensors");
   write_lora(path, modules, spec, config_.save.format, compute_dtype(config_.save.dtype), metadata);
   std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    // Only <name>_<nine digits>.safetensors: other files here are the user's.
-    const std::string file = entry.path().filename().string();
-    const bool stepped = file.size() == config_.name.size() + 22 && file.starts_with(config_.name + "_") &&
-                         file.ends_with(".safetensors") &&
-                         file.find_first_not_of("0123456789", config_.name.size() + 1) == config_.name.size() + 10;
-    if (stepped) old.push_back(entry.path());
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    if (is_step_save(entry.path().filename().string(), config_.name)) old.push_back(entry.path());
   std::ranges::sort(old, std::greater{});
+  std::error_code none;  // an old file that stays harms nobody
   for (size_t i = static_cast<size_t>(config_.save.max_step_saves_to_keep); i < old.size(); ++i)
-    std::filesystem::remove(old[i]);
+    std::filesystem::remove(old[i], none);
   return path;
 }
 

@@ -1,5 +1,5 @@
-// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files. One run at a time
-// owns an output folder.
+// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files.
+// RunFolder has made and locked the folder before.
 #pragma once
 
 #include <filesystem>
@@ -16,8 +16,7 @@ namespace lh {
 
 class Output {
  public:
-  // Locks the folder; a second run on it is an lh::Error(Code::resource) that names the owner. Metrics after `resumed_step`
-  // are dropped.
+  // Metrics after `resumed_step` are dropped.
   Output(const Config& config, int64_t resumed_step);
   ~Output();
   Output(const Output&) = delete;
@@ -36,15 +35,9 @@ class Output {
 
  private:
   std::filesystem::path sample_path(int64_t step, size_t index) const;
-  // Closes itself, so that a constructor that fails half-way gives the lock back.
-  class Descriptor {
-   public:
-    ~Descriptor();
-    int fd = -1;
-  };
   const Config& config_;
   std::filesystem::path folder_;
-  Descriptor lock_, metrics_;
+  int metrics_ = -1;
   std::unique_ptr<EventFile> events_;
 };
 

@@ -44,6 +44,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                                                                                     : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
+  if (!c.sample.prompts.empty()) find_sampler(registry, model.recipe(), c.sample.sampler);
   for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
     const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
     const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);

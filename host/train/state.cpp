@@ -30,8 +30,10 @@ std::vector<std::pair<int64_t, std::filesystem::path>> generations(const std::fi
   return found;
 }
 
-std::string digest(const std::vector<TensorToWrite>& tensors) {
+std::string digest(const std::vector<TensorToWrite>& tensors, const std::map<std::string, std::string>& metadata) {
   Sha256 hash;
+  for (const auto& [key, value] : metadata)
+    if (key != "digest") hash.update(fmt::format("{}={}\n", key, value));
   for (const TensorToWrite& t : tensors) {
     hash.update(t.name);
     hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
@@ -60,9 +62,15 @@ std::map<std::string, HostTensor> read_verified(const Safetensors& file) {
   for (const StoredTensor& t : file.tensors()) tensors[t.name] = file.read(t.name);
   for (const StoredTensor& t : file.tensors()) order.push_back({t.name, t.desc, tensors[t.name].data.data()});
   const auto expected = file.metadata().find("digest");
-  if (expected == file.metadata().end() || expected->second != digest(order))
+  if (expected == file.metadata().end() || expected->second != digest(order, file.metadata()))
     fail(Code::data, "{}: the content does not match its checksum", file.path().string());
   return tensors;
+}
+
+// A damaged file must not count as one of the generations that are kept: newer than all good ones, it would push them out.
+void set_aside(const std::filesystem::path& path) {
+  std::error_code none;
+  std::filesystem::rename(path, path.string() + ".damaged", none);
 }
 
 // False when an optimizer state starts at zero.
@@ -98,7 +106,7 @@ int64_t updates_of(const Safetensors& file) {
 }  // namespace
 
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep) {
-  std::filesystem::create_directories(folder);
+  make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
   for (const std::string& section : adapters.sections()) {
@@ -113,14 +121,28 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < names.size(); ++i) tensors.push_back({names[i], values[i].desc, values[i].data.data()});
   std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
-                                              {"updates", std::to_string(state.updates)},
-                                              {"digest", digest(tensors)}};
+                                              {"updates", std::to_string(state.updates)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  metadata["digest"] = digest(tensors, metadata);
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
 
   const auto all = generations(folder);
+  std::error_code none;  // an old file that stays harms nobody
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i)
-    std::filesystem::remove(all[i].second);
+    std::filesystem::remove(all[i].second, none);
+}
+
+void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts) {
+  for (const auto& [step, path] : generations(folder)) {
+    std::optional<Safetensors> file;
+    try {
+      file.emplace(path);
+      read_verified(*file);
+    } catch (const Error&) {
+      continue;  // load_state will say so
+    }
+    return check_facts(*file, facts);
+  }
 }
 
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
@@ -135,6 +157,7 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
       state.updates = updates_of(*file);
     } catch (const Error& e) {
       spdlog::warn("checkpoint passed over: {}", e.what());
+      set_aside(path);
       continue;
     }
     check_facts(*file, facts);

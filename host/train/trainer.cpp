@@ -97,11 +97,31 @@ Trainer::Trainer(const Registry& registry, Prepared& prepared, const std::string
     : registry_(registry),
       p_(prepared),
       config_(prepared.config),
+      folder_(prepared.config.output_dir()),
       law_(prepared.config.train, prepared.model.recipe()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)) {
-  std::filesystem::create_directories(config_.output_dir());
+  check_start(resume);
   load();
-  start_or_resume(resume);
+  if (!stop_requested()) start_or_resume();
+}
+
+void Trainer::check_start(const std::string& resume) {
+  const std::filesystem::path own = config_.output_dir() / "state";
+  if (resume == "auto")
+    resume_from_ = own;
+  else if (!resume.empty())
+    resume_from_ = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
+                       ? std::filesystem::path(resume) / "state"
+                       : std::filesystem::path(resume);
+  std::error_code none;
+  const bool from_own = !resume_from_.empty() && std::filesystem::equivalent(resume_from_, own, none);
+  if (!from_own && !std::filesystem::is_empty(own))
+    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
+         config_.output_dir().string());
+  if (!resume_from_.empty() && !from_own && !std::filesystem::is_directory(resume_from_))
+    fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
+         std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
+  check_state(resume_from_, facts_of(p_));
 }
 
 void Trainer::load() {
@@ -113,6 +133,7 @@ void Trainer::load() {
   }
   p_.text.prepare(prompts);
   p_.latents.prepare(p_.dataset);
+  if (stop_requested()) return;
 
   const Graph& graph = p_.steps.begin()->second->train_graph().graph;
   weights_.emplace(p_.device, p_.model.checkpoint(), graph);
@@ -128,25 +149,21 @@ void Trainer::load() {
   }
 }
 
-void Trainer::start_or_resume(const std::string& resume) {
+void Trainer::start_or_resume() {
   p_.adapters->initialise(static_cast<uint64_t>(config_.train.seed));
-  const std::filesystem::path folder = resume.empty() || resume == "auto" ? config_.output_dir() / "state" : std::filesystem::path(resume);
   const auto facts = facts_of(p_);
-  if (!resume.empty()) {
-    if (auto loaded = load_state(folder, facts, *p_.adapters)) {
+  if (!resume_from_.empty()) {
+    if (auto loaded = load_state(resume_from_, facts, *p_.adapters)) {
       state_ = *loaded;
       if (state_.step > config_.train.steps)
         fail(Code::config, "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
              state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
-    } else if (resume != "auto") {
-      fail(Code::data, "{}: there is no valid checkpoint to resume from", folder.string());
+    } else if (resume_from_ != config_.output_dir() / "state") {
+      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.string());
     } else {
-      spdlog::info("no checkpoint in {}: starting at step 0", folder.string());
+      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
-  } else if (std::filesystem::exists(folder) && !std::filesystem::is_empty(folder)) {
-    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
-         config_.output_dir().string());
   }
   state_.facts = facts;
   scalars_.upload(LOSS_SCALE, state_.loss_scale.data(), 8);
@@ -284,17 +301,19 @@ void Trainer::save(int64_t step, bool final) {
 }
 
 void Trainer::make_samples(int64_t step) {
-  const Recipe& recipe = p_.model.recipe();
-  const std::string sampler = config_.sample.sampler.empty() ? recipe.sampling.sampler : config_.sample.sampler;
   if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
   arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents = p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
   }
 }
 
 int Trainer::run() {
+  if (!output_) {
+    spdlog::warn("stopped by a signal before the first step; continue with --resume");
+    return exit_interrupted;
+  }
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
   Progress progress(config_.name, steps, state_.step);
