@@ -329,12 +329,14 @@ int Trainer::run() {
       spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
       return exit_interrupted;
     }
-    if (done < steps && config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && (done % every == 0 || done == steps)) make_samples(done);
+    if (done == steps) break;
+    if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
+    if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
   }
   progress.finish();
-  save(steps, true);
+  save(steps, true);  // before the last samples: a picture that fails loses nothing
   output_->loss_curve();
+  if (p_.denoiser && every > 0) make_samples(steps);
   if (const auto grid = output_->comparison(steps, config_.sample.prompts)) fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print_op_times();
