@@ -43,8 +43,8 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
     if (training && spec->dropout > 0) {
       const auto known = graph.inputs.find("step");
       const Value step = known != graph.inputs.end() ? known->second : graph.add_input("step", {DType::i32, {1}});
-      const std::vector<int64_t> shape(graph.desc(x).shape.with(-1, spec->rank).dims().begin(),
-                                       graph.desc(x).shape.with(-1, spec->rank).dims().end());
+      const Shape mask_shape = graph.desc(x).shape.with(-1, spec->rank);
+      const std::vector<int64_t> shape(mask_shape.dims().begin(), mask_shape.dims().end());
       mask = graph.add(dropout_mask_op, {step},
                        {{"shape", shape},
                         {"p", spec->dropout},
