@@ -36,8 +36,9 @@ std::string undisturbed(const std::string& config, const ToyRun& model) {
 void expect_whole_files(const fs::path& folder) {
   std::error_code none;
   for (fs::recursive_directory_iterator file(folder, none), end; !none && file != end; file.increment(none))
-    if (file->path().extension() == ".safetensors")
+    if (file->path().extension() == ".safetensors") {
       EXPECT_EQ(error_of([&] { const Safetensors whole(file->path()); }), "") << file->path();
+    }
 }
 
 // Waits until metrics.csv reaches the step; false when the process ended before.

@@ -190,29 +190,29 @@ const Case cases[] = {
     {"resume_from_nowhere", nothing, 3, R"(--resume \S+none: expected the folder of a run, found nothing there)", {"--resume", "FOLDER/none"}},
     {"resume_from_an_empty_folder", [](ToyRun& run) { fs::create_directory(run.folder() / "empty"); }, 3, R"(empty: there is no valid checkpoint to resume from)", {"--resume", "FOLDER/empty"}},
     // The machine.
-    {"no_gpu", set("device", "cuda"), 4, R"(device: cuda .*`device: cpu`)"},
+    {"no_gpu", replace("device: cpu", "device: cuda"), 4, R"(device: cuda .*`device: cpu`)"},
     {"no_gpu_by_default", replace("device: cpu\n", ""), 4, R"(device: cuda was asked for \(it is the default\).*`device: cpu`)"},
     {"memory_limit", [](ToyRun& run) { run.config() += "memory_limit_mib: 2\n"; }, 4,
      R"(the run does not fit: 2 MiB of memory may be used\.[\s\S]*recomputing 100% of the blocks: \d+ MiB .*\n.*Lower datasets\.resolution, train\.batch_size)"},
-    {"picture_too_large_for_memory", [](ToyRun& run) { run.set("resolution", "4096").set("batch_size", "64"); fs::remove_all(run.folder() / "runs"); }, 4, R"(the run does not fit)"},
-    {"output_under_a_file", [](ToyRun& run) { put(run.folder() / "file", ""); run.set("training_folder", ""); run.replace("training_folder: ", "training_folder: " + (run.folder() / "file/runs").string()); },
+    {"picture_too_large_for_memory", [](ToyRun& run) { run.set("resolution", "4096").set("batch_size", "4096"); }, 4, R"(the run does not fit)"},
+    {"output_under_a_file", [](ToyRun& run) { put(run.folder() / "file", ""); run.replace((run.folder() / "runs").string(), (run.folder() / "file/runs").string()); },
      4, R"(file/runs/toy: .*file is a file, expected a folder\. Choose another training_folder)"},
     {"output_that_cannot_be_made", [](ToyRun& run) { run.replace("training_folder: " + (run.folder() / "runs").string(), "training_folder: /proc/lora-host"); }, 4,
-     R"(/proc/lora-host/toy: .*(cannot be made|cannot be written).*hoose another)"},
-    {"disk_too_small_for_the_run", [](ToyRun& run) { run.set("linear", "256").set("steps", "900000000").set("save_every", "1").set("max_step_saves_to_keep", "800000000"); }, 4,
+     R"(/proc/lora-host/toy: .*hoose another)"},
+    {"disk_too_small_for_the_run", [](ToyRun& run) { run.set("linear", "256").set("steps", "900000000").set("save_every", "1").set("max_step_saves_to_keep", "1000000"); }, 4,
      R"(the run needs [\d.]+ MiB of disk, \S+ has [\d.]+ MiB free\. .*Free space there, choose another training_folder)"},
     {"file_size_limit", nothing, 4, R"(state/000000002\.safetensors: .* failed: File too large)", {}, {.shell_prefix = "ulimit -f 16"}},
     // Plugins.
     {"plugin_of_another_abi", wrong_abi, 6, R"(plugins/optim\.so: needs plugin ABI 99\.\d+, this host has \d+\.\d+; update lora-host)", use_plugins},
     {"plugin_truncated", [](ToyRun& run) { plugin_bytes(run, get(plugins / "optim.so").substr(0, 200)); }, 6, R"(plugins/optim\.so: .*truncated)", use_plugins},
-    {"plugin_cut_in_its_code", [](ToyRun& run) { const std::string all = get(plugins / "optim.so"); plugin_bytes(run, all.substr(0, all.size() / 2)); }, 6, R"(plugins/optim\.so: )", use_plugins},
+    {"plugin_cut_in_its_code", [](ToyRun& run) { const std::string all = get(plugins / "optim.so"); plugin_bytes(run, all.substr(0, all.size() / 2)); }, 6, R"(plugins/optim\.so: truncated: its code or data)", use_plugins},
     {"plugin_not_elf", [](ToyRun& run) { plugin_bytes(run, std::string(500, 'x')); }, 6, R"(plugins/optim\.so: .*not an ELF)", use_plugins},
     {"plugin_folder_missing", nothing, 6, R"(none: cannot list this plugin directory: No such file)", {"--plugin-dir", "FOLDER/none"}},
     // Other commands; the first word replaces `train`.
     {"lora_of_another_model", lora_of("lora_unet_down_blocks_0_to_q", 8), 3, R"(lora\.safetensors: these modules are not in the flux model:\s+lora_unet_down_blocks_0_to_q)", sample_with_lora},
     {"lora_of_another_size", lora_of("lora_unet_img_in", 8), 3, R"(lora_unet_img_in: down \[2, 8\] and up \[8, 2\] do not fit the weight)", sample_with_lora},
     {"lora_missing", nothing, 3, R"(lora\.safetensors: cannot be opened)", sample_with_lora},
-    {"lora_is_a_model", [](ToyRun& run) { fs::copy(toy, run.folder() / "lora.safetensors"); }, 3, R"(lora\.safetensors: .*LoRA)", sample_with_lora},
+    {"lora_is_a_model", [](ToyRun& run) { fs::copy(toy, run.folder() / "lora.safetensors"); }, 3, R"(lora\.safetensors: not a LoRA: none of its \d+ tensors is half of a down and up pair)", sample_with_lora},
     {"sampler_of_sample", nothing, 2, R"(sampler 'eulerr' is in no plugin)", {"sample", "--prompt", "a", "--sampler", "eulerr", "--out", "FOLDER/a.png"}},
     {"picture_under_a_file", [](ToyRun& run) { put(run.folder() / "file", ""); }, 4, R"(file)", {"sample", "--prompt", "a photo", "--out", "FOLDER/file/a.png"}},
 };
@@ -240,7 +240,7 @@ TEST_P(WrongInput, HasItsCodeAndText) {
   EXPECT_TRUE(std::regex_search(result.output, std::regex(c.text))) << c.text << "\n" << result.output;
   EXPECT_EQ(result.output.find("internal error"), std::string::npos) << result.output;
   EXPECT_EQ(result.code != 0, result.output.find("lora-host: error: ") != std::string::npos) << result.output;
-  if (c.code == 2 || c.code == 3) EXPECT_FALSE(fs::exists(run.lora())) << "it was trained all the same";
+  EXPECT_EQ(fs::exists(run.lora()), c.code == 0 && c.arguments.empty());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, WrongInput, ::testing::ValuesIn(cases), [](const auto& info) { return std::string(info.param.name); });

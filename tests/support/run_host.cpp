@@ -150,6 +150,7 @@ HostResult run_host(const std::vector<std::string>& arguments, const HostOptions
 }
 
 ToyRun::ToyRun() : config_(replaced(replaced(config_text, "FOLDER", dir_.path().string()), "SOURCE", LORA_SOURCE_DIR)) {
+  fs::create_directory(dir_ / "runs");
   fs::copy(shared_cache(), dir_ / "runs" / "cache", fs::copy_options::recursive);
 }
 
