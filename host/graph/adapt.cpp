@@ -26,6 +26,7 @@ std::string module_of(const Graph& graph, const Node& node) {
 std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select,
                                  bool training) {
   std::vector<AdaptedModule> modules;
+  int64_t masks = 0;  // each use of a module has a mask of its own
   std::vector<Node> old;
   old.swap(graph.nodes);
   for (Node& node : old) {
@@ -43,17 +44,16 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
     if (training && spec->dropout > 0) {
       const auto known = graph.inputs.find("step");
       const Value step = known != graph.inputs.end() ? known->second : graph.add_input("step", {DType::i32, {1}});
-      const std::vector<int64_t> shape(graph.desc(x).shape.with(-1, spec->rank).dims().begin(),
-                                       graph.desc(x).shape.with(-1, spec->rank).dims().end());
+      const Shape shape = graph.desc(x).shape.with(-1, spec->rank);
       mask = graph.add(dropout_mask_op, {step},
-                       {{"shape", shape},
+                       {{"shape", std::vector<int64_t>(shape.dims().begin(), shape.dims().end())},
                         {"p", spec->dropout},
                         {"seed", static_cast<int64_t>(spec->seed)},
-                        {"stream", static_cast<int64_t>(modules.size())}},
+                        {"stream", masks++}},
                        node.scope)[0];
     }
     const Attrs attrs{{"scale", spec->alpha / static_cast<double>(spec->rank)}};
-    const std::vector<Value> made = graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
+    graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
     graph.nodes.back().outputs[0] = node.outputs[0];  // readers of the old linear now read the adapted one
     if (std::ranges::none_of(modules, [&](const AdaptedModule& m) { return m.name == module; }))
       modules.push_back({module, down, up, spec->alpha});

@@ -8,7 +8,8 @@
 
 namespace lh {
 
-Gradient::Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients, std::span<const char> needed)
+Gradient::Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients,
+                   std::span<const char> needed)
     : result(node.inputs.size()), graph_(graph), node_(node), output_gradients_(output_gradients), needed_(needed) {}
 
 std::vector<Value> Gradient::emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs) const {
@@ -27,14 +28,14 @@ Value Gradient::cast_like(Value x, Value like) const {
 
 namespace {
 
-// values[id] = 1 where the loss depends on the value.
+// values[id] = 1 where the loss depends on the value, other than through a detach.
 std::vector<char> reaches(const Graph& graph, Value loss) {
   std::vector<char> reached(graph.value_count() + 1, 0);
   reached[loss.id] = 1;
   for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
     bool wanted = false;
     for (const Value out : node->outputs) wanted |= reached[out.id] != 0;
-    if (!wanted) continue;
+    if (!wanted || node->op == &detach_op) continue;
     for (const Value in : node->inputs) reached[in.id] = 1;
   }
   return reached;
@@ -58,6 +59,15 @@ std::vector<char> depends(const Graph& graph, const std::vector<Value>& paramete
   if (!missing.empty())
     fail(Code::plugin, "no gradient passes through these ops, but a trained tensor is behind them:{}", missing);
   return tracked;
+}
+
+// The op's own rule; what it refuses is said with op, scope and shapes.
+void apply_rule(const Graph& graph, const Node& node, Gradient& rule) {
+  try {
+    node.op->gradient(rule);
+  } catch (const Error& e) {
+    fail(e.code(), "gradient of {}: {}", graph.describe(node), e.what());
+  }
 }
 
 }  // namespace
@@ -87,7 +97,7 @@ std::map<Value, Value> differentiate(Graph& graph, Value loss, Value seed, const
     if (!flows || !any) continue;
 
     Gradient rule(graph, node, output_gradients, needed);
-    node.op->gradient(rule);
+    apply_rule(graph, node, rule);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value in = node.inputs[i];
       if (!rule.needs(i) || !rule.result[i]) continue;

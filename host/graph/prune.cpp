@@ -16,7 +16,7 @@ void prune(Graph& graph) {
   }
   std::ranges::reverse(kept);
   graph.nodes = std::move(kept);
-  // Parameters and inputs that only dropped nodes read are not asked for any more.
+  // Parameters that only dropped nodes read are not asked for any more; inputs stay, so that callers may set them.
   std::erase_if(graph.params, [&](const auto& item) { return read[item.second.id] == 0; });
 }
 

@@ -1,8 +1,11 @@
 #include "train/step.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <cmath>
 
+#include "cli/log.h"
 #include "core/error.h"
 
 namespace lh {
@@ -10,7 +13,9 @@ namespace lh {
 TrainStep::TrainStep(TrainGraph graph, bool gradients_outside)
     : train_(std::move(graph)),
       gradients_outside_(gradients_outside),
-      plan_(plan_memory(train_.graph, external_values(train_.graph, gradients_outside))) {}
+      plan_(plan_memory(train_.graph, external_values(train_.graph, gradients_outside))) {
+  if (verbose("plan")) spdlog::info("plan: {}", print(train_.graph, plan_, 40));
+}
 
 void TrainStep::bind(Device& device, std::byte* arena, const Weights& weights, const Adapters& adapters) {
   Externals externals = weights.bind(train_.graph);

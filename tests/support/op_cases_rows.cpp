@@ -1,0 +1,206 @@
+// Ops over rows: softmax, norms, positions, reductions, losses, and the fused optimizer step.
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+
+#include "support/op_cases.h"
+
+namespace lh::test {
+namespace {
+
+using List = std::vector<int64_t>;
+
+OpCase softmax(const Dims& dims) {
+  const auto width = static_cast<size_t>(dims.back());
+  return {"softmax/1", {{dims, -4, 4}}, {}, dims.back(), [=](const Inputs& v) {
+            Values y = v[0];
+            for (size_t row = 0; row < y.size(); row += width) {
+              double total = 0;
+              for (size_t i = row; i < row + width; ++i) total += y[i] = std::exp(y[i]);
+              for (size_t i = row; i < row + width; ++i) y[i] /= total;
+            }
+            return std::vector{y};
+          }};
+}
+
+// (x - mean) / sqrt(variance + eps), or without the mean, over the elements that share group(index).
+template <typename Group>
+Values normalised(const Values& x, const Dims& dims, double eps, bool centred, Group group) {
+  std::map<int64_t, std::array<double, 3>> sums;  // count, sum, sum of squares about the mean
+  each_index(dims, [&](const Dims& i) {
+    auto& s = sums[group(i)];
+    s[0] += 1;
+    s[1] += centred ? x[place_of(dims, i)] : 0;
+  });
+  each_index(dims, [&](const Dims& i) {
+    auto& s = sums[group(i)];
+    s[2] += std::pow(x[place_of(dims, i)] - s[1] / s[0], 2);
+  });
+  Values y;
+  each_index(dims, [&](const Dims& i) {
+    const auto& s = sums[group(i)];
+    y.push_back((x[place_of(dims, i)] - s[1] / s[0]) / std::sqrt(s[2] / s[0] + eps));
+  });
+  return y;
+}
+
+struct Norm {
+  std::string op;
+  Dims dims;
+  bool weight, bias;
+  int64_t groups = 1;  // group_norm
+};
+
+OpCase norm(const Norm& n) {
+  const int64_t channels = n.dims.back();
+  constexpr double eps = 1e-3;
+  const bool grouped = n.op == "group_norm/1";
+  OpCase c{n.op, {{n.dims}}, {{"eps", eps}}, grouped ? count_of(n.dims) / n.dims[0] / n.groups : channels, {}};
+  c.note = n.bias ? n.weight ? "weight_bias" : "bias" : n.weight ? "weight" : "plain";
+  if (grouped) c.attrs.set("groups", n.groups);
+  if (n.weight) c.inputs.push_back({{channels}});
+  if (!n.weight && n.bias) c.inputs.push_back(absent);
+  if (n.bias) c.inputs.push_back({{channels}});
+  c.reference = [=](const Inputs& v) {
+    Values y = normalised(v[0], n.dims, eps, n.op != "rms_norm/1", [&](const Dims& i) {
+      if (grouped) return i[0] * n.groups + i.back() / (channels / n.groups);
+      return static_cast<int64_t>(place_of(n.dims, i)) / channels;
+    });
+    for (size_t i = 0; i < y.size(); ++i) {
+      const auto channel = i % static_cast<size_t>(channels);
+      if (n.weight) y[i] *= v[1][channel];
+      if (n.bias) y[i] += v[2][channel];
+    }
+    return std::vector{y};
+  };
+  return c;
+}
+
+OpCase rope(const Dims& x, bool own_tables, bool interleaved) {
+  const int64_t half = x[3] / 2;
+  Dims table{x[1], half};
+  if (own_tables) table.insert(table.begin(), x[0]);
+  Attrs attrs;
+  if (!interleaved) attrs.set("interleaved", int64_t{0});
+  return {"rope/1",
+          {{x}, f32(table), f32(table)},
+          attrs,
+          2,
+          [=](const Inputs& v) {
+            Values y(v[0].size());
+            each_index({x[0], x[1], x[2], half}, [&](const Dims& i) {
+              const size_t angle = own_tables ? place_of(table, {i[0], i[1], i[3]}) : place_of(table, {i[1], i[3]});
+              const size_t row = place_of(x, {i[0], i[1], i[2], 0});
+              const size_t p = row + (interleaved ? 2 * i[3] : i[3]),
+                           q = row + (interleaved ? 2 * i[3] + 1 : i[3] + half);
+              y[p] = v[0][p] * v[1][angle] - v[0][q] * v[2][angle];
+              y[q] = v[0][q] * v[1][angle] + v[0][p] * v[2][angle];
+            });
+            return std::vector{y};
+          },
+          1,
+          interleaved ? "interleaved" : "halves"};
+}
+
+OpCase timestep_embedding(int64_t batch, int64_t dim, const Attrs& attrs, double period, double scale, bool sin_first) {
+  OpCase c{"timestep_embedding/1", {f32({batch}, 0, 1)}, attrs, 1, {}};
+  c.attrs.set("dim", dim);
+  c.reference = [=](const Inputs& v) {
+    Values y;
+    each_index({batch, dim}, [&](const Dims& i) {
+      const int64_t half = dim / 2, k = i[1] % half;
+      const double angle = scale * v[0][i[0]] * std::pow(period, -static_cast<double>(k) / static_cast<double>(half));
+      y.push_back((i[1] < half) == sin_first ? std::sin(angle) : std::cos(angle));
+    });
+    return std::vector{y};
+  };
+  return c;
+}
+
+OpCase reduce(const std::string& op, const Dims& x, const List& axes) {
+  Dims y = x;
+  for (const int64_t axis : axes) y[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis)] = 1;
+  const int64_t terms = count_of(x) / count_of(y);
+  return {op, {{x}}, {{"axes", axes}}, terms, [=](const Inputs& v) {
+            Values sums(static_cast<size_t>(count_of(y)), 0.0);
+            each_index(x, [&](const Dims& i) { sums[place_of(y, i)] += v[0][place_of(x, i)]; });
+            if (op == "mean/1")
+              for (double& s : sums) s /= static_cast<double>(terms);
+            return std::vector{sums};
+          }};
+}
+
+OpCase loss(const std::string& op, const Dims& dims, bool weighted, double delta) {
+  OpCase c{op, {{dims}, f32(dims, -2, 2)}, {}, count_of(dims), {}};
+  c.note = weighted ? "weighted" : "plain";
+  if (delta != 1) c.attrs.set("delta", delta);
+  if (weighted) c.inputs.push_back(f32({dims[0]}, 0, 2));
+  c.reference = [=](const Inputs& v) {
+    const size_t count = v[0].size(), row = count / static_cast<size_t>(dims[0]);
+    double sum = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const double d = std::fabs(v[0][i] - v[1][i]);
+      const double l = op == "mse/1" ? d * d : d <= delta ? d * d / 2 : delta * (d - delta / 2);
+      sum += l * (weighted ? v[2][i / row] : 1);
+    }
+    return std::vector<Values>{{sum / static_cast<double>(count)}};
+  };
+  return c;
+}
+
+OpCase adamw(int64_t count) {
+  const double b1 = 0.8, b2 = 0.99, eps = 1e-6, decay = 0.1;
+  return {"adamw_update/1",
+          {f32({count}), f32({count}), f32({count}), f32({count}, 0.01, 1), f32({1}, 0.02, 0.02), f32({1}, 3, 3)},
+          {{"beta1", b1}, {"beta2", b2}, {"eps", eps}, {"weight_decay", decay}},
+          4,
+          [=](const Inputs& v) {
+            std::vector<Values> out(3);
+            const double lr = v[4][0], step = v[5][0];
+            for (size_t i = 0; i < v[0].size(); ++i) {
+              const double m = b1 * v[2][i] + (1 - b1) * v[1][i], s = b2 * v[3][i] + (1 - b2) * v[1][i] * v[1][i];
+              const double mean = m / (1 - std::pow(b1, step)), square = s / (1 - std::pow(b2, step));
+              out[0].push_back(v[0][i] * (1 - lr * decay) - lr * mean / (std::sqrt(square) + eps));
+              out[1].push_back(m);
+              out[2].push_back(s);
+            }
+            return out;
+          },
+          3};
+}
+
+}  // namespace
+
+std::vector<OpCase> row_cases() {
+  return {
+      softmax({31, 33}),
+      softmax({2, 3, 1}),
+      norm({"layer_norm/1", {31, 33}, false, false}),
+      norm({"layer_norm/1", {2, 3, 31}, true, true}),
+      norm({"layer_norm/1", {3, 33}, false, true}),
+      norm({"rms_norm/1", {31, 33}, false, false}),
+      norm({"rms_norm/1", {2, 3, 31}, true, false}),
+      norm({"group_norm/1", {2, 5, 3, 6}, true, true, 3}),
+      norm({"group_norm/1", {1, 33, 31}, false, false, 1}),
+      rope({2, 5, 3, 8}, false, true),
+      rope({2, 5, 3, 6}, true, true),
+      rope({1, 31, 1, 2}, false, false),
+      rope({1, 3, 2, 66}, true, false),
+      timestep_embedding(3, 34, {{"scale", 1000.0}}, 10000, 1000, false),
+      timestep_embedding(1, 2, {{"max_period", 100.0}, {"sin_first", int64_t{1}}}, 100, 1, true),
+      reduce("sum/1", {31, 33}, {0, 1}),
+      reduce("sum/1", {3, 31, 5}, {1}),
+      reduce("sum/1", {3, 5, 33}, {0, -1}),
+      reduce("mean/1", {31, 33}, {-1}),
+      reduce("mean/1", {2, 3, 31}, {0, 2}),
+      loss("mse/1", {31, 33}, false, 1),
+      loss("mse/1", {3, 7, 5}, true, 1),
+      loss("huber/1", {31, 33}, false, 1),
+      loss("huber/1", {3, 31}, true, 0.5),
+      adamw(1),
+      adamw(33),
+  };
+}
+
+}  // namespace lh::test

@@ -1,0 +1,318 @@
+// What a run is made of and resumes from: batch order, random numbers, cached tensors, saved states.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "ops/ops.h"
+#include "support/graph_run.h"
+#include "support/io_files.h"
+#include "support/log.h"
+#include "train/batches.h"
+#include "train/random.h"
+#include "train/state.h"
+#include "train/tensor_cache.h"
+
+namespace lh {
+namespace {
+
+using namespace test;
+using ::testing::AllOf;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+// 10 samples in one bucket, of which the first comes twice an epoch, and 3 in another.
+Dataset dataset() {
+  Dataset d;
+  for (int i = 0; i < 13; ++i) {
+    Sample s;
+    s.bucket = i < 10 ? Bucket{512, 512} : Bucket{256, 768};
+    s.repeats = i == 0 ? 2 : 1;
+    d.samples.push_back(s);
+  }
+  return d;
+}
+
+std::vector<std::vector<int64_t>> epoch_of(BatchOrder& order, int64_t number) {
+  std::vector<std::vector<int64_t>> batches;
+  for (int64_t i = 0; i < order.batches_per_epoch(); ++i)
+    batches.push_back(order.at(number * order.batches_per_epoch() + i).samples);
+  return batches;
+}
+
+TEST(BatchOrder, EverySampleComesOnceAnEpoch) {
+  const Dataset d = dataset();
+  for (const int64_t batch_size : {1, 2, 4, 11, 30}) {
+    SCOPED_TRACE(batch_size);
+    BatchOrder order(d, batch_size, 7);
+    const auto batches = [&](int64_t items) { return (items + batch_size - 1) / batch_size; };
+    EXPECT_EQ(order.batches_per_epoch(), batches(11) + batches(3));
+    for (const int64_t epoch : {0, 1, 5}) {
+      std::map<int64_t, int64_t> seen;
+      for (int64_t i = 0; i < order.batches_per_epoch(); ++i) {
+        const Batch& batch = order.at(epoch * order.batches_per_epoch() + i);
+        ASSERT_EQ(static_cast<int64_t>(batch.samples.size()), batch_size);
+        for (const int64_t s : batch.samples) {
+          EXPECT_EQ(d.samples.at(static_cast<size_t>(s)).bucket, batch.bucket);
+          ++seen[s];
+        }
+      }
+      int64_t total = 0;
+      for (size_t s = 0; s < d.samples.size(); ++s) {
+        EXPECT_GE(seen[static_cast<int64_t>(s)], d.samples[s].repeats) << "sample " << s;
+        total += seen[static_cast<int64_t>(s)];
+      }
+      EXPECT_EQ(total, order.batches_per_epoch() * batch_size);
+      if (batch_size == 1) {
+        EXPECT_EQ(total, 14) << "nothing is filled up";
+      }
+    }
+  }
+}
+
+// The last batch of a bucket is filled up from the bucket's beginning.
+TEST(BatchOrder, LastBatchWrapsAround) {
+  Dataset d;
+  d.samples.resize(5);
+  BatchOrder order(d, 3, 1);
+  auto batches = epoch_of(order, 0);
+  ASSERT_EQ(batches.size(), 2u);
+  std::ranges::sort(batches, [](const auto& a, const auto& b) {
+    return std::set<int64_t>(a.begin(), a.end()).size() > std::set<int64_t>(b.begin(), b.end()).size();
+  });
+  std::set<int64_t> all;
+  for (const auto& b : batches) all.insert(b.begin(), b.end());
+  EXPECT_EQ(all.size(), 5u);
+  // One of the two starts with what the other ends with.
+  EXPECT_TRUE(batches[0].front() == batches[1].back() || batches[1].front() == batches[0].back());
+}
+
+TEST(BatchOrder, IsAFunctionOfSeedAndEpoch) {
+  const Dataset d = dataset();
+  BatchOrder one(d, 2, 7), other(d, 2, 7), seeded(d, 2, 8);
+  const auto second = epoch_of(one, 2), zeroth = epoch_of(one, 0);
+  EXPECT_EQ(epoch_of(other, 0), zeroth) << "the order depends on what was asked before";
+  EXPECT_EQ(epoch_of(other, 2), second);
+  EXPECT_NE(zeroth, second);
+  EXPECT_NE(epoch_of(seeded, 0), zeroth);
+}
+
+// Philox-4x32-10 of counter 0 and key 0, from the known answers of Random123.
+TEST(Random, KnownAnswer) {
+  Random random(0, static_cast<Purpose>(0), 0, 0);
+  const auto joined = [](uint32_t a, uint32_t b) {
+    return (static_cast<double>((uint64_t{a} >> 5) * 67108864 + (b >> 6)) + 0.5) / 9007199254740992.0;
+  };
+  EXPECT_EQ(random.uniform(), joined(0x6627e8d5, 0xe169c58d));
+  EXPECT_EQ(random.uniform(), joined(0xbc57ac4c, 0x9b00dbd8));
+}
+
+TEST(Random, EveryPartOfTheKeyCounts) {
+  std::set<double> seen;
+  for (const uint64_t seed : {uint64_t{1}, uint64_t{1} << 40})
+    for (const Purpose purpose : {Purpose::noise, Purpose::timestep})
+      for (const uint64_t step : {uint64_t{0}, uint64_t{1}, uint64_t{1} << 33})
+        for (const uint32_t sample : {0u, 1u}) seen.insert(Random(seed, purpose, step, sample).uniform());
+  EXPECT_EQ(seen.size(), 24u);
+  EXPECT_EQ(Random(1, Purpose::noise, 2, 3).uniform(), Random(1, Purpose::noise, 2, 3).uniform());
+}
+
+TEST(Random, NormalsHaveTheirMoments) {
+  constexpr size_t count = 100001;  // odd: the last pair is cut
+  std::vector<float> filled(count);
+  Random(1, Purpose::noise, 0, 0).fill_normal(filled);
+  std::vector<double> drawn(count);
+  Random random(2, Purpose::noise, 0, 0);
+  for (double& v : drawn) v = random.normal();
+  const auto check = [](const auto& values) {
+    double m1 = 0, m2 = 0, m3 = 0, m4 = 0, next = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const double v = values[i];
+      ASSERT_TRUE(std::isfinite(v));
+      m1 += v / count;
+      m2 += v * v / count;
+      m3 += v * v * v / count;
+      m4 += v * v * v * v / count;
+      next += v * values[(i + 1) % count] / count;
+    }
+    // Five standard errors: sqrt(variance of v^k / count), which is 1, 2, 15 and 96 for k = 1 to 4.
+    const double error = 5 / std::sqrt(static_cast<double>(count));
+    EXPECT_NEAR(m1, 0, error);
+    EXPECT_NEAR(m2, 1, error * std::sqrt(2));
+    EXPECT_NEAR(m3, 0, error * std::sqrt(15));
+    EXPECT_NEAR(m4, 3, error * std::sqrt(96));
+    EXPECT_NEAR(next, 0, error);
+  };
+  check(filled);
+  check(drawn);
+}
+
+TEST(Random, BelowAndShuffle) {
+  Random random(3, Purpose::order, 0, 0);
+  std::vector<int64_t> counts(7);
+  for (int i = 0; i < 7000; ++i) ++counts.at(random.below(7));
+  for (const int64_t c : counts) EXPECT_NEAR(static_cast<double>(c), 1000, 150);  // five standard deviations
+  std::vector<int64_t> items(50), sorted(50);
+  for (size_t i = 0; i < items.size(); ++i) items[i] = sorted[i] = static_cast<int64_t>(i);
+  random.shuffle(items);
+  EXPECT_NE(items, sorted);
+  EXPECT_THAT(items, testing::UnorderedElementsAreArray(sorted));
+}
+
+TEST(TensorCache, KeepsTensorsOnDisk) {
+  const TempDir dir;
+  TensorCache cache(dir / "cache");
+  EXPECT_FALSE(cache.contains("k"));
+  EXPECT_EQ(cache.find("k"), nullptr);
+  cache.put("k", {{"mean", ramp({2, 3}, 1)}, {"half", as_type(ramp({5}, 2), DType::bf16)}});
+  TensorCache later(dir / "cache");
+  ASSERT_TRUE(later.contains("k"));
+  const NamedTensors* found = later.find("k");
+  ASSERT_NE(found, nullptr);
+  EXPECT_EQ(found->at("mean").data, ramp({2, 3}, 1).data);
+  EXPECT_EQ(found->at("half").desc, (Desc{DType::bf16, {5}}));
+  EXPECT_EQ(found->at("half").data, as_type(ramp({5}, 2), DType::bf16).data);
+}
+
+TEST(TensorCache, WithoutAFolderStaysInMemory) {
+  TensorCache cache("");
+  cache.put("k", {{"x", ramp({2}, 1)}});
+  EXPECT_TRUE(cache.contains("k"));
+  EXPECT_NE(cache.find("k"), nullptr);
+}
+
+TEST(TensorCache, ADamagedEntryIsMadeAgain) {
+  const TempDir dir;
+  const std::filesystem::path file = dir / "cache/k.safetensors";
+  TensorCache(dir / "cache").put("k", {{"x", ramp({100}, 1)}});
+  put(file, get(file).substr(0, 300));
+  TensorCache cache(dir / "cache");
+  EXPECT_EQ(cache.find("k"), nullptr);
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("made again"), HasSubstr(file.string()))));
+  cache.put("k", {{"x", ramp({100}, 2)}});
+  EXPECT_EQ(TensorCache(dir / "cache").find("k")->at("x").data, ramp({100}, 2).data);
+  EXPECT_THAT(take_warnings(), IsEmpty());
+}
+
+// Trained tensors of two small modules, each section filled with values of its own.
+struct Trained {
+  Device device{"cpu"};
+  std::unique_ptr<Adapters> adapters;
+
+  explicit Trained(const std::vector<std::string>& states = {"m", "v"}, int64_t rank = 2) {
+    Graph graph(DType::f32);
+    Value x = graph.add_input("x", {DType::f32, {3, 8}});
+    for (const char* name : {"a.weight", "b.weight"})
+      x = graph.add(linear_op, {x, graph.add_param(name, {DType::f32, {8, 8}})}, {}, 0)[0];
+    const AdapterSpec spec{rank, 1, 0, 0};
+    const auto modules = adapt(
+        graph, [&](const std::string&) { return &spec; }, true);
+    adapters = std::make_unique<Adapters>(graph, modules, states);
+    adapters->allocate(device);
+  }
+  void fill(int64_t seed) const {
+    for (const std::string& section : adapters->sections())
+      for (const AdapterTensor& t : adapters->tensors()) adapters->upload(section, t, ramp(t.shape, ++seed));
+  }
+  // All that is saved: everything but the gradients.
+  std::vector<std::vector<std::byte>> content() const {
+    std::vector<std::vector<std::byte>> all;
+    for (const std::string& section : adapters->sections())
+      for (const AdapterTensor& t : adapters->tensors())
+        if (section != "g") all.push_back(adapters->download(section, t).data);
+    return all;
+  }
+};
+
+const std::map<std::string, std::string> facts{{"network.linear", "2"}, {"train.seed", "42"}};
+
+std::vector<std::string> files_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::ranges::sort(names);
+  return names;
+}
+
+TEST(State, RoundTrip) {
+  const TempDir dir;
+  const Trained saved, loaded;
+  saved.fill(1);
+  save_state(dir / "state", {12, {1024, 7}, facts}, *saved.adapters, 2);
+  const auto state = load_state(dir / "state", facts, *loaded.adapters);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->step, 12);
+  EXPECT_THAT(state->loss_scale, ElementsAre(1024, 7));
+  EXPECT_EQ(loaded.content(), saved.content());
+}
+
+TEST(State, NothingToResumeFrom) {
+  const TempDir dir;
+  const Trained t;
+  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters));
+  put(dir / "state/notes.txt", "not a state");
+  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters));
+}
+
+TEST(State, KeepsTheNewestGenerations) {
+  const TempDir dir;
+  const Trained t;
+  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {}, facts}, *t.adapters, 1);
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000050.safetensors", "000000100.safetensors"));
+}
+
+TEST(State, DamagedGenerationsArePassedOver) {
+  const TempDir dir;
+  const Trained first, second, loaded;
+  first.fill(1);
+  second.fill(100);
+  save_state(dir / "state", {1, {}, facts}, *first.adapters, 3);
+  save_state(dir / "state", {2, {}, facts}, *second.adapters, 3);
+  save_state(dir / "state", {3, {}, facts}, *second.adapters, 3);
+  const auto newest = dir / "state/000000003.safetensors", middle = dir / "state/000000002.safetensors";
+  put(newest, get(newest).substr(0, get(newest).size() - 10));  // cut off
+  std::string flipped = get(middle);
+  flipped[flipped.size() - 100] ^= 1;  // one bit of a tensor
+  put(middle, flipped);
+  const auto state = load_state(dir / "state", facts, *loaded.adapters);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->step, 1);
+  EXPECT_EQ(loaded.content(), first.content());
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("passed over"), HasSubstr(newest.string())),
+                                           AllOf(HasSubstr("checksum"), HasSubstr(middle.string()))));
+}
+
+TEST(State, ChangedFactsAreNamed) {
+  const TempDir dir;
+  const Trained t;
+  save_state(dir / "state", {1, {}, facts}, *t.adapters, 2);
+  const std::string text = error_of([&] {
+    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters);
+  });
+  EXPECT_THAT(text, AllOf(HasSubstr("train.seed: the saved run has 42, this one 43"),
+                          HasSubstr("train.lr: the saved run has"), testing::Not(HasSubstr("network.linear"))));
+}
+
+TEST(State, AnotherOptimizerStartsAtZero) {
+  const TempDir dir;
+  const Trained saved({"momentum_buffer"}), loaded({"m"});
+  saved.fill(1);
+  save_state(dir / "state", {1, {}, facts}, *saved.adapters, 2);
+  ASSERT_TRUE(load_state(dir / "state", facts, *loaded.adapters));
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("'m'"), HasSubstr("zero"))));
+  const auto a = saved.content(), b = loaded.content();
+  for (size_t i = 0; i < a.size(); ++i)
+    EXPECT_EQ(b[i], i < a.size() / 2 ? a[i] : std::vector<std::byte>(a[i].size())) << i;
+}
+
+TEST(State, AnotherRankIsRefused) {
+  const TempDir dir;
+  const Trained saved, loaded({"m", "v"}, 4);
+  save_state(dir / "state", {1, {}, facts}, *saved.adapters, 2);
+  EXPECT_THAT(error_of([&] { load_state(dir / "state", facts, *loaded.adapters); }),
+              AllOf(HasSubstr("a.lora_down.weight"), HasSubstr("[4, 8]")));
+}
+
+}  // namespace
+}  // namespace lh
