@@ -1,5 +1,5 @@
-// One model in every layout of files that it comes in: each opens as the same tensors. LoRA files of the model, out and in.
-// Full-size models by their key lists alone.
+// One model in every layout of files that it comes in: each opens as the same tensors. LoRA files of the model, out and
+// in. Full-size models by their key lists alone.
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -141,10 +141,12 @@ void write_directory(const fs::path& folder, const std::string& variant, const C
   const CheckpointSpec all = spec();
   for (const auto& [name, tensors] : components()) {
     const ComponentSpec& component = *all.component(name);
+    const bool renamed = name == "denoiser" || name == "vae";  // text encoders have one spelling
     std::vector<Given> converted;
     for (const Given& given : tensors)
-      for (Given& t : in_diffusers(component, given, tensors)) converted.push_back({t.name, change(t.tensor)});
-    const std::string base = name == "denoiser" || name == "vae" ? "diffusion_pytorch_model" : "model";
+      for (Given& t : renamed ? in_diffusers(component, given, tensors) : std::vector{given})
+        converted.push_back({t.name, change(t.tensor)});
+    const std::string base = renamed ? "diffusion_pytorch_model" : "model";
     if (name == "denoiser")
       write_shards(folder / component.folder, base, variant, converted);
     else
@@ -189,7 +191,8 @@ std::vector<float> waves(const HostTensor& like, float phase) {
 }
 
 // The output of a graph over a model's weights, for inputs that follow from their names.
-HostTensor run(Device& device, const Model& model, Graph graph, const std::string& output, const Adapters* adapters = nullptr) {
+HostTensor run(Device& device, const Model& model, Graph graph, const std::string& output,
+               const Adapters* adapters = nullptr) {
   const Weights weights(device, model.checkpoint(), graph);
   Externals bound = weights.bind(graph);
   if (adapters != nullptr) adapters->bind(graph, bound);
@@ -254,7 +257,8 @@ TEST(Layout, AllInOneFile) {
   EXPECT_EQ(denoise(got).data, expected.data);
 }
 
-// ---- fp8 ---------------------------------------------------------------------------------------------------------------
+// ---- fp8
+// ---------------------------------------------------------------------------------------------------------------
 
 enum class Fp8 { plain, old_spelling, new_spelling };
 
@@ -304,7 +308,8 @@ void expect_fp8(Fp8 kind, const std::string& prefix) {
   std::vector<Given> prefixed = file.tensors;
   for (Given& t : prefixed) t.name = prefix + t.name;
   write_file(dir / "fp8.safetensors", prefixed);
-  const Model want(registry(), single(toy / "flux_toy.safetensors"), ""), got(registry(), single(dir / "fp8.safetensors"), "");
+  const Model want(registry(), single(toy / "flux_toy.safetensors"), ""),
+      got(registry(), single(dir / "fp8.safetensors"), "");
   ASSERT_EQ(got.checkpoint().weights().size(), want.checkpoint().weights().size());
   for (const auto& [name, desc] : want.checkpoint().weights()) {
     ASSERT_TRUE(got.checkpoint().weights().contains(name)) << name;
@@ -331,7 +336,8 @@ TEST(Layout, ScaledFp8OldSpelling) {
 }
 TEST(Layout, ScaledFp8NewSpelling) { expect_fp8(Fp8::new_spelling, "model.diffusion_model."); }
 
-// ---- LoRA --------------------------------------------------------------------------------------------------------------
+// ---- LoRA
+// --------------------------------------------------------------------------------------------------------------
 
 double relative_error(const HostTensor& got, const HostTensor& want) {
   double error = 0, size = 0;
@@ -366,8 +372,8 @@ class LoraRoundTrip : public ::testing::Test {
   }
   HostTensor with(const std::vector<LoraInput>& files) {
     const LoraStack stack(model, files);
-    const Graph graph =
-        build_sample_graph(model, small, [&](const std::string& m) { return stack.select(m); }, DType::f32);
+    const Graph graph = build_sample_graph(
+        model, small, [&](const std::string& m) { return stack.select(m); }, DType::f32);
     const Adapters loaded = stack.load(device, graph);
     return run(device, model, graph, "output", &loaded);
   }
@@ -408,11 +414,52 @@ TEST_F(LoraRoundTrip, KeysAreThoseThatToolsLoad) {
   const Safetensors first(write("kohya")), second(write("diffusers"));
   for (const StoredTensor& t : first.tensors()) EXPECT_TRUE(std::regex_match(t.name, kohya)) << t.name;
   for (const StoredTensor& t : second.tensors()) EXPECT_TRUE(std::regex_match(t.name, diffusers)) << t.name;
-  EXPECT_EQ(first.tensors().size(), 3u * (1 * 10 + 4 * 3));          // 1 double block, 4 single blocks
+  EXPECT_EQ(first.tensors().size(), 3u * (1 * 10 + 4 * 3));  // 1 double block, 4 single blocks
   EXPECT_EQ(second.tensors().size(), 2u * (1 * 14 + 4 * 6));
 }
 
-// ---- full size ---------------------------------------------------------------------------------------------------------
+// A file may have some parts of a fused module, and layers whose halves diffusers has the other way round.
+TEST_F(LoraRoundTrip, RowsOfOtherToolsGoWhereTheyBelong) {
+  const int64_t h = 256;  // width of the small model
+  const std::string key = "transformer.single_transformer_blocks.0.attn.to_k", last = "transformer.norm_out.linear";
+  const fs::path path = dir / "parts.safetensors";
+  write_file(path, {{key + ".lora_A.weight", counting({1, h}, 1)},
+                    {key + ".lora_B.weight", counting({h, 1}, 1)},
+                    {last + ".lora_A.weight", counting({1, h}, 1)},
+                    {last + ".lora_B.weight", counting({2 * h, 1}, 1)}});
+  const LoraStack stack(model, {{path, 1}});
+  const Graph graph = build_sample_graph(
+      model, small, [&](const std::string& m) { return stack.select(m); }, DType::f32);
+  const Adapters loaded = stack.load(device, graph);
+  ASSERT_EQ(loaded.tensors().size(), 4u);
+  for (const AdapterTensor& t : loaded.tensors()) {
+    const HostTensor values = loaded.download("p", t);
+    for (int64_t row = 0; t.name.ends_with("lora_up.weight") && row < t.shape[0]; ++row) {
+      const int64_t want = t.name.starts_with("final_layer.") ? (row + h) % (2 * h) + 1
+                           : row / h == 1                     ? row - h + 1
+                                                              : 0;
+      ASSERT_EQ(values.as<float>()[static_cast<size_t>(row)], static_cast<float>(want)) << t.name << " " << row;
+    }
+  }
+}
+
+TEST_F(LoraRoundTrip, RefusesWhatItWouldLeaveOut) {
+  const fs::path path = dir / "other.safetensors";
+  const auto error = [&] { return error_of([&] { LoraStack(model, {{path, 1}}); }); };
+  const std::string name = "lora_unet_single_blocks_0_linear2";
+  write_file(path, {{name + ".hada_w1_a", counting({2, 2})}});
+  EXPECT_NE(error().find(name + ".hada_w1_a"), std::string::npos) << error();
+  write_file(path, {{name + ".lora_down.weight", counting({1, 1280})},
+                    {name + ".lora_up.weight", counting({256, 1})},
+                    {name + ".dora_scale", counting({1, 1280})}});
+  EXPECT_NE(error().find(name + ".dora_scale"), std::string::npos) << error();
+  write_file(path, {{"lora_unet_single_blocks_99_linear2.lora_down.weight", counting({1, 1280})},
+                    {"lora_unet_single_blocks_99_linear2.lora_up.weight", counting({256, 1})}});
+  EXPECT_NE(error().find("single_blocks_99"), std::string::npos) << error();
+}
+
+// ---- full size
+// ---------------------------------------------------------------------------------------------------------
 
 using Shapes = std::map<std::string, Desc>;
 
@@ -427,7 +474,8 @@ Shapes full_size(bool guided) {
   Shapes shapes;
   add_linear(shapes, "img_in", h, 64);
   add_linear(shapes, "txt_in", h, 4096);
-  for (const auto& [name, in] : std::map<std::string, int64_t>{{"time_in", 256}, {"vector_in", 768}, {"guidance_in", 256}}) {
+  for (const auto& [name, in] :
+       std::map<std::string, int64_t>{{"time_in", 256}, {"vector_in", 768}, {"guidance_in", 256}}) {
     if (name == "guidance_in" && !guided) continue;
     add_linear(shapes, name + ".in_layer", h, in);
     add_linear(shapes, name + ".out_layer", h, h);
@@ -545,11 +593,12 @@ TEST(FullSize, PublishedKeyLists) {
   if (!fs::exists(key_lists() / "flux1-dev.json")) GTEST_SKIP() << "no key lists in " << key_lists();
   EXPECT_EQ(key_list("flux1-dev"), full_size(true));
   EXPECT_EQ(key_list("flux1-schnell"), full_size(false));
-  const std::vector<std::array<std::string, 3>> folders{{"denoiser", "flux1-dev.diffusers-transformer", "flux1-dev"},
-                                                        {"denoiser", "flux1-schnell.diffusers-transformer", "flux1-schnell"},
-                                                        {"vae", "flux1.diffusers-vae", "ae"},
-                                                        {"clip_l", "flux1.diffusers-text_encoder", "clip_l"},
-                                                        {"t5", "flux1.diffusers-text_encoder_2", "t5xxl"}};
+  const std::vector<std::array<std::string, 3>> folders{
+      {"denoiser", "flux1-dev.diffusers-transformer", "flux1-dev"},
+      {"denoiser", "flux1-schnell.diffusers-transformer", "flux1-schnell"},
+      {"vae", "flux1.diffusers-vae", "ae"},
+      {"clip_l", "flux1.diffusers-text_encoder", "clip_l"},
+      {"t5", "flux1.diffusers-text_encoder_2", "t5xxl"}};
   const CheckpointSpec all = spec();
   for (const auto& [component, folder, file] : folders) {
     const ComponentSpec& known = *all.component(component);
