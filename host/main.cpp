@@ -12,13 +12,29 @@
 
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <map>
+#include <new>
 
 #include "cli/commands.h"
+#include "cli/environment.h"
 #include "cli/log.h"
+#include "cli/progress.h"
 #include "core/error.h"
 
+namespace {
+
+int report(lh::Code code, const char* kind, const std::string& text) {
+  lh::Progress::make_room();
+  fmt::print(stderr, "lora-host: {}: {}\n", kind, text);
+  return static_cast<int>(code);
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  lh::sleep_when_idle(argv);
+  lh::survive_write_signals();
   try {
     lh::init_log();
     const lh::Options options = lh::parse_options(argc, argv);
@@ -32,10 +48,14 @@ int main(int argc, char** argv) {
         {"bench", lh::run_bench},     {"make-checkpoint", lh::run_make_checkpoint}};
     return commands.at(options.command)(options);
   } catch (const lh::Error& e) {
-    fmt::print(stderr, "lora-host: error: {}\n", e.what());
-    return static_cast<int>(e.code());
+    return report(e.code(), "error", e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    return report(lh::Code::resource, "error",
+                  fmt::format("{}: {}. Check that this user may use it", e.path1().string(), e.code().message()));
+  } catch (const std::bad_alloc&) {
+    return report(lh::Code::resource, "error",
+                  "the machine has no memory left. Lower train.batch_size or datasets.resolution, or end other programs");
   } catch (const std::exception& e) {
-    fmt::print(stderr, "lora-host: internal error: {}\n", e.what());
-    return static_cast<int>(lh::Code::internal);
+    return report(lh::Code::internal, "internal error", e.what());
   }
 }

@@ -17,7 +17,7 @@ fi
 missing=()
 for package in "${packages[@]}"; do
   status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
-  [ "$status" = installed ] || missing+=("$package")
+  [[ $status == installed* ]] || missing+=("$package")  # once for each architecture
 done
 if [ ${#missing[@]} -eq 0 ]; then
   echo "setup: all packages are installed"
@@ -37,7 +37,8 @@ echo "setup: installing ${missing[*]}"
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
 apt() { "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -q -y "$@" >>"$log" 2>&1; }
-if ! { apt update && apt install --no-install-recommends "${missing[@]}"; }; then
+apt update || true  # a package source that is out of order need not be one of those needed here
+if ! apt install --no-install-recommends "${missing[@]}"; then
   cat "$log" >&2
   echo "setup: apt-get failed, see above" >&2
   exit 1

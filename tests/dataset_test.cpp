@@ -7,6 +7,7 @@
 #include "core/hash.h"
 #include "data/caption.h"
 #include "support/image_files.h"
+#include "support/log.h"
 
 namespace lh {
 namespace {
@@ -162,6 +163,7 @@ TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {
   const Dataset dataset = open_dataset({config_}, "", 16);
   EXPECT_EQ(dataset.samples.size(), 1u);
   EXPECT_EQ(dataset.skipped, 2);
+  EXPECT_EQ(test::take_warnings().size(), 2u);  // one names each picture left out
   config_.strict = true;
   expect_error("b.png: damaged or cut-short PNG");
   expect_error("c.png: the file is empty");
@@ -175,6 +177,7 @@ TEST_F(DatasetTest, NothingUsableIsAnError) {
   add("a.png");
   write_text(folder_ / "a.png", "this is text");
   expect_error("none of the 1 images can be used (1 corrupt, 0 unreadable)");
+  EXPECT_EQ(test::take_warnings().size(), 1u);
   config_.folder_path = folder_ / "a.txt";
   expect_error("this is not a folder");
   config_.folder_path = folder_ / "absent";

@@ -29,6 +29,7 @@ int run_sample(const Options& options) {
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
   const LoraStack stack(model, options.loras);
+  find_sampler(registry, recipe, config.sample.sampler);
 
   std::vector<SampleRequest> requests;
   for (size_t i = 0; i < config.sample.prompts.size(); ++i)
@@ -46,12 +47,11 @@ int run_sample(const Options& options) {
   Decoder decoder(device, model, DType::f32);
   install_signal_handlers();
 
-  const std::string sampler = config.sample.sampler.empty() ? recipe.sampling.sampler : config.sample.sampler;
   for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents = denoiser.sample(requests[i], sampler, registry, text, stop_requested);
+    const HostTensor latents = denoiser.sample(requests[i], config.sample.sampler, registry, text, stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
-    if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+    if (path.has_parent_path()) make_folder(path.parent_path());
     write_png(path, decoder.decode(latents));
     fmt::print("{}\n", path.string());
   }

@@ -4,6 +4,7 @@
 #include "cli/commands.h"
 #include "cli/signals.h"
 #include "plugin/registry.h"
+#include "train/preflight.h"
 #include "train/trainer.h"
 
 namespace lh {
@@ -12,12 +13,12 @@ int run_train(const Options& options) {
   const Config& config = options.config;
   const Registry registry(options.plugin_dirs, {});
   Prepared prepared(registry, config);
+  check_disk(prepared);
   if (options.dry_run) {
     fmt::print("{}\n{}", to_yaml(config), prepared.report());
     return 0;
   }
   install_signal_handlers();
-  std::filesystem::create_directories(config.output_dir());
   Trainer trainer(registry, prepared, options.resume);
   publish_text(config.output_dir() / "config.yaml", to_yaml(config));
   const int status = trainer.run();

@@ -35,11 +35,17 @@ std::string read_caption(const std::filesystem::path& path) {
   return text;
 }
 
-std::string with_trigger(std::string caption, const std::string& trigger_word) {
+std::string replace_trigger(std::string text, const std::string& trigger_word) {
   constexpr std::string_view mark = "[trigger]";
+  if (trigger_word.empty()) return text;
+  for (size_t at = 0; (at = text.find(mark, at)) != std::string::npos; at += trigger_word.size())
+    text.replace(at, mark.size(), trigger_word);
+  return text;
+}
+
+std::string with_trigger(std::string caption, const std::string& trigger_word) {
   if (trigger_word.empty()) return caption;
-  for (size_t at = 0; (at = caption.find(mark, at)) != std::string::npos; at += trigger_word.size())
-    caption.replace(at, mark.size(), trigger_word);
+  caption = replace_trigger(std::move(caption), trigger_word);
   if (caption.find(trigger_word) != std::string::npos) return caption;
   return caption.empty() ? trigger_word : trigger_word + ", " + caption;
 }

@@ -25,7 +25,8 @@ fs::path tokenizer_folder(const std::string& kind) {
     return fs::is_directory(folder, error);
   };
   if (const fs::path program = fs::read_symlink("/proc/self/exe", error); !program.empty()) {
-    const fs::path installed = program.parent_path().parent_path() / "share" / "lora-host" / "tokenizers" / kind;
+    const fs::path data = (program.parent_path() / LORA_DATADIR_FROM_BINDIR / "lora-host").lexically_normal();
+    const fs::path installed = data / "tokenizers" / kind;
     if (present(installed)) return installed;
   }
 #ifdef LORA_SOURCE_DATA

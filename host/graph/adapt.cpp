@@ -53,7 +53,7 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
                        node.scope)[0];
     }
     const Attrs attrs{{"scale", spec->alpha / static_cast<double>(spec->rank)}};
-    const std::vector<Value> made = graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
+    graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
     graph.nodes.back().outputs[0] = node.outputs[0];  // readers of the old linear now read the adapted one
     if (std::ranges::none_of(modules, [&](const AdaptedModule& m) { return m.name == module; }))
       modules.push_back({module, down, up, spec->alpha});

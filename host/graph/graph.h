@@ -1,6 +1,6 @@
 // The graph: a list of nodes in execution order over values with concrete shapes.
 //
-// A plugin describes a role by adding nodes through the C ABI (graph/builder.h); host passes then read and rewrite the
+// A plugin describes a role by adding nodes through the C ABI (plugin/services.h); host passes then read and rewrite the
 // list: adapt (LoRA), differentiate, recompute, plan, lower. Values are 1-based indices, 0 means "none".
 #pragma once
 

@@ -2,6 +2,7 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -88,24 +89,29 @@ int attempt(const char* name, Call call) {
   }
 }
 
-// A new file beside its final place; unlinked unless released, closed in any case.
+constexpr std::string_view temp_prefix = ".lora-host-", temp_suffix = ".tmp";
+
+// A new file beside its final place; unlinked unless released, closed in any case. It stays locked until then, so that
+// remove_leftovers() can tell it from what a dead process left.
 class TempFile {
  public:
   TempFile(const fs::path& target, int64_t needed) : target_(target) {
     static std::atomic<uint64_t> counter{0};
     for (int tries = 0;; ++tries) {
-      path_ = target.parent_path() / fmt::format(".lora-host-{}-{}.tmp", ::getpid(), counter++);
+      path_ = target.parent_path() / fmt::format("{}{}-{}{}", temp_prefix, ::getpid(), counter++, temp_suffix);
       const int error = attempt("open", [&] {
         return fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
       });
-      if (error == 0) return;
-      if (error != EEXIST || tries == 1000) disk_error(target, "creating a file", error, needed);
+      if (error == 0 && lock()) return;
+      if (error != 0 && error != EEXIST) disk_error(target, "creating a file", error, needed);
+      if (tries == 1000) disk_error(target, "creating a file", EEXIST, needed);
     }
   }
   TempFile(const TempFile&) = delete;
   TempFile& operator=(const TempFile&) = delete;
   ~TempFile() {
     if (fd_ >= 0) ::close(fd_);
+    if (lock_ >= 0) ::close(lock_);
     if (!released_) ::unlink(path_.c_str());
   }
   int fd() const { return fd_; }
@@ -116,8 +122,18 @@ class TempFile {
   }
 
  private:
+  // False: a clean-up found the file first and takes it away. A second descriptor keeps the lock past close().
+  bool lock() {
+    const bool taken = ::flock(fd_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // not every file system has locks
+    if (taken)
+      lock_ = ::fcntl(fd_, F_DUPFD_CLOEXEC, 0);
+    else
+      ::close(std::exchange(fd_, -1));
+    return taken;
+  }
+
   fs::path target_, path_;
-  int fd_ = -1;
+  int fd_ = -1, lock_ = -1;
   bool released_ = false;
 };
 
@@ -237,6 +253,31 @@ void publish_file(const fs::path& path, int64_t bytes, const std::function<void(
     disk_error(path, "rename", error, bytes);
   temp.release();
   sync_directory(path);
+}
+
+int remove_leftovers(const fs::path& folder) {
+  int removed = 0;
+  std::error_code none;
+  for (fs::directory_iterator entry(folder, none), end; !none && entry != end; entry.increment(none)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(temp_prefix) || !name.ends_with(temp_suffix)) continue;
+    const int fd = ::open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::unlink(entry->path().c_str()) == 0) ++removed;
+    ::close(fd);
+  }
+  return removed;
+}
+
+void make_folder(const fs::path& folder) {
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error)
+    fail(Code::resource, "{}: the folder cannot be made: {}. Choose another, or give this user the right to make it",
+         folder.string(), error.message());
+  if (!fs::is_directory(folder, error))
+    fail(Code::resource, "{}: a file stands where a folder should go: move it away, or choose another folder",
+         folder.string());
 }
 
 void publish_text(const fs::path& path, std::string_view text) {

@@ -50,6 +50,13 @@ class OutputFile {
   int64_t needed_, written_ = 0;
 };
 
+// Temp files of processes that died while they wrote into `folder`; those of living ones are locked and stay. Gives how
+// many were removed; a folder that is not there has none.
+int remove_leftovers(const std::filesystem::path& folder);
+
+// The folder and its parents. Throws lh::Error(Code::resource) that names it and what stands in the way.
+void make_folder(const std::filesystem::path& folder);
+
 // Text or bytes in one go.
 void publish_text(const std::filesystem::path& path, std::string_view text);
 

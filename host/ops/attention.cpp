@@ -21,8 +21,6 @@ std::vector<Desc> infer(const Infer& a) {
   return {q, {DType::f32, {q.shape[0], q.shape[2], q.shape[1]}}};
 }
 
-Value optional(const Gradient& g, size_t i) { return i < g.input_count() ? g.in(i) : Value{}; }
-
 void gradient(Gradient& g) {
   expect(!g.needs(3), "no gradient flows into an attention bias");
   const Attrs attrs{{"scale", g.attrs().f("scale")}, {"causal", g.attrs().i("causal")}};

@@ -36,17 +36,7 @@ std::vector<Desc> infer(const Infer& a) {
   return {{x.dtype, {x.shape[0], h / stride + 1, width / stride + 1, w.shape[0]}}};
 }
 
-void gradient(Gradient& g) {
-  Attrs attrs{{"stride", g.attrs().i("stride")}, {"pad", g.attrs().list("pad")}};
-  attrs.set("dx", int64_t{g.needs(0)});
-  attrs.set("dweight", int64_t{g.needs(1)});
-  attrs.set("dbias", int64_t{g.needs(2)});
-  const Value bias = g.input_count() > 2 ? g.in(2) : Value{};
-  const std::vector<Value> d = g.emit_all(conv2d_backward_op, {g.dout(), g.in(0), g.in(1), bias}, attrs);
-  size_t next = 0;
-  for (size_t i = 0; i < 3; ++i)
-    if (g.needs(i)) g.set(i, d[next++]);
-}
+void gradient(Gradient& g) { emit_needed(g, conv2d_backward_op, {{"stride", g.attrs().i("stride")}, {"pad", g.attrs().list("pad")}}); }
 
 lk_status launch(const Launch& l) {
   lk_conv2d_params p{};
@@ -58,23 +48,11 @@ lk_status launch(const Launch& l) {
   return lk_conv2d(l.context, &p);
 }
 
-std::vector<Desc> infer_backward(const Infer& a) {
-  std::vector<Desc> out;
-  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
-  if (a.attrs.i("dweight") != 0) out.push_back(required(a, 2));
-  if (a.attrs.i("dbias") != 0) out.push_back(required(a, 3));
-  return out;
-}
-
 lk_status launch_backward(const Launch& l) {
   lk_conv2d_backward_params p{};
-  p.dy = l.in[0];
-  p.x = l.in[1];
-  p.weight = kernel_weight(l.in[2]);
-  size_t next = 0;
-  if (l.attrs.i("dx") != 0) p.dx = l.out[next++];
-  if (l.attrs.i("dweight") != 0) p.dweight = kernel_weight(l.out[next++]);
-  if (l.attrs.i("dbias") != 0) p.dbias = l.out[next++];
+  bind_backward(l, p);
+  p.weight = kernel_weight(p.weight);
+  p.dweight = kernel_weight(p.dweight);
   set_geometry(p, l.attrs);
   return lk_conv2d_backward(l.context, &p);
 }
@@ -83,6 +61,6 @@ lk_status launch_backward(const Launch& l) {
 
 const OpDef conv2d_op{
     .name = "conv2d/1", .infer = infer, .gradient = gradient, .launch = launch, .channels_last_input = 1};
-const OpDef conv2d_backward_op{.name = "conv2d_backward", .infer = infer_backward, .launch = launch_backward};
+const OpDef conv2d_backward_op{.name = "conv2d_backward", .infer = infer_needed, .launch = launch_backward};
 
 }  // namespace lh

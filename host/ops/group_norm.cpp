@@ -17,17 +17,7 @@ std::vector<Desc> infer(const Infer& a) {
   return {x};
 }
 
-void gradient(Gradient& g) {
-  const auto optional = [&](size_t i) { return i < g.input_count() ? g.in(i) : Value{}; };
-  Attrs attrs{{"groups", g.attrs().i("groups")}, {"eps", g.attrs().f("eps")}};
-  attrs.set("dx", int64_t{g.needs(0)});
-  attrs.set("dweight", int64_t{g.needs(1)});
-  attrs.set("dbias", int64_t{g.needs(2)});
-  const std::vector<Value> d = g.emit_all(group_norm_backward_op, {g.dout(), g.in(0), optional(1), optional(2)}, attrs);
-  size_t next = 0;
-  for (size_t i = 0; i < 3; ++i)
-    if (g.needs(i)) g.set(i, d[next++]);
-}
+void gradient(Gradient& g) { emit_needed(g, group_norm_backward_op, {{"groups", g.attrs().i("groups")}, {"eps", g.attrs().f("eps")}}); }
 
 lk_status launch(const Launch& l) {
   lk_group_norm_params p{};
@@ -40,31 +30,17 @@ lk_status launch(const Launch& l) {
   return lk_group_norm(l.context, &p);
 }
 
-std::vector<Desc> infer_backward(const Infer& a) {
-  std::vector<Desc> out;
-  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
-  if (a.attrs.i("dweight") != 0) out.push_back(required(a, 2));
-  if (a.attrs.i("dbias") != 0) out.push_back(required(a, 3));
-  return out;
-}
-
 lk_status launch_backward(const Launch& l) {
   lk_group_norm_backward_params p{};
-  p.dy = l.in[0];
-  p.x = l.in[1];
-  p.weight = l.in[2];
+  bind_backward(l, p);
   p.groups = static_cast<int32_t>(l.attrs.i("groups"));
   p.eps = static_cast<float>(l.attrs.f("eps"));
-  size_t next = 0;
-  if (l.attrs.i("dx") != 0) p.dx = l.out[next++];
-  if (l.attrs.i("dweight") != 0) p.dweight = l.out[next++];
-  if (l.attrs.i("dbias") != 0) p.dbias = l.out[next++];
   return lk_group_norm_backward(l.context, &p);
 }
 
 }  // namespace
 
 const OpDef group_norm_op{.name = "group_norm/1", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef group_norm_backward_op{.name = "group_norm_backward", .infer = infer_backward, .launch = launch_backward};
+const OpDef group_norm_backward_op{.name = "group_norm_backward", .infer = infer_needed, .launch = launch_backward};
 
 }  // namespace lh

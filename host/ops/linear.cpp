@@ -15,15 +15,7 @@ std::vector<Desc> infer(const Infer& a) {
   return {{x.dtype, x.shape.with(-1, weight.shape[0])}};
 }
 
-void gradient(Gradient& g) {
-  // Missing outputs are not computed, so one node serves every combination of needs.
-  const Attrs attrs{{"dx", int64_t{g.needs(0)}}, {"dweight", int64_t{g.needs(1)}}, {"dbias", int64_t{g.needs(2)}}};
-  const Value bias = g.input_count() > 2 ? g.in(2) : Value{};
-  const std::vector<Value> d = g.emit_all(linear_backward_op, {g.dout(), g.in(0), g.in(1), bias}, attrs);
-  size_t next = 0;
-  for (size_t i = 0; i < 3; ++i)
-    if (g.needs(i)) g.set(i, d[next++]);
-}
+void gradient(Gradient& g) { emit_needed(g, linear_backward_op); }
 
 lk_status launch(const Launch& l) {
   lk_linear_params p{};
@@ -34,29 +26,15 @@ lk_status launch(const Launch& l) {
   return lk_linear(l.context, &p);
 }
 
-std::vector<Desc> infer_backward(const Infer& a) {
-  std::vector<Desc> out;
-  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
-  if (a.attrs.i("dweight") != 0) out.push_back(required(a, 2));
-  if (a.attrs.i("dbias") != 0) out.push_back(required(a, 3));
-  return out;
-}
-
 lk_status launch_backward(const Launch& l) {
   lk_linear_backward_params p{};
-  p.dy = l.in[0];
-  p.x = l.in[1];
-  p.weight = l.in[2];
-  size_t next = 0;
-  if (l.attrs.i("dx") != 0) p.dx = l.out[next++];
-  if (l.attrs.i("dweight") != 0) p.dweight = l.out[next++];
-  if (l.attrs.i("dbias") != 0) p.dbias = l.out[next++];
+  bind_backward(l, p);
   return lk_linear_backward(l.context, &p);
 }
 
 }  // namespace
 
 const OpDef linear_op{.name = "linear/1", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef linear_backward_op{.name = "linear_backward", .infer = infer_backward, .launch = launch_backward};
+const OpDef linear_backward_op{.name = "linear_backward", .infer = infer_needed, .launch = launch_backward};
 
 }  // namespace lh

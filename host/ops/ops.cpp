@@ -39,6 +39,25 @@ int64_t axis_of(const Desc& x, int64_t axis) {
   return axis < 0 ? axis + rank : axis;
 }
 
+Value optional(const Gradient& g, size_t index) { return index < g.input_count() ? g.in(index) : Value{}; }
+
+void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
+  constexpr std::array names{"dx", "dweight", "dbias"};
+  for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});
+  const std::vector<Value> d = g.emit_all(backward, {g.dout(), g.in(0), optional(g, 1), optional(g, 2)}, std::move(attrs));
+  size_t next = 0;
+  for (size_t i = 0; i < names.size(); ++i)
+    if (g.needs(i)) g.set(i, d[next++]);
+}
+
+std::vector<Desc> infer_needed(const Infer& a) {
+  std::vector<Desc> out;
+  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
+  if (a.attrs.i("dweight") != 0) out.push_back(required(a, 2));
+  if (a.attrs.i("dbias") != 0) out.push_back(required(a, 3));
+  return out;
+}
+
 Value reduce_to(Gradient& g, Value gradient, Value like) {
   const Shape want = g.shape(like);
   Value result = gradient;

@@ -34,6 +34,25 @@ void expect(bool condition, const std::string& what);
 // Axis in [0, rank), negative ones counted from the end.
 int64_t axis_of(const Desc& x, int64_t axis);
 
+// Optional input of a node, 0 when it is absent.
+Value optional(const Gradient& g, size_t index);
+
+// Ops of x, weight and bias: their backward ops read (dy, x, weight, bias) and give only the gradients that are needed,
+// which the attributes dx, dweight and dbias name.
+void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs = {});
+std::vector<Desc> infer_needed(const Infer& a);
+template <typename Params>
+void bind_backward(const Launch& l, Params& p) {
+  size_t next = 0;
+  p.dy = l.in[0];
+  p.x = l.in[1];
+  p.weight = l.in[2];
+  if (l.attrs.i("dx") != 0) p.dx = l.out[next++];
+  if (l.attrs.i("dweight") != 0) p.dweight = l.out[next++];
+  if constexpr (requires { p.dbias; })
+    if (l.attrs.i("dbias") != 0) p.dbias = l.out[next++];
+}
+
 // Gradient helper: sums `gradient` down to the shape of `like` (the reverse of broadcasting) and gives it like's type.
 Value reduce_to(Gradient& g, Value gradient, Value like);
 

@@ -145,7 +145,13 @@ std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& fro
   }
   std::error_code error;
   fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (!error) dirs.push_back({executable.parent_path().parent_path() / "lib" / "lora-host", false});
+  if (error) return dirs;
+  // Installed, and as built: `lib` is both unless the distribution's library folder has another name.
+  const fs::path bin = executable.parent_path();
+  const fs::path installed = (bin / LORA_LIBDIR_FROM_BINDIR / "lora-host").lexically_normal();
+  const fs::path as_built = (bin / "../lib/lora-host").lexically_normal();
+  dirs.push_back({installed, false});
+  if (as_built != installed) dirs.push_back({as_built, false});
   return dirs;
 }
 

@@ -1,5 +1,7 @@
 #include "plugin/optimizer.h"
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lh {
@@ -49,6 +51,21 @@ Graph Optimizer::build_update(const Shape& parameter) const {
   for (const std::string& name : states_)
     if (!graph.outputs.contains(name)) fail(Code::plugin, "optimizer '{}' gives no new '{}'", id_, name);
   if (!graph.outputs.contains("p")) fail(Code::plugin, "optimizer '{}' gives no new 'p'", id_);
+  // The tensors are bound to memory of exactly these sizes.
+  const Desc tensor{DType::f32, parameter}, scalar{DType::f32, {1}};
+  for (const auto& [name, value] : graph.inputs) {
+    const Desc& want = name == "lr" || name == "step" ? scalar : tensor;
+    if (graph.desc(value) != want)
+      fail(Code::plugin, "optimizer '{}' declares the input '{}' as {}, expected {}", id_, name,
+           graph.desc(value).text(), want.text());
+  }
+  for (const auto& [name, value] : graph.outputs) {
+    if (name != "p" && std::ranges::find(states_, name) == states_.end())
+      fail(Code::plugin, "optimizer '{}' gives '{}', which is neither p nor a state of it", id_, name);
+    if (graph.desc(value) != tensor)
+      fail(Code::plugin, "optimizer '{}' gives '{}' as {}, expected {}", id_, name, graph.desc(value).text(),
+           tensor.text());
+  }
   return graph;
 }
 

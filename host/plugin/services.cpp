@@ -96,6 +96,7 @@ lh_value input(lh_graph* g, const char* name, const lh_desc* desc) {
 lh_value param(lh_graph* g, const char* name) {
   Value v;
   guarded(g, [&] {
+    if (g->host->weights == nullptr) fail(Code::plugin, "'{}': this graph has no checkpoint to take weights from", name);
     const auto it = g->host->weights->find(name);
     if (it == g->host->weights->end())
       fail(Code::data, "the checkpoint has no tensor '{}'", name);
@@ -144,7 +145,8 @@ lh_status op(lh_graph* g, const char* name, const lh_value* in, uint32_t n_in, c
     // A convolution weight is kept channels-last in memory.
     if (def->channels_last_input >= 0) {
       ValueInfo& weight = g->graph->info(inputs.at(static_cast<size_t>(def->channels_last_input)));
-      if (weight.kind == ValueKind::param) weight.channels_last = true;
+      if (weight.kind != ValueKind::param) fail(Code::plugin, "{}: the weight must be a parameter", name);
+      weight.channels_last = true;
     }
     const std::vector<Value> made =
         g->graph->add(*def, std::move(inputs), std::move(checked_attributes), g->scopes.back());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "core/error.h"
 #include "graph/op.h"
 
 namespace lh {
@@ -86,6 +87,21 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
   plan.live_peak = live_peak(plan.buffers, count);
   return plan;
+}
+
+std::string print(const Graph& graph, const Plan& plan, size_t most) {
+  std::string text = fmt::format("{} buffers in {} bytes; {} bytes live at most\n", plan.buffers.size(), plan.bytes,
+                                 plan.live_peak);
+  std::vector<const PlannedBuffer*> order;
+  for (const PlannedBuffer& b : plan.buffers) order.push_back(&b);
+  std::ranges::stable_sort(order, std::greater{}, &PlannedBuffer::bytes);
+  for (size_t i = 0; i < std::min(most, order.size()); ++i) {
+    const PlannedBuffer& b = *order[i];
+    const ValueInfo& info = graph.info(b.value);
+    text += fmt::format("  at {:>12} {:>12} bytes, nodes {} to {}: %{} {} {}\n", b.offset, b.bytes, b.first, b.last,
+                        b.value.id, info.desc.text(), info.name);
+  }
+  return text;
 }
 
 }  // namespace lh

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "graph/graph.h"
@@ -29,5 +30,8 @@ struct Plan {
 inline constexpr int64_t plan_alignment = 256;
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external);
+
+// The plan as text, largest buffers first, for LORA_VERBOSE=plan.
+std::string print(const Graph& graph, const Plan& plan, size_t most);
 
 }  // namespace lh

@@ -9,12 +9,18 @@
 namespace lh {
 namespace {
 
-// The op that makes `v` may write it straight over the input called `name`.
+// The op that makes `v` may write it straight over `input`, which no later op reads, itself or through an alias.
 bool made_in_place(const Graph& graph, Value v, Value input) {
-  for (const Node& node : graph.nodes)
+  std::set<Value> same_storage{input};
+  bool made = false;
+  for (const Node& node : graph.nodes) {
+    const bool reads = std::ranges::any_of(node.inputs, [&](Value in) { return same_storage.contains(in); });
+    if (made && reads) return false;
+    if (node.op->alias && reads) same_storage.insert(node.outputs[0]);
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] == v) return i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
-  return false;
+      if (node.outputs[i] == v) made = i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
+  }
+  return made && std::ranges::none_of(graph.outputs, [&](const auto& item) { return same_storage.contains(item.second); });
 }
 
 }  // namespace

@@ -10,7 +10,8 @@ namespace {
 
 struct Part {
   const LoraModule* module;
-  int64_t first_row;  // of the native module's output
+  int64_t first_row = 0;        // of the native module's output
+  bool swapped_halves = false;  // the file has the rows' halves the other way round
 };
 
 // How a file may spell one native module: kohya, native with or without a prefix.
@@ -28,18 +29,21 @@ const LoraModule* find(const LoraFile& file, const std::string& name) {
 std::vector<Part> parts_of(const LoraFile& file, const std::string& module, const Shape& weight,
                            const CheckpointSpec& spec, const KeyMap& map) {
   for (const std::string& name : native_spellings(module, spec))
-    if (const LoraModule* found = find(file, name)) return {{found, 0}};
+    if (const LoraModule* found = find(file, name)) return {{found}};
   std::vector<Part> parts;
   const auto split = map.diffusers(module, weight[0] % weight[1] == 0 ? weight[0] / weight[1] : 0);
-  int64_t row = 0;
   if (!split) return parts;
-  for (const std::string& name : split->modules) {
-    const LoraModule* found = nullptr;
+  // A fused module is in several parts, of which a file need not have all. Equal parts; four or more are q, k, v and an MLP
+  // that takes the rest.
+  const auto count = static_cast<int64_t>(split->modules.size()), each = count >= 4 ? weight[1] : weight[0] / count;
+  const bool swapped = split->rule != nullptr && split->rule->assemble == Assemble::swap_halves;
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string& name = split->modules[static_cast<size_t>(i)];
     for (const std::string& spelled : {spec.lora.diffusers_prefix + name, name})
-      if (found == nullptr) found = find(file, spelled);
-    if (found == nullptr) return {};
-    parts.push_back({found, row});
-    row += found->up.desc.shape[0];
+      if (const LoraModule* found = find(file, spelled)) {
+        parts.push_back({found, i * each, swapped});
+        break;
+      }
   }
   return parts;
 }
@@ -56,6 +60,9 @@ LoraStack::LoraStack(const Model& model, const std::vector<LoraInput>& files) {
 
 void LoraStack::add(const Model& model, const LoraInput& input) {
   const LoraFile file = read_lora(input.path);
+  if (file.modules.empty())
+    fail(Code::data, "{}: not a LoRA: none of its {} tensors is half of a down and up pair. Is it a model? Give that with "
+         "--model", input.path.string(), file.others.size());
   const ComponentSpec* denoiser = model.spec().component("denoiser");
   const KeyMap map(denoiser->diffusers);
   std::vector<const LoraModule*> used;
@@ -77,6 +84,7 @@ void LoraStack::add(const Model& model, const LoraInput& input) {
         std::vector<float> column(static_cast<size_t>(desc.shape[0]), 0.0f);
         for (int64_t o = 0; o < out; ++o)
           column[static_cast<size_t>(part.first_row + o)] = scale * up[static_cast<size_t>(o * rank + r)];
+        if (part.swapped_halves) std::rotate(column.begin(), column.begin() + desc.shape[0] / 2, column.end());
         combined.up_columns.push_back(std::move(column));
       }
       used.push_back(&lora);
@@ -87,6 +95,9 @@ void LoraStack::add(const Model& model, const LoraInput& input) {
     if (std::ranges::find(used, &m) == used.end()) unmatched += "\n  " + m.name;
   if (!unmatched.empty())
     fail(Code::data, "{}: these modules are not in the {} model:{}", input.path.string(), model.id(), unmatched);
+  if (!file.others.empty() || file.modules.empty())
+    fail(Code::data, "{}: expected pairs of LoRA matrices (LoHa, LoKr and DoRA are not supported), found{}", input.path.string(),
+         file.others.empty() ? " none" : fmt::format(":\n  {}", fmt::join(file.others, "\n  ")));
 }
 
 const AdapterSpec* LoraStack::select(const std::string& module) const {

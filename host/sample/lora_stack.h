@@ -14,7 +14,7 @@ namespace lh {
 
 class LoraStack {
  public:
-  // Reads every file; throws lh::Error(Code::data) naming keys that belong to no module of the model.
+  // Reads every file; throws lh::Error(Code::data) naming keys that are no part of a module of the model.
   LoraStack(const Model& model, const std::vector<LoraInput>& files);
   const AdapterSpec* select(const std::string& module) const;
   // The adapters of a graph that was adapted with `select`, filled.

@@ -68,6 +68,16 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
           config.sample_steps, config.guidance_scale.value_or(recipe.sampling.guidance), seed};
 }
 
+Offered<lh_sampler> find_sampler(const Registry& registry, const Recipe& recipe, const std::string& id) {
+  const Offered<lh_sampler> sampler = registry.sampler(id.empty() ? recipe.sampling.sampler : id);
+  const lh_sampler& found = *sampler.descriptor;
+  if (found.objective != recipe.objective)
+    fail(Code::config, "sampler '{}' integrates '{}' models, this one is '{}'", found.id, found.objective, recipe.objective);
+  if (found.stages != 1)
+    fail(Code::plugin, "sampler '{}' has {} stages; this host runs samplers of one stage", found.id, found.stages);
+  return sampler;
+}
+
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe) {
   std::vector<std::string> prompts;
   for (const SampleRequest& request : requests) {
@@ -108,13 +118,7 @@ HostTensor Denoiser::evaluate(const HostTensor& x, double sigma, const Condition
 HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sampler_id, const Registry& registry,
                             TextEncoding& text, const std::function<bool()>& cancelled) {
   const Recipe& recipe = model_.recipe();
-  const Offered<lh_sampler> sampler = registry.sampler(sampler_id);
-  if (sampler.descriptor->objective != recipe.objective)
-    fail(Code::config, "sampler '{}' integrates '{}' models, this one is '{}'", sampler_id,
-         sampler.descriptor->objective, recipe.objective);
-  if (sampler.descriptor->stages != 1)
-    fail(Code::plugin, "sampler '{}' has {} stages; this host runs samplers of one stage", sampler_id,
-         sampler.descriptor->stages);
+  const Offered<lh_sampler> sampler = find_sampler(registry, recipe, sampler_id);
   program_->upload_constants();
   const Shape shape = graph_.desc(graph_.inputs.at("latents")).shape;
   const int64_t tokens = shape[1] * shape[2] / (recipe.latents.multiple * recipe.latents.multiple);

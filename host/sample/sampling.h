@@ -60,6 +60,8 @@ class Decoder {
 
 // The sampler's and the recipe's defaults put in where the user said nothing; sizes are checked against the model's step.
 SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt, uint64_t seed);
+// The sampler `id`, the model's own where it is empty; throws where it is not known or not for this kind of model.
+Offered<lh_sampler> find_sampler(const Registry& registry, const Recipe& recipe, const std::string& id);
 // Prompts that a set of requests needs encoded.
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe);
 

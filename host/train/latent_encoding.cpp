@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "graph/prune.h"
@@ -13,6 +14,12 @@
 #include "run/weights.h"
 
 namespace lh {
+namespace {
+
+// A key is "<picture>-<everything else>".
+std::string picture_part(const std::string& content_hash) { return content_hash.substr(0, 32); }
+
+}  // namespace
 
 HostTensor image_to_tensor(const Image& image, bool flip) {
   HostTensor tensor(Desc{DType::f32, {1, image.height, image.width, 3}});
@@ -40,21 +47,33 @@ Image tensor_to_image(const HostTensor& tensor) {
 
 LatentEncoding::LatentEncoding(Device& device, const Model& model, DType compute,
                                const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder), folder_(cache_folder) {
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {
   vae_ = model.checkpoint().has("vae") ? model.checkpoint().fingerprint("vae") : "none";
+  std::error_code none;  // no folder: nothing is cached
+  for (const auto& entry : std::filesystem::directory_iterator(cache_folder, none)) {
+    const std::string file = entry.path().filename().string();
+    if (const size_t end = file.find('-'); end != std::string::npos) cached_pictures_.insert(file.substr(0, end));
+  }
 }
 
 std::string LatentEncoding::key(const Sample& s) const {
   const std::string rest = fmt::format("latent/1;{};{};{}x{};{}", vae_, dtype_name(compute_), s.bucket.width,
                                        s.bucket.height, s.flip ? "flip" : "");
-  return s.content_hash.substr(0, 32) + "-" + sha256_hex(rest).substr(0, 32);
+  return picture_part(s.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
 }
 
 bool LatentEncoding::known(const std::string& content_hash) const {
-  std::error_code none;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_, none))
-    if (entry.path().filename().string().starts_with(content_hash.substr(0, 32))) return true;
-  return false;
+  return cached_pictures_.contains(picture_part(content_hash));
+}
+
+int64_t LatentEncoding::bytes_to_cache(const Dataset& dataset) const {
+  const LatentSpec& spec = model_.recipe().latents;
+  int64_t bytes = 0;
+  for (const Sample& s : dataset.samples)
+    if (cache_.on_disk() && !cache_.contains(key(s)))
+      bytes += s.bucket.width / spec.downscale * (s.bucket.height / spec.downscale) * 2 * spec.channels *
+               static_cast<int64_t>(sizeof(float));
+  return bytes;
 }
 
 void LatentEncoding::prepare(const Dataset& dataset) {
@@ -75,6 +94,7 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
   OwnedProgram program;
   Bucket bucket;
   for (const Sample* sample : samples) {
+    if (stop_requested()) return;  // what is encoded stays in the cache
     if (!program || bucket != sample->bucket) {
       bucket = sample->bucket;
       Graph graph =

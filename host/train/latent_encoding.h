@@ -1,6 +1,7 @@
 // Pictures to latents: decode, crop to the bucket, VAE encoder, behind a cache.
 #pragma once
 
+#include <set>
 #include <string>
 
 #include "data/dataset.h"
@@ -15,7 +16,9 @@ class LatentEncoding {
   LatentEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
   // Encodes every sample that is not cached; the VAE is in memory only while this runs.
   void prepare(const Dataset& dataset);
-  bool known(const std::string& content_hash) const;  // some bucket of this picture is cached
+  // Disk space that prepare() will take.
+  int64_t bytes_to_cache(const Dataset& dataset) const;
+  bool known(const std::string& content_hash) const;  // some bucket of this picture was cached when this was made
   // Mean and log-variance of the posterior, float32 [h, w, 2z]; the sample must have been prepared.
   const HostTensor& moments(const Sample& sample);
 
@@ -26,7 +29,7 @@ class LatentEncoding {
   const Model& model_;
   DType compute_;
   TensorCache cache_;
-  std::filesystem::path folder_;
+  std::set<std::string> cached_pictures_;  // content hashes, as far as keys hold them
   std::string vae_;
 };
 

@@ -1,7 +1,6 @@
 #include "train/output.h"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -45,20 +44,17 @@ int open_or_fail(const std::filesystem::path& path, int flags) {
   return fd;
 }
 
+// "name_000000100.safetensors", and nothing that somebody else put there.
+bool is_step_save(std::string_view file, std::string_view name) {
+  constexpr std::string_view end = ".safetensors";
+  if (!file.starts_with(name) || !file.ends_with(end) || file.size() != name.size() + 10 + end.size()) return false;
+  return file[name.size()] == '_' &&
+         std::ranges::all_of(file.substr(name.size() + 1, 9), [](char c) { return c >= '0' && c <= '9'; });
+}
+
 }  // namespace
 
 Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
-  std::filesystem::create_directories(folder_ / "samples");
-  lock_ = open_or_fail(folder_ / ".lock", O_RDWR | O_CREAT);
-  if (flock(lock_, LOCK_EX | LOCK_NB) != 0) {
-    ::close(lock_);
-    fail(Code::resource, "{}: another run is writing there (process {}). Stop it, or give this run another `name`",
-         folder_.string(), read_text(folder_ / ".lock", 64));
-  }
-  const std::string owner = std::to_string(getpid());
-  if (ftruncate(lock_, 0) != 0 || pwrite(lock_, owner.data(), owner.size(), 0) < 0)
-    fail(Code::resource, "{}: cannot be written: {}", (folder_ / ".lock").string(), std::strerror(errno));
-
   std::string kept(header);
   for (const Row& row : read_rows(folder_ / "metrics.csv"))
     if (row.step <= resumed_step) kept += row.text;
@@ -67,10 +63,7 @@ Output::Output(const Config& config, int64_t resumed_step) : config_(config), fo
   events_ = std::make_unique<EventFile>(folder_ / "tensorboard");
 }
 
-Output::~Output() {
-  ::close(metrics_);
-  ::close(lock_);
-}
+Output::~Output() { ::close(metrics_); }
 
 void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
   const std::string row = fmt::format("{},{:.9g},{:.9g},{:.9g}\n", step, loss, lr, grad_norm);
@@ -81,8 +74,12 @@ void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
   events_->scalar("grad_norm", step, static_cast<float>(grad_norm));
 }
 
+std::filesystem::path Output::sample_path(int64_t step, size_t index) const {
+  return folder_ / "samples" / fmt::format("{:09}_{}.png", step, index);
+}
+
 void Output::sample(int64_t step, size_t index, const Image& image) {
-  write_png(folder_ / "samples" / fmt::format("{:09}_{}.png", step, index), image);
+  write_png(sample_path(step, index), image);
   events_->image(fmt::format("sample_{}", index), step, image);
 }
 
@@ -92,15 +89,12 @@ std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<L
   const std::filesystem::path path = folder_ / (name + ".safetensors");
   write_lora(path, modules, spec, config_.save.format, compute_dtype(config_.save.dtype), metadata);
   std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_)) {
-    const std::string file = entry.path().filename().string();
-    const bool stepped = file.size() == config_.name.size() + 22 && file.starts_with(config_.name + "_") &&
-                         file.ends_with(".safetensors");
-    if (stepped) old.push_back(entry.path());
-  }
+  for (const auto& entry : std::filesystem::directory_iterator(folder_))
+    if (is_step_save(entry.path().filename().string(), config_.name)) old.push_back(entry.path());
   std::ranges::sort(old, std::greater{});
+  std::error_code none;  // an old file that stays harms nobody
   for (size_t i = static_cast<size_t>(config_.save.max_step_saves_to_keep); i < old.size(); ++i)
-    std::filesystem::remove(old[i]);
+    std::filesystem::remove(old[i], none);
   return path;
 }
 
@@ -108,6 +102,18 @@ void Output::loss_curve() const {
   std::vector<std::pair<double, double>> points;
   for (const Row& row : read_rows(folder_ / "metrics.csv")) points.emplace_back(row.step, row.loss);
   if (points.size() > 1) write_png(folder_ / "loss.png", line_chart(points, config_.name + ": loss"));
+}
+
+std::optional<std::filesystem::path> Output::comparison(int64_t step, const std::vector<std::string>& prompts) const {
+  std::vector<std::vector<Image>> rows;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (!std::filesystem::exists(sample_path(0, i)) || !std::filesystem::exists(sample_path(step, i))) return {};
+    rows.push_back({decode_image(sample_path(0, i)), decode_image(sample_path(step, i))});
+  }
+  if (rows.empty()) return {};
+  const std::filesystem::path path = folder_ / "before_after.png";
+  write_png(path, image_grid(rows, {"before", "after"}, prompts));
+  return path;
 }
 
 }  // namespace lh

@@ -1,8 +1,9 @@
-// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files. One run at a time
-// owns an output folder.
+// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files.
+// RunFolder has made and locked the folder before.
 #pragma once
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,7 @@ namespace lh {
 
 class Output {
  public:
-  // Locks the folder; a second run on it is an lh::Error(Code::resource) that names the owner. Metrics after `resumed_step`
-  // are dropped.
+  // Metrics after `resumed_step` are dropped.
   Output(const Config& config, int64_t resumed_step);
   ~Output();
   Output(const Output&) = delete;
@@ -28,12 +28,16 @@ class Output {
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
                              const LoraMetadata& metadata);
   void loss_curve() const;  // loss.png
+  // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
+  // sampled; gives the path otherwise.
+  std::optional<std::filesystem::path> comparison(int64_t step, const std::vector<std::string>& prompts) const;
   std::filesystem::path folder() const { return folder_; }
 
  private:
+  std::filesystem::path sample_path(int64_t step, size_t index) const;
   const Config& config_;
   std::filesystem::path folder_;
-  int lock_ = -1, metrics_ = -1;
+  int metrics_ = -1;
   std::unique_ptr<EventFile> events_;
 };
 

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "data/caption.h"
 
 namespace lh {
 
@@ -43,9 +44,11 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                                                                                     : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
+  if (!c.sample.prompts.empty()) find_sampler(registry, model.recipe(), c.sample.sampler);
   for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
     const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
-    requests.push_back(complete_request(c.sample, model.recipe(), c.sample.prompts[i], seed));
+    const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);
+    requests.push_back(complete_request(c.sample, model.recipe(), prompt, seed));
   }
   fit_memory();
 }

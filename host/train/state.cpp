@@ -30,8 +30,10 @@ std::vector<std::pair<int64_t, std::filesystem::path>> generations(const std::fi
   return found;
 }
 
-std::string digest(const std::vector<TensorToWrite>& tensors) {
+std::string digest(const std::vector<TensorToWrite>& tensors, const std::map<std::string, std::string>& metadata) {
   Sha256 hash;
+  for (const auto& [key, value] : metadata)
+    if (key != "digest") hash.update(fmt::format("{}={}\n", key, value));
   for (const TensorToWrite& t : tensors) {
     hash.update(t.name);
     hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
@@ -60,12 +62,20 @@ std::map<std::string, HostTensor> read_verified(const Safetensors& file) {
   for (const StoredTensor& t : file.tensors()) tensors[t.name] = file.read(t.name);
   for (const StoredTensor& t : file.tensors()) order.push_back({t.name, t.desc, tensors[t.name].data.data()});
   const auto expected = file.metadata().find("digest");
-  if (expected == file.metadata().end() || expected->second != digest(order))
+  if (expected == file.metadata().end() || expected->second != digest(order, file.metadata()))
     fail(Code::data, "{}: the content does not match its checksum", file.path().string());
   return tensors;
 }
 
-void upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+// A damaged file must not count as one of the generations that are kept: newer than all good ones, it would push them out.
+void set_aside(const std::filesystem::path& path) {
+  std::error_code none;
+  std::filesystem::rename(path, path.string() + ".damaged", none);
+}
+
+// False when an optimizer state starts at zero.
+bool upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+  bool complete = true;
   for (const std::string& section : adapters.sections()) {
     if (section == "g") continue;
     for (const AdapterTensor& tensor : adapters.tensors()) {
@@ -76,16 +86,27 @@ void upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adap
         fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
       } else {
         spdlog::warn("the saved run has no optimizer state '{}': it starts at zero", section);
+        complete = false;
         break;
       }
     }
   }
+  return complete;
+}
+
+// The number of optimizer updates in a state file.
+int64_t updates_of(const Safetensors& file) {
+  const auto it = file.metadata().find("updates");
+  int64_t updates = -1;
+  if (it != file.metadata().end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), updates);
+  if (updates < 0) fail(Code::data, "{}: the number of optimizer updates is missing", file.path().string());
+  return updates;
 }
 
 }  // namespace
 
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep) {
-  std::filesystem::create_directories(folder);
+  make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
   for (const std::string& section : adapters.sections()) {
@@ -99,13 +120,29 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   values.push_back(HostTensor::from_floats({2}, state.loss_scale));
   std::vector<TensorToWrite> tensors;
   for (size_t i = 0; i < names.size(); ++i) tensors.push_back({names[i], values[i].desc, values[i].data.data()});
-  std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)}, {"digest", digest(tensors)}};
+  std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
+                                              {"updates", std::to_string(state.updates)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  metadata["digest"] = digest(tensors, metadata);
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
 
   const auto all = generations(folder);
+  std::error_code none;  // an old file that stays harms nobody
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i)
-    std::filesystem::remove(all[i].second);
+    std::filesystem::remove(all[i].second, none);
+}
+
+void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts) {
+  for (const auto& [step, path] : generations(folder)) {
+    std::optional<Safetensors> file;
+    try {
+      file.emplace(path);
+      read_verified(*file);
+    } catch (const Error&) {
+      continue;  // load_state will say so
+    }
+    return check_facts(*file, facts);
+  }
 }
 
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
@@ -113,16 +150,18 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
   for (const auto& [step, path] : generations(folder)) {
     std::optional<Safetensors> file;
     std::map<std::string, HostTensor> tensors;
+    RunState state{step, {}, facts};
     try {
       file.emplace(path);
       tensors = read_verified(*file);
+      state.updates = updates_of(*file);
     } catch (const Error& e) {
       spdlog::warn("checkpoint passed over: {}", e.what());
+      set_aside(path);
       continue;
     }
     check_facts(*file, facts);
-    upload_tensors(tensors, adapters);
-    RunState state{step, {}, facts};
+    if (!upload_tensors(tensors, adapters)) state.updates = 0;
     const auto scale = tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};
     return state;

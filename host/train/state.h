@@ -17,12 +17,16 @@ struct RunState {
   int64_t step = 0;                            // optimizer steps done
   std::array<float, 2> loss_scale{65536, 0};   // scale, clean steps (fp16 only)
   std::map<std::string, std::string> facts;    // what must not change between runs, by config key
+  int64_t updates = 0;                         // of these steps, the ones that loss scaling did not skip
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep);
 
-// Loads the newest valid state into `adapters`; damaged files are passed over with a warning. Nothing when there is none.
+// Compares the facts of the newest valid state; throws as load_state does, but changes nothing.
+void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts);
+
+// Loads the newest valid state into `adapters`; damaged files are set aside with a warning. Nothing when there is none.
 // Throws lh::Error(Code::config) listing each fact that differs. States of another optimizer start at zero, with a warning.
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters);

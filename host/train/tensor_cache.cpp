@@ -27,7 +27,7 @@ const NamedTensors* TensorCache::find(const std::string& key) {
 
 const NamedTensors& TensorCache::put(const std::string& key, NamedTensors tensors) {
   if (!folder_.empty()) {
-    std::filesystem::create_directories(folder_);
+    make_folder(folder_);
     std::vector<TensorToWrite> list;
     for (const auto& [name, t] : tensors) list.push_back({name, t.desc, t.data.data()});
     write_safetensors(file_of(key), list, {});

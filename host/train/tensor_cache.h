@@ -19,6 +19,7 @@ class TensorCache {
   // nullptr when the key is unknown. A damaged file counts as unknown, with a warning, and is made again.
   const NamedTensors* find(const std::string& key);
   const NamedTensors& put(const std::string& key, NamedTensors tensors);
+  bool on_disk() const { return !folder_.empty(); }
   bool contains(const std::string& key) const;
 
  private:

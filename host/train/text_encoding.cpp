@@ -2,9 +2,10 @@
 
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <memory>
+#include <set>
 
+#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "data/tokenizer.h"
@@ -37,9 +38,8 @@ std::string TextEncoding::key(const std::string& prompt) const {
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   std::vector<std::string> missing;
-  for (const std::string& prompt : prompts)
-    if (cache_.find(key(prompt)) == nullptr && std::ranges::find(missing, prompt) == missing.end())
-      missing.push_back(prompt);
+  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
+    if (cache_.find(key(prompt)) == nullptr) missing.push_back(prompt);
   if (!missing.empty()) encode(missing);
 }
 
@@ -64,6 +64,17 @@ int64_t TextEncoding::length() const {
   return graph.desc(graph.outputs.at("text")).shape[1];
 }
 
+int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) const {
+  std::set<std::string> missing;
+  for (const std::string& prompt : prompts)
+    if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
+  if (missing.empty()) return 0;
+  const Graph graph = conditioner();
+  int64_t each = 0;
+  for (const auto& [name, value] : graph.outputs) each += graph.desc(value).bytes();
+  return each * static_cast<int64_t>(missing.size());
+}
+
 void TextEncoding::encode(const std::vector<std::string>& prompts) {
   const auto& specs = model_.recipe().tokenizers;
   Graph graph = conditioner();
@@ -74,6 +85,7 @@ void TextEncoding::encode(const std::vector<std::string>& prompts) {
   OwnedProgram program(device_, std::move(graph), bound, "text encoders");
   spdlog::info("encoding {} prompts", prompts.size());
   for (const std::string& prompt : prompts) {
+    if (stop_requested()) return;  // what is encoded stays in the cache
     for (const auto& [encoder, spec] : specs) {
       int64_t cut = 0;
       const std::vector<int32_t> ids = tokenizers[encoder]->encode(prompt, spec.length, &cut);

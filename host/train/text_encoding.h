@@ -21,6 +21,8 @@ class TextEncoding {
   TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
   // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs.
   void prepare(const std::vector<std::string>& prompts);
+  // Disk space that prepare() will take.
+  int64_t bytes_to_cache(const std::vector<std::string>& prompts) const;
   // Tokens of `text`, without running anything.
   int64_t length() const;
   // The prompt must have been prepared.

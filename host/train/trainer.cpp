@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "train/lr_schedule.h"
+#include "train/metadata.h"
 
 namespace lh {
 namespace {
@@ -32,6 +33,15 @@ std::string dataset_hash(const Dataset& dataset) {
   return hash.hex().substr(0, 16);
 }
 
+// Identifies the set of trained tensors.
+std::string targets_hash(const Adapters& adapters) {
+  Sha256 hash;
+  for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
+  return hash.hex().substr(0, 16);
+}
+
+std::string optional_text(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "default"; }
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
@@ -39,12 +49,17 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha", fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"network.network_kwargs", targets_hash(*p.adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
           {"train.dtype", std::string(dtype_name(p.compute))},
           {"train.timestep_type", c.train.timestep_type},
+          {"train.timestep_shift", optional_text(c.train.timestep_shift)},
+          {"train.sigmoid_scale", optional_text(c.train.sigmoid_scale)},
+          {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
+          {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
 }
 
@@ -82,11 +97,31 @@ Trainer::Trainer(const Registry& registry, Prepared& prepared, const std::string
     : registry_(registry),
       p_(prepared),
       config_(prepared.config),
+      folder_(prepared.config.output_dir()),
       law_(prepared.config.train, prepared.model.recipe()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)) {
-  std::filesystem::create_directories(config_.output_dir());
+  check_start(resume);
   load();
-  start_or_resume(resume);
+  if (!stop_requested()) start_or_resume();
+}
+
+void Trainer::check_start(const std::string& resume) {
+  const std::filesystem::path own = config_.output_dir() / "state";
+  if (resume == "auto")
+    resume_from_ = own;
+  else if (!resume.empty())
+    resume_from_ = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
+                       ? std::filesystem::path(resume) / "state"
+                       : std::filesystem::path(resume);
+  std::error_code none;
+  const bool from_own = !resume_from_.empty() && std::filesystem::equivalent(resume_from_, own, none);
+  if (!from_own && !std::filesystem::is_empty(own))
+    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
+         config_.output_dir().string());
+  if (!resume_from_.empty() && !from_own && !std::filesystem::is_directory(resume_from_))
+    fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
+         std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
+  check_state(resume_from_, facts_of(p_));
 }
 
 void Trainer::load() {
@@ -98,6 +133,7 @@ void Trainer::load() {
   }
   p_.text.prepare(prompts);
   p_.latents.prepare(p_.dataset);
+  if (stop_requested()) return;
 
   const Graph& graph = p_.steps.begin()->second->train_graph().graph;
   weights_.emplace(p_.device, p_.model.checkpoint(), graph);
@@ -113,22 +149,21 @@ void Trainer::load() {
   }
 }
 
-void Trainer::start_or_resume(const std::string& resume) {
+void Trainer::start_or_resume() {
   p_.adapters->initialise(static_cast<uint64_t>(config_.train.seed));
-  const std::filesystem::path folder = resume.empty() || resume == "auto" ? config_.output_dir() / "state" : std::filesystem::path(resume);
   const auto facts = facts_of(p_);
-  if (!resume.empty()) {
-    if (auto loaded = load_state(folder, facts, *p_.adapters)) {
+  if (!resume_from_.empty()) {
+    if (auto loaded = load_state(resume_from_, facts, *p_.adapters)) {
       state_ = *loaded;
+      if (state_.step > config_.train.steps)
+        fail(Code::config, "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
+             state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
-    } else if (resume != "auto") {
-      fail(Code::data, "{}: there is no valid checkpoint to resume from", folder.string());
+    } else if (resume_from_ != config_.output_dir() / "state") {
+      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.string());
     } else {
-      spdlog::info("no checkpoint in {}: starting at step 0", folder.string());
+      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
-  } else if (std::filesystem::exists(folder) && !std::filesystem::is_empty(folder)) {
-    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
-         config_.output_dir().string());
   }
   state_.facts = facts;
   scalars_.upload(LOSS_SCALE, state_.loss_scale.data(), 8);
@@ -214,10 +249,11 @@ bool Trainer::clip_and_update(int64_t step) {
     scalars_.download(LOSS_SCALE, state_.loss_scale.data(), 8);
   }
   if (!std::isfinite(norm)) return false;
-  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(step + 1);
+  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(state_.updates + 1);
   scalars_.upload(LR, &lr, 4);
   scalars_.upload(STEP, &count, 4);
   for (const auto& update : updates_) update->run();
+  ++state_.updates;
   return true;
 }
 
@@ -259,30 +295,25 @@ double Trainer::train_step(int64_t step) {
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
   save_state(config_.output_dir() / "state", state_, *p_.adapters, config_.save.max_step_saves_to_keep);
-  LoraMetadata metadata{p_.model.recipe().metadata};
-  metadata.entries["ss_output_name"] = config_.name;
-  metadata.entries["ss_steps"] = std::to_string(step);
-  metadata.entries["ss_resolution"] = std::to_string(config_.datasets.front().resolution.back());
-  metadata.entries["ss_seed"] = std::to_string(config_.train.seed);
-  metadata.entries["modelspec.title"] = config_.name;
-  if (!config_.trigger_word.empty()) metadata.entries["modelspec.trigger_phrase"] = config_.trigger_word;
-  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), metadata);
+  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
 
 void Trainer::make_samples(int64_t step) {
-  const Recipe& recipe = p_.model.recipe();
-  const std::string sampler = config_.sample.sampler.empty() ? recipe.sampling.sampler : config_.sample.sampler;
   if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
   arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents = p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
   }
 }
 
 int Trainer::run() {
+  if (!output_) {
+    spdlog::warn("stopped by a signal before the first step; continue with --resume");
+    return exit_interrupted;
+  }
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
   Progress progress(config_.name, steps, state_.step);
@@ -298,12 +329,15 @@ int Trainer::run() {
       spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
       return exit_interrupted;
     }
-    if (done < steps && config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && (done % every == 0 || done == steps)) make_samples(done);
+    if (done == steps) break;
+    if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
+    if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
   }
   progress.finish();
-  save(steps, true);
+  save(steps, true);  // before the last samples: a picture that fails loses nothing
   output_->loss_curve();
+  if (p_.denoiser && every > 0) make_samples(steps);
+  if (const auto grid = output_->comparison(steps, config_.sample.prompts)) fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print_op_times();
   if (verbose("memory")) spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);

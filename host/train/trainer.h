@@ -10,6 +10,7 @@
 #include "train/objective.h"
 #include "train/output.h"
 #include "train/prepare.h"
+#include "train/run_folder.h"
 #include "train/state.h"
 
 namespace lh {
@@ -21,8 +22,9 @@ class Trainer {
   int run();
 
  private:
+  void check_start(const std::string& resume);   // refuses at once what would be refused after hours of encoding
   void load();
-  void start_or_resume(const std::string& resume);
+  void start_or_resume();
   double train_step(int64_t step);        // all micro-batches and the update; gives the mean loss
   StepInputs assemble(const Batch& batch, int64_t micro_step);
   void accumulate(TrainStep& step, int64_t micro);
@@ -34,6 +36,8 @@ class Trainer {
   const Registry& registry_;
   Prepared& p_;
   const Config& config_;
+  RunFolder folder_;
+  std::filesystem::path resume_from_;     // folder of states; empty: a new run
   TimestepLaw law_;
   BatchOrder order_;
   std::optional<Weights> weights_;

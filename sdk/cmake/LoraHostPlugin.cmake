@@ -52,6 +52,9 @@ function(lora_host_add_plugin name)
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_text)
   endif()
 
-  include(GNUInstallDirs)
-  install(TARGETS ${name} LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}/lora-host)
+  if(NOT LORA_HOST_PLUGIN_DESTINATION)  # the installed package says where its host looks
+    include(GNUInstallDirs)
+    set(LORA_HOST_PLUGIN_DESTINATION ${CMAKE_INSTALL_LIBDIR}/lora-host)
+  endif()
+  install(TARGETS ${name} LIBRARY DESTINATION ${LORA_HOST_PLUGIN_DESTINATION})
 endfunction()

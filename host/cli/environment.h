@@ -1,0 +1,14 @@
+// What the process needs from its surroundings before anything else runs.
+#pragma once
+
+namespace lh {
+
+// Lets idle OpenMP threads sleep instead of spinning, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT says otherwise. Spinning
+// threads take the cores from whoever has work as soon as a machine is shared, and every parallel loop ends in such a
+// wait. libgomp reads the variable when it is loaded, so the program starts itself once more (same process id).
+void sleep_when_idle(char** argv);
+
+// A log pipe that closes or a file size limit must not kill a run: writing then fails with an error that has a name.
+void survive_write_signals();
+
+}  // namespace lh

@@ -1,0 +1,90 @@
+#!/usr/bin/env bash
+# Installs a build into a folder of its own, moves that folder, and uses it as a user would: from another directory, and from
+# projects that know nothing but the folder.
+#
+#   tests/install_test.sh BUILD_DIR
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(cd "${1:?usage: tests/install_test.sh BUILD_DIR}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset LORA_HOST_PLUGIN_PATH LORA_HOST_DATA LORA_VERBOSE LORA_LOG LD_LIBRARY_PATH
+
+passed=0
+failed=0
+check() { # check WHAT COMMAND...: passes when the command ends with 0
+  local what=$1
+  shift
+  if "$@" >"$work/log" 2>&1; then
+    echo "ok    $what"
+    passed=$((passed + 1))
+  else
+    echo "FAIL  $what (exit status $?): $*"
+    cat "$work/log"
+    failed=$((failed + 1))
+  fi
+}
+prints() { # prints TEXT COMMAND...: the command ends with 0 and its output holds TEXT
+  local text=$1 output
+  shift
+  output=$("$@" 2>&1) || { echo "$output"; return 1; }
+  [[ $output == *"$text"* ]] || { echo "$output"; echo "expected to find: $text"; return 1; }
+}
+refuses() { # refuses TEXT COMMAND...: the command fails and its output holds TEXT
+  local text=$1 output
+  shift
+  ! output=$("$@" 2>&1) || { echo "$output"; echo "expected an error"; return 1; }
+  [[ $output == *"$text"* ]] || { echo "$output"; echo "expected to find: $text"; return 1; }
+}
+cache() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+
+check "cmake --install" cmake --install "$build" --prefix "$work/first"
+mv "$work/first" "$work/prefix"
+prefix=$work/prefix
+host=$prefix/bin/lora-host
+libraries=$prefix/$(cache CMAKE_INSTALL_LIBDIR)
+mkdir "$work/elsewhere"
+cd "$work/elsewhere"
+
+check "--version" prints "lora-host" "$host" --version
+check "the program uses the installed kernel library" prints "=> $prefix/" ldd "$host"
+for plugin in flux optim samplers; do
+  check "plugin $plugin is found" prints "$libraries/lora-host/$plugin.so" "$host" plugins
+done
+
+toy=$root/examples/toy_flux
+cat >train.yaml <<YAML
+name: installed
+device: cpu
+model: {name_or_path: $toy/flux_toy.safetensors, vae_path: $toy/ae.safetensors, clip_path: $toy/clip_l.safetensors,
+  t5_path: $toy/t5xxl.safetensors}
+network: {linear: 2}
+datasets: [{folder_path: $root/examples/demo/photos, resolution: 64}]
+train: {steps: 1, batch_size: 1, dtype: fp32}
+YAML
+
+tokenizer=$(find "$prefix" -path '*/tokenizers/clip/merges.txt')
+check "tokenizer files are installed" test -n "$tokenizer"
+mv "$tokenizer" "$tokenizer.away"
+check "they are the ones used" refuses "$tokenizer" "$host" train --config train.yaml
+mv "$tokenizer.away" "$tokenizer"
+rm -rf output
+check "one training step" "$host" train --config train.yaml
+check "the LoRA file is there" prints "kohya spelling" "$host" inspect output/installed/installed.safetensors
+
+# A sanitized library needs programs that are sanitized too.
+flags=
+if [ "$(cache LORA_SANITIZE)" = ON ]; then flags=-fsanitize=address,undefined; fi
+check "a C project finds the kernel library" cmake -S "$root/examples/kernels" -B "$work/kernels" \
+  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$(cache CMAKE_C_COMPILER)" -DCMAKE_C_FLAGS="-Werror $flags"
+check "it builds" cmake --build "$work/kernels"
+check "its gradients agree with plain loops" prints "the gradients agree" "$work/kernels/lora_backward"
+
+check "sdk/template builds against the installed SDK" cmake -DPREFIX="$prefix" -DTEMPLATE="$root/sdk/template" \
+  -DWORK="$work/template" -DCXX="$(cache CMAKE_CXX_COMPILER)" -P "$root/tests/sdk_template.cmake"
+check "its plugin is found" prints "$libraries/lora-host/sign_sgd.so" "$host" plugins
+check "its optimizer trains" "$host" train --config train.yaml --name template --optimizer sign_sgd
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]

@@ -1,0 +1,211 @@
+// A run that is killed, stopped or crowded ends with the very file that an undisturbed run gives.
+#include <signal.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <random>
+#include <thread>
+
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+uint64_t seed_of_this_run() {
+  const char* given = std::getenv("LORA_TEST_SEED");
+  return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
+}
+
+void expect_trained(const HostResult& result) {
+  EXPECT_EQ(result.code, 0) << "signal " << result.signal << (result.timed_out ? ", timed out" : "") << "\n"
+                            << result.output;
+}
+
+// The LoRA that the run gives when nothing disturbs it.
+std::string undisturbed(const std::string& config, const ToyRun& model) {
+  ToyRun run;
+  run.config() = config;
+  run.replace(model.folder().string(), run.folder().string());
+  expect_trained(run.train());
+  return get(run.lora());
+}
+
+// Whatever carries its final name can be read.
+void expect_whole_files(const fs::path& folder) {
+  std::error_code none;
+  for (fs::recursive_directory_iterator file(folder, none), end; !none && file != end; file.increment(none))
+    if (file->path().extension() == ".safetensors") {
+      EXPECT_EQ(error_of([&] { const Safetensors whole(file->path()); }), "") << file->path();
+    }
+}
+
+// Waits until metrics.csv reaches the step; false when the process ended before.
+bool reaches(HostProcess& process, const ToyRun& run, int64_t step) {
+  while (process.running()) {
+    if (run.steps_done() >= step) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }
+
+struct Tally {
+  int kills = 0, starts = 0;
+};
+
+// Kills the run again and again, at a random step, a random moment after it, or while it starts; then lets it finish.
+Tally kill_and_resume(const ToyRun& run, int kills, std::mt19937_64& random) {
+  const auto below = [&](uint64_t n) { return static_cast<int64_t>(random() % n); };
+  Tally tally;
+  for (; tally.kills < kills; ++tally.starts) {
+    HostProcess process(run.command({"--resume"}));
+    if (below(6) == 0)
+      sleep(0.001 * static_cast<double>(below(400)));
+    else if (reaches(process, run, run.steps_done() + 1 + below(3)))
+      sleep(0.001 * static_cast<double>(below(15)));
+    if (!process.running()) {
+      expect_trained(process.wait());
+      break;
+    }
+    process.send(SIGKILL);
+    const HostResult result = process.wait();
+    if (result.signal != SIGKILL) {  // it ended just before
+      expect_trained(result);
+      break;
+    }
+    ++tally.kills;
+    expect_whole_files(run.output());
+  }
+  expect_trained(run.train({"--resume"}));
+  return tally;
+}
+
+TEST(Resume, TwentyKillsChangeNothing) {
+  const uint64_t seed = seed_of_this_run();
+  std::printf("LORA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
+  std::mt19937_64 random(seed);
+  const int wanted = sanitized ? 4 : 20;
+  int kills = 0;
+  for (int round = 0; kills < wanted && round < 10; ++round) {
+    ToyRun run;
+    run.set("steps", sanitized ? "8" : "24").set("save_every", std::to_string(1 + random() % 3));
+    if (round % 2 == 0)
+      run.set("gradient_accumulation", "2").set("dropout", "0.1").set("flip_x", "true").set("caption_dropout_rate", "0.5");
+    SCOPED_TRACE(run.config());
+    const std::string expected = undisturbed(run.config(), run);
+    const Tally tally = kill_and_resume(run, wanted - kills, random);
+    kills += tally.kills;
+    EXPECT_TRUE(get(run.lora()) == expected) << "after " << tally.kills << " kills the LoRA differs";
+    expect_whole_files(run.output());
+    for (const auto& file : fs::recursive_directory_iterator(run.output()))
+      EXPECT_FALSE(file.path().extension() == ".tmp") << file.path() << " was left behind";
+  }
+  EXPECT_EQ(kills, wanted);
+}
+
+TEST(Resume, SignalsSaveAndLeaveWith75) {
+  ToyRun run;
+  run.set("steps", "8").set("save_every", "0");
+  const std::string expected = undisturbed(run.config(), run);
+  for (const int signal : {SIGTERM, SIGINT}) {
+    HostProcess process(run.command({"--resume"}));
+    ASSERT_TRUE(reaches(process, run, run.steps_done() + 1)) << process.output();
+    process.send(signal);
+    const HostResult result = process.wait();
+    EXPECT_EQ(result.code, 75) << result.output;
+    EXPECT_NE(result.output.find("continue with --resume"), std::string::npos) << result.output;
+  }
+  expect_trained(run.train({"--resume"}));
+  EXPECT_TRUE(get(run.lora()) == expected);
+}
+
+TEST(Resume, MetricsAreThoseOfAnUndisturbedRun) {
+  ToyRun whole, parts;
+  for (ToyRun* run : {&whole, &parts}) run->set("steps", "6").set("save_every", "2");
+  expect_trained(whole.train());
+  HostProcess process(parts.command());
+  ASSERT_TRUE(reaches(process, parts, 3));
+  process.send(SIGKILL);
+  process.wait();
+  expect_trained(parts.train({"--resume"}));
+  EXPECT_EQ(get(parts.output() / "metrics.csv"), get(whole.output() / "metrics.csv"));
+}
+
+TEST(Resume, SeedDecidesAndSamplesDoNot) {
+  ToyRun plain, sampled, other;
+  plain.set("steps", "3");
+  sampled.set("steps", "3").set("prompts", "[a photo]").set("sample_every", "1");
+  other.set("steps", "3").set("seed", "43");
+  for (const ToyRun* run : {&plain, &sampled, &other}) expect_trained(run->train());
+  EXPECT_TRUE(fs::exists(sampled.output() / "samples" / "000000001_0.png"));
+  EXPECT_TRUE(get(plain.lora()) == get(sampled.lora()));
+  EXPECT_FALSE(get(plain.lora()) == get(other.lora()));
+}
+
+TEST(Resume, AnEarlierRunIsNotOverwritten) {
+  ToyRun run;
+  run.set("steps", "1");
+  expect_trained(run.train());
+  const std::string before = get(run.lora());
+  HostResult result = run.train();
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.output.find("holds an earlier run. Continue it with --resume"), std::string::npos) << result.output;
+  run.set("linear", "3");
+  result = run.train({"--resume"});
+  EXPECT_EQ(result.code, 2);
+  EXPECT_NE(result.output.find("network.linear: the saved run has 2, this one 3"), std::string::npos) << result.output;
+  EXPECT_TRUE(get(run.lora()) == before);
+}
+
+TEST(Resume, OneRunOwnsTheFolder) {
+  ToyRun run;
+  run.set("steps", "100000");
+  HostProcess first(run.command()), second(run.command());
+  while (first.running() && second.running()) sleep(0.005);
+  HostProcess& loser = first.running() ? second : first;
+  HostProcess& winner = first.running() ? first : second;
+  const HostResult lost = loser.wait();
+  EXPECT_EQ(lost.code, 4) << lost.output;
+  EXPECT_NE(lost.output.find("another run is writing there (process " + std::to_string(winner.id()) + ")"),
+            std::string::npos)
+      << lost.output;
+  ASSERT_TRUE(reaches(winner, run, 1)) << winner.output();
+  winner.send(SIGTERM);
+  EXPECT_EQ(winner.wait().code, 75);
+}
+
+TEST(Resume, DamagedCheckpointIsSetAside) {
+  ToyRun run;
+  run.set("steps", "6").set("save_every", "2");
+  const std::string expected = undisturbed(run.config(), run);
+  HostProcess process(run.command());
+  ASSERT_TRUE(reaches(process, run, 5)) << process.output();
+  process.send(SIGKILL);
+  process.wait();
+  const fs::path newest = run.output() / "state" / "000000004.safetensors";
+  std::string bytes = get(newest);
+  ASSERT_FALSE(bytes.empty());
+  bytes[bytes.size() - 20] = static_cast<char>(bytes[bytes.size() - 20] ^ 1);
+  put(newest, bytes);
+  const HostResult result = run.train({"--resume"});
+  expect_trained(result);
+  EXPECT_NE(result.output.find("does not match its checksum"), std::string::npos) << result.output;
+  EXPECT_NE(result.output.find("resuming after step 2"), std::string::npos) << result.output;
+  EXPECT_TRUE(fs::exists(newest.string() + ".damaged"));
+  EXPECT_TRUE(get(run.lora()) == expected);
+}
+
+TEST(Resume, LeftoversOfDeadProcessesGo) {
+  ToyRun run;
+  run.set("steps", "1");
+  for (const char* folder : {"", "state", "samples"}) put(run.output() / folder / ".lora-host-1-0.tmp", "half a file");
+  expect_trained(run.train());
+  for (const char* folder : {"", "state", "samples"})
+    EXPECT_FALSE(fs::exists(run.output() / folder / ".lora-host-1-0.tmp")) << folder;
+}
+
+}  // namespace
+}  // namespace lh::test
