@@ -57,8 +57,10 @@ LoraStack::LoraStack(const Model& model, const std::vector<LoraInput>& files) {
 void LoraStack::add(const Model& model, const LoraInput& input) {
   const LoraFile file = read_lora(input.path);
   if (file.modules.empty())
-    fail(Code::data, "{}: not a LoRA: none of its {} tensors is half of a down and up pair. Is it a model? Give that with "
-         "--model", input.path.string(), file.others.size());
+    fail(Code::data,
+         "{}: not a LoRA: none of its {} tensors is half of a down and up pair. Is it a model? Give that with "
+         "--model",
+         input.path.string(), file.others.size());
   const ComponentSpec* denoiser = model.spec().component("denoiser");
   const KeyMap map(denoiser->diffusers);
   std::vector<const LoraModule*> used;

@@ -12,7 +12,7 @@
 
 namespace lh {
 
-// Logistic function of scale * z: z normal gives the logit-normal law of the SD3 paper (Esser et al. 2024).
+// Logistic function of scale * z: z normal gives the logit-normal law of Esser et al. 2024.
 double sigmoid_law(double z, double scale);
 // s t / (1 + (s - 1) t): moves mass to noisier times for s > 1.
 double shift_time(double shift, double t);
