@@ -122,6 +122,7 @@ void Trainer::check_start(const std::string& resume) {
     fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
          std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
   check_state(resume_from_, facts_of(p_));
+  for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
 }
 
 void Trainer::load() {
@@ -304,7 +305,8 @@ void Trainer::make_samples(int64_t step) {
   if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
   arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents =
+        p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
   }
 }
