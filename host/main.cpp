@@ -53,8 +53,9 @@ int main(int argc, char** argv) {
     return report(lh::Code::resource, "error",
                   fmt::format("{}: {}. Check that this user may use it", e.path1().string(), e.code().message()));
   } catch (const std::bad_alloc&) {
-    return report(lh::Code::resource, "error",
-                  "the machine has no memory left. Lower train.batch_size or datasets.resolution, or end other programs");
+    return report(
+        lh::Code::resource, "error",
+        "the machine has no memory left. Lower train.batch_size or datasets.resolution, or end other programs");
   } catch (const std::exception& e) {
     return report(lh::Code::internal, "internal error", e.what());
   }

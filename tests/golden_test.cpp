@@ -28,7 +28,7 @@ const Registry& registry() {
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {
   const auto& errors = c.json.at("fp32_error");
   const std::string any_step = name.substr(0, name.rfind('.')) + ".<k>";
-  const double own = errors.contains(name) ? errors.at(name) : errors.contains(any_step) ? errors.at(any_step) : 0.0;
+  const double own = errors.value(name, errors.value(any_step, 0.0));
   EXPECT_LE(golden::relative_error(got, c.expected(name).as<float>()), std::max(4 * own, 2e-6))
       << c.name << " " << name;
 }
@@ -158,7 +158,7 @@ std::map<std::string, std::vector<double>> options_of(const nlohmann::json& rule
     if (value.is_array())
       options[key] = value.get<std::vector<double>>();
     else
-      options[key] = {value.is_boolean() ? double{value.get<bool>()} : value.get<double>()};
+      options[key] = {value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>()};
   }
   return options;
 }
@@ -208,7 +208,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Optimizers,
                                          "sgd_nesterov"),
                          [](const auto& info) { return std::string(info.param); });
 
-TEST(Optimizers, ClipGradNorm) {
+TEST(Clipping, ClipGradNorm) {
   const Case c(data / "optimizers" / "clip_grad_norm");
   Device device("cpu");
   const auto limits = c.json.at("max_norms").get<std::vector<float>>();

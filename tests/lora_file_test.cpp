@@ -118,7 +118,7 @@ TEST_F(LoraFileTest, DiffusersPartsAddUpToTheNativeChange) {
   for (size_t i = 0; i < parts.size(); ++i) {
     std::vector<double> got;
     for (const std::string& part : parts[i]) {
-      const LoraModule& m = named(file, "transformer." + part);
+      const LoraModule m = named(file, "transformer." + part);
       EXPECT_EQ(m.down.desc.shape[0], 3) << part;  // one rank for all
       const auto d = delta(m);
       got.insert(got.end(), d.begin(), d.end());

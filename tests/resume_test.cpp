@@ -36,8 +36,9 @@ std::string undisturbed(const std::string& config, const ToyRun& model) {
 void expect_whole_files(const fs::path& folder) {
   std::error_code none;
   for (fs::recursive_directory_iterator file(folder, none), end; !none && file != end; file.increment(none))
-    if (file->path().extension() == ".safetensors")
+    if (file->path().extension() == ".safetensors") {
       EXPECT_EQ(error_of([&] { const Safetensors whole(file->path()); }), "") << file->path();
+    }
 }
 
 // Waits until metrics.csv reaches the step; false when the process ended before.
@@ -92,7 +93,10 @@ TEST(Resume, TwentyKillsChangeNothing) {
     ToyRun run;
     run.set("steps", sanitized ? "8" : "24").set("save_every", std::to_string(1 + random() % 3));
     if (round % 2 == 0)
-      run.set("gradient_accumulation", "2").set("dropout", "0.1").set("flip_x", "true").set("caption_dropout_rate", "0.5");
+      run.set("gradient_accumulation", "2")
+          .set("dropout", "0.1")
+          .set("flip_x", "true")
+          .set("caption_dropout_rate", "0.5");
     SCOPED_TRACE(run.config());
     const std::string expected = undisturbed(run.config(), run);
     const Tally tally = kill_and_resume(run, wanted - kills, random);
@@ -200,10 +204,12 @@ TEST(Resume, DamagedCheckpointIsSetAside) {
 TEST(Resume, LeftoversOfDeadProcessesGo) {
   ToyRun run;
   run.set("steps", "1");
-  for (const char* folder : {"", "state", "samples"}) put(run.output() / folder / ".lora-host-1-0.tmp", "half a file");
+  std::vector<fs::path> left;
+  for (const char* folder : {"toy", "toy/state", "toy/samples", "cache/text", "cache/latents"})
+    left.push_back(run.folder() / "runs" / folder / ".lora-host-1-0.tmp");
+  for (const fs::path& file : left) put(file, "half a file");
   expect_trained(run.train());
-  for (const char* folder : {"", "state", "samples"})
-    EXPECT_FALSE(fs::exists(run.output() / folder / ".lora-host-1-0.tmp")) << folder;
+  for (const fs::path& file : left) EXPECT_FALSE(fs::exists(file)) << file;
 }
 
 }  // namespace

@@ -210,7 +210,8 @@ TEST_F(SaveFault, LeftoversOfLivingProcessesStay) {
   ::close(fd);
   EXPECT_EQ(remove_leftovers(dir_ / "missing"), 0);
   // A file that is being published is not a leftover at any of its calls.
-  set_fault_hook([&](const char* call) { return std::string_view(call) == "open" ? 0 : (remove_leftovers(dir_.path()), 0); });
+  set_fault_hook(
+      [&](const char* call) { return std::string_view(call) == "open" ? 0 : (remove_leftovers(dir_.path()), 0); });
   publish_text(dir_ / "file", "text");
   set_fault_hook({});
   EXPECT_EQ(get(dir_ / "file"), "text");

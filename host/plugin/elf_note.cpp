@@ -58,10 +58,13 @@ class ElfFile {
   ElfFile(const ElfFile&) = delete;
   ElfFile& operator=(const ElfFile&) = delete;
 
-  // Reads `length` bytes at `offset`; both come from the file and may be anything.
-  void read(uint64_t offset, void* out, uint64_t length, const char* what) const {
+  void check_range(uint64_t offset, uint64_t length, const char* what) const {
     if (offset > size_ || length > size_ - offset)
       fail(fmt::format("truncated: its {} should be {} bytes at {}, but the file has {}", what, length, offset, size_));
+  }
+  // Reads `length` bytes at `offset`; both come from the file and may be anything.
+  void read(uint64_t offset, void* out, uint64_t length, const char* what) const {
+    check_range(offset, length, what);
     auto* bytes = static_cast<char*>(out);
     while (length > 0) {
       ssize_t count = pread(descriptor_, bytes, length, static_cast<off_t>(offset));
@@ -127,16 +130,20 @@ AbiNote read_abi_note(const std::filesystem::path& path) {
   ElfFile file(path);
   Elf64_Ehdr header = read_header(file);
   AbiNote note;
+  bool found = false;
   for (uint64_t i = 0; i < header.e_phnum; ++i) {
     if (header.e_phoff > UINT64_MAX - i * sizeof(Elf64_Phdr)) file.fail("damaged: program headers beyond any file");
     Elf64_Phdr segment;
     file.read(header.e_phoff + i * sizeof segment, &segment, sizeof segment, "program header");
-    if (segment.p_type != PT_NOTE) continue;
+    // The system maps what the headers promise; touching a page beyond the file's end would kill the process.
+    if (segment.p_type == PT_LOAD) file.check_range(segment.p_offset, segment.p_filesz, "code or data");
+    if (segment.p_type != PT_NOTE || found) continue;
     if (segment.p_filesz > note_limit) file.fail(fmt::format("damaged: a note segment of {} bytes", segment.p_filesz));
     std::vector<char> notes(segment.p_filesz);
     file.read(segment.p_offset, notes.data(), notes.size(), "notes");
-    if (find_note(file, notes, note)) return note;
+    found = find_note(file, notes, note);
   }
+  if (found) return note;
   file.fail(
       "has no lora-host note, so it is not a plugin; plugins are built with lora_host_add_plugin() and say "
       "LORA_HOST_PLUGIN(...) once");

@@ -60,6 +60,11 @@ LoraStack::LoraStack(const Model& model, const std::vector<LoraInput>& files) {
 
 void LoraStack::add(const Model& model, const LoraInput& input) {
   const LoraFile file = read_lora(input.path);
+  if (file.modules.empty())
+    fail(Code::data,
+         "{}: not a LoRA: none of its {} tensors (the first is {}) is half of a down and up pair. Is it a model? Give that "
+         "with --model",
+         input.path.string(), file.others.size(), file.others.empty() ? "missing" : file.others.front());
   const ComponentSpec* denoiser = model.spec().component("denoiser");
   const KeyMap map(denoiser->diffusers);
   std::vector<const LoraModule*> used;

@@ -72,7 +72,8 @@ Offered<lh_sampler> find_sampler(const Registry& registry, const Recipe& recipe,
   const Offered<lh_sampler> sampler = registry.sampler(id.empty() ? recipe.sampling.sampler : id);
   const lh_sampler& found = *sampler.descriptor;
   if (found.objective != recipe.objective)
-    fail(Code::config, "sampler '{}' integrates '{}' models, this one is '{}'", found.id, found.objective, recipe.objective);
+    fail(Code::config, "sampler '{}' integrates '{}' models, this one is '{}'", found.id, found.objective,
+         recipe.objective);
   if (found.stages != 1)
     fail(Code::plugin, "sampler '{}' has {} stages; this host runs samplers of one stage", found.id, found.stages);
   return sampler;

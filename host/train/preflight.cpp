@@ -60,8 +60,10 @@ void check_disk(const Prepared& p) {
     fail(Code::resource, "{}: {} is a file, expected a folder. Choose another training_folder", folder.string(),
          there.string());
   if (::access(there.c_str(), W_OK | X_OK) != 0)
-    fail(Code::resource, "{}: cannot be written: {}: {}. Give this user write permission there, or choose another "
-         "training_folder", folder.string(), there.string(), std::strerror(errno));
+    fail(Code::resource,
+         "{}: cannot be written: {}: {}. Give this user write permission there, or choose another "
+         "training_folder",
+         folder.string(), there.string(), std::strerror(errno));
   struct statvfs info {};
   if (::statvfs(there.c_str(), &info) != 0) return;  // a file system that does not tell shows it when it is full
   const DiskNeed need = disk_need(p);
@@ -70,7 +72,8 @@ void check_disk(const Prepared& p) {
   const int64_t needed = std::max(need.total() - already_used(folder) - already_used(folder / "state"), at_least);
   if (needed > free)
     fail(Code::resource,
-         "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} LoRA "
+         "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} "
+         "LoRA "
          "files of {:.1f} MiB, {:.1f} MiB of encoded pictures and prompts. Free space there, choose another "
          "training_folder, or lower save.max_step_saves_to_keep",
          folder.string(), mib(needed), there.string(), mib(free), need.states, mib(need.state), need.loras,

@@ -34,7 +34,8 @@ RunFolder::RunFolder(const std::filesystem::path& folder) {
   make_folder(folder);
   const std::filesystem::path file = folder / ".lock";
   lock_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
-  if (lock_ < 0) fail(Code::resource, "{}: cannot be opened for writing: {}. {}", file.string(), std::strerror(errno), unfit);
+  if (lock_ < 0)
+    fail(Code::resource, "{}: cannot be opened for writing: {}. {}", file.string(), std::strerror(errno), unfit);
   try {
     if (::flock(lock_, LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK)

@@ -67,7 +67,8 @@ std::map<std::string, HostTensor> read_verified(const Safetensors& file) {
   return tensors;
 }
 
-// A damaged file must not count as one of the generations that are kept: newer than all good ones, it would push them out.
+// A damaged file must not count as one of the generations that are kept: newer than all good ones, it would push them
+// out.
 void set_aside(const std::filesystem::path& path) {
   std::error_code none;
   std::filesystem::rename(path, path.string() + ".damaged", none);

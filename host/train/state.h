@@ -27,7 +27,8 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
 void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts);
 
 // Loads the newest valid state into `adapters`; damaged files are set aside with a warning. Nothing when there is none.
-// Throws lh::Error(Code::config) listing each fact that differs. States of another optimizer start at zero, with a warning.
+// Throws lh::Error(Code::config) listing each fact that differs. States of another optimizer start at zero, with a
+// warning.
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters);
 

@@ -122,6 +122,7 @@ void Trainer::check_start(const std::string& resume) {
     fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
          std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
   check_state(resume_from_, facts_of(p_));
+  for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
 }
 
 void Trainer::load() {
@@ -304,7 +305,8 @@ void Trainer::make_samples(int64_t step) {
   if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
   arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents =
+        p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
   }
 }
@@ -329,12 +331,14 @@ int Trainer::run() {
       spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
       return exit_interrupted;
     }
-    if (done < steps && config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && (done % every == 0 || done == steps)) make_samples(done);
+    if (done == steps) break;
+    if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
+    if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
   }
   progress.finish();
-  save(steps, true);
+  save(steps, true);  // before the last samples: a picture that fails loses nothing
   output_->loss_curve();
+  if (p_.denoiser && every > 0) make_samples(steps);
   if (const auto grid = output_->comparison(steps, config_.sample.prompts)) fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print_op_times();

@@ -22,7 +22,7 @@ class Trainer {
   int run();
 
  private:
-  void check_start(const std::string& resume);   // refuses at once what would be refused after hours of encoding
+  void check_start(const std::string& resume);  // refuses at once what would be refused after hours of encoding
   void load();
   void start_or_resume();
   double train_step(int64_t step);        // all micro-batches and the update; gives the mean loss
@@ -37,7 +37,7 @@ class Trainer {
   Prepared& p_;
   const Config& config_;
   RunFolder folder_;
-  std::filesystem::path resume_from_;     // folder of states; empty: a new run
+  std::filesystem::path resume_from_;  // folder of states; empty: a new run
   TimestepLaw law_;
   BatchOrder order_;
   std::optional<Weights> weights_;

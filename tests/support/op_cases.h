@@ -3,6 +3,7 @@
 #pragma once
 
 #include <functional>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -32,6 +33,8 @@ struct OpCase {
   size_t results = 1;
   std::string note;  // what is special, for the test's name
 };
+
+inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.op << " " << c.note; }
 
 inline OpInput f32(Dims dims, double low = -1, double high = 1) {
   return {std::move(dims), low, high, Storage::f32, false};

@@ -19,7 +19,7 @@ OpCase linear(Dims x, int64_t out, bool bias) {
         for (int64_t i = 0; i < in; ++i) sum += v[0][r * in + i] * v[1][o * in + i];
         y.push_back(sum);
       }
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -40,7 +40,7 @@ OpCase conv2d(const Dims& x, int64_t o, int64_t k, int64_t stride, std::vector<i
       });
       y.push_back(sum);
     });
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -68,7 +68,7 @@ OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) 
                        v[1][i[0] * k * n + (tb ? i[2] * k + j : j * n + i[2])];
               y.push_back(sum);
             });
-            return std::vector{y};
+            return std::vector<Values>{y};
           },
           1,
           note};
@@ -115,7 +115,7 @@ OpCase attention(const Attention& a, const std::string& note) {
   c.reference = [=](const Inputs& v) {
     Values y;
     each_index({a.batch, a.queries, a.heads}, [&](const Dims& at) { attend(a, v, at, y); });
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -125,7 +125,7 @@ OpCase embedding(const Dims& shape, int64_t rows, int64_t width) {
             Values y;
             for (const double id : v[0])
               for (int64_t d = 0; d < width; ++d) y.push_back(v[1][static_cast<int64_t>(id) * width + d]);
-            return std::vector{y};
+            return std::vector<Values>{y};
           }};
 }
 
@@ -135,7 +135,7 @@ OpCase gather(int64_t batch, int64_t length, int64_t width) {
             each_index({batch, width}, [&](const Dims& i) {
               y.push_back(v[0][(i[0] * length + static_cast<int64_t>(v[1][i[0]])) * width + i[1]]);
             });
-            return std::vector{y};
+            return std::vector<Values>{y};
           }};
 }
 

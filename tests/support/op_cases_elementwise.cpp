@@ -19,7 +19,7 @@ void add_unary(std::vector<OpCase>& cases, const std::string& op, double (*f)(do
                      [f](const Inputs& v) {
                        Values y;
                        for (const double x : v[0]) y.push_back(f(x));
-                       return std::vector{y};
+                       return std::vector<Values>{y};
                      },
                      1,
                      note});
@@ -35,7 +35,7 @@ OpCase binary(const std::string& op, double (*f)(double, double), const OpInput&
             Values y;
             each_index(out,
                        [&](const Dims& i) { y.push_back(f(v[0][place_of(a.dims, i)], v[1][place_of(b.dims, i)])); });
-            return std::vector{y};
+            return std::vector<Values>{y};
           },
           1,
           note};
@@ -97,7 +97,7 @@ std::vector<OpCase> elementwise_cases() {
     c.push_back({"where/1", {ids(dims, 0, 2), {dims}, {dims}}, {}, 1, [](const Inputs& v) {
                    Values y;
                    for (size_t i = 0; i < v[0].size(); ++i) y.push_back(v[0][i] != 0 ? v[1][i] : v[2][i]);
-                   return std::vector{y};
+                   return std::vector<Values>{y};
                  }});
   c.push_back(cast("to_float32", LH_F32));
   c.push_back(cast("to_float16", LH_F16));

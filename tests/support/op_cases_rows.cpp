@@ -20,7 +20,7 @@ OpCase softmax(const Dims& dims) {
               for (size_t i = row; i < row + width; ++i) total += y[i] = std::exp(y[i]);
               for (size_t i = row; i < row + width; ++i) y[i] /= total;
             }
-            return std::vector{y};
+            return std::vector<Values>{y};
           }};
 }
 
@@ -72,7 +72,7 @@ OpCase norm(const Norm& n) {
       if (n.weight) y[i] *= v[1][channel];
       if (n.bias) y[i] += v[2][channel];
     }
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -97,7 +97,7 @@ OpCase rope(const Dims& x, bool own_tables, bool interleaved) {
               y[p] = v[0][p] * v[1][angle] - v[0][q] * v[2][angle];
               y[q] = v[0][q] * v[1][angle] + v[0][p] * v[2][angle];
             });
-            return std::vector{y};
+            return std::vector<Values>{y};
           },
           1,
           interleaved ? "interleaved" : "halves"};
@@ -113,7 +113,7 @@ OpCase timestep_embedding(int64_t batch, int64_t dim, const Attrs& attrs, double
       const double angle = scale * v[0][i[0]] * std::pow(period, -static_cast<double>(k) / static_cast<double>(half));
       y.push_back((i[1] < half) == sin_first ? std::sin(angle) : std::cos(angle));
     });
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -127,7 +127,7 @@ OpCase reduce(const std::string& op, const Dims& x, const List& axes) {
             each_index(x, [&](const Dims& i) { sums[place_of(y, i)] += v[0][place_of(x, i)]; });
             if (op == "mean/1")
               for (double& s : sums) s /= static_cast<double>(terms);
-            return std::vector{sums};
+            return std::vector<Values>{sums};
           }};
 }
 

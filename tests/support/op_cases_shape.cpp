@@ -20,7 +20,7 @@ std::function<std::vector<Values>(const Inputs&)> moved(const Dims& x, const Dim
       const Dims from = source(i);
       out.push_back(from.empty() ? filled : v[0][place_of(x, from)]);
     });
-    return std::vector{out};
+    return std::vector<Values>{out};
   };
 }
 
@@ -69,7 +69,7 @@ OpCase concat(const Dims& dims, size_t axis, const List& sizes, int64_t written_
       const size_t part = part_at(i, axis, sizes);
       y.push_back(v[part][place_of(p.dims[part], i)]);
     });
-    return std::vector{y};
+    return std::vector<Values>{y};
   };
   return c;
 }
@@ -138,14 +138,14 @@ OpCase find_first(const Dims& dims, int64_t value) {
                 ++at;
               y.push_back(static_cast<double>(at));
             }
-            return std::vector{y};
+            return std::vector<Values>{y};
           }};
 }
 
 }  // namespace
 
 std::vector<OpCase> shape_cases() {
-  const auto identity = [](const Inputs& v) { return std::vector{same(v)}; };
+  const auto identity = [](const Inputs& v) { return std::vector<Values>{same(v)}; };
   return {
       {"reshape/1", {{{31, 33}}}, {{"shape", List{33, 31}}}, 1, identity},
       {"reshape/1", {{{2, 33}}}, {{"shape", List{11, -1, 1}}}, 1, identity, 1, "inferred"},

@@ -52,7 +52,8 @@ save:
 )";
 
 std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size())) text.replace(at, what.size(), by);
+  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
+    text.replace(at, what.size(), by);
   return text;
 }
 
@@ -150,6 +151,7 @@ HostResult run_host(const std::vector<std::string>& arguments, const HostOptions
 }
 
 ToyRun::ToyRun() : config_(replaced(replaced(config_text, "FOLDER", dir_.path().string()), "SOURCE", LORA_SOURCE_DIR)) {
+  fs::create_directory(dir_ / "runs");
   fs::copy(shared_cache(), dir_ / "runs" / "cache", fs::copy_options::recursive);
 }
 

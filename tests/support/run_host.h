@@ -19,7 +19,7 @@ inline constexpr bool sanitized = false;
 #endif
 
 struct HostResult {
-  int code = -1;           // exit code; -1 when a signal ended it
+  int code = -1;  // exit code; -1 when a signal ended it
   int signal = 0;
   bool timed_out = false;  // killed because it ran too long
   std::string output;      // stdout and stderr together
