@@ -1,7 +1,7 @@
 // golden_runner [--device cpu|cuda] [--dtype float32|bfloat16|float16] CASE_DIR...
 //
-// Writes a case's generated weights to checkpoint files in the original layout, loads them the way the product does, runs the
-// role that the case names, and compares every expected tensor:
+// Writes a case's generated weights to checkpoint files in the original layout, loads them the way the product does,
+// runs the role that the case names, and compares every expected tensor:
 //   <case> <tensor> rel_error=<x> limit=<y> ok|FAIL
 #include <fmt/format.h>
 #include <unistd.h>

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "plugin/registry.h"
 #include "cli/log.h"
+#include "plugin/registry.h"
 #include "run/flops.h"
 #include "run/update.h"
 #include "train/prepare.h"
@@ -89,8 +89,8 @@ int run_bench(const Options& options) {
   fmt::print("model                  {} {}, {}x{} pixels, batch {}, rank {}, {}\n", model.recipe().family,
              model.recipe().variant, side * model.recipe().latents.downscale, side * model.recipe().latents.downscale,
              config.train.batch_size, config.network.linear, dtype_name(compute));
-  fmt::print("forward + backward     {:.1f} ms median ({:.1f} to {:.1f}), {:.2f} GFLOP\n", 1e3 * t.median, 1e3 * t.least,
-             1e3 * t.most, work * 1e-9);
+  fmt::print("forward + backward     {:.1f} ms median ({:.1f} to {:.1f}), {:.2f} GFLOP\n", 1e3 * t.median,
+             1e3 * t.least, 1e3 * t.most, work * 1e-9);
   fmt::print("rate                   {:.1f} GFLOP/s, {:.0f}% of sgemm\n", rate, 100 * rate / peak);
   fmt::print("memory                 {:.1f} MiB planned, {:.1f} MiB taken at most\n",
              static_cast<double>(weights.bytes() + adapters.bytes() + arena.bytes()) / 1048576,

@@ -14,7 +14,8 @@ int run_plugins(const Options& options) {
                entry.license, plugin->path().string());
     for (const lh_model* model : plugin->models()) fmt::print("  model      {}\n", model->id);
     for (const lh_optimizer* optimizer : plugin->optimizers()) fmt::print("  optimizer  {}\n", optimizer->id);
-    for (const lh_sampler* sampler : plugin->samplers()) fmt::print("  sampler    {} ({})\n", sampler->id, sampler->objective);
+    for (const lh_sampler* sampler : plugin->samplers())
+      fmt::print("  sampler    {} ({})\n", sampler->id, sampler->objective);
   }
   return 0;
 }

@@ -22,7 +22,8 @@ std::filesystem::path picture_path(const std::filesystem::path& out, size_t inde
 
 int run_sample(const Options& options) {
   const Config& config = options.config;
-  if (config.sample.prompts.empty()) fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
+  if (config.sample.prompts.empty())
+    fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
   const Registry registry(options.plugin_dirs, {});
   Device device(config.device);
   const Model model(registry, config.model, config.plugin);

@@ -12,16 +12,16 @@
 namespace lh {
 
 struct ModelConfig {
-  std::filesystem::path name_or_path;                   // single file or diffusers directory
-  std::map<std::string, std::filesystem::path> files;   // "vae_path", "clip_path", "t5_path": further component files
-  std::string dtype;                                    // storage of base weights; empty = as train.dtype
-  std::string variant;                                  // where the weights cannot tell
+  std::filesystem::path name_or_path;                  // single file or diffusers directory
+  std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
+  std::string dtype;                                   // storage of base weights; empty = as train.dtype
+  std::string variant;                                 // where the weights cannot tell
 };
 
 struct NetworkConfig {
   std::string type = "lora";
-  int64_t linear = 16;                      // rank
-  std::optional<double> linear_alpha;       // default: rank
+  int64_t linear = 16;                 // rank
+  std::optional<double> linear_alpha;  // default: rank
   double dropout = 0;
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
@@ -29,14 +29,14 @@ struct NetworkConfig {
 struct DatasetConfig {
   std::filesystem::path folder_path;
   std::string caption_ext = "txt";
-  std::string default_caption;              // for images without a caption file; empty = a missing caption is an error
+  std::string default_caption;  // for images without a caption file; empty = a missing caption is an error
   std::vector<int64_t> resolution{512};
   double caption_dropout_rate = 0;
   int64_t num_repeats = 1;
   bool flip_x = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;
-  bool strict = false;                      // refuse corrupt images instead of skipping them
+  bool strict = false;  // refuse corrupt images instead of skipping them
 };
 
 struct TrainSection {
@@ -48,34 +48,34 @@ struct TrainSection {
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
   std::map<std::string, std::vector<double>> optimizer_params;  // a number is a list of one
-  double max_grad_norm = 1.0;               // 0 = no clipping
-  std::string timestep_type;                // empty = the model's own
+  double max_grad_norm = 1.0;                                   // 0 = no clipping
+  std::string timestep_type;                                    // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale;
-  double cfg_scale = 1.0;                   // guidance given to a guidance-distilled model
+  double cfg_scale = 1.0;  // guidance given to a guidance-distilled model
   int64_t seed = 42;
-  std::string dtype = "bf16";               // bf16, fp16, fp32
+  std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
-  std::string loss = "mse";                 // mse, huber
+  std::string loss = "mse";                     // mse, huber
 };
 
 struct SampleConfig {
-  std::string sampler;                      // empty = the model's own
-  int64_t sample_every = 0;                 // 0 = never
+  std::string sampler;       // empty = the model's own
+  int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
   std::string neg;
   int64_t width = 512, height = 512;
   int64_t seed = 42;
-  bool walk_seed = false;                   // prompt i uses seed + i
+  bool walk_seed = false;  // prompt i uses seed + i
   int64_t sample_steps = 20;
-  std::optional<double> guidance_scale;     // empty = the model's own
+  std::optional<double> guidance_scale;  // empty = the model's own
   bool sample_at_start = false;
 };
 
 struct SaveConfig {
-  int64_t save_every = 0;                   // 0 = only at the end
+  int64_t save_every = 0;  // 0 = only at the end
   int64_t max_step_saves_to_keep = 4;
   std::string dtype = "float16";
-  std::string format = "kohya";             // kohya, diffusers
+  std::string format = "kohya";  // kohya, diffusers
 };
 
 struct Config {
@@ -83,8 +83,8 @@ struct Config {
   std::filesystem::path training_folder = "output";
   std::string trigger_word;
   std::string device = "cuda";
-  std::string plugin;                       // empty = found by probing the checkpoint
-  int64_t memory_limit_mib = 0;             // 0 = what the device has
+  std::string plugin;            // empty = found by probing the checkpoint
+  int64_t memory_limit_mib = 0;  // 0 = what the device has
   ModelConfig model;
   NetworkConfig network;
   std::vector<DatasetConfig> datasets;

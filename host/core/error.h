@@ -1,4 +1,5 @@
-// The one exception of the host. Its text says what, where, expected, found and the fix; its code becomes the exit status.
+// The one exception of the host. Its text says what, where, expected, found and the fix; its code becomes the exit
+// status.
 #pragma once
 
 #include <fmt/format.h>

@@ -24,9 +24,7 @@ std::string_view dtype_name(DType dtype) {
   return "?";
 }
 
-bool is_float(DType dtype) {
-  return dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u8;
-}
+bool is_float(DType dtype) { return dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u8; }
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;

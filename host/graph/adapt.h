@@ -14,13 +14,13 @@ namespace lh {
 struct AdapterSpec {
   int64_t rank = 0;
   double alpha = 0;
-  double dropout = 0;       // of the rank activations; needs the graph input "step" (added here)
+  double dropout = 0;  // of the rank activations; needs the graph input "step" (added here)
   uint64_t seed = 0;
 };
 
 struct AdaptedModule {
-  std::string name;         // "blocks.0.attn.qkv"
-  Value down, up;           // f32 [rank, in], [out, rank]
+  std::string name;  // "blocks.0.attn.qkv"
+  Value down, up;    // f32 [rank, in], [out, rank]
   double alpha = 0;
 };
 

@@ -23,7 +23,8 @@ namespace {
 
 bool fits(char type, const Attrs::Item& item) {
   switch (type) {
-    case 'i': case 'b': return std::holds_alternative<int64_t>(item);
+    case 'i':
+    case 'b': return std::holds_alternative<int64_t>(item);
     case 'f': return std::holds_alternative<double>(item) || std::holds_alternative<int64_t>(item);
     case 's': return std::holds_alternative<std::string>(item);
     default: return std::holds_alternative<std::vector<int64_t>>(item);
@@ -43,12 +44,14 @@ Attrs checked_attrs(const CatalogueEntry& entry, Attrs given, size_t input_count
     if (!fits(attr->type, item)) fail(Code::plugin, "{}: attribute '{}' has the wrong type", entry.name, name);
   }
   for (const CatalogueAttr& attr : entry.attrs)
-    if (attr.required && !given.has(attr.name)) fail(Code::plugin, "{} needs the attribute '{}'", entry.name, attr.name);
+    if (attr.required && !given.has(attr.name))
+      fail(Code::plugin, "{} needs the attribute '{}'", entry.name, attr.name);
   for (const auto& [name, item] : entry.defaults)
     if (!given.has(name)) given.set(name, item);
   const size_t outputs =
       entry.outputs >= 0 ? static_cast<size_t>(entry.outputs) : given.list(entry.outputs_attr).size();
-  if (output_count != outputs) fail(Code::plugin, "{} gives {} results, {} were asked for", entry.name, outputs, output_count);
+  if (output_count != outputs)
+    fail(Code::plugin, "{} gives {} results, {} were asked for", entry.name, outputs, output_count);
   return given;
 }
 

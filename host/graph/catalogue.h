@@ -21,7 +21,7 @@ struct CatalogueEntry {
   std::vector<CatalogueAttr> attrs;
   std::vector<std::pair<const char*, Attrs::Item>> defaults;
   bool grad;
-  int outputs;               // -1: as many as the list attribute outputs_attr has entries
+  int outputs;  // -1: as many as the list attribute outputs_attr has entries
   const char* outputs_attr;
 };
 

@@ -1,7 +1,7 @@
 // The graph: a list of nodes in execution order over values with concrete shapes.
 //
-// A plugin describes a role by adding nodes through the C ABI (plugin/services.h); host passes then read and rewrite the
-// list: adapt (LoRA), differentiate, recompute, plan, lower. Values are 1-based indices, 0 means "none".
+// A plugin describes a role by adding nodes through the C ABI (plugin/services.h); host passes then read and rewrite
+// the list: adapt (LoRA), differentiate, recompute, plan, lower. Values are 1-based indices, 0 means "none".
 #pragma once
 
 #include <cstdint>
@@ -46,7 +46,7 @@ class Attrs {
 
 struct Node {
   const OpDef* op = nullptr;
-  std::vector<Value> inputs;   // absent optional inputs are 0
+  std::vector<Value> inputs;  // absent optional inputs are 0
   std::vector<Value> outputs;
   Attrs attrs;
   int32_t scope = 0;  // index into Graph::scopes

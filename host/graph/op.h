@@ -62,8 +62,8 @@ struct OpDef {
   std::vector<Desc> (*infer)(const Infer&);
   void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through
   lk_status (*launch)(const Launch&) = nullptr;
-  bool alias = false;  // output 0 is input 0 with another shape: no kernel runs
-  int channels_last_input = -1;  // input that is a convolution weight, kept [O, KH, KW, I] in memory
+  bool alias = false;                 // output 0 is input 0 with another shape: no kernel runs
+  int channels_last_input = -1;       // input that is a convolution weight, kept [O, KH, KW, I] in memory
   std::vector<size_t> in_place = {};  // output i may share storage with input in_place[i] (updates)
 };
 

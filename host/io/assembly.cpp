@@ -137,7 +137,7 @@ void permute(const Shape& in, bool transpose, const std::byte* src, std::byte* d
 }  // namespace
 
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
-                 std::span<std::byte> out) {
+                   std::span<std::byte> out) {
   const Shape& shape = recipe.desc.shape;
   const int64_t size = dtype_size(dtype), bytes = checked_mul(shape.numel(), size);
   if (static_cast<int64_t>(out.size()) != bytes)

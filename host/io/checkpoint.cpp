@@ -37,8 +37,7 @@ void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path
       fail(Code::config, "model.{}: this model has no such file; it knows {}", key, fmt::join(known, ", "));
     if (!fs::exists(path)) fail(Code::data, "model.{}: {} does not exist", key, path.string());
   }
-  if (paths.empty())
-    fail(Code::config, "model.{} is missing: the model's file or diffusers folder", main_key);
+  if (paths.empty()) fail(Code::config, "model.{} is missing: the model's file or diffusers folder", main_key);
 }
 
 // Nothing was found where the user said that something is.

@@ -33,6 +33,6 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
 
 // Makes the tensor: reads in chunks, converts to dtype, multiplies scales out. out has exactly its bytes.
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
-                 std::span<std::byte> out);
+                   std::span<std::byte> out);
 
 }  // namespace lh

@@ -1,5 +1,5 @@
-// attention: softmax(scale q k^T + bias) v per head; q [B, Sq, H, D], k and v [B, Sk, H, D]. Outputs o and the log-sum-exp
-// of each row, which the backward pass reads.
+// attention: softmax(scale q k^T + bias) v per head; q [B, Sq, H, D], k and v [B, Sk, H, D]. Outputs o and the
+// log-sum-exp of each row, which the backward pass reads.
 #include "ops/ops.h"
 
 namespace lh {
@@ -7,7 +7,8 @@ namespace {
 
 std::vector<Desc> infer(const Infer& a) {
   const Desc &q = required(a, 0), &k = required(a, 1), &v = required(a, 2);
-  expect(q.shape.rank() == 4 && k.shape.rank() == 4 && v.shape == k.shape, "q, k, v must be [B, S, H, D]; k and v alike");
+  expect(q.shape.rank() == 4 && k.shape.rank() == 4 && v.shape == k.shape,
+         "q, k, v must be [B, S, H, D]; k and v alike");
   expect(q.shape[0] == k.shape[0] && q.shape[2] == k.shape[2] && q.shape[3] == k.shape[3],
          "q and k differ in batch, heads or head width");
   if (a.in.size() > 3 && a.in[3] != nullptr) {
@@ -24,9 +25,9 @@ std::vector<Desc> infer(const Infer& a) {
 void gradient(Gradient& g) {
   expect(!g.needs(3), "no gradient flows into an attention bias");
   const Attrs attrs{{"scale", g.attrs().f("scale")}, {"causal", g.attrs().i("causal")}};
-  const std::vector<Value> d = g.emit_all(
-      attention_backward_op,
-      {g.dout(), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), optional(g, 3), optional(g, 4)}, attrs);
+  const std::vector<Value> d =
+      g.emit_all(attention_backward_op,
+                 {g.dout(), g.in(0), g.in(1), g.in(2), g.out(0), g.out(1), optional(g, 3), optional(g, 4)}, attrs);
   for (size_t i = 0; i < 3; ++i)
     if (g.needs(i)) g.set(i, d[i]);
 }

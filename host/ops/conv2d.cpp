@@ -36,7 +36,9 @@ std::vector<Desc> infer(const Infer& a) {
   return {{x.dtype, {x.shape[0], h / stride + 1, width / stride + 1, w.shape[0]}}};
 }
 
-void gradient(Gradient& g) { emit_needed(g, conv2d_backward_op, {{"stride", g.attrs().i("stride")}, {"pad", g.attrs().list("pad")}}); }
+void gradient(Gradient& g) {
+  emit_needed(g, conv2d_backward_op, {{"stride", g.attrs().i("stride")}, {"pad", g.attrs().list("pad")}});
+}
 
 lk_status launch(const Launch& l) {
   lk_conv2d_params p{};

@@ -8,8 +8,8 @@ namespace lh {
 namespace {
 
 // Copies `extent` from `x` at x_at to `y` at y_at, both along one axis.
-lk_status copy_along(lk_context* context, const lk_tensor& x, const lk_tensor& y, int64_t axis, int64_t x_at, int64_t y_at,
-                     int64_t extent) {
+lk_status copy_along(lk_context* context, const lk_tensor& x, const lk_tensor& y, int64_t axis, int64_t x_at,
+                     int64_t y_at, int64_t extent) {
   lk_copy_block_params p{.x = x, .y = y, .extent = {}, .x_offset = {}, .y_offset = {}};
   std::copy(x.dims, x.dims + x.rank, p.extent);
   p.extent[axis] = extent;

@@ -26,8 +26,8 @@ lk_status launch_backward(const Launch& l) {
 }  // namespace
 
 const OpDef gather_op{.name = "gather/1", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef gather_backward_op{
-    .name = "gather_backward", .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 2)}; },
-    .launch = launch_backward};
+const OpDef gather_backward_op{.name = "gather_backward",
+                               .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 2)}; },
+                               .launch = launch_backward};
 
 }  // namespace lh

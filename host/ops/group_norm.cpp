@@ -17,7 +17,9 @@ std::vector<Desc> infer(const Infer& a) {
   return {x};
 }
 
-void gradient(Gradient& g) { emit_needed(g, group_norm_backward_op, {{"groups", g.attrs().i("groups")}, {"eps", g.attrs().f("eps")}}); }
+void gradient(Gradient& g) {
+  emit_needed(g, group_norm_backward_op, {{"groups", g.attrs().i("groups")}, {"eps", g.attrs().f("eps")}});
+}
 
 lk_status launch(const Launch& l) {
   lk_group_norm_params p{};

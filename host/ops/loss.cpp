@@ -54,8 +54,8 @@ lk_status launch_backward(const Launch& l) {
 
 const OpDef mse_op{.name = "mse/1", .infer = infer, .gradient = gradient<LK_MSE>, .launch = launch<LK_MSE>};
 const OpDef huber_op{.name = "huber/1", .infer = infer, .gradient = gradient<LK_HUBER>, .launch = launch<LK_HUBER>};
-const OpDef loss_backward_op{
-    .name = "loss_backward", .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
-    .launch = launch_backward};
+const OpDef loss_backward_op{.name = "loss_backward",
+                             .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
+                             .launch = launch_backward};
 
 }  // namespace lh

@@ -9,15 +9,54 @@ namespace lh {
 
 const OpDef* find_op(std::string_view name) {
   static const std::array all{
-      &linear_op,      &conv2d_op,  &matmul_op,      &embedding_op,  &attention_op, &softmax_op,
-      &rope_op,        &timestep_embedding_op,       &layer_norm_op, &rms_norm_op,  &group_norm_op,
-      &silu_op,        &gelu_op,    &sigmoid_op,     &tanh_op,       &relu_op,      &exp_op,
-      &sqrt_op,        &rsqrt_op,   &abs_op,         &sign_op,       &square_op,    &affine_op,
-      &clamp_op,       &add_op,     &sub_op,         &mul_op,        &div_op,       &max_op,
-      &min_op,         &where_op,   &reshape_op,     &detach_op,     &permute_op,   &concat_op,
-      &split_op,       &slice_op,   &pad_op,         &expand_op,     &cast_op,      &gather_op,
-      &find_first_op,  &upsample_nearest2x_op,       &sum_op,        &mean_op,      &mse_op,
-      &huber_op,       &adamw_update_op,
+      &linear_op,
+      &conv2d_op,
+      &matmul_op,
+      &embedding_op,
+      &attention_op,
+      &softmax_op,
+      &rope_op,
+      &timestep_embedding_op,
+      &layer_norm_op,
+      &rms_norm_op,
+      &group_norm_op,
+      &silu_op,
+      &gelu_op,
+      &sigmoid_op,
+      &tanh_op,
+      &relu_op,
+      &exp_op,
+      &sqrt_op,
+      &rsqrt_op,
+      &abs_op,
+      &sign_op,
+      &square_op,
+      &affine_op,
+      &clamp_op,
+      &add_op,
+      &sub_op,
+      &mul_op,
+      &div_op,
+      &max_op,
+      &min_op,
+      &where_op,
+      &reshape_op,
+      &detach_op,
+      &permute_op,
+      &concat_op,
+      &split_op,
+      &slice_op,
+      &pad_op,
+      &expand_op,
+      &cast_op,
+      &gather_op,
+      &find_first_op,
+      &upsample_nearest2x_op,
+      &sum_op,
+      &mean_op,
+      &mse_op,
+      &huber_op,
+      &adamw_update_op,
   };
   for (const OpDef* op : all)
     if (name == op->name) return op;
@@ -44,7 +83,8 @@ Value optional(const Gradient& g, size_t index) { return index < g.input_count()
 void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
   constexpr std::array names{"dx", "dweight", "dbias"};
   for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});
-  const std::vector<Value> d = g.emit_all(backward, {g.dout(), g.in(0), optional(g, 1), optional(g, 2)}, std::move(attrs));
+  const std::vector<Value> d =
+      g.emit_all(backward, {g.dout(), g.in(0), optional(g, 1), optional(g, 2)}, std::move(attrs));
   size_t next = 0;
   for (size_t i = 0; i < names.size(); ++i)
     if (g.needs(i)) g.set(i, d[next++]);

@@ -1,5 +1,5 @@
-// Every op the host knows, one object each, defined in the file that the banner names. Ops of the catalogue (sdk/ops.yaml)
-// can be used by plugins; the others are made by host passes.
+// Every op the host knows, one object each, defined in the file that the banner names. Ops of the catalogue
+// (sdk/ops.yaml) can be used by plugins; the others are made by host passes.
 #pragma once
 
 #include "core/error.h"
@@ -16,13 +16,13 @@ extern const OpDef attention_op, attention_backward_op, softmax_op, softmax_back
 extern const OpDef layer_norm_op, layer_norm_backward_op, rms_norm_op, rms_norm_backward_op, group_norm_op,
     group_norm_backward_op;
 // unary.cpp
-extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_op, rsqrt_op, abs_op, sign_op, square_op,
-    affine_op, clamp_op, unary_backward_op;
+extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_op, rsqrt_op, abs_op, sign_op,
+    square_op, affine_op, clamp_op, unary_backward_op;
 // binary.cpp, where.cpp
 extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, greater_equal_op, where_op;
 // reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, find_first.cpp, upsample_nearest2x.cpp
-extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op, gather_op,
-    gather_backward_op, find_first_op, upsample_nearest2x_op, upsample_nearest2x_backward_op;
+extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op,
+    gather_op, gather_backward_op, find_first_op, upsample_nearest2x_op, upsample_nearest2x_backward_op;
 // reduce_sum.cpp, loss.cpp
 extern const OpDef sum_op, mean_op, mse_op, huber_op, loss_backward_op;
 // adamw.cpp, dropout_mask.cpp

@@ -27,9 +27,7 @@ std::vector<Desc> infer(const Infer& a) {
   return {{x.dtype, std::move(shape)}};
 }
 
-void gradient(Gradient& g) {
-  g.set(0, g.emit(reshape_op, {g.dout()}, {{"shape", g.dims(g.in(0))}}));
-}
+void gradient(Gradient& g) { g.set(0, g.emit(reshape_op, {g.dout()}, {{"shape", g.dims(g.in(0))}})); }
 
 std::vector<Desc> infer_detach(const Infer& a) { return {required(a, 0)}; }
 

@@ -1,5 +1,5 @@
-// rope: rotary position embedding of x [B, S, H, D] by tables cos, sin [S, D/2] or [B, S, D/2]. Its gradient is the inverse
-// rotation.
+// rope: rotary position embedding of x [B, S, H, D] by tables cos, sin [S, D/2] or [B, S, D/2]. Its gradient is the
+// inverse rotation.
 #include "ops/ops.h"
 
 namespace lh {

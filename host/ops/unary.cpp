@@ -73,17 +73,18 @@ const OpDef affine_op{
     .name = "affine/1",
     .infer = infer,
     // d(a x + b) = a dy: another affine, which does not keep x alive.
-    .gradient = [](Gradient& g) {
-      g.set(0, g.emit(affine_op, {g.dout()}, {{"scale", g.attrs().f("scale")}, {"shift", 0.0}}));
-    },
+    .gradient =
+        [](Gradient& g) {
+          g.set(0, g.emit(affine_op, {g.dout()}, {{"scale", g.attrs().f("scale")}, {"shift", 0.0}}));
+        },
     .launch = [](const Launch& l) { return run(l, LK_AFFINE, l.attrs.f("scale"), l.attrs.f("shift")); }};
 const OpDef clamp_op{
     .name = "clamp/1",
     .infer = infer,
     .gradient = [](Gradient& g) { emit_backward(g, LK_CLAMP, g.attrs().f("low"), g.attrs().f("high")); },
     .launch = [](const Launch& l) { return run(l, LK_CLAMP, l.attrs.f("low"), l.attrs.f("high")); }};
-const OpDef unary_backward_op{
-    .name = "unary_backward", .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
-    .launch = launch_backward};
+const OpDef unary_backward_op{.name = "unary_backward",
+                              .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
+                              .launch = launch_backward};
 
 }  // namespace lh

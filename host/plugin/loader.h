@@ -62,8 +62,9 @@ struct PluginDirectory {
   bool asked_for = false;  // named by the user: it must exist
 };
 
-// Where plugins are looked for: --plugin-dir, $LORA_HOST_PLUGIN_PATH (colon-separated), <folder of the executable>/../lib/
-// lora-host (also under the distribution's name of the library folder, such as lib/x86_64-linux-gnu).
+// Where plugins are looked for: --plugin-dir, $LORA_HOST_PLUGIN_PATH (colon-separated), <folder of the
+// executable>/../lib/ lora-host (also under the distribution's name of the library folder, such as
+// lib/x86_64-linux-gnu).
 std::vector<PluginDirectory> plugin_directories(const std::vector<std::filesystem::path>& from_command_line);
 
 // Loads every *.so of the directories, by name; a name seen before is skipped, so earlier directories win. A plugin

@@ -40,7 +40,8 @@ Candidate choose(const Registry& registry, const ModelConfig& config, const std:
          known.empty() ? "none" : known);
   if (best.confidence <= 0) {
     if (plugin.empty())
-      fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}). Is it a model file, and its plugin installed?",
+      fail(Code::data,
+           "{}: no model plugin knows this checkpoint (asked: {}). Is it a model file, and its plugin installed?",
            config.name_or_path.string(), known);
     fail(Code::data, "{}: this is not a checkpoint of plugin '{}': its marker tensor '{}' is not there",
          config.name_or_path.string(), plugin, best.spec.component("denoiser")->marker);
@@ -98,8 +99,8 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) c
     attr.v.i = size;
     attrs.push_back(attr);
   }
-  const lh_status status = offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(),
-                                                      static_cast<uint32_t>(attrs.size()));
+  const lh_status status =
+      offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(), static_cast<uint32_t>(attrs.size()));
   if (!building.error.empty()) fail(Code::data, "plugin '{}', role {}: {}", id_, role, building.error);
   if (status != LH_OK) fail(Code::plugin, "plugin '{}', role {}: {}", id_, role, offered_.host->failure);
   if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);

@@ -11,14 +11,14 @@ namespace lh {
 
 struct LatentSpec {
   int64_t channels = 0;
-  int64_t downscale = 8;   // pixels of one latent place
-  int64_t multiple = 1;    // latent sides are multiples of it
+  int64_t downscale = 8;        // pixels of one latent place
+  int64_t multiple = 1;         // latent sides are multiples of it
   double scale = 1, shift = 0;  // model space = (z - shift) * scale
   int64_t pixel_step() const { return downscale * multiple; }
 };
 
 struct TokenizerSpec {
-  std::string kind;        // "clip" or "t5"
+  std::string kind;  // "clip" or "t5"
   int64_t length = 0;
   int32_t pad = 0;
 };
@@ -39,19 +39,19 @@ struct SamplingSpec {
   std::string sampler;
   int64_t steps = 20;
   double guidance = 1;
-  bool dynamic = false;    // the schedule is shifted by image size
+  bool dynamic = false;  // the schedule is shifted by image size
   double shift = 1;
 };
 
 struct Recipe {
   std::string family, variant, objective;
-  bool guidance = false;   // the model takes a distilled guidance strength
+  bool guidance = false;  // the model takes a distilled guidance strength
   LatentSpec latents;
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;            // regular expressions over whole module names
-  std::map<std::string, std::string> metadata;      // for LoRA files
+  std::vector<std::string> lora_targets;        // regular expressions over whole module names
+  std::map<std::string, std::string> metadata;  // for LoRA files
 
   static Recipe parse(const std::string& yaml, const std::string& plugin);
 };

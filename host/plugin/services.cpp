@@ -96,10 +96,10 @@ lh_value input(lh_graph* g, const char* name, const lh_desc* desc) {
 lh_value param(lh_graph* g, const char* name) {
   Value v;
   guarded(g, [&] {
-    if (g->host->weights == nullptr) fail(Code::plugin, "'{}': this graph has no checkpoint to take weights from", name);
+    if (g->host->weights == nullptr)
+      fail(Code::plugin, "'{}': this graph has no checkpoint to take weights from", name);
     const auto it = g->host->weights->find(name);
-    if (it == g->host->weights->end())
-      fail(Code::data, "the checkpoint has no tensor '{}'", name);
+    if (it == g->host->weights->end()) fail(Code::data, "the checkpoint has no tensor '{}'", name);
     // Weights are kept in the type the host computes in; integers stay as they are.
     const DType dtype = is_float(it->second.dtype) ? g->graph->compute : it->second.dtype;
     v = g->graph->add_param(name, {dtype, it->second.shape});
@@ -172,8 +172,7 @@ void scope(lh_graph* g, const char* name, uint64_t flags) {
     const int32_t parent = g->scopes.back();
     const std::string& above = g->graph->scopes[static_cast<size_t>(parent)].path;
     g->scopes.push_back(static_cast<int32_t>(g->graph->scopes.size()));
-    g->graph->scopes.push_back(
-        {above.empty() ? name : above + "/" + name, parent, (flags & LH_SCOPE_CHECKPOINT) != 0});
+    g->graph->scopes.push_back({above.empty() ? name : above + "/" + name, parent, (flags & LH_SCOPE_CHECKPOINT) != 0});
   });
 }
 

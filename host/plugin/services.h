@@ -11,10 +11,10 @@
 
 // One for each loaded plugin.
 struct lh_host {
-  std::string plugin;                                            // for messages
-  const std::map<std::string, lh::Desc>* weights = nullptr;      // canonical names; set around probe and create
-  std::map<std::string, std::string> settings;                   // of the user, for `setting`
-  mutable std::string failure;                                   // text of the last fail()
+  std::string plugin;                                        // for messages
+  const std::map<std::string, lh::Desc>* weights = nullptr;  // canonical names; set around probe and create
+  std::map<std::string, std::string> settings;               // of the user, for `setting`
+  mutable std::string failure;                               // text of the last fail()
 };
 
 // A graph under construction; the first error stays.

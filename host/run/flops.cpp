@@ -33,10 +33,13 @@ double products(const Graph& graph, const Node& node) {
     const double rank = last(graph, in[2]), dx = static_cast<double>(node.attrs.i("dx"));
     return numel(graph, in[0]) * (2 * rank + dx * last(graph, in[1])) + numel(graph, in[1]) * rank * (1 + dx);
   }
-  if (op == &matmul_op) return numel(graph, node.outputs[0]) * (node.attrs.i("transpose_a") != 0
-                                   ? static_cast<double>(graph.desc(in[0]).shape[graph.desc(in[0]).shape.rank() - 2])
-                                   : last(graph, in[0]));
-  if (op == &conv2d_op) return numel(graph, node.outputs[0]) * numel(graph, in[1]) / static_cast<double>(graph.desc(in[1]).shape[0]);
+  if (op == &matmul_op)
+    return numel(graph, node.outputs[0]) *
+           (node.attrs.i("transpose_a") != 0
+                ? static_cast<double>(graph.desc(in[0]).shape[graph.desc(in[0]).shape.rank() - 2])
+                : last(graph, in[0]));
+  if (op == &conv2d_op)
+    return numel(graph, node.outputs[0]) * numel(graph, in[1]) / static_cast<double>(graph.desc(in[1]).shape[0]);
   if (op == &attention_op) return 2 * attention_product(graph, in[0], in[1]);
   if (op == &attention_backward_op) return 5 * attention_product(graph, in[1], in[2]);
   return 0;

@@ -1,4 +1,5 @@
-// Floating-point operations of a graph: matrix products and attention, 2 for each multiply-add; the rest is not counted.
+// Floating-point operations of a graph: matrix products and attention, 2 for each multiply-add; the rest is not
+// counted.
 #pragma once
 
 #include <cstdint>

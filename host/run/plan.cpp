@@ -44,7 +44,8 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   const auto touch = [&](Value v, int64_t node) {
     const uint32_t root = plan.root[v.id];
     if (external.contains(Value{root})) return;
-    auto [it, fresh] = buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
+    auto [it, fresh] =
+        buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
     it->second.last = std::max(it->second.last, node);
   };
   const auto keep = [&](Value v) {
@@ -90,8 +91,8 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
 }
 
 std::string print(const Graph& graph, const Plan& plan, size_t most) {
-  std::string text = fmt::format("{} buffers in {} bytes; {} bytes live at most\n", plan.buffers.size(), plan.bytes,
-                                 plan.live_peak);
+  std::string text =
+      fmt::format("{} buffers in {} bytes; {} bytes live at most\n", plan.buffers.size(), plan.bytes, plan.live_peak);
   std::vector<const PlannedBuffer*> order;
   for (const PlannedBuffer& b : plan.buffers) order.push_back(&b);
   std::ranges::stable_sort(order, std::greater{}, &PlannedBuffer::bytes);

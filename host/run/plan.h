@@ -1,8 +1,8 @@
 // Pass: gives every buffer of a graph a place in one arena, so that the peak is known before a byte is taken.
 //
-// A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never overlap
-// in memory. Inputs, constants and outputs live throughout. Aliases (reshape) share their source's buffer. Values that the
-// caller binds to memory of its own (weights, trained tensors, their gradients) take no place.
+// A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
+// overlap in memory. Inputs, constants and outputs live throughout. Aliases (reshape) share their source's buffer.
+// Values that the caller binds to memory of its own (weights, trained tensors, their gradients) take no place.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 namespace lh {
 
 struct PlannedBuffer {
-  Value value;                   // the one that owns the storage
+  Value value;  // the one that owns the storage
   int64_t offset = 0, bytes = 0;
-  int64_t first = 0, last = 0;   // node indices; inclusive
+  int64_t first = 0, last = 0;  // node indices; inclusive
 };
 
 struct Plan {
   std::vector<PlannedBuffer> buffers;
-  std::vector<uint32_t> root;    // by value id: the value whose storage it uses (itself, unless an alias)
-  int64_t bytes = 0;             // of the arena
-  int64_t live_peak = 0;         // largest sum of live buffers: a lower bound for any plan
+  std::vector<uint32_t> root;  // by value id: the value whose storage it uses (itself, unless an alias)
+  int64_t bytes = 0;           // of the arena
+  int64_t live_peak = 0;       // largest sum of live buffers: a lower bound for any plan
 };
 
 inline constexpr int64_t plan_alignment = 256;

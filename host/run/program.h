@@ -19,8 +19,9 @@ using Externals = std::map<Value, void*>;
 
 class Program {
  public:
-  // `arena` holds at least plan.bytes (made from the same graph, with the keys of `externals` as external values) and may
-  // be shared by programs that do not run at the same time: constants are uploaded by `run` when another program has used it.
+  // `arena` holds at least plan.bytes (made from the same graph, with the keys of `externals` as external values) and
+  // may be shared by programs that do not run at the same time: constants are uploaded by `run` when another program
+  // has used it.
   Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals);
 
   const Graph& graph() const { return graph_; }

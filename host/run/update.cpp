@@ -20,7 +20,8 @@ bool made_in_place(const Graph& graph, Value v, Value input) {
     for (size_t i = 0; i < node.outputs.size(); ++i)
       if (node.outputs[i] == v) made = i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
   }
-  return made && std::ranges::none_of(graph.outputs, [&](const auto& item) { return same_storage.contains(item.second); });
+  return made &&
+         std::ranges::none_of(graph.outputs, [&](const auto& item) { return same_storage.contains(item.second); });
 }
 
 }  // namespace

@@ -33,8 +33,8 @@ std::vector<Part> parts_of(const LoraFile& file, const std::string& module, cons
   std::vector<Part> parts;
   const auto split = map.diffusers(module, weight[0] % weight[1] == 0 ? weight[0] / weight[1] : 0);
   if (!split) return parts;
-  // A fused module is in several parts, of which a file need not have all. Equal parts; four or more are q, k, v and an MLP
-  // that takes the rest.
+  // A fused module is in several parts, of which a file need not have all. Equal parts; four or more are q, k, v and an
+  // MLP that takes the rest.
   const auto count = static_cast<int64_t>(split->modules.size()), each = count >= 4 ? weight[1] : weight[0] / count;
   const bool swapped = split->rule != nullptr && split->rule->assemble == Assemble::swap_halves;
   for (int64_t i = 0; i < count; ++i) {
@@ -62,14 +62,16 @@ void LoraStack::add(const Model& model, const LoraInput& input) {
   const LoraFile file = read_lora(input.path);
   if (file.modules.empty())
     fail(Code::data,
-         "{}: not a LoRA: none of its {} tensors (the first is {}) is half of a down and up pair. Is it a model? Give that "
+         "{}: not a LoRA: none of its {} tensors (the first is {}) is half of a down and up pair. Is it a model? Give "
+         "that "
          "with --model",
          input.path.string(), file.others.size(), file.others.empty() ? "missing" : file.others.front());
   const ComponentSpec* denoiser = model.spec().component("denoiser");
   const KeyMap map(denoiser->diffusers);
   std::vector<const LoraModule*> used;
   for (const auto& [weight_name, desc] : model.checkpoint().weights()) {
-    if (!weight_name.ends_with(".weight") || weight_name.find(':') != std::string::npos || desc.shape.rank() != 2) continue;
+    if (!weight_name.ends_with(".weight") || weight_name.find(':') != std::string::npos || desc.shape.rank() != 2)
+      continue;
     const std::string module = weight_name.substr(0, weight_name.size() - 7);
     for (const Part& part : parts_of(file, module, desc.shape, model.spec(), map)) {
       const LoraModule& lora = *part.module;
@@ -98,8 +100,8 @@ void LoraStack::add(const Model& model, const LoraInput& input) {
   if (!unmatched.empty())
     fail(Code::data, "{}: these modules are not in the {} model:{}", input.path.string(), model.id(), unmatched);
   if (!file.others.empty() || file.modules.empty())
-    fail(Code::data, "{}: expected pairs of LoRA matrices (LoHa, LoKr and DoRA are not supported), found{}", input.path.string(),
-         file.others.empty() ? " none" : fmt::format(":\n  {}", fmt::join(file.others, "\n  ")));
+    fail(Code::data, "{}: expected pairs of LoRA matrices (LoHa, LoKr and DoRA are not supported), found{}",
+         input.path.string(), file.others.empty() ? " none" : fmt::format(":\n  {}", fmt::join(file.others, "\n  ")));
 }
 
 const AdapterSpec* LoraStack::select(const std::string& module) const {
@@ -123,7 +125,8 @@ Adapters LoraStack::load(Device& device, const Graph& graph) const {
     HostTensor matrix(Desc{DType::f32, up.shape});
     const auto rank = static_cast<size_t>(up.shape[1]);
     for (size_t r = 0; r < rank; ++r)
-      for (size_t o = 0; o < combined.up_columns[r].size(); ++o) matrix.as<float>()[o * rank + r] = combined.up_columns[r][o];
+      for (size_t o = 0; o < combined.up_columns[r].size(); ++o)
+        matrix.as<float>()[o * rank + r] = combined.up_columns[r][o];
     adapters.upload("p", up, matrix);
   }
   return adapters;

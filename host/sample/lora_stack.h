@@ -1,5 +1,6 @@
 // LoRA files applied for sampling: any number of them, each with a strength, beside the frozen weights.
-//   W' = W + sum_i strength_i alpha_i / rank_i B_i A_i, kept as one adapter for each module whose rank is the sum of ranks.
+//   W' = W + sum_i strength_i alpha_i / rank_i B_i A_i, kept as one adapter for each module whose rank is the sum of
+//   ranks.
 #pragma once
 
 #include <map>
@@ -23,7 +24,7 @@ class LoraStack {
  private:
   struct Combined {
     AdapterSpec spec;
-    std::vector<float> down;  // [rank, in]
+    std::vector<float> down;                     // [rank, in]
     std::vector<std::vector<float>> up_columns;  // rank vectors of [out], scaled
   };
   void add(const Model& model, const LoraInput& input);

@@ -59,13 +59,15 @@ class Stage {
 
 }  // namespace
 
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt, uint64_t seed) {
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
+                               uint64_t seed) {
   const int64_t step = recipe.latents.pixel_step();
   if (config.width % step != 0 || config.height % step != 0)
     fail(Code::config, "sample.width and sample.height must be multiples of {} for this model, are {} and {}", step,
          config.width, config.height);
-  return {prompt,      config.neg,          config.width, config.height,
-          config.sample_steps, config.guidance_scale.value_or(recipe.sampling.guidance), seed};
+  return {prompt,        config.neg,          config.width,
+          config.height, config.sample_steps, config.guidance_scale.value_or(recipe.sampling.guidance),
+          seed};
 }
 
 Offered<lh_sampler> find_sampler(const Registry& registry, const Recipe& recipe, const std::string& id) {
@@ -147,7 +149,8 @@ Image Decoder::decode(const HostTensor& latents) {
   if (!program_ || shape_ != shape) {
     if (!model_.checkpoint().has("vae"))
       fail(Code::config, "model.vae_path: the VAE is needed to make pictures, but no file was given for it");
-    Graph graph = model_.build("vae.decode", {{"batch", shape[0]}, {"height", shape[1]}, {"width", shape[2]}}, compute_);
+    Graph graph =
+        model_.build("vae.decode", {{"batch", shape[0]}, {"height", shape[1]}, {"width", shape[2]}}, compute_);
     if (!weights_) weights_.emplace(device_, model_.checkpoint(), graph);
     const Externals bound = weights_->bind(graph);
     program_ = {};  // frees the memory of the last size first

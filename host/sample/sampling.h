@@ -25,8 +25,8 @@ struct SampleRequest {
 // The denoiser in memory for one picture size.
 class Denoiser {
  public:
-  Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, int64_t width, int64_t height,
-           int64_t text_length);
+  Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, int64_t width,
+           int64_t height, int64_t text_length);
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return plan_.bytes; }
   void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
@@ -58,8 +58,10 @@ class Decoder {
   Shape shape_;
 };
 
-// The sampler's and the recipe's defaults put in where the user said nothing; sizes are checked against the model's step.
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt, uint64_t seed);
+// The sampler's and the recipe's defaults put in where the user said nothing; sizes are checked against the model's
+// step.
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
+                               uint64_t seed);
 // The sampler `id`, the model's own where it is empty; throws where it is not known or not for this kind of model.
 Offered<lh_sampler> find_sampler(const Registry& registry, const Recipe& recipe, const std::string& id);
 // Prompts that a set of requests needs encoded.

@@ -19,7 +19,8 @@ int64_t section_size(const std::vector<AdapterTensor>& tensors) {
 
 }  // namespace
 
-Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states)
+Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
+                   const std::vector<std::string>& states)
     : adapted_(modules), sections_{"p", "g"} {
   sections_.insert(sections_.end(), states.begin(), states.end());
   int64_t offset = 0;
@@ -80,7 +81,8 @@ HostTensor Adapters::download(const std::string& section, const AdapterTensor& t
 
 void Adapters::bind(const Graph& graph, Externals& externals) const {
   for (const AdapterTensor& tensor : tensors_)
-    if (const auto it = graph.params.find(tensor.name); it != graph.params.end()) externals[it->second] = at("p", tensor);
+    if (const auto it = graph.params.find(tensor.name); it != graph.params.end())
+      externals[it->second] = at("p", tensor);
 }
 
 std::vector<LoraModule> Adapters::modules() const {

@@ -21,7 +21,8 @@ std::vector<Batch> BatchOrder::epoch(int64_t number) const {
     const auto count = static_cast<int64_t>(items.size());
     for (int64_t start = 0; start < count; start += batch_size_) {
       Batch batch{bucket, {}};
-      for (int64_t j = 0; j < batch_size_; ++j) batch.samples.push_back(items[static_cast<size_t>((start + j) % count)]);
+      for (int64_t j = 0; j < batch_size_; ++j)
+        batch.samples.push_back(items[static_cast<size_t>((start + j) % count)]);
       batches.push_back(std::move(batch));
     }
   }

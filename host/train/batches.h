@@ -1,4 +1,5 @@
-// Which samples make up which batch: a pure function of (seed, epoch), so that a step number alone says where a run stands.
+// Which samples make up which batch: a pure function of (seed, epoch), so that a step number alone says where a run
+// stands.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@ class BatchOrder {
  public:
   BatchOrder(const Dataset& dataset, int64_t batch_size, uint64_t seed);
   int64_t batches_per_epoch() const { return per_epoch_; }
-  // Batch number `index` of the run. Within an epoch every sample (repeated num_repeats times) comes once; the last batch of
-  // a bucket is filled up from the bucket's beginning.
+  // Batch number `index` of the run. Within an epoch every sample (repeated num_repeats times) comes once; the last
+  // batch of a bucket is filled up from the bucket's beginning.
   const Batch& at(int64_t index);
 
  private:

@@ -24,9 +24,9 @@ AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& r
 
 const AdapterSpec* AdapterSelection::operator()(const std::string& module) const {
   const auto contained = [&](const std::string& part) { return module.find(part) != std::string::npos; };
-  const bool targeted =
-      std::ranges::any_of(targets_, [&](const std::regex& t) { return std::regex_match(module, t); });
-  if (!targeted || (!only_.empty() && std::ranges::none_of(only_, contained)) || std::ranges::any_of(ignore_, contained))
+  const bool targeted = std::ranges::any_of(targets_, [&](const std::regex& t) { return std::regex_match(module, t); });
+  if (!targeted || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
+      std::ranges::any_of(ignore_, contained))
     return nullptr;
   return &spec_;
 }

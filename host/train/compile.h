@@ -33,8 +33,8 @@ class AdapterSelection {
 struct StepOptions {
   DType compute = DType::f32;
   std::string loss = "mse";
-  double recompute = 0;               // share of checkpoint scopes to recompute, 0 to 1
-  bool gradients_outside = true;      // gradients go straight to the caller's memory
+  double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
+  bool gradients_outside = true;            // gradients go straight to the caller's memory
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
 };
 

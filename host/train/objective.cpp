@@ -52,7 +52,8 @@ void flow_pair(std::span<const float> x0, std::span<const float> noise, double s
   }
 }
 
-std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps, int64_t tokens) {
+std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps,
+                                int64_t tokens) {
   std::vector<double> sigmas;
   const double mu = timestep.resolution_shift.value_or(ResolutionShift{}).mu(tokens);
   for (int64_t i = 0; i < steps; ++i) {

@@ -37,6 +37,7 @@ void flow_pair(std::span<const float> x0, std::span<const float> noise, double s
                std::span<float> target);
 
 // Sigmas of a sampling run, steps + 1 of them, the last 0.
-std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps, int64_t tokens);
+std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps,
+                                int64_t tokens);
 
 }  // namespace lh

@@ -25,8 +25,8 @@ class Output {
   void metrics(int64_t step, double loss, double lr, double grad_norm);
   void sample(int64_t step, size_t index, const Image& image);
   // A LoRA file; `step` is in the name unless it is the final one. Old ones beyond save.max_step_saves_to_keep go.
-  std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
-                             const LoraMetadata& metadata);
+  std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
+                             const CheckpointSpec& spec, const LoraMetadata& metadata);
   void loss_curve() const;  // loss.png
   // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
   // sampled; gives the path otherwise.

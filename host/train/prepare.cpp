@@ -40,8 +40,9 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed)),
       text(device, model, encoder_dtype, c.training_folder / "cache" / "text"),
       latents(device, model, encoder_dtype,
-              std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk) ? c.training_folder / "cache" / "latents"
-                                                                                    : std::filesystem::path()),
+              std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
+                  ? c.training_folder / "cache" / "latents"
+                  : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
   if (!c.sample.prompts.empty()) find_sampler(registry, model.recipe(), c.sample.sampler);
@@ -74,7 +75,8 @@ void Prepared::compile(double recompute) {
   const TrainGraph& first = steps.begin()->second->train_graph();
   if (first.modules.empty())
     fail(Code::config,
-         "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this model's "
+         "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
+         "model's "
          "targets are {}",
          fmt::join(recipe.lora_targets, " and "));
   adapters = std::make_unique<Adapters>(first.graph, first.modules, optimizer.states());
@@ -97,9 +99,9 @@ void Prepared::fit_memory() {
   for (const double share : shares) {
     compile(share);
     if (memory.total() <= limit) return;
-    tried += fmt::format("\n  recomputing {:.0f}% of the blocks: {} MiB (weights {}, LoRA and optimizer {}, activations {})",
-                         100 * share, memory.total() >> 20, memory.weights >> 20, memory.adapters >> 20,
-                         memory.activations >> 20);
+    tried += fmt::format(
+        "\n  recomputing {:.0f}% of the blocks: {} MiB (weights {}, LoRA and optimizer {}, activations {})",
+        100 * share, memory.total() >> 20, memory.weights >> 20, memory.adapters >> 20, memory.activations >> 20);
   }
   fail(Code::resource,
        "the run does not fit: {} MiB of memory may be used.{}\nLower datasets.resolution, train.batch_size or "
@@ -111,8 +113,8 @@ std::string Prepared::report() const {
   const TrainStep& largest =
       *std::ranges::max_element(steps, {}, [](const auto& s) { return s.second->arena_bytes(); })->second;
   const TrainGraph& graph = largest.train_graph();
-  std::string text_report =
-      fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant, config.model.name_or_path.string());
+  std::string text_report = fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant,
+                                        config.model.name_or_path.string());
   text_report += fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
   std::map<Bucket, int64_t> counts;
   std::set<std::string> captions;
@@ -127,7 +129,8 @@ std::string Prepared::report() const {
                              config.network.linear, graph.modules.front().alpha, adapters->parameter_count());
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   text_report += fmt::format(
-      "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} blocks "
+      "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} "
+      "blocks "
       "recomputed)\n",
       static_cast<double>(memory.total()) / 1048576, static_cast<double>(memory.weights) / 1048576,
       static_cast<double>(memory.adapters) / 1048576, static_cast<double>(memory.activations) / 1048576,

@@ -41,12 +41,12 @@ struct Prepared {
   TextEncoding text;
   LatentEncoding latents;
   Dataset dataset;
-  std::vector<SampleRequest> requests;              // one for each sample prompt
+  std::vector<SampleRequest> requests;  // one for each sample prompt
   std::map<Bucket, std::unique_ptr<TrainStep>> steps;
-  std::unique_ptr<Denoiser> denoiser;               // for samples; none when no sample is asked for
-  std::unique_ptr<Adapters> adapters;               // shapes only until memory is taken
+  std::unique_ptr<Denoiser> denoiser;  // for samples; none when no sample is asked for
+  std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
   MemoryReport memory;
-  std::string report() const;                       // what --dry-run prints
+  std::string report() const;  // what --dry-run prints
 
  private:
   void compile(double recompute);

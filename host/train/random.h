@@ -1,5 +1,5 @@
-// Random numbers from a counter: a draw is a pure function of (seed, purpose, step, sample, index), so nothing has to be
-// saved to resume. Philox-4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
+// Random numbers from a counter: a draw is a pure function of (seed, purpose, step, sample, index), so nothing has to
+// be saved to resume. Philox-4x32-10: Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011.
 #pragma once
 
 #include <array>
@@ -22,9 +22,9 @@ enum class Purpose : uint32_t {
 class Random {
  public:
   Random(uint64_t seed, Purpose purpose, uint64_t step, uint32_t sample);
-  double uniform();              // in (0, 1)
-  double normal();               // Box-Muller
-  uint64_t below(uint64_t n);    // in [0, n)
+  double uniform();            // in (0, 1)
+  double normal();             // Box-Muller
+  uint64_t below(uint64_t n);  // in [0, n)
   void fill_normal(std::span<float> out);
   void shuffle(std::vector<int64_t>& items);  // Fisher-Yates
 

@@ -1,7 +1,8 @@
 // The state of a run on disk: everything that the next step depends on, in one file that is whole or absent.
 //
-// Random numbers and data order follow from (seed, step), so the file holds the trained tensors, the optimizer's states, the
-// loss scale and a few facts about the run. <output>/state/<step>.safetensors; the newest valid one is resumed from.
+// Random numbers and data order follow from (seed, step), so the file holds the trained tensors, the optimizer's
+// states, the loss scale and a few facts about the run. <output>/state/<step>.safetensors; the newest valid one is
+// resumed from.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +15,10 @@
 namespace lh {
 
 struct RunState {
-  int64_t step = 0;                            // optimizer steps done
-  std::array<float, 2> loss_scale{65536, 0};   // scale, clean steps (fp16 only)
-  std::map<std::string, std::string> facts;    // what must not change between runs, by config key
-  int64_t updates = 0;                         // of these steps, the ones that loss scaling did not skip
+  int64_t step = 0;                           // optimizer steps done
+  std::array<float, 2> loss_scale{65536, 0};  // scale, clean steps (fp16 only)
+  std::map<std::string, std::string> facts;   // what must not change between runs, by config key
+  int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.

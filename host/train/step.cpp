@@ -34,7 +34,8 @@ void TrainStep::run(const StepInputs& inputs, const Program::Probe& probe) {
   if (graph.inputs.contains("text")) program_->set_input("text", inputs.text);
   if (graph.inputs.contains("pooled")) program_->set_input("pooled", inputs.pooled);
   if (graph.inputs.contains("guidance")) program_->set_input("guidance", inputs.guidance);
-  if (graph.inputs.contains("step")) program_->set_input("step", HostTensor::from_ints({1}, std::span(&inputs.step, 1)));
+  if (graph.inputs.contains("step"))
+    program_->set_input("step", HostTensor::from_ints({1}, std::span(&inputs.step, 1)));
   program_->set_input("loss_scale", HostTensor::from_floats({1}, std::span(&inputs.loss_scale, 1)));
   program_->run(probe);
 }

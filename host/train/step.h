@@ -11,11 +11,11 @@ namespace lh {
 
 // What a step computes from: everything on the host, image tensors [B, H, W, C].
 struct StepInputs {
-  HostTensor latents, target;     // noisy latents and what the model should say
+  HostTensor latents, target;  // noisy latents and what the model should say
   HostTensor text, pooled;
-  HostTensor timestep;            // f32 [B]
-  HostTensor guidance;            // f32 [B]; empty for models without
-  int32_t step = 0;               // counter for dropout
+  HostTensor timestep;  // f32 [B]
+  HostTensor guidance;  // f32 [B]; empty for models without
+  int32_t step = 0;     // counter for dropout
   float loss_scale = 1;
 };
 

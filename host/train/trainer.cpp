@@ -28,8 +28,8 @@ lk_tensor f32_at(const DeviceMemory& memory, int64_t offset, int64_t count) {
 std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
   for (const Sample& s : dataset.samples)
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height, s.flip,
-                            s.repeats, s.caption_dropout_rate));
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height,
+                            s.flip, s.repeats, s.caption_dropout_rate));
   return hash.hex().substr(0, 16);
 }
 
@@ -47,7 +47,8 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
           {"network.linear", std::to_string(c.network.linear)},
-          {"network.linear_alpha", fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
+          {"network.linear_alpha",
+           fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
           {"network.network_kwargs", targets_hash(*p.adapters)},
           {"datasets", dataset_hash(p.dataset)},
@@ -157,7 +158,8 @@ void Trainer::start_or_resume() {
     if (auto loaded = load_state(resume_from_, facts, *p_.adapters)) {
       state_ = *loaded;
       if (state_.step > config_.train.steps)
-        fail(Code::config, "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
+        fail(Code::config,
+             "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
              state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
     } else if (resume_from_ != config_.output_dir() / "state") {
@@ -193,10 +195,10 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
     Random time(seed, Purpose::timestep, draw, lane);
     sigmas.push_back(static_cast<float>(law_.draw(time, tokens)));
     const auto at = static_cast<size_t>(j) * count;
-    flow_pair(x0, noise, sigmas.back(), in.latents.as<float>().subspan(at, count), in.target.as<float>().subspan(at, count));
-    const bool dropped =
-        sample.caption_dropout_rate > 0 &&
-        Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
+    flow_pair(x0, noise, sigmas.back(), in.latents.as<float>().subspan(at, count),
+              in.target.as<float>().subspan(at, count));
+    const bool dropped = sample.caption_dropout_rate > 0 &&
+                         Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
     const Conditioning conditioning = p_.text.at(dropped ? dropped_caption : sample.caption);
     texts.push_back(conditioning.text);
     pooled.push_back(conditioning.pooled);
@@ -215,11 +217,10 @@ void Trainer::accumulate(TrainStep& step, int64_t micro) {
   if (config_.train.gradient_accumulation == 1) return;  // the gradients are in place already
   const Graph& graph = step.train_graph().graph;
   for (const AdapterTensor& tensor : p_.adapters->tensors()) {
-    const lk_accumulate_params params{
-        .x = step.program().tensor(graph.outputs.at("grad." + tensor.name)),
-        .total = kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)),
-        .alpha = 1.0f / static_cast<float>(config_.train.gradient_accumulation),
-        .accumulate = micro > 0};
+    const lk_accumulate_params params{.x = step.program().tensor(graph.outputs.at("grad." + tensor.name)),
+                                      .total = kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)),
+                                      .alpha = 1.0f / static_cast<float>(config_.train.gradient_accumulation),
+                                      .accumulate = micro > 0};
     p_.device.check(lk_accumulate(p_.device.context(), &params), "gradient accumulation");
   }
 }
@@ -250,7 +251,8 @@ bool Trainer::clip_and_update(int64_t step) {
     scalars_.download(LOSS_SCALE, state_.loss_scale.data(), 8);
   }
   if (!std::isfinite(norm)) return false;
-  const auto lr = static_cast<float>(learning_rate(config_.train, step)), count = static_cast<float>(state_.updates + 1);
+  const auto lr = static_cast<float>(learning_rate(config_.train, step)),
+             count = static_cast<float>(state_.updates + 1);
   scalars_.upload(LR, &lr, 4);
   scalars_.upload(STEP, &count, 4);
   for (const auto& update : updates_) update->run();
@@ -258,12 +260,14 @@ bool Trainer::clip_and_update(int64_t step) {
   return true;
 }
 
-void Trainer::report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs, const std::string& what) {
+void Trainer::report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs,
+                                const std::string& what) {
   const std::string op = find_non_finite(p_.device, train_step, inputs);
-  fail(Code::numeric,
-       "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
-       "checkpoint is untouched. Try a lower train.lr, or train.dtype: bf16 or fp32",
-       step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op);
+  fail(
+      Code::numeric,
+      "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
+      "checkpoint is untouched. Try a lower train.lr, or train.dtype: bf16 or fp32",
+      step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op);
 }
 
 double Trainer::train_step(int64_t step) {
@@ -296,7 +300,8 @@ double Trainer::train_step(int64_t step) {
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
   save_state(config_.output_dir() / "state", state_, *p_.adapters, config_.save.max_step_saves_to_keep);
-  const std::filesystem::path path = output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
+  const std::filesystem::path path =
+      output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
@@ -339,10 +344,12 @@ int Trainer::run() {
   save(steps, true);  // before the last samples: a picture that fails loses nothing
   output_->loss_curve();
   if (p_.denoiser && every > 0) make_samples(steps);
-  if (const auto grid = output_->comparison(steps, config_.sample.prompts)) fmt::print("pictures    {}\n", grid->string());
+  if (const auto grid = output_->comparison(steps, config_.sample.prompts))
+    fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print_op_times();
-  if (verbose("memory")) spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);
+  if (verbose("memory"))
+    spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);
   return 0;
 }
 

@@ -25,13 +25,14 @@ class Trainer {
   void check_start(const std::string& resume);  // refuses at once what would be refused after hours of encoding
   void load();
   void start_or_resume();
-  double train_step(int64_t step);        // all micro-batches and the update; gives the mean loss
+  double train_step(int64_t step);  // all micro-batches and the update; gives the mean loss
   StepInputs assemble(const Batch& batch, int64_t micro_step);
   void accumulate(TrainStep& step, int64_t micro);
-  bool clip_and_update(int64_t step);     // false: a step skipped by loss scaling
+  bool clip_and_update(int64_t step);  // false: a step skipped by loss scaling
   void save(int64_t step, bool final);
   void make_samples(int64_t step);
-  [[noreturn]] void report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs, const std::string& what);
+  [[noreturn]] void report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs,
+                                      const std::string& what);
 
   const Registry& registry_;
   Prepared& p_;
@@ -42,9 +43,9 @@ class Trainer {
   BatchOrder order_;
   std::optional<Weights> weights_;
   DeviceMemory arena_;
-  const void* arena_user_ = nullptr;      // the program whose constants are in the arena
+  const void* arena_user_ = nullptr;  // the program whose constants are in the arena
   std::vector<std::unique_ptr<Update>> updates_;
-  DeviceMemory scalars_;                  // lr, step, norm, loss scale state
+  DeviceMemory scalars_;  // lr, step, norm, loss scale state
   RunState state_;
   int64_t skipped_in_a_row_ = 0, skipped_ = 0;
   double grad_norm_ = 0;

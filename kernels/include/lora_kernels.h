@@ -105,9 +105,9 @@ LK_API lk_status lk_linear(lk_context*, const lk_linear_params*);
 /* dx = dy weight; dweight = dy^T x; dbias = sum of dy over rows. */
 typedef struct lk_linear_backward_params {
   lk_tensor dy;
-  lk_tensor x;            /* needed for dweight */
-  lk_tensor weight;       /* needed for dx */
-  lk_tensor weight_scale; /* optional */
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor weight_scale;       /* optional */
   lk_tensor dx, dweight, dbias; /* optional outputs */
 } lk_linear_backward_params;
 LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
@@ -132,7 +132,7 @@ typedef struct lk_lora_backward_params {
   lk_tensor down, up;
   lk_tensor mask; /* optional, as in forward */
   float scale;
-  int32_t accumulate;        /* 1: ddown and dup are added to (dx is always overwritten) */
+  int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
   lk_tensor dx, ddown, dup; /* optional outputs */
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
@@ -157,8 +157,8 @@ LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
 
 typedef struct lk_conv2d_backward_params {
   lk_tensor dy;
-  lk_tensor x;      /* needed for dweight */
-  lk_tensor weight; /* needed for dx */
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
   lk_tensor dx, dweight, dbias; /* optional outputs */
   int32_t stride;
   int32_t pad_top, pad_left, pad_bottom, pad_right;
@@ -441,8 +441,8 @@ typedef struct lk_accumulate_params {
 LK_API lk_status lk_accumulate(lk_context*, const lk_accumulate_params*);
 
 /* Over all tensors together (f32, in place): norm[0] = inverse_scale * sqrt(sum of squares), in float64 inside;
- * each gradient *= inverse_scale * min(1, max_norm / (norm + 1e-6)). max_norm <= 0: no clipping. When the norm is not finite
- * the gradients are left as they are. (torch.nn.utils.clip_grad_norm_) */
+ * each gradient *= inverse_scale * min(1, max_norm / (norm + 1e-6)). max_norm <= 0: no clipping. When the norm is not
+ * finite the gradients are left as they are. (torch.nn.utils.clip_grad_norm_) */
 typedef struct lk_clip_grad_norm_params {
   lk_tensor* gradients;
   int64_t count;

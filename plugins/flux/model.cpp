@@ -46,9 +46,7 @@ class Flux : public lora_host::Model {
     return blocks && weights.has("img_in.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override {
-    return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
-  }
+  const char* recipe() const override { return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml; }
   const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
 
   void build(Graph& g, std::string_view role, const Sizes& sizes) const override {

@@ -66,7 +66,8 @@ HostTensor move_channels(const HostTensor& t, bool to_last) {
   for (int64_t b = 0; b < n; ++b)
     for (int64_t k = 0; k < c; ++k)
       for (int64_t p = 0; p < h * w; ++p) {
-        const auto first = static_cast<size_t>((b * c + k) * h * w + p), last = static_cast<size_t>((b * h * w + p) * c + k);
+        const auto first = static_cast<size_t>((b * c + k) * h * w + p),
+                   last = static_cast<size_t>((b * h * w + p) * c + k);
         out.as<float>()[to_last ? last : first] = t.as<float>()[to_last ? first : last];
       }
   return out;

@@ -19,8 +19,8 @@ struct Case {
 
   // The tensor of a spec ({shape, offset, scale} or {shape, values}); integers where all values are whole ids.
   HostTensor tensor(const std::string& key, const nlohmann::json& spec) const;
-  HostTensor input(const std::string& key) const;      // [B, C, H, W] images become [B, H, W, C]
-  HostTensor expected(const std::string& key) const;   // float32, as stored
+  HostTensor input(const std::string& key) const;     // [B, C, H, W] images become [B, H, W, C]
+  HostTensor expected(const std::string& key) const;  // float32, as stored
   std::vector<std::string> expected_names() const;
 };
 

@@ -1,7 +1,8 @@
 /* model.h - "lh.model/1": a model architecture, described as graphs.
  *
  * Roles and their named inputs and outputs (images and latents are [N, H, W, C]):
- *   denoiser     latents, text [B, L, D], pooled [B, P], timestep f32 [B]; optional guidance f32 [B], size_ids f32 [B, 6]
+ *   denoiser     latents, text [B, L, D], pooled [B, P], timestep f32 [B]; optional guidance f32 [B], size_ids f32 [B,
+ * 6]
  *                -> output, like latents
  *   conditioner  <encoder>.input_ids i32 [B, L] -> text, pooled; any further outputs are for inspection
  *   vae.encode   image in [-1, 1] -> moments (mean | log-variance on the channels), latent_mean in model space

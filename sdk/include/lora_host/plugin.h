@@ -31,7 +31,7 @@ typedef struct lh_abi_note {
 } lh_abi_note;
 
 #if defined(__GNUC__)
-#define LH_ABI_NOTE(minor_needed)                                                                              \
+#define LH_ABI_NOTE(minor_needed)                                                                             \
   __attribute__((used, section(LH_NOTE_SECTION), aligned(4))) static const lh_abi_note lh_abi_note_record = { \
       10, 4, LH_NOTE_TYPE, LH_NOTE_OWNER, LH_ABI_MAJOR, (minor_needed)}
 #define LH_EXPORT __attribute__((visibility("default")))
