@@ -18,9 +18,9 @@
 
 #include "cli/commands.h"
 #include "cli/environment.h"
-#include "cli/log.h"
-#include "cli/progress.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "core/progress.h"
 
 namespace {
 

@@ -1,5 +1,5 @@
 // Progress lines, log topics and stop signals.
-#include "cli/progress.h"
+#include "core/progress.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -9,8 +9,8 @@
 
 #include <algorithm>
 
-#include "cli/log.h"
-#include "cli/signals.h"
+#include "core/log.h"
+#include "core/signals.h"
 
 namespace lh {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "cli/log.h"
+#include "core/log.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
 #include "run/update.h"

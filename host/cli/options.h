@@ -10,11 +10,6 @@
 
 namespace lh {
 
-struct LoraInput {  // --lora FILE[:STRENGTH]
-  std::filesystem::path path;
-  double strength = 1;
-};
-
 struct Options {
   // "train", "sample", "plugins", "inspect", "make-checkpoint", "bench"; or "print": show `text` and end with 0.
   std::string command = {};

@@ -2,8 +2,8 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/signals.h"
 #include "core/error.h"
+#include "core/signals.h"
 #include "plugin/registry.h"
 #include "sample/lora_stack.h"
 #include "sample/sampling.h"

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
-#include "cli/signals.h"
+#include "core/signals.h"
 #include "plugin/registry.h"
 #include "train/preflight.h"
 #include "train/trainer.h"
@@ -22,9 +22,11 @@ int run_train(const Options& options) {
   Trainer trainer(registry, prepared, options.resume);
   publish_text(config.output_dir() / "config.yaml", to_yaml(config));
   const int status = trainer.run();
-  if (status == 0)
-    fmt::print("LoRA        {}\nloss curve  {}\n", (config.output_dir() / (config.name + ".safetensors")).string(),
-               (config.output_dir() / "loss.png").string());
+  if (status == 0) {
+    const std::filesystem::path curve = config.output_dir() / "loss.png";
+    fmt::print("LoRA        {}\n", (config.output_dir() / (config.name + ".safetensors")).string());
+    if (std::filesystem::exists(curve)) fmt::print("loss curve  {}\n", curve.string());
+  }
   return status;
 }
 

@@ -95,6 +95,11 @@ struct Config {
   std::filesystem::path output_dir() const { return training_folder / name; }
 };
 
+struct LoraInput {  // --lora FILE[:STRENGTH]
+  std::filesystem::path path;
+  double strength = 1;
+};
+
 // Reads a YAML file; throws lh::Error(Code::config) whose text lists every problem, one a line, as
 // "file:line:column: key: what is wrong (fix)". Relative paths stay relative to the working directory.
 Config load_config(const std::filesystem::path& file);

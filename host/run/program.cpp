@@ -6,8 +6,8 @@
 #include <chrono>
 #include <set>
 
-#include "cli/log.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "graph/op.h"
 
 namespace lh {

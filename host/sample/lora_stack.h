@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/options.h"
+#include "config/config.h"
 #include "plugin/model.h"
 #include "train/adapters.h"
 

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <regex>
 
-#include "cli/log.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "graph/differentiate.h"
 #include "graph/print.h"
 #include "graph/prune.h"

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <optional>
 
-#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/signals.h"
 #include "graph/prune.h"
 #include "run/program.h"
 #include "run/weights.h"

@@ -123,7 +123,7 @@ std::string Prepared::report() const {
     captions.insert(s.caption);
   }
   for (const auto& [bucket, count] : counts)
-    text_report += fmt::format("  bucket   {} x {}: {} a epoch\n", bucket.width, bucket.height, count);
+    text_report += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
   text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
   text_report += fmt::format("LoRA       {} modules, rank {}, alpha {}, {} parameters\n", graph.modules.size(),
                              config.network.linear, graph.modules.front().alpha, adapters->parameter_count());

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/log.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lh {
 

@@ -5,9 +5,9 @@
 #include <memory>
 #include <set>
 
-#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/signals.h"
 #include "data/tokenizer.h"
 #include "graph/prune.h"
 #include "run/program.h"

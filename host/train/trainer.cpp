@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <cmath>
 
-#include "cli/log.h"
-#include "cli/progress.h"
-#include "cli/signals.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
+#include "core/progress.h"
+#include "core/signals.h"
 #include "train/lr_schedule.h"
 #include "train/metadata.h"
 

@@ -1,4 +1,4 @@
-#include "cli/log.h"
+#include "core/log.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/sinks/base_sink.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <mutex>
 
-#include "cli/progress.h"
+#include "core/progress.h"
 
 namespace lh {
 namespace {

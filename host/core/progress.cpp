@@ -1,4 +1,4 @@
-#include "cli/progress.h"
+#include "core/progress.h"
 
 #include <fmt/format.h>
 #include <sys/ioctl.h>

@@ -1,4 +1,4 @@
-#include "cli/signals.h"
+#include "core/signals.h"
 
 #include <signal.h>
 #include <unistd.h>
