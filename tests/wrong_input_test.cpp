@@ -296,11 +296,9 @@ const Case cases[] = {
     {"plugin_truncated", [](ToyRun& run) { plugin_bytes(run, get(plugins / "optim.so").substr(0, 200)); }, 6,
      R"(plugins/optim\.so: .*truncated)", use_plugins},
     {"plugin_cut_in_its_code",
-     [](ToyRun& run) {
-       const std::string all = get(plugins / "optim.so");
-       plugin_bytes(run, all.substr(0, all.size() / 2));
-     },
-     6, R"(plugins/optim\.so: truncated: its code or data)", use_plugins},
+     // Headers and note are whole, the code is not; a build with debug information is mostly not code.
+     [](ToyRun& run) { plugin_bytes(run, get(plugins / "optim.so").substr(0, 8192)); }, 6,
+     R"(plugins/optim\.so: truncated: its code or data)", use_plugins},
     {"plugin_not_elf", [](ToyRun& run) { plugin_bytes(run, std::string(500, 'x')); }, 6,
      R"(plugins/optim\.so: .*not an ELF)", use_plugins},
     {"plugin_folder_missing",
