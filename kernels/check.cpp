@@ -77,6 +77,12 @@ void Check::shape(Arg arg, Shape expected) const {
   if (!equal) fail(arg.name, "shape " + shape_text(expected), shape_text(found));
 }
 
+void Check::optional(Arg arg, Shape expected) const {
+  if (!present(*arg.tensor)) return;
+  floating(arg);
+  shape(arg, expected);
+}
+
 void Check::scalar_f32(Arg arg) const {
   dtype(arg, LK_F32);
   require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));

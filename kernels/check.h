@@ -44,6 +44,11 @@ class Check {
   void shape(Arg arg, std::initializer_list<int64_t> expected) const {
     shape(arg, Shape(expected.begin(), expected.size()));
   }
+  // Absent, or f32, f16 or bf16 of the shape.
+  void optional(Arg arg, Shape expected) const;
+  void optional(Arg arg, std::initializer_list<int64_t> expected) const {
+    optional(arg, Shape(expected.begin(), expected.size()));
+  }
   void scalar_f32(Arg arg) const;                                      // f32, one element
   void scale_factors(Arg arg, int64_t rows) const;                     // optional; f32, one element or [rows]
   void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped

@@ -31,10 +31,7 @@ void check_conv2d(const lk_conv2d_params& p) {
   check.rank(LK_ARG(p, weight), 4, 4);
   check.shape(LK_ARG(p, weight), {p.weight.dims[0], p.weight.dims[1], p.weight.dims[2], p.x.dims[3]});
   check_window(check, p);
-  if (lk::present(p.bias)) {
-    check.floating(LK_ARG(p, bias));
-    check.shape(LK_ARG(p, bias), {p.weight.dims[0]});
-  }
+  check.optional(LK_ARG(p, bias), {p.weight.dims[0]});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), output_shape(check, p, lk::shape_of(p.x), lk::shape_of(p.weight)));
   check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, bias)});

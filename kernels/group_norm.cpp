@@ -11,14 +11,8 @@ void check_group_norm(const lk_group_norm_params& p) {
   const int64_t channels = p.x.dims[p.x.rank - 1];
   check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
                 "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
-  if (lk::present(p.weight)) {
-    check.floating(LK_ARG(p, weight));
-    check.shape(LK_ARG(p, weight), {channels});
-  }
-  if (lk::present(p.bias)) {
-    check.floating(LK_ARG(p, bias));
-    check.shape(LK_ARG(p, bias), {channels});
-  }
+  check.optional(LK_ARG(p, weight), {channels});
+  check.optional(LK_ARG(p, bias), {channels});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
@@ -34,23 +28,11 @@ void check_group_norm_backward(const lk_group_norm_backward_params& p) {
   const int64_t channels = p.x.dims[p.x.rank - 1];
   check.require(p.groups >= 1 && channels % p.groups == 0, "groups",
                 "a divisor of the " + std::to_string(channels) + " channels", std::to_string(p.groups));
-  if (lk::present(p.weight)) {
-    check.floating(LK_ARG(p, weight));
-    check.shape(LK_ARG(p, weight), {channels});
-  }
+  check.optional(LK_ARG(p, weight), {channels});
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
-  if (lk::present(p.dx)) {
-    check.floating(LK_ARG(p, dx));
-    check.shape(LK_ARG(p, dx), lk::shape_of(p.x));
-  }
-  if (lk::present(p.dweight)) {
-    check.floating(LK_ARG(p, dweight));
-    check.shape(LK_ARG(p, dweight), {channels});
-  }
-  if (lk::present(p.dbias)) {
-    check.floating(LK_ARG(p, dbias));
-    check.shape(LK_ARG(p, dbias), {channels});
-  }
+  check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
+  check.optional(LK_ARG(p, dweight), {channels});
+  check.optional(LK_ARG(p, dbias), {channels});
   for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, dweight), LK_ARG(p, dbias)}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, weight)});
   }

@@ -13,10 +13,7 @@ void check_linear(const lk_linear_params& p) {
   const int64_t in = p.x.dims[p.x.rank - 1], out = p.weight.dims[0];
   check.shape(LK_ARG(p, weight), {out, in});
   check.scale_factors(LK_ARG(p, weight_scale), out);
-  if (lk::present(p.bias)) {
-    check.floating(LK_ARG(p, bias));
-    check.shape(LK_ARG(p, bias), {out});
-  }
+  check.optional(LK_ARG(p, bias), {out});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::with_last(p.x, out));
   check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias)});

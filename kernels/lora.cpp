@@ -23,10 +23,7 @@ void check_adapter(const lk::Check& check, const Params& p) {
     check.shape(LK_ARG(p, weight), {out, in});
     check.scale_factors(LK_ARG(p, weight_scale), out);
   }
-  if (lk::present(p.mask)) {
-    check.floating(LK_ARG(p, mask));
-    check.shape(LK_ARG(p, mask), lk::with_last(p.x, r));
-  }
+  check.optional(LK_ARG(p, mask), lk::with_last(p.x, r));
   check.finite("scale", p.scale);
 }
 
@@ -56,22 +53,10 @@ void check_lora_backward(const lk_lora_backward_params& p) {
   const int64_t out = p.up.dims[0], r = p.down.dims[0], in = p.down.dims[1];
   check.floating(LK_ARG(p, dy));
   check.shape(LK_ARG(p, dy), lk::with_last(p.x, out));
-  if (lk::present(p.s)) {
-    check.floating(LK_ARG(p, s));
-    check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
-  }
-  if (lk::present(p.dx)) {
-    check.floating(LK_ARG(p, dx));
-    check.shape(LK_ARG(p, dx), lk::shape_of(p.x));
-  }
-  if (lk::present(p.ddown)) {
-    check.floating(LK_ARG(p, ddown));
-    check.shape(LK_ARG(p, ddown), {r, in});
-  }
-  if (lk::present(p.dup)) {
-    check.floating(LK_ARG(p, dup));
-    check.shape(LK_ARG(p, dup), {out, r});
-  }
+  check.optional(LK_ARG(p, s), lk::with_last(p.x, r));
+  check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
+  check.optional(LK_ARG(p, ddown), {r, in});
+  check.optional(LK_ARG(p, dup), {out, r});
   for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, s), LK_ARG(p, weight), LK_ARG(p, weight_scale),
                             LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask)});

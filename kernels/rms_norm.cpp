@@ -9,10 +9,7 @@ void check_rms_norm(const lk_rms_norm_params& p) {
   check.floating(LK_ARG(p, x));
   check.rank(LK_ARG(p, x), 1, LK_MAX_RANK);
   const int64_t channels = p.x.dims[p.x.rank - 1];
-  if (lk::present(p.weight)) {
-    check.floating(LK_ARG(p, weight));
-    check.shape(LK_ARG(p, weight), {channels});
-  }
+  check.optional(LK_ARG(p, weight), {channels});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
@@ -26,19 +23,10 @@ void check_rms_norm_backward(const lk_rms_norm_backward_params& p) {
   check.floating(LK_ARG(p, dy));
   check.shape(LK_ARG(p, dy), lk::shape_of(p.x));
   const int64_t channels = p.x.dims[p.x.rank - 1];
-  if (lk::present(p.weight)) {
-    check.floating(LK_ARG(p, weight));
-    check.shape(LK_ARG(p, weight), {channels});
-  }
+  check.optional(LK_ARG(p, weight), {channels});
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
-  if (lk::present(p.dx)) {
-    check.floating(LK_ARG(p, dx));
-    check.shape(LK_ARG(p, dx), lk::shape_of(p.x));
-  }
-  if (lk::present(p.dweight)) {
-    check.floating(LK_ARG(p, dweight));
-    check.shape(LK_ARG(p, dweight), {channels});
-  }
+  check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
+  check.optional(LK_ARG(p, dweight), {channels});
   for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, dweight)}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, weight)});
   }
