@@ -82,12 +82,6 @@ class CaseModel {
   std::unique_ptr<Model> model_;
 };
 
-HostTensor as_f32(const HostTensor& t) {
-  HostTensor out(Desc{DType::f32, t.desc.shape});
-  convert(t.desc.dtype, t.data.data(), DType::f32, out.data.data(), t.desc.shape.numel());
-  return out;
-}
-
 using Results = std::map<std::string, HostTensor>;
 
 // Names of expected tensors -> what the product computes.
@@ -123,7 +117,7 @@ class CaseRun {
   }
 
   HostTensor shown(const HostTensor& t) const {  // images as the truth has them
-    const HostTensor f = as_f32(t);
+    const HostTensor f = converted(t, DType::f32);
     return f.desc.shape.rank() == 4 ? golden::nhwc_to_nchw(f) : f;
   }
 
@@ -166,7 +160,7 @@ class CaseRun {
     program.set_input("loss_scale", HostTensor::from_floats({1}, std::span(&scale, 1)));
   }
   void unscale_into(const std::string& name, const HostTensor& gradient) {
-    HostTensor g = as_f32(gradient);
+    HostTensor g = converted(gradient, DType::f32);
     for (float& v : g.as<float>()) v /= loss_scale();
     results_[name] = std::move(g);
   }

@@ -128,4 +128,10 @@ void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
   }
 }
 
+HostTensor converted(const HostTensor& tensor, DType dtype) {
+  HostTensor out(Desc{dtype, tensor.desc.shape});
+  convert(tensor.desc.dtype, tensor.data.data(), dtype, out.data.data(), tensor.desc.shape.numel());
+  return out;
+}
+
 }  // namespace lh

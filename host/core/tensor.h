@@ -85,5 +85,6 @@ lk_tensor kernel_tensor(const Desc& desc, void* data);
 
 // Element conversion on the host (round to nearest even), used by files and tests.
 void convert(DType from, const void* src, DType to, void* dst, int64_t count);
+HostTensor converted(const HostTensor& tensor, DType dtype);
 
 }  // namespace lh

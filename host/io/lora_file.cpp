@@ -30,12 +30,6 @@ void check(const LoraModule& module) {
          module.name, down.text(), up.text());
 }
 
-HostTensor converted(const HostTensor& tensor, DType dtype) {
-  HostTensor out(Desc{dtype, tensor.desc.shape});
-  convert(tensor.desc.dtype, tensor.data.data(), dtype, out.data.data(), tensor.desc.shape.numel());
-  return out;
-}
-
 Tensors kohya(const std::vector<LoraModule>& modules, const std::string& prefix, DType dtype) {
   Tensors out;
   for (const LoraModule& module : modules) {

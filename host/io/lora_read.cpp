@@ -44,10 +44,7 @@ std::optional<Key> split(const std::string& key) {
 }
 
 HostTensor read_f32(const Safetensors& file, const StoredTensor& tensor) {
-  const HostTensor stored = file.read(tensor.name);
-  HostTensor out(Desc{DType::f32, stored.desc.shape});
-  convert(stored.desc.dtype, stored.data.data(), DType::f32, out.data.data(), stored.desc.shape.numel());
-  return out;
+  return converted(file.read(tensor.name), DType::f32);
 }
 
 std::string spelling_of(const std::vector<LoraModule>& modules) {

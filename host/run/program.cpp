@@ -66,9 +66,13 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
   const Desc& want = graph_.desc(it->second);
   if (given.desc.shape != want.shape)
     fail(Code::internal, "input '{}' is {}, expected {}", name, given.desc.text(), want.text());
-  HostTensor converted(want);
-  convert(given.desc.dtype, given.data.data(), want.dtype, converted.data.data(), want.shape.numel());
-  device_.check(lk_upload(device_.context(), address_[it->second.id], converted.data.data(), want.bytes()), name);
+  const auto upload = [&](const HostTensor& tensor) {
+    device_.check(lk_upload(device_.context(), address_[it->second.id], tensor.data.data(), want.bytes()), name);
+  };
+  if (given.desc.dtype == want.dtype)
+    upload(given);
+  else
+    upload(converted(given, want.dtype));
 }
 
 void Program::run(const Probe& after) {

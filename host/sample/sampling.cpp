@@ -15,12 +15,6 @@ HostTensor scalar(double value) {
   return HostTensor::from_floats({1}, std::span(&v, 1));
 }
 
-HostTensor as_f32(const HostTensor& tensor) {
-  HostTensor out(Desc{DType::f32, tensor.desc.shape});
-  convert(tensor.desc.dtype, tensor.data.data(), DType::f32, out.data.data(), out.desc.shape.numel());
-  return out;
-}
-
 // Classifier-free guidance is needed where the model has no guidance input of its own.
 bool classifier_free(const SampleRequest& request, const Recipe& recipe) {
   return !recipe.guidance && request.guidance != 1;
@@ -115,7 +109,7 @@ HostTensor Denoiser::evaluate(const HostTensor& x, double sigma, const Condition
   program_->set_input("pooled", *conditioning.pooled);
   if (graph_.inputs.contains("guidance")) program_->set_input("guidance", scalar(guidance));
   program_->run();
-  return as_f32(program_->output("output"));
+  return converted(program_->output("output"), DType::f32);
 }
 
 HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sampler_id, const Registry& registry,

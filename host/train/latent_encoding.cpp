@@ -36,8 +36,7 @@ HostTensor image_to_tensor(const Image& image, bool flip) {
 
 Image tensor_to_image(const HostTensor& tensor) {
   const Shape& shape = tensor.desc.shape;  // [1, H, W, 3]
-  HostTensor values(Desc{DType::f32, shape});
-  convert(tensor.desc.dtype, tensor.data.data(), DType::f32, values.data.data(), shape.numel());
+  const HostTensor values = converted(tensor, DType::f32);
   Image image{shape[2], shape[1], std::vector<uint8_t>(static_cast<size_t>(shape.numel()))};
   std::ranges::transform(values.as<float>(), image.rgb.begin(), [](float v) {
     return static_cast<uint8_t>(std::lround(std::clamp((v + 1.0f) * 127.5f, 0.0f, 255.0f)));
@@ -109,9 +108,7 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
     const Image image = resize_and_crop(decode_image(sample->image), bucket.width, bucket.height);
     program->set_input("image", image_to_tensor(image, sample->flip));
     program->run();
-    HostTensor moments = program->output("moments");
-    HostTensor stored(Desc{DType::f32, moments.desc.shape});
-    convert(moments.desc.dtype, moments.data.data(), DType::f32, stored.data.data(), stored.desc.shape.numel());
+    HostTensor stored = converted(program->output("moments"), DType::f32);
     if (!std::ranges::all_of(stored.as<float>(), [](float v) { return std::isfinite(v); }))
       fail(Code::numeric, "{}: the VAE gives a NaN or infinity in {}. Use train.dtype: bf16 or fp32",
            sample->image.string(), dtype_name(compute_));
