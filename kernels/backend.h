@@ -32,19 +32,46 @@ struct OpTable {
 #undef LK_OP_ENTRY
 };
 
+// Of the calls about work in flight the defaults are those of a backend where everything has happened on return.
 class Backend {
  public:
   virtual ~Backend() = default;
   virtual const char* name() const = 0;
   virtual int32_t threads() const = 0;
   virtual const OpTable& ops() const = 0;
+  virtual lk_device_info info() = 0;
   virtual void* allocate(int64_t bytes) = 0;  // nullptr when there is no memory
   virtual void release(void* data) = 0;
+  virtual int64_t memory_peak() const = 0;
   virtual void upload(void* dst, const void* src, int64_t bytes) = 0;
   virtual void download(void* dst, const void* src, int64_t bytes) = 0;
-  virtual void synchronize() = 0;
+  virtual void synchronize() {}
+
+  virtual void* host_allocate(int64_t bytes) = 0;  // nullptr when there is no memory
+  virtual void host_release(void* data) = 0;
+  virtual void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) = 0;
+  virtual lk_event* event_create() = 0;
+  virtual void event_destroy(lk_event* event) = 0;
+  virtual void event_record(lk_event* event, lk_queue queue) = 0;
+  virtual void event_wait(lk_event*, lk_queue) {}
+  virtual void event_finish(lk_event*) {}
+  virtual float event_elapsed(lk_event* start, lk_event* end) = 0;  // milliseconds
+  virtual void capture_begin() = 0;
+  virtual lk_graph* capture_end() = 0;
+  virtual void graph_launch(lk_graph* graph) = 0;
+  virtual void graph_destroy(lk_graph* graph) = 0;
+  // Where the condition can be read now, false skips the operations up to the end of the region.
+  virtual bool if_finite_begin(const float* value) = 0;
+  virtual void if_finite_end() {}
+  virtual void measure_begin() {}
+  virtual int64_t measure_end() { return 0; }  // bytes
+  virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need
+  virtual void set_workspace(void*, int64_t) {}
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const lk_context_params& params);
+#ifdef LORA_HAVE_CUDA
+std::unique_ptr<Backend> make_cuda_backend(const lk_context_params& params);
+#endif
 
 }  // namespace lk

@@ -14,7 +14,10 @@ void check_clip_grad_norm(const lk_clip_grad_norm_params& p) {
     check.dtype({name.c_str(), &p.gradients[i]}, LK_F32);
     check.separate(LK_ARG(p, norm), {{name.c_str(), &p.gradients[i]}});
   }
-  check.finite("inverse_scale", p.inverse_scale);
+  if (lk::present(p.loss_scale)) {
+    check.scalar_f32(LK_ARG(p, loss_scale));
+    check.separate(LK_ARG(p, norm), {LK_ARG(p, loss_scale)});
+  }
 }
 
 }  // namespace

@@ -56,7 +56,12 @@ int64_t lk_numel(const lk_tensor* tensor) {
 
 const char* lk_version(void) { return "0.1.0"; }
 
-int32_t lk_backend_available(lk_backend backend) { return backend == LK_CPU ? 1 : 0; }
+int32_t lk_backend_available(lk_backend backend) {
+#ifdef LORA_HAVE_CUDA
+  if (backend == LK_CUDA) return 1;
+#endif
+  return backend == LK_CPU ? 1 : 0;
+}
 
 lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
   return lk::guarded(nullptr, "context_create", [&] {
@@ -67,8 +72,13 @@ lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
     switch (params->backend) {
       case LK_CPU: context->backend = lk::make_cpu_backend(*params); break;
       case LK_CUDA:
+#ifdef LORA_HAVE_CUDA
+        context->backend = lk::make_cuda_backend(*params);
+        break;
+#else
         throw lk::Error(LK_E_UNSUPPORTED,
                         "context_create: backend: this build has the CPU backend only, found LK_CUDA");
+#endif
       default:
         throw lk::Error(LK_E_INVALID, "context_create: backend: expected LK_CPU (0) or LK_CUDA (1), found " +
                                           std::to_string(params->backend));
@@ -118,4 +128,14 @@ lk_status lk_download(lk_context* context, void* host_dst, const void* src, int6
 
 lk_status lk_synchronize(lk_context* context) {
   return lk::guarded(context, "synchronize", [&] { require(context, "synchronize").backend->synchronize(); });
+}
+
+int64_t lk_memory_peak(const lk_context* context) { return context != nullptr ? context->backend->memory_peak() : 0; }
+
+lk_status lk_get_device_info(lk_context* context, lk_device_info* out) {
+  return lk::guarded(context, "get_device_info", [&] {
+    require(context, "get_device_info");
+    if (out == nullptr) throw lk::Error(LK_E_INVALID, "get_device_info: out is NULL");
+    *out = context->backend->info();
+  });
 }

@@ -10,6 +10,8 @@
 struct lk_context {
   std::unique_ptr<lk::Backend> backend;
   std::string error;
+  bool measuring = false;
+  bool conditional = false, skipping = false;  // between lk_if_finite_begin and _end; without effect there
 };
 
 namespace lk {
@@ -43,6 +45,7 @@ lk_status run(lk_context* context, const Params* params, const char* op, void (*
     if (function == nullptr) {
       throw Error(LK_E_UNSUPPORTED, std::string(op) + ": the " + backend.name() + " backend has no such kernel");
     }
+    if (context->skipping || (context->measuring && !backend.runs_while_measuring())) return;
     function(backend, *params);
   });
 }

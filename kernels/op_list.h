@@ -44,4 +44,5 @@
   X(clip_grad_norm, lk_clip_grad_norm_params)                  \
   X(loss_scale_update, lk_loss_scale_update_params)            \
   X(adamw_update, lk_adamw_update_params)                      \
-  X(dropout_mask, lk_dropout_mask_params)
+  X(dropout_mask, lk_dropout_mask_params)                      \
+  X(random_normal, lk_random_normal_params)

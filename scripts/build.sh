@@ -1,21 +1,25 @@
 #!/usr/bin/env bash
 # Builds lora-host with Ninja.
 #
-#   scripts/build.sh [--cuda auto|on|off] [--sanitize] [BUILD_DIR]
+#   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [BUILD_DIR]
 #
-# BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs.
+# BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs. --arch names the
+# GPUs to compile for (compute capabilities; `native` for the one in this machine); by default all from 7.5 on.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 
 cuda=auto
+arch=
 sanitize=OFF
 build=
 while [ $# -gt 0 ]; do
   case $1 in
     --cuda) cuda=${2:-}; shift ;;
     --cuda=*) cuda=${1#*=} ;;
+    --arch) arch=${2:-}; shift ;;
+    --arch=*) arch=${1#*=} ;;
     --sanitize) sanitize=ON ;;
     -h | --help) usage; exit 0 ;;
     -*) echo "build: unknown option $1" >&2; usage >&2; exit 2 ;;
@@ -44,7 +48,8 @@ quietly() {
   fi
 }
 
-quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize
+quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize \
+  ${arch:+-DCMAKE_CUDA_ARCHITECTURES="${arch// /;}"}
 grep -E '^-- lora-host:' "$log" | sed 's/^-- //' || true
 quietly cmake --build "$build" --parallel "${JOBS:-$(nproc)}"
 echo "build: programs in $build/bin, libraries and plugins in $build/lib"

@@ -1,4 +1,4 @@
-// norm = inverse_scale * sqrt(sum of squares over all gradients); gradients *= inverse_scale * min(1, max / norm).
+// norm = sqrt(sum of squares over all gradients) / loss_scale; gradients *= min(1, max / norm) / loss_scale.
 // The gradients are cut into runs of fixed length, whose sums are added in order: the norm does not depend on the
 // number of threads, and many small tensors share the threads as well as one large tensor does.
 #include <cmath>
@@ -44,10 +44,12 @@ void clip_grad_norm(Cpu& cpu, const lk_clip_grad_norm_params& p) {
   });
   double sum = 0;
   for (int64_t i = 0; i < runs; ++i) sum += list[i].squares;
-  const double norm = static_cast<double>(p.inverse_scale) * std::sqrt(sum);
+  const double inverse_scale =
+      p.loss_scale.data != nullptr ? 1.0 / static_cast<double>(*static_cast<const float*>(p.loss_scale.data)) : 1.0;
+  const double norm = inverse_scale * std::sqrt(sum);
   *static_cast<float*>(p.norm.data) = static_cast<float>(norm);
   if (!std::isfinite(static_cast<float>(norm))) return;
-  double factor = static_cast<double>(p.inverse_scale);
+  double factor = inverse_scale;
   if (p.max_norm > 0) factor *= std::min(1.0, static_cast<double>(p.max_norm) / (norm + 1e-6));
   const float scale = static_cast<float>(factor);
   if (scale == 1.0f) return;

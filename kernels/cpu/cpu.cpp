@@ -2,10 +2,17 @@
 #include "cpu/cpu.h"
 
 #include <cblas.h>
+#include <unistd.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+struct lk_event {
+  std::chrono::steady_clock::time_point reached;
+};
 
 namespace lk {
 
@@ -65,16 +72,69 @@ const OpTable& Cpu::ops() const {
   return table;
 }
 
+lk_device_info Cpu::info() {
+  lk_device_info info{};
+  std::strcpy(info.name, "cpu");
+  info.memory_total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  info.memory_free = static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
+  return info;
+}
+
 void* Cpu::allocate(int64_t bytes) {
+  void* const data = host_allocate(bytes);
+  if (data == nullptr) return nullptr;
+  allocated_[data] = bytes;
+  held_ += bytes;
+  peak_ = std::max(peak_, held_);
+  return data;
+}
+
+void Cpu::release(void* data) {
+  if (const auto it = allocated_.find(data); it != allocated_.end()) {
+    held_ -= it->second;
+    allocated_.erase(it);
+  }
+  std::free(data);
+}
+
+void* Cpu::host_allocate(int64_t bytes) {
   if (bytes > PTRDIFF_MAX - static_cast<int64_t>(alignment)) return nullptr;
   return std::aligned_alloc(alignment, round_up(static_cast<size_t>(bytes)));
 }
 
-void Cpu::release(void* data) { std::free(data); }
+void Cpu::host_release(void* data) { std::free(data); }
+
+void Cpu::copy_async(lk_queue, void* dst, const void* src, int64_t bytes) { upload(dst, src, bytes); }
 
 void Cpu::upload(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
 
 void Cpu::download(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+
+lk_event* Cpu::event_create() { return new lk_event; }
+
+void Cpu::event_destroy(lk_event* event) { delete event; }
+
+void Cpu::event_record(lk_event* event, lk_queue) { event->reached = std::chrono::steady_clock::now(); }
+
+float Cpu::event_elapsed(lk_event* start, lk_event* end) {
+  return std::chrono::duration<float, std::milli>(end->reached - start->reached).count();
+}
+
+namespace {
+
+[[noreturn]] void no_graphs(const char* what) {
+  throw Error(LK_E_UNSUPPORTED, std::string(what) + ": the cpu backend records no graphs");
+}
+
+}  // namespace
+
+void Cpu::capture_begin() { no_graphs("capture_begin"); }
+
+lk_graph* Cpu::capture_end() { no_graphs("capture_end"); }
+
+void Cpu::graph_launch(lk_graph*) { no_graphs("graph_launch"); }
+
+bool Cpu::if_finite_begin(const float* value) { return std::isfinite(*value); }
 
 }  // namespace cpu
 

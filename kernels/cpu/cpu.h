@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -37,16 +38,31 @@ class Cpu final : public Backend {
   const char* name() const override { return "cpu"; }
   int32_t threads() const override { return threads_; }
   const OpTable& ops() const override;
+  lk_device_info info() override;
   void* allocate(int64_t bytes) override;
   void release(void* data) override;
+  int64_t memory_peak() const override { return peak_; }
   void upload(void* dst, const void* src, int64_t bytes) override;
   void download(void* dst, const void* src, int64_t bytes) override;
-  void synchronize() override {}
+  void* host_allocate(int64_t bytes) override;
+  void host_release(void* data) override;
+  void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
+  lk_event* event_create() override;
+  void event_destroy(lk_event* event) override;
+  void event_record(lk_event* event, lk_queue queue) override;
+  float event_elapsed(lk_event* start, lk_event* end) override;
+  void capture_begin() override;
+  lk_graph* capture_end() override;
+  void graph_launch(lk_graph* graph) override;
+  void graph_destroy(lk_graph*) override {}
+  bool if_finite_begin(const float* value) override;
   ScratchPool& scratch() { return scratch_; }
 
  private:
   int32_t threads_;
   ScratchPool scratch_;
+  std::map<void*, int64_t> allocated_;
+  int64_t held_ = 0, peak_ = 0;
 };
 
 // `count` uninitialised elements from the pool.

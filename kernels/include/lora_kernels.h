@@ -73,8 +73,10 @@ typedef struct lk_context lk_context;
 
 typedef struct lk_context_params {
   lk_backend backend;
-  int32_t device;  /* CUDA device index */
-  int32_t threads; /* CPU threads, 0 = all cores the process may use */
+  int32_t device;           /* CUDA device index */
+  int32_t threads;          /* CPU threads, 0 = all cores the process may use */
+  int32_t fast;             /* 1: kernels may add in an order that changes from run to run where that is faster */
+  const char* tuning_cache; /* optional: a file that keeps which matrix-product algorithm was fastest; may be absent */
 } lk_context_params;
 
 LK_API int32_t lk_backend_available(lk_backend backend); /* 1 if this build of the library has it */
@@ -83,12 +85,66 @@ LK_API void lk_context_destroy(lk_context* context);
 LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also valid for NULL context */
 LK_API int32_t lk_context_threads(const lk_context* context);
 
+typedef struct lk_device_info {
+  char name[128];      /* "NVIDIA H200", or "cpu" */
+  char libraries[128]; /* versions of the driver and the libraries that are in use; empty on the CPU */
+  int32_t compute_capability; /* 90 = 9.0; 0 on the CPU */
+  int64_t memory_total, memory_free; /* bytes; of the machine on the CPU */
+} lk_device_info;
+LK_API lk_status lk_get_device_info(lk_context* context, lk_device_info* out);
+
 /* Memory that kernels of this context may use, 256-byte aligned. */
 LK_API lk_status lk_alloc(lk_context* context, int64_t bytes, void** out);
 LK_API void lk_free(lk_context* context, void* data);
 LK_API lk_status lk_upload(lk_context* context, void* dst, const void* host_src, int64_t bytes);
 LK_API lk_status lk_download(lk_context* context, void* host_dst, const void* src, int64_t bytes);
 LK_API lk_status lk_synchronize(lk_context* context);
+LK_API int64_t lk_memory_peak(const lk_context* context); /* most bytes that lk_alloc and workspaces held at once */
+
+/* ---- work in flight ----------------------------------------------------------------------------------
+ * A context has two queues, in which work happens in order: LK_COMPUTE takes every operation, LK_TRANSFER copies
+ * beside them. On the CPU everything has happened when a call returns. lk_upload, lk_download and lk_synchronize wait
+ * for both queues. */
+typedef int32_t lk_queue;
+#define LK_COMPUTE 0
+#define LK_TRANSFER 1
+
+/* Host memory that copies can run from and to without waiting (page-locked where that means something). */
+LK_API lk_status lk_host_alloc(lk_context* context, int64_t bytes, void** out);
+LK_API void lk_host_free(lk_context* context, void* data);
+/* Between any two places; host memory must come from lk_host_alloc and stay untouched until the copy has happened. */
+LK_API lk_status lk_copy_async(lk_context* context, lk_queue queue, void* dst, const void* src, int64_t bytes);
+
+/* A place in a queue. `wait` lets a queue go on only once the recorded place was reached, `finish` waits for it on the
+ * host, `elapsed` gives the time between two reached places. */
+typedef struct lk_event lk_event;
+LK_API lk_status lk_event_create(lk_context* context, lk_event** out);
+LK_API void lk_event_destroy(lk_context* context, lk_event* event);
+LK_API lk_status lk_event_record(lk_context* context, lk_event* event, lk_queue queue);
+LK_API lk_status lk_event_wait(lk_context* context, lk_event* event, lk_queue queue);
+LK_API lk_status lk_event_finish(lk_context* context, lk_event* event);
+LK_API lk_status lk_event_elapsed(lk_context* context, lk_event* start, lk_event* end, float* milliseconds);
+
+/* Recording: operations and compute-queue copies between begin and end are not run but kept, with their addresses, and
+ * run as one by each launch (a CUDA graph). Run them once without recording first: that is when plans are made and
+ * algorithms timed. LK_E_UNSUPPORTED on the CPU, where running the operations one by one costs nothing more. */
+typedef struct lk_graph lk_graph;
+LK_API lk_status lk_capture_begin(lk_context* context);
+LK_API lk_status lk_capture_end(lk_context* context, lk_graph** out); /* out NULL: what was recorded is dropped */
+LK_API lk_status lk_graph_launch(lk_context* context, lk_graph* graph);
+LK_API void lk_graph_destroy(lk_context* context, lk_graph* graph);
+
+/* Operations between begin and end have an effect only if value[0] (f32) is finite when they are reached. Not nested. */
+LK_API lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value);
+LK_API lk_status lk_if_finite_end(lk_context* context);
+
+/* Workspace: memory that operations use only while they run. Between lk_measure_begin and lk_measure_end operations
+ * check their arguments and find how much they need, but neither read nor write anything, so any non-NULL addresses
+ * will do; measuring gives the most that one of them needs. lk_set_workspace lends the context memory of that size;
+ * without it the context takes its own as needed, which is an error while recording. */
+LK_API lk_status lk_measure_begin(lk_context* context);
+LK_API lk_status lk_measure_end(lk_context* context, int64_t* workspace_bytes);
+LK_API lk_status lk_set_workspace(lk_context* context, void* data, int64_t bytes); /* NULL: the context's own again */
 
 /* ---- matrix products -------------------------------------------------------------------------------- */
 
@@ -440,14 +496,15 @@ typedef struct lk_accumulate_params {
 } lk_accumulate_params;
 LK_API lk_status lk_accumulate(lk_context*, const lk_accumulate_params*);
 
-/* Over all tensors together (f32, in place): norm[0] = inverse_scale * sqrt(sum of squares), in float64 inside;
- * each gradient *= inverse_scale * min(1, max_norm / (norm + 1e-6)). max_norm <= 0: no clipping. When the norm is not
+/* Over all tensors together (f32, in place): norm[0] = sqrt(sum of squares) / loss_scale[0], in float64 inside;
+ * each gradient *= min(1, max_norm / (norm + 1e-6)) / loss_scale[0]. max_norm <= 0: no clipping. When the norm is not
  * finite the gradients are left as they are. (torch.nn.utils.clip_grad_norm_) */
 typedef struct lk_clip_grad_norm_params {
   lk_tensor* gradients;
   int64_t count;
-  float max_norm, inverse_scale;
-  lk_tensor norm; /* f32 [1] */
+  float max_norm;
+  lk_tensor loss_scale; /* optional f32 [1]; 1 when absent */
+  lk_tensor norm;       /* f32 [1] */
 } lk_clip_grad_norm_params;
 LK_API lk_status lk_clip_grad_norm(lk_context*, const lk_clip_grad_norm_params*);
 
@@ -476,6 +533,15 @@ typedef struct lk_dropout_mask_params {
   uint64_t seed, stream;
 } lk_dropout_mask_params;
 LK_API lk_status lk_dropout_mask(lk_context*, const lk_dropout_mask_params*);
+
+/* y = standard normal values: Box-Muller over Philox-4x32-10 keyed by seed, counter (element / 4, 0, stream). Values
+ * agree between backends to float32 rounding. For tests and synthetic weights. */
+typedef struct lk_random_normal_params {
+  lk_tensor y;
+  float scale; /* standard deviation */
+  uint64_t seed, stream;
+} lk_random_normal_params;
+LK_API lk_status lk_random_normal(lk_context*, const lk_random_normal_params*);
 
 #ifdef __cplusplus
 }

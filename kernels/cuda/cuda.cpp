@@ -1,0 +1,362 @@
+// The CUDA backend: device, memory, streams, recorded graphs and the operation table.
+#include "cuda/cuda.h"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <utility>
+
+#include "cuda/dnn.h"
+#include "cuda/gemm.h"
+
+namespace lk {
+
+namespace cuda {
+
+void check(cudaError_t status, const std::string& what) {
+  if (status == cudaSuccess) return;
+  cudaGetLastError();  // an error that is not sticky must not show up again in a later call
+  throw Error(status == cudaErrorMemoryAllocation ? LK_E_MEMORY : LK_E_DEVICE,
+              what + ": " + cudaGetErrorString(status) + " (" + cudaGetErrorName(status) + ")");
+}
+
+namespace {
+
+constexpr int64_t alignment = 256;
+
+int64_t round_up(int64_t bytes) { return ceil_div(std::max<int64_t>(bytes, 1), alignment) * alignment; }
+
+std::string version_text(int version) {  // 13000 -> 13.0
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// Why there is no device to use, and what to do about it.
+[[noreturn]] void no_device(cudaError_t status) {
+  int driver = 0, runtime = 0;
+  cudaDriverGetVersion(&driver);
+  cudaRuntimeGetVersion(&runtime);
+  cudaGetLastError();
+  if (driver == 0)
+    throw Error(LK_E_DEVICE, "there is no NVIDIA driver on this machine (libcuda.so.1). Install one for CUDA " +
+                                 version_text(runtime) + " or newer");
+  if (status == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
+    throw Error(LK_E_DEVICE, "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
+                                 ", expected CUDA " + version_text(runtime) + " or newer. Update the driver");
+  if (status == cudaErrorNoDevice)
+    throw Error(LK_E_DEVICE, "the NVIDIA driver (CUDA " + version_text(driver) +
+                                 ") sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES");
+  throw Error(LK_E_DEVICE, std::string("the NVIDIA driver does not answer: ") + cudaGetErrorString(status));
+}
+
+void open_device(int32_t index) {
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess || count == 0) no_device(status);
+  if (index < 0 || index >= count)
+    throw Error(LK_E_INVALID, "context_create: device: expected 0 to " + std::to_string(count - 1) + ", found " +
+                                  std::to_string(index));
+  check(cudaSetDevice(index), "cudaSetDevice " + std::to_string(index));
+  if (const std::string missing = missing_code(); !missing.empty()) throw Error(LK_E_DEVICE, missing);
+}
+
+}  // namespace
+
+void Workspace::begin() {
+  if (!spilled_.empty()) {
+    for (void* block : spilled_) owner->release(block);
+    spilled_.clear();
+    if (base_ != nullptr) owner->release(base_);
+    base_ = nullptr;
+    capacity_ = 0;
+    base_ = static_cast<std::byte*>(owner->allocate(used_));
+    if (base_ == nullptr) throw Error(LK_E_MEMORY, "no memory for a workspace of " + std::to_string(used_) + " bytes");
+    capacity_ = used_;
+  }
+  used_ = 0;
+}
+
+void* Workspace::take(int64_t bytes) {
+  const int64_t offset = used_;
+  used_ += round_up(bytes);
+  if (measuring_) {
+    most_ = std::max(most_, used_);
+    return reinterpret_cast<void*>(alignment);
+  }
+  if (used_ <= capacity_) return base_ + offset;
+  if (lent_)
+    throw Error(LK_E_MEMORY, "the workspace has " + std::to_string(capacity_) + " bytes, an operation needs " +
+                                 std::to_string(used_));
+  if (owner->capturing())
+    throw Error(LK_E_MEMORY, "recording: an operation needs a larger workspace; run it once before recording");
+  void* const block = owner->allocate(bytes);
+  if (block == nullptr) throw Error(LK_E_MEMORY, "no memory for a workspace of " + std::to_string(bytes) + " bytes");
+  spilled_.push_back(block);
+  return block;
+}
+
+void Workspace::lend(void* data, int64_t bytes) {
+  begin();
+  if (!lent_) release();
+  lent_ = data != nullptr;
+  base_ = static_cast<std::byte*>(data);
+  capacity_ = bytes;
+}
+
+void Workspace::measure(bool on) {
+  measuring_ = on;
+  if (on) most_ = 0;
+  used_ = 0;
+}
+
+void Workspace::release() {
+  for (void* block : spilled_) owner->release(block);
+  spilled_.clear();
+  if (base_ != nullptr && !lent_) owner->release(base_);
+  base_ = nullptr;
+  capacity_ = used_ = 0;
+}
+
+Cuda::Cuda(const lk_context_params& params)
+    : fast_(params.fast != 0), tuning_cache_(params.tuning_cache != nullptr ? params.tuning_cache : "") {
+  require_usable_cudnn();
+  open_device(params.device);
+  check(cudaGetDeviceProperties(&device_, params.device), "device properties");
+  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "compute stream");
+  check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "transfer stream");
+  check(cudaStreamCreateWithFlags(&body_, cudaStreamNonBlocking), "condition stream");
+  workspace_.owner = this;
+  gemm_ = std::make_unique<Gemm>(*this);
+  dnn_ = std::make_unique<Dnn>(*this);
+}
+
+// Errors are not reported: the device may have failed, and there is nobody to tell.
+Cuda::~Cuda() {
+  cudaStreamSynchronize(stream_);
+  cudaStreamSynchronize(transfer_);
+  gemm_.reset();
+  dnn_.reset();
+  workspace_.release();
+  for (cudaStream_t stream : {stream_, transfer_, body_}) cudaStreamDestroy(stream);
+}
+
+const OpTable& Cuda::ops() const {
+  static const OpTable table = [] {
+    OpTable ops;
+#define LK_CUDA_ENTRY(op, params)                  \
+  ops.op = [](Backend& backend, const params& p) { \
+    Cuda& cuda = static_cast<Cuda&>(backend);      \
+    cuda.begin_operation();                        \
+    lk::cuda::op(cuda, p);                         \
+  };
+    LK_FOR_EACH_OP(LK_CUDA_ENTRY)
+#undef LK_CUDA_ENTRY
+    return ops;
+  }();
+  return table;
+}
+
+lk_device_info Cuda::info() {
+  lk_device_info info{};
+  std::string_view(device_.name).copy(info.name, sizeof info.name - 1);
+  int driver = 0;
+  check(cudaDriverGetVersion(&driver), "driver version");
+  const std::string libraries = "driver CUDA " + version_text(driver) + ", " + gemm_->version() + ", " + dnn_->version();
+  libraries.copy(info.libraries, sizeof info.libraries - 1);
+  info.compute_capability = capability();
+  size_t free = 0, total = 0;
+  check(cudaMemGetInfo(&free, &total), "free memory");
+  info.memory_free = static_cast<int64_t>(free);
+  info.memory_total = static_cast<int64_t>(total);
+  return info;
+}
+
+void* Cuda::allocate(int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status = cudaMalloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)));
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "cudaMalloc of " + std::to_string(bytes) + " bytes");
+  allocated_[data] = bytes;
+  held_ += bytes;
+  peak_ = std::max(peak_, held_);
+  return data;
+}
+
+void Cuda::release(void* data) {
+  if (const auto it = allocated_.find(data); it != allocated_.end()) {
+    held_ -= it->second;
+    allocated_.erase(it);
+  }
+  cudaFree(data);
+}
+
+void Cuda::upload(void* dst, const void* src, int64_t bytes) {
+  synchronize();
+  check(cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "upload");
+}
+
+void Cuda::download(void* dst, const void* src, int64_t bytes) {
+  synchronize();
+  check(cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost), "download");
+}
+
+void Cuda::synchronize() {
+  check(cudaStreamSynchronize(stream_), "the device");
+  check(cudaStreamSynchronize(transfer_), "the device");
+}
+
+void* Cuda::host_allocate(int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t status =
+      cudaHostAlloc(&data, static_cast<size_t>(std::max<int64_t>(bytes, 1)), cudaHostAllocDefault);
+  if (status == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(status, "cudaHostAlloc of " + std::to_string(bytes) + " bytes");
+  return data;
+}
+
+void Cuda::host_release(void* data) { cudaFreeHost(data); }
+
+void Cuda::copy_async(lk_queue where, void* dst, const void* src, int64_t bytes) {
+  check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, queue(where)), "copy");
+}
+
+lk_event* Cuda::event_create() {
+  auto event = std::make_unique<lk_event>();
+  check(cudaEventCreate(&event->event), "event");
+  return event.release();
+}
+
+void Cuda::event_destroy(lk_event* event) {
+  cudaEventDestroy(event->event);
+  delete event;
+}
+
+void Cuda::event_record(lk_event* event, lk_queue where) {
+  check(cudaEventRecord(event->event, queue(where)), "event");
+}
+
+void Cuda::event_wait(lk_event* event, lk_queue where) {
+  check(cudaStreamWaitEvent(queue(where), event->event, 0), "event");
+}
+
+void Cuda::event_finish(lk_event* event) { check(cudaEventSynchronize(event->event), "the device"); }
+
+float Cuda::event_elapsed(lk_event* start, lk_event* end) {
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, start->event, end->event), "event");
+  return milliseconds;
+}
+
+void Cuda::capture_begin() {
+  check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording");
+  capturing_ = true;
+}
+
+lk_graph* Cuda::capture_end() {
+  if (conditional_) if_finite_end();
+  capturing_ = false;
+  cudaGraph_t recorded = nullptr;
+  check(cudaStreamEndCapture(stream_, &recorded), "recording");
+  auto graph = std::make_unique<lk_graph>();
+  const cudaError_t status = cudaGraphInstantiate(&graph->executable, recorded, 0);
+  cudaGraphDestroy(recorded);
+  check(status, "making a graph of what was recorded");
+  check(cudaGraphUpload(graph->executable, stream_), "uploading a graph");
+  return graph.release();
+}
+
+void Cuda::graph_launch(lk_graph* graph) { check(cudaGraphLaunch(graph->executable, stream_), "graph launch"); }
+
+void Cuda::graph_destroy(lk_graph* graph) {
+  cudaGraphExecDestroy(graph->executable);
+  delete graph;
+}
+
+bool Cuda::if_finite_begin(const float* value) {
+  if (!capturing_) {
+    float now = 0;
+    download(&now, value, sizeof now);
+    return std::isfinite(now);
+  }
+  const auto state = [&](cudaGraph_t& graph, const cudaGraphNode_t*& before, const cudaGraphEdgeData*& edges,
+                         size_t& count) {
+    cudaStreamCaptureStatus status{};
+    check(cudaStreamGetCaptureInfo(stream_, &status, nullptr, &graph, &before, &edges, &count), "recording");
+  };
+  cudaGraph_t graph = nullptr;
+  const cudaGraphNode_t* before = nullptr;
+  const cudaGraphEdgeData* edges = nullptr;
+  size_t count = 0;
+  state(graph, before, edges, count);
+  cudaGraphConditionalHandle handle{};
+  check(cudaGraphConditionalHandleCreate(&handle, graph, 0, cudaGraphCondAssignDefault), "condition");
+  set_condition(stream_, handle, value);
+  state(graph, before, edges, count);
+  cudaGraphNodeParams params{};
+  params.type = cudaGraphNodeTypeConditional;
+  params.conditional.handle = handle;
+  params.conditional.type = cudaGraphCondTypeIf;
+  params.conditional.size = 1;
+  cudaGraphNode_t node = nullptr;
+  check(cudaGraphAddNode(&node, graph, before, edges, count, &params), "condition");
+  check(cudaStreamUpdateCaptureDependencies(stream_, &node, nullptr, 1, cudaStreamSetCaptureDependencies), "condition");
+  check(cudaStreamBeginCaptureToGraph(body_, params.conditional.phGraph_out[0], nullptr, nullptr, 0,
+                                      cudaStreamCaptureModeThreadLocal),
+        "condition");
+  std::swap(stream_, body_);
+  conditional_ = true;
+  return true;
+}
+
+void Cuda::if_finite_end() {
+  if (!conditional_) return;
+  conditional_ = false;
+  cudaGraph_t body = nullptr;
+  const cudaError_t status = cudaStreamEndCapture(stream_, &body);
+  std::swap(stream_, body_);
+  check(status, "condition");
+}
+
+void Cuda::measure_begin() {
+  measuring_ = true;
+  workspace_.measure(true);
+}
+
+int64_t Cuda::measure_end() {
+  measuring_ = false;
+  workspace_.measure(false);
+  return workspace_.measured();
+}
+
+void Cuda::set_workspace(void* data, int64_t bytes) {
+  synchronize();
+  workspace_.lend(data, bytes);
+}
+
+void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments) {
+  if (measuring_) return;
+  const cudaError_t status = cudaLaunchKernel(kernel, grid, block, arguments, shared, stream_);
+  if (status == cudaSuccess) return;
+  const char* name = nullptr;
+  cudaFuncGetName(&name, kernel);
+  check(status, std::string("kernel ") + (name != nullptr ? name : "?") + " with grid " + std::to_string(grid.x) + "x" +
+                    std::to_string(grid.y) + "x" + std::to_string(grid.z) + ", block " + std::to_string(block.x) + "x" +
+                    std::to_string(block.y) + ", " + std::to_string(shared) + " bytes of shared memory");
+}
+
+void Cuda::fill_zero(void* data, int64_t bytes) {
+  if (!measuring_) check(cudaMemsetAsync(data, 0, static_cast<size_t>(bytes), stream_), "zero fill");
+}
+
+}  // namespace cuda
+
+std::unique_ptr<Backend> make_cuda_backend(const lk_context_params& params) {
+  return std::make_unique<cuda::Cuda>(params);
+}
+
+}  // namespace lk

@@ -1,0 +1,146 @@
+// The CUDA backend's object: one device, its two streams, its workspace and the declarations of its operations.
+//
+// Rules for an operation in kernels/cuda/<op>.cu:
+//   - it only enqueues on stream(): no synchronisation, no allocation, nothing that cannot be captured;
+//   - kernels go through launch(), memory for the duration of the operation through scratch(); both know measuring(),
+//     in which nothing may be launched and no address may be read. Code that calls a library itself asks measuring();
+//   - sums have an order that does not depend on timing, unless fast() allows otherwise;
+//   - shapes and types were checked before (check.h); sizes are int64_t up to the kernel's own index arithmetic.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <map>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "backend.h"
+
+struct lk_event {
+  cudaEvent_t event;
+};
+
+struct lk_graph {
+  cudaGraphExec_t executable;
+};
+
+namespace lk::cuda {
+
+// Throws LK_E_MEMORY or LK_E_DEVICE with `what` and the runtime's text.
+void check(cudaError_t status, const std::string& what);
+
+// Memory for the duration of one operation: a bump allocator over one block, which the host lends (lk_set_workspace)
+// or which grows between operations.
+class Workspace {
+ public:
+  void begin();               // of an operation: everything is free again
+  void* take(int64_t bytes);  // 256-byte aligned
+  void lend(void* data, int64_t bytes);
+  void measure(bool on);
+  int64_t measured() const { return most_; }
+  void release();  // the own block
+
+  // Where its own memory comes from; set by the backend.
+  class Cuda* owner = nullptr;
+
+ private:
+  std::byte* base_ = nullptr;
+  int64_t capacity_ = 0, used_ = 0, most_ = 0;
+  bool lent_ = false, measuring_ = false;
+  std::vector<void*> spilled_;  // blocks of the running operation that did not fit; replaced by a larger base
+};
+
+class Gemm;
+class Dnn;
+
+class Cuda final : public Backend {
+ public:
+  explicit Cuda(const lk_context_params& params);
+  ~Cuda() override;
+  const char* name() const override { return "cuda"; }
+  int32_t threads() const override { return 1; }
+  const OpTable& ops() const override;
+  lk_device_info info() override;
+  void* allocate(int64_t bytes) override;
+  void release(void* data) override;
+  int64_t memory_peak() const override { return peak_; }
+  void upload(void* dst, const void* src, int64_t bytes) override;
+  void download(void* dst, const void* src, int64_t bytes) override;
+  void synchronize() override;
+  void* host_allocate(int64_t bytes) override;
+  void host_release(void* data) override;
+  void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
+  lk_event* event_create() override;
+  void event_destroy(lk_event* event) override;
+  void event_record(lk_event* event, lk_queue queue) override;
+  void event_wait(lk_event* event, lk_queue queue) override;
+  void event_finish(lk_event* event) override;
+  float event_elapsed(lk_event* start, lk_event* end) override;
+  void capture_begin() override;
+  lk_graph* capture_end() override;
+  void graph_launch(lk_graph* graph) override;
+  void graph_destroy(lk_graph* graph) override;
+  bool if_finite_begin(const float* value) override;
+  void if_finite_end() override;
+  void measure_begin() override;
+  int64_t measure_end() override;
+  bool runs_while_measuring() const override { return true; }
+  void set_workspace(void* data, int64_t bytes) override;
+
+  // For operations.
+  cudaStream_t stream() const { return stream_; }
+  const cudaDeviceProp& device() const { return device_; }
+  int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
+  bool measuring() const { return measuring_; }
+  bool capturing() const { return capturing_; }
+  bool fast() const { return fast_; }
+  const std::string& tuning_cache() const { return tuning_cache_; }
+  Gemm& gemm() { return *gemm_; }
+  Dnn& dnn() { return *dnn_; }
+  void begin_operation() { workspace_.begin(); }
+  // `count` uninitialised elements until the operation returns, 256-byte aligned.
+  template <class T>
+  T* scratch(int64_t count) {
+    return static_cast<T*>(workspace_.take(count * static_cast<int64_t>(sizeof(T))));
+  }
+  // Enqueues a kernel and checks the launch; does nothing while measuring.
+  template <class... P>
+  void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, std::type_identity_t<P>... arguments) {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
+  }
+  void fill_zero(void* data, int64_t bytes);
+
+ private:
+  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments);
+  cudaStream_t queue(lk_queue which) const { return which == LK_COMPUTE ? stream_ : transfer_; }
+
+  cudaDeviceProp device_{};
+  cudaStream_t stream_ = nullptr, transfer_ = nullptr;
+  cudaStream_t body_ = nullptr;  // records the body of a condition
+  bool capturing_ = false, measuring_ = false, conditional_ = false, fast_;
+  std::string tuning_cache_;
+  Workspace workspace_;
+  std::map<void*, int64_t> allocated_;
+  int64_t held_ = 0, peak_ = 0;
+  std::unique_ptr<Gemm> gemm_;
+  std::unique_ptr<Dnn> dnn_;
+};
+
+// Sets `handle` to whether value[0] is finite, when the graph reaches it.
+void set_condition(cudaStream_t stream, cudaGraphConditionalHandle handle, const float* value);
+// Empty, or why this build's kernels cannot run on the current device.
+std::string missing_code();
+
+inline int64_t numel(const lk_tensor& t) { return lk_numel(&t); }
+inline bool present(const lk_tensor& t) { return t.data != nullptr; }
+inline int64_t bytes_of(const lk_tensor& t) { return lk_numel(&t) * lk_dtype_size(t.dtype); }
+inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+#define LK_CUDA_OP(op, params) void op(Cuda& cuda, const params& p);
+LK_FOR_EACH_OP(LK_CUDA_OP)
+#undef LK_CUDA_OP
+
+}  // namespace lk::cuda

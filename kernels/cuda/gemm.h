@@ -1,0 +1,45 @@
+// Matrix products through cuBLASLt. The algorithm of each shape is chosen by timing, once, and kept on disk.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <map>
+#include <string>
+
+#include "cuda/cuda.h"
+
+namespace lk::cuda {
+
+// d = epilogue(alpha op(a) op(b) + beta c), all row-major; c has d's layout and may be d. Batches are strided.
+struct GemmCall {
+  int64_t m = 0, n = 0, k = 0;
+  const void *a = nullptr, *b = nullptr, *c = nullptr;
+  void* d = nullptr;
+  lk_dtype a_dtype = LK_F32, b_dtype = LK_F32, d_dtype = LK_F32;  // a and b alike
+  bool transpose_a = false, transpose_b = false;                  // a is [k, m], b is [n, k]
+  int64_t lda = 0, ldb = 0, ldd = 0;                              // row pitches in elements; 0: dense
+  int64_t batch = 1, stride_a = 0, stride_b = 0, stride_d = 0;
+  float alpha = 1, beta = 0;
+  const void* bias = nullptr;  // [n], added to every row
+  lk_dtype bias_dtype = LK_F32;
+};
+
+class Gemm {
+ public:
+  explicit Gemm(Cuda& cuda);
+  ~Gemm();
+  Gemm(const Gemm&) = delete;
+  Gemm& operator=(const Gemm&) = delete;
+
+  void run(const GemmCall& call);
+  // Chooses the algorithm now (d is overwritten), so that a later run with beta != 0 need not.
+  void prepare(const GemmCall& call);
+  std::string version() const;  // "cuBLASLt 13.1.0"
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+  Cuda& cuda_;
+};
+
+}  // namespace lk::cuda

@@ -1,0 +1,155 @@
+// Work in flight: queues, events, recorded graphs, conditions and workspace.
+#include "dispatch.h"
+
+namespace {
+
+lk_context& require(lk_context* context, const char* what) {
+  if (context == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": context is NULL");
+  return *context;
+}
+
+template <class T>
+T* given(T* pointer, const char* what, const char* name) {
+  if (pointer == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": " + name + " is NULL");
+  return pointer;
+}
+
+void require_queue(const char* what, lk_queue queue) {
+  if (queue != LK_COMPUTE && queue != LK_TRANSFER) {
+    throw lk::Error(LK_E_INVALID, std::string(what) + ": queue: expected LK_COMPUTE (0) or LK_TRANSFER (1), found " +
+                                      std::to_string(queue));
+  }
+}
+
+// Runs body(backend) for a call that is named in its errors.
+template <class Body>
+lk_status call(lk_context* context, const char* what, const Body& body) {
+  return lk::guarded(context, what, [&] { body(*require(context, what).backend); });
+}
+
+}  // namespace
+
+lk_status lk_host_alloc(lk_context* context, int64_t bytes, void** out) {
+  return call(context, "host_alloc", [&](lk::Backend& backend) {
+    given(out, "host_alloc", "out");
+    if (bytes < 0) throw lk::Error(LK_E_INVALID, "host_alloc: bytes: expected >= 0, found " + std::to_string(bytes));
+    void* const data = backend.host_allocate(bytes);
+    if (data == nullptr) {
+      throw lk::Error(LK_E_MEMORY, "host_alloc: no host memory for " + std::to_string(bytes) + " bytes");
+    }
+    *out = data;
+  });
+}
+
+void lk_host_free(lk_context* context, void* data) {
+  if (context != nullptr && data != nullptr) context->backend->host_release(data);
+}
+
+lk_status lk_copy_async(lk_context* context, lk_queue queue, void* dst, const void* src, int64_t bytes) {
+  return call(context, "copy_async", [&](lk::Backend& backend) {
+    require_queue("copy_async", queue);
+    if (bytes < 0) throw lk::Error(LK_E_INVALID, "copy_async: bytes: expected >= 0, found " + std::to_string(bytes));
+    if (bytes == 0 || context->measuring || context->skipping) return;
+    backend.copy_async(queue, given(dst, "copy_async", "dst"), given(src, "copy_async", "src"), bytes);
+  });
+}
+
+lk_status lk_event_create(lk_context* context, lk_event** out) {
+  return call(context, "event_create",
+              [&](lk::Backend& backend) { *given(out, "event_create", "out") = backend.event_create(); });
+}
+
+void lk_event_destroy(lk_context* context, lk_event* event) {
+  if (context != nullptr && event != nullptr) context->backend->event_destroy(event);
+}
+
+lk_status lk_event_record(lk_context* context, lk_event* event, lk_queue queue) {
+  return call(context, "event_record", [&](lk::Backend& backend) {
+    require_queue("event_record", queue);
+    backend.event_record(given(event, "event_record", "event"), queue);
+  });
+}
+
+lk_status lk_event_wait(lk_context* context, lk_event* event, lk_queue queue) {
+  return call(context, "event_wait", [&](lk::Backend& backend) {
+    require_queue("event_wait", queue);
+    backend.event_wait(given(event, "event_wait", "event"), queue);
+  });
+}
+
+lk_status lk_event_finish(lk_context* context, lk_event* event) {
+  return call(context, "event_finish",
+              [&](lk::Backend& backend) { backend.event_finish(given(event, "event_finish", "event")); });
+}
+
+lk_status lk_event_elapsed(lk_context* context, lk_event* start, lk_event* end, float* milliseconds) {
+  return call(context, "event_elapsed", [&](lk::Backend& backend) {
+    given(milliseconds, "event_elapsed", "milliseconds");
+    *milliseconds = backend.event_elapsed(given(start, "event_elapsed", "start"), given(end, "event_elapsed", "end"));
+  });
+}
+
+lk_status lk_capture_begin(lk_context* context) {
+  return call(context, "capture_begin", [&](lk::Backend& backend) { backend.capture_begin(); });
+}
+
+lk_status lk_capture_end(lk_context* context, lk_graph** out) {
+  return call(context, "capture_end", [&](lk::Backend& backend) {
+    lk_graph* const graph = backend.capture_end();
+    if (out != nullptr)
+      *out = graph;
+    else
+      backend.graph_destroy(graph);
+  });
+}
+
+lk_status lk_graph_launch(lk_context* context, lk_graph* graph) {
+  return call(context, "graph_launch",
+              [&](lk::Backend& backend) { backend.graph_launch(given(graph, "graph_launch", "graph")); });
+}
+
+void lk_graph_destroy(lk_context* context, lk_graph* graph) {
+  if (context != nullptr && graph != nullptr) context->backend->graph_destroy(graph);
+}
+
+lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value) {
+  return call(context, "if_finite_begin", [&](lk::Backend& backend) {
+    given(value, "if_finite_begin", "value");
+    if (value->data == nullptr || value->dtype != LK_F32 || lk_numel(value) != 1)
+      throw lk::Error(LK_E_INVALID, "if_finite_begin: value: expected one f32 element");
+    if (context->conditional) throw lk::Error(LK_E_INVALID, "if_finite_begin: inside another one");
+    if (!context->measuring) context->skipping = !backend.if_finite_begin(static_cast<const float*>(value->data));
+    context->conditional = true;
+  });
+}
+
+lk_status lk_if_finite_end(lk_context* context) {
+  return call(context, "if_finite_end", [&](lk::Backend& backend) {
+    if (!context->conditional) throw lk::Error(LK_E_INVALID, "if_finite_end: without lk_if_finite_begin");
+    context->conditional = context->skipping = false;
+    if (!context->measuring) backend.if_finite_end();
+  });
+}
+
+lk_status lk_measure_begin(lk_context* context) {
+  return call(context, "measure_begin", [&](lk::Backend& backend) {
+    backend.measure_begin();
+    context->measuring = true;
+  });
+}
+
+lk_status lk_measure_end(lk_context* context, int64_t* workspace_bytes) {
+  return call(context, "measure_end", [&](lk::Backend& backend) {
+    context->measuring = false;
+    const int64_t bytes = backend.measure_end();
+    if (workspace_bytes != nullptr) *workspace_bytes = bytes;
+  });
+}
+
+lk_status lk_set_workspace(lk_context* context, void* data, int64_t bytes) {
+  return call(context, "set_workspace", [&](lk::Backend& backend) {
+    if (data == nullptr ? bytes != 0 : bytes < 0)
+      throw lk::Error(LK_E_INVALID, "set_workspace: bytes: found " + std::to_string(bytes));
+    backend.set_workspace(data, bytes);
+  });
+}
