@@ -64,7 +64,7 @@ class Backend {
   virtual bool if_finite_begin(const float* value) = 0;
   virtual void if_finite_end() {}
   virtual void measure_begin() {}
-  virtual int64_t measure_end() { return 0; }  // bytes
+  virtual int64_t measure_end() { return 0; }                  // bytes
   virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need
   virtual void set_workspace(void*, int64_t) {}
 };

@@ -170,7 +170,7 @@ class CaseRun {
     const AdapterSpec spec{lora.at("rank"), lora.at("alpha"), 0, 0};
     const auto targets = lora.at("targets").get<std::set<std::string>>();
     const auto select = [&](const std::string& m) { return targets.contains(m) ? &spec : nullptr; };
-    TrainStep step(build_train_graph(model_, sizes(), select, {.compute = compute_}), true);
+    TrainStep step(build_train_graph(model_, sizes(), select, {.compute = compute_}));
     const Weights weights(device_, model_.checkpoint(), step.train_graph().graph);
     const auto& rule = case_.json.at("optimizer");
     const Optimizer optimizer(registry_, rule.at("name"),
@@ -181,14 +181,15 @@ class CaseRun {
     adapters.allocate(device_);
     for (const AdapterTensor& t : adapters.tensors())
       adapters.upload("p", t, case_.tensor(t.name, lora.at("tensors").at(t.name)));
-    const DeviceMemory arena(device_, step.arena_bytes(), "activations"), scalars(device_, 1024, "scalars");
-    step.bind(device_, arena.data(), weights, adapters);
-    std::vector<std::unique_ptr<Update>> updates;
-    for (const AdapterTensor& t : adapters.tensors()) {
-      std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
-      for (const std::string& section : adapters.sections()) storage[section] = adapters.at(section, t);
-      updates.push_back(std::make_unique<Update>(device_, optimizer, t.shape, storage));
-    }
+    const DeviceMemory arena(device_, step.arena_bytes(), "activations"), scalars(device_, 1024, "scalars"),
+        inputs(device_, step.input_bytes(), "inputs");
+    step.bind(device_, {arena.data(), inputs.data(), scalars.data() + 512}, weights, adapters);
+    const AdapterTensor all = adapters.whole();
+    std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
+    for (const std::string& section : adapters.sections()) storage[section] = adapters.at(section, all);
+    const UpdatePlan plan(optimizer, all.shape);
+    if (!plan.one_pass()) fail(Code::internal, "optimizer '{}' does not update all tensors at once", optimizer.id());
+    Update update(device_, plan, storage, nullptr);
     set_inputs(step.program());
     set_loss_scale(step.program());
     std::vector<float> losses;
@@ -204,7 +205,7 @@ class CaseRun {
       const float lr = rule.at("lr"), count = static_cast<float>(i + 1);
       scalars.upload(0, &lr, 4);
       scalars.upload(256, &count, 4);
-      for (const auto& update : updates) update->run();
+      update.run();
     }
     results_["losses"] = HostTensor::from_floats({steps}, losses);
     for (const AdapterTensor& t : adapters.tensors()) results_["trained." + t.name] = adapters.download("p", t);

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "run/update.h"
+#include "support/device.h"
 #include "support/io_files.h"
 #include "train/objective.h"
 
@@ -69,7 +70,7 @@ TEST_P(Samplers, FollowTheTrajectory) {
   lh_graph building{.host = sampler.host, .graph = &graph};
   const lh_desc desc = to_abi(x.desc);
   ASSERT_EQ(sampler.descriptor->build_stage(&building, 0, &desc), LH_OK) << building.error;
-  Device device("cpu");
+  Device device(tested_device());
   OwnedProgram stage(device, std::move(graph), {}, "test");
   for (int64_t i = 0;; ++i) {
     expect_golden(c, "latents." + std::to_string(i), golden::nhwc_to_nchw(x).as<float>());
@@ -169,7 +170,7 @@ TEST_P(Optimizers, FollowTheTrajectory) {
   const Case c(data / "optimizers" / GetParam());
   const auto& rule = c.json.at("optimizer");
   const Optimizer optimizer(registry(), rule.at("name"), options_of(rule));
-  Device device("cpu");
+  Device device(tested_device());
   const DeviceMemory scalars(device, 512, "scalars");
   const int steps = c.json.at("steps");
   for (const auto& [name, spec] : c.json.at("weights").items()) {
@@ -185,7 +186,9 @@ TEST_P(Optimizers, FollowTheTrajectory) {
     memory.at("p").upload(0, p.data.data(), p.desc.bytes());
     std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
     for (const auto& [section, m] : memory) storage[section] = m.data();
-    Update update(device, optimizer, p.desc.shape, storage);
+    const UpdatePlan plan(optimizer, p.desc.shape);
+    const DeviceMemory arena(device, plan.plan.bytes, "update");
+    Update update(device, plan, storage, arena.data());
     for (int k = 0;; ++k) {
       memory.at("p").download(0, p.data.data(), p.desc.bytes());
       expect_golden(c, fmt::format("{}.{}", name, k), p.as<float>());
@@ -210,7 +213,7 @@ INSTANTIATE_TEST_SUITE_P(Golden, Optimizers,
 
 TEST(Clipping, ClipGradNorm) {
   const Case c(data / "optimizers" / "clip_grad_norm");
-  Device device("cpu");
+  Device device(tested_device());
   const auto limits = c.json.at("max_norms").get<std::vector<float>>();
   for (size_t i = 0; i < limits.size(); ++i) {
     std::map<std::string, HostTensor> gradients;
@@ -221,7 +224,7 @@ TEST(Clipping, ClipGradNorm) {
     const lk_clip_grad_norm_params params{.gradients = views.data(),
                                           .count = static_cast<int64_t>(views.size()),
                                           .max_norm = limits[i],
-                                          .inverse_scale = 1,
+                                          .loss_scale = {},
                                           .norm = kernel_tensor(norm.desc, norm.data.data())};
     device.check(lk_clip_grad_norm(device.context(), &params), "clip");
     expect_golden(c, fmt::format("norm.{}", i), norm.as<float>());

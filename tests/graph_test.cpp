@@ -8,6 +8,7 @@
 #include "graph/prune.h"
 #include "ops/ops.h"
 #include "plugin/services.h"
+#include "support/device.h"
 #include "support/graph_run.h"
 #include "support/io_files.h"
 
@@ -157,7 +158,7 @@ Value loss_of(Graph& g, Value y, const HostTensor& weight) {
 }
 
 TEST(Differentiate, AddsUpAValueThatIsUsedTwice) {
-  Device device("cpu");
+  Device device(tested_device());
   Graph g(DType::f32);
   const Value x = g.add_input("x", {DType::f32, {5}});
   const Value square = g.add(mul_op, {x, x}, {}, 0)[0];
@@ -169,7 +170,7 @@ TEST(Differentiate, AddsUpAValueThatIsUsedTwice) {
 }
 
 TEST(Differentiate, SumsOverBroadcastAxes) {
-  Device device("cpu");
+  Device device(tested_device());
   Graph g(DType::f32);
   const Value a = g.add_input("a", {DType::f32, {3, 1}}), b = g.add_input("b", {DType::f32, {2, 1, 4}});
   const Value y = g.add(mul_op, {a, b}, {}, 0)[0];
@@ -290,7 +291,7 @@ std::vector<double> product(std::span<const double> x, const HostTensor& w) {
 }
 
 TEST(Adapt, AddsScaledUpDown) {
-  Device device("cpu");
+  Device device(tested_device());
   const TwoLinears t(0, true);
   const Tensors given = TwoLinears::values();
   const Tensors got = run_graph(device, t.graph, given);
@@ -321,7 +322,7 @@ TEST(Adapt, ASharedModuleIsOneAdapter) {
 
 // The gradient of a shared module's adapter is the sum over its uses.
 TEST(Adapt, ASharedModuleGetsBothGradients) {
-  Device device("cpu");
+  Device device(tested_device());
   const auto gradient = [&](bool first, bool second) {
     TwoLinears t(0, true);
     Graph& g = t.graph;
@@ -339,7 +340,7 @@ TEST(Adapt, ASharedModuleGetsBothGradients) {
 }
 
 TEST(Adapt, DropoutMasksAreAFunctionOfTheStep) {
-  Device device("cpu");
+  Device device(tested_device());
   const TwoLinears t(0.25, true);
   ASSERT_EQ(t.masks, 3);
   ASSERT_TRUE(t.graph.inputs.contains("step"));
@@ -363,7 +364,7 @@ TEST(Adapt, DropoutMasksAreAFunctionOfTheStep) {
 }
 
 TEST(Adapt, SamplingHasNoDropout) {
-  Device device("cpu");
+  Device device(tested_device());
   const TwoLinears sampling(0.25, false), plain(0, true);
   EXPECT_EQ(sampling.masks, 0);
   EXPECT_FALSE(sampling.graph.inputs.contains("step"));

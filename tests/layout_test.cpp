@@ -11,6 +11,7 @@
 #include "io/lora_file.h"
 #include "run/weights.h"
 #include "sample/lora_stack.h"
+#include "support/device.h"
 #include "support/io_files.h"
 #include "train/adapters.h"
 #include "train/compile.h"
@@ -211,7 +212,7 @@ HostTensor run(Device& device, const Model& model, Graph graph, const std::strin
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 HostTensor denoise(const Model& model) {
-  Device device("cpu");
+  Device device(tested_device());
   return run(device, model, build_sample_graph(model, small, no_adapter, DType::f32), "output");
 }
 
@@ -223,7 +224,7 @@ TEST(Layout, DiffusersDirectory) {
   const Model got(registry(), single(dir / "model"), "");
   expect_same(got.checkpoint(), want.checkpoint());
   EXPECT_EQ(denoise(got).data, expected.data);
-  Device device("cpu");
+  Device device(tested_device());
   const Sizes sizes{{"batch", 1}, {"height", 2}, {"width", 2}};
   EXPECT_EQ(run(device, got, got.build("vae.decode", sizes, DType::f32), "image").data,
             run(device, want, want.build("vae.decode", sizes, DType::f32), "image").data);
@@ -352,7 +353,7 @@ double relative_error(const HostTensor& got, const HostTensor& want) {
 // Adapters on every default target of the small model, none of them zero.
 class LoraRoundTrip : public ::testing::Test {
  protected:
-  LoraRoundTrip() : model(registry(), single(toy / "flux_toy.safetensors"), ""), device("cpu") {
+  LoraRoundTrip() : model(registry(), single(toy / "flux_toy.safetensors"), ""), device(tested_device()) {
     network.linear = 3;
     network.linear_alpha = 2;
     const AdapterSelection selection(network, model.recipe(), 1);

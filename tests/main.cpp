@@ -1,10 +1,15 @@
-// Runs the tests. A warning or error in the log that a test did not announce fails it.
+// lora_tests [--device cpu|cuda] [GoogleTest's flags]
+//
+// Runs the tests; those of kernels, ops, graphs and training on the device. A warning or error in the log that a test
+// did not announce fails it.
 #include <gtest/gtest.h>
 #include <spdlog/sinks/base_sink.h>
 #include <spdlog/spdlog.h>
 
 #include <mutex>
+#include <string_view>
 
+#include "support/device.h"
 #include "support/log.h"
 
 namespace lh::test {
@@ -34,12 +39,25 @@ class WarningsFail : public testing::EmptyTestEventListener {
 
 }  // namespace
 
+static std::string& device() {
+  static std::string name = "cpu";
+  return name;
+}
+
+const std::string& tested_device() { return device(); }
+
 std::vector<std::string> take_warnings() { return std::exchange(recorder()->lines, {}); }
 
 }  // namespace lh::test
 
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
+  if (argc == 3 && std::string_view(argv[1]) == "--device") {
+    lh::test::device() = argv[2];
+  } else if (argc != 1) {
+    fmt::print(stderr, "usage: lora_tests [--device cpu|cuda] [--gtest_...]\n");
+    return 2;
+  }
   spdlog::set_default_logger(std::make_shared<spdlog::logger>("test", lh::test::recorder()));
   testing::UnitTest::GetInstance()->listeners().Append(new lh::test::WarningsFail);
   return RUN_ALL_TESTS();

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "ops/ops.h"
+#include "support/device.h"
 #include "support/graph_run.h"
 #include "support/io_files.h"
 #include "support/log.h"
@@ -198,7 +199,7 @@ TEST(TensorCache, ADamagedEntryIsMadeAgain) {
 
 // Trained tensors of two small modules, each section filled with values of its own.
 struct Trained {
-  Device device{"cpu"};
+  Device device{tested_device()};
   std::unique_ptr<Adapters> adapters;
 
   explicit Trained(const std::vector<std::string>& states = {"m", "v"}, int64_t rank = 2) {

@@ -85,7 +85,8 @@ constexpr const char* inspect_examples = R"(Examples:
 constexpr const char* make_examples = R"(Examples:
   lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
 constexpr const char* bench_examples = R"(Examples:
-  lora-host bench --model model.safetensors --resolution 1024 --rank 16 --steps 20)";
+  lora-host bench --model model.safetensors --resolution 1024 --rank 16
+  lora-host bench --plugin flux --like flux1-dev.json --resolution 1024 --rank 16 --times)";
 
 // The command line with the command spelled out: "lora-host --config x" is "lora-host train --config x".
 std::vector<std::string> with_command(int argc, const char* const* argv) {
@@ -206,6 +207,11 @@ void define(CLI::App& app, Arguments& raw) {
   auto* bench = app.add_subcommand("bench", "Time training steps without a dataset.")->footer(bench_examples);
   add_model(bench, raw);
   add_flags(bench, train_flags(), raw);
+  bench->add_option("--like", raw.input, "Key list to make weights from on the device, instead of a model file.")
+      ->type_name("KEYLIST");
+  bench->add_option("--repeat", raw.repeats, "Steps to time [20].")->type_name("N");
+  bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
+  bench->add_flag("--times", raw.times, "Show the time by op as well.");
 
   for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
 }

@@ -16,7 +16,8 @@ struct Arguments {
   bool version = false;
   FlagValues values;
   std::vector<std::string> plugin_dirs, datasets, loras;
-  std::string config_file, model, checkpoint, resume, input, output, seed;
+  std::string config_file, model, checkpoint, resume, input, output, seed, repeats;
+  bool recompute = false, times = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };
 

@@ -1,101 +1,195 @@
-// lora-host bench: the machine's matrix-product rate, and the denoiser's forward and backward pass beside it.
+// lora-host bench: whole training steps without a dataset, with the weights of a checkpoint or with made-up ones.
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
+#include <optional>
 #include <vector>
 
 #include "cli/commands.h"
+#include "core/error.h"
 #include "core/log.h"
+#include "io/synthetic.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
-#include "run/update.h"
 #include "train/prepare.h"
+#include "train/step_runner.h"
 
 namespace lh {
 namespace {
+
+namespace fs = std::filesystem;
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
 struct Times {
   double least, median, most;
 };
 
-template <typename Work>
-Times measure(int repeats, Work work) {
-  work();  // first use of memory
-  std::vector<double> seconds;
-  for (int i = 0; i < repeats; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
-  }
+Times summary(std::vector<double> seconds) {
   std::ranges::sort(seconds);
   return {seconds.front(), seconds[seconds.size() / 2], seconds.back()};
 }
 
-// GFLOP/s of a float32 product of n x n matrices.
-double matmul_rate(Device& device, int64_t n) {
-  const DeviceMemory memory(device, 3 * n * n * 4, "matrix product");
-  const std::vector<float> ones(static_cast<size_t>(n * n), 1.0f);
-  for (int64_t i = 0; i < 3; ++i) memory.upload(i * n * n * 4, ones.data(), n * n * 4);
-  const Desc desc{DType::f32, {n, n}};
-  lk_matmul_params p{};
-  p.a = kernel_tensor(desc, memory.data());
-  p.b = kernel_tensor(desc, memory.data() + n * n * 4);
-  p.c = kernel_tensor(desc, memory.data() + 2 * n * n * 4);
-  const Times t = measure(7, [&] { device.check(lk_matmul(device.context(), &p), "matmul"); });
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / t.least * 1e-9;
+// TFLOP/s of a product of n x n matrices, the best of a few.
+double matmul_rate(Device& device, DType dtype, int64_t n) {
+  const Desc desc{dtype, {n, n}};
+  const DeviceMemory memory(device, 3 * desc.bytes(), "matrix product");
+  const auto matrix = [&](int64_t i) { return kernel_tensor(desc, memory.data() + i * desc.bytes()); };
+  for (int64_t i = 0; i < 2; ++i) {
+    const lk_random_normal_params fill{.y = matrix(i), .scale = 1, .seed = 1, .stream = static_cast<uint64_t>(i)};
+    device.check(lk_random_normal(device.context(), &fill), "matrix product");
+  }
+  const lk_matmul_params product{.a = matrix(0), .b = matrix(1), .c = matrix(2), .transpose_a = 0, .transpose_b = 0};
+  const Event start(device), end(device);
+  double best = 1e30;
+  for (int i = 0; i < 8; ++i) {
+    start.record(LK_COMPUTE);
+    device.check(lk_matmul(device.context(), &product), "matrix product");
+    end.record(LK_COMPUTE);
+    device.synchronize();
+    if (i > 0) best = std::min(best, end.seconds_since(start));  // the first one looks for an algorithm
+  }
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best * 1e-12;
 }
 
-// The inputs of a step, filled with a fixed pattern: the values do not change the time.
-void fill_inputs(Program& program) {
-  for (const auto& [name, value] : program.graph().inputs) {
-    const Desc& desc = program.graph().desc(value);
-    HostTensor tensor(Desc{DType::f32, desc.shape});
-    const std::span<float> values = tensor.as<float>();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
-    if (name == "timestep" || name == "loss_scale") std::ranges::fill(values, 0.5f);
-    program.set_input(name, tensor);
+// A fixed pattern: the values do not change the time.
+HostTensor pattern(const Desc& like) {
+  HostTensor tensor(Desc{DType::f32, like.shape});
+  const std::span<float> values = tensor.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
+  return tensor;
+}
+
+StepInputs step_inputs(const Graph& graph) {
+  StepInputs inputs;
+  const auto fill = [&](const char* name, HostTensor& tensor) {
+    if (const auto it = graph.inputs.find(name); it != graph.inputs.end()) tensor = pattern(graph.desc(it->second));
+  };
+  fill("latents", inputs.latents);
+  fill("target", inputs.target);
+  fill("text", inputs.text);
+  fill("pooled", inputs.pooled);
+  fill("timestep", inputs.timestep);
+  std::ranges::fill(inputs.timestep.as<float>(), 0.5f);
+  fill("guidance", inputs.guidance);
+  std::ranges::fill(inputs.guidance.as<float>(), 1.0f);
+  return inputs;
+}
+
+// A checkpoint without contents, made from a key list; removed at the end.
+class HollowCheckpoint {
+ public:
+  explicit HollowCheckpoint(const fs::path& key_list)
+      : path_(fs::temp_directory_path() / fmt::format("lora-host-bench-{}.safetensors", getpid())) {
+    make_hollow_checkpoint(key_list, path_);
   }
+  ~HollowCheckpoint() {
+    std::error_code none;
+    fs::remove(path_, none);
+  }
+  HollowCheckpoint(const HollowCheckpoint&) = delete;
+  HollowCheckpoint& operator=(const HollowCheckpoint&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+// Tokens of a prompt: of the model's own encoders, or of its longest tokenizer where they are not there.
+int64_t text_length(Device& device, const Model& model) {
+  int64_t longest = 0;
+  bool complete = true;
+  for (const auto& [encoder, spec] : model.recipe().tokenizers) {
+    complete &= model.checkpoint().has(encoder);
+    longest = std::max(longest, spec.length);
+  }
+  return complete ? TextEncoding(device, model, DType::f32, {}).length() : longest;
 }
 
 }  // namespace
 
 int run_bench(const Options& options) {
-  const Config& config = options.config;
+  const double launched = now();
+  Config config = options.config;
+  std::optional<HollowCheckpoint> hollow;
+  if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
   const Registry registry(options.plugin_dirs, {});
-  Device device(config.device);
-  const double peak = matmul_rate(device, 2048);
-  fmt::print("threads                {}\nsgemm 2048^3           {:.1f} GFLOP/s\n", device.threads(), peak);
-
+  Device device(config.device, config.train.deterministic);
+  const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
-  const TextEncoding text(device, model, DType::f32, {});
+  const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
   const AdapterSelection selection(config.network, model.recipe(), 1);
-  const int64_t side = config.datasets.front().resolution.front() / model.recipe().latents.downscale;
-  const Sizes sizes{
-      {"batch", config.train.batch_size}, {"height", side}, {"width", side}, {"text_length", text.length()}};
-  const double recompute = config.train.gradient_checkpointing == "true" ? 1 : 0;
-  TrainStep step(build_train_graph(model, sizes, selection, {.compute = compute, .recompute = recompute}), true);
-  const Graph& graph = step.train_graph().graph;
-  const Weights weights(device, model.checkpoint(), graph);
-  Adapters adapters(graph, step.train_graph().modules, {});
-  adapters.allocate(device);
-  adapters.initialise(1);
-  const DeviceMemory arena(device, step.arena_bytes(), "activations");
-  step.bind(device, arena.data(), weights, adapters);
-  fill_inputs(step.program());
-  const Times t = measure(10, [&] { step.program().run(); });
-  const double work = flops(graph), rate = work / t.median * 1e-9;
-  fmt::print("model                  {} {}, {}x{} pixels, batch {}, rank {}, {}\n", model.recipe().family,
-             model.recipe().variant, side * model.recipe().latents.downscale, side * model.recipe().latents.downscale,
-             config.train.batch_size, config.network.linear, dtype_name(compute));
-  fmt::print("forward + backward     {:.1f} ms median ({:.1f} to {:.1f}), {:.2f} GFLOP\n", 1e3 * t.median,
-             1e3 * t.least, 1e3 * t.most, work * 1e-9);
-  fmt::print("rate                   {:.1f} GFLOP/s, {:.0f}% of sgemm\n", rate, 100 * rate / peak);
-  fmt::print("memory                 {:.1f} MiB planned, {:.1f} MiB taken at most\n",
-             static_cast<double>(weights.bytes() + adapters.bytes() + arena.bytes()) / 1048576,
-             static_cast<double>(device.peak()) / 1048576);
-  if (verbose("time")) print_op_times();
+  const int64_t side = config.datasets.front().resolution.front();
+  const PlanOptions plan_options{.step = {.compute = compute,
+                                          .loss = config.train.loss,
+                                          .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
+                                 .batch = config.train.batch_size,
+                                 .text_length = text_length(device, model)};
+  TrainPlan plan(device, model, optimizer, selection, {Bucket{side, side}}, plan_options);
+  const TrainGraph& train = plan.largest();
+  const double work = flops(train.graph);
+
+  fmt::print("device                 {}{}\n", before.name,
+             device.is_cpu() ? fmt::format(", {} threads", device.threads()) : fmt::format(", {}", before.libraries));
+  fmt::print("model                  {} {}, {}x{} pixels, batch {}, {} text tokens, {}\n", model.recipe().family,
+             model.recipe().variant, side, side, config.train.batch_size, plan_options.text_length,
+             dtype_name(compute));
+  fmt::print("LoRA                   rank {} on {} modules, {} parameters; {}\n", config.network.linear,
+             train.modules.size(), plan.adapters->parameter_count(), optimizer.id());
+  fmt::print(
+      "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
+      "blocks recomputed), workspace {:.1f}, other {:.1f}\n",
+      mib(plan.memory.total()), mib(plan.memory.weights), mib(plan.memory.adapters), mib(plan.memory.activations),
+      train.recomputed_scopes, train.checkpoint_scopes, mib(plan.memory.workspace), mib(plan.memory.small));
+  const double planned = now();
+  const Weights weights(device, model.checkpoint(), train.graph,
+                        hollow ? Weights::Source::random : Weights::Source::file);
+  device.synchronize();
+  const double loaded = now();
+  StepRunner runner(device, plan, weights,
+                    {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
+  plan.adapters->initialise(1);
+  runner.set_state(0, {1024, 0});
+  TrainStep& step = *plan.steps.begin()->second;
+  const StepInputs inputs = step_inputs(train.graph);
+  const auto run_step = [&] { runner.enqueue(config.train.lr, [&](int64_t) { return MicroBatch{&step, inputs}; }); };
+  run_step();
+  StepResult result = runner.collect();
+  fmt::print("start                  {:.1f} s: plan {:.1f}, weights {:.1f}, first step {:.1f}\n", now() - launched,
+             planned - launched, loaded - planned, now() - loaded);
+
+  std::vector<double> seconds;
+  const int64_t repeats = options.repeats;
+  double last = 0;
+  run_step();
+  for (int64_t i = 0; i < repeats; ++i) {  // one step is always waiting, as in training
+    run_step();
+    result = runner.collect();
+    const double t = now();
+    if (i > 0) seconds.push_back(t - last);
+    last = t;
+  }
+  runner.collect();
+  const Times t = summary(seconds);
+  fmt::print("step                   {:.2f} ms median ({:.2f} to {:.2f}, {} steps), {:.3f} TFLOP, loss {:.4f}\n",
+             1e3 * t.median, 1e3 * t.least, 1e3 * t.most, seconds.size(), work * 1e-12, result.loss);
+  const int64_t peak = device.peak(), used = before.memory_free - device.info().memory_free;
+  const double product = matmul_rate(device, compute, device.is_cpu() ? 2048 : 8192);
+  fmt::print("rate                   {:.3f} TFLOP/s, {:.0f}% of a large matrix product's {:.3f}\n",
+             work / t.median * 1e-12, 100 * work / t.median * 1e-12 / product, product);
+  fmt::print("memory                 {:.1f} MiB planned, {:.1f} MiB taken at most", mib(plan.memory.total()),
+             mib(peak));
+  if (!device.is_cpu()) fmt::print(", {:.1f} MiB with what the libraries load", mib(used));
+  fmt::print("\n");
+  if (!options.times) return 0;
+  step.program().time_ops();
+  for (const auto& [name, time] : step.program().time_ops())
+    fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);
   return 0;
 }
 

@@ -12,6 +12,7 @@
 #include "config/value.h"
 #include "core/error.h"
 #include "lora_host/abi.h"
+#include "lora_kernels.h"
 
 namespace lh {
 namespace {
@@ -60,12 +61,14 @@ LoraInput parse_lora(const std::string& text) {
   return {.path = schema::expand_home(text.substr(0, colon)), .strength = strength};
 }
 
-int64_t parse_seed(const std::string& text) {
-  int64_t seed = 0;
-  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), seed);
-  if (!text.empty() && (error != std::errc() || stop != text.data() + text.size() || seed < 0))
-    fail(Code::config, "--seed: expected an integer, at least 0, found {}", text);
-  return seed;
+// A flag that is an integer; `fallback` where it was not given.
+int64_t parse_integer(const char* flag, const std::string& text, int64_t fallback, int64_t least) {
+  if (text.empty()) return fallback;
+  int64_t number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stop != text.data() + text.size() || number < least)
+    fail(Code::config, "{}: expected an integer, at least {}, found {}", flag, least, text);
+  return number;
 }
 
 void build_config(Arguments& raw, Options& options) {
@@ -86,6 +89,12 @@ void build_config(Arguments& raw, Options& options) {
   apply_flags(model_flags(), raw.values, config);
   apply_flags(options.command == "sample" ? sample_flags() : train_flags(), raw.values, config);
 
+  if (options.command == "bench") {
+    if (!raw.input.empty() && !config.model.name_or_path.empty())
+      fail(Code::config, "--like makes the weights up: leave --model and --config out, or --like");
+    if (raw.recompute) config.train.gradient_checkpointing = "true";
+    if (!raw.input.empty()) return;
+  }
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (datasets && config.datasets.empty())
@@ -106,7 +115,9 @@ Options parse_options(int argc, const char* const* argv) {
   options.dry_run = raw.dry_run;
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);
-  options.seed = parse_seed(raw.seed);
+  options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
+  options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
+  options.times = raw.times;
   for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
   if (options.command == "train" || options.command == "sample" || options.command == "bench")
@@ -115,11 +126,7 @@ Options parse_options(int argc, const char* const* argv) {
 }
 
 std::string version_text() {
-#ifdef LORA_HAVE_CUDA
-  constexpr std::string_view backends = "cuda, cpu";
-#else
-  constexpr std::string_view backends = "cpu (built without CUDA)";
-#endif
+  const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
   return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n", LORA_HOST_VERSION, LH_ABI_MAJOR, LH_ABI_MINOR,
                      backends);
 }

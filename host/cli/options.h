@@ -20,9 +20,11 @@ struct Options {
   std::string resume = {};  // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
   bool dry_run = false;     // train: check everything, print the plan, stop before the first step
   std::vector<LoraInput> loras = {};  // sample
-  std::filesystem::path input = {};   // inspect: the file; make-checkpoint: the key list
+  std::filesystem::path input = {};   // inspect: the file; make-checkpoint, bench: the key list
   std::filesystem::path output = {};  // make-checkpoint: the file to write; sample: image file or folder
   int64_t seed = 0;                   // make-checkpoint
+  int64_t repeats = 20;               // bench: steps to time
+  bool times = false;                 // bench: time by op as well
 };
 
 // Throws lh::Error(Code::config) that says what is wrong with the command line or the configuration file.

@@ -55,6 +55,7 @@ struct TrainSection {
   int64_t seed = 42;
   std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
+  bool deterministic = true;                    // two runs give the same bits on one GPU
   std::string loss = "mse";                     // mse, huber
 };
 

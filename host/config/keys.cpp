@@ -200,6 +200,8 @@ const Key table[] = {
      in<T, &Tr::gradient_checkpointing>,
      "Compute activations twice to save memory. auto: where memory would not do.",
      {.choices = checkpointing}},
+    {"train.deterministic", in<T, &Tr::deterministic>,
+     "Two runs with one seed give the same file, to the bit, on one GPU. false may be faster. The CPU always is."},
     {"train.loss", in<T, &Tr::loss>, "Loss.", {.choices = losses}},
 
     {"sample.sampler",

@@ -12,12 +12,15 @@ namespace lh {
 
 // Exit statuses of lora-host; docs/errors.md lists them.
 enum class Code : int {
-  config = 2,    // command line or configuration
-  data = 3,      // model, image, caption or checkpoint file
-  resource = 4,  // device, memory, disk
-  numeric = 5,   // NaN or infinity
-  plugin = 6,    // plugin refused or misbehaving
-  internal = 8,  // a bug of the host
+  config = 2,       // command line or configuration
+  data = 3,         // model, image, caption or checkpoint file
+  resource = 4,     // device, memory, disk
+  numeric = 5,      // NaN or infinity
+  plugin = 6,       // plugin refused or misbehaving
+  internal = 8,     // a bug of the host
+  no_driver = 10,   // no GPU driver
+  old_driver = 11,  // a GPU driver that is too old
+  library = 12,     // a version of a GPU library that does not work
 };
 inline constexpr int exit_interrupted = 75;  // stopped by a signal after saving; can be resumed
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "io/file.h"
 #include "io/safetensors.h"
 #include "io/stored_dtype.h"
 
@@ -17,19 +18,17 @@ namespace {
 constexpr int64_t key_list_limit = 64 << 20;
 constexpr int64_t chunk = 8 << 20;  // elements
 
+// The same for values spread evenly over offset +- scale (docs/synthetic.md).
 struct Law {
   double offset = 0, scale = 0;
 };
 
-// Values that keep a forward pass finite: unit gain for matrices, about one for norms, small biases.
 Law law_of(const std::string& name, const Shape& shape) {
   if (shape.rank() >= 2) {
     const auto fan_in = static_cast<double>(std::max<int64_t>(1, shape.with(0, 1).numel()));
     return {0.0, std::sqrt(3.0) / std::sqrt(fan_in)};
   }
-  const bool norm =
-      name.ends_with(".scale") || name.ends_with(".weight") || name.ends_with("_scale") || shape.rank() == 0;
-  return norm ? Law{1.0, 0.1} : Law{0.0, 0.02};
+  return weight_law(name, shape).offset != 0 ? Law{1.0, 0.1} : Law{0.0, 0.02};
 }
 
 void generate_chunk(const std::string& name, const Desc& desc, int64_t first, std::span<std::byte> out) {
@@ -94,6 +93,26 @@ uint64_t fnv1a64(std::string_view text) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const char c : text) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3;
   return hash;
+}
+
+// Unit gain for matrices, about one for norms, small biases.
+WeightLaw weight_law(std::string_view name, const Shape& shape) {
+  if (shape.rank() >= 2) {
+    const auto fan_in = static_cast<double>(std::max<int64_t>(1, shape.with(0, 1).numel()));
+    return {0.0, 1 / std::sqrt(fan_in)};
+  }
+  const bool norm =
+      name.ends_with(".scale") || name.ends_with(".weight") || name.ends_with("_scale") || shape.rank() == 0;
+  return norm ? WeightLaw{1.0, 0.06} : WeightLaw{0.0, 0.012};
+}
+
+void make_hollow_checkpoint(const std::filesystem::path& key_list, const std::filesystem::path& out) {
+  const auto tensors = read_key_list(key_list);
+  const std::string header = safetensors_header(tensors, {{"format", "pt"}});
+  auto total = static_cast<int64_t>(header.size());
+  for (const auto& [name, desc] : tensors) total = checked_add(total, desc.bytes());
+  publish_text(out, header);
+  std::filesystem::resize_file(out, static_cast<uintmax_t>(total));
 }
 
 void generate(std::string_view name, double offset, double scale, std::span<float> out, int64_t first) {

@@ -38,6 +38,7 @@ lk_status launch(const Launch& l) {
 
 }  // namespace
 
-const OpDef adamw_update_op{.name = "adamw_update/1", .infer = infer, .launch = launch, .in_place = {P, M, V}};
+const OpDef adamw_update_op{
+    .name = "adamw_update/1", .infer = infer, .launch = launch, .in_place = {P, M, V}, .elementwise = true};
 
 }  // namespace lh

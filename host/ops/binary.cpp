@@ -60,12 +60,19 @@ void min_gradient(Gradient& g) { choose_gradient(g, g.emit(greater_equal_op, {g.
 
 }  // namespace
 
-const OpDef add_op{.name = "add/1", .infer = infer, .gradient = add_gradient, .launch = launch<LK_ADD>};
-const OpDef sub_op{.name = "sub/1", .infer = infer, .gradient = sub_gradient, .launch = launch<LK_SUB>};
-const OpDef mul_op{.name = "mul/1", .infer = infer, .gradient = mul_gradient, .launch = launch<LK_MUL>};
-const OpDef div_op{.name = "div/1", .infer = infer, .gradient = div_gradient, .launch = launch<LK_DIV>};
-const OpDef max_op{.name = "max/1", .infer = infer, .gradient = max_gradient, .launch = launch<LK_MAX>};
-const OpDef min_op{.name = "min/1", .infer = infer, .gradient = min_gradient, .launch = launch<LK_MIN>};
-const OpDef greater_equal_op{.name = "greater_equal", .infer = infer, .launch = launch<LK_GREATER_EQUAL>};
+const OpDef add_op{
+    .name = "add/1", .infer = infer, .gradient = add_gradient, .launch = launch<LK_ADD>, .elementwise = true};
+const OpDef sub_op{
+    .name = "sub/1", .infer = infer, .gradient = sub_gradient, .launch = launch<LK_SUB>, .elementwise = true};
+const OpDef mul_op{
+    .name = "mul/1", .infer = infer, .gradient = mul_gradient, .launch = launch<LK_MUL>, .elementwise = true};
+const OpDef div_op{
+    .name = "div/1", .infer = infer, .gradient = div_gradient, .launch = launch<LK_DIV>, .elementwise = true};
+const OpDef max_op{
+    .name = "max/1", .infer = infer, .gradient = max_gradient, .launch = launch<LK_MAX>, .elementwise = true};
+const OpDef min_op{
+    .name = "min/1", .infer = infer, .gradient = min_gradient, .launch = launch<LK_MIN>, .elementwise = true};
+const OpDef greater_equal_op{
+    .name = "greater_equal", .infer = infer, .launch = launch<LK_GREATER_EQUAL>, .elementwise = true};
 
 }  // namespace lh

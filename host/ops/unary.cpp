@@ -26,7 +26,8 @@ constexpr OpDef plain(const char* name) {
   return {.name = name,
           .infer = infer,
           .gradient = [](Gradient& g) { emit_backward(g, kind); },
-          .launch = [](const Launch& l) { return run(l, kind); }};
+          .launch = [](const Launch& l) { return run(l, kind); },
+          .elementwise = true};
 }
 
 lk_unary_kind gelu_kind(const Attrs& attrs) {
@@ -68,7 +69,8 @@ const OpDef square_op = plain<LK_SQUARE>("square/1");
 const OpDef gelu_op{.name = "gelu/1",
                     .infer = infer_gelu,
                     .gradient = [](Gradient& g) { emit_backward(g, gelu_kind(g.attrs())); },
-                    .launch = [](const Launch& l) { return run(l, gelu_kind(l.attrs)); }};
+                    .launch = [](const Launch& l) { return run(l, gelu_kind(l.attrs)); },
+                    .elementwise = true};
 const OpDef affine_op{
     .name = "affine/1",
     .infer = infer,
@@ -77,12 +79,14 @@ const OpDef affine_op{
         [](Gradient& g) {
           g.set(0, g.emit(affine_op, {g.dout()}, {{"scale", g.attrs().f("scale")}, {"shift", 0.0}}));
         },
-    .launch = [](const Launch& l) { return run(l, LK_AFFINE, l.attrs.f("scale"), l.attrs.f("shift")); }};
+    .launch = [](const Launch& l) { return run(l, LK_AFFINE, l.attrs.f("scale"), l.attrs.f("shift")); },
+    .elementwise = true};
 const OpDef clamp_op{
     .name = "clamp/1",
     .infer = infer,
     .gradient = [](Gradient& g) { emit_backward(g, LK_CLAMP, g.attrs().f("low"), g.attrs().f("high")); },
-    .launch = [](const Launch& l) { return run(l, LK_CLAMP, l.attrs.f("low"), l.attrs.f("high")); }};
+    .launch = [](const Launch& l) { return run(l, LK_CLAMP, l.attrs.f("low"), l.attrs.f("high")); },
+    .elementwise = true};
 const OpDef unary_backward_op{.name = "unary_backward",
                               .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
                               .launch = launch_backward};

@@ -23,6 +23,6 @@ lk_status launch(const Launch& l) {
 
 }  // namespace
 
-const OpDef where_op{.name = "where/1", .infer = infer, .gradient = gradient, .launch = launch};
+const OpDef where_op{.name = "where/1", .infer = infer, .gradient = gradient, .launch = launch, .elementwise = true};
 
 }  // namespace lh

@@ -1,32 +1,82 @@
 #include "run/device.h"
 
 #include <algorithm>
+#include <charconv>
+#include <filesystem>
 #include <utility>
 
 #include "core/error.h"
 
 namespace lh {
+namespace {
 
-Device::Device(const std::string& name) {
-  const bool cuda = name.starts_with("cuda");
-  if (!cuda && name != "cpu") fail(Code::config, "device: '{}' is neither cuda nor cpu", name);
-  if (cuda && lk_backend_available(LK_CUDA) == 0)
+// "cuda" and "cuda:0" are 0, "cuda:1" is 1, anything else -1.
+int32_t cuda_index(std::string_view name) {
+  if (!name.starts_with("cuda")) return -1;
+  name.remove_prefix(4);
+  if (name.empty()) return 0;
+  int32_t index = -1;
+  const auto [end, error] = std::from_chars(name.data() + 1, name.data() + name.size(), index);
+  return name[0] == ':' && error == std::errc() && end == name.data() + name.size() ? index : -1;
+}
+
+// Where the choice of matrix-product algorithms is kept between runs; empty where there is no home.
+std::string tuning_cache() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if ((cache == nullptr || *cache == 0) && (home == nullptr || *home == 0)) return {};
+  const std::filesystem::path folder =
+      (cache != nullptr && *cache != 0 ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache") /
+      "lora-host";
+  std::error_code none;
+  std::filesystem::create_directories(folder, none);
+  return (folder / "gemm-algorithms.txt").string();
+}
+
+Code code_of(lk_status status) {
+  switch (status) {
+    case LK_E_MEMORY:
+    case LK_E_DEVICE: return Code::resource;
+    case LK_E_NO_DRIVER: return Code::no_driver;
+    case LK_E_OLD_DRIVER: return Code::old_driver;
+    case LK_E_LIBRARY: return Code::library;
+    default: return Code::internal;
+  }
+}
+
+}  // namespace
+
+Device::Device(const std::string& name, bool deterministic) : cpu_(name == "cpu") {
+  const int32_t index = cpu_ ? 0 : cuda_index(name);
+  if (index < 0) fail(Code::config, "device: '{}' is none of cuda, cuda:<number> and cpu", name);
+  if (!cpu_ && lk_backend_available(LK_CUDA) == 0)
     fail(Code::resource,
          "device: cuda was asked for (it is the default), but this lora-host was built without the CUDA backend. Use "
          "`device: cpu`, or build with a CUDA toolkit");
-  const lk_context_params params{.backend = cuda ? LK_CUDA : LK_CPU, .device = 0, .threads = 0};
+  const std::string cache = cpu_ ? "" : tuning_cache();
+  const lk_context_params params{.backend = cpu_ ? LK_CPU : LK_CUDA,
+                                 .device = index,
+                                 .threads = 0,
+                                 .fast = !deterministic,
+                                 .tuning_cache = cache.c_str()};
   const lk_status status = lk_context_create(&params, &context_);
   if (status != LK_OK)
-    fail(Code::resource, "device: {} cannot be used: {}. Use `device: cpu` to train without a GPU", name,
-         lk_last_error(nullptr));
+    fail(status == LK_E_INVALID ? Code::config : code_of(status),
+         "device: {} cannot be used: {}. Or use `device: cpu`, which needs no GPU", name, lk_last_error(nullptr));
 }
 
 Device::~Device() { lk_context_destroy(context_); }
 
+lk_device_info Device::info() const {
+  lk_device_info info{};
+  check(lk_get_device_info(context_, &info), "device");
+  return info;
+}
+
+void Device::synchronize() const { check(lk_synchronize(context_), "synchronize"); }
+
 void Device::check(lk_status status, std::string_view what) const {
-  if (status == LK_OK) return;
-  const Code code = status == LK_E_MEMORY || status == LK_E_DEVICE ? Code::resource : Code::internal;
-  fail(code, "{}: {}", what, lk_last_error(context_));
+  if (status != LK_OK) fail(code_of(status), "{}: {}", what, lk_last_error(context_));
 }
 
 DeviceMemory::DeviceMemory(Device& device, int64_t bytes, std::string_view what) : device_(&device), bytes_(bytes) {
@@ -35,14 +85,10 @@ DeviceMemory::DeviceMemory(Device& device, int64_t bytes, std::string_view what)
   if (status != LK_OK)
     fail(Code::resource, "no memory for {} ({} MiB): {}", what, bytes >> 20, lk_last_error(device.context()));
   data_ = static_cast<std::byte*>(data);
-  device.allocated_ += bytes;
-  device.peak_ = std::max(device.peak_, device.allocated_);
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (data_ == nullptr) return;
-  device_->allocated_ -= bytes_;
-  lk_free(device_->context(), data_);
+  if (data_ != nullptr) lk_free(device_->context(), data_);
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept
@@ -61,6 +107,42 @@ void DeviceMemory::upload(int64_t offset, const void* source, int64_t bytes) con
 
 void DeviceMemory::download(int64_t offset, void* target, int64_t bytes) const {
   device_->check(lk_download(device_->context(), target, data_ + offset, bytes), "download");
+}
+
+StagingMemory::StagingMemory(Device& device, int64_t bytes) : device_(&device), bytes_(bytes) {
+  void* data = nullptr;
+  device.check(lk_host_alloc(device.context(), std::max<int64_t>(bytes, 1), &data), "staging memory");
+  data_ = static_cast<std::byte*>(data);
+}
+
+StagingMemory::~StagingMemory() {
+  if (data_ != nullptr) lk_host_free(device_->context(), data_);
+}
+
+StagingMemory::StagingMemory(StagingMemory&& other) noexcept
+    : device_(other.device_), data_(std::exchange(other.data_, nullptr)), bytes_(std::exchange(other.bytes_, 0)) {}
+
+StagingMemory& StagingMemory::operator=(StagingMemory&& other) noexcept {
+  std::swap(device_, other.device_);
+  std::swap(data_, other.data_);
+  std::swap(bytes_, other.bytes_);
+  return *this;
+}
+
+Event::Event(Device& device) : device_(device) { device.check(lk_event_create(device.context(), &event_), "event"); }
+
+Event::~Event() { lk_event_destroy(device_.context(), event_); }
+
+void Event::record(lk_queue queue) const { device_.check(lk_event_record(device_.context(), event_, queue), "event"); }
+
+void Event::hold(lk_queue queue) const { device_.check(lk_event_wait(device_.context(), event_, queue), "event"); }
+
+void Event::finish() const { device_.check(lk_event_finish(device_.context(), event_), "the device"); }
+
+double Event::seconds_since(const Event& start) const {
+  float milliseconds = 0;
+  device_.check(lk_event_elapsed(device_.context(), start.event_, event_, &milliseconds), "event");
+  return static_cast<double>(milliseconds) * 1e-3;
 }
 
 }  // namespace lh

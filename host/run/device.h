@@ -13,23 +13,25 @@ namespace lh {
 
 class Device {
  public:
-  // "cpu" or "cuda"; throws lh::Error(Code::resource) that says what is missing and names the other choice.
-  explicit Device(const std::string& name);
+  // "cpu", "cuda" or "cuda:1"; throws lh::Error that says what is missing and names the other choice. Without
+  // `deterministic`, sums may be made in an order that changes from run to run where that is faster.
+  explicit Device(const std::string& name, bool deterministic = true);
   ~Device();
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
   lk_context* context() const { return context_; }
+  bool is_cpu() const { return cpu_; }
   int threads() const { return lk_context_threads(context_); }
-  int64_t allocated() const { return allocated_; }
-  int64_t peak() const { return peak_; }
+  lk_device_info info() const;
+  int64_t peak() const { return lk_memory_peak(context_); }
+  void synchronize() const;
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
 
  private:
-  friend class DeviceMemory;
   lk_context* context_ = nullptr;
-  int64_t allocated_ = 0, peak_ = 0;
+  bool cpu_;
 };
 
 // Device memory, move-only.
@@ -50,6 +52,40 @@ class DeviceMemory {
   Device* device_ = nullptr;
   std::byte* data_ = nullptr;
   int64_t bytes_ = 0;
+};
+
+// Host memory that asynchronous copies use, move-only.
+class StagingMemory {
+ public:
+  StagingMemory() = default;
+  StagingMemory(Device& device, int64_t bytes);
+  ~StagingMemory();
+  StagingMemory(StagingMemory&& other) noexcept;
+  StagingMemory& operator=(StagingMemory&& other) noexcept;
+  std::byte* data() const { return data_; }
+  int64_t bytes() const { return bytes_; }
+
+ private:
+  Device* device_ = nullptr;
+  std::byte* data_ = nullptr;
+  int64_t bytes_ = 0;
+};
+
+// A place in the device's work that can be waited for.
+class Event {
+ public:
+  explicit Event(Device& device);
+  ~Event();
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(lk_queue queue) const;
+  void hold(lk_queue queue) const;  // the queue goes on when the event was reached
+  void finish() const;              // the host goes on when the event was reached
+  double seconds_since(const Event& start) const;
+
+ private:
+  Device& device_;
+  lk_event* event_ = nullptr;
 };
 
 }  // namespace lh

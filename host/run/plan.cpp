@@ -9,14 +9,12 @@
 namespace lh {
 namespace {
 
-int64_t aligned(int64_t bytes) { return (bytes + plan_alignment - 1) / plan_alignment * plan_alignment; }
-
 // Lowest offset at which `bytes` fit between the placed buffers that live at the same time (`busy` sorted by offset).
 int64_t lowest_gap(const std::vector<const PlannedBuffer*>& busy, int64_t bytes) {
   int64_t offset = 0;
   for (const PlannedBuffer* b : busy) {
     if (offset + bytes <= b->offset) break;
-    offset = std::max(offset, b->offset + aligned(b->bytes));
+    offset = std::max(offset, b->offset + placed_bytes(b->bytes));
   }
   return offset;
 }
@@ -24,8 +22,8 @@ int64_t lowest_gap(const std::vector<const PlannedBuffer*>& busy, int64_t bytes)
 int64_t live_peak(const std::vector<PlannedBuffer>& buffers, int64_t nodes) {
   std::vector<int64_t> change(static_cast<size_t>(nodes) + 2, 0);
   for (const PlannedBuffer& b : buffers) {
-    change[static_cast<size_t>(b.first + 1)] += aligned(b.bytes);
-    if (b.last + 2 <= nodes + 1) change[static_cast<size_t>(b.last + 2)] -= aligned(b.bytes);
+    change[static_cast<size_t>(b.first + 1)] += placed_bytes(b.bytes);
+    if (b.last + 2 <= nodes + 1) change[static_cast<size_t>(b.last + 2)] -= placed_bytes(b.bytes);
   }
   int64_t now = 0, peak = 0;
   for (const int64_t c : change) peak = std::max(peak, now += c);
@@ -33,6 +31,15 @@ int64_t live_peak(const std::vector<PlannedBuffer>& buffers, int64_t nodes) {
 }
 
 }  // namespace
+
+int64_t placed_bytes(int64_t bytes) { return (bytes + plan_alignment - 1) / plan_alignment * plan_alignment; }
+
+int64_t constant_bytes(const Graph& graph) {
+  int64_t total = 0;
+  for (uint32_t id = 1; id <= graph.value_count(); ++id)
+    if (graph.info(Value{id}).kind == ValueKind::constant) total += placed_bytes(graph.desc(Value{id}).bytes());
+  return total;
+}
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
@@ -43,7 +50,7 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   std::map<uint32_t, PlannedBuffer> buffers;  // by root value
   const auto touch = [&](Value v, int64_t node) {
     const uint32_t root = plan.root[v.id];
-    if (external.contains(Value{root})) return;
+    if (external.contains(Value{root}) || graph.info(Value{root}).kind == ValueKind::constant) return;
     auto [it, fresh] =
         buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
     it->second.last = std::max(it->second.last, node);
@@ -53,8 +60,7 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
     touch(v, count);
   };
   for (uint32_t id = 1; id < plan.root.size(); ++id) {
-    const ValueKind kind = graph.info(Value{id}).kind;
-    if (kind == ValueKind::input || kind == ValueKind::constant) keep(Value{id});
+    if (graph.info(Value{id}).kind == ValueKind::input) keep(Value{id});
   }
   for (int64_t n = 0; n < count; ++n) {
     const Node& node = graph.nodes[static_cast<size_t>(n)];
@@ -81,8 +87,8 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
     std::vector<const PlannedBuffer*> busy;
     for (const PlannedBuffer* p : placed)
       if (p->first <= buffer->last && buffer->first <= p->last) busy.push_back(p);
-    buffer->offset = lowest_gap(busy, aligned(buffer->bytes));
-    plan.bytes = std::max(plan.bytes, buffer->offset + aligned(buffer->bytes));
+    buffer->offset = lowest_gap(busy, placed_bytes(buffer->bytes));
+    plan.bytes = std::max(plan.bytes, buffer->offset + placed_bytes(buffer->bytes));
     placed.insert(std::ranges::upper_bound(placed, buffer->offset, {}, &PlannedBuffer::offset), buffer);
   }
   for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);

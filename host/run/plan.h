@@ -1,8 +1,9 @@
 // Pass: gives every buffer of a graph a place in one arena, so that the peak is known before a byte is taken.
 //
 // A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
-// overlap in memory. Inputs, constants and outputs live throughout. Aliases (reshape) share their source's buffer.
-// Values that the caller binds to memory of its own (weights, trained tensors, their gradients) take no place.
+// overlap in memory. Inputs and outputs live throughout. Aliases (reshape) share their source's buffer. Constants,
+// which a program keeps in memory of its own, and values that the caller binds to memory of its own (weights, trained
+// tensors, their gradients, the inputs of a training step) take no place.
 #pragma once
 
 #include <cstdint>
@@ -30,6 +31,9 @@ struct Plan {
 inline constexpr int64_t plan_alignment = 256;
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external);
+// Bytes with the padding that places everything at multiples of plan_alignment.
+int64_t placed_bytes(int64_t bytes);
+int64_t constant_bytes(const Graph& graph);
 
 // The plan as text, largest buffers first, for LORA_VERBOSE=plan.
 std::string print(const Graph& graph, const Plan& plan, size_t most);

@@ -11,23 +11,20 @@
 #include "graph/op.h"
 
 namespace lh {
-namespace {
-
-struct OpTime {
-  int64_t calls = 0;
-  double seconds = 0;
-};
-std::map<std::string, OpTime>& op_times() {
-  static std::map<std::string, OpTime> times;
-  return times;
-}
-
-}  // namespace
-
 Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals)
     : device_(device), graph_(std::move(graph)), plan_(std::move(plan)), address_(graph_.value_count() + 1, nullptr) {
   for (const auto& [value, data] : externals) address_[value.id] = data;
   for (const PlannedBuffer& b : plan_.buffers) address_[b.value.id] = arena + b.offset;
+  constants_ = DeviceMemory(device, constant_bytes(graph_), "constants");
+  int64_t offset = 0;
+  for (uint32_t id = 1; id < address_.size(); ++id) {
+    ValueInfo& info = graph_.info(Value{id});
+    if (info.kind != ValueKind::constant) continue;
+    address_[id] = constants_.data() + offset;
+    constants_.upload(offset, info.constant.data.data(), info.desc.bytes());
+    offset += placed_bytes(info.desc.bytes());
+    info.constant = {};  // the device has it
+  }
   for (uint32_t id = 1; id < address_.size(); ++id)
     if (address_[id] == nullptr) address_[id] = address_[plan_.root[id]];
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
@@ -45,20 +42,9 @@ Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const
     for (const Value out : node.outputs) step.out.push_back(tensor(out));
     steps_.push_back(std::move(step));
   }
-  upload_constants();
 }
 
 lk_tensor Program::tensor(Value v) const { return kernel_tensor(graph_.desc(v), address_[v.id]); }
-
-void Program::upload_constants() {
-  for (uint32_t id = 1; id < address_.size(); ++id) {
-    const ValueInfo& info = graph_.info(Value{id});
-    if (info.kind != ValueKind::constant) continue;
-    device_.check(lk_upload(device_.context(), address_[id], info.constant.data.data(),
-                            static_cast<int64_t>(info.constant.data.size())),
-                  "upload of a constant");
-  }
-}
 
 void Program::set_input(const std::string& name, const HostTensor& given) {
   const auto it = graph_.inputs.find(name);
@@ -75,22 +61,44 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
     upload(converted(given, want.dtype));
 }
 
+void Program::launch(Step& step) {
+  const Node& node = graph_.nodes[step.node];
+  const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
+  if (status != LK_OK) device_.check(status, graph_.describe(node));
+}
+
 void Program::run(const Probe& after) {
-  const bool dispatch = verbose("dispatch"), time = verbose("time");
+  const bool dispatch = verbose("dispatch");
   for (Step& step : steps_) {
     const Node& node = graph_.nodes[step.node];
-    if (dispatch) spdlog::info("dispatch: {}", graph_.describe(node));
-    const auto start = std::chrono::steady_clock::now();
-    const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
-    if (status != LK_OK) device_.check(status, graph_.describe(node));
-    if (time) {
-      device_.check(lk_synchronize(device_.context()), "synchronize");
-      OpTime& t = op_times()[node.op->name];
-      ++t.calls;
-      t.seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (dispatch) {  // what the last line names is what failed
+      device_.synchronize();
+      spdlog::info("dispatch: {}", graph_.describe(node));
     }
+    launch(step);
     if (after) after(node, step.out);
   }
+}
+
+std::map<std::string, Program::OpTime> Program::time_ops() {
+  std::vector<std::unique_ptr<Event>> places;
+  const auto record = [&] {
+    places.push_back(std::make_unique<Event>(device_));
+    places.back()->record(LK_COMPUTE);
+  };
+  record();
+  for (Step& step : steps_) {
+    launch(step);
+    record();
+  }
+  device_.synchronize();
+  std::map<std::string, OpTime> times;
+  for (size_t i = 0; i < steps_.size(); ++i) {
+    OpTime& time = times[graph_.nodes[steps_[i].node].op->name];
+    ++time.calls;
+    time.seconds += places[i + 1]->seconds_since(*places[i]);
+  }
+  return times;
 }
 
 HostTensor Program::output(const std::string& name) const {
@@ -109,13 +117,13 @@ OwnedProgram::OwnedProgram(Device& device, Graph graph, const Externals& externa
   program_ = std::make_unique<Program>(device, std::move(graph), std::move(plan), arena_.data(), externals);
 }
 
-void print_op_times() {
-  std::vector<std::pair<std::string, OpTime>> rows(op_times().begin(), op_times().end());
+void print(const std::map<std::string, Program::OpTime>& times) {
+  std::vector<std::pair<std::string, Program::OpTime>> rows(times.begin(), times.end());
   std::ranges::sort(rows, [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
   double total = 0;
   for (const auto& [name, t] : rows) total += t.seconds;
   for (const auto& [name, t] : rows)
-    spdlog::info("time: {:<28} {:>8} calls {:>10.3f} ms {:>5.1f}%", name, t.calls, 1e3 * t.seconds,
+    spdlog::info("time: {:<28} {:>6} calls {:>10.3f} ms {:>5.1f}%", name, t.calls, 1e3 * t.seconds,
                  100 * t.seconds / std::max(total, 1e-12));
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,7 @@ using Externals = std::map<Value, void*>;
 class Program {
  public:
   // `arena` holds at least plan.bytes (made from the same graph, with the keys of `externals` as external values) and
-  // may be shared by programs that do not run at the same time: constants are uploaded by `run` when another program
-  // has used it.
+  // may be shared by programs that do not run at the same time.
   Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals);
 
   const Graph& graph() const { return graph_; }
@@ -30,20 +30,25 @@ class Program {
   // Runs every node. `after` (optional) is called after each one, for diagnosis.
   using Probe = std::function<void(const Node&, std::span<const lk_tensor> outputs)>;
   void run(const Probe& after = {});
+  // Runs every node and gives the device's time by op name.
+  struct OpTime {
+    int64_t calls = 0;
+    double seconds = 0;
+  };
+  std::map<std::string, OpTime> time_ops();
   HostTensor output(const std::string& name) const;
   lk_tensor tensor(Value v) const;
-
-  // Writes constants into the arena; needed after another program used it.
-  void upload_constants();
 
  private:
   struct Step {
     size_t node;
     std::vector<lk_tensor> in, out;
   };
+  void launch(Step& step);
   Device& device_;
   Graph graph_;
   Plan plan_;
+  DeviceMemory constants_;
   std::vector<void*> address_;  // by value id
   std::vector<Step> steps_;
 };
@@ -62,7 +67,7 @@ class OwnedProgram {
   std::unique_ptr<Program> program_;
 };
 
-// Time spent by op name since the start, collected when LORA_VERBOSE has `time`.
-void print_op_times();
+// Logs times by op name, the longest first.
+void print(const std::map<std::string, Program::OpTime>& times);
 
 }  // namespace lh

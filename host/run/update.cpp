@@ -26,33 +26,39 @@ bool made_in_place(const Graph& graph, Value v, Value input) {
 
 }  // namespace
 
-Update::Update(Device& device, const Optimizer& optimizer, const Shape& shape,
-               const std::map<std::string, void*>& storage)
-    : device_(device) {
-  Graph graph = optimizer.build_update(shape);
-  Externals externals;
+UpdatePlan::UpdatePlan(const Optimizer& rule, const Shape& of)
+    : optimizer(rule.id()), shape(of), graph(rule.build_update(of)) {
+  std::set<std::string> known{"p", "g", "lr", "step"};
+  known.insert(rule.states().begin(), rule.states().end());
   for (const auto& [name, value] : graph.inputs) {
-    const auto it = storage.find(name);
-    if (it == storage.end())
+    if (!known.contains(name))
       fail(Code::plugin, "optimizer '{}' asks for the input '{}', which is neither p, g, lr, step nor a state of it",
-           optimizer.id(), name);
-    externals[value] = it->second;
+           optimizer, name);
+    external[value] = name;
   }
-  std::vector<std::pair<Value, void*>> copied;
   for (const auto& [name, value] : graph.outputs) {
-    void* target = storage.at(name);
     if (graph.inputs.contains(name) && made_in_place(graph, value, graph.inputs.at(name)))
-      externals[value] = target;
+      external[value] = name;
     else
-      copied.emplace_back(value, target);
+      copied.emplace_back(value, name);
   }
-  std::set<Value> external;
-  for (const auto& [value, data] : externals) external.insert(value);
-  Plan plan = plan_memory(graph, external);
-  arena_ = DeviceMemory(device, plan.bytes, "optimizer update");
-  program_ = std::make_unique<Program>(device, std::move(graph), std::move(plan), arena_.data(), externals);
-  for (const auto& [value, target] : copied)
-    copies_.push_back({program_->tensor(value), kernel_tensor({DType::f32, shape}, target)});
+  std::set<Value> values;
+  for (const auto& [value, name] : external) values.insert(value);
+  plan = plan_memory(graph, values);
+}
+
+bool UpdatePlan::one_pass() const {
+  return plan.bytes == 0 && copied.empty() &&
+         std::ranges::all_of(graph.nodes, [](const Node& node) { return node.op->elementwise; });
+}
+
+Update::Update(Device& device, const UpdatePlan& plan, const std::map<std::string, void*>& storage, std::byte* arena)
+    : device_(device) {
+  Externals externals;
+  for (const auto& [value, name] : plan.external) externals[value] = storage.at(name);
+  program_ = std::make_unique<Program>(device, plan.graph, plan.plan, arena, externals);
+  for (const auto& [value, name] : plan.copied)
+    copies_.push_back({program_->tensor(value), kernel_tensor({DType::f32, plan.shape}, storage.at(name))});
 }
 
 void Update::run() {

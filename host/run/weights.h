@@ -18,13 +18,17 @@ int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names);
 
 class Weights {
  public:
-  // Streams every checkpoint parameter of `graph` to the device, one tensor at a time.
-  Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph);
+  enum class Source { file, random };
+  // Brings every checkpoint parameter of `graph` to the device, one tensor at a time: from the file, or made there by
+  // the law of synthetic weights, for benches.
+  Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source = Source::file);
   // Binds the parameters of another graph over the same weights.
   Externals bind(const Graph& graph) const;
   int64_t bytes() const { return memory_.bytes(); }
 
  private:
+  void read(Device& device, const Checkpoint& checkpoint, const Graph& graph, const std::vector<std::string>& names);
+  void make(Device& device, const Graph& graph, const std::vector<std::string>& names);
   DeviceMemory memory_;
   std::map<std::string, int64_t> offsets_;
 };

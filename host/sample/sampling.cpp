@@ -20,6 +20,12 @@ bool classifier_free(const SampleRequest& request, const Recipe& recipe) {
   return !recipe.guidance && request.guidance != 1;
 }
 
+std::set<Value> parameters(const Graph& graph) {
+  std::set<Value> values;
+  for (const auto& [name, v] : graph.params) values.insert(v);
+  return values;
+}
+
 // A sampler's stage graph for one latent shape.
 class Stage {
  public:
@@ -93,7 +99,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
               {"width", width / recipe.latents.downscale},
               {"text_length", text_length}};
   graph_ = build_sample_graph(model, sizes, select, compute);
-  plan_ = plan_memory(graph_, external_values(graph_, false));
+  plan_ = plan_memory(graph_, parameters(graph_));
 }
 
 void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
@@ -116,7 +122,6 @@ HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sam
                             TextEncoding& text, const std::function<bool()>& cancelled) {
   const Recipe& recipe = model_.recipe();
   const Offered<lh_sampler> sampler = find_sampler(registry, recipe, sampler_id);
-  program_->upload_constants();
   const Shape shape = graph_.desc(graph_.inputs.at("latents")).shape;
   const int64_t tokens = shape[1] * shape[2] / (recipe.latents.multiple * recipe.latents.multiple);
   const std::vector<double> sigmas = flow_sigmas(recipe.sampling, recipe.timestep, request.steps, tokens);
@@ -138,19 +143,24 @@ HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sam
   return x;
 }
 
+Decoder::Decoder(Device& device, const Model& model, DType compute, int64_t width, int64_t height)
+    : device_(device), model_(model), graph_(compute) {
+  if (!model.checkpoint().has("vae"))
+    fail(Code::config, "model.vae_path: the VAE is needed to make pictures, but no file was given for it");
+  const int64_t downscale = model.recipe().latents.downscale;
+  graph_ =
+      model.build("vae.decode", {{"batch", 1}, {"height", height / downscale}, {"width", width / downscale}}, compute);
+  plan_ = plan_memory(graph_, parameters(graph_));
+}
+
+int64_t Decoder::weight_bytes() const { return lh::weight_bytes(graph_, weight_names(graph_, model_.checkpoint())); }
+
+void Decoder::bind(std::byte* arena) {
+  weights_.emplace(device_, model_.checkpoint(), graph_);
+  program_ = std::make_unique<Program>(device_, graph_, plan_, arena, weights_->bind(graph_));
+}
+
 Image Decoder::decode(const HostTensor& latents) {
-  const Shape& shape = latents.desc.shape;
-  if (!program_ || shape_ != shape) {
-    if (!model_.checkpoint().has("vae"))
-      fail(Code::config, "model.vae_path: the VAE is needed to make pictures, but no file was given for it");
-    Graph graph =
-        model_.build("vae.decode", {{"batch", shape[0]}, {"height", shape[1]}, {"width", shape[2]}}, compute_);
-    if (!weights_) weights_.emplace(device_, model_.checkpoint(), graph);
-    const Externals bound = weights_->bind(graph);
-    program_ = {};  // frees the memory of the last size first
-    program_ = OwnedProgram(device_, std::move(graph), bound, "VAE decoder");
-    shape_ = shape;
-  }
   program_->set_input("latents", latents);
   program_->run();
   return tensor_to_image(program_->output("image"));

@@ -43,19 +43,24 @@ class Denoiser {
   std::unique_ptr<Program> program_;
 };
 
-// The VAE decoder; loaded when the first picture is made.
+// The VAE decoder for one picture size.
 class Decoder {
  public:
-  Decoder(Device& device, const Model& model, DType compute) : device_(device), model_(model), compute_(compute) {}
+  Decoder(Device& device, const Model& model, DType compute, int64_t width, int64_t height);
+  const Graph& graph() const { return graph_; }
+  int64_t arena_bytes() const { return plan_.bytes; }
+  int64_t weight_bytes() const;
+  // Loads the weights; the arena may be shared with programs that do not run at the same time.
+  void bind(std::byte* arena);
   Image decode(const HostTensor& latents);
 
  private:
   Device& device_;
   const Model& model_;
-  DType compute_;
+  Graph graph_;
+  Plan plan_;
   std::optional<Weights> weights_;
-  OwnedProgram program_;
-  Shape shape_;
+  std::unique_ptr<Program> program_;
 };
 
 // The sampler's and the recipe's defaults put in where the user said nothing; sizes are checked against the model's

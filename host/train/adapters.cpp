@@ -20,8 +20,9 @@ int64_t section_size(const std::vector<AdapterTensor>& tensors) {
 }  // namespace
 
 Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
-                   const std::vector<std::string>& states)
+                   const std::vector<std::string>& states, bool accumulate)
     : adapted_(modules), sections_{"p", "g"} {
+  if (accumulate) sections_.emplace_back("total");
   sections_.insert(sections_.end(), states.begin(), states.end());
   int64_t offset = 0;
   for (const AdaptedModule& module : modules)
@@ -40,6 +41,12 @@ int64_t Adapters::parameter_count() const {
   int64_t count = 0;
   for (const AdapterTensor& t : tensors_) count += t.shape.numel();
   return count;
+}
+
+std::vector<std::string> Adapters::saved_sections() const {
+  std::vector<std::string> saved = sections_;
+  std::erase_if(saved, [](const std::string& section) { return section == "g" || section == "total"; });
+  return saved;
 }
 
 void Adapters::allocate(Device& device) {

@@ -18,15 +18,19 @@ struct AdapterTensor {
   int64_t offset = 0;  // in elements, within each section
 };
 
-// Sections of the memory: "p", "g", and one for each optimizer state.
+// Sections of the memory: "p", "g", where gradients are accumulated "total", and one for each optimizer state.
 class Adapters {
  public:
-  Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states);
+  Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states,
+           bool accumulate = false);
   static int64_t bytes(const std::vector<AdapterTensor>& tensors, size_t sections);
   int64_t bytes() const { return bytes(tensors_, sections_.size()); }
   int64_t parameter_count() const;
   const std::vector<AdapterTensor>& tensors() const { return tensors_; }
   const std::vector<std::string>& sections() const { return sections_; }
+  std::vector<std::string> saved_sections() const;  // without the gradients
+  // All tensors of a section as one, with zeros between them: for what is done to every element alike.
+  AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
 
   void allocate(Device& device);
   // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(in), 1/sqrt(in)) (torch.nn.Linear); up: 0; the rest 0.

@@ -103,12 +103,12 @@ Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAda
   return graph;
 }
 
-std::set<Value> external_values(const Graph& graph, bool gradients) {
+std::set<Value> external_to_step(const Graph& graph) {
   std::set<Value> values;
   for (const auto& [name, v] : graph.params) values.insert(v);
-  if (gradients)
-    for (const auto& [name, v] : graph.outputs)
-      if (name.starts_with("grad.")) values.insert(v);
+  for (const auto& [name, v] : graph.inputs) values.insert(v);
+  for (const auto& [name, v] : graph.outputs)
+    if (name.starts_with("grad.")) values.insert(v);
   return values;
 }
 

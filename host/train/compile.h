@@ -34,7 +34,6 @@ struct StepOptions {
   DType compute = DType::f32;
   std::string loss = "mse";
   double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
-  bool gradients_outside = true;            // gradients go straight to the caller's memory
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
 };
 
@@ -51,7 +50,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
 // The denoiser with adapters, forward only.
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute);
 
-// Values that live in memory of the caller: parameters and, where asked for, gradients.
-std::set<Value> external_values(const Graph& graph, bool gradients);
+// Values of a training graph that live in memory of the caller: parameters, their gradients, inputs.
+std::set<Value> external_to_step(const Graph& graph);
 
 }  // namespace lh

@@ -40,10 +40,10 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 DiskNeed disk_need(const Prepared& p) {
   const Config& c = p.config;
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
-  const auto sections = static_cast<int64_t>(p.adapters->sections().size());
-  const int64_t elements = p.adapters->parameter_count();
+  const auto sections = static_cast<int64_t>(p.plan->adapters->saved_sections().size());
+  const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
-  need.state = elements * (sections - 1) * static_cast<int64_t>(sizeof(float)) + headers;  // gradients are not saved
+  need.state = elements * sections * static_cast<int64_t>(sizeof(float)) + headers;
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;

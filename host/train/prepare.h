@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,17 +15,15 @@
 #include "sample/sampling.h"
 #include "train/batches.h"
 #include "train/latent_encoding.h"
-#include "train/step.h"
 #include "train/text_encoding.h"
+#include "train/train_plan.h"
 
 namespace lh {
 
-struct MemoryReport {
-  int64_t weights = 0, adapters = 0, activations = 0;
-  int64_t total() const { return weights + adapters + activations; }
-};
-
 DType compute_dtype(const std::string& name);  // "bf16", "fp16", "fp32" and their long names
+// Storage types of text encoders and VAE: float32 on the CPU, where they run once; bfloat16 on a GPU.
+DType encoder_dtype(const Device& device);
+DType vae_dtype(const Device& device);
 
 // The caption that stands in for a dropped one.
 inline constexpr const char* dropped_caption = "";
@@ -42,11 +41,10 @@ struct Prepared {
   LatentEncoding latents;
   Dataset dataset;
   std::vector<SampleRequest> requests;  // one for each sample prompt
-  std::map<Bucket, std::unique_ptr<TrainStep>> steps;
+  std::optional<TrainPlan> plan;
   std::unique_ptr<Denoiser> denoiser;  // for samples; none when no sample is asked for
-  std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
-  MemoryReport memory;
-  std::string report() const;  // what --dry-run prints
+  std::unique_ptr<Decoder> decoder;    // likewise
+  std::string report() const;          // what --dry-run prints
 
  private:
   void compile(double recompute);

@@ -77,8 +77,7 @@ void set_aside(const std::filesystem::path& path) {
 // False when an optimizer state starts at zero.
 bool upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
   bool complete = true;
-  for (const std::string& section : adapters.sections()) {
-    if (section == "g") continue;
+  for (const std::string& section : adapters.saved_sections()) {
     for (const AdapterTensor& tensor : adapters.tensors()) {
       const auto it = tensors.find(section + "/" + tensor.name);
       if (it != tensors.end() && it->second.desc.shape == tensor.shape) {

@@ -4,39 +4,73 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/error.h"
 #include "core/log.h"
 
 namespace lh {
 
-TrainStep::TrainStep(TrainGraph graph, bool gradients_outside)
-    : train_(std::move(graph)),
-      gradients_outside_(gradients_outside),
-      plan_(plan_memory(train_.graph, external_values(train_.graph, gradients_outside))) {
+namespace {
+
+constexpr const char* loss_scale_input = "loss_scale";
+
+}  // namespace
+
+TrainStep::TrainStep(TrainGraph graph)
+    : train_(std::move(graph)), plan_(plan_memory(train_.graph, external_to_step(train_.graph))) {
+  for (const auto& [name, value] : train_.graph.inputs) {
+    if (name == loss_scale_input) continue;
+    input_offsets_[name] = input_bytes_;
+    input_bytes_ += placed_bytes(train_.graph.desc(value).bytes());
+  }
   if (verbose("plan")) spdlog::info("plan: {}", print(train_.graph, plan_, 40));
 }
 
-void TrainStep::bind(Device& device, std::byte* arena, const Weights& weights, const Adapters& adapters) {
-  Externals externals = weights.bind(train_.graph);
-  adapters.bind(train_.graph, externals);
-  if (gradients_outside_)
-    for (const AdapterTensor& tensor : adapters.tensors())
-      externals[train_.graph.outputs.at("grad." + tensor.name)] = adapters.at("g", tensor);
-  program_ = std::make_unique<Program>(device, train_.graph, plan_, arena, externals);
+void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& weights, const Adapters& adapters) {
+  const Graph& graph = train_.graph;
+  Externals externals = weights.bind(graph);
+  adapters.bind(graph, externals);
+  for (const AdapterTensor& tensor : adapters.tensors())
+    externals[graph.outputs.at("grad." + tensor.name)] = adapters.at("g", tensor);
+  for (const auto& [name, offset] : input_offsets_) externals[graph.inputs.at(name)] = memory.inputs + offset;
+  externals[graph.inputs.at(loss_scale_input)] = memory.loss_scale;
+  program_ = std::make_unique<Program>(device, graph, plan_, memory.arena, externals);
+}
+
+// nullptr for the counter, which is no tensor of StepInputs.
+const HostTensor* TrainStep::given(const std::string& name, const StepInputs& inputs) const {
+  const std::map<std::string_view, const HostTensor*> known{{"latents", &inputs.latents},
+                                                            {"target", &inputs.target},
+                                                            {"text", &inputs.text},
+                                                            {"pooled", &inputs.pooled},
+                                                            {"timestep", &inputs.timestep},
+                                                            {"guidance", &inputs.guidance},
+                                                            {"step", nullptr}};
+  const auto it = known.find(name);
+  if (it == known.end()) fail(Code::plugin, "the denoiser has an input '{}', which training does not know", name);
+  const Desc& want = train_.graph.desc(train_.graph.inputs.at(name));
+  if (it->second != nullptr && it->second->desc.shape != want.shape)
+    fail(Code::internal, "input '{}' is {}, expected {}", name, it->second->desc.text(), want.text());
+  return it->second;
+}
+
+void TrainStep::write(const StepInputs& inputs, std::byte* staging) const {
+  for (const auto& [name, offset] : input_offsets_) {
+    const HostTensor* tensor = given(name, inputs);
+    if (tensor == nullptr)
+      std::memcpy(staging + offset, &inputs.step, sizeof inputs.step);
+    else
+      convert(tensor->desc.dtype, tensor->data.data(), train_.graph.desc(train_.graph.inputs.at(name)).dtype,
+              staging + offset, tensor->desc.shape.numel());
+  }
 }
 
 void TrainStep::run(const StepInputs& inputs, const Program::Probe& probe) {
-  program_->set_input("latents", inputs.latents);
-  program_->set_input("target", inputs.target);
-  program_->set_input("timestep", inputs.timestep);
-  const Graph& graph = train_.graph;
-  if (graph.inputs.contains("text")) program_->set_input("text", inputs.text);
-  if (graph.inputs.contains("pooled")) program_->set_input("pooled", inputs.pooled);
-  if (graph.inputs.contains("guidance")) program_->set_input("guidance", inputs.guidance);
-  if (graph.inputs.contains("step"))
-    program_->set_input("step", HostTensor::from_ints({1}, std::span(&inputs.step, 1)));
-  program_->set_input("loss_scale", HostTensor::from_floats({1}, std::span(&inputs.loss_scale, 1)));
+  for (const auto& [name, offset] : input_offsets_) {
+    const HostTensor* tensor = given(name, inputs);
+    program_->set_input(name, tensor != nullptr ? *tensor : HostTensor::from_ints({1}, std::span(&inputs.step, 1)));
+  }
   program_->run(probe);
 }
 

@@ -16,28 +16,38 @@ struct StepInputs {
   HostTensor timestep;  // f32 [B]
   HostTensor guidance;  // f32 [B]; empty for models without
   int32_t step = 0;     // counter for dropout
-  float loss_scale = 1;
+};
+
+// Memory of a step that outlives it.
+struct StepMemory {
+  std::byte* arena;   // arena_bytes(); steps that do not run at the same time may share it
+  std::byte* inputs;  // input_bytes(), laid out as TrainStep::write does
+  void* loss_scale;   // f32 [1]: the gradients are multiplied by it
 };
 
 class TrainStep {
  public:
-  TrainStep(TrainGraph graph, bool gradients_outside);
+  explicit TrainStep(TrainGraph graph);
 
   const TrainGraph& train_graph() const { return train_; }
   int64_t arena_bytes() const { return plan_.bytes; }
+  int64_t input_bytes() const { return input_bytes_; }
   const Plan& plan() const { return plan_; }
 
-  // Binds memory; the arena may be shared with other steps.
-  void bind(Device& device, std::byte* arena, const Weights& weights, const Adapters& adapters);
+  void bind(Device& device, const StepMemory& memory, const Weights& weights, const Adapters& adapters);
   Program& program() { return *program_; }
-  // Forward and backward. Gradients are then in the adapters' "g" section (outside) or in outputs "grad.<name>".
+  // The inputs in their storage types, as they have to stand in StepMemory::inputs.
+  void write(const StepInputs& inputs, std::byte* staging) const;
+  // Forward and backward pass; the gradients are then in the adapters' "g" section, times the loss scale.
   void run(const StepInputs& inputs, const Program::Probe& probe = {});
   double loss() const;
 
  private:
+  const HostTensor* given(const std::string& name, const StepInputs& inputs) const;
   TrainGraph train_;
-  bool gradients_outside_;
   Plan plan_;
+  std::map<std::string, int64_t> input_offsets_;
+  int64_t input_bytes_ = 0;
   std::unique_ptr<Program> program_;
 };
 

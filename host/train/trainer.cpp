@@ -16,14 +16,7 @@
 namespace lh {
 namespace {
 
-// Places of the scalars that kernels read and write, 256 bytes apart.
-enum Scalar : int64_t { LR = 0, STEP = 256, NORM = 512, LOSS_SCALE = 768, SCALARS = 1024 };
-
 constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settles is a fault of the run
-
-lk_tensor f32_at(const DeviceMemory& memory, int64_t offset, int64_t count) {
-  return kernel_tensor({DType::f32, {count}}, memory.data() + offset);
-}
 
 std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
@@ -50,7 +43,7 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
-          {"network.network_kwargs", targets_hash(*p.adapters)},
+          {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
@@ -137,25 +130,21 @@ void Trainer::load() {
   p_.latents.prepare(p_.dataset);
   if (stop_requested()) return;
 
-  const Graph& graph = p_.steps.begin()->second->train_graph().graph;
-  weights_.emplace(p_.device, p_.model.checkpoint(), graph);
-  p_.adapters->allocate(p_.device);
-  arena_ = DeviceMemory(p_.device, p_.memory.activations, "activations");
-  scalars_ = DeviceMemory(p_.device, SCALARS, "scalars");
-  for (auto& [bucket, step] : p_.steps) step->bind(p_.device, arena_.data(), *weights_, *p_.adapters);
-  if (p_.denoiser) p_.denoiser->bind(arena_.data(), *weights_, p_.adapters.get());
-  for (const AdapterTensor& tensor : p_.adapters->tensors()) {
-    std::map<std::string, void*> storage{{"lr", scalars_.data() + LR}, {"step", scalars_.data() + STEP}};
-    for (const std::string& section : p_.adapters->sections()) storage[section] = p_.adapters->at(section, tensor);
-    updates_.push_back(std::make_unique<Update>(p_.device, p_.optimizer, tensor.shape, storage));
-  }
+  weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
+  runner_.emplace(p_.device, *p_.plan, *weights_,
+                  RunnerOptions{.accumulation = config_.train.gradient_accumulation,
+                                .max_grad_norm = config_.train.max_grad_norm,
+                                .loss_scaling = p_.compute == DType::f16});
+  if (!p_.denoiser) return;
+  p_.denoiser->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
+  p_.decoder->bind(runner_->arena());
 }
 
 void Trainer::start_or_resume() {
-  p_.adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed));
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {
-    if (auto loaded = load_state(resume_from_, facts, *p_.adapters)) {
+    if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters)) {
       state_ = *loaded;
       if (state_.step > config_.train.steps)
         fail(Code::config,
@@ -169,7 +158,7 @@ void Trainer::start_or_resume() {
     }
   }
   state_.facts = facts;
-  scalars_.upload(LOSS_SCALE, state_.loss_scale.data(), 8);
+  runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
 }
 
@@ -209,60 +198,21 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
   in.guidance = HostTensor::from_floats(
       {size}, std::vector<float>(static_cast<size_t>(size), static_cast<float>(config_.train.cfg_scale)));
   in.step = static_cast<int32_t>(micro_step);
-  in.loss_scale = p_.compute == DType::f16 ? state_.loss_scale[0] : 1.0f;
   return in;
 }
 
-void Trainer::accumulate(TrainStep& step, int64_t micro) {
-  if (config_.train.gradient_accumulation == 1) return;  // the gradients are in place already
-  const Graph& graph = step.train_graph().graph;
-  for (const AdapterTensor& tensor : p_.adapters->tensors()) {
-    const lk_accumulate_params params{.x = step.program().tensor(graph.outputs.at("grad." + tensor.name)),
-                                      .total = kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)),
-                                      .alpha = 1.0f / static_cast<float>(config_.train.gradient_accumulation),
-                                      .accumulate = micro > 0};
-    p_.device.check(lk_accumulate(p_.device.context(), &params), "gradient accumulation");
-  }
+MicroBatch Trainer::micro_batch(int64_t index) {
+  const Batch& batch = order_.at(index);
+  return {p_.plan->steps.at(batch.bucket).get(), assemble(batch, index)};
 }
 
-bool Trainer::clip_and_update(int64_t step) {
-  lk_context* context = p_.device.context();
-  std::vector<lk_tensor> gradients;
-  for (const AdapterTensor& tensor : p_.adapters->tensors())
-    gradients.push_back(kernel_tensor({DType::f32, tensor.shape}, p_.adapters->at("g", tensor)));
-  const bool scaled = p_.compute == DType::f16;
-  const lk_clip_grad_norm_params clip{.gradients = gradients.data(),
-                                      .count = static_cast<int64_t>(gradients.size()),
-                                      .max_norm = static_cast<float>(config_.train.max_grad_norm),
-                                      .inverse_scale = scaled ? 1.0f / state_.loss_scale[0] : 1.0f,
-                                      .norm = f32_at(scalars_, NORM, 1)};
-  p_.device.check(lk_clip_grad_norm(context, &clip), "gradient clipping");
-  float norm = 0;
-  scalars_.download(NORM, &norm, 4);
-  grad_norm_ = norm;
-  if (scaled) {
-    const lk_loss_scale_update_params update{.norm = clip.norm,
-                                             .state = f32_at(scalars_, LOSS_SCALE, 2),
-                                             .growth = 2,
-                                             .backoff = 0.5f,
-                                             .largest = 16777216,
-                                             .growth_interval = 2000};
-    p_.device.check(lk_loss_scale_update(context, &update), "loss scaling");
-    scalars_.download(LOSS_SCALE, state_.loss_scale.data(), 8);
-  }
-  if (!std::isfinite(norm)) return false;
-  const auto lr = static_cast<float>(learning_rate(config_.train, step)),
-             count = static_cast<float>(state_.updates + 1);
-  scalars_.upload(LR, &lr, 4);
-  scalars_.upload(STEP, &count, 4);
-  for (const auto& update : updates_) update->run();
-  ++state_.updates;
-  return true;
+void Trainer::enqueue(int64_t step) {
+  runner_->enqueue(learning_rate(config_.train, step),
+                   [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
-void Trainer::report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs,
-                                const std::string& what) {
-  const std::string op = find_non_finite(p_.device, train_step, inputs);
+void Trainer::report_non_finite(int64_t step, MicroBatch batch, const std::string& what) {
+  const std::string op = find_non_finite(p_.device, *batch.step, batch.inputs);
   fail(
       Code::numeric,
       "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
@@ -270,49 +220,42 @@ void Trainer::report_non_finite(int64_t step, TrainStep& train_step, const StepI
       step + 1, what, op.empty() ? "none: the gradient norm overflowed" : op);
 }
 
-double Trainer::train_step(int64_t step) {
-  double total = 0;
-  StepInputs inputs;
-  TrainStep* used = nullptr;
-  for (int64_t micro = 0; micro < config_.train.gradient_accumulation; ++micro) {
-    const int64_t micro_step = step * config_.train.gradient_accumulation + micro;
-    const Batch& batch = order_.at(micro_step);
-    used = p_.steps.at(batch.bucket).get();
-    inputs = assemble(batch, micro_step);
-    if (arena_user_ != used) used->program().upload_constants();
-    arena_user_ = used;
-    used->run(inputs);
-    const double loss = used->loss();
-    if (!std::isfinite(loss)) report_non_finite(step, *used, inputs, "the loss");
-    total += loss;
-    accumulate(*used, micro);
-  }
-  if (!clip_and_update(step)) {
+double Trainer::collect(int64_t step) {
+  StepResult result = runner_->collect();
+  grad_norm_ = result.grad_norm;
+  state_.updates = result.updates;
+  if (p_.compute == DType::f16) state_.loss_scale = result.loss_scale;
+  if (!std::isfinite(result.loss)) report_non_finite(step, std::move(result.last), "the loss");
+  if (!std::isfinite(result.grad_norm)) {
     ++skipped_;
     if (p_.compute != DType::f16 || ++skipped_in_a_row_ > most_skipped_in_a_row)
-      report_non_finite(step, *used, inputs, "the gradient");
+      report_non_finite(step, std::move(result.last), "the gradient");
   } else {
     skipped_in_a_row_ = 0;
   }
-  return total / static_cast<double>(config_.train.gradient_accumulation);
+  return result.loss;
+}
+
+bool Trainer::boundary_after(int64_t step) const {
+  const auto due = [&](int64_t every) { return every > 0 && (step + 1) % every == 0; };
+  return step + 1 == config_.train.steps || due(config_.save.save_every) ||
+         (p_.denoiser && due(config_.sample.sample_every));
 }
 
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
-  save_state(config_.output_dir() / "state", state_, *p_.adapters, config_.save.max_step_saves_to_keep);
+  save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, config_.save.max_step_saves_to_keep);
   const std::filesystem::path path =
-      output_->lora(step, final, p_.adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
+      output_->lora(step, final, p_.plan->adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
 
 void Trainer::make_samples(int64_t step) {
-  if (!decoder_) decoder_.emplace(p_.device, p_.model, DType::f32);
-  arena_user_ = p_.denoiser.get();
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
     const HostTensor latents =
         p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
-    if (!stop_requested()) output_->sample(step, i, decoder_->decode(latents));
+    if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
   }
 }
 
@@ -324,13 +267,19 @@ int Trainer::run() {
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
   Progress progress(config_.name, steps, state_.step);
+  // Steps up to `launched` are on the device, up to `step` their results are known.
+  int64_t launched = state_.step;
   for (int64_t step = state_.step; step < steps; ++step) {
-    const double loss = train_step(step);
+    const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
+    while (launched < std::min(steps, step + ahead) && (launched == step || !boundary_after(launched - 1)) &&
+           (launched == step || !stop_requested()))
+      enqueue(launched++);
+    const double loss = collect(step);
     const int64_t done = step + 1;
     const double lr = learning_rate(config_.train, step);
     output_->metrics(done, loss, lr, grad_norm_);
     progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
-    if (stop_requested()) {
+    if (stop_requested() && launched == done) {
       save(done, false);
       progress.finish();
       spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
@@ -347,9 +296,8 @@ int Trainer::run() {
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
     fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
-  if (verbose("time")) print_op_times();
   if (verbose("memory"))
-    spdlog::info("memory: planned {} MiB, peak {} MiB", p_.memory.total() >> 20, p_.device.peak() >> 20);
+    spdlog::info("memory: planned {} MiB, peak {} MiB", p_.plan->memory.total() >> 20, p_.device.peak() >> 20);
   return 0;
 }
 

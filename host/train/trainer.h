@@ -1,4 +1,5 @@
-// The training loop.
+// The training loop. The device works on a step while the host makes the inputs of the next one and looks at the loss
+// of the last one; what needs the result of a step (a save, samples) waits for it.
 #pragma once
 
 #include <cstdint>
@@ -6,12 +7,12 @@
 #include <memory>
 #include <optional>
 
-#include "run/update.h"
 #include "train/objective.h"
 #include "train/output.h"
 #include "train/prepare.h"
 #include "train/run_folder.h"
 #include "train/state.h"
+#include "train/step_runner.h"
 
 namespace lh {
 
@@ -25,14 +26,14 @@ class Trainer {
   void check_start(const std::string& resume);  // refuses at once what would be refused after hours of encoding
   void load();
   void start_or_resume();
-  double train_step(int64_t step);  // all micro-batches and the update; gives the mean loss
+  MicroBatch micro_batch(int64_t index);
   StepInputs assemble(const Batch& batch, int64_t micro_step);
-  void accumulate(TrainStep& step, int64_t micro);
-  bool clip_and_update(int64_t step);  // false: a step skipped by loss scaling
+  void enqueue(int64_t step);
+  double collect(int64_t step);             // waits for the step; gives its loss
+  bool boundary_after(int64_t step) const;  // something is done after the step that needs its result
   void save(int64_t step, bool final);
   void make_samples(int64_t step);
-  [[noreturn]] void report_non_finite(int64_t step, TrainStep& train_step, const StepInputs& inputs,
-                                      const std::string& what);
+  [[noreturn]] void report_non_finite(int64_t step, MicroBatch batch, const std::string& what);
 
   const Registry& registry_;
   Prepared& p_;
@@ -42,15 +43,11 @@ class Trainer {
   TimestepLaw law_;
   BatchOrder order_;
   std::optional<Weights> weights_;
-  DeviceMemory arena_;
-  const void* arena_user_ = nullptr;  // the program whose constants are in the arena
-  std::vector<std::unique_ptr<Update>> updates_;
-  DeviceMemory scalars_;  // lr, step, norm, loss scale state
+  std::optional<StepRunner> runner_;
   RunState state_;
   int64_t skipped_in_a_row_ = 0, skipped_ = 0;
   double grad_norm_ = 0;
   std::unique_ptr<Output> output_;
-  std::optional<Decoder> decoder_;
 };
 
 }  // namespace lh

@@ -37,11 +37,11 @@ std::string version_text(int version) {  // 13000 -> 13.0
   cudaRuntimeGetVersion(&runtime);
   cudaGetLastError();
   if (driver == 0)
-    throw Error(LK_E_DEVICE, "there is no NVIDIA driver on this machine (libcuda.so.1). Install one for CUDA " +
-                                 version_text(runtime) + " or newer");
+    throw Error(LK_E_NO_DRIVER, "there is no NVIDIA driver on this machine (libcuda.so.1). Install one for CUDA " +
+                                    version_text(runtime) + " or newer");
   if (status == cudaErrorInsufficientDriver || driver / 1000 < runtime / 1000)
-    throw Error(LK_E_DEVICE, "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
-                                 ", expected CUDA " + version_text(runtime) + " or newer. Update the driver");
+    throw Error(LK_E_OLD_DRIVER, "the NVIDIA driver is too old: it supports CUDA " + version_text(driver) +
+                                     ", expected CUDA " + version_text(runtime) + " or newer. Update the driver");
   if (status == cudaErrorNoDevice)
     throw Error(LK_E_DEVICE, "the NVIDIA driver (CUDA " + version_text(driver) +
                                  ") sees no GPU. Check nvidia-smi and CUDA_VISIBLE_DEVICES");
@@ -160,7 +160,8 @@ lk_device_info Cuda::info() {
   std::string_view(device_.name).copy(info.name, sizeof info.name - 1);
   int driver = 0;
   check(cudaDriverGetVersion(&driver), "driver version");
-  const std::string libraries = "driver CUDA " + version_text(driver) + ", " + gemm_->version() + ", " + dnn_->version();
+  const std::string libraries =
+      "driver CUDA " + version_text(driver) + ", " + gemm_->version() + ", " + dnn_->version();
   libraries.copy(info.libraries, sizeof info.libraries - 1);
   info.compute_capability = capability();
   size_t free = 0, total = 0;

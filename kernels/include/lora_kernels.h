@@ -40,6 +40,9 @@ typedef int32_t lk_status;
 #define LK_E_UNSUPPORTED 2 /* this backend has no such kernel */
 #define LK_E_MEMORY 3      /* host or device memory could not be had */
 #define LK_E_DEVICE 4      /* no such device, or the device failed */
+#define LK_E_NO_DRIVER 5   /* the machine has no driver for the backend's devices */
+#define LK_E_OLD_DRIVER 6  /* it has one that is too old for this library */
+#define LK_E_LIBRARY 7     /* a library that the backend needs has a version that does not work */
 
 typedef int32_t lk_dtype;
 #define LK_F32 0
@@ -86,9 +89,9 @@ LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also
 LK_API int32_t lk_context_threads(const lk_context* context);
 
 typedef struct lk_device_info {
-  char name[128];      /* "NVIDIA H200", or "cpu" */
-  char libraries[128]; /* versions of the driver and the libraries that are in use; empty on the CPU */
-  int32_t compute_capability; /* 90 = 9.0; 0 on the CPU */
+  char name[128];                    /* "NVIDIA H200", or "cpu" */
+  char libraries[128];               /* versions of the driver and the libraries that are in use; empty on the CPU */
+  int32_t compute_capability;        /* 90 = 9.0; 0 on the CPU */
   int64_t memory_total, memory_free; /* bytes; of the machine on the CPU */
 } lk_device_info;
 LK_API lk_status lk_get_device_info(lk_context* context, lk_device_info* out);
@@ -134,7 +137,8 @@ LK_API lk_status lk_capture_end(lk_context* context, lk_graph** out); /* out NUL
 LK_API lk_status lk_graph_launch(lk_context* context, lk_graph* graph);
 LK_API void lk_graph_destroy(lk_context* context, lk_graph* graph);
 
-/* Operations between begin and end have an effect only if value[0] (f32) is finite when they are reached. Not nested. */
+/* Operations between begin and end have an effect only if value[0] (f32) is finite when they are reached. Not nested.
+ */
 LK_API lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value);
 LK_API lk_status lk_if_finite_end(lk_context* context);
 

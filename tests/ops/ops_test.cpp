@@ -16,6 +16,7 @@
 #include "graph/differentiate.h"
 #include "graph/op.h"
 #include "run/program.h"
+#include "support/device.h"
 #include "support/kernel_tensors.h"
 #include "support/op_cases.h"
 
@@ -23,12 +24,6 @@ namespace lh::test {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<std::string> backends() {
-  std::vector<std::string> names{"cpu"};
-  if (lk_backend_available(LK_CUDA) != 0) names.emplace_back("cuda");
-  return names;
-}
 
 // Values on a grid of 4096 places, off its ends and middle: no kink (relu, abs, clamp) is within a difference step.
 Values draw(std::mt19937& random, const OpInput& in) {
@@ -180,11 +175,8 @@ class OpForward : public testing::TestWithParam<OpCase> {};
 
 TEST_P(OpForward, EqualsTheFloat64Loop) {
   std::mt19937 random(11);
-  for (const std::string& backend : backends()) {
-    SCOPED_TRACE(backend);
-    Device device(backend);
-    for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) expect_forward(device, GetParam(), dtype, random);
-  }
+  Device device(tested_device());
+  for (const DType dtype : {DType::f32, DType::f16, DType::bf16}) expect_forward(device, GetParam(), dtype, random);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpForward, testing::ValuesIn(op_cases()), name_of);
@@ -194,33 +186,30 @@ class OpGradient : public testing::TestWithParam<OpCase> {};
 TEST_P(OpGradient, EqualsDifferences) {
   const OpCase& c = GetParam();
   std::mt19937 random(12);
-  for (const std::string& backend : backends()) {
-    SCOPED_TRACE(backend);
-    Device device(backend);
-    OpGraph op(c, DType::f32);
-    std::vector<Values> weights;
-    for (const Value r : op.results) {
-      const auto dims = op.graph.desc(r).shape.dims();
-      weights.push_back(draw(random, {Dims(dims.begin(), dims.end())}));
-      stored(weights.back(), op.graph.desc(r));  // rounded, where a cast gives a narrower type: its gradient is exact
-    }
-    const Value loss = op.weighted_sum(weights);
-    const float one = 1;
-    const Value seed = op.graph.add_constant(HostTensor::from_floats({1}, std::span(&one, 1)));
-    std::vector<Value> trained;
-    for (size_t i = 0; i < c.inputs.size(); ++i)
-      if (c.inputs[i].gradient) trained.push_back(op.inputs[i]);
-    for (const auto& [value, gradient] : differentiate(op.graph, loss, seed, trained)) {
-      ASSERT_TRUE(gradient);
-      EXPECT_EQ(op.graph.desc(gradient), op.graph.desc(value));
-      op.graph.outputs["d" + op.graph.info(value).name] = gradient;
-    }
-    Inputs values;
-    for (const OpInput& in : c.inputs) values.push_back(draw(random, in));
-    const auto outputs = run_poisoned(device, op.graph, c, values);
-    for (size_t i = 0; i < c.inputs.size(); ++i)
-      if (c.inputs[i].gradient) expect_differences(c, values, weights, i, loaded(outputs.at(fmt::format("dx{}", i))));
+  Device device(tested_device());
+  OpGraph op(c, DType::f32);
+  std::vector<Values> weights;
+  for (const Value r : op.results) {
+    const auto dims = op.graph.desc(r).shape.dims();
+    weights.push_back(draw(random, {Dims(dims.begin(), dims.end())}));
+    stored(weights.back(), op.graph.desc(r));  // rounded, where a cast gives a narrower type: its gradient is exact
   }
+  const Value loss = op.weighted_sum(weights);
+  const float one = 1;
+  const Value seed = op.graph.add_constant(HostTensor::from_floats({1}, std::span(&one, 1)));
+  std::vector<Value> trained;
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    if (c.inputs[i].gradient) trained.push_back(op.inputs[i]);
+  for (const auto& [value, gradient] : differentiate(op.graph, loss, seed, trained)) {
+    ASSERT_TRUE(gradient);
+    EXPECT_EQ(op.graph.desc(gradient), op.graph.desc(value));
+    op.graph.outputs["d" + op.graph.info(value).name] = gradient;
+  }
+  Inputs values;
+  for (const OpInput& in : c.inputs) values.push_back(draw(random, in));
+  const auto outputs = run_poisoned(device, op.graph, c, values);
+  for (size_t i = 0; i < c.inputs.size(); ++i)
+    if (c.inputs[i].gradient) expect_differences(c, values, weights, i, loaded(outputs.at(fmt::format("dx{}", i))));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ops, OpGradient, testing::ValuesIn(cases_with(true)), name_of);

@@ -156,9 +156,7 @@ inline Case attention_case(int64_t b, int64_t sq, int64_t sk, int64_t h, int64_t
     return y;
   };
   const auto lengths = [=](Tensor& tensor) {
-    auto* const values = static_cast<int32_t*>(tensor.view().data);
-    std::fill(values, values + b, 5);
-    values[b - 1] = 0;
+    for (int32_t i = 0; i < b; ++i) tensor.put(i, i == b - 1 ? 0 : 5);
     return variant == 3 ? tensor.view() : lk_tensor{};
   };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
@@ -316,7 +314,7 @@ inline Case loss_case(lk_loss_kind kind, int64_t batch, int64_t size) {
     return Values{sum};
   };
   const auto weights = [=](Tensor& tensor) {
-    for (int64_t i = 0; i < batch; ++i) static_cast<float*>(tensor.view().data)[i] = 1.0f + static_cast<float>(i);
+    for (int64_t i = 0; i < batch; ++i) tensor.put(i, 1.0f + static_cast<float>(i));
     return tensor.view();
   };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "lora_kernels.h"
+#include "support/device.h"
 
 namespace lk_test {
 
@@ -26,52 +27,95 @@ inline int64_t count_of(const Shape& shape) {
   return count;
 }
 
+// The context of the running test; what it has enqueued is done before its results are read.
+inline lk_context*& running_context() {
+  static lk_context* context = nullptr;
+  return context;
+}
+
+inline void finish_running() {
+  if (running_context() == nullptr) return;
+  EXPECT_EQ(lk_synchronize(running_context()), LK_OK) << lk_last_error(running_context());
+}
+
 struct ContextDeleter {
-  void operator()(lk_context* context) const { lk_context_destroy(context); }
+  void operator()(lk_context* context) const {
+    if (running_context() == context) running_context() = nullptr;
+    lk_context_destroy(context);
+  }
 };
 using Context = std::unique_ptr<lk_context, ContextDeleter>;
 
 inline Context make_context(int32_t threads = 2) {
-  const lk_context_params params{LK_CPU, 0, threads};
+  const lk_context_params params{lh::test::tested_device() == "cuda" ? LK_CUDA : LK_CPU, 0, threads, 0, nullptr};
   lk_context* context = nullptr;
   EXPECT_EQ(lk_context_create(&params, &context), LK_OK) << lk_last_error(nullptr);
+  running_context() = context;
   return Context(context);
 }
 
-// Dense storage of any type; converts to and from float64 with lk_cast, which has its own exhaustive tests.
+// The context that owns the memory of all tensors; tests run on contexts of their own.
+inline lk_context* memory_context() {
+  static const Context context = [] {
+    lk_context* const running = running_context();
+    Context made = make_context();
+    running_context() = running;
+    return made;
+  }();
+  return context.get();
+}
+
+// Dense device memory of any type; converts to and from float64 with lk_cast, which has its own exhaustive tests.
 class Tensor {
  public:
-  Tensor(const Shape& shape, lk_dtype dtype) : bytes_(static_cast<size_t>(count_of(shape) * lk_dtype_size(dtype))) {
-    view_.data = bytes_.data();
+  Tensor(const Shape& shape, lk_dtype dtype) : size_(count_of(shape) * lk_dtype_size(dtype)) {
+    EXPECT_EQ(lk_alloc(memory_context(), size_, &view_.data), LK_OK) << lk_last_error(memory_context());
+    data_ = {view_.data, [](void* data) { lk_free(memory_context(), data); }};
     view_.dtype = dtype;
     view_.rank = static_cast<int32_t>(shape.size());
     for (size_t i = 0; i < shape.size(); ++i) view_.dims[i] = shape[i];
   }
   Tensor(Tensor&&) = default;
   lk_tensor view() const { return view_; }
-  const std::vector<unsigned char>& bytes() const { return bytes_; }
+  std::vector<unsigned char> bytes() const {
+    std::vector<unsigned char> all(static_cast<size_t>(size_));
+    finish_running();
+    EXPECT_EQ(lk_download(memory_context(), all.data(), view_.data, size_), LK_OK);
+    return all;
+  }
+  void write(const void* from, int64_t offset, int64_t bytes) const {
+    finish_running();
+    EXPECT_EQ(lk_upload(memory_context(), static_cast<char*>(view_.data) + offset, from, bytes), LK_OK);
+  }
+  template <class T>
+  void put(int64_t index, T value) const {
+    write(&value, index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+  }
 
   void store(lk_context* context, const Values& values) {
-    std::vector<float> floats(values.begin(), values.end());
-    lk_cast_params p{};
-    p.x = p.y = view_;
-    p.x.data = floats.data();
-    p.x.dtype = LK_F32;
+    const std::vector<float> floats(values.begin(), values.end());
+    const Tensor from(shape(), LK_F32);
+    from.write(floats.data(), 0, from.size_);
+    const lk_cast_params p{from.view_, {}, view_};
     ASSERT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
+    ASSERT_EQ(lk_synchronize(context), LK_OK) << lk_last_error(context);
   }
 
   Values load(lk_context* context) const {
-    std::vector<float> floats(static_cast<size_t>(lk_numel(&view_)));
-    lk_cast_params p{};
-    p.x = p.y = view_;
-    p.y.data = floats.data();
-    p.y.dtype = LK_F32;
+    const Tensor to(shape(), LK_F32);
+    const lk_cast_params p{view_, {}, to.view_};
     EXPECT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
+    EXPECT_EQ(lk_synchronize(context), LK_OK) << lk_last_error(context);
+    const std::vector<unsigned char> raw = to.bytes();
+    std::vector<float> floats(raw.size() / sizeof(float));
+    std::memcpy(floats.data(), raw.data(), raw.size());
     return Values(floats.begin(), floats.end());
   }
 
  private:
-  std::vector<unsigned char> bytes_;
+  Shape shape() const { return Shape(view_.dims, view_.dims + view_.rank); }
+  int64_t size_;
+  std::shared_ptr<void> data_;
   lk_tensor view_{};
 };
 
@@ -135,7 +179,7 @@ class Kernels : public testing::Test {
   }
   Tensor integers(const Shape& shape, const std::vector<int32_t>& values) {
     Tensor tensor(shape, LK_I32);
-    std::memcpy(tensor.view().data, values.data(), values.size() * sizeof(int32_t));
+    tensor.write(values.data(), 0, static_cast<int64_t>(values.size() * sizeof(int32_t)));
     return tensor;
   }
   Tensor counting(const Shape& shape) {

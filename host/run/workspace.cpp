@@ -1,0 +1,47 @@
+#include "run/workspace.h"
+
+#include "graph/op.h"
+
+namespace lh {
+
+int64_t measured_workspace(Device& device, const std::function<void()>& work) {
+  device.check(lk_measure_begin(device.context()), "measuring workspace");
+  int64_t bytes = 0;
+  try {
+    work();
+  } catch (...) {
+    lk_measure_end(device.context(), nullptr);
+    throw;
+  }
+  device.check(lk_measure_end(device.context(), &bytes), "measuring workspace");
+  return bytes;
+}
+
+int64_t workspace_bytes(Device& device, const Graph& graph) {
+  if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
+  // Places that no two values share, as the checks of the kernels expect; nothing is there.
+  std::vector<lk_tensor> tensors{lk_tensor{}};
+  auto* place = reinterpret_cast<std::byte*>(int64_t{1} << 40);
+  for (uint32_t id = 1; id <= graph.value_count(); ++id) {
+    tensors.push_back(kernel_tensor(graph.desc(Value{id}), place));
+    place += (graph.desc(Value{id}).bytes() + 255) / 256 * 256;
+  }
+  return measured_workspace(device, [&] {
+    for (const Node& node : graph.nodes) {
+      if (node.op->alias) continue;
+      std::vector<lk_tensor> in, out;
+      for (const Value v : node.inputs) in.push_back(tensors[v.id]);
+      for (const Value v : node.outputs) out.push_back(tensors[v.id]);
+      for (size_t i = 0; i < node.op->in_place.size(); ++i) out[i] = in[node.op->in_place[i]];
+      device.check(node.op->launch({device.context(), in, out, node.attrs}), graph.describe(node));
+    }
+  });
+}
+
+Workspace::Workspace(Device& device, int64_t bytes) : device_(device), memory_(device, bytes, "workspace") {
+  device.check(lk_set_workspace(device.context(), memory_.data(), bytes), "workspace");
+}
+
+Workspace::~Workspace() { lk_set_workspace(device_.context(), nullptr, 0); }
+
+}  // namespace lh

@@ -1,0 +1,28 @@
+// Memory that operations need only while they run, found without running anything.
+#pragma once
+
+#include <functional>
+
+#include "graph/graph.h"
+#include "run/device.h"
+
+namespace lh {
+
+// The most that one operation enqueued by `work` needs. Nothing is computed; addresses need only be there.
+int64_t measured_workspace(Device& device, const std::function<void()>& work);
+int64_t workspace_bytes(Device& device, const Graph& graph);
+
+// Workspace of a fixed size, lent to the device while this lives.
+class Workspace {
+ public:
+  Workspace(Device& device, int64_t bytes);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  Workspace& operator=(const Workspace&) = delete;
+
+ private:
+  Device& device_;
+  DeviceMemory memory_;
+};
+
+}  // namespace lh

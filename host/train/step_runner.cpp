@@ -1,0 +1,140 @@
+#include "train/step_runner.h"
+
+#include <cmath>
+#include <cstring>
+
+#include "train/clip.h"
+
+namespace lh {
+namespace {
+
+lk_tensor scalar(const DeviceMemory& memory, Scalar which, int64_t count = 1) {
+  return kernel_tensor({DType::f32, {count}}, memory.data() + which);
+}
+
+}  // namespace
+
+StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, const RunnerOptions& options)
+    : device_(device),
+      plan_(plan),
+      options_(options),
+      arena_(device, plan.memory.activations, "activations"),
+      workspace_(device, plan.memory.workspace),
+      feed_(device, plan.message_bytes()),
+      scalars_(device, SCALARS, "scalars"),
+      results_(device, most_in_flight * SCALARS) {
+  plan.adapters->allocate(device);
+  for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
+  const StepMemory memory{arena_.data(), feed_.device() + plan_alignment, scalars_.data() + LOSS_SCALE};
+  for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
+  const std::vector<AdapterTensor> parts = plan.parts();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    std::map<std::string, void*> storage{{"lr", feed_.device()}, {"step", scalars_.data() + STEP}};
+    for (const std::string& section : plan.adapters->sections())
+      storage[section] = plan.adapters->at(section, parts[i]);
+    storage["g"] = plan.adapters->at(gradients(), parts[i]);
+    updates_.push_back(std::make_unique<Update>(device, plan.updates[i], storage, arena_.data()));
+  }
+  set_state(0, {1, 0});
+}
+
+void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale) {
+  const std::array<float, 2> unscaled{1, 0};
+  scalars_.upload(LOSS_SCALE, (options_.loss_scaling ? loss_scale : unscaled).data(), 8);
+  const auto count = static_cast<float>(updates);
+  scalars_.upload(STEP, &count, 4);
+}
+
+// The section that the update reads.
+const char* StepRunner::gradients() const { return options_.accumulation > 1 ? "total" : "g"; }
+
+// One micro-batch: loss and gradients, added to those of the earlier ones.
+void StepRunner::forward_backward(TrainStep& step, bool first) {
+  const float share = 1.0f / static_cast<float>(options_.accumulation);
+  step.program().run();
+  const lk_accumulate_params loss{.x = step.program().tensor(step.train_graph().graph.outputs.at("loss")),
+                                  .total = scalar(scalars_, LOSS),
+                                  .alpha = share,
+                                  .accumulate = !first};
+  device_.check(lk_accumulate(device_.context(), &loss), "loss");
+  if (options_.accumulation == 1) return;
+  const AdapterTensor all = plan_.adapters->whole();
+  const lk_accumulate_params params{.x = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("g", all)),
+                                    .total = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("total", all)),
+                                    .alpha = share,
+                                    .accumulate = !first};
+  device_.check(lk_accumulate(device_.context(), &params), "gradient accumulation");
+}
+
+// A gradient that is not finite changes nothing but the loss scale.
+void StepRunner::clip_and_update() {
+  lk_context* context = device_.context();
+  const AdapterTensor all = plan_.adapters->whole();
+  const lk_tensor norm = scalar(scalars_, NORM), step = scalar(scalars_, STEP);
+  clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
+                 options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
+  device_.check(lk_if_finite_begin(context, &norm), "condition");
+  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
+  device_.check(lk_unary(context, &next), "step counter");
+  for (const auto& update : updates_) update->run();
+  device_.check(lk_if_finite_end(context), "condition");
+  if (!options_.loss_scaling) return;
+  const lk_loss_scale_update_params update{.norm = norm,
+                                           .state = scalar(scalars_, LOSS_SCALE, 2),
+                                           .growth = 2,
+                                           .backoff = 0.5f,
+                                           .largest = 16777216,
+                                           .growth_interval = 2000};
+  device_.check(lk_loss_scale_update(context, &update), "loss scaling");
+}
+
+// A micro-batch of one shape as one piece of work; the last one of a step with the update.
+Recording& StepRunner::recording(TrainStep& step, bool first, bool last) {
+  std::unique_ptr<Recording>& found = recordings_[{&step, first, last}];
+  if (!found)
+    found = std::make_unique<Recording>(device_, [this, &step, first, last] {
+      forward_backward(step, first);
+      if (last) clip_and_update();
+    });
+  return *found;
+}
+
+void StepRunner::enqueue(double lr, const std::function<MicroBatch(int64_t micro)>& next) {
+  const auto rate = static_cast<float>(lr);
+  MicroBatch batch{};
+  for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
+    batch = next(micro);
+    std::byte* message = feed_.host();
+    std::memcpy(message, &rate, sizeof rate);
+    batch.step->write(batch.inputs, message + plan_alignment);
+    feed_.send(plan_alignment + batch.step->input_bytes());
+    feed_.deliver();
+    if (!device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
+    recording(*batch.step, micro == 0, micro + 1 == options_.accumulation).launch();
+  }
+  const int64_t slot = launched_++ % most_in_flight;
+  device_.check(
+      lk_copy_async(device_.context(), LK_COMPUTE, results_.data() + slot * SCALARS, scalars_.data(), SCALARS),
+      "results of a step");
+  landed_[static_cast<size_t>(slot)]->record(LK_COMPUTE);
+  flying_.push_back(std::move(batch));
+}
+
+StepResult StepRunner::collect() {
+  const int64_t slot = collected_++ % most_in_flight;
+  landed_[static_cast<size_t>(slot)]->finish();
+  const auto value = [&](int64_t offset) {
+    float v = 0;
+    std::memcpy(&v, results_.data() + slot * SCALARS + offset, sizeof v);
+    return v;
+  };
+  StepResult result{value(LOSS),
+                    value(NORM),
+                    {value(LOSS_SCALE), value(LOSS_SCALE + 4)},
+                    std::llround(value(STEP)),
+                    std::move(flying_.front())};
+  flying_.pop_front();
+  return result;
+}
+
+}  // namespace lh

@@ -1,0 +1,78 @@
+// Training steps on the device: memory, the recorded graph of every batch shape, and the steps in flight.
+//
+// A step is handed over with enqueue() and looked at with collect(), later: the device works on one while the host
+// makes the inputs of the next. Everything between (gradients, norm, loss scale, step counter) stays on the device.
+#pragma once
+
+#include <deque>
+#include <map>
+#include <memory>
+#include <set>
+#include <tuple>
+#include <vector>
+
+#include "run/feed.h"
+#include "run/recording.h"
+#include "run/workspace.h"
+#include "train/train_plan.h"
+
+namespace lh {
+
+struct RunnerOptions {
+  int64_t accumulation = 1;  // micro-batches of a step
+  double max_grad_norm = 1;
+  bool loss_scaling = false;  // for float16
+};
+
+struct MicroBatch {
+  TrainStep* step;
+  StepInputs inputs;
+};
+
+struct StepResult {
+  float loss = 0, grad_norm = 0;
+  std::array<float, 2> loss_scale{};  // after the step: scale, clean steps
+  int64_t updates = 0;                // applied so far
+  MicroBatch last;                    // of the step, for a diagnosis
+};
+
+class StepRunner {
+ public:
+  static constexpr int64_t most_in_flight = 2;
+
+  // Takes the memory of the plan; the weights are already there.
+  StepRunner(Device& device, TrainPlan& plan, const Weights& weights, const RunnerOptions& options);
+  StepRunner(const StepRunner&) = delete;
+  StepRunner& operator=(const StepRunner&) = delete;
+
+  std::byte* arena() const { return arena_.data(); }  // free to use while no step is in flight
+  void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
+  // One optimizer step. `next(micro)` makes the inputs of each of its micro-batches.
+  void enqueue(double lr, const std::function<MicroBatch(int64_t micro)>& next);
+  // Waits for the oldest step in flight.
+  StepResult collect();
+  int64_t in_flight() const { return static_cast<int64_t>(flying_.size()); }
+
+ private:
+  const char* gradients() const;
+  Recording& recording(TrainStep& step, bool first, bool last);
+  void forward_backward(TrainStep& step, bool first);
+  void clip_and_update();
+
+  Device& device_;
+  TrainPlan& plan_;
+  RunnerOptions options_;
+  DeviceMemory arena_;
+  Workspace workspace_;
+  Feed feed_;
+  DeviceMemory scalars_;
+  StagingMemory results_;  // the scalars after each of the steps in flight
+  std::vector<std::unique_ptr<Event>> landed_;
+  std::vector<std::unique_ptr<Update>> updates_;
+  std::set<const TrainStep*> warm_;  // ran once without being recorded
+  std::map<std::tuple<const TrainStep*, bool, bool>, std::unique_ptr<Recording>> recordings_;
+  std::deque<MicroBatch> flying_;
+  int64_t launched_ = 0, collected_ = 0;
+};
+
+}  // namespace lh

@@ -1,0 +1,70 @@
+#include "train/train_plan.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "run/feed.h"
+#include "run/workspace.h"
+#include "train/clip.h"
+
+namespace lh {
+
+TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
+                     const std::set<Bucket>& buckets, const PlanOptions& options) {
+  const Recipe& recipe = model.recipe();
+  for (const Bucket& bucket : buckets) {
+    const Sizes sizes{{"batch", options.batch},
+                      {"height", bucket.height / recipe.latents.downscale},
+                      {"width", bucket.width / recipe.latents.downscale},
+                      {"text_length", options.text_length}};
+    auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
+    also(device, step->train_graph().graph, step->arena_bytes());
+    steps[bucket] = std::move(step);
+  }
+  const TrainGraph& first = steps.begin()->second->train_graph();
+  if (first.modules.empty())
+    fail(Code::config,
+         "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
+         "model's targets are {}",
+         fmt::join(recipe.lora_targets, " and "));
+  adapters = std::make_unique<Adapters>(first.graph, first.modules, optimizer.states(), options.accumulate);
+  const Shape whole = adapters->whole().shape;
+  if (UpdatePlan all(optimizer, whole); all.one_pass())
+    updates.push_back(std::move(all));
+  else
+    for (const AdapterTensor& tensor : adapters->tensors()) updates.emplace_back(optimizer, tensor.shape);
+  for (const UpdatePlan& update : updates) also(device, update.graph, update.plan.bytes);
+  const int64_t clip = measured_workspace(device, [&] {
+    const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
+      return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));
+    };
+    clip_gradients(device, place(1 << 20, whole), 1, place(256, {1}), place(512, {1}));
+  });
+  memory.workspace = std::max(memory.workspace, clip);
+  memory.weights = weight_bytes(first.graph, weight_names(first.graph, model.checkpoint()));
+  memory.adapters = adapters->bytes();
+  memory.small += SCALARS + Feed::device_bytes(message_bytes());
+}
+
+void TrainPlan::also(Device& device, const Graph& graph, int64_t arena_bytes) {
+  memory.activations = std::max(memory.activations, arena_bytes);
+  memory.workspace = std::max(memory.workspace, workspace_bytes(device, graph));
+  memory.small += constant_bytes(graph);
+}
+
+std::vector<AdapterTensor> TrainPlan::parts() const {
+  return updates.size() == 1 ? std::vector{adapters->whole()} : adapters->tensors();
+}
+
+int64_t TrainPlan::message_bytes() const {
+  int64_t most = 0;
+  for (const auto& [bucket, step] : steps) most = std::max(most, step->input_bytes());
+  return plan_alignment + most;
+}
+
+const TrainGraph& TrainPlan::largest() const {
+  return std::ranges::max_element(steps, {}, [](const auto& s) { return s.second->arena_bytes(); })
+      ->second->train_graph();
+}
+
+}  // namespace lh
