@@ -1,0 +1,186 @@
+// Elementwise functions and their derivatives. Each is a small functor; one kernel applies whichever is asked for to
+// a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
+// the last place of float32.
+#include "cuda/elements.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
+constexpr float gelu_k = 0.044715f;
+
+__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+
+// s = sigmoid(u) and s' = s (1 - s) without the cancellation of 1 - s: both from e^-|u|.
+struct Logistic {
+  float s, slope;
+  __device__ explicit Logistic(float u) {
+    const float t = expf(-fabsf(u)), r = 1.0f / (1.0f + t);
+    s = u < 0.0f ? t * r : r;
+    slope = t * r * r;
+  }
+};
+
+struct Silu {
+  __device__ float value(float x) const { return x * sigmoid(x); }
+  __device__ float slope(float x) const {
+    const Logistic f(x);
+    return f.s + x * f.slope;
+  }
+};
+
+// x times the normal distribution function, which keeps its relative accuracy for negative x.
+struct GeluErf {
+  __device__ float value(float x) const { return x * normcdff(x); }
+  __device__ float slope(float x) const {
+    constexpr float inverse_sqrt_2pi = 0.398942280401432678f;
+    return normcdff(x) + x * inverse_sqrt_2pi * expf(-0.5f * x * x);
+  }
+};
+
+// 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
+struct GeluTanh {
+  __device__ float value(float x) const { return x * sigmoid(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
+  __device__ float slope(float x) const {
+    const Logistic f(2.0f * gelu_c * (x + gelu_k * x * x * x));
+    return f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x));
+  }
+};
+
+struct GeluQuick {
+  __device__ float value(float x) const { return x * sigmoid(1.702f * x); }
+  __device__ float slope(float x) const {
+    const Logistic f(1.702f * x);
+    return f.s + 1.702f * x * f.slope;
+  }
+};
+
+struct Sigmoid {
+  __device__ float value(float x) const { return sigmoid(x); }
+  __device__ float slope(float x) const { return Logistic(x).slope; }
+};
+
+struct Tanh {
+  __device__ float value(float x) const { return tanhf(x); }
+  __device__ float slope(float x) const { return 4.0f * Logistic(2.0f * x).slope; }  // 1 - tanh^2, no cancellation
+};
+
+struct Relu {
+  __device__ float value(float x) const { return x < 0.0f ? 0.0f : x; }
+  __device__ float slope(float x) const { return x > 0.0f ? 1.0f : x != x ? x : 0.0f; }
+};
+
+struct Exp {
+  __device__ float value(float x) const { return expf(x); }
+  __device__ float slope(float x) const { return expf(x); }
+};
+
+struct Sqrt {
+  __device__ float value(float x) const { return sqrtf(x); }
+  __device__ float slope(float x) const { return 0.5f / sqrtf(x); }
+};
+
+struct Rsqrt {
+  __device__ float value(float x) const { return 1.0f / sqrtf(x); }
+  __device__ float slope(float x) const { return -0.5f / (x * sqrtf(x)); }
+};
+
+struct Abs {
+  __device__ float value(float x) const { return fabsf(x); }
+  __device__ float slope(float x) const { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+};
+
+struct Sign {
+  __device__ float value(float x) const { return x > 0.0f ? 1.0f : x < 0.0f ? -1.0f : x; }
+  __device__ float slope(float) const { return 0.0f; }
+};
+
+struct Square {
+  __device__ float value(float x) const { return x * x; }
+  __device__ float slope(float x) const { return 2.0f * x; }
+};
+
+struct Affine {
+  float a, b;
+  __device__ float value(float x) const { return a * x + b; }
+  __device__ float slope(float) const { return a; }
+};
+
+struct Clamp {
+  float a, b;
+  __device__ float value(float x) const {
+    const float low = x < a ? a : x;
+    return low > b ? b : low;
+  }
+  __device__ float slope(float x) const { return x >= a && x <= b ? 1.0f : 0.0f; }
+};
+
+struct Function {
+  lk_unary_kind kind;
+  float a, b;
+};
+
+template <class Apply>
+__device__ void with_function(const Function& f, const Apply& apply) {
+  switch (f.kind) {
+    case LK_SILU: return apply(Silu{});
+    case LK_GELU_ERF: return apply(GeluErf{});
+    case LK_GELU_TANH: return apply(GeluTanh{});
+    case LK_GELU_QUICK: return apply(GeluQuick{});
+    case LK_SIGMOID: return apply(Sigmoid{});
+    case LK_TANH: return apply(Tanh{});
+    case LK_RELU: return apply(Relu{});
+    case LK_EXP: return apply(Exp{});
+    case LK_SQRT: return apply(Sqrt{});
+    case LK_RSQRT: return apply(Rsqrt{});
+    case LK_ABS: return apply(Abs{});
+    case LK_SIGN: return apply(Sign{});
+    case LK_SQUARE: return apply(Square{});
+    case LK_AFFINE: return apply(Affine{f.a, f.b});
+    default: return apply(Clamp{f.a, f.b});
+  }
+}
+
+__global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, int64_t count) {
+  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
+    const int length = chunk_length(count - i);
+    float v[8];
+    load_chunk(x, i, length, v);
+    with_function(function, [&v](auto f) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) v[k] = f.value(v[k]);
+    });
+    store_chunk(y, i, length, v);
+  }
+}
+
+__global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, int64_t count) {
+  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
+    const int length = chunk_length(count - i);
+    float g[8], v[8];
+    load_chunk(dy, i, length, g);
+    load_chunk(x, i, length, v);
+    with_function(function, [&g, &v](auto f) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) g[k] *= f.slope(v[k]);
+    });
+    store_chunk(dx, i, length, g);
+  }
+}
+
+}  // namespace
+
+void unary(Cuda& cuda, const lk_unary_params& p) {
+  const int64_t count = numel(p.x);
+  cuda.launch(unary_kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
+              chunks_in(p.x), chunks_out(p.y), count);
+}
+
+void unary_backward(Cuda& cuda, const lk_unary_backward_params& p) {
+  const int64_t count = numel(p.x);
+  cuda.launch(unary_backward_kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
+              chunks_in(p.dy), chunks_in(p.x), chunks_out(p.dx), count);
+}
+
+}  // namespace lk::cuda
