@@ -1,0 +1,375 @@
+// Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else.
+//
+// cuDNN takes bf16 or f16 throughout, no bias, no causal mask, and head widths that are multiples of 8. Lengths of keys
+// become its padding mask. What it does with items of length 0 and with gradients of keys after the length is not
+// defined, so it is told a length of at least 1 and blank_rows sets the results that nobody sees.
+#include "cuda/attention.h"
+
+#include <limits>
+
+#include "check.h"
+#include "cuda/dnn.h"
+#include "cuda/dnn_graph.h"
+
+namespace lk::cuda {
+
+namespace {
+
+// What one call of a plan computes: `batch` items and `heads` of the tensors' `all_heads`.
+struct Shape {
+  int64_t batch, queries, keys, heads, all_heads, width;
+};
+
+enum class Operation : int64_t { attention = 1, attention_backward, attention_backward_in_order };
+
+enum Id : int64_t {
+  q_id = 1,
+  k_id,
+  v_id,
+  o_id,
+  lse_id,
+  scale_id,
+  query_lengths_id,
+  key_lengths_id,
+  lowest_id,
+  d_o_id,
+  dq_id,
+  dk_id,
+  dv_id,
+  one_id,
+  delta_id,
+  dq_sum_id
+};
+
+constexpr float one = 1.0f, lowest = std::numeric_limits<float>::lowest();
+
+// The descriptions of the tensors of one call.
+class Tensors {
+ public:
+  Tensors(DnnGraph& graph, const Shape& s, cudnnDataType_t type) : graph_(graph), s_(s), type_(type) {}
+
+  DnnTensor query_rows(int64_t id) { return rows(id, s_.queries); }  // [b, h, Sq, d]
+  DnnTensor key_rows(int64_t id) { return rows(id, s_.keys); }       // [b, h, Sk, d]
+  DnnTensor keys_transposed(int64_t id) {                            // [b, h, d, Sk]
+    return graph_.real(id, type_, {s_.batch, s_.heads, s_.width, s_.keys}, {s_.keys * row(), s_.width, 1, row()});
+  }
+  DnnTensor inner_key_rows() { return graph_.inner(type_, {s_.batch, s_.heads, s_.keys, s_.width}, strides(s_.keys)); }
+  DnnTensor inner_query_rows() {
+    return graph_.inner(CUDNN_DATA_FLOAT, {s_.batch, s_.heads, s_.queries, s_.width}, strides(s_.queries));
+  }
+  DnnTensor query_sums(int64_t id) {  // float32, dense
+    const DnnDims dims{s_.batch, s_.heads, s_.queries, s_.width};
+    return graph_.real(id, CUDNN_DATA_FLOAT, dims, dense_strides(dims));
+  }
+  DnnTensor statistics(int64_t id) {
+    const DnnDims dims{s_.batch, s_.heads, s_.queries, 1};
+    return graph_.real(id, CUDNN_DATA_FLOAT, dims, dense_strides(dims));
+  }
+  DnnTensor inner_statistics() { return graph_.inner(CUDNN_DATA_FLOAT, {s_.batch, s_.heads, s_.queries, 1}); }
+  DnnTensor scores(cudnnDataType_t type = CUDNN_DATA_FLOAT) {
+    return graph_.inner(type, {s_.batch, s_.heads, s_.queries, s_.keys});
+  }
+  DnnTensor scores_transposed() {  // in the storage type, as a view
+    const int64_t plane = s_.queries * s_.keys;
+    return graph_.inner(type_, {s_.batch, s_.heads, s_.keys, s_.queries}, {s_.heads * plane, plane, 1, s_.keys});
+  }
+  DnnTensor lengths(int64_t id) { return graph_.real(id, CUDNN_DATA_INT32, {s_.batch, 1, 1, 1}, {1, 1, 1, 1}); }
+  cudnnDataType_t type() const { return type_; }
+
+ private:
+  int64_t row() const { return s_.all_heads * s_.width; }
+  DnnDims strides(int64_t rows) const { return {rows * row(), s_.width, row(), 1}; }
+  DnnTensor rows(int64_t id, int64_t rows) {
+    return graph_.real(id, type_, {s_.batch, s_.heads, rows, s_.width}, strides(rows));
+  }
+
+  DnnGraph& graph_;
+  const Shape& s_;
+  cudnnDataType_t type_;
+};
+
+// Both nullptr where nothing is masked.
+struct Lengths {
+  DnnTensor queries = nullptr, keys = nullptr;
+  Lengths(Tensors& t, bool masked) {
+    if (!masked) return;
+    queries = t.lengths(query_lengths_id);
+    keys = t.lengths(key_lengths_id);
+  }
+};
+
+void describe_forward(DnnGraph& graph, Tensors t, bool masked) {
+  const Lengths lengths(t, masked);
+  graph.sdpa({.q = t.query_rows(q_id),
+              .k = t.key_rows(k_id),
+              .v = t.key_rows(v_id),
+              .scale = graph.scalar(scale_id),
+              .o = t.query_rows(o_id),
+              .stats = t.statistics(lse_id),
+              .query_lengths = lengths.queries,
+              .key_lengths = lengths.keys});
+}
+
+// scale q k^T, the lowest float where masked.
+DnnTensor scaled_scores(DnnGraph& graph, Tensors& t, const Lengths& lengths, DnnTensor q, DnnTensor k_transposed,
+                        DnnTensor scale) {
+  const DnnTensor products = t.scores(), scaled = t.scores();
+  graph.matmul(q, k_transposed, products, lengths.queries, lengths.keys);
+  graph.pointwise(CUDNN_POINTWISE_MUL, products, scale, scaled);
+  if (lengths.keys == nullptr) return scaled;
+  const cudnnDataType_t boolean = CUDNN_DATA_BOOLEAN;
+  const DnnTensor query = t.scores(CUDNN_DATA_INT32), key = t.scores(CUDNN_DATA_INT32), masked = t.scores();
+  const DnnTensor query_in = t.scores(boolean), key_in = t.scores(boolean), in = t.scores(boolean);
+  graph.index(scaled, 2, query);
+  graph.index(scaled, 3, key);
+  graph.pointwise(CUDNN_POINTWISE_CMP_LT, query, lengths.queries, query_in, boolean);
+  graph.pointwise(CUDNN_POINTWISE_CMP_LT, key, lengths.keys, key_in, boolean);
+  graph.pointwise(CUDNN_POINTWISE_LOGICAL_AND, query_in, key_in, in, boolean);
+  graph.select(in, scaled, graph.scalar(lowest_id), masked);
+  return masked;
+}
+
+// The forward pass in its parts, which cuDNN recognises as a whole: for versions without the operation above.
+void describe_forward_parts(DnnGraph& graph, Tensors t, bool masked) {
+  const Lengths lengths(t, masked);
+  const DnnTensor x =
+      scaled_scores(graph, t, lengths, t.query_rows(q_id), t.keys_transposed(k_id), graph.scalar(scale_id));
+  const DnnTensor largest = t.inner_statistics(), shifted = t.scores(), e = t.scores(), sum = t.inner_statistics();
+  const DnnTensor log_sum = t.inner_statistics(), p = t.scores(t.type());
+  graph.reduce(CUDNN_REDUCE_TENSOR_MAX, x, largest);
+  graph.pointwise(CUDNN_POINTWISE_SUB, x, largest, shifted);
+  graph.pointwise(CUDNN_POINTWISE_EXP, shifted, nullptr, e);
+  graph.reduce(CUDNN_REDUCE_TENSOR_ADD, e, sum);
+  graph.pointwise(CUDNN_POINTWISE_LOG, sum, nullptr, log_sum);
+  graph.pointwise(CUDNN_POINTWISE_ADD, largest, log_sum, t.statistics(lse_id));
+  graph.pointwise(CUDNN_POINTWISE_DIV, e, sum, p);
+  graph.matmul(p, t.key_rows(v_id), t.query_rows(o_id), lengths.queries, nullptr, lengths.keys);
+}
+
+// The backward pass in the parts that cuDNN recognises. With a float32 sum for dq beside dq the blocks of keys add to
+// it in the order in which they finish; without it ds is stored and dq computed from it in order.
+void describe_backward(DnnGraph& graph, Tensors t, bool masked, bool in_order) {
+  const Lengths lengths(t, masked);
+  const DnnTensor q = t.query_rows(q_id), d_o = t.query_rows(d_o_id);
+  const DnnTensor k_transposed = t.keys_transposed(k_id), v_transposed = t.keys_transposed(v_id);
+  const DnnTensor scale = graph.scalar(scale_id), delta = t.statistics(delta_id);
+  {  // delta = sum_d(do o)
+    const DnnTensor product = t.inner_query_rows(), sum = t.inner_statistics();
+    graph.pointwise(CUDNN_POINTWISE_MUL, d_o, t.query_rows(o_id), product);
+    graph.reduce(CUDNN_REDUCE_TENSOR_ADD, product, sum);
+    graph.pointwise(CUDNN_POINTWISE_MUL, sum, graph.scalar(one_id), delta);
+  }
+  const DnnTensor x = scaled_scores(graph, t, lengths, q, k_transposed, scale);
+  const DnnTensor relative = t.scores(), p = t.scores(), p_transposed = t.scores_transposed();
+  graph.pointwise(CUDNN_POINTWISE_SUB, x, t.statistics(lse_id), relative);
+  graph.pointwise(CUDNN_POINTWISE_EXP, relative, nullptr, p);
+  graph.reshape(p, p_transposed);
+  graph.matmul(p_transposed, d_o, t.key_rows(dv_id), lengths.keys, nullptr, lengths.queries);
+  // ds = scale p (dp - delta)
+  const DnnTensor dp = t.scores(), centred = t.scores(), weighted = t.scores(), ds = t.scores();
+  graph.matmul(d_o, v_transposed, dp, lengths.queries, lengths.keys);
+  graph.pointwise(CUDNN_POINTWISE_SUB, dp, delta, centred);
+  graph.pointwise(CUDNN_POINTWISE_MUL, centred, p, weighted);
+  graph.pointwise(CUDNN_POINTWISE_MUL, weighted, scale, ds);
+  const DnnTensor ds_transposed = t.scores_transposed(), k = t.inner_key_rows(), dq = t.query_rows(dq_id);
+  graph.reshape(ds, ds_transposed);
+  graph.matmul(ds_transposed, q, t.key_rows(dk_id), lengths.keys, nullptr, lengths.queries);
+  graph.reshape(k_transposed, k);
+  if (in_order) {
+    graph.matmul(ds, k, dq, lengths.queries, nullptr, lengths.keys);
+  } else {
+    const DnnTensor sum = t.query_sums(dq_sum_id);
+    graph.matmul(ds, k, sum, lengths.queries, nullptr, lengths.keys);
+    graph.pointwise(CUDNN_POINTWISE_IDENTITY, sum, nullptr, dq);
+  }
+}
+
+// Before 9.15.1 the backward pass gives NaN where the lengths are no multiple of its tile and nothing is masked.
+bool mask_needed(const Shape& s) { return cudnnGetVersion() < 91501 && (s.queries % 128 != 0 || s.keys % 128 != 0); }
+
+constexpr int64_t most_workspace = int64_t{2} << 30;
+constexpr int64_t most_stored_scores = int64_t{1} << 30;
+
+const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool masked) {
+  const cudnnDataType_t type = dnn_type(dtype);
+  const auto describe = [&](auto&& graph_of) {
+    return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, type), masked); };
+  };
+  const DnnAccept accept{.workspace = most_workspace};
+  for (const bool parts : {false, true}) {
+    const DnnKey key{
+        static_cast<int64_t>(Operation::attention), parts, dtype, masked, s.batch, s.queries, s.keys, s.heads, s.width};
+    const DnnPlan* const plan =
+        cuda.dnn().plan(key, describe(parts ? describe_forward_parts : describe_forward), accept);
+    if (plan != nullptr) return plan;
+  }
+  return nullptr;
+}
+
+const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool masked, bool in_order) {
+  const DnnKey key{
+      static_cast<int64_t>(in_order ? Operation::attention_backward_in_order : Operation::attention_backward),
+      dtype,
+      masked,
+      s.batch,
+      s.queries,
+      s.keys,
+      s.heads,
+      s.all_heads,
+      s.width};
+  return cuda.dnn().plan(
+      key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, dnn_type(dtype)), masked, in_order); },
+      {.workspace = most_workspace});
+}
+
+// Whether cuDNN is worth asking. While measuring, addresses mean nothing: operands count as aligned.
+template <class Params>
+bool suits_cudnn(const Cuda& cuda, const Params& p, int64_t widest, std::initializer_list<const lk_tensor*> tensors) {
+  const int64_t width = p.q.dims[3];
+  if (cuda.capability() < 80 || present(p.bias) || p.causal != 0 || width > widest || width % 8 != 0) return false;
+  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
+  for (const lk_tensor* t : tensors) {
+    if (t->dtype != p.q.dtype && t != &p.lse) return false;
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
+  }
+  return true;
+}
+
+template <class Params>
+Shape shape(const Params& p) {
+  return {p.q.dims[0], p.q.dims[1], p.k.dims[1], p.q.dims[2], p.q.dims[2], p.q.dims[3]};
+}
+
+template <class Params>
+std::string name(const char* op, const Params& p) {
+  return std::string(op) + " of q " + shape_text(shape_of(p.q)) + ", k " + shape_text(shape_of(p.k)) + " in " +
+         lk_dtype_name(p.q.dtype);
+}
+
+// Scratch with the lengths of every item, or nothing where nothing is masked.
+struct LengthValues {
+  int32_t *queries = nullptr, *keys = nullptr;
+  LengthValues(Cuda& cuda, const Shape& s, bool masked, const lk_tensor& given, int64_t spacing) {
+    if (!masked) return;
+    queries = cuda.scratch<int32_t>(s.batch * spacing);
+    keys = cuda.scratch<int32_t>(s.batch * spacing);
+    write_lengths(cuda, static_cast<const int32_t*>(given.data), s.batch, s.queries, s.keys, spacing, queries, keys);
+  }
+};
+
+bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
+  if (!suits_cudnn(cuda, p, 512, {&p.q, &p.k, &p.v, &p.o, &p.lse})) return false;
+  const Shape s = shape(p);
+  const bool masked = present(p.key_lengths);
+  const DnnPlan* const plan = forward_plan(cuda, s, p.q.dtype, masked);
+  if (plan == nullptr) return false;
+  const int64_t rows = s.heads * s.queries;
+  const LengthValues lengths(cuda, s, masked, p.key_lengths, 1);
+  void* const lse = present(p.lse) ? p.lse.data : cuda.scratch<float>(s.batch * rows);
+  void* const workspace = cuda.scratch<std::byte>(plan->workspace());
+  cuda.dnn().run(*plan,
+                 {{q_id, p.q.data},
+                  {k_id, p.k.data},
+                  {v_id, p.v.data},
+                  {o_id, p.o.data},
+                  {lse_id, lse},
+                  {scale_id, &p.scale},
+                  {query_lengths_id, lengths.queries},
+                  {key_lengths_id, lengths.keys},
+                  {lowest_id, &lowest}},
+                 workspace);
+  if (masked) {
+    const int32_t* const given = static_cast<const int32_t*>(p.key_lengths.data);
+    blank_rows(cuda, given, s.batch, s.queries, s.heads * s.width, false, 0.0f, p.o.data, p.o.dtype);
+    blank_rows(cuda, given, s.batch, rows, 1, false, -std::numeric_limits<float>::infinity(), lse, LK_F32);
+  }
+  return true;
+}
+
+// How much of the problem one call takes when ds is stored, in tiles of 128 x 128 of a 16-bit type: everything, or as
+// many heads of one item as the limit allows.
+Shape in_order_slice(const Shape& all) {
+  const int64_t plane = ceil_div(all.queries, 128) * ceil_div(all.keys, 128) * 128 * 128 * 2;
+  Shape slice = all;
+  if (all.batch * all.heads * plane <= most_stored_scores) return slice;
+  slice.batch = 1;
+  while (slice.heads > 1 && (all.heads % slice.heads != 0 || slice.heads * plane > most_stored_scores)) --slice.heads;
+  return slice;
+}
+
+bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params& p) {
+  if (!suits_cudnn(cuda, p, 256, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv, &p.lse})) return false;
+  const Shape all = shape(p);
+  const bool in_order = !cuda.fast(), masked = present(p.key_lengths) || mask_needed(all);
+  const Shape slice = in_order ? in_order_slice(all) : all;
+  const DnnPlan* const plan = backward_plan(cuda, slice, p.q.dtype, masked, in_order);
+  if (plan == nullptr) return false;
+  // The statistics of a slice may begin anywhere, cuDNN wants them at multiples of 16 bytes: slices use a copy.
+  const bool sliced = slice.batch != all.batch || slice.heads != all.heads;
+  const int64_t rows = slice.batch * slice.heads * slice.queries;
+  float* const delta = cuda.scratch<float>(rows);
+  float* const lse_copy = sliced ? cuda.scratch<float>(rows) : nullptr;
+  const int64_t spacing = sliced ? 4 : 1;
+  const LengthValues lengths(cuda, all, masked, p.key_lengths, spacing);
+  float* const dq_sum = in_order ? nullptr : cuda.scratch<float>(numel(p.q));
+  void* const workspace = cuda.scratch<std::byte>(plan->workspace());
+  for (int64_t b = 0; b < all.batch; b += slice.batch) {
+    for (int64_t h = 0; h < all.heads; h += slice.heads) {
+      const auto part = [&](const lk_tensor& t) {
+        const int64_t offset = b * t.dims[1] * all.heads * all.width + h * all.width;
+        return static_cast<std::byte*>(t.data) + offset * lk_dtype_size(t.dtype);
+      };
+      const float* lse = static_cast<const float*>(p.lse.data) + (b * all.heads + h) * all.queries;
+      if (sliced) {
+        if (!cuda.measuring()) {
+          cuda.copy_async(LK_COMPUTE, lse_copy, lse, rows * static_cast<int64_t>(sizeof(float)));
+        }
+        lse = lse_copy;
+      }
+      cuda.dnn().run(*plan,
+                     {{q_id, part(p.q)},
+                      {k_id, part(p.k)},
+                      {v_id, part(p.v)},
+                      {o_id, part(p.o)},
+                      {lse_id, lse},
+                      {scale_id, &p.scale},
+                      {query_lengths_id, masked ? lengths.queries + b * spacing : nullptr},
+                      {key_lengths_id, masked ? lengths.keys + b * spacing : nullptr},
+                      {lowest_id, &lowest},
+                      {d_o_id, part(p.d_o)},
+                      {dq_id, part(p.dq)},
+                      {dk_id, part(p.dk)},
+                      {dv_id, part(p.dv)},
+                      {one_id, &one},
+                      {delta_id, delta},
+                      {dq_sum_id, dq_sum}},
+                     workspace);
+    }
+  }
+  if (present(p.key_lengths)) {
+    const int32_t* const given = static_cast<const int32_t*>(p.key_lengths.data);
+    const int64_t width = all.heads * all.width;
+    blank_rows(cuda, given, all.batch, all.queries, width, false, 0.0f, p.dq.data, p.dq.dtype);
+    blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dk.data, p.dk.dtype);
+    blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dv.data, p.dv.dtype);
+  }
+  return true;
+}
+
+}  // namespace
+
+void attention(Cuda& cuda, const lk_attention_params& p) {
+  named_failures([&] { return name("attention", p); },
+                 [&] {
+                   if (!attention_by_cudnn(cuda, p)) attention_by_kernels(cuda, p);
+                 });
+}
+
+void attention_backward(Cuda& cuda, const lk_attention_backward_params& p) {
+  named_failures([&] { return name("attention_backward", p); },
+                 [&] {
+                   if (!attention_backward_by_cudnn(cuda, p)) attention_backward_by_kernels(cuda, p);
+                 });
+}
+
+}  // namespace lk::cuda
