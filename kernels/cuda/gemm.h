@@ -3,14 +3,16 @@
 
 #include <cublasLt.h>
 
-#include <map>
+#include <memory>
 #include <string>
 
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
 
-// d = epilogue(alpha op(a) op(b) + beta c), all row-major; c has d's layout and may be d. Batches are strided.
+// d = alpha op(a) op(b) + beta c + bias, all row-major; c has d's type and layout and may be d. Batches are strided.
+// Any mixture of a's type and d's type, any shape and any alignment works; sums are float32, f32 operands are not
+// rounded.
 struct GemmCall {
   int64_t m = 0, n = 0, k = 0;
   const void *a = nullptr, *b = nullptr, *c = nullptr;
@@ -22,6 +24,7 @@ struct GemmCall {
   float alpha = 1, beta = 0;
   const void* bias = nullptr;  // [n], added to every row
   lk_dtype bias_dtype = LK_F32;
+  void* workspace = nullptr;  // from Gemm::workspace(), which an operation with several products shares among them
 };
 
 class Gemm {
@@ -32,14 +35,14 @@ class Gemm {
   Gemm& operator=(const Gemm&) = delete;
 
   void run(const GemmCall& call);
-  // Chooses the algorithm now (d is overwritten), so that a later run with beta != 0 need not.
+  void* workspace();  // scratch memory of the running operation
+  // Chooses the algorithm now (d is overwritten): a run with beta != 0 cannot, and would take cuBLASLt's first guess.
   void prepare(const GemmCall& call);
   std::string version() const;  // "cuBLASLt 13.1.0"
 
  private:
   struct State;
   std::unique_ptr<State> state_;
-  Cuda& cuda_;
 };
 
 }  // namespace lk::cuda

@@ -1,0 +1,364 @@
+// A product goes one of three ways: straight to cuBLASLt; through an f32 result where cuBLASLt does not write the
+// wanted type; or through f32 copies of the operands where it has no algorithm for their type or alignment on this
+// device.
+#include "cuda/gemm.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "cuda/convert.h"
+#include "cuda/tuning.h"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr int candidate_count = 16;
+constexpr int timed_runs = 5;
+constexpr float timing_budget = 15.0f;  // milliseconds per product
+constexpr float slow = 1.25f;           // times the best: not worth another run
+
+static_assert(sizeof(cublasLtMatmulAlgo_t) == Tuning::algorithm_bytes);
+
+cudaDataType_t cuda_type(lk_dtype dtype) {
+  return dtype == LK_F32 ? CUDA_R_32F : dtype == LK_F16 ? CUDA_R_16F : CUDA_R_16BF;
+}
+
+// What cuBLASLt multiplies with float32 sums: f32 to f32, 16 bit to the same type or to f32.
+bool writes_directly(const GemmCall& call) { return call.d_dtype == LK_F32 || call.d_dtype == call.a_dtype; }
+
+std::string text(const GemmCall& call) {
+  return std::to_string(call.m) + " x " + std::to_string(call.n) + " x " + std::to_string(call.k) +
+         (call.batch > 1 ? " batch " + std::to_string(call.batch) : "") + " " + lk_dtype_name(call.a_dtype) + " to " +
+         lk_dtype_name(call.d_dtype);
+}
+
+void check(cublasStatus_t status, const GemmCall& call) {
+  if (status != CUBLAS_STATUS_SUCCESS)
+    throw Error(LK_E_DEVICE, "cublasLtMatmul " + text(call) + ": " + cublasLtGetStatusString(status));
+}
+
+// Algorithms need 16 bytes at most for their accesses; what a graph plans has 256.
+uint32_t alignment_class(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  if (address % 256 == 0) return 256;
+  return static_cast<uint32_t>(std::min<uintptr_t>(address & (~address + 1), 16));
+}
+
+GemmCall dense(GemmCall call) {
+  if (call.lda == 0) call.lda = call.transpose_a ? call.m : call.k;
+  if (call.ldb == 0) call.ldb = call.transpose_b ? call.k : call.n;
+  if (call.ldd == 0) call.ldd = call.n;
+  if (call.batch == 1) call.stride_a = call.stride_b = call.stride_d = 0;
+  if (call.beta == 0) call.c = call.d;
+  return call;
+}
+
+struct Alignment {
+  uint32_t a, b, c, d;
+};
+
+// Everything the choice of an algorithm depends on.
+using Key = std::array<int64_t, 19>;
+
+Key key_of(const GemmCall& call, const Alignment& alignment) {
+  return {call.m,
+          call.n,
+          call.k,
+          call.batch,
+          call.lda,
+          call.ldb,
+          call.ldd,
+          call.stride_a,
+          call.stride_b,
+          call.stride_d,
+          call.a_dtype,
+          call.d_dtype,
+          call.transpose_a,
+          call.transpose_b,
+          call.bias != nullptr,
+          call.beta != 0.0,
+          alignment.a,
+          alignment.b,
+          std::min(alignment.c, alignment.d)};
+}
+
+std::string text(const Key& key) {
+  std::string text;
+  for (const int64_t part : key) text += (text.empty() ? "" : ",") + std::to_string(part);
+  return text;
+}
+
+// Row-major d = a b is column-major d' = b' a': cuBLASLt's first operand is b.
+struct Plan {
+  cublasLtMatmulDescOpaque_t product;
+  cublasLtMatrixLayoutOpaque_t a, b, d;
+  cublasLtMatmulAlgo_t algorithm;
+  bool found = false;   // there is an algorithm
+  bool chosen = false;  // and it was timed, now or by an earlier process
+};
+
+}  // namespace
+
+struct Gemm::State {
+  explicit State(Cuda& cuda)
+      : cuda(cuda),
+        workspace_bytes(int64_t{cuda.capability() >= 90 ? 32 : 4} << 20),
+        tuning(cuda.tuning_cache(), std::string(cuda.device().name) + '\t' + version()) {
+    const cublasStatus_t status = cublasLtCreate(&handle);
+    if (status != CUBLAS_STATUS_SUCCESS)
+      throw Error(LK_E_DEVICE, std::string("cublasLtCreate: ") + cublasLtGetStatusString(status));
+  }
+  ~State() {
+    for (cudaEvent_t event : {start, stop}) {
+      if (event != nullptr) cudaEventDestroy(event);
+    }
+    cublasLtDestroy(handle);
+  }
+
+  static std::string version();
+  void multiply(GemmCall call, bool only_prepare);
+  void through_f32_result(const GemmCall& call);
+  void through_f32_operands(const GemmCall& call);
+  Plan& plan(const GemmCall& call, const Alignment& alignment, bool may_time);
+  void describe(const GemmCall& call, Plan& plan);
+  std::vector<cublasLtMatmulAlgo_t> candidates(Plan& plan, const Alignment& alignment);
+  std::optional<cublasLtMatmulAlgo_t> known(Plan& plan, const Key& key);
+  void choose(const GemmCall& call, Plan& plan, const std::vector<cublasLtMatmulAlgo_t>& algorithms);
+  std::optional<float> time(const GemmCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algorithm);
+  cublasStatus_t enqueue(const GemmCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algorithm);
+
+  Cuda& cuda;
+  const int64_t workspace_bytes;
+  Tuning tuning;
+  cublasLtHandle_t handle = nullptr;
+  cudaEvent_t start = nullptr, stop = nullptr;
+  std::map<Key, Plan> plans;
+};
+
+std::string Gemm::State::version() {
+  const size_t version = cublasLtGetVersion();
+  return "cuBLASLt " + std::to_string(version / 10000) + "." + std::to_string(version / 100 % 100) + "." +
+         std::to_string(version % 100);
+}
+
+void Gemm::State::multiply(GemmCall call, bool only_prepare) {
+  call = dense(call);
+  if (!writes_directly(call)) {
+    if (!only_prepare) through_f32_result(call);
+    return;
+  }
+  if (call.workspace == nullptr) call.workspace = cuda.scratch<std::byte>(workspace_bytes);
+  // cuBLASLt wants the bias in d's type. Addresses are unknown while measuring: the copy is then assumed.
+  if (call.bias != nullptr &&
+      (call.bias_dtype != call.d_dtype || alignment_class(call.bias) < 16 || cuda.measuring())) {
+    void* const bias = cuda.scratch<std::byte>(call.n * lk_dtype_size(call.d_dtype));
+    convert(cuda, {call.bias, call.bias_dtype, call.n, 0}, {bias, call.d_dtype, call.n, 0}, 1, 1, call.n);
+    call.bias = bias;
+    call.bias_dtype = call.d_dtype;
+  }
+  if (cuda.measuring()) {
+    const auto a = static_cast<uint32_t>(lk_dtype_size(call.a_dtype)),
+               d = static_cast<uint32_t>(lk_dtype_size(call.d_dtype));
+    if (!plan(call, {a, a, d, d}, false).found && !only_prepare) through_f32_operands(call);
+    return;
+  }
+  const Alignment alignment = {alignment_class(call.a), alignment_class(call.b), alignment_class(call.c),
+                               alignment_class(call.d)};
+  // Timing overwrites d, so with beta != 0 it must have been asked for.
+  Plan& chosen = plan(call, alignment, !cuda.capturing() && (only_prepare || call.beta == 0));
+  if (only_prepare) return;
+  if (!chosen.found) return through_f32_operands(call);
+  check(enqueue(call, chosen, chosen.algorithm), call);
+}
+
+void Gemm::State::through_f32_result(const GemmCall& call) {
+  GemmCall wide = call;
+  wide.d = cuda.scratch<float>(call.batch * call.m * call.n);
+  wide.c = wide.d;
+  wide.d_dtype = LK_F32;
+  wide.ldd = call.n;
+  wide.stride_d = call.m * call.n;
+  const MatrixView f32 = {wide.d, LK_F32, wide.ldd, wide.stride_d};
+  if (call.beta != 0) convert(cuda, {call.c, call.d_dtype, call.ldd, call.stride_d}, f32, call.batch, call.m, call.n);
+  multiply(wide, false);
+  convert(cuda, f32, {call.d, call.d_dtype, call.ldd, call.stride_d}, call.batch, call.m, call.n);
+}
+
+void Gemm::State::through_f32_operands(const GemmCall& call) {
+  if (call.a_dtype == LK_F32) check(CUBLAS_STATUS_NOT_SUPPORTED, call);
+  GemmCall wide = call;
+  const auto widen = [&](const void* data, lk_dtype dtype, int64_t rows, int64_t cols, int64_t pitch, int64_t& stride) {
+    const int64_t matrices = stride == 0 ? 1 : call.batch;
+    float* const copy = cuda.scratch<float>(matrices * rows * cols);
+    const int64_t dense_stride = stride == 0 ? 0 : rows * cols;
+    convert(cuda, {data, dtype, pitch, stride}, {copy, LK_F32, cols, dense_stride}, matrices, rows, cols);
+    stride = dense_stride;
+    return copy;
+  };
+  const int64_t a_cols = call.transpose_a ? call.m : call.k, b_cols = call.transpose_b ? call.k : call.n;
+  wide.a = widen(call.a, call.a_dtype, call.m * call.k / a_cols, a_cols, call.lda, wide.stride_a);
+  wide.b = widen(call.b, call.b_dtype, call.n * call.k / b_cols, b_cols, call.ldb, wide.stride_b);
+  wide.lda = a_cols;
+  wide.ldb = b_cols;
+  wide.a_dtype = wide.b_dtype = LK_F32;
+  multiply(wide, false);
+}
+
+Plan& Gemm::State::plan(const GemmCall& call, const Alignment& alignment, bool may_time) {
+  const Key key = key_of(call, alignment);
+  const auto [it, added] = plans.try_emplace(key);
+  Plan& plan = it->second;
+  if (!added && (plan.chosen || !plan.found || !may_time)) return plan;
+  if (added) {
+    try {
+      describe(call, plan);
+      if (const auto algorithm = known(plan, key)) {
+        plan.algorithm = *algorithm;
+        plan.found = plan.chosen = true;
+        return plan;
+      }
+    } catch (...) {
+      plans.erase(it);
+      throw;
+    }
+  }
+  const std::vector<cublasLtMatmulAlgo_t> algorithms = candidates(plan, alignment);
+  if (algorithms.empty()) return plan;
+  plan.algorithm = algorithms.front();
+  plan.found = true;
+  if (may_time) {
+    choose(call, plan, algorithms);
+    plan.chosen = true;
+    tuning.keep(text(key), &plan.algorithm);
+  }
+  return plan;
+}
+
+void Gemm::State::describe(const GemmCall& call, Plan& plan) {
+  check(cublasLtMatmulDescInit(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), call);
+  const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
+    check(cublasLtMatmulDescSetAttribute(&plan.product, attribute, &value, sizeof value), call);
+  };
+  set(CUBLASLT_MATMUL_DESC_TRANSA, call.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+  set(CUBLASLT_MATMUL_DESC_TRANSB, call.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
+  if (call.bias != nullptr) {
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+    set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(call.d_dtype));
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);  // 16-byte aligned, which the heuristic looks at
+  }
+  const auto layout = [&](cublasLtMatrixLayoutOpaque_t& matrix, lk_dtype dtype, int64_t rows, int64_t cols,
+                          int64_t pitch, int64_t stride) {
+    check(cublasLtMatrixLayoutInit(&matrix, cuda_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
+                                   pitch),
+          call);
+    const auto batch = static_cast<int32_t>(call.batch);
+    check(cublasLtMatrixLayoutSetAttribute(&matrix, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &batch, sizeof batch), call);
+    check(
+        cublasLtMatrixLayoutSetAttribute(&matrix, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &stride, sizeof stride),
+        call);
+  };
+  const bool ta = call.transpose_a, tb = call.transpose_b;
+  layout(plan.a, call.b_dtype, tb ? call.k : call.n, tb ? call.n : call.k, call.ldb, call.stride_b);
+  layout(plan.b, call.a_dtype, ta ? call.m : call.k, ta ? call.k : call.m, call.lda, call.stride_a);
+  layout(plan.d, call.d_dtype, call.n, call.m, call.ldd, call.stride_d);
+}
+
+// Best guess first. Of the ways to add the parts of a split k, "compute type" keeps them in float32 and adds them in a
+// separate step with an order of its own; "in place" and "output type" would round them to d's type and are excluded.
+std::vector<cublasLtMatmulAlgo_t> Gemm::State::candidates(Plan& plan, const Alignment& alignment) {
+  cublasLtMatmulPreferenceOpaque_t preference;
+  cublasLtMatmulPreferenceInit(&preference);
+  const auto set = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+    cublasLtMatmulPreferenceSetAttribute(&preference, attribute, &value, sizeof value);
+  };
+  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<uint64_t>(workspace_bytes));
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, static_cast<uint32_t>(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment.b);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment.a);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment.c);
+  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment.d);
+  std::array<cublasLtMatmulHeuristicResult_t, candidate_count> results{};
+  int count = 0;
+  // A status that is not success means the same as no result: the product goes another way.
+  if (cublasLtMatmulAlgoGetHeuristic(handle, &plan.product, &plan.a, &plan.b, &plan.d, &plan.d, &preference,
+                                     candidate_count, results.data(), &count) != CUBLAS_STATUS_SUCCESS)
+    count = 0;
+  std::vector<cublasLtMatmulAlgo_t> algorithms;
+  for (int i = 0; i < count; ++i) {
+    if (results[static_cast<size_t>(i)].state == CUBLAS_STATUS_SUCCESS)
+      algorithms.push_back(results[static_cast<size_t>(i)].algo);
+  }
+  return algorithms;
+}
+
+std::optional<cublasLtMatmulAlgo_t> Gemm::State::known(Plan& plan, const Key& key) {
+  cublasLtMatmulAlgo_t algorithm{};
+  if (!tuning.find(text(key), &algorithm)) return {};
+  cublasLtMatmulHeuristicResult_t result{};
+  const cublasStatus_t status =
+      cublasLtMatmulAlgoCheck(handle, &plan.product, &plan.a, &plan.b, &plan.d, &plan.d, &algorithm, &result);
+  if (status != CUBLAS_STATUS_SUCCESS || result.workspaceSize > static_cast<size_t>(workspace_bytes)) return {};
+  return algorithm;
+}
+
+// The one with the least median time; an algorithm that fails to start is passed over.
+void Gemm::State::choose(const GemmCall& call, Plan& plan, const std::vector<cublasLtMatmulAlgo_t>& algorithms) {
+  float best = 0, spent = 0;
+  for (const cublasLtMatmulAlgo_t& algorithm : algorithms) {
+    if (best > 0 && spent > timing_budget) break;
+    const std::optional<float> warm_up = time(call, plan, algorithm);
+    if (!warm_up) continue;
+    spent += *warm_up;
+    std::vector<float> times;
+    while (times.size() < timed_runs && (times.empty() || spent <= timing_budget)) {
+      const std::optional<float> elapsed = time(call, plan, algorithm);
+      if (!elapsed) break;
+      spent += *elapsed;
+      times.push_back(*elapsed);
+      if (best > 0 && *elapsed > slow * best) break;
+    }
+    if (times.empty()) continue;
+    std::sort(times.begin(), times.end());
+    const float median = times[times.size() / 2];
+    if (best > 0 && median >= best) continue;
+    best = median;
+    plan.algorithm = algorithm;
+  }
+}
+
+std::optional<float> Gemm::State::time(const GemmCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algorithm) {
+  for (cudaEvent_t* event : {&start, &stop}) {
+    if (*event == nullptr) cuda::check(cudaEventCreate(event), "event");
+  }
+  cuda::check(cudaEventRecord(start, cuda.stream()), "event");
+  if (enqueue(call, plan, algorithm) != CUBLAS_STATUS_SUCCESS) return {};
+  cuda::check(cudaEventRecord(stop, cuda.stream()), "event");
+  cuda::check(cudaEventSynchronize(stop), "cublasLtMatmul " + text(call));
+  float milliseconds = 0;
+  cuda::check(cudaEventElapsedTime(&milliseconds, start, stop), "event");
+  return std::max(milliseconds, 1e-6f);
+}
+
+cublasStatus_t Gemm::State::enqueue(const GemmCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algorithm) {
+  if (call.bias != nullptr) {
+    const cublasStatus_t status =
+        cublasLtMatmulDescSetAttribute(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias, sizeof call.bias);
+    if (status != CUBLAS_STATUS_SUCCESS) return status;
+  }
+  return cublasLtMatmul(handle, &plan.product, &call.alpha, call.b, &plan.a, call.a, &plan.b, &call.beta, call.c,
+                        &plan.d, call.d, &plan.d, &algorithm, call.workspace, static_cast<size_t>(workspace_bytes),
+                        cuda.stream());
+}
+
+Gemm::Gemm(Cuda& cuda) : state_(std::make_unique<State>(cuda)) {}
+Gemm::~Gemm() = default;
+void Gemm::run(const GemmCall& call) { state_->multiply(call, false); }
+void Gemm::prepare(const GemmCall& call) { state_->multiply(call, true); }
+void* Gemm::workspace() { return state_->cuda.scratch<std::byte>(state_->workspace_bytes); }
+std::string Gemm::version() const { return State::version(); }
+
+}  // namespace lk::cuda

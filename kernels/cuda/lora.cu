@@ -1,0 +1,294 @@
+// A linear layer with a low-rank adapter; shapes and formulas are those of the CPU's lora.cpp. With M rows:
+//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
+//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
+// The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
+// epilogue sees the sum. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
+// tensor cores with a rank up to 64 by one pass over each wide operand; otherwise by cuBLASLt.
+#include "cuda/convert.h"
+#include "cuda/gemm.h"
+#include "cuda/gemv.h"
+#include "cuda/partial_sum.h"
+#include "cuda/skinny.h"
+
+namespace lk::cuda {
+
+namespace {
+
+struct Sizes {
+  int64_t rows, in, out, rank;
+};
+
+template <class Params>
+Sizes sizes_of(const Params& p) {
+  const int64_t in = p.down.dims[1];
+  return {numel(p.x) / in, in, p.up.dims[0], p.down.dims[0]};
+}
+
+// d = alpha op(a) op(b) + beta d for dense operands of one type.
+GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
+                 void* workspace) {
+  GemmCall call;
+  call.m = m;
+  call.n = n;
+  call.k = k;
+  call.a = a;
+  call.b = b;
+  call.c = call.d = d.data;
+  call.a_dtype = call.b_dtype = type;
+  call.d_dtype = d.dtype;
+  call.workspace = workspace;
+  return call;
+}
+
+// The frozen layer's y or dx, added to what is there.
+GemmCall base_product(Cuda& cuda, const Sizes& n, const lk_tensor& weight, const lk_tensor& scale, bool forward,
+                      const lk_tensor& a, const lk_tensor& d, void* workspace) {
+  const void* const b = as_type(cuda, weight, a.dtype, scale);
+  GemmCall call =
+      product(n.rows, forward ? n.out : n.in, forward ? n.in : n.out, a.data, b, a.dtype, out(d), workspace);
+  call.transpose_b = forward;
+  call.beta = 1;
+  return call;
+}
+
+// d [rows, rank] = alpha mask (a b): the mask is applied before d's type rounds.
+void project(Cuda& cuda, GemmCall call, const lk_tensor& mask) {
+  if (!present(mask)) return cuda.gemm().run(call);
+  const Out to = {call.d, call.d_dtype};
+  PartialSum sum{};
+  float* const unmasked = cuda.scratch<float>(call.m * call.n);
+  call.c = call.d = unmasked;
+  call.d_dtype = LK_F32;
+  cuda.gemm().run(call);
+  sum.partial = unmasked;
+  sum.count = 1;
+  sum.rows = call.m;
+  sum.cols = sum.pitch = call.n;
+  sum.mask = in(mask);
+  sum.out = to;
+  sum_partials(cuda, sum);
+}
+
+// What s is computed from, in both directions.
+template <class Params>
+Gemv few_rows_s(const Params& p, const Sizes& n, const Out& s) {
+  Gemv call;
+  call.rows = n.rows;
+  call.x = in(p.x);
+  call.weight = weight_of(p.down);
+  call.mask = in(p.mask);
+  call.y = s;
+  return call;
+}
+
+template <class Params>
+Skinny skinny_s(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
+  Skinny call;
+  call.rows = n.rows;
+  call.cols = n.in;
+  call.rank = n.rank;
+  call.type = p.x.dtype;
+  call.a = in(p.x);
+  call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
+  call.w_col = 1;
+  call.w_rank = n.in;
+  call.mask = in(p.mask);
+  call.projected = s;
+  return call;
+}
+
+void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
+  gemv(cuda, few_rows_s(p, n, out(p.s)));
+  Gemv call;
+  call.rows = n.rows;
+  call.x = in(p.x);
+  if (present(p.weight)) call.weight = weight_of(p.weight, p.weight_scale);
+  call.weight.out = n.out;
+  call.weight.in = n.in;
+  call.bias = in(p.bias);
+  call.left = in(p.s);
+  call.right = in(p.up);
+  call.rank = n.rank;
+  call.branch_scale = p.scale;
+  call.y = out(p.y);
+  gemv(cuda, call);
+}
+
+void skinny_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
+  skinny(cuda, skinny_s(cuda, p, n, out(p.s)));
+  Skinny call;
+  call.rows = n.rows;
+  call.cols = n.out;
+  call.rank = n.rank;
+  call.type = p.x.dtype;
+  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+  call.w_col = n.rank;
+  call.w_rank = 1;
+  call.z = in(p.s);
+  call.alpha = p.scale;
+  call.spread = out(p.y);
+  skinny(cuda, call);
+}
+
+void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
+  const lk_dtype type = p.x.dtype;
+  GemmCall call = product(n.rows, n.rank, n.in, p.x.data, as_type(cuda, p.down, type), type, out(p.s), workspace);
+  call.transpose_b = true;
+  project(cuda, call, p.mask);
+  call = product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), as_type(cuda, p.up, type), type, out(p.y), workspace);
+  call.transpose_b = true;
+  call.alpha = p.scale;
+  cuda.gemm().run(call);
+}
+
+void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
+  if (present(p.dup)) {
+    In s = in(p.s);
+    if (!present(p.s)) {
+      s = {cuda.scratch<float>(n.rows * n.rank), LK_F32};
+      gemv(cuda, few_rows_s(p, n, {const_cast<void*>(s.data), LK_F32}));
+    }
+    outer(cuda, n.rows, n.out, n.rank, p.scale, in(p.dy), s, out(p.dup), p.accumulate != 0);
+  }
+  if (!present(p.ddown) && !present(p.dx)) return;
+  float* const ds = cuda.scratch<float>(n.rows * n.rank);
+  GemvTransposed call;
+  call.rows = n.rows;
+  call.dy = in(p.dy);
+  call.weight = weight_of(p.up);
+  call.alpha = p.scale;
+  call.mask = in(p.mask);
+  call.dx = {ds, LK_F32};
+  gemv_transposed(cuda, call);
+  if (present(p.ddown)) outer(cuda, n.rows, n.rank, n.in, 1.0f, {ds, LK_F32}, in(p.x), out(p.ddown), p.accumulate != 0);
+  if (!present(p.dx)) return;
+  call = {};
+  call.rows = n.rows;
+  call.dy = in(p.dy);
+  if (present(p.weight)) call.weight = weight_of(p.weight, p.weight_scale);
+  call.weight.out = n.out;
+  call.weight.in = n.in;
+  call.left = {ds, LK_F32};
+  call.right = in(p.down);
+  call.rank = n.rank;
+  call.dx = out(p.dx);
+  gemv_transposed(cuda, call);
+}
+
+// One pass over dy for ds and dup, one over x for ddown and the adapter's share of dx.
+void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
+  Out s = out(p.s);
+  if (present(p.dup) && !present(p.s)) {
+    s = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
+    skinny(cuda, skinny_s(cuda, p, n, s));
+  }
+  const bool needs_ds = present(p.ddown) || present(p.dx);
+  const Out ds = {needs_ds ? cuda.scratch<uint16_t>(n.rows * n.rank) : nullptr, p.x.dtype};
+  Skinny call;
+  call.rows = n.rows;
+  call.cols = n.out;
+  call.rank = n.rank;
+  call.type = p.dy.dtype;
+  call.a = in(p.dy);
+  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+  call.w_col = n.rank;
+  call.w_rank = 1;
+  call.z = {s.data, s.dtype};
+  call.alpha = p.scale;
+  call.mask = in(p.mask);
+  call.projected = ds;
+  call.gathered = out(p.dup);
+  call.add = p.accumulate != 0;
+  if (needs_ds || present(p.dup)) skinny(cuda, call);
+  if (!needs_ds) return;
+  call = {};
+  call.rows = n.rows;
+  call.cols = n.in;
+  call.rank = n.rank;
+  call.type = p.x.dtype;
+  call.a = in(p.x);
+  call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
+  call.w_col = 1;
+  call.w_rank = n.in;
+  call.z = {ds.data, ds.dtype};
+  call.gathered = out(p.ddown);
+  call.gathered_transposed = true;
+  call.add = p.accumulate != 0;
+  call.spread = out(p.dx);
+  skinny(cuda, call);
+}
+
+void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, void* workspace) {
+  const lk_dtype type = product_type(p.dy.dtype, p.x.dtype);
+  const float beta = p.accumulate != 0 ? 1.0f : 0.0f;
+  const void *const dy = as_type(cuda, p.dy, type), *const x = as_type(cuda, p.x, type);
+  const void* const down = as_type(cuda, p.down, type);
+  if (present(p.dup)) {
+    const void* s = nullptr;
+    if (present(p.s)) {
+      s = as_type(cuda, p.s, type);
+    } else {
+      void* const recomputed = cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
+      GemmCall call = product(n.rows, n.rank, n.in, x, down, type, {recomputed, type}, workspace);
+      call.transpose_b = true;
+      project(cuda, call, p.mask);
+      s = recomputed;
+    }
+    GemmCall call = product(n.out, n.rank, n.rows, dy, s, type, out(p.dup), workspace);
+    call.transpose_a = true;
+    call.alpha = p.scale;
+    call.beta = beta;
+    cuda.gemm().run(call);
+  }
+  if (!present(p.ddown) && !present(p.dx)) return;
+  void* const ds = cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
+  GemmCall call = product(n.rows, n.rank, n.out, dy, as_type(cuda, p.up, type), type, {ds, type}, workspace);
+  call.alpha = p.scale;
+  project(cuda, call, p.mask);
+  if (present(p.ddown)) {
+    call = product(n.rank, n.in, n.rows, ds, x, type, out(p.ddown), workspace);
+    call.transpose_a = true;
+    call.beta = beta;
+    cuda.gemm().run(call);
+  }
+  if (present(p.dx)) cuda.gemm().run(product(n.rows, n.in, n.rank, ds, down, type, out(p.dx), workspace));
+}
+
+}  // namespace
+
+void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
+  const Sizes n = sizes_of(p);
+  if (n.rows <= gemv_rows) return few_rows_forward(cuda, p, n);
+  void* const workspace = cuda.gemm().workspace();
+  GemmCall base;
+  if (present(p.weight)) {
+    base = base_product(cuda, n, p.weight, p.weight_scale, true, p.x, p.y, workspace);
+    base.bias = p.bias.data;
+    base.bias_dtype = p.bias.dtype;
+    cuda.gemm().prepare(base);
+  }
+  if (skinny_fits(cuda, p.x.dtype, n.rank))
+    skinny_forward(cuda, p, n);
+  else
+    gemm_forward(cuda, p, n, workspace);
+  if (present(p.weight)) cuda.gemm().run(base);
+}
+
+void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
+  const Sizes n = sizes_of(p);
+  if (n.rows <= gemv_rows) return few_rows_backward(cuda, p, n);
+  void* const workspace = cuda.gemm().workspace();
+  const bool adds_base = present(p.weight) && present(p.dx);
+  GemmCall base;
+  if (adds_base) {
+    base = base_product(cuda, n, p.weight, p.weight_scale, false, p.dy, p.dx, workspace);
+    cuda.gemm().prepare(base);
+  }
+  if (skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank))
+    skinny_backward(cuda, p, n);
+  else
+    gemm_backward(cuda, p, n, workspace);
+  if (adds_base) cuda.gemm().run(base);
+}
+
+}  // namespace lk::cuda
