@@ -1,0 +1,220 @@
+// Layer norm over the last axis: y = xh w + b, xh = (x - mean) rstd, rstd = 1 / sqrt(var + eps).
+// Backward, with g = dy w:  dx = rstd (g - mean(g) - xh mean(g xh)),  dw = sum dy xh,  db = sum dy.
+//
+// A warp sums its part of a row around its own mean; the parts are then joined by Chan's formula, so the variance is as
+// accurate as in two passes while a block waits for one barrier only.
+#include "cuda/column_sums.cuh"
+#include "cuda/layer_norm.cuh"
+#include "cuda/row_norm.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+struct Rows {
+  In x, weight;
+  float unit;
+  int64_t rows, width, rows_per_weight;
+  float eps;
+  int lanes;
+};
+
+// The factor of each column: 1 without a weight.
+template <int width>
+__device__ inline void factors(const Rows& p, const RowSpan& span, int64_t column, float (&w)[width]) {
+  const int64_t place = span.row / p.rows_per_weight * p.width + column;
+  load_or(p.weight, place, 1.0f - p.unit, w);
+#pragma unroll
+  for (int j = 0; j < width; ++j) w[j] += p.unit;
+}
+
+struct Moments {
+  float mean, rstd;
+};
+
+// In place of the gradient where there is none.
+struct NoGradient {
+  template <int width>
+  __device__ void operator()(int, int64_t, float (&)[width]) const {}
+};
+
+// Of one row, and with gradient(k, column, g) also sums[0] = sum g and sums[1] = sum g xh.
+template <class Chunk, class Gradient>
+__device__ inline Moments row_moments(const Row<Chunk>& x, const RowSpan& span, float eps, float* shared,
+                                      const Gradient& gradient, float (&sums)[2]) {
+  constexpr bool with_gradient = !std::is_same_v<Gradient, NoGradient>;
+  float count = 0, sum = 0;
+  each_chunk<Chunk>(span, [&](int k, int64_t column) {
+    float v[Chunk::width];
+    x.get(k, column, v);
+    sum += pairwise_sum(v);
+    count += Chunk::width;
+  });
+  count = lanes_sum(count, span.lanes);
+  float mean = count > 0 ? lanes_sum(sum, span.lanes) / count : 0.0f;
+  float squares = 0, sum_g = 0, sum_gd = 0;  // d = x - mean
+  each_chunk<Chunk>(span, [&](int k, int64_t column) {
+    float v[Chunk::width], g[Chunk::width];
+    x.get(k, column, v);
+    gradient(k, column, g);
+#pragma unroll
+    for (int j = 0; j < Chunk::width; ++j) {
+      const float d = v[j] - mean;
+      squares += d * d;
+      if constexpr (with_gradient) {
+        sum_g += g[j];
+        sum_gd += g[j] * d;
+      }
+    }
+  });
+  squares = lanes_sum(squares, span.lanes);
+  if constexpr (with_gradient) {
+    sum_g = lanes_sum(sum_g, span.lanes);
+    sum_gd = lanes_sum(sum_gd, span.lanes);
+  }
+  const float width = static_cast<float>(span.width);
+  if (span.lanes > 32) {
+    if constexpr (with_gradient) {
+      float parts[5] = {count, mean, squares, sum_g, sum_gd};
+      exchange_warps(parts, shared);
+      mean = warp_sum(parts[0] * parts[1]) / width;
+      const float shift = parts[1] - mean;
+      squares = warp_sum(parts[2] + parts[0] * shift * shift);
+      sum_g = warp_sum(parts[3]);
+      sum_gd = warp_sum(parts[4] + parts[3] * shift);
+    } else {
+      float parts[3] = {count, mean, squares};
+      exchange_warps(parts, shared);
+      mean = warp_sum(parts[0] * parts[1]) / width;
+      const float shift = parts[1] - mean;
+      squares = warp_sum(parts[2] + parts[0] * shift * shift);
+    }
+  }
+  const float rstd = 1.0f / sqrtf(squares / width + eps);
+  sums[0] = sum_g;
+  sums[1] = sum_gd * rstd;
+  return {mean, rstd};
+}
+
+template <class Chunk>
+__global__ void __launch_bounds__(row_threads) layer_norm_kernel(Rows p, In bias, Out y) {
+  __shared__ float shared[3 * 32];
+  const RowSpan span = row_span(p.rows, p.width, p.lanes);
+  const Row<Chunk> x(p.x, span);
+  float unused[2];
+  const Moments m = row_moments(x, span, p.eps, shared, NoGradient{}, unused);
+  if (!span.exists) return;
+  each_chunk<Chunk>(span, [&](int k, int64_t column) {
+    float v[Chunk::width], w[Chunk::width], b[Chunk::width];
+    x.get(k, column, v);
+    factors(p, span, column, w);
+    load_or(bias, span.row / p.rows_per_weight * p.width + column, 0.0f, b);
+#pragma unroll
+    for (int j = 0; j < Chunk::width; ++j) v[j] = (v[j] - m.mean) * m.rstd * w[j] + b[j];
+    put(y, span.row * p.width + column, v);
+  });
+}
+
+// dx may be absent; moments [rows] is NULL unless a later pass wants them.
+template <class Chunk>
+__global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In dy_rows, Out dx, Moments* moments) {
+  __shared__ float shared[5 * 32];
+  const RowSpan span = row_span(p.rows, p.width, p.lanes);
+  const Row<Chunk> x(p.x, span), dy(dy_rows, span);
+  const auto gradient = [&](int k, int64_t column, float(&g)[Chunk::width]) {
+    float w[Chunk::width];
+    dy.get(k, column, g);
+    if (p.weight.data == nullptr) return;
+    factors(p, span, column, w);
+#pragma unroll
+    for (int j = 0; j < Chunk::width; ++j) g[j] *= w[j];
+  };
+  float sums[2];
+  const Moments m = row_moments(x, span, p.eps, shared, gradient, sums);
+  if (!span.exists) return;
+  if (moments != nullptr && span.lane == 0) moments[span.row] = m;
+  if (dx.data == nullptr) return;
+  const float width = static_cast<float>(p.width), mean_g = sums[0] / width, mean_gxh = sums[1] / width;
+  each_chunk<Chunk>(span, [&](int k, int64_t column) {
+    float v[Chunk::width], g[Chunk::width];
+    x.get(k, column, v);
+    gradient(k, column, g);
+#pragma unroll
+    for (int j = 0; j < Chunk::width; ++j) g[j] = m.rstd * (g[j] - mean_g - (v[j] - m.mean) * m.rstd * mean_gxh);
+    put(dx, span.row * p.width + column, g);
+  });
+}
+
+// sum dy xh, sum dy
+template <class Chunk>
+struct WeightSums {
+  static constexpr int sums = 2;
+  using Held = Chunk[2];
+  In dy, x;
+  const Moments* moments;
+  __device__ NoState start(int64_t, int64_t) const { return {}; }
+  __device__ void fetch(int64_t i, Held& held) const {
+    held[0] = Chunk::fetch(dy, i);
+    held[1] = Chunk::fetch(x, i);
+  }
+  __device__ void add(NoState, const Held& held, int64_t row, int64_t, float (&total)[2][Chunk::width]) const {
+    float g[Chunk::width], v[Chunk::width];
+    held[0].unpack(dy.dtype, g);
+    held[1].unpack(x.dtype, v);
+    const Moments m = moments[row];
+#pragma unroll
+    for (int j = 0; j < Chunk::width; ++j) {
+      total[0][j] += g[j] * ((v[j] - m.mean) * m.rstd);
+      total[1][j] += g[j];
+    }
+  }
+};
+
+Rows rows_of(const LayerNorm& norm, const RowPlan& plan) {
+  const int64_t width = norm.x.dims[norm.x.rank - 1];
+  return {in(norm.x), in(norm.weight),      norm.unit, numel(norm.x) / width,
+          width,      norm.rows_per_weight, norm.eps,  plan.lanes};
+}
+
+}  // namespace
+
+void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
+  const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
+  with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto chunk) {
+    cuda.launch(layer_norm_kernel<decltype(chunk)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(norm.bias),
+                out(y));
+  });
+}
+
+void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx,
+                              const lk_tensor& dweight, const lk_tensor& dbias) {
+  const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
+  const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
+  Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;
+  if (present(dx) || present(dweight)) {
+    with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(dx)}, rows, width, [&](const RowPlan& plan, auto chunk) {
+      cuda.launch(layer_norm_dx_kernel<decltype(chunk)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(dy), out(dx),
+                  moments);
+    });
+  }
+  if (!present(dweight)) {
+    if (present(dbias)) sum_columns(cuda, in(dy), columns, out(dbias), 1.0f);
+    return;
+  }
+  with_chunk({in(dy), in(norm.x)}, {in(dweight), in(dbias)}, width, [&](auto kind) {
+    using Chunk = decltype(kind);
+    walk_columns<Chunk>(cuda, WeightSums<Chunk>{in(dy), in(norm.x), moments}, columns, {{out(dweight), out(dbias)}});
+  });
+}
+
+void layer_norm(Cuda& cuda, const lk_layer_norm_params& p) {
+  const int64_t rows = numel(p.x) / p.x.dims[p.x.rank - 1];
+  layer_norm_rows(cuda, {p.x, p.weight, p.bias, 0.0f, rows, p.eps}, p.y);
+}
+
+void layer_norm_backward(Cuda& cuda, const lk_layer_norm_backward_params& p) {
+  const int64_t rows = numel(p.x) / p.x.dims[p.x.rank - 1];
+  layer_norm_rows_backward(cuda, {p.x, p.weight, {}, 0.0f, rows, p.eps}, p.dy, p.dx, p.dweight, p.dbias);
+}
+
+}  // namespace lk::cuda
