@@ -572,7 +572,7 @@ TEST(FullSize, GraphAdaptersAndPlan) {
     EXPECT_EQ(modules.size(), 304u);
     for (const AdaptedModule& m : modules)
       EXPECT_TRUE(m.name.starts_with("double_blocks.") || m.name.starts_with("single_blocks.")) << m.name;
-    EXPECT_GT(plan_memory(graph, external_values(graph, false)).live_peak, 0);
+    EXPECT_GT(plan_memory(graph, lh::parameters(graph)).live_peak, 0);
   }
 }
 

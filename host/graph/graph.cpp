@@ -79,6 +79,12 @@ std::vector<Value> Graph::add(const OpDef& op, std::vector<Value> inputs, Attrs 
   return nodes.back().outputs;
 }
 
+std::set<Value> parameters(const Graph& graph) {
+  std::set<Value> values;
+  for (const auto& [name, v] : graph.params) values.insert(v);
+  return values;
+}
+
 std::string Graph::describe(const Node& node) const {
   std::string text = fmt::format("{} in '{}' (", node.op->name, scopes[static_cast<size_t>(node.scope)].path);
   const char* separator = "";

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -94,5 +95,7 @@ class Graph {
  private:
   std::vector<ValueInfo> values_;
 };
+
+std::set<Value> parameters(const Graph& graph);
 
 }  // namespace lh

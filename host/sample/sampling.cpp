@@ -20,12 +20,6 @@ bool classifier_free(const SampleRequest& request, const Recipe& recipe) {
   return !recipe.guidance && request.guidance != 1;
 }
 
-std::set<Value> parameters(const Graph& graph) {
-  std::set<Value> values;
-  for (const auto& [name, v] : graph.params) values.insert(v);
-  return values;
-}
-
 // A sampler's stage graph for one latent shape.
 class Stage {
  public:

@@ -104,8 +104,7 @@ Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAda
 }
 
 std::set<Value> external_to_step(const Graph& graph) {
-  std::set<Value> values;
-  for (const auto& [name, v] : graph.params) values.insert(v);
+  std::set<Value> values = parameters(graph);
   for (const auto& [name, v] : graph.inputs) values.insert(v);
   for (const auto& [name, v] : graph.outputs)
     if (name.starts_with("grad.")) values.insert(v);
