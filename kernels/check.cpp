@@ -83,6 +83,14 @@ void Check::optional(Arg arg, Shape expected) const {
   shape(arg, expected);
 }
 
+void Check::optional_per_image(Arg arg, const lk_tensor& x) const {
+  if (arg.tensor->rank == 3) {
+    optional(arg, {x.dims[0], 1, x.dims[2]});
+  } else {
+    optional(arg, {x.dims[0], x.dims[2]});
+  }
+}
+
 void Check::scalar_f32(Arg arg) const {
   dtype(arg, LK_F32);
   require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));

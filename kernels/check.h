@@ -49,6 +49,8 @@ class Check {
   void optional(Arg arg, std::initializer_list<int64_t> expected) const {
     optional(arg, Shape(expected.begin(), expected.size()));
   }
+  // Absent, or f32, f16 or bf16 with one row for every image of x [B, S, C]: [B, C] or [B, 1, C].
+  void optional_per_image(Arg arg, const lk_tensor& x) const;
   void scalar_f32(Arg arg) const;                                      // f32, one element
   void scale_factors(Arg arg, int64_t rows) const;                     // optional; f32, one element or [rows]
   void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped

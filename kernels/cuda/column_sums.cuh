@@ -7,7 +7,7 @@
 
 #include <algorithm>
 
-#include "cuda/chunk.cuh"
+#include "cuda/packs.cuh"
 
 namespace lk::cuda {
 
@@ -22,35 +22,35 @@ struct Sums {
   Out y[most_sums];
 };
 
-// What a pass does is a type Terms<Chunk> with
+// What a pass does is a type Terms<Pack> with
 //   sums                                   how many sums it makes, 0 for none
-//   Held                                   what it fetches at a place: an array of chunks, one of each tensor
+//   Held                                   what it fetches at a place: an array of packs, one of each tensor
 //   State start(image, column)             what stays the same down the rows
 //   void fetch(i, held)                    element i of the tensors; apart from
 //   void add(state, held, row, i, total)   so that fetches of several rows are in flight; row counts through all images
 struct NoState {};
 
 // Rows whose fetches a thread has in flight: as many as 32 registers hold.
-template <class Chunk, class Held>
-constexpr int rows_in_flight = 32 / (Chunk::registers * static_cast<int>(std::extent_v<Held>));
+template <class Pack, class Held>
+constexpr int rows_in_flight = 32 / (Pack::registers * static_cast<int>(std::extent_v<Held>));
 
 struct Slabs {
   int64_t count, rows;
 };
 
-template <class Chunk, class Terms>
+template <class Pack, class Terms>
 __global__ void __launch_bounds__(block_threads, 2)
     columns_kernel(Terms terms, Columns shape, Slabs slabs, Sums results, float scale) {
   extern __shared__ float shared[];
-  constexpr int width = Chunk::width, sums = Terms::sums, slots = sums > 0 ? sums : 1;
-  constexpr int batch = rows_in_flight<Chunk, typename Terms::Held>;
-  const int64_t chunks = shape.width / width, items = shape.images * chunks;
+  constexpr int width = Pack::width, sums = Terms::sums, slots = sums > 0 ? sums : 1;
+  constexpr int batch = rows_in_flight<Pack, typename Terms::Held>;
+  const int64_t packs = shape.width / width, items = shape.images * packs;
   const int64_t tiles = (items + blockDim.x - 1) / blockDim.x;
   for (int64_t task = blockIdx.x; task < tiles * slabs.count; task += gridDim.x) {
     const int64_t slab = task / tiles, first = task % tiles * blockDim.x, item = first + threadIdx.x;
     float total[slots][width] = {};
     if (item < items) {
-      const int64_t image = item / chunks, column = item % chunks * width;
+      const int64_t image = item / packs, column = item % packs * width;
       const auto state = terms.start(image, column);
       const int64_t end = min((slab + 1) * slabs.rows, shape.rows), step = blockDim.y;
       for (int64_t row = slab * slabs.rows + threadIdx.y; row < end; row += batch * step) {
@@ -143,11 +143,11 @@ inline ColumnsPlan plan_columns(const Cuda& cuda, const void* kernel, const Colu
 void add_slabs(Cuda& cuda, const float* partial, int sums, int64_t slabs, int64_t count, const Sums& y, float scale);
 
 // Runs the pass; its sums, times scale, go to y.
-template <class Chunk, class Terms>
+template <class Pack, class Terms>
 void walk_columns(Cuda& cuda, const Terms& terms, const Columns& shape, const Sums& y = {}, float scale = 1.0f) {
-  const auto kernel = columns_kernel<Chunk, Terms>;
-  const ColumnsPlan plan = plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Chunk::width,
-                                        rows_in_flight<Chunk, typename Terms::Held>, Terms::sums);
+  const auto kernel = columns_kernel<Pack, Terms>;
+  const ColumnsPlan plan = plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Pack::width,
+                                        rows_in_flight<Pack, typename Terms::Held>, Terms::sums);
   if (Terms::sums == 0 || plan.slabs.count == 1) {
     cuda.launch(kernel, plan.grid, plan.block, plan.shared, terms, shape, plan.slabs, y, scale);
     return;

@@ -22,24 +22,24 @@ __device__ inline float share(int64_t rows, int64_t y, int64_t step) {
   return static_cast<float>(rows > y ? (rows - y + step - 1) / step : 0);
 }
 
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(block_threads) moments_kernel(In x, Columns shape, Slabs slabs, Partial partial) {
   extern __shared__ float shared[];
-  constexpr int width = Chunk::width, batch = rows_in_flight<Chunk, Chunk[1]>;
-  const int64_t chunks = shape.width / width, items = shape.images * chunks;
+  constexpr int width = Pack::width, batch = rows_in_flight<Pack, Pack[1]>;
+  const int64_t packs = shape.width / width, items = shape.images * packs;
   const int64_t tiles = (items + blockDim.x - 1) / blockDim.x, step = blockDim.y;
   for (int64_t task = blockIdx.x; task < tiles * slabs.count; task += gridDim.x) {
     const int64_t slab = task / tiles, first = task % tiles * blockDim.x, item = first + threadIdx.x;
     const int64_t begin = slab * slabs.rows, end = min(begin + slabs.rows, shape.rows);
     float mean[width] = {}, squares[width] = {};
     if (item < items) {
-      const int64_t base = item / chunks * shape.rows * shape.width + item % chunks * width;
+      const int64_t base = item / packs * shape.rows * shape.width + item % packs * width;
       float count = 0;
       for (int64_t row = begin + threadIdx.y; row < end; row += batch * step) {
-        Chunk held[batch];
+        Pack held[batch];
 #pragma unroll
         for (int u = 0; u < batch; ++u) {
-          if (row + u * step < end) held[u] = Chunk::fetch(x, base + (row + u * step) * shape.width);
+          if (row + u * step < end) held[u] = Pack::fetch(x, base + (row + u * step) * shape.width);
         }
 #pragma unroll
         for (int u = 0; u < batch; ++u) {
@@ -126,12 +126,12 @@ struct Groups {
   __device__ int64_t of(int64_t image, int64_t column) const { return image * count + column / width; }
 };
 
-template <class Chunk>
+template <class Pack>
 struct Apply {
   static constexpr int sums = 0;
-  using Held = Chunk[1];
+  using Held = Pack[1];
   struct State {
-    float mean[Chunk::width], factor[Chunk::width], shift[Chunk::width];
+    float mean[Pack::width], factor[Pack::width], shift[Pack::width];
   };
   In x, weight, bias;
   const Moments* moments;
@@ -142,30 +142,30 @@ struct Apply {
     load_or(weight, column, 1.0f, s.factor);
     load_or(bias, column, 0.0f, s.shift);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       const Moments m = moments[groups.of(image, column + j)];
       s.mean[j] = m.mean;
       s.factor[j] *= m.rstd;
     }
     return s;
   }
-  __device__ void fetch(int64_t i, Held& held) const { held[0] = Chunk::fetch(x, i); }
-  __device__ void add(const State& s, const Held& held, int64_t, int64_t i, float (&)[1][Chunk::width]) const {
-    float v[Chunk::width];
+  __device__ void fetch(int64_t i, Held& held) const { held[0] = Pack::fetch(x, i); }
+  __device__ void add(const State& s, const Held& held, int64_t, int64_t i, float (&)[1][Pack::width]) const {
+    float v[Pack::width];
     held[0].unpack(x.dtype, v);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) v[j] = (v[j] - s.mean[j]) * s.factor[j] + s.shift[j];
+    for (int j = 0; j < Pack::width; ++j) v[j] = (v[j] - s.mean[j]) * s.factor[j] + s.shift[j];
     put(y, i, v);
   }
 };
 
 // sum dy xh, sum dy of every image
-template <class Chunk>
+template <class Pack>
 struct GradientSums {
   static constexpr int sums = 2;
-  using Held = Chunk[2];
+  using Held = Pack[2];
   struct State {
-    float mean[Chunk::width], rstd[Chunk::width];
+    float mean[Pack::width], rstd[Pack::width];
   };
   In dy, x;
   const Moments* moments;
@@ -173,7 +173,7 @@ struct GradientSums {
   __device__ State start(int64_t image, int64_t column) const {
     State s;
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       const Moments m = moments[groups.of(image, column + j)];
       s.mean[j] = m.mean;
       s.rstd[j] = m.rstd;
@@ -181,15 +181,15 @@ struct GradientSums {
     return s;
   }
   __device__ void fetch(int64_t i, Held& held) const {
-    held[0] = Chunk::fetch(dy, i);
-    held[1] = Chunk::fetch(x, i);
+    held[0] = Pack::fetch(dy, i);
+    held[1] = Pack::fetch(x, i);
   }
-  __device__ void add(const State& s, const Held& held, int64_t, int64_t, float (&total)[2][Chunk::width]) const {
-    float g[Chunk::width], v[Chunk::width];
+  __device__ void add(const State& s, const Held& held, int64_t, int64_t, float (&total)[2][Pack::width]) const {
+    float g[Pack::width], v[Pack::width];
     held[0].unpack(dy.dtype, g);
     held[1].unpack(x.dtype, v);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       total[0][j] += g[j] * ((v[j] - s.mean[j]) * s.rstd[j]);
       total[1][j] += g[j];
     }
@@ -215,12 +215,12 @@ __global__ void gradient_means_kernel(const float* sums, In weight, int64_t all,
 
 // dx = rstd (g - mean(g) - xh mean(g xh)), regrouped to  dy a - (x - mean) b - c  with a = rstd w,
 // b = rstd^2 mean(g xh), c = rstd mean(g).
-template <class Chunk>
+template <class Pack>
 struct InputGradient {
   static constexpr int sums = 0;
-  using Held = Chunk[2];
+  using Held = Pack[2];
   struct State {
-    float mean[Chunk::width], a[Chunk::width], b[Chunk::width], c[Chunk::width];
+    float mean[Pack::width], a[Pack::width], b[Pack::width], c[Pack::width];
   };
   In dy, x, weight;
   const Moments* moments;
@@ -231,7 +231,7 @@ struct InputGradient {
     State s;
     load_or(weight, column, 1.0f, s.a);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       const int64_t group = groups.of(image, column + j);
       const Moments m = moments[group];
       const float2 mean_g = means[group];
@@ -243,15 +243,15 @@ struct InputGradient {
     return s;
   }
   __device__ void fetch(int64_t i, Held& held) const {
-    held[0] = Chunk::fetch(dy, i);
-    held[1] = Chunk::fetch(x, i);
+    held[0] = Pack::fetch(dy, i);
+    held[1] = Pack::fetch(x, i);
   }
-  __device__ void add(const State& s, const Held& held, int64_t, int64_t i, float (&)[1][Chunk::width]) const {
-    float g[Chunk::width], v[Chunk::width];
+  __device__ void add(const State& s, const Held& held, int64_t, int64_t i, float (&)[1][Pack::width]) const {
+    float g[Pack::width], v[Pack::width];
     held[0].unpack(dy.dtype, g);
     held[1].unpack(x.dtype, v);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) g[j] = g[j] * s.a[j] - (v[j] - s.mean[j]) * s.b[j] - s.c[j];
+    for (int j = 0; j < Pack::width; ++j) g[j] = g[j] * s.a[j] - (v[j] - s.mean[j]) * s.b[j] - s.c[j];
     put(dx, i, g);
   }
 };
@@ -261,12 +261,12 @@ Columns columns_of(const lk_tensor& x) {
   return {images, numel(x) / (images * width), width};
 }
 
-template <class Chunk>
+template <class Pack>
 const Moments* group_moments(Cuda& cuda, const lk_tensor& x, int64_t groups, float eps) {
   const Columns shape = columns_of(x);
-  const auto kernel = moments_kernel<Chunk>;
-  const ColumnsPlan plan = plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Chunk::width,
-                                        rows_in_flight<Chunk, Chunk[1]>, 2);
+  const auto kernel = moments_kernel<Pack>;
+  const ColumnsPlan plan =
+      plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Pack::width, rows_in_flight<Pack, Pack[1]>, 2);
   const int64_t count = plan.slabs.count * shape.images * shape.width;
   const Partial partial{cuda.scratch<float>(count), cuda.scratch<float>(count)};
   Moments* const moments = cuda.scratch<Moments>(shape.images * groups);
@@ -281,10 +281,10 @@ const Moments* group_moments(Cuda& cuda, const lk_tensor& x, int64_t groups, flo
 void group_norm(Cuda& cuda, const lk_group_norm_params& p) {
   const Columns shape = columns_of(p.x);
   const Groups groups{p.groups, shape.width / p.groups};
-  with_chunk({in(p.x)}, {in(p.weight), in(p.bias), in(p.y)}, shape.width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    const Moments* const moments = group_moments<Chunk>(cuda, p.x, p.groups, p.eps);
-    walk_columns<Chunk>(cuda, Apply<Chunk>{in(p.x), in(p.weight), in(p.bias), moments, groups, out(p.y)}, shape);
+  with_pack({in(p.x)}, {in(p.weight), in(p.bias), in(p.y)}, shape.width, [&](auto kind) {
+    using Pack = decltype(kind);
+    const Moments* const moments = group_moments<Pack>(cuda, p.x, p.groups, p.eps);
+    walk_columns<Pack>(cuda, Apply<Pack>{in(p.x), in(p.weight), in(p.bias), moments, groups, out(p.y)}, shape);
   });
 }
 
@@ -294,17 +294,17 @@ void group_norm_backward(Cuda& cuda, const lk_group_norm_backward_params& p) {
   const Groups groups{p.groups, shape.width / p.groups};
   const int64_t all = shape.images * shape.width;
   float* const sums = cuda.scratch<float>(2 * all);
-  with_chunk({in(p.dy), in(p.x)}, {in(p.weight), in(p.dx)}, shape.width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    const Moments* const moments = group_moments<Chunk>(cuda, p.x, p.groups, p.eps);
-    walk_columns<Chunk>(cuda, GradientSums<Chunk>{in(p.dy), in(p.x), moments, groups}, shape,
-                        {{{sums, LK_F32}, {sums + all, LK_F32}}});
+  with_pack({in(p.dy), in(p.x)}, {in(p.weight), in(p.dx)}, shape.width, [&](auto kind) {
+    using Pack = decltype(kind);
+    const Moments* const moments = group_moments<Pack>(cuda, p.x, p.groups, p.eps);
+    walk_columns<Pack>(cuda, GradientSums<Pack>{in(p.dy), in(p.x), moments, groups}, shape,
+                       {{{sums, LK_F32}, {sums + all, LK_F32}}});
     if (!present(p.dx)) return;
     float2* const means = cuda.scratch<float2>(shape.images * p.groups);
     cuda.launch(gradient_means_kernel, dim3(static_cast<unsigned>(shape.images * p.groups)), 32, 0, sums, in(p.weight),
                 all, shape.width, groups, static_cast<float>(shape.rows), means);
-    walk_columns<Chunk>(cuda, InputGradient<Chunk>{in(p.dy), in(p.x), in(p.weight), moments, means, groups, out(p.dx)},
-                        shape);
+    walk_columns<Pack>(cuda, InputGradient<Pack>{in(p.dy), in(p.x), in(p.weight), moments, means, groups, out(p.dx)},
+                       shape);
   });
   const Columns by_image{1, shape.images, shape.width};
   if (present(p.dweight)) sum_columns(cuda, {sums, LK_F32}, by_image, out(p.dweight), 1.0f);

@@ -39,26 +39,26 @@ struct NoGradient {
 };
 
 // Of one row, and with gradient(k, column, g) also sums[0] = sum g and sums[1] = sum g xh.
-template <class Chunk, class Gradient>
-__device__ inline Moments row_moments(const Row<Chunk>& x, const RowSpan& span, float eps, float* shared,
+template <class Pack, class Gradient>
+__device__ inline Moments row_moments(const Row<Pack>& x, const RowSpan& span, float eps, float* shared,
                                       const Gradient& gradient, float (&sums)[2]) {
   constexpr bool with_gradient = !std::is_same_v<Gradient, NoGradient>;
   float count = 0, sum = 0;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width];
     x.get(k, column, v);
     sum += pairwise_sum(v);
-    count += Chunk::width;
+    count += Pack::width;
   });
   count = lanes_sum(count, span.lanes);
   float mean = count > 0 ? lanes_sum(sum, span.lanes) / count : 0.0f;
   float squares = 0, sum_g = 0, sum_gd = 0;  // d = x - mean
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], g[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       const float d = v[j] - mean;
       squares += d * d;
       if constexpr (with_gradient) {
@@ -96,38 +96,38 @@ __device__ inline Moments row_moments(const Row<Chunk>& x, const RowSpan& span, 
   return {mean, rstd};
 }
 
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(row_threads) layer_norm_kernel(Rows p, In bias, Out y) {
   __shared__ float shared[3 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Chunk> x(p.x, span);
+  const Row<Pack> x(p.x, span);
   float unused[2];
   const Moments m = row_moments(x, span, p.eps, shared, NoGradient{}, unused);
   if (!span.exists) return;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], w[Chunk::width], b[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], w[Pack::width], b[Pack::width];
     x.get(k, column, v);
     factors(p, span, column, w);
     load_or(bias, span.row / p.rows_per_weight * p.width + column, 0.0f, b);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) v[j] = (v[j] - m.mean) * m.rstd * w[j] + b[j];
+    for (int j = 0; j < Pack::width; ++j) v[j] = (v[j] - m.mean) * m.rstd * w[j] + b[j];
     put(y, span.row * p.width + column, v);
   });
 }
 
 // dx may be absent; moments [rows] is NULL unless a later pass wants them.
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In dy_rows, Out dx, Moments* moments) {
   __shared__ float shared[5 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Chunk> x(p.x, span), dy(dy_rows, span);
-  const auto gradient = [&](int k, int64_t column, float(&g)[Chunk::width]) {
-    float w[Chunk::width];
+  const Row<Pack> x(p.x, span), dy(dy_rows, span);
+  const auto gradient = [&](int k, int64_t column, float(&g)[Pack::width]) {
+    float w[Pack::width];
     dy.get(k, column, g);
     if (p.weight.data == nullptr) return;
     factors(p, span, column, w);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) g[j] *= w[j];
+    for (int j = 0; j < Pack::width; ++j) g[j] *= w[j];
   };
   float sums[2];
   const Moments m = row_moments(x, span, p.eps, shared, gradient, sums);
@@ -135,35 +135,35 @@ __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In d
   if (moments != nullptr && span.lane == 0) moments[span.row] = m;
   if (dx.data == nullptr) return;
   const float width = static_cast<float>(p.width), mean_g = sums[0] / width, mean_gxh = sums[1] / width;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], g[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) g[j] = m.rstd * (g[j] - mean_g - (v[j] - m.mean) * m.rstd * mean_gxh);
+    for (int j = 0; j < Pack::width; ++j) g[j] = m.rstd * (g[j] - mean_g - (v[j] - m.mean) * m.rstd * mean_gxh);
     put(dx, span.row * p.width + column, g);
   });
 }
 
 // sum dy xh, sum dy
-template <class Chunk>
+template <class Pack>
 struct WeightSums {
   static constexpr int sums = 2;
-  using Held = Chunk[2];
+  using Held = Pack[2];
   In dy, x;
   const Moments* moments;
   __device__ NoState start(int64_t, int64_t) const { return {}; }
   __device__ void fetch(int64_t i, Held& held) const {
-    held[0] = Chunk::fetch(dy, i);
-    held[1] = Chunk::fetch(x, i);
+    held[0] = Pack::fetch(dy, i);
+    held[1] = Pack::fetch(x, i);
   }
-  __device__ void add(NoState, const Held& held, int64_t row, int64_t, float (&total)[2][Chunk::width]) const {
-    float g[Chunk::width], v[Chunk::width];
+  __device__ void add(NoState, const Held& held, int64_t row, int64_t, float (&total)[2][Pack::width]) const {
+    float g[Pack::width], v[Pack::width];
     held[0].unpack(dy.dtype, g);
     held[1].unpack(x.dtype, v);
     const Moments m = moments[row];
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       total[0][j] += g[j] * ((v[j] - m.mean) * m.rstd);
       total[1][j] += g[j];
     }
@@ -180,8 +180,8 @@ Rows rows_of(const LayerNorm& norm, const RowPlan& plan) {
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto chunk) {
-    cuda.launch(layer_norm_kernel<decltype(chunk)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(norm.bias),
+  with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto pack) {
+    cuda.launch(layer_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(norm.bias),
                 out(y));
   });
 }
@@ -192,8 +192,8 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;
   if (present(dx) || present(dweight)) {
-    with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(dx)}, rows, width, [&](const RowPlan& plan, auto chunk) {
-      cuda.launch(layer_norm_dx_kernel<decltype(chunk)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(dy), out(dx),
+    with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(dx)}, rows, width, [&](const RowPlan& plan, auto pack) {
+      cuda.launch(layer_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(dy), out(dx),
                   moments);
     });
   }
@@ -201,9 +201,9 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
     if (present(dbias)) sum_columns(cuda, in(dy), columns, out(dbias), 1.0f);
     return;
   }
-  with_chunk({in(dy), in(norm.x)}, {in(dweight), in(dbias)}, width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    walk_columns<Chunk>(cuda, WeightSums<Chunk>{in(dy), in(norm.x), moments}, columns, {{out(dweight), out(dbias)}});
+  with_pack({in(dy), in(norm.x)}, {in(dweight), in(dbias)}, width, [&](auto kind) {
+    using Pack = decltype(kind);
+    walk_columns<Pack>(cuda, WeightSums<Pack>{in(dy), in(norm.x), moments}, columns, {{out(dweight), out(dbias)}});
   });
 }
 

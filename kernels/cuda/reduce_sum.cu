@@ -13,18 +13,18 @@ namespace lk::cuda {
 
 namespace {
 
-template <class Chunk>
+template <class Pack>
 struct PlainSum {
   static constexpr int sums = 1;
-  using Held = Chunk[1];
+  using Held = Pack[1];
   In x;
   __device__ NoState start(int64_t, int64_t) const { return {}; }
-  __device__ void fetch(int64_t i, Held& held) const { held[0] = Chunk::fetch(x, i); }
-  __device__ void add(NoState, const Held& held, int64_t, int64_t, float (&total)[1][Chunk::width]) const {
-    float v[Chunk::width];
+  __device__ void fetch(int64_t i, Held& held) const { held[0] = Pack::fetch(x, i); }
+  __device__ void add(NoState, const Held& held, int64_t, int64_t, float (&total)[1][Pack::width]) const {
+    float v[Pack::width];
     held[0].unpack(x.dtype, v);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) total[0][j] += v[j];
+    for (int j = 0; j < Pack::width; ++j) total[0][j] += v[j];
   }
 };
 
@@ -50,27 +50,27 @@ __global__ void add_slabs_kernel(const float* partial, int64_t slabs, int64_t co
 
 // x [rows, width] -> y [rows, runs]: run r of a row is its elements from r * run on. `lanes` threads share one run: a
 // power of two up to 32, or the block.
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(block_threads)
     rows_kernel(In x, int64_t rows, int64_t width, int64_t run, int64_t runs, int lanes, Out y, float scale) {
   __shared__ float shared[32];
-  constexpr int in_flight = 4, chunk = Chunk::width;
+  constexpr int in_flight = 4, pack = Pack::width;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
   const int64_t task = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / lanes;
   float total[in_flight] = {};
   if (task < rows * runs) {
     const int64_t begin = task % runs * run, end = min(begin + run, width), base = task / runs * width;
-    const int64_t step = int64_t{lanes} * chunk;
-    for (int64_t i = begin + lane * chunk; i < end; i += in_flight * step) {
-      Chunk held[in_flight];
+    const int64_t step = int64_t{lanes} * pack;
+    for (int64_t i = begin + lane * pack; i < end; i += in_flight * step) {
+      Pack held[in_flight];
 #pragma unroll
       for (int u = 0; u < in_flight; ++u) {
-        if (i + u * step < end) held[u] = Chunk::fetch(x, base + i + u * step);
+        if (i + u * step < end) held[u] = Pack::fetch(x, base + i + u * step);
       }
 #pragma unroll
       for (int u = 0; u < in_flight; ++u) {
         if (i + u * step >= end) break;
-        float v[chunk];
+        float v[pack];
         held[u].unpack(x.dtype, v);
         total[u] += pairwise_sum(v);
       }
@@ -86,14 +86,14 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 void launch_rows(Cuda& cuda, const In& x, int64_t rows, int64_t width, int64_t run, const Out& y, float scale) {
-  with_chunk({x}, {}, width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    const int64_t runs = ceil_div(width, run), chunks = ceil_div(run, Chunk::width);
+  with_pack({x}, {}, width, [&](auto kind) {
+    using Pack = decltype(kind);
+    const int64_t runs = ceil_div(width, run), packs = ceil_div(run, Pack::width);
     int lanes = 1;
-    while (lanes < 32 && lanes < chunks) lanes *= 2;
-    if (chunks > 8 * 32) lanes = block_threads;
+    while (lanes < 32 && lanes < packs) lanes *= 2;
+    if (packs > 8 * 32) lanes = block_threads;
     const dim3 grid(static_cast<unsigned>(ceil_div(rows * runs, block_threads / lanes)));
-    cuda.launch(rows_kernel<Chunk>, grid, block_threads, 0, x, rows, width, run, runs, lanes, y, scale);
+    cuda.launch(rows_kernel<Pack>, grid, block_threads, 0, x, rows, width, run, runs, lanes, y, scale);
   });
 }
 
@@ -139,9 +139,9 @@ void add_slabs(Cuda& cuda, const float* partial, int sums, int64_t slabs, int64_
 }
 
 void sum_columns(Cuda& cuda, const In& x, const Columns& shape, const Out& y, float scale) {
-  with_chunk({x}, {{y.data, y.dtype}}, shape.width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    walk_columns<Chunk>(cuda, PlainSum<Chunk>{x}, shape, {{y}}, scale);
+  with_pack({x}, {{y.data, y.dtype}}, shape.width, [&](auto kind) {
+    using Pack = decltype(kind);
+    walk_columns<Pack>(cuda, PlainSum<Pack>{x}, shape, {{y}}, scale);
   });
 }
 

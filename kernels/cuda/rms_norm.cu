@@ -18,51 +18,51 @@ __device__ inline float inverse_rms(float squares, const Rows& p) {
   return 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
 }
 
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y) {
   __shared__ float shared[32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Chunk> x(p.x, span);
+  const Row<Pack> x(p.x, span);
   float squares = 0;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width];
     x.get(k, column, v);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) squares += v[j] * v[j];
+    for (int j = 0; j < Pack::width; ++j) squares += v[j] * v[j];
   });
   squares = row_sum(squares, span.lanes, shared);
   if (!span.exists) return;
   const float r = inverse_rms(squares, p);
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], w[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], w[Pack::width];
     x.get(k, column, v);
     load_or(p.weight, column, 1.0f, w);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) v[j] = v[j] * r * w[j];
+    for (int j = 0; j < Pack::width; ++j) v[j] = v[j] * r * w[j];
     put(y, span.row * p.width + column, v);
   });
 }
 
 // dx may be absent; inverse [rows] keeps r, or is NULL.
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(row_threads) rms_norm_dx_kernel(Rows p, In dy_rows, Out dx, float* inverse) {
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Chunk> x(p.x, span), dy(dy_rows, span);
-  const auto gradient = [&](int k, int64_t column, float(&g)[Chunk::width]) {
-    float w[Chunk::width];
+  const Row<Pack> x(p.x, span), dy(dy_rows, span);
+  const auto gradient = [&](int k, int64_t column, float(&g)[Pack::width]) {
+    float w[Pack::width];
     dy.get(k, column, g);
     load_or(p.weight, column, 1.0f, w);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) g[j] *= w[j];
+    for (int j = 0; j < Pack::width; ++j) g[j] *= w[j];
   };
   float squares = 0, product = 0;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], g[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) {
+    for (int j = 0; j < Pack::width; ++j) {
       squares += v[j] * v[j];
       product += g[j] * v[j];
     }
@@ -73,35 +73,35 @@ __global__ void __launch_bounds__(row_threads) rms_norm_dx_kernel(Rows p, In dy_
   const float r = inverse_rms(squares, p), factor = product / static_cast<float>(p.width) * r * r;
   if (inverse != nullptr && span.lane == 0) inverse[span.row] = r;
   if (dx.data == nullptr) return;
-  each_chunk<Chunk>(span, [&](int k, int64_t column) {
-    float v[Chunk::width], g[Chunk::width];
+  each_pack<Pack>(span, [&](int k, int64_t column) {
+    float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) g[j] = r * (g[j] - v[j] * factor);
+    for (int j = 0; j < Pack::width; ++j) g[j] = r * (g[j] - v[j] * factor);
     put(dx, span.row * p.width + column, g);
   });
 }
 
 // sum dy x r
-template <class Chunk>
+template <class Pack>
 struct WeightSum {
   static constexpr int sums = 1;
-  using Held = Chunk[2];
+  using Held = Pack[2];
   In dy, x;
   const float* inverse;
   __device__ NoState start(int64_t, int64_t) const { return {}; }
   __device__ void fetch(int64_t i, Held& held) const {
-    held[0] = Chunk::fetch(dy, i);
-    held[1] = Chunk::fetch(x, i);
+    held[0] = Pack::fetch(dy, i);
+    held[1] = Pack::fetch(x, i);
   }
-  __device__ void add(NoState, const Held& held, int64_t row, int64_t, float (&total)[1][Chunk::width]) const {
-    float g[Chunk::width], v[Chunk::width];
+  __device__ void add(NoState, const Held& held, int64_t row, int64_t, float (&total)[1][Pack::width]) const {
+    float g[Pack::width], v[Pack::width];
     held[0].unpack(dy.dtype, g);
     held[1].unpack(x.dtype, v);
     const float r = inverse[row];
 #pragma unroll
-    for (int j = 0; j < Chunk::width; ++j) total[0][j] += g[j] * (v[j] * r);
+    for (int j = 0; j < Pack::width; ++j) total[0][j] += g[j] * (v[j] * r);
   }
 };
 
@@ -109,8 +109,8 @@ struct WeightSum {
 
 void rms_norm(Cuda& cuda, const lk_rms_norm_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
-  with_rows({in(p.x)}, {in(p.weight), in(p.y)}, rows, width, [&](const RowPlan& plan, auto chunk) {
-    cuda.launch(rms_norm_kernel<decltype(chunk)>, plan.grid, plan.block, 0,
+  with_rows({in(p.x)}, {in(p.weight), in(p.y)}, rows, width, [&](const RowPlan& plan, auto pack) {
+    cuda.launch(rms_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0,
                 Rows{in(p.x), in(p.weight), rows, width, p.eps, plan.lanes}, out(p.y));
   });
 }
@@ -119,14 +119,14 @@ void rms_norm_backward(Cuda& cuda, const lk_rms_norm_backward_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
   if (!present(p.dx) && !present(p.dweight)) return;
   float* const inverse = present(p.dweight) ? cuda.scratch<float>(rows) : nullptr;
-  with_rows({in(p.x), in(p.dy)}, {in(p.weight), in(p.dx)}, rows, width, [&](const RowPlan& plan, auto chunk) {
-    cuda.launch(rms_norm_dx_kernel<decltype(chunk)>, plan.grid, plan.block, 0,
+  with_rows({in(p.x), in(p.dy)}, {in(p.weight), in(p.dx)}, rows, width, [&](const RowPlan& plan, auto pack) {
+    cuda.launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0,
                 Rows{in(p.x), in(p.weight), rows, width, p.eps, plan.lanes}, in(p.dy), out(p.dx), inverse);
   });
   if (!present(p.dweight)) return;
-  with_chunk({in(p.dy), in(p.x)}, {in(p.dweight)}, width, [&](auto kind) {
-    using Chunk = decltype(kind);
-    walk_columns<Chunk>(cuda, WeightSum<Chunk>{in(p.dy), in(p.x), inverse}, {1, rows, width}, {{out(p.dweight)}});
+  with_pack({in(p.dy), in(p.x)}, {in(p.dweight)}, width, [&](auto kind) {
+    using Pack = decltype(kind);
+    walk_columns<Pack>(cuda, WeightSum<Pack>{in(p.dy), in(p.x), inverse}, {1, rows, width}, {{out(p.dweight)}});
   });
 }
 

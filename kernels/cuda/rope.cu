@@ -2,7 +2,7 @@
 //   (a, b) -> (a cos - b sin, a sin + b cos); the inverse turns by the negative angle.
 //
 // A thread keeps to its pairs of one position and goes over some of the heads, which share the angles.
-#include "cuda/chunk.cuh"
+#include "cuda/packs.cuh"
 
 namespace lk::cuda {
 
@@ -52,16 +52,16 @@ __device__ inline void load_floats(const float* from, float (&v)[count], float f
 }
 
 // Pairs (2i, 2i + 1): 4 pairs of each head.
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(block_threads) interleaved_kernel(Rotation p, int64_t groups) {
   const int64_t per_head = p.half / 4, item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= p.positions * groups * per_head) return;
   const Task t = task_of(p, item, per_head, groups);
   const int64_t depth = 2 * p.half, base = (t.position * p.heads + t.head) * depth + t.part * 8;
-  Chunk held[heads_in_flight];
+  Pack held[heads_in_flight];
 #pragma unroll
   for (int h = 0; h < heads_in_flight; ++h) {
-    if (h < t.count) held[h] = Chunk::fetch(p.x, base + h * depth);
+    if (h < t.count) held[h] = Pack::fetch(p.x, base + h * depth);
   }
   const int64_t angle = angles_of(p, t.position) + t.part * 4;
   float cos[4], sin[4];
@@ -79,18 +79,18 @@ __global__ void __launch_bounds__(block_threads) interleaved_kernel(Rotation p, 
 }
 
 // Pairs (i, i + D/2): 8 pairs of each head.
-template <class Chunk>
+template <class Pack>
 __global__ void __launch_bounds__(block_threads) halves_kernel(Rotation p, int64_t groups) {
   const int64_t per_head = p.half / 8, item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= p.positions * groups * per_head) return;
   const Task t = task_of(p, item, per_head, groups);
   const int64_t depth = 2 * p.half, base = (t.position * p.heads + t.head) * depth + t.part * 8;
-  Chunk first[heads_in_flight], second[heads_in_flight];
+  Pack first[heads_in_flight], second[heads_in_flight];
 #pragma unroll
   for (int h = 0; h < heads_in_flight; ++h) {
     if (h >= t.count) continue;
-    first[h] = Chunk::fetch(p.x, base + h * depth);
-    second[h] = Chunk::fetch(p.x, base + h * depth + p.half);
+    first[h] = Pack::fetch(p.x, base + h * depth);
+    second[h] = Pack::fetch(p.x, base + h * depth + p.half);
   }
   const int64_t angle = angles_of(p, t.position) + t.part * 8;
   float cos[8], sin[8];
@@ -144,17 +144,17 @@ void rope(Cuda& cuda, const lk_rope_params& p) {
   const auto grid = [&](int64_t per_head) {
     return dim3(static_cast<unsigned>(ceil_div(positions * groups * per_head, block_threads)));
   };
-  // What must be a multiple of 8 for chunks not to straddle heads or halves.
+  // What must be a multiple of 8 for packs not to straddle heads or halves.
   const int64_t unit = p.interleaved ? 2 * half : half;
-  with_chunk({in(p.x)}, {in(p.cos), in(p.sin), in(p.y)}, unit, [&](auto kind) {
-    using Chunk = decltype(kind);
-    if constexpr (Chunk::width == 1) {
+  with_pack({in(p.x)}, {in(p.cos), in(p.sin), in(p.y)}, unit, [&](auto kind) {
+    using Pack = decltype(kind);
+    if constexpr (Pack::width == 1) {
       const int64_t stride = p.interleaved ? 2 : 1, spread = p.interleaved ? 1 : half;
       cuda.launch(pairs_kernel, grid(half), block_threads, 0, r, groups, stride, spread);
     } else if (p.interleaved) {
-      cuda.launch(interleaved_kernel<Chunk>, grid(half / 4), block_threads, 0, r, groups);
+      cuda.launch(interleaved_kernel<Pack>, grid(half / 4), block_threads, 0, r, groups);
     } else {
-      cuda.launch(halves_kernel<Chunk>, grid(half / 8), block_threads, 0, r, groups);
+      cuda.launch(halves_kernel<Pack>, grid(half / 8), block_threads, 0, r, groups);
     }
   });
 }

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "cuda/chunk.cuh"
+#include "cuda/packs.cuh"
 #include "cuda/reduce.cuh"
 
 namespace lk::cuda {
@@ -13,8 +13,8 @@ namespace lk::cuda {
 constexpr int row_threads = 512;  // at most; leaves each the registers for two held rows
 
 // Chunks of a row in registers, 0 where it is not held: rows of up to 16384 16-bit values, or 8192 of f32.
-template <class Chunk>
-constexpr int held_chunks = Chunk::width == 1 ? 0 : 16 / Chunk::registers;
+template <class Pack>
+constexpr int held_packs = Pack::width == 1 ? 0 : 16 / Pack::registers;
 
 struct RowPlan {
   int lanes;
@@ -33,15 +33,15 @@ inline RowPlan plan_rows(int64_t rows, int64_t wanted) {
   return plan;
 }
 
-// Calls body(plan, chunk), chunk being a value of the kind to use, One for rows that are not held; arguments as of
-// with_chunk.
+// Calls body(plan, pack), pack being a value of the kind to use, One for rows that are not held; arguments as of
+// with_pack.
 template <class Body>
 void with_rows(std::initializer_list<In> fetched, std::initializer_list<In> others, int64_t rows, int64_t width,
                const Body& body) {
-  with_chunk(fetched, others, width, [&](auto chunk) {
-    constexpr int per_lane = held_chunks<decltype(chunk)> * vector_width;
+  with_pack(fetched, others, width, [&](auto pack) {
+    constexpr int per_lane = held_packs<decltype(pack)> * vector_width;
     if (width <= row_threads * per_lane) {
-      body(plan_rows(rows, ceil_div(width, std::max(per_lane, 1))), chunk);
+      body(plan_rows(rows, ceil_div(width, std::max(per_lane, 1))), pack);
     } else {
       body(plan_rows(rows, width <= 1024 ? std::min<int64_t>(width, 32) : block_threads), One{});
     }
@@ -61,13 +61,13 @@ __device__ inline RowSpan row_span(int64_t rows, int64_t width, int lanes) {
   return {min(row, rows - 1), width, static_cast<int>(threadIdx.x) % lanes, lanes, row < rows};
 }
 
-// Calls body(k, column) for every chunk of the row that is this thread's; k is a constant where rows are held.
-template <class Chunk, class Body>
-__device__ inline void each_chunk(const RowSpan& span, const Body& body) {
-  if constexpr (held_chunks < Chunk >> 0) {
+// Calls body(k, column) for every pack of the row that is this thread's; k is a constant where rows are held.
+template <class Pack, class Body>
+__device__ inline void each_pack(const RowSpan& span, const Body& body) {
+  if constexpr (held_packs < Pack >> 0) {
 #pragma unroll
-    for (int k = 0; k < held_chunks<Chunk>; ++k) {
-      const int column = (k * span.lanes + span.lane) * Chunk::width;
+    for (int k = 0; k < held_packs<Pack>; ++k) {
+      const int column = (k * span.lanes + span.lane) * Pack::width;
       if (column < span.width) body(k, column);
     }
   } else {
@@ -75,26 +75,26 @@ __device__ inline void each_chunk(const RowSpan& span, const Body& body) {
   }
 }
 
-template <class Chunk>
+template <class Pack>
 class Row {
  public:
   __device__ Row(const In& x, const RowSpan& span) : x_(x), base_(span.row * span.width) {
-    if constexpr (held_chunks < Chunk >> 0) {
-      each_chunk<Chunk>(span, [&](int k, int64_t column) { held_[k] = Chunk::fetch(x, base_ + column); });
+    if constexpr (held_packs < Pack >> 0) {
+      each_pack<Pack>(span, [&](int k, int64_t column) { held_[k] = Pack::fetch(x, base_ + column); });
     }
   }
-  __device__ void get(int k, int64_t column, float (&v)[Chunk::width]) const {
-    if constexpr (held_chunks < Chunk >> 0) {
+  __device__ void get(int k, int64_t column, float (&v)[Pack::width]) const {
+    if constexpr (held_packs < Pack >> 0) {
       held_[k].unpack(x_.dtype, v);
     } else {
-      Chunk::fetch(x_, base_ + column).unpack(x_.dtype, v);
+      Pack::fetch(x_, base_ + column).unpack(x_.dtype, v);
     }
   }
 
  private:
   In x_;
   int64_t base_;
-  Chunk held_[std::max(held_chunks<Chunk>, 1)];
+  Pack held_[std::max(held_packs<Pack>, 1)];
 };
 
 // Sum over the threads of a row within one warp.

@@ -312,6 +312,23 @@ typedef struct lk_rms_norm_backward_params {
 } lk_rms_norm_backward_params;
 LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
 
+/* y = layer_norm(x) * (1 + scale) + shift over the last axis of x [B, S, C]; scale and shift [B, C] or [B, 1, C]. What
+ * lies between is not rounded to a storage type. */
+typedef struct lk_modulated_norm_params {
+  lk_tensor x, scale, shift, y;
+  float eps;
+} lk_modulated_norm_params;
+LK_API lk_status lk_modulated_norm(lk_context*, const lk_modulated_norm_params*);
+
+/* dscale = sum over S of dy * layer_norm(x); dshift = sum over S of dy. */
+typedef struct lk_modulated_norm_backward_params {
+  lk_tensor dy, x;
+  lk_tensor scale; /* needed for dx */
+  float eps;
+  lk_tensor dx, dscale, dshift; /* optional outputs */
+} lk_modulated_norm_backward_params;
+LK_API lk_status lk_modulated_norm_backward(lk_context*, const lk_modulated_norm_backward_params*);
+
 /* x [N, ..., C] in `groups` groups of channels, statistics over all but N within a group. */
 typedef struct lk_group_norm_params {
   lk_tensor x;
@@ -381,6 +398,21 @@ typedef struct lk_binary_params {
   lk_tensor a, b, y;
 } lk_binary_params;
 LK_API lk_status lk_binary(lk_context*, const lk_binary_params*);
+
+/* y = x + gate * z; x and z [B, S, C], gate [B, C] or [B, 1, C]. In place allowed (y == x). */
+typedef struct lk_gated_residual_params {
+  lk_tensor x, gate, z, y;
+} lk_gated_residual_params;
+LK_API lk_status lk_gated_residual(lk_context*, const lk_gated_residual_params*);
+
+/* dz = gate * dy; dgate = sum over S of dy * z. (dx is dy itself.) */
+typedef struct lk_gated_residual_backward_params {
+  lk_tensor dy;
+  lk_tensor gate;      /* needed for dz */
+  lk_tensor z;         /* needed for dgate */
+  lk_tensor dz, dgate; /* optional outputs */
+} lk_gated_residual_backward_params;
+LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
 /* y = condition != 0 ? a : b, all of one shape. */
 typedef struct lk_where_params {

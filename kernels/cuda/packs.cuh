@@ -99,10 +99,10 @@ __device__ inline float pairwise_sum(float (&v)[width]) {
   return v[0];
 }
 
-// Calls body with the kind of chunk for `fetched` tensors, which become chunks, and others, which are loaded or stored
+// Calls body with the kind of pack for `fetched` tensors, which become packs, and others, which are loaded or stored
 // beside them; all in rows of `width`. Absent ones do not count.
 template <class Body>
-void with_chunk(std::initializer_list<In> fetched, std::initializer_list<In> others, int64_t width, const Body& body) {
+void with_pack(std::initializer_list<In> fetched, std::initializer_list<In> others, int64_t width, const Body& body) {
   uintptr_t addresses = 0;
   bool narrow = true;
   for (const In& x : others) addresses |= reinterpret_cast<uintptr_t>(x.data);
