@@ -12,7 +12,7 @@ namespace lk::cuda {
 
 constexpr int row_threads = 512;  // at most; leaves each the registers for two held rows
 
-// Chunks of a row in registers, 0 where it is not held: rows of up to 16384 16-bit values, or 8192 of f32.
+// Packs of a row in registers, 0 where it is not held: rows of up to 16384 16-bit values, or 8192 of f32.
 template <class Pack>
 constexpr int held_packs = Pack::width == 1 ? 0 : 16 / Pack::registers;
 
