@@ -110,6 +110,15 @@ __global__ void __launch_bounds__(block_threads, 2)
   }
 }
 
+constexpr int64_t most_resident = 4;  // blocks per multiprocessor
+
+// The most slabs that plan_columns makes of the shape, whatever the addresses: while a workspace is measured these say
+// nothing, so it is this number that scratch memory is taken for.
+inline int64_t most_slabs(const Cuda& cuda, const Columns& shape) {
+  const int64_t tiles = ceil_div(shape.images * shape.width, 32 * vector_width);
+  return std::clamp<int64_t>(cuda.device().multiProcessorCount * most_resident / tiles, 1, shape.rows);
+}
+
 struct ColumnsPlan {
   dim3 grid, block;
   size_t shared;
@@ -122,7 +131,7 @@ struct ColumnsPlan {
 inline ColumnsPlan plan_columns(const Cuda& cuda, const void* kernel, const Columns& shape, int width, int batch,
                                 int values) {
   const int64_t items = shape.images * (shape.width / width), processors = cuda.device().multiProcessorCount;
-  const bool many = items >= processors * 1024;  // columns alone fill the device
+  const bool many = items >= processors * most_resident * block_threads;  // columns alone fill the device
   const int64_t tiles = ceil_div(items, many ? block_threads : 32);
   const int64_t across = ceil_div(items, tiles);
   const int64_t down = many ? 1 : std::clamp<int64_t>(block_threads / across, 1, shape.rows);
@@ -132,7 +141,8 @@ inline ColumnsPlan plan_columns(const Cuda& cuda, const void* kernel, const Colu
   int resident = 1;
   check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(across * down), plan.shared),
         "occupancy");
-  const int64_t count = std::clamp<int64_t>(processors * resident / tiles, 1, ceil_div(shape.rows, down * batch));
+  const int64_t blocks = processors * std::min<int64_t>(resident, most_resident);
+  const int64_t count = std::clamp<int64_t>(blocks / tiles, 1, ceil_div(shape.rows, down * batch));
   plan.slabs.rows = ceil_div(shape.rows, count);
   plan.slabs.count = ceil_div(shape.rows, plan.slabs.rows);
   plan.grid = dim3(static_cast<unsigned>(std::min<int64_t>(tiles * plan.slabs.count, 1 << 30)));
@@ -148,12 +158,12 @@ void walk_columns(Cuda& cuda, const Terms& terms, const Columns& shape, const Su
   const auto kernel = columns_kernel<Pack, Terms>;
   const ColumnsPlan plan = plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Pack::width,
                                         rows_in_flight<Pack, typename Terms::Held>, Terms::sums);
+  const int64_t count = shape.images * shape.width, most = Terms::sums > 0 ? most_slabs(cuda, shape) : 1;
+  float* const partial = most > 1 ? cuda.scratch<float>(Terms::sums * most * count) : nullptr;
   if (Terms::sums == 0 || plan.slabs.count == 1) {
     cuda.launch(kernel, plan.grid, plan.block, plan.shared, terms, shape, plan.slabs, y, scale);
     return;
   }
-  const int64_t count = shape.images * shape.width;
-  float* const partial = cuda.scratch<float>(Terms::sums * plan.slabs.count * count);
   Sums results{};
   for (int s = 0; s < Terms::sums; ++s) {
     if (y.y[s].data != nullptr) results.y[s] = {partial + s * plan.slabs.count * count, LK_F32};

@@ -267,7 +267,7 @@ const Moments* group_moments(Cuda& cuda, const lk_tensor& x, int64_t groups, flo
   const auto kernel = moments_kernel<Pack>;
   const ColumnsPlan plan =
       plan_columns(cuda, reinterpret_cast<const void*>(kernel), shape, Pack::width, rows_in_flight<Pack, Pack[1]>, 2);
-  const int64_t count = plan.slabs.count * shape.images * shape.width;
+  const int64_t count = most_slabs(cuda, shape) * shape.images * shape.width;
   const Partial partial{cuda.scratch<float>(count), cuda.scratch<float>(count)};
   Moments* const moments = cuda.scratch<Moments>(shape.images * groups);
   cuda.launch(kernel, plan.grid, plan.block, plan.shared, in(x), shape, plan.slabs, partial);

@@ -28,6 +28,16 @@ __device__ inline void factors(const Rows& p, const RowSpan& span, int64_t colum
   for (int j = 0; j < width; ++j) w[j] += p.unit;
 }
 
+// g becomes dy w.
+template <int width>
+__device__ inline void weigh(const Rows& p, const RowSpan& span, int64_t column, float (&g)[width]) {
+  if (p.weight.data == nullptr) return;
+  float w[width];
+  factors(p, span, column, w);
+#pragma unroll
+  for (int j = 0; j < width; ++j) g[j] *= w[j];
+}
+
 struct Moments {
   float mean, rstd;
 };
@@ -39,12 +49,12 @@ struct NoGradient {
 };
 
 // Of one row, and with gradient(k, column, g) also sums[0] = sum g and sums[1] = sum g xh.
-template <class Pack, class Gradient>
-__device__ inline Moments row_moments(const Row<Pack>& x, const RowSpan& span, float eps, float* shared,
+template <class Pack, int held, class Gradient>
+__device__ inline Moments row_moments(const Row<Pack, held>& x, const RowSpan& span, float eps, float* shared,
                                       const Gradient& gradient, float (&sums)[2]) {
   constexpr bool with_gradient = !std::is_same_v<Gradient, NoGradient>;
   float count = 0, sum = 0;
-  each_pack<Pack>(span, [&](int k, int64_t column) {
+  each_pack<Pack, held>(span, [&](int k, int64_t column) {
     float v[Pack::width];
     x.get(k, column, v);
     sum += pairwise_sum(v);
@@ -53,7 +63,7 @@ __device__ inline Moments row_moments(const Row<Pack>& x, const RowSpan& span, f
   count = lanes_sum(count, span.lanes);
   float mean = count > 0 ? lanes_sum(sum, span.lanes) / count : 0.0f;
   float squares = 0, sum_g = 0, sum_gd = 0;  // d = x - mean
-  each_pack<Pack>(span, [&](int k, int64_t column) {
+  each_pack<Pack, held>(span, [&](int k, int64_t column) {
     float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
@@ -115,6 +125,15 @@ __global__ void __launch_bounds__(row_threads) layer_norm_kernel(Rows p, In bias
   });
 }
 
+// g becomes dx; sums as of row_moments.
+template <int width>
+__device__ inline void input_gradient(const float (&x)[width], const Moments& m, const float (&sums)[2], float count,
+                                      float (&g)[width]) {
+  const float mean_g = sums[0] / count, mean_gxh = sums[1] / count;
+#pragma unroll
+  for (int j = 0; j < width; ++j) g[j] = m.rstd * (g[j] - mean_g - (x[j] - m.mean) * m.rstd * mean_gxh);
+}
+
 // dx may be absent; moments [rows] is NULL unless a later pass wants them.
 template <class Pack>
 __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In dy_rows, Out dx, Moments* moments) {
@@ -122,26 +141,71 @@ __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In d
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span), dy(dy_rows, span);
   const auto gradient = [&](int k, int64_t column, float(&g)[Pack::width]) {
-    float w[Pack::width];
     dy.get(k, column, g);
-    if (p.weight.data == nullptr) return;
-    factors(p, span, column, w);
-#pragma unroll
-    for (int j = 0; j < Pack::width; ++j) g[j] *= w[j];
+    weigh(p, span, column, g);
   };
   float sums[2];
   const Moments m = row_moments(x, span, p.eps, shared, gradient, sums);
   if (!span.exists) return;
   if (moments != nullptr && span.lane == 0) moments[span.row] = m;
   if (dx.data == nullptr) return;
-  const float width = static_cast<float>(p.width), mean_g = sums[0] / width, mean_gxh = sums[1] / width;
   each_pack<Pack>(span, [&](int k, int64_t column) {
     float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
-#pragma unroll
-    for (int j = 0; j < Pack::width; ++j) g[j] = m.rstd * (g[j] - mean_g - (v[j] - m.mean) * m.rstd * mean_gxh);
+    input_gradient(v, m, sums, static_cast<float>(p.width), g);
     put(dx, span.row * p.width + column, g);
+  });
+}
+
+// dx, dweight and dbias in one pass: a block goes over a slab of rows under one weight and keeps the sums of its
+// columns in registers, while the next row is on its way. For rows of 16-bit values that want a whole block.
+using SlabPack = Eight16;
+constexpr int slab_packs = 2;
+
+__global__ void __launch_bounds__(row_threads)
+    layer_norm_slab_kernel(Rows p, In dy_rows, Out dx, Slabs slabs, Sums partial) {
+  using SlabRow = Row<SlabPack, slab_packs>;
+  constexpr int width = SlabPack::width;
+  __shared__ float shared[2][5 * 32];  // rows take turns, so that one barrier each is enough
+  const int64_t image = blockIdx.x / slabs.count, slab = blockIdx.x % slabs.count;
+  const int64_t begin = image * p.rows_per_weight + slab * slabs.rows;
+  const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_weight);
+  RowSpan span{begin, p.width, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), true};
+  SlabRow x(p.x, span), dy(dy_rows, span);
+  float dweight[slab_packs][width] = {}, dbias[slab_packs][width] = {};
+  for (int64_t row = begin; row < end; ++row) {
+    RowSpan next = span;
+    next.row = min(row + 1, end - 1);
+    const SlabRow next_x(p.x, next), next_dy(dy_rows, next);
+    const auto gradient = [&](int k, int64_t column, float(&g)[width]) {
+      dy.get(k, column, g);
+      weigh(p, span, column, g);
+    };
+    float sums[2];
+    const Moments m = row_moments(x, span, p.eps, shared[row % 2], gradient, sums);
+    each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
+      float v[width], g[width];
+      x.get(k, column, v);
+      dy.get(k, column, g);
+#pragma unroll
+      for (int j = 0; j < width; ++j) {
+        dweight[k][j] += g[j] * ((v[j] - m.mean) * m.rstd);
+        dbias[k][j] += g[j];
+      }
+      if (dx.data == nullptr) return;
+      weigh(p, span, column, g);
+      input_gradient(v, m, sums, static_cast<float>(p.width), g);
+      put(dx, row * p.width + column, g);
+    });
+    x = next_x;
+    dy = next_dy;
+    span = next;
+  }
+  const int64_t images = p.rows / p.rows_per_weight, place = (slab * images + image) * p.width;
+  each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
+    put(partial.y[0], place + column, dweight[k]);
+    if (partial.y[1].data != nullptr) put(partial.y[1], place + column, dbias[k]);
   });
 }
 
@@ -170,10 +234,37 @@ struct WeightSums {
   }
 };
 
-Rows rows_of(const LayerNorm& norm, const RowPlan& plan) {
+Rows rows_of(const LayerNorm& norm, int lanes) {
   const int64_t width = norm.x.dims[norm.x.rank - 1];
-  return {in(norm.x), in(norm.weight),      norm.unit, numel(norm.x) / width,
-          width,      norm.rows_per_weight, norm.eps,  plan.lanes};
+  return {in(norm.x), in(norm.weight), norm.unit, numel(norm.x) / width, width, norm.rows_per_weight, norm.eps, lanes};
+}
+
+// Whether layer_norm_slab_kernel can do it. While measuring, addresses say nothing and it may.
+bool fits_slabs(const Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx) {
+  const int64_t width = norm.x.dims[norm.x.rank - 1], per_lane = SlabPack::width * slab_packs;
+  if (width % vector_width != 0 || width <= 32 * per_lane || width > row_threads * per_lane) return false;
+  if (norm.x.dtype == LK_F32 || dy.dtype == LK_F32) return false;
+  const bool packed = aligned(norm.x, width) && aligned(dy, width) && aligned(norm.weight, width) && aligned(dx, width);
+  return packed || cuda.measuring();
+}
+
+void slabs_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx, const Columns& columns,
+                    const Sums& results) {
+  const int lanes = static_cast<int>(ceil_div(columns.width, 32 * SlabPack::width * slab_packs) * 32);
+  int resident = 1;
+  const void* const kernel = reinterpret_cast<const void*>(layer_norm_slab_kernel);
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, lanes, 0), "occupancy");
+  const int64_t wanted = int64_t{cuda.device().multiProcessorCount} * resident / columns.images;
+  Slabs slabs;
+  slabs.rows = ceil_div(columns.rows, std::clamp<int64_t>(wanted, 1, columns.rows));
+  slabs.count = ceil_div(columns.rows, slabs.rows);
+  const int64_t count = columns.images * columns.width;
+  float* const partial = cuda.scratch<float>(2 * slabs.count * count);
+  Sums sums{{{partial, LK_F32}, {}}};
+  if (results.y[1].data != nullptr) sums.y[1] = {partial + slabs.count * count, LK_F32};
+  cuda.launch(layer_norm_slab_kernel, dim3(static_cast<unsigned>(columns.images * slabs.count)), lanes, 0,
+              rows_of(norm, lanes), in(dy), out(dx), slabs, sums);
+  add_slabs(cuda, partial, 2, slabs.count, count, results, 1.0f);
 }
 
 }  // namespace
@@ -181,7 +272,7 @@ Rows rows_of(const LayerNorm& norm, const RowPlan& plan) {
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto pack) {
-    cuda.launch(layer_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(norm.bias),
+    cuda.launch(layer_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes), in(norm.bias),
                 out(y));
   });
 }
@@ -190,11 +281,16 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
                               const lk_tensor& dweight, const lk_tensor& dbias) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
+  const Sums results{{out(dweight), out(dbias)}};
+  if (present(dweight) && fits_slabs(cuda, norm, dy, dx)) {
+    slabs_backward(cuda, norm, dy, dx, columns, results);
+    if (!cuda.measuring()) return;  // the other way's memory counts as well
+  }
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;
   if (present(dx) || present(dweight)) {
     with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(dx)}, rows, width, [&](const RowPlan& plan, auto pack) {
-      cuda.launch(layer_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan), in(dy), out(dx),
-                  moments);
+      cuda.launch(layer_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes), in(dy),
+                  out(dx), moments);
     });
   }
   if (!present(dweight)) {
@@ -203,7 +299,7 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   }
   with_pack({in(dy), in(norm.x)}, {in(dweight), in(dbias)}, width, [&](auto kind) {
     using Pack = decltype(kind);
-    walk_columns<Pack>(cuda, WeightSums<Pack>{in(dy), in(norm.x), moments}, columns, {{out(dweight), out(dbias)}});
+    walk_columns<Pack>(cuda, WeightSums<Pack>{in(dy), in(norm.x), moments}, columns, results);
   });
 }
 

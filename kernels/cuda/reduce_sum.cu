@@ -28,7 +28,7 @@ struct PlainSum {
   }
 };
 
-constexpr int slab_lanes = 8;
+constexpr int slab_lanes = 32;
 
 __global__ void add_slabs_kernel(const float* partial, int64_t slabs, int64_t count, Sums results, float scale) {
   __shared__ float shared[slab_lanes][32];

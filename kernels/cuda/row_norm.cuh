@@ -12,7 +12,7 @@ namespace lk::cuda {
 
 constexpr int row_threads = 512;  // at most; leaves each the registers for two held rows
 
-// Chunks of a row in registers, 0 where it is not held: rows of up to 16384 16-bit values, or 8192 of f32.
+// Packs of a row in registers, 0 where it is not held: rows of up to 16384 16-bit values, or 8192 of f32.
 template <class Pack>
 constexpr int held_packs = Pack::width == 1 ? 0 : 16 / Pack::registers;
 
@@ -62,11 +62,11 @@ __device__ inline RowSpan row_span(int64_t rows, int64_t width, int lanes) {
 }
 
 // Calls body(k, column) for every pack of the row that is this thread's; k is a constant where rows are held.
-template <class Pack, class Body>
+template <class Pack, int held = held_packs<Pack>, class Body>
 __device__ inline void each_pack(const RowSpan& span, const Body& body) {
-  if constexpr (held_packs < Pack >> 0) {
+  if constexpr (held > 0) {
 #pragma unroll
-    for (int k = 0; k < held_packs<Pack>; ++k) {
+    for (int k = 0; k < held; ++k) {
       const int column = (k * span.lanes + span.lane) * Pack::width;
       if (column < span.width) body(k, column);
     }
@@ -75,16 +75,16 @@ __device__ inline void each_pack(const RowSpan& span, const Body& body) {
   }
 }
 
-template <class Pack>
+template <class Pack, int held = held_packs<Pack>>
 class Row {
  public:
   __device__ Row(const In& x, const RowSpan& span) : x_(x), base_(span.row * span.width) {
-    if constexpr (held_packs < Pack >> 0) {
-      each_pack<Pack>(span, [&](int k, int64_t column) { held_[k] = Pack::fetch(x, base_ + column); });
+    if constexpr (held > 0) {
+      each_pack<Pack, held>(span, [&](int k, int64_t column) { held_[k] = Pack::fetch(x, base_ + column); });
     }
   }
   __device__ void get(int k, int64_t column, float (&v)[Pack::width]) const {
-    if constexpr (held_packs < Pack >> 0) {
+    if constexpr (held > 0) {
       held_[k].unpack(x_.dtype, v);
     } else {
       Pack::fetch(x_, base_ + column).unpack(x_.dtype, v);
@@ -94,7 +94,7 @@ class Row {
  private:
   In x_;
   int64_t base_;
-  Pack held_[std::max(held_packs<Pack>, 1)];
+  Pack held_[std::max(held, 1)];
 };
 
 // Sum over the threads of a row within one warp.
