@@ -88,7 +88,10 @@ Key key_of(const GemmCall& call, const Alignment& alignment) {
 
 std::string text(const Key& key) {
   std::string text;
-  for (const int64_t part : key) text += (text.empty() ? "" : ",") + std::to_string(part);
+  for (const int64_t part : key) {
+    if (!text.empty()) text += ',';
+    text += std::to_string(part);
+  }
   return text;
 }
 
