@@ -217,18 +217,29 @@ TEST(Clipping, ClipGradNorm) {
   const auto limits = c.json.at("max_norms").get<std::vector<float>>();
   for (size_t i = 0; i < limits.size(); ++i) {
     std::map<std::string, HostTensor> gradients;
-    for (const auto& [key, spec] : c.json.at("inputs").items()) gradients[key.substr(5)] = c.tensor(key, spec);
+    std::map<std::string, DeviceMemory> memory;
     std::vector<lk_tensor> views;
-    for (auto& [name, t] : gradients) views.push_back(kernel_tensor(t.desc, t.data.data()));
+    for (const auto& [key, spec] : c.json.at("inputs").items()) {
+      const std::string name = key.substr(5);
+      const HostTensor& t = gradients[name] = c.tensor(key, spec);
+      memory.emplace(name, DeviceMemory(device, t.desc.bytes(), name));
+      memory.at(name).upload(0, t.data.data(), t.desc.bytes());
+      views.push_back(kernel_tensor(t.desc, memory.at(name).data()));
+    }
     HostTensor norm(Desc{DType::f32, {1}});
+    const DeviceMemory norm_memory(device, 4, "norm");
     const lk_clip_grad_norm_params params{.gradients = views.data(),
                                           .count = static_cast<int64_t>(views.size()),
                                           .max_norm = limits[i],
                                           .loss_scale = {},
-                                          .norm = kernel_tensor(norm.desc, norm.data.data())};
+                                          .norm = kernel_tensor(norm.desc, norm_memory.data())};
     device.check(lk_clip_grad_norm(device.context(), &params), "clip");
+    norm_memory.download(0, norm.data.data(), 4);
     expect_golden(c, fmt::format("norm.{}", i), norm.as<float>());
-    for (const auto& [name, t] : gradients) expect_golden(c, fmt::format("{}.{}", name, i), t.as<float>());
+    for (auto& [name, t] : gradients) {
+      memory.at(name).download(0, t.data.data(), t.desc.bytes());
+      expect_golden(c, fmt::format("{}.{}", name, i), t.as<float>());
+    }
   }
 }
 
