@@ -193,14 +193,18 @@ void Cuda::release(void* data) {
   cudaFree(data);
 }
 
+// In a stream of the context: a plain cudaMemcpy from pageable memory returns before the device has everything, and the
+// context's streams do not wait for the stream that it uses.
 void Cuda::upload(void* dst, const void* src, int64_t bytes) {
   synchronize();
-  check(cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice), "upload");
+  check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyHostToDevice, transfer_), "upload");
+  check(cudaStreamSynchronize(transfer_), "upload");
 }
 
 void Cuda::download(void* dst, const void* src, int64_t bytes) {
   synchronize();
-  check(cudaMemcpy(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost), "download");
+  check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, transfer_), "download");
+  check(cudaStreamSynchronize(transfer_), "download");
 }
 
 void Cuda::synchronize() {
