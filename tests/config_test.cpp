@@ -171,7 +171,9 @@ struct Mistake {
 
 class Mistakes : public testing::TestWithParam<Mistake> {};
 
-TEST_P(Mistakes, AreAnsweredWithPlaceKeyAndFix) { EXPECT_EQ(error_of(minimal + GetParam().text), GetParam().error); }
+TEST_P(Mistakes, AreAnsweredWithPlaceKeyAndFix) {
+  EXPECT_THAT(error_of(minimal + GetParam().text), testing::StartsWith(GetParam().error));  // yaml-cpp 0.8 adds names
+}
 
 INSTANTIATE_TEST_SUITE_P(
     Table, Mistakes,

@@ -51,7 +51,7 @@ TEST_P(KernelOps, ForwardMatchesFloat64) {
     const Inputs values = make_inputs(c);
     const Tensor y = poisoned(context.get(), c.output, output_type(c));
     ASSERT_EQ(c.forward(context.get(), views, y.view()), LK_OK) << lk_last_error(context.get());
-    expect_near(c.name, y.load(context.get()), c.reference(values), output_type(c), c.depth);
+    expect_near(c.name, y.load(context.get()), c.reference(values), output_type(c), c.depth, c.inner);
   }
 }
 
@@ -84,7 +84,7 @@ TEST_P(KernelOps, GradientsMatchDifferences) {
       const double noise = 1e-8;  // of the differences
       for (size_t e = 0; e < found.size(); ++e) {
         const double largest = std::max(largest_of(expected), 1e-2);
-        ASSERT_NEAR(found[e], expected[e], tolerance(GetParam(), expected[e], largest, c.depth) + noise)
+        ASSERT_NEAR(found[e], expected[e], tolerance(GetParam(), expected[e], largest, c.depth, c.inner) + noise)
             << c.name << " gradient of input " << i << ", sample " << e;
       }
     }

@@ -6,6 +6,7 @@
 #include <random>
 
 #include "ops/ops.h"
+#include "run/workspace.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "train/step.h"
@@ -281,7 +282,8 @@ Ran run_toy(double share) {
   const Graph& g = step.train_graph().graph;
   Adapters adapters(g, step.train_graph().modules, {"m", "v"});
   const int64_t predicted = weight_bytes(g, weight_names(g, toy().checkpoint())) + adapters.bytes() +
-                            step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment;
+                            step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
+                            workspace_bytes(device, g);
   const Weights weights(device, toy().checkpoint(), g);
   adapters.allocate(device);
   adapters.initialise(1);
@@ -289,6 +291,7 @@ Ran run_toy(double share) {
   for (const AdapterTensor& t : adapters.tensors())
     if (t.name.ends_with("lora_up.weight")) adapters.upload("p", t, ramp(t.shape, ++seed));
   const GuardedArena arena(device, step.arena_bytes());
+  const Workspace workspace(device, workspace_bytes(device, g));
   const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
   const float one = 1;
   loss_scale.upload(0, &one, sizeof one);

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "graph/differentiate.h"
+#include "graph/fuse.h"
 #include "graph/print.h"
 #include "graph/prune.h"
 #include "graph/recompute.h"
@@ -61,6 +62,10 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   graph = model.build("denoiser", sizes, options.compute);
   show("build", graph);
 
+  // One op for what one kernel does at once.
+  fuse(graph);
+  show("fuse", graph);
+
   // Adapters on the linears whose names match; from here on some parameters are trained.
   result.modules = adapt(graph, select, true);
   show("adapt", graph);
@@ -98,6 +103,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
 
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute) {
   Graph graph = model.build("denoiser", sizes, compute);
+  fuse(graph);
   adapt(graph, select, false);
   prune(graph);
   return graph;

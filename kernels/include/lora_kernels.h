@@ -457,7 +457,8 @@ typedef struct lk_expand_params {
 } lk_expand_params;
 LK_API lk_status lk_expand(lk_context*, const lk_expand_params*);
 
-/* y[i, :] = table[ids[i], :]; ids i32, any shape; table [V, D]. An id outside the table is LK_E_INVALID. */
+/* y[i, :] = table[ids[i], :]; ids i32, any shape; table [V, D]. An id outside the table is LK_E_INVALID on
+ * the CPU; on a GPU, where the ids cannot be looked at, its row is NaN. */
 typedef struct lk_embedding_params {
   lk_tensor ids, table, y;
 } lk_embedding_params;

@@ -23,6 +23,9 @@ struct Case {
   std::function<lk_status(lk_context*, const Views& in, lk_tensor out, lk_tensor dy, const Views& grads)> backward;
   std::vector<bool> differentiable;
   double low = -1.0, high = 1.0;
+  // Intermediates that a plain implementation stores in the tensors' type (attention: scores and weights; LoRA: the two
+  // factors' products; a bias added to a finished product). The library may round as often, no more.
+  int inner = 0;
 };
 
 // The kernel library's params structs have the views in different places; a case fills its own.
@@ -33,6 +36,7 @@ lk_status call(lk_status (*function)(lk_context*, const Params*), lk_context* co
 
 inline Case linear_case(int64_t rows, int64_t in, int64_t out) {
   Case c;
+  c.inner = 1;
   c.name = "linear";
   c.inputs = {{rows, in}, {out, in}, {out}};
   c.output = {rows, out};
@@ -60,6 +64,7 @@ inline Case linear_case(int64_t rows, int64_t in, int64_t out) {
 
 inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
   Case c;
+  c.inner = 2;
   c.name = "lora";
   c.inputs = {{rows, in}, {out, in}, {rank, in}, {out, rank}, {rows, rank}};
   c.output = {rows, out};
@@ -98,6 +103,7 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
 
 inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, int64_t k, int32_t stride, int32_t pad) {
   Case c;
+  c.inner = 1;
   const int64_t oh = (h + 2 * pad + 1 - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;  // one more row below
   c.name = "conv2d";
   c.inputs = {{n, h, w, ch}, {o, k, k, ch}, {o}};
@@ -132,6 +138,7 @@ inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, in
 // variant: 0 plain, 1 bias of one head and batch, 2 causal, 3 key lengths (the last batch entry sees no key)
 inline Case attention_case(int64_t b, int64_t sq, int64_t sk, int64_t h, int64_t d, int variant) {
   Case c;
+  c.inner = 2;
   c.name = "attention " + std::to_string(variant);
   c.inputs = {{b, sq, h, d}, {b, sk, h, d}, {b, sk, h, d}, {1, 1, sq, sk}};
   c.output = {b, sq, h, d};

@@ -142,10 +142,11 @@ inline double rounding(lk_dtype dtype) {
 
 // The allowed error of a result that is a sum of up to `depth` float products: rounding to the storage type, plus k
 // times the expected error eps sqrt(depth) of summing terms of the size of the largest result. k = 8 covers the
-// handful of further float operations before and after the sum and the tail of the random walk.
-inline double tolerance(lk_dtype dtype, double reference, double largest, int64_t depth) {
+// handful of further float operations before and after the sum and the tail of the random walk. `inner` further
+// intermediates of the size of the largest result are rounded to the storage type.
+inline double tolerance(lk_dtype dtype, double reference, double largest, int64_t depth, int inner = 0) {
   constexpr double k = 8.0;
-  const double storage = rounding(dtype) * std::max(std::fabs(reference), std::ldexp(1.0, -14));
+  const double storage = rounding(dtype) * (std::max(std::fabs(reference), std::ldexp(1.0, -14)) + inner * largest);
   return 1.01 * storage + k * std::ldexp(1.0, -24) * std::sqrt(static_cast<double>(depth)) * largest;
 }
 
@@ -156,11 +157,11 @@ inline double largest_of(const Values& values) {
 }
 
 inline void expect_near(const std::string& what, const Values& got, const Values& reference, lk_dtype dtype,
-                        int64_t depth) {
+                        int64_t depth, int inner = 0) {
   ASSERT_EQ(got.size(), reference.size()) << what;
   const double largest = largest_of(reference);
   for (size_t i = 0; i < got.size(); ++i) {
-    const double allowed = tolerance(dtype, reference[i], largest, depth);
+    const double allowed = tolerance(dtype, reference[i], largest, depth, inner);
     ASSERT_LE(std::fabs(got[i] - reference[i]), allowed)
         << what << " element " << i << ": found " << got[i] << ", expected " << reference[i];
   }

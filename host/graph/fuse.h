@@ -1,0 +1,14 @@
+// Pass: puts one op where several make up something that one kernel does in a single pass over memory. Runs before
+// differentiation, so that the backward pass is fused by the gradient rules of the new ops.
+//   add(mul(layer_norm(x), affine(scale, 1, 1)), shift)   becomes   modulated_norm(x, scale, shift)
+//   add(x, mul(gate, z))                                  becomes   gated_residual(x, gate, z)
+// for x and z [B, S, C], scale, shift and gate [B, 1, C]. What was there stays where something else reads it.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace lh {
+
+void fuse(Graph& graph);
+
+}  // namespace lh
