@@ -36,6 +36,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--batch-size", "train.batch_size", ""},
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
+    {"--deterministic", "train.deterministic", ""},
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},

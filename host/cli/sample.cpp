@@ -38,14 +38,14 @@ int run_sample(const Options& options) {
   for (size_t i = 0; i < config.sample.prompts.size(); ++i)
     requests.push_back(complete_request(config.sample, recipe, config.sample.prompts[i],
                                         static_cast<uint64_t>(config.sample.seed) + (config.sample.walk_seed ? i : 0)));
-  TextEncoding text(device, model, encoder_dtype(device), {});
+  TextEncoding text(device, model, encoder_dtype(device, compute), {});
   text.prepare(prompts_of(requests, recipe));
 
   const auto select = [&](const std::string& module) { return stack.select(module); };
   Denoiser denoiser(device, model, select, compute, config.sample.width, config.sample.height, text.length());
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const Adapters adapters = stack.load(device, denoiser.graph());
-  Decoder decoder(device, model, vae_dtype(device), config.sample.width, config.sample.height);
+  Decoder decoder(device, model, encoder_dtype(device, compute), config.sample.width, config.sample.height);
   const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.arena_bytes()), "activations");
   denoiser.bind(arena.data(), weights, &adapters);
   decoder.bind(arena.data());

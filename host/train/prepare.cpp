@@ -31,8 +31,9 @@ double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
 }  // namespace
 
-DType encoder_dtype(const Device& device) { return device.is_cpu() ? DType::f32 : DType::bf16; }
-DType vae_dtype(const Device& device) { return device.is_cpu() ? DType::f32 : DType::bf16; }
+DType encoder_dtype(const Device& device, DType compute) {
+  return device.is_cpu() || compute == DType::f32 ? DType::f32 : DType::bf16;
+}
 
 Prepared::Prepared(const Registry& registry, const Config& c)
     : config(c),
@@ -41,8 +42,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       optimizer(registry, c.train.optimizer, c.train.optimizer_params),
       compute(compute_dtype(c.train.dtype)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed)),
-      text(device, model, encoder_dtype(device), c.training_folder / "cache" / "text"),
-      latents(device, model, vae_dtype(device),
+      text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
+      latents(device, model, encoder_dtype(device, compute),
               std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
@@ -69,7 +70,7 @@ void Prepared::compile(double recompute) {
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, config.sample.width, config.sample.height,
                                         options.text_length);
   plan->also(device, denoiser->graph(), denoiser->arena_bytes());
-  decoder = std::make_unique<Decoder>(device, model, vae_dtype(device), config.sample.width, config.sample.height);
+  decoder = std::make_unique<Decoder>(device, model, encoder_dtype(device, compute), config.sample.width, config.sample.height);
   plan->also(device, decoder->graph(), decoder->arena_bytes());
   plan->memory.weights += decoder->weight_bytes();
 }

@@ -21,9 +21,9 @@
 namespace lh {
 
 DType compute_dtype(const std::string& name);  // "bf16", "fp16", "fp32" and their long names
-// Storage types of text encoders and VAE: float32 on the CPU, where they run once; bfloat16 on a GPU.
-DType encoder_dtype(const Device& device);
-DType vae_dtype(const Device& device);
+// Storage type of text encoders and VAE: float32 on the CPU, where they run once, and for training in float32; else
+// bfloat16, which holds the range that some VAEs need.
+DType encoder_dtype(const Device& device, DType compute);
 
 // The caption that stands in for a dropped one.
 inline constexpr const char* dropped_caption = "";

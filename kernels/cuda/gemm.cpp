@@ -211,7 +211,10 @@ void Gemm::State::through_f32_operands(const GemmCall& call) {
   multiply(wide, false);
 }
 
+// Another algorithm adds in another order. Where runs must repeat to the bit, one is timed only if the choice can be
+// kept for the next process; otherwise it is the library's first guess, which is always the same.
 Plan& Gemm::State::plan(const GemmCall& call, const Alignment& alignment, bool may_time) {
+  may_time = may_time && (cuda.fast() || tuning.usable());
   const Key key = key_of(call, alignment);
   const auto [it, added] = plans.try_emplace(key);
   Plan& plan = it->second;

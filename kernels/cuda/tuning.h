@@ -3,8 +3,8 @@
 // again.
 #pragma once
 
-#include <chrono>
 #include <map>
+#include <optional>
 #include <string>
 
 namespace lk::cuda {
@@ -15,22 +15,24 @@ class Tuning {
 
   // `owner` names device and library; an empty path keeps nothing.
   Tuning(std::string path, std::string owner);
-  ~Tuning();
   Tuning(const Tuning&) = delete;
   Tuning& operator=(const Tuning&) = delete;
 
+  bool usable();  // what is kept will be found by later processes
   bool find(const std::string& product, void* algorithm);
-  void keep(const std::string& product, const void* algorithm);
+  // Writes at once, so that a process that is killed has not used what no other will. Where another process was faster,
+  // its choice stays and is given back in `algorithm`.
+  void keep(const std::string& product, void* algorithm);
 
  private:
   using Lines = std::map<std::string, std::string>;  // everything before the last tab -> hex
   Lines read() const;
-  void write() noexcept;
+  bool write(const Lines& lines) const;
 
   const std::string path_, owner_;
-  Lines lines_, added_;
+  Lines lines_;
   bool loaded_ = false;
-  std::chrono::steady_clock::time_point written_;
+  std::optional<bool> usable_;
 };
 
 }  // namespace lk::cuda

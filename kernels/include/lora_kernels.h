@@ -79,7 +79,10 @@ typedef struct lk_context_params {
   int32_t device;           /* CUDA device index */
   int32_t threads;          /* CPU threads, 0 = all cores the process may use */
   int32_t fast;             /* 1: kernels may add in an order that changes from run to run where that is faster */
-  const char* tuning_cache; /* optional: a file that keeps which matrix-product algorithm was fastest; may be absent */
+  /* Optional: a file that keeps which matrix-product algorithm was fastest, on this device with this library version; it
+   * is made if it is not there. Without it, unless `fast`, the library's first guess is taken, so that every process
+   * gets the same bits. */
+  const char* tuning_cache;
 } lk_context_params;
 
 LK_API int32_t lk_backend_available(lk_backend backend); /* 1 if this build of the library has it */
