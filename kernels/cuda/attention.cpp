@@ -188,7 +188,10 @@ void describe_backward(DnnGraph& graph, Tensors t, bool masked, bool in_order) {
 bool mask_needed(const Shape& s) { return cudnnGetVersion() < 91501 && (s.queries % 128 != 0 || s.keys % 128 != 0); }
 
 constexpr int64_t most_workspace = int64_t{2} << 30;
-constexpr int64_t most_stored_scores = int64_t{1} << 30;
+// What the backward pass in order may store of dS at a time: little of a small card's memory.
+int64_t most_stored_scores(const Cuda& cuda) {
+  return std::min<int64_t>(int64_t{1} << 30, static_cast<int64_t>(cuda.device().totalGlobalMem / 32));
+}
 
 const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool masked) {
   const cudnnDataType_t type = dnn_type(dtype);
@@ -288,12 +291,13 @@ bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
 
 // How much of the problem one call takes when ds is stored, in tiles of 128 x 128 of a 16-bit type: everything, or as
 // many heads of one item as the limit allows.
-Shape in_order_slice(const Shape& all) {
+Shape in_order_slice(const Cuda& cuda, const Shape& all) {
+  const int64_t most = most_stored_scores(cuda);
   const int64_t plane = ceil_div(all.queries, 128) * ceil_div(all.keys, 128) * 128 * 128 * 2;
   Shape slice = all;
-  if (all.batch * all.heads * plane <= most_stored_scores) return slice;
+  if (all.batch * all.heads * plane <= most) return slice;
   slice.batch = 1;
-  while (slice.heads > 1 && (all.heads % slice.heads != 0 || slice.heads * plane > most_stored_scores)) --slice.heads;
+  while (slice.heads > 1 && (all.heads % slice.heads != 0 || slice.heads * plane > most)) --slice.heads;
   return slice;
 }
 
@@ -301,7 +305,7 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   if (!suits_cudnn(cuda, p, 256, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv, &p.lse})) return false;
   const Shape all = shape(p);
   const bool in_order = !cuda.fast(), masked = present(p.key_lengths) || mask_needed(all);
-  const Shape slice = in_order ? in_order_slice(all) : all;
+  const Shape slice = in_order ? in_order_slice(cuda, all) : all;
   const DnnPlan* const plan = backward_plan(cuda, slice, p.q.dtype, masked, in_order);
   if (plan == nullptr) return false;
   // The statistics of a slice may begin anywhere, cuDNN wants them at multiples of 16 bytes: slices use a copy.
