@@ -207,7 +207,7 @@ double mean_difference(const Image& a, const Image& b) {
 
 class TiledVae : public ::testing::Test {
  protected:
-  static constexpr int64_t side = 256, tile = 128;  // pixels
+  static constexpr int64_t side = 96, tile = 64;  // pixels
   TiledVae() : model(registry(), toy(), ""), device(tested_device()) {
     Sample sample;
     sample.image = source / "examples/demo/photos/cat_01.jpg";
@@ -216,26 +216,23 @@ class TiledVae : public ::testing::Test {
     data.samples.push_back(sample);
   }
   Vae vae(int64_t tile_pixels) { return {device, model, DType::f32, tile_pixels}; }
-  HostTensor moments(int64_t tile_pixels) {
+  // The mean of the encoder's posterior, as the decoder takes it.
+  HostTensor latents(int64_t tile_pixels) {
     LatentEncoding encoding(vae(tile_pixels), plenty, {});
     encoding.prepare(data);
-    return encoding.moments(data.samples[0]);
-  }
-  // The mean of the posterior as the decoder takes it.
-  HostTensor latents() {
+    const HostTensor& moments = encoding.moments(data.samples[0]);
     const LatentSpec& spec = model.recipe().latents;
-    const HostTensor m = moments(0);
-    HostTensor x(Desc{DType::f32, m.desc.shape.with(3, spec.channels)});
+    const auto z = static_cast<size_t>(spec.channels);
+    HostTensor x(Desc{DType::f32, moments.desc.shape.with(3, spec.channels)});
     for (size_t i = 0; i < x.as<float>().size(); ++i) {
-      const auto z = static_cast<size_t>(spec.channels);
-      const double mean = m.as<float>()[i / z * 2 * z + i % z];
+      const double mean = moments.as<float>()[i / z * 2 * z + i % z];
       x.as<float>()[i] = static_cast<float>((mean - spec.shift) * spec.scale);
     }
     return x;
   }
   Image decoded(int64_t tile_pixels, const HostTensor& latents) {
     Decoder decoder(vae(tile_pixels), vae(tile_pixels).fit(VaeRole::decode, {side, side}, {.limit = plenty}));
-    EXPECT_EQ(decoder.plan().grid.whole(), tile_pixels == 0);
+    EXPECT_EQ(decoder.plan().grid.whole(), tile_pixels == 0 || tile_pixels >= side);
     const DeviceMemory arena(device, decoder.plan().memory.arena, "test");
     decoder.bind(arena.data());
     return decoder.decode(latents);
@@ -245,35 +242,110 @@ class TiledVae : public ::testing::Test {
   Dataset data;
 };
 
-TEST_F(TiledVae, Probe) {
-  const HostTensor x = latents();
-  const Image whole = decoded(0, x), tiled = decoded(tile, x);
-  const Image photo = resize_and_crop(decode_image(data.samples[0].image), side, side);
-  fmt::print("decode: tiling {} own {}\n", mean_difference(whole, tiled), mean_difference(whole, photo));
-  const HostTensor m = moments(0), t = moments(tile);
-  double sq = 0, mean_sigma = 0, mean_err = 0;
-  const int64_t z = model.recipe().latents.channels;
-  int64_t n = 0;
-  for (int64_t i = 0; i < m.desc.shape.numel(); ++i) {
-    if (i % (2 * z) >= z) continue;
-    const size_t k = static_cast<size_t>(i);
-    mean_err += std::abs(m.as<float>()[k] - t.as<float>()[k]);
-    sq += std::abs(m.as<float>()[k]);
-    mean_sigma += std::exp(0.5 * m.as<float>()[k + static_cast<size_t>(z)]);
-    ++n;
+// Normalization and attention of the VAE see a tile only, so that a tile differs everywhere, and by no bound on a
+// single pixel. On average it must differ less than the VAE's picture does from the photo: then tiles are the lesser
+// loss. A tile at a wrong place would not pass: a photo moved by one latent place differs more.
+TEST_F(TiledVae, DecodesAndEncodesAlmostAsWhole) {
+  const HostTensor x = latents(0);
+  const Image photo = resize_and_crop(decode_image(data.samples[0].image), side, side), whole = decoded(0, x);
+  const double loss = mean_difference(whole, photo);
+  Image moved = photo;
+  const auto step = static_cast<std::ptrdiff_t>(3 * model.recipe().latents.downscale);
+  std::ranges::rotate(moved.rgb, moved.rgb.begin() + step);
+  ASSERT_GT(mean_difference(moved, photo), loss);
+
+  const Image tiled = decoded(tile, x);
+  EXPECT_LT(mean_difference(tiled, whole), loss);
+  EXPECT_EQ(decoded(tile, x).rgb, tiled.rgb) << "twice the same";
+
+  const HostTensor encoded = latents(tile);
+  EXPECT_LT(mean_difference(decoded(0, encoded), whole), loss);
+  EXPECT_EQ(latents(tile).data, encoded.data) << "twice the same";
+}
+
+// Asked for tiles that are as large as the picture: the same bits as ever.
+TEST_F(TiledVae, OneTileIsTheWhole) {
+  const HostTensor x = latents(0);
+  EXPECT_EQ(latents(side).data, x.data);
+  EXPECT_EQ(decoded(side, x).rgb, decoded(0, x).rgb);
+}
+
+TEST_F(TiledVae, CacheKnowsItsTiles) {
+  const TempDir dir;
+  const auto missing = [&](int64_t tile_pixels) {
+    return LatentEncoding(vae(tile_pixels), plenty, dir.path()).bytes_to_cache(data);
+  };
+  LatentEncoding(vae(tile), plenty, dir.path()).prepare(data);
+  EXPECT_EQ(missing(tile), 0);
+  EXPECT_EQ(missing(tile + 7), 0) << "less than a latent place more: the same tiles";
+  EXPECT_GT(missing(0), 0);
+  EXPECT_GT(missing(tile + 24), 0);
+}
+
+// Memory decides where no size is asked for.
+TEST_F(TiledVae, LargestThatFitsIsTaken) {
+  for (const VaeRole role : {VaeRole::encode, VaeRole::decode}) {
+    const Vae free = vae(0);
+    const auto choices = tile_choices(128, 256, 8, 0);  // 2048 x 1024 pixels
+    ASSERT_EQ(choices.size(), 5u);
+    VaeMemory before{.arena = plenty};
+    for (const TileGrid& grid : choices) {
+      const VaeMemory memory = free.plan(role, grid).memory;
+      ASSERT_LT(memory.arena, before.arena);
+      const int64_t needed = MemoryRoom{}.total(memory);
+      EXPECT_EQ(free.fit(role, {2048, 1024}, {.limit = needed}).grid.rows.size, grid.rows.size);
+      before = memory;
+    }
+    // Beside others; an arena that they have as well takes nothing more.
+    const VaeMemory whole = free.plan(role, choices[0]).memory;
+    const int64_t needed = MemoryRoom{}.total(whole);
+    EXPECT_FALSE(free.fit(role, {2048, 1024}, {.limit = needed + 9, .taken = 10}).grid.whole());
+    EXPECT_TRUE(free.fit(role, {2048, 1024}, {.limit = needed + 10, .taken = 10}).grid.whole());
+    const MemoryRoom shared{.limit = needed, .arena = whole.arena, .workspace = whole.workspace};
+    EXPECT_TRUE(free.fit(role, {2048, 1024}, shared).grid.whole());
+    // Not even the smallest: it is given, and refused with the numbers.
+    const MemoryRoom none{.limit = int64_t{3} << 20};
+    const VaePlan smallest = free.fit(role, {2048, 1024}, none);
+    EXPECT_EQ(smallest.grid.rows.size, choices.back().rows.size);
+    EXPECT_THAT(error_of([&] { smallest.require(none); }),
+                AllOf(HasSubstr(role == VaeRole::encode ? "to encode 2048 x 1024 pixels in" : "to decode 2048 x 1024"),
+                      HasSubstr(fmt::format("takes {} MiB", MemoryRoom{}.total(smallest.memory) >> 20)),
+                      HasSubstr("and 3 MiB of memory may be used"), HasSubstr("model.vae_tile")));
   }
-  fmt::print("encode: err {} mean {} sigma {}\n", mean_err / n, sq / n, mean_sigma / n);
-  fmt::print("by column error: ");
-  for (int64_t cx = 0; cx < side; cx += 8) {
-    double e = 0;
-    for (int64_t y = 0; y < side; ++y)
-      for (int64_t c = 0; c < 24; ++c) {
-        size_t k = static_cast<size_t>((y * side + cx) * 3 + c);
-        e += std::abs(double(whole.rgb[k]) - tiled.rgb[k]);
-      }
-    fmt::print("{:.2f} ", e / (24 * side));
-  }
-  fmt::print("\n");
+}
+
+// What the plan of a run says: the decoder in tiles that fit beside training, and its memory among the rest.
+double planned_mib(const std::string& output) {
+  const size_t at = output.find("memory     ");
+  return at == output.npos ? 0 : std::stod(output.substr(at + 11));
+}
+
+TEST(TiledRun, PlanHasTheDecoderInTiles) {
+  ToyRun run;
+  const double bare = planned_mib(run.train({"--dry-run"}).output);
+  run.set("prompts", "[a photo]").set("width", "1024").set("height", "1024");
+  const HostResult whole = run.train({"--dry-run"});
+  ASSERT_EQ(whole.code, 0) << whole.output;
+  EXPECT_THAT(whole.output, HasSubstr("1, decoded as 1024 x 1024 pixels\n"));
+  EXPECT_GT(planned_mib(whole.output), bare);
+
+  const auto limit = static_cast<int64_t>(planned_mib(whole.output)) - 1;
+  run.replace("device: cpu\n", fmt::format("device: cpu\nmemory_limit_mib: {}\n", limit));
+  const HostResult tiled = run.train({"--dry-run"});
+  ASSERT_EQ(tiled.code, 0) << tiled.output;
+  EXPECT_THAT(tiled.output, HasSubstr("1, decoded as 1024 x 1024 pixels in 2 x 2 tiles of "));
+  EXPECT_LE(planned_mib(tiled.output), static_cast<double>(limit) + 0.05);
+}
+
+// Trains with encoding and decoding in tiles, and says so.
+TEST(TiledRun, TrainsAndSamples) {
+  ToyRun run;
+  run.set("prompts", "[a photo]").set("width", "128").set("steps", "1").set("sample_every", "1");
+  run.replace("model:\n", "model:\n  vae_tile: 64\n").set("resolution", "128");
+  const HostResult result = run.train();
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("the VAE encodes pictures of "),
+                                   HasSubstr("the VAE decodes pictures of 128 x 64 pixels in 3 x 1 tiles of ")));
 }
 
 }  // namespace
