@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "plugin/registry.h"
+#include "run/workspace.h"
 #include "sample/lora_stack.h"
 #include "sample/sampling.h"
 #include "train/prepare.h"
@@ -28,6 +29,7 @@ int run_sample(const Options& options) {
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
   const Registry registry(options.plugin_dirs, {});
   Device device(config.device);
+  const int64_t limit = memory_limit(config, device);
   const Model model(registry, config.model, config.plugin);
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
@@ -43,10 +45,18 @@ int run_sample(const Options& options) {
 
   const auto select = [&](const std::string& module) { return stack.select(module); };
   Denoiser denoiser(device, model, select, compute, config.sample.width, config.sample.height, text.length());
-  const Weights weights(device, model.checkpoint(), denoiser.graph());
   const Adapters adapters = stack.load(device, denoiser.graph());
-  Decoder decoder(device, model, encoder_dtype(device, compute), config.sample.width, config.sample.height);
-  const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.arena_bytes()), "activations");
+  const Graph& graph = denoiser.graph();
+  const MemoryRoom room{
+      .limit = limit,
+      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + adapters.bytes() + constant_bytes(graph),
+      .arena = denoiser.arena_bytes(),
+      .workspace = workspace_bytes(device, graph)};
+  const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
+  Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
+  decoder.plan().require(room);
+  const Weights weights(device, model.checkpoint(), graph);
+  const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.plan().memory.arena), "activations");
   denoiser.bind(arena.data(), weights, &adapters);
   decoder.bind(arena.data());
   install_signal_handlers();

@@ -16,6 +16,7 @@ struct ModelConfig {
   std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
   std::string dtype;                                   // storage of base weights; empty = as train.dtype
   std::string variant;                                 // where the weights cannot tell
+  int64_t vae_tile = 0;                                // pixels; 0 = as large as fits
 };
 
 struct NetworkConfig {

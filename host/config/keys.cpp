@@ -115,6 +115,11 @@ const Key table[] = {
      "Type the base weights are kept in. Empty: train.dtype.",
      {.choices = compute_types}},
     {"model.variant", in<M, &ModelConfig::variant>, "Model variant, where the weights cannot tell."},
+    {"model.vae_tile",
+     in<M, &ModelConfig::vae_tile>,
+     "Larger pictures are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "
+     "whole, or in tiles as large as memory allows.",
+     {.range = {.low = 0, .high = 16384}}},
 
     {"network.type", in<N, &NetworkConfig::type>, "Kind of adapter.", {.choices = network_types}},
     {"network.linear", in<N, &NetworkConfig::linear>, "Rank.", {.range = {.low = 1, .high = 4096}}},

@@ -1,6 +1,6 @@
 #include "sample/sampling.h"
 
-#include <algorithm>
+#include <spdlog/spdlog.h>
 
 #include "core/error.h"
 #include "train/latent_encoding.h"
@@ -137,27 +137,18 @@ HostTensor Denoiser::sample(const SampleRequest& request, const std::string& sam
   return x;
 }
 
-Decoder::Decoder(Device& device, const Model& model, DType compute, int64_t width, int64_t height)
-    : device_(device), model_(model), graph_(compute) {
-  if (!model.checkpoint().has("vae"))
-    fail(Code::config, "model.vae_path: the VAE is needed to make pictures, but no file was given for it");
-  const int64_t downscale = model.recipe().latents.downscale;
-  graph_ =
-      model.build("vae.decode", {{"batch", 1}, {"height", height / downscale}, {"width", width / downscale}}, compute);
-  plan_ = plan_memory(graph_, parameters(graph_));
-}
-
-int64_t Decoder::weight_bytes() const { return lh::weight_bytes(graph_, weight_names(graph_, model_.checkpoint())); }
-
 void Decoder::bind(std::byte* arena) {
-  weights_.emplace(device_, model_.checkpoint(), graph_);
-  program_ = std::make_unique<Program>(device_, graph_, plan_, arena, weights_->bind(graph_));
+  if (!plan_.grid.whole()) spdlog::info("the VAE decodes pictures of {}", plan_.text());
+  weights_.emplace(vae_.device, vae_.model.checkpoint(), plan_.graph);
+  program_ = std::make_unique<Program>(vae_.device, plan_.graph, plan_.plan, arena, weights_->bind(plan_.graph));
 }
 
 Image Decoder::decode(const HostTensor& latents) {
-  program_->set_input("latents", latents);
-  program_->run();
-  return tensor_to_image(program_->output("image"));
+  return tensor_to_image(in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
+    program_->set_input("latents", tile);
+    program_->run();
+    return converted(program_->output("image"), DType::f32);
+  }));
 }
 
 }  // namespace lh

@@ -9,6 +9,7 @@
 #include "data/image.h"
 #include "plugin/model.h"
 #include "run/weights.h"
+#include "sample/vae.h"
 #include "train/adapters.h"
 #include "train/compile.h"
 #include "train/text_encoding.h"
@@ -43,22 +44,18 @@ class Denoiser {
   std::unique_ptr<Program> program_;
 };
 
-// The VAE decoder for one picture size.
+// The VAE decoder for one picture size, in tiles where the plan says so.
 class Decoder {
  public:
-  Decoder(Device& device, const Model& model, DType compute, int64_t width, int64_t height);
-  const Graph& graph() const { return graph_; }
-  int64_t arena_bytes() const { return plan_.bytes; }
-  int64_t weight_bytes() const;
+  Decoder(const Vae& vae, VaePlan plan) : vae_(vae), plan_(std::move(plan)) {}
+  const VaePlan& plan() const { return plan_; }
   // Loads the weights; the arena may be shared with programs that do not run at the same time.
   void bind(std::byte* arena);
   Image decode(const HostTensor& latents);
 
  private:
-  Device& device_;
-  const Model& model_;
-  Graph graph_;
-  Plan plan_;
+  Vae vae_;
+  VaePlan plan_;
   std::optional<Weights> weights_;
   std::unique_ptr<Program> program_;
 };

@@ -9,8 +9,6 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/signals.h"
-#include "graph/prune.h"
-#include "run/program.h"
 #include "run/weights.h"
 
 namespace lh {
@@ -44,10 +42,10 @@ Image tensor_to_image(const HostTensor& tensor) {
   return image;
 }
 
-LatentEncoding::LatentEncoding(Device& device, const Model& model, DType compute,
-                               const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {
-  vae_ = model.checkpoint().has("vae") ? model.checkpoint().fingerprint("vae") : "none";
+LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder)
+    : vae_(vae), room_{.limit = memory}, cache_(cache_folder) {
+  const Checkpoint& checkpoint = vae.model.checkpoint();
+  fingerprint_ = checkpoint.has("vae") ? checkpoint.fingerprint("vae") : "none";
   std::error_code none;  // no folder: nothing is cached
   for (const auto& entry : std::filesystem::directory_iterator(cache_folder, none)) {
     const std::string file = entry.path().filename().string();
@@ -55,9 +53,20 @@ LatentEncoding::LatentEncoding(Device& device, const Model& model, DType compute
   }
 }
 
+const TileGrid& LatentEncoding::grid(const Bucket& bucket) const {
+  if (const auto it = grids_.find(bucket); it != grids_.end()) return it->second;
+  const VaePlan plan = vae_.fit(VaeRole::encode, {bucket.width, bucket.height}, room_);
+  plan.require(room_);
+  return grids_.emplace(bucket, plan.grid).first->second;
+}
+
 std::string LatentEncoding::key(const Sample& s) const {
-  const std::string rest = fmt::format("latent/1;{};{};{}x{};{}", vae_, dtype_name(compute_), s.bucket.width,
-                                       s.bucket.height, s.flip ? "flip" : "");
+  std::string rest = fmt::format("latent/1;{};{};{}x{};{}", fingerprint_, dtype_name(vae_.compute), s.bucket.width,
+                                 s.bucket.height, s.flip ? "flip" : "");
+  // Where tiles lie follows from their size and number.
+  if (const TileGrid& tiles = grid(s.bucket); !tiles.whole())
+    rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
+                        tiles.columns.size, tiles.rows.size);
   return picture_part(s.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
 }
 
@@ -66,7 +75,7 @@ bool LatentEncoding::known(const std::string& content_hash) const {
 }
 
 int64_t LatentEncoding::bytes_to_cache(const Dataset& dataset) const {
-  const LatentSpec& spec = model_.recipe().latents;
+  const LatentSpec& spec = vae_.model.recipe().latents;
   int64_t bytes = 0;
   for (const Sample& s : dataset.samples)
     if (cache_.on_disk() && !cache_.contains(key(s)))
@@ -85,35 +94,37 @@ void LatentEncoding::prepare(const Dataset& dataset) {
 }
 
 void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
-  if (!model_.checkpoint().has("vae"))
-    fail(Code::config, "model.vae_path: the VAE is needed to encode {} pictures, but no file was given for it",
-         samples.size());
   spdlog::info("encoding {} pictures", samples.size());
   std::optional<Weights> weights;
+  std::optional<VaePlan> plan;
   OwnedProgram program;
   Bucket bucket;
   for (const Sample* sample : samples) {
     if (stop_requested()) return;  // what is encoded stays in the cache
     if (!program || bucket != sample->bucket) {
       bucket = sample->bucket;
-      Graph graph =
-          model_.build("vae.encode", {{"batch", 1}, {"height", bucket.height}, {"width", bucket.width}}, compute_);
-      std::erase_if(graph.outputs, [](const auto& item) { return item.first != "moments"; });
-      prune(graph);
-      if (!weights) weights.emplace(device_, model_.checkpoint(), graph);
-      const Externals bound = weights->bind(graph);
+      plan.emplace(vae_.plan(VaeRole::encode, grid(bucket)));
+      if (!plan->grid.whole()) spdlog::info("the VAE encodes pictures of {}", plan->text());
+      if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
-      program = OwnedProgram(device_, std::move(graph), bound, "VAE encoder");
+      program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    const Image image = resize_and_crop(decode_image(sample->image), bucket.width, bucket.height);
-    program->set_input("image", image_to_tensor(image, sample->flip));
-    program->run();
-    HostTensor stored = converted(program->output("moments"), DType::f32);
-    if (!std::ranges::all_of(stored.as<float>(), [](float v) { return std::isfinite(v); }))
-      fail(Code::numeric, "{}: the VAE gives a NaN or infinity in {}. Use train.dtype: bf16 or fp32",
-           sample->image.string(), dtype_name(compute_));
-    cache_.put(key(*sample), {{"moments", std::move(stored)}});
+    cache_.put(key(*sample), {{"moments", encode(*sample, *plan, *program)}});
   }
+}
+
+HostTensor LatentEncoding::encode(const Sample& sample, const VaePlan& plan, Program& program) const {
+  const Image image = resize_and_crop(decode_image(sample.image), sample.bucket.width, sample.bucket.height);
+  HostTensor moments =
+      in_tiles(image_to_tensor(image, sample.flip), plan.pixels(), plan.grid, [&](const HostTensor& tile) {
+        program.set_input("image", tile);
+        program.run();
+        return converted(program.output("moments"), DType::f32);
+      });
+  if (!std::ranges::all_of(moments.as<float>(), [](float v) { return std::isfinite(v); }))
+    fail(Code::numeric, "{}: the VAE gives a NaN or infinity in {}. Use train.dtype: bf16 or fp32",
+         sample.image.string(), dtype_name(vae_.compute));
+  return moments;
 }
 
 const HostTensor& LatentEncoding::moments(const Sample& sample) {

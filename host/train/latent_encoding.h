@@ -1,19 +1,21 @@
 // Pictures to latents: decode, crop to the bucket, VAE encoder, behind a cache.
 #pragma once
 
+#include <map>
 #include <set>
 #include <string>
 
 #include "data/dataset.h"
-#include "plugin/model.h"
-#include "run/device.h"
+#include "run/program.h"
+#include "sample/vae.h"
 #include "train/tensor_cache.h"
 
 namespace lh {
 
 class LatentEncoding {
  public:
-  LatentEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
+  // Large pictures are encoded in tiles where `memory` bytes would not do for them whole.
+  LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder);
   // Encodes every sample that is not cached; the VAE is in memory only while this runs.
   void prepare(const Dataset& dataset);
   // Disk space that prepare() will take.
@@ -23,14 +25,16 @@ class LatentEncoding {
   const HostTensor& moments(const Sample& sample);
 
  private:
+  const TileGrid& grid(const Bucket& bucket) const;
   std::string key(const Sample& sample) const;
   void encode(const std::vector<const Sample*>& samples);
-  Device& device_;
-  const Model& model_;
-  DType compute_;
+  HostTensor encode(const Sample& sample, const VaePlan& plan, Program& program) const;
+  Vae vae_;
+  MemoryRoom room_;
+  mutable std::map<Bucket, TileGrid> grids_;  // as far as asked for
   TensorCache cache_;
   std::set<std::string> cached_pictures_;  // content hashes, as far as keys hold them
-  std::string vae_;
+  std::string fingerprint_;                // of the VAE's files
 };
 
 // RGB bytes to float32 [1, H, W, 3] in [-1, 1], and back with clamping.

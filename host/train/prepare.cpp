@@ -17,15 +17,14 @@ DType compute_dtype(const std::string& name) {
   fail(Code::config, "dtype '{}' is not bf16, fp16 or fp32", name);
 }
 
-namespace {
-
-// Memory that a plan may use. On a GPU what is free now, less what the libraries load with their kernels.
 int64_t memory_limit(const Config& config, const Device& device) {
   constexpr int64_t libraries = 256 << 20;
   const lk_device_info info = device.info();
   const int64_t there = device.is_cpu() ? info.memory_total : info.memory_free - libraries;
   return config.memory_limit_mib > 0 ? std::min(config.memory_limit_mib << 20, there) : there;
 }
+
+namespace {
 
 double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
@@ -43,7 +42,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       compute(compute_dtype(c.train.dtype)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed)),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
-      latents(device, model, encoder_dtype(device, compute),
+      vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
+      latents(vae, memory_limit(c, device),
               std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
@@ -58,7 +58,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
   fit_memory();
 }
 
-void Prepared::compile(double recompute) {
+void Prepared::compile(double recompute, int64_t limit) {
   std::set<Bucket> buckets;
   for (const Sample& sample : dataset.samples) buckets.insert(sample.bucket);
   const PlanOptions options{.step = {.compute = compute, .loss = config.train.loss, .recompute = recompute},
@@ -70,9 +70,14 @@ void Prepared::compile(double recompute) {
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, config.sample.width, config.sample.height,
                                         options.text_length);
   plan->also(device, denoiser->graph(), denoiser->arena_bytes());
-  decoder = std::make_unique<Decoder>(device, model, encoder_dtype(device, compute), config.sample.width, config.sample.height);
-  plan->also(device, decoder->graph(), decoder->arena_bytes());
-  plan->memory.weights += decoder->weight_bytes();
+  const MemoryReport& memory = plan->memory;
+  const MemoryRoom room{.limit = limit,
+                        .taken = memory.weights + memory.adapters + memory.small,
+                        .arena = memory.activations,
+                        .workspace = memory.workspace};
+  decoder = std::make_unique<Decoder>(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
+  plan->also(device, decoder->plan().graph, decoder->plan().memory.arena);
+  plan->memory.weights += decoder->plan().memory.weights;
 }
 
 void Prepared::fit_memory() {
@@ -83,7 +88,7 @@ void Prepared::fit_memory() {
                                                        : std::vector<double>{0, 0.25, 0.5, 0.75, 1};
   std::string tried;
   for (const double share : shares) {
-    compile(share);
+    compile(share, limit);
     const MemoryReport& memory = plan->memory;
     if (memory.total() <= limit) return;
     tried += fmt::format(
@@ -92,10 +97,15 @@ void Prepared::fit_memory() {
         100 * share, memory.total() >> 20, memory.weights >> 20, memory.adapters >> 20, memory.activations >> 20,
         (memory.workspace + memory.small) >> 20);
   }
+  const std::string decoding =
+      decoder ? fmt::format("\nDecoding samples of {} takes {} MiB of the weights and {} MiB of activations",
+                            decoder->plan().text(), decoder->plan().memory.weights >> 20,
+                            decoder->plan().memory.arena >> 20)
+              : "";
   fail(Code::resource,
-       "the run does not fit: {} MiB of memory may be used.{}\nLower datasets.resolution, train.batch_size or "
+       "the run does not fit: {} MiB of memory may be used.{}{}\nLower datasets.resolution, train.batch_size or "
        "network.linear{}",
-       limit >> 20, tried, wish == "false" ? ", or set train.gradient_checkpointing: auto" : "");
+       limit >> 20, tried, decoding, wish == "false" ? ", or set train.gradient_checkpointing: auto" : "");
 }
 
 std::string Prepared::report() const {
@@ -116,6 +126,7 @@ std::string Prepared::report() const {
   text_report += fmt::format("LoRA       {} modules, rank {}, alpha {}, {} parameters\n", graph.modules.size(),
                              config.network.linear, graph.modules.front().alpha, plan->adapters->parameter_count());
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
+  if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
   text_report += fmt::format(
       "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace and inputs {:.1f}\n",

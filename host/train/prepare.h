@@ -24,6 +24,8 @@ DType compute_dtype(const std::string& name);  // "bf16", "fp16", "fp32" and the
 // Storage type of text encoders and VAE: float32 on the CPU, where they run once, and for training in float32; else
 // bfloat16, which holds the range that some VAEs need.
 DType encoder_dtype(const Device& device, DType compute);
+// Memory that a run may use: of a GPU what is free now, less what the libraries load with their kernels.
+int64_t memory_limit(const Config& config, const Device& device);
 
 // The caption that stands in for a dropped one.
 inline constexpr const char* dropped_caption = "";
@@ -38,6 +40,7 @@ struct Prepared {
   DType compute;
   AdapterSelection selection;
   TextEncoding text;
+  Vae vae;
   LatentEncoding latents;
   Dataset dataset;
   std::vector<SampleRequest> requests;  // one for each sample prompt
@@ -47,7 +50,7 @@ struct Prepared {
   std::string report() const;          // what --dry-run prints
 
  private:
-  void compile(double recompute);
+  void compile(double recompute, int64_t limit);
   void fit_memory();
 };
 
