@@ -22,7 +22,7 @@ while IFS= read -r -d '' file; do
     wrong=1
   fi
 done < <(find "$root/host" "$root/kernels" "$root/sdk" "$root/plugins" "$root/tests" \
-  \( -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f -print0)
+  \( -name '*.c' -o -name '*.cpp' -o -name '*.hpp' -o -name '*.h' -o -name '*.cu' -o -name '*.cuh' \) -type f -print0)
 if [ $wrong -ne 0 ]; then
   echo "format: run scripts/format.sh" >&2
 fi

@@ -8,6 +8,8 @@
 #   BUILD            build directory (build-gpu)
 #   CMAKE_ARGS       further arguments for cmake, such as -DLORA_CUDNN_ROOT=...
 #   LORA_GOLDEN      folder with further golden cases
+#   LORA_PEER_MICRO  a program that times the same LoRA calls elsewhere (a .py is run by python3); it runs after the kernels
+#                    part, on the same machine, into a log of its own
 #   LORA_KEY_LISTS   folder with key lists of published checkpoints; the full-size benches need it
 # The last line is "N passed, N failed"; the exit status is 1 if anything failed.
 set -uo pipefail
@@ -66,6 +68,11 @@ if wanted sanitizer; then
 fi
 if wanted kernels; then
   part kernels "$build/bin/lora_kernels_bench" cuda
+  case ${LORA_PEER_MICRO:-} in
+    '') ;;
+    *.py) part kernels_peer python3 "$LORA_PEER_MICRO" ;;
+    *) part kernels_peer "$LORA_PEER_MICRO" ;;
+  esac
 fi
 if wanted bench; then
   for list in "$lists"/flux1-dev.json; do

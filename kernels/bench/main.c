@@ -1,0 +1,66 @@
+/* Times of liblora_kernels from plain C: the LoRA backward and forward pass at the shapes of diffusion models, beside
+ * matrix products, attention and the bandwidth of a copy.
+ *
+ *   lora_kernels_bench [cpu|cuda]
+ *
+ * The last two columns are rates of "us": bytes that have to move at least, and arithmetic.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench.h"
+
+static const lora_shape shapes[] = {
+    {77, 768, 16}, {256, 1536, 32}, {256, 3072, 64}, {4608, 3072, 16}, {4608, 3072, 64}};
+enum { SHAPES = sizeof shapes / sizeof *shapes };
+
+static void time_cuda(bench* b) {
+  static const lk_dtype dtypes[] = {LK_F32, LK_F16, LK_BF16};
+  int shape, dtype;
+  time_copy(b, (int64_t)256 << 20);
+  for (shape = 0; shape < SHAPES; ++shape)
+    for (dtype = 0; dtype < 3; ++dtype) time_lora_backward(b, shapes[shape], dtypes[dtype], 0);
+  for (shape = 0; shape < SHAPES; ++shape)
+    for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
+  time_matmul(b, 8192, 8192, 8192, LK_BF16);
+  time_attention(b, 4608, 24, 128, LK_BF16);
+}
+
+/* Sizes that a processor finishes in a few minutes. */
+static void time_cpu(bench* b) {
+  int shape;
+  time_copy(b, (int64_t)64 << 20);
+  for (shape = 0; shape < SHAPES; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 0);
+  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 1);
+  for (shape = 0; shape < SHAPES; ++shape) time_lora_forward(b, shapes[shape], LK_F32);
+  time_matmul(b, 1024, 1024, 1024, LK_F32);
+  time_matmul(b, 1300, 1024, 256, LK_F32);
+  time_attention(b, 512, 24, 128, LK_F32);
+}
+
+int main(int argc, char** argv) {
+  const char* const name = argc > 1 ? argv[1] : "cpu";
+  const int cuda = strcmp(name, "cuda") == 0;
+  lk_context_params params = {0};
+  lk_device_info info;
+  bench b = {0};
+  if (argc > 2 || (!cuda && strcmp(name, "cpu") != 0)) {
+    fprintf(stderr, "usage: lora_kernels_bench [cpu|cuda]\n");
+    return 2;
+  }
+  params.backend = cuda ? LK_CUDA : LK_CPU;
+  check(&b, lk_context_create(&params, &b.context));
+  check(&b, lk_get_device_info(b.context, &info));
+  printf("liblora_kernels %s on %s", lk_version(), info.name);
+  if (cuda)
+    printf(", %s\n", info.libraries);
+  else
+    printf(", %d threads\n", (int)lk_context_threads(b.context));
+  print_header();
+  if (cuda)
+    time_cuda(&b);
+  else
+    time_cpu(&b);
+  lk_context_destroy(b.context);
+  return 0;
+}
