@@ -26,10 +26,11 @@ void VaePlan::require(const MemoryRoom& room) const {
   if (room.total(memory) <= room.limit) return;
   fail(Code::resource,
        "the VAE does not fit: to {} {} takes {} MiB (weights {}, activations {}, workspace {}), {} with what is beside "
-       "it, and {} MiB of memory may be used. Set model.vae_tile to 256 or less, raise memory_limit_mib where it is "
-       "set, or end other programs that use the device",
+       "it, and {} MiB of memory may be used. Set model.vae_tile below {}, raise memory_limit_mib where it is set, or "
+       "end other programs that use the device",
        role == VaeRole::encode ? "encode" : "decode", text(), MemoryRoom{}.total(memory) >> 20, memory.weights >> 20,
-       memory.arena >> 20, memory.workspace >> 20, room.total(memory) >> 20, room.limit >> 20);
+       memory.arena >> 20, memory.workspace >> 20, room.total(memory) >> 20, room.limit >> 20,
+       std::max(grid.rows.size, grid.columns.size) * downscale);
 }
 
 VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {

@@ -98,9 +98,10 @@ void Prepared::fit_memory() {
         (memory.workspace + memory.small) >> 20);
   }
   const std::string decoding =
-      decoder ? fmt::format("\nDecoding samples of {} takes {} MiB of the weights and {} MiB of activations",
-                            decoder->plan().text(), decoder->plan().memory.weights >> 20,
-                            decoder->plan().memory.arena >> 20)
+      decoder ? fmt::format(
+                    "\nDecoding samples of {} takes {} MiB of the weights and {} MiB of activations; a smaller "
+                    "model.vae_tile takes less",
+                    decoder->plan().text(), decoder->plan().memory.weights >> 20, decoder->plan().memory.arena >> 20)
               : "";
   fail(Code::resource,
        "the run does not fit: {} MiB of memory may be used.{}{}\nLower datasets.resolution, train.batch_size or "
