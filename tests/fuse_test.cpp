@@ -72,7 +72,8 @@ TEST(Fuse, KeepsResultsAndGradients) {
       const auto w = tensor.as<float>(), h = got.at(name).as<float>();
       double largest = 0;
       for (const float v : w) largest = std::max(largest, std::abs(static_cast<double>(v)));
-      // Sums of 24 terms for the statistics and of 5 for the columns, in float32 both ways: 8 eps sqrt(24) of the largest.
+      // Sums of 24 terms for the statistics and of 5 for the columns, in float32 both ways: 8 eps sqrt(24) of the
+      // largest.
       for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(h[i], w[i], 8 * 6e-8 * 5 * largest) << name << " " << i;
     }
   }

@@ -38,7 +38,9 @@ int64_t workspace_bytes(Device& device, const Graph& graph) {
   });
 }
 
-Workspace::Workspace(Device& device, int64_t bytes) : device_(device), memory_(device, bytes, "workspace") {
+Workspace::Workspace(Device& device, int64_t bytes) : device_(device) {
+  if (bytes == 0) return;
+  memory_ = DeviceMemory(device, bytes, "workspace");
   device.check(lk_set_workspace(device.context(), memory_.data(), bytes), "workspace");
 }
 

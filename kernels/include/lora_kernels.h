@@ -76,11 +76,11 @@ typedef struct lk_context lk_context;
 
 typedef struct lk_context_params {
   lk_backend backend;
-  int32_t device;           /* CUDA device index */
-  int32_t threads;          /* CPU threads, 0 = all cores the process may use */
-  int32_t fast;             /* 1: kernels may add in an order that changes from run to run where that is faster */
-  /* Optional: a file that keeps which matrix-product algorithm was fastest, on this device with this library version; it
-   * is made if it is not there. Without it, unless `fast`, the library's first guess is taken, so that every process
+  int32_t device;  /* CUDA device index */
+  int32_t threads; /* CPU threads, 0 = all cores the process may use */
+  int32_t fast;    /* 1: kernels may add in an order that changes from run to run where that is faster */
+  /* Optional: a file that keeps which matrix-product algorithm was fastest, on this device with this library version;
+   * it is made if it is not there. Without it, unless `fast`, the library's first guess is taken, so that every process
    * gets the same bits. */
   const char* tuning_cache;
 } lk_context_params;
