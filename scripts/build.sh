@@ -4,7 +4,8 @@
 #   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [BUILD_DIR]
 #
 # BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs. --arch names the
-# GPUs to compile for (compute capabilities; `native` for the one in this machine); by default all from 7.5 on.
+# GPUs to compile for (compute capabilities; `native` for the one in this machine); by default those that BUILD_DIR was
+# built for before, at first all from 7.5 on. Prints which backends were built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Installs what lora-host is built from, on Debian 12 and Ubuntu 24.04. Only missing packages are installed.
+# Installs what lora-host is built from, on Debian 12 and Ubuntu 24.04. Only missing packages are installed. The CUDA toolkit
+# and cuDNN, which only the CUDA backend needs, come from NVIDIA and are left to the user: README.md says which.
 set -euo pipefail
 
 packages=(

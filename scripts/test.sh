@@ -3,21 +3,25 @@
 #
 #   scripts/test.sh [--sanitize]
 #
+# Where a CUDA toolkit and cuDNN are found the CUDA backend is built too, for one GPU: LORA_CUDA_ARCH, or else the one in this
+# machine, or else 9.0. The tests run on the CPU; scripts/gpu_check.sh runs them on a GPU. --sanitize is about the host's code
+# and builds the CPU backend only.
 # The last line is "N passed, N failed". The exit status is 1 if a test failed, or if none ran.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-options=()
+one_gpu() { if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then echo native; else echo 90; fi; }
+options=(--arch "${LORA_CUDA_ARCH:-$(one_gpu)}")
 for argument in "$@"; do
   case $argument in
-    --sanitize) build=$root/build-sanitize; options+=(--sanitize) ;;
+    --sanitize) build=$root/build-sanitize; options=(--sanitize --cuda off) ;;
     *) echo "usage: scripts/test.sh [--sanitize]" >&2; exit 2 ;;
   esac
 done
 
 "$root/scripts/setup.sh"
-"$root/scripts/build.sh" ${options[@]+"${options[@]}"} "$build"
+"$root/scripts/build.sh" "${options[@]}" "$build"
 
 passed=0
 failed=0

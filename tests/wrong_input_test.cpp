@@ -256,10 +256,7 @@ const Case cases[] = {
      3,
      R"(empty: there is no valid checkpoint to resume from)",
      {"--resume", "FOLDER/empty"}},
-    // The machine.
-    {"no_gpu", replace("device: cpu", "device: cuda"), 4, R"(device: cuda .*`device: cpu`)"},
-    {"no_gpu_by_default", replace("device: cpu\n", ""), 4,
-     R"(device: cuda was asked for \(it is the default\).*`device: cpu`)"},
+    // The machine; GPUs are in device_error_test.cpp.
     {"memory_limit", [](ToyRun& run) { run.config() += "memory_limit_mib: 2\n"; }, 4,
      R"(the run does not fit: 2 MiB of memory may be used\.[\s\S]*recomputing 100% of the blocks: \d+ MiB .*\n.*Lower datasets\.resolution, train\.batch_size)"},
     {"picture_too_large_for_memory", [](ToyRun& run) { run.set("resolution", "4096").set("batch_size", "4096"); }, 4,

@@ -20,7 +20,7 @@ DType compute_dtype(const std::string& name) {
 int64_t memory_limit(const Config& config, const Device& device) {
   constexpr int64_t libraries = 256 << 20;
   const lk_device_info info = device.info();
-  const int64_t there = device.is_cpu() ? info.memory_total : info.memory_free - libraries;
+  const int64_t there = device.is_cpu() ? info.memory_total : std::max<int64_t>(0, info.memory_free - libraries);
   return config.memory_limit_mib > 0 ? std::min(config.memory_limit_mib << 20, there) : there;
 }
 

@@ -48,6 +48,16 @@ std::string version_text(int version) {  // 13000 -> 13.0
   throw Error(LK_E_DEVICE, std::string("the NVIDIA driver does not answer: ") + cudaGetErrorString(status));
 }
 
+// Runs an operation; what it throws names it.
+template <class Body>
+void named(const char* op, const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    throw Error(error.status(), std::string(op) + ": " + error.what());
+  }
+}
+
 void open_device(int32_t index) {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
@@ -84,10 +94,10 @@ void* Workspace::take(int64_t bytes) {
   }
   if (used_ <= capacity_) return base_ + offset;
   if (lent_)
-    throw Error(LK_E_MEMORY, "the workspace has " + std::to_string(capacity_) + " bytes, an operation needs " +
-                                 std::to_string(used_));
+    throw Error(LK_E_MEMORY, "the workspace has " + std::to_string(capacity_) + " bytes, expected at least " +
+                                 std::to_string(used_) + " (lk_measure_begin and _end say how many)");
   if (owner->capturing())
-    throw Error(LK_E_MEMORY, "recording: an operation needs a larger workspace; run it once before recording");
+    throw Error(LK_E_MEMORY, "a larger workspace cannot be had while recording; run the operation once before");
   void* const block = owner->allocate(bytes);
   if (block == nullptr) throw Error(LK_E_MEMORY, "no memory for a workspace of " + std::to_string(bytes) + " bytes");
   spilled_.push_back(block);
@@ -144,9 +154,11 @@ const OpTable& Cuda::ops() const {
     OpTable ops;
 #define LK_CUDA_ENTRY(op, params)                  \
   ops.op = [](Backend& backend, const params& p) { \
-    Cuda& cuda = static_cast<Cuda&>(backend);      \
-    cuda.begin_operation();                        \
-    lk::cuda::op(cuda, p);                         \
+    named(#op, [&] {                               \
+      Cuda& cuda = static_cast<Cuda&>(backend);    \
+      cuda.begin_operation();                      \
+      lk::cuda::op(cuda, p);                       \
+    });                                            \
   };
     LK_FOR_EACH_OP(LK_CUDA_ENTRY)
 #undef LK_CUDA_ENTRY
@@ -258,6 +270,7 @@ float Cuda::event_elapsed(lk_event* start, lk_event* end) {
 }
 
 void Cuda::capture_begin() {
+  workspace_.begin();  // what earlier operations took in pieces becomes one block, which a recording may not allocate
   check(cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal), "recording");
   capturing_ = true;
 }

@@ -41,14 +41,15 @@ void require_usable_cudnn() {
                           std::to_string(CUDART_VERSION / 1000) + " from PyPI) where the loader finds libcudnn.so." +
                           std::to_string(CUDNN_MAJOR) + ", or put it on LD_LIBRARY_PATH";
   if (found / 10000 != CUDNN_MAJOR && found >= oldest)
-    throw Error(LK_E_DEVICE, "cuDNN " + version_text(found) + " was found, but this build is for cuDNN " +
-                                 std::to_string(CUDNN_MAJOR) + fix);
-  if (found < oldest) throw Error(LK_E_DEVICE, "cuDNN " + version_text(found) + " is too old" + fix);
+    throw Error(LK_E_LIBRARY, "cuDNN " + version_text(found) + " was found, but this build is for cuDNN " +
+                                  std::to_string(CUDNN_MAJOR) + fix);
+  if (found < oldest) throw Error(LK_E_LIBRARY, "cuDNN " + version_text(found) + " is too old" + fix);
   if (found >= first_broken && found <= last_broken)
-    throw Error(LK_E_DEVICE, "cuDNN " + version_text(found) +
-                                 " cannot be used: its attention with more than 1024 keys reads memory that is not its "
-                                 "own when it runs in a CUDA graph" +
-                                 fix);
+    throw Error(LK_E_LIBRARY,
+                "cuDNN " + version_text(found) +
+                    " cannot be used: its attention with more than 1024 keys reads memory that is not its "
+                    "own when it runs in a CUDA graph" +
+                    fix);
 }
 
 struct Dnn::State {

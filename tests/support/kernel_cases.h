@@ -256,6 +256,62 @@ inline Case norm_case(int64_t n, int64_t pixels, int64_t channels, int32_t kind)
   return c;
 }
 
+// x [images, length, channels]; scale and shift are given in the two shapes that a row for each image may have.
+inline Case modulated_norm_case(int64_t images, int64_t length, int64_t channels) {
+  Case c;
+  c.name = "modulated_norm";
+  c.inputs = {{images, length, channels}, {images, channels}, {images, 1, channels}};
+  c.output = {images, length, channels};
+  c.depth = length * channels;
+  c.low = -1;
+  c.high = 2;
+  constexpr float eps = 1e-5f;
+  c.reference = [=](const Inputs& v) {
+    Values y(v[0].size());
+    for (int64_t row = 0; row < images * length; ++row) {
+      const double* const x = v[0].data() + row * channels;
+      double mean = 0, squares = 0;
+      for (int64_t i = 0; i < channels; ++i) mean += x[i] / channels;
+      for (int64_t i = 0; i < channels; ++i) squares += std::pow(x[i] - mean, 2) / channels;
+      for (int64_t i = 0; i < channels; ++i) {
+        const int64_t at = row / length * channels + i;
+        y[row * channels + i] = (x[i] - mean) / std::sqrt(squares + eps) * (1 + v[1][at]) + v[2][at];
+      }
+    }
+    return y;
+  };
+  c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_modulated_norm, context, {in[0], in[1], in[2], y, eps});
+  };
+  c.backward = [](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_modulated_norm_backward, context, {dy, in[0], in[1], eps, g[0], g[1], g[2]});
+  };
+  c.differentiable = {true, true, true};
+  return c;
+}
+
+inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels) {
+  Case c;
+  c.name = "gated_residual";
+  c.inputs = {{images, length, channels}, {images, channels}, {images, length, channels}};
+  c.output = {images, length, channels};
+  c.depth = length;
+  c.reference = [=](const Inputs& v) {
+    Values y(v[0].size());
+    for (int64_t i = 0; i < images * length * channels; ++i)
+      y[i] = v[0][i] + v[1][i / (length * channels) * channels + i % channels] * v[2][i];
+    return y;
+  };
+  c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_gated_residual, context, {in[0], in[1], in[2], y});
+  };
+  c.backward = [](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_gated_residual_backward, context, {dy, in[1], in[2], g[2], g[1]});
+  };
+  c.differentiable = {false, true, true};  // the gradient of x is dy itself
+  return c;
+}
+
 inline double unary_reference(lk_unary_kind kind, double a, double b, double x) {
   switch (kind) {
     case LK_SILU: return x / (1 + std::exp(-x));
@@ -357,6 +413,12 @@ inline std::vector<Case> all_cases() {
                              norm_case(3, 31, 33, 1),
                              norm_case(2, 33, 12, 3),
                              norm_case(1, 257, 64, 32),
+                             modulated_norm_case(1, 1, 31),
+                             modulated_norm_case(3, 33, 40),
+                             modulated_norm_case(2, 257, 33),
+                             gated_residual_case(1, 1, 31),
+                             gated_residual_case(3, 33, 40),
+                             gated_residual_case(2, 257, 33),
                              loss_case(LK_MSE, 3, 257),
                              loss_case(LK_HUBER, 3, 257)};
   for (int variant = 0; variant < 4; ++variant) {

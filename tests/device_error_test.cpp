@@ -1,0 +1,148 @@
+// A GPU that cannot be used: every reason has its own exit status and a text that says what to do. What this machine
+// does not have (an old driver, a cuDNN that is refused) is put in its place by a library that lora-host is made to
+// load first (tests/shims).
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "lora_kernels.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+using Environment = std::vector<std::pair<std::string, std::string>>;
+
+struct Refusal {
+  const char* name;
+  const char* shim;
+  Environment environment;
+  int code;
+  const char* text;  // regular expression
+};
+
+const Refusal refusals[] = {
+    {"no_driver",
+     "driver",
+     {{"LORA_TEST_DRIVER", "0"}, {"LORA_TEST_DEVICES", "35"}},
+     10,
+     R"(there is no NVIDIA driver on this machine \(libcuda\.so\.1\)\. Install one for CUDA 1\d\.\d+ or newer)"},
+    {"old_driver",
+     "driver",
+     {{"LORA_TEST_DRIVER", "12040"}, {"LORA_TEST_DEVICES", "35"}},
+     11,
+     R"(the NVIDIA driver is too old: it supports CUDA 12\.4, expected CUDA 1\d\.\d+ or newer\. Update the driver)"},
+    {"no_device",
+     "driver",
+     {{"LORA_TEST_DRIVER", "13000"}, {"LORA_TEST_DEVICES", "100"}},
+     4,
+     R"(the NVIDIA driver \(CUDA 13\.0\) sees no GPU\. Check nvidia-smi and CUDA_VISIBLE_DEVICES)"},
+    {"silent_driver",
+     "driver",
+     {{"LORA_TEST_DRIVER", "13000"}, {"LORA_TEST_DEVICES", "999"}},
+     4,
+     R"(the NVIDIA driver does not answer: unknown error)"},
+    {"cudnn_first_broken",
+     "cudnn",
+     {{"LORA_TEST_CUDNN", "91300"}},
+     12,
+     R"(cuDNN 9\.13\.0 cannot be used: .*CUDA graph, expected 9\.15\.1 or newer)"},
+    {"cudnn_last_broken",
+     "cudnn",
+     {{"LORA_TEST_CUDNN", "91500"}},
+     12,
+     R"(cuDNN 9\.15\.0 cannot be used: .*, expected 9\.15\.1 or newer \(.*\)\. Install it \(package cudnn9-cuda-1\d)"},
+    {"cudnn_too_old",
+     "cudnn",
+     {{"LORA_TEST_CUDNN", "90701"}},
+     12,
+     R"(cuDNN 9\.7\.1 is too old, expected 9\.15\.1 or newer)"},
+    {"cudnn_8", "cudnn", {{"LORA_TEST_CUDNN", "8907"}}, 12, R"(cuDNN 8\.9\.7 is too old)"},
+    {"cudnn_of_another_major",
+     "cudnn",
+     {{"LORA_TEST_CUDNN", "100000"}},
+     12,
+     R"(cuDNN 10\.0\.0 was found, but this build is for cuDNN 9, expected 9\.15\.1 or newer)"},
+};
+
+std::ostream& operator<<(std::ostream& out, const Refusal& r) { return out << r.name; }
+
+HostOptions preload(const std::string& shim, Environment environment) {
+  environment.emplace_back("LD_PRELOAD", LORA_BINARY_DIR "/lib/lora-host-test/shims/" + shim + ".so");
+  // A sanitized program wants its runtime to be the first library.
+  environment.emplace_back("ASAN_OPTIONS", "verify_asan_link_order=0");
+  return {.environment = std::move(environment)};
+}
+
+// The toy run on a GPU; with `by_default` the configuration names no device.
+HostResult train_on_gpu(const HostOptions& options, bool by_default = false) {
+  ToyRun run;
+  run.set("steps", "1").replace("device: cpu\n", by_default ? "" : "device: cuda\n");
+  const HostResult result = run_host(run.command(), options);
+  EXPECT_FALSE(std::filesystem::exists(run.lora()));
+  return result;
+}
+
+void expect_refusal(const HostResult& result, int code, const std::string& text) {
+  EXPECT_EQ(result.code, code) << "signal " << result.signal << "\n" << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex("lora-host: error: .*" + text))) << text << "\n"
+                                                                                           << result.output;
+}
+
+lk_status open_gpu() {
+  const lk_context_params params{LK_CUDA, 0, 0, 0, nullptr};
+  lk_context* context = nullptr;
+  const lk_status status = lk_context_create(&params, &context);
+  lk_context_destroy(context);
+  return status;
+}
+
+class DeviceError : public ::testing::TestWithParam<Refusal> {
+ protected:
+  void SetUp() override {
+    if (lk_backend_available(LK_CUDA) == 0) GTEST_SKIP() << "built without the CUDA backend";
+  }
+};
+
+TEST_P(DeviceError, HasItsCodeAndText) {
+  const Refusal& r = GetParam();
+  const HostResult result = train_on_gpu(preload(r.shim, r.environment));
+  expect_refusal(result, r.code, R"(device: cuda cannot be used: )" + std::string(r.text));
+  EXPECT_THAT(result.output, ::testing::HasSubstr("Or use `device: cpu`, which needs no GPU"));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, DeviceError, ::testing::ValuesIn(refusals),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Memory is compared with the plan before anything is taken.
+TEST(DeviceMemoryError, IsForeseenByThePlan) {
+  if (lk_backend_available(LK_CUDA) == 0 || open_gpu() != LK_OK) GTEST_SKIP() << "there is no usable GPU";
+  expect_refusal(train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "260"}})), 4,
+                 R"(the run does not fit: 4 MiB of memory may be used\.[\s\S]*Lower datasets\.resolution)");
+  // Less than what the libraries load: nothing is left, not less than nothing.
+  expect_refusal(train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "100"}})), 4,
+                 R"(the run does not fit: 0 MiB of memory may be used\.)");
+}
+
+// What this machine says when no GPU is shown to lora-host: its build or its driver comes first.
+TEST(NoGpu, IsRefusedWithTheReason) {
+  const HostOptions hidden{.environment = {{"CUDA_VISIBLE_DEVICES", ""}}};
+  for (const bool by_default : {false, true}) {
+    SCOPED_TRACE(by_default);
+    const HostResult result = train_on_gpu(hidden, by_default);
+    EXPECT_THAT(result.output, ::testing::HasSubstr("`device: cpu`"));
+    if (lk_backend_available(LK_CUDA) == 0) {
+      expect_refusal(result, 4, R"(device: cuda was asked for \(it is the default\), but .*without the CUDA backend)");
+      continue;
+    }
+    switch (open_gpu()) {
+      case LK_E_NO_DRIVER: expect_refusal(result, 10, "there is no NVIDIA driver"); break;
+      case LK_E_OLD_DRIVER: expect_refusal(result, 11, "the NVIDIA driver is too old"); break;
+      case LK_E_LIBRARY: expect_refusal(result, 12, "cuDNN"); break;
+      default: expect_refusal(result, 4, "sees no GPU");
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lh::test

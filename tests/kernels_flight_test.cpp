@@ -1,0 +1,396 @@
+// Work in flight: the two queues and their events, recorded graphs, conditions and workspace. Recording is a matter of
+// the CUDA backend; the CPU's tests ask that it says so.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <utility>
+
+#include "support/kernel_tensors.h"
+
+namespace {
+
+using namespace lk_test;
+using testing::HasSubstr;
+
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+struct EventDeleter {
+  lk_context* context;
+  void operator()(lk_event* event) const { lk_event_destroy(context, event); }
+};
+using Event = std::unique_ptr<lk_event, EventDeleter>;
+
+struct GraphDeleter {
+  lk_context* context;
+  void operator()(lk_graph* graph) const { lk_graph_destroy(context, graph); }
+};
+using Graph = std::unique_ptr<lk_graph, GraphDeleter>;
+
+struct StagingDeleter {
+  lk_context* context;
+  void operator()(void* data) const { lk_host_free(context, data); }
+};
+using Staging = std::unique_ptr<void, StagingDeleter>;
+
+class Flight : public Kernels {
+ protected:
+  bool records() const { return lh::test::tested_device() == "cuda"; }
+  std::string error() const { return lk_last_error(context.get()); }
+  void expect_invalid(lk_status status, const std::string& text) const {
+    EXPECT_EQ(status, LK_E_INVALID);
+    EXPECT_THAT(error(), HasSubstr(text));
+  }
+
+  Event event() {
+    lk_event* made = nullptr;
+    EXPECT_EQ(lk_event_create(context.get(), &made), LK_OK) << error();
+    return Event(made, {context.get()});
+  }
+  Staging staging(int64_t bytes) {
+    void* data = nullptr;
+    EXPECT_EQ(lk_host_alloc(context.get(), bytes, &data), LK_OK) << error();
+    return Staging(data, {context.get()});
+  }
+  void copy(lk_queue queue, void* to, const void* from, int64_t bytes) {
+    ASSERT_EQ(lk_copy_async(context.get(), queue, to, from, bytes), LK_OK) << error();
+  }
+  // The queue `then` goes on when what the queue `first` has so far is done.
+  void order(lk_event* event, lk_queue first, lk_queue then) {
+    ASSERT_EQ(lk_event_record(context.get(), event, first), LK_OK) << error();
+    ASSERT_EQ(lk_event_wait(context.get(), event, then), LK_OK) << error();
+  }
+  // What `work` enqueues, as one graph.
+  template <class Work>
+  Graph record(const Work& work) {
+    lk_graph* graph = nullptr;
+    EXPECT_EQ(lk_capture_begin(context.get()), LK_OK) << error();
+    work();
+    EXPECT_EQ(lk_capture_end(context.get(), &graph), LK_OK) << error();
+    return Graph(graph, {context.get()});
+  }
+  void launch(const Graph& graph) { ASSERT_EQ(lk_graph_launch(context.get(), graph.get()), LK_OK) << error(); }
+  void fill(const Tensor& tensor, double value) {
+    const lk_fill_params p{tensor.view(), value};
+    ASSERT_EQ(lk_fill(context.get(), &p), LK_OK) << error();
+  }
+  template <class Work>
+  int64_t workspace_of(const Work& work) {
+    int64_t bytes = -1;
+    EXPECT_EQ(lk_measure_begin(context.get()), LK_OK) << error();
+    work();
+    EXPECT_EQ(lk_measure_end(context.get(), &bytes), LK_OK) << error();
+    return bytes;
+  }
+};
+
+// A LoRA layer's gradients: products of several shapes, and s computed again in workspace.
+class Layer {
+ public:
+  Layer(lk_context* context, std::mt19937& random)
+      : dy(random_tensor(context, random, {rows, out}, LK_BF16, -1, 1)),
+        x(random_tensor(context, random, {rows, in}, LK_BF16, -1, 1)),
+        weight(random_tensor(context, random, {out, in}, LK_BF16, -1, 1)),
+        down(random_tensor(context, random, {rank, in}, LK_F32, -1, 1)),
+        up(random_tensor(context, random, {out, rank}, LK_F32, -1, 1)),
+        dx(poisoned(context, {rows, in}, LK_BF16)),
+        ddown(poisoned(context, {rank, in}, LK_F32)),
+        dup(poisoned(context, {out, rank}, LK_F32)) {}
+
+  lk_status backward(lk_context* context) const {
+    const lk_lora_backward_params p{.dy = dy.view(),
+                                    .x = x.view(),
+                                    .s = {},
+                                    .weight = weight.view(),
+                                    .weight_scale = {},
+                                    .down = down.view(),
+                                    .up = up.view(),
+                                    .mask = {},
+                                    .scale = 0.5f,
+                                    .accumulate = 0,
+                                    .dx = dx.view(),
+                                    .ddown = ddown.view(),
+                                    .dup = dup.view()};
+    return lk_lora_backward(context, &p);
+  }
+  std::vector<std::vector<unsigned char>> results() const { return {dx.bytes(), ddown.bytes(), dup.bytes()}; }
+  void poison(lk_context* context) {
+    for (Tensor* result : {&dx, &ddown, &dup})
+      result->store(context, Values(static_cast<size_t>(result == &dx ? rows * in : rank * in), nan));
+  }
+
+ private:
+  static constexpr int64_t rows = 129, in = 96, out = 96, rank = 8;
+  Tensor dy, x, weight, down, up, dx, ddown, dup;
+};
+
+// Queues and events.
+
+TEST_F(Flight, EventsOrderTheQueues) {
+  // There and back through both queues, each waiting for the other's copy, many times: without the order one of the
+  // copies takes what the round before left.
+  constexpr int64_t count = 1 << 18, bytes = count * 4;
+  const Staging source = staging(bytes), target = staging(bytes);
+  const Tensor first({count}, LK_F32), second({count}, LK_F32);
+  const Event there = event(), back = event();
+  for (int round = 0; round < 20; ++round) {
+    auto* const values = static_cast<float*>(source.get());
+    std::fill_n(values, count, static_cast<float>(round));
+    copy(LK_TRANSFER, first.view().data, source.get(), bytes);
+    order(there.get(), LK_TRANSFER, LK_COMPUTE);
+    const lk_unary_params twice{LK_AFFINE, 2, 1, first.view(), second.view()};
+    ASSERT_EQ(lk_unary(context.get(), &twice), LK_OK) << error();
+    order(back.get(), LK_COMPUTE, LK_TRANSFER);
+    copy(LK_TRANSFER, target.get(), second.view().data, bytes);
+    ASSERT_EQ(lk_event_record(context.get(), there.get(), LK_TRANSFER), LK_OK) << error();
+    ASSERT_EQ(lk_event_finish(context.get(), there.get()), LK_OK) << error();
+    const auto* const got = static_cast<const float*>(target.get());
+    for (const int64_t i : {int64_t{0}, count / 2, count - 1}) ASSERT_EQ(got[i], 2 * round + 1) << "round " << round;
+  }
+}
+
+TEST_F(Flight, EventsMeasureTime) {
+  const Tensor x({1 << 20}, LK_F32);
+  const Event start = event(), end = event();
+  ASSERT_EQ(lk_event_record(context.get(), start.get(), LK_COMPUTE), LK_OK);
+  fill(x, 1);
+  ASSERT_EQ(lk_event_record(context.get(), end.get(), LK_COMPUTE), LK_OK);
+  ASSERT_EQ(lk_event_finish(context.get(), end.get()), LK_OK);
+  float milliseconds = -1;
+  ASSERT_EQ(lk_event_elapsed(context.get(), start.get(), end.get(), &milliseconds), LK_OK) << error();
+  EXPECT_GT(milliseconds, 0);
+  EXPECT_LT(milliseconds, 60e3);
+}
+
+TEST_F(Flight, SynchronizeWaitsForBothQueues) {
+  constexpr int64_t count = 1 << 20, bytes = count * 4;
+  const Staging source = staging(bytes), target = staging(bytes);
+  std::fill_n(static_cast<float*>(source.get()), count, 3.0f);
+  const Tensor there({count}, LK_F32), other({count}, LK_F32);
+  copy(LK_TRANSFER, there.view().data, source.get(), bytes);
+  fill(other, 4);
+  ASSERT_EQ(lk_synchronize(context.get()), LK_OK);
+  EXPECT_EQ(load(there)[count - 1], 3);
+  EXPECT_EQ(load(other)[count - 1], 4);
+}
+
+// Recording.
+
+TEST_F(Flight, ARecordingGivesTheBitsOfTheCalls) {
+  Layer layer(context.get(), random);
+  if (!records()) {
+    EXPECT_EQ(lk_capture_begin(context.get()), LK_E_UNSUPPORTED);
+    EXPECT_EQ(error(), "capture_begin: the cpu backend records no graphs");
+    EXPECT_EQ(lk_capture_end(context.get(), nullptr), LK_E_UNSUPPORTED);
+    EXPECT_EQ(layer.backward(context.get()), LK_OK) << "the context goes on";
+    return;
+  }
+  ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+  const auto expected = layer.results();
+  layer.poison(context.get());
+  const auto poison = layer.results();
+  const Graph graph = record([&] { ASSERT_EQ(layer.backward(context.get()), LK_OK) << error(); });
+  EXPECT_EQ(layer.results(), poison) << "recording runs nothing";
+  for (int repeat = 0; repeat < 3; ++repeat) {
+    layer.poison(context.get());
+    launch(graph);
+    EXPECT_EQ(layer.results(), expected) << "launch " << repeat;
+  }
+}
+
+TEST_F(Flight, ALaunchReadsWhatIsThereThen) {
+  if (!records()) GTEST_SKIP() << "the CPU records nothing";
+  const Tensor x({4}, LK_F32), y({4}, LK_F32);
+  const Graph graph = record([&] {
+    const lk_unary_params square{LK_SQUARE, 0, 0, x.view(), y.view()};
+    ASSERT_EQ(lk_unary(context.get(), &square), LK_OK) << error();
+  });
+  for (const double value : {2.0, 3.0}) {
+    fill(x, value);
+    launch(graph);
+    EXPECT_EQ(load(y), Values(4, value * value));
+  }
+}
+
+TEST_F(Flight, ARecordingCanBeDropped) {
+  if (!records()) GTEST_SKIP() << "the CPU records nothing";
+  const Tensor x = floats({2}, {1, 2});
+  ASSERT_EQ(lk_capture_begin(context.get()), LK_OK) << error();
+  fill(x, 5);
+  ASSERT_EQ(lk_capture_end(context.get(), nullptr), LK_OK) << error();
+  EXPECT_EQ(load(x), (Values{1, 2}));
+  fill(x, 5);
+  EXPECT_EQ(load(x), (Values{5, 5}));
+}
+
+// Conditions.
+
+TEST_F(Flight, ARegionRunsOnlyIfItsValueIsFinite) {
+  const Tensor condition({1}, LK_F32), inside({2}, LK_F32), outside({2}, LK_F32), copied({2}, LK_F32);
+  const Tensor source = floats({2}, {7, 7});
+  const lk_tensor value = condition.view();
+  const auto work = [&] {
+    ASSERT_EQ(lk_if_finite_begin(context.get(), &value), LK_OK) << error();
+    fill(inside, 1);
+    copy(LK_COMPUTE, copied.view().data, source.view().data, 8);
+    ASSERT_EQ(lk_if_finite_end(context.get()), LK_OK) << error();
+    fill(outside, 1);
+  };
+  const auto expect = [&](double number, const std::function<void()>& run) {
+    SCOPED_TRACE(number);
+    for (const Tensor* tensor : {&inside, &outside, &copied}) fill(*tensor, 0);
+    fill(condition, number);
+    run();
+    const double done = std::isfinite(number) ? 1 : 0;
+    EXPECT_EQ(load(inside), Values(2, done));
+    EXPECT_EQ(load(copied), Values(2, 7 * done));
+    EXPECT_EQ(load(outside), Values(2, 1)) << "what comes after the region";
+  };
+  const double numbers[] = {0.0, nan, -3e38, infinity, 1e-40, -infinity, 2.0};
+  for (const double number : numbers) expect(number, work);
+  if (!records()) return;
+  const Graph graph = record(work);
+  for (const double number : numbers) expect(number, [&] { launch(graph); });
+}
+
+TEST_F(Flight, ARegionSeesWhatItsQueueComputed) {
+  // The value comes from an operation just before, in the same recording.
+  const Tensor x = floats({1}, {1}), root({1}, LK_F32), done({1}, LK_F32);
+  const lk_tensor value = root.view();
+  const auto work = [&] {
+    const lk_unary_params p{LK_SQRT, 0, 0, x.view(), root.view()};
+    ASSERT_EQ(lk_unary(context.get(), &p), LK_OK) << error();
+    ASSERT_EQ(lk_if_finite_begin(context.get(), &value), LK_OK) << error();
+    fill(done, 1);
+    ASSERT_EQ(lk_if_finite_end(context.get()), LK_OK) << error();
+  };
+  const auto expect = [&](double number, double found, const std::function<void()>& run) {
+    fill(x, number);
+    fill(done, 0);
+    run();
+    EXPECT_EQ(load(done), Values{found}) << number;
+  };
+  expect(4, 1, work);
+  expect(-4, 0, work);
+  if (!records()) return;
+  const Graph graph = record(work);
+  expect(-4, 0, [&] { launch(graph); });
+  expect(4, 1, [&] { launch(graph); });
+}
+
+// Workspace.
+
+TEST_F(Flight, MeasuringComputesNothing) {
+  Layer layer(context.get(), random);
+  const auto before = layer.results();
+  const int64_t bytes = workspace_of([&] { EXPECT_EQ(layer.backward(context.get()), LK_OK) << error(); });
+  EXPECT_EQ(layer.results(), before);
+  if (records())
+    EXPECT_GT(bytes, 0) << "s is computed again";
+  else
+    EXPECT_EQ(bytes, 0) << "the CPU's scratch memory is its own";
+  // Addresses are not looked at, arguments are.
+  const Tensor x({2}, LK_F32);
+  lk_tensor nowhere = x.view(), wrong = x.view();
+  nowhere.data = reinterpret_cast<void*>(256);
+  wrong.dims[0] = 3;
+  ASSERT_EQ(lk_measure_begin(context.get()), LK_OK);
+  const lk_unary_params good{LK_EXP, 0, 0, nowhere, x.view()}, bad{LK_EXP, 0, 0, nowhere, wrong};
+  EXPECT_EQ(lk_unary(context.get(), &good), LK_OK) << error();
+  EXPECT_EQ(lk_unary(context.get(), &bad), LK_E_INVALID);
+  EXPECT_EQ(lk_copy_async(context.get(), LK_COMPUTE, nowhere.data, nowhere.data, 8), LK_OK) << error();
+  ASSERT_EQ(lk_measure_end(context.get(), nullptr), LK_OK);
+  EXPECT_EQ(layer.backward(context.get()), LK_OK) << error();
+  EXPECT_NE(layer.results(), before);
+}
+
+TEST_F(Flight, LentWorkspaceIsUsed) {
+  Layer layer(context.get(), random);
+  const int64_t bytes = workspace_of([&] { ASSERT_EQ(layer.backward(context.get()), LK_OK) << error(); });
+  if (bytes == 0) {
+    EXPECT_FALSE(records());
+    return;
+  }
+  const int64_t own = lk_memory_peak(context.get());
+  const Tensor lent({bytes}, LK_U8);
+  const auto before = lent.bytes();
+  ASSERT_EQ(lk_set_workspace(context.get(), lent.view().data, bytes), LK_OK) << error();
+  ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+  const auto expected = layer.results();
+  EXPECT_NE(lent.bytes(), before);
+  EXPECT_EQ(lk_memory_peak(context.get()), own) << "the context took more of its own";
+  ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
+  layer.poison(context.get());
+  ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+  EXPECT_EQ(layer.results(), expected);
+  EXPECT_GT(lk_memory_peak(context.get()), own);
+}
+
+TEST_F(Flight, AWorkspaceThatIsTooSmallIsRefused) {
+  const Layer layer(context.get(), random);
+  const int64_t bytes = workspace_of([&] { ASSERT_EQ(layer.backward(context.get()), LK_OK) << error(); });
+  if (bytes == 0) {
+    EXPECT_FALSE(records());
+    return;
+  }
+  const int64_t small = bytes - 256;  // one unit of its alignment
+  const Tensor lent({bytes}, LK_U8);
+  ASSERT_EQ(lk_set_workspace(context.get(), lent.view().data, small), LK_OK) << error();
+  EXPECT_EQ(layer.backward(context.get()), LK_E_MEMORY);
+  EXPECT_THAT(error(), HasSubstr("lora_backward: the workspace has " + std::to_string(small) +
+                                 " bytes, expected at least " + std::to_string(bytes)));
+  ASSERT_EQ(lk_set_workspace(context.get(), lent.view().data, bytes), LK_OK) << error();
+  EXPECT_EQ(layer.backward(context.get()), LK_OK) << error();
+}
+
+// Arguments.
+
+TEST_F(Flight, ArgumentsAreNamed) {
+  lk_context* const c = context.get();
+  const Event place = event();
+  const Staging memory = staging(8);
+  float milliseconds = 0;
+  void* data = nullptr;
+  expect_invalid(lk_host_alloc(c, 8, nullptr), "host_alloc: out is NULL");
+  expect_invalid(lk_host_alloc(c, -1, &data), "host_alloc: bytes: expected >= 0, found -1");
+  expect_invalid(lk_copy_async(c, 2, memory.get(), memory.get(), 4),
+                 "copy_async: queue: expected LK_COMPUTE (0) or LK_TRANSFER (1), found 2");
+  expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), memory.get(), -4), "copy_async: bytes: expected >= 0");
+  expect_invalid(lk_copy_async(c, LK_COMPUTE, nullptr, memory.get(), 4), "copy_async: dst is NULL");
+  expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), nullptr, 4), "copy_async: src is NULL");
+  EXPECT_EQ(lk_copy_async(c, LK_COMPUTE, nullptr, nullptr, 0), LK_OK) << "nothing to copy";
+  expect_invalid(lk_event_create(c, nullptr), "event_create: out is NULL");
+  expect_invalid(lk_event_record(c, nullptr, LK_COMPUTE), "event_record: event is NULL");
+  expect_invalid(lk_event_record(c, place.get(), -1), "event_record: queue: expected");
+  expect_invalid(lk_event_wait(c, nullptr, LK_COMPUTE), "event_wait: event is NULL");
+  expect_invalid(lk_event_wait(c, place.get(), 7), "event_wait: queue: expected");
+  expect_invalid(lk_event_finish(c, nullptr), "event_finish: event is NULL");
+  expect_invalid(lk_event_elapsed(c, nullptr, place.get(), &milliseconds), "event_elapsed: start is NULL");
+  expect_invalid(lk_event_elapsed(c, place.get(), nullptr, &milliseconds), "event_elapsed: end is NULL");
+  expect_invalid(lk_event_elapsed(c, place.get(), place.get(), nullptr), "event_elapsed: milliseconds is NULL");
+  expect_invalid(lk_graph_launch(c, nullptr), "graph_launch: graph is NULL");
+  expect_invalid(lk_set_workspace(c, nullptr, 8), "set_workspace: bytes: found 8");
+  expect_invalid(lk_set_workspace(c, memory.get(), -8), "set_workspace: bytes: found -8");
+  EXPECT_EQ(lk_synchronize(nullptr), LK_E_INVALID);
+  EXPECT_THAT(std::string(lk_last_error(nullptr)), HasSubstr("synchronize: context is NULL"));
+  lk_event_destroy(c, nullptr);
+  lk_graph_destroy(c, nullptr);
+  lk_host_free(c, nullptr);
+}
+
+TEST_F(Flight, ConditionsAreNotNestedAndNeedOneNumber) {
+  lk_context* const c = context.get();
+  const Tensor one = floats({1}, {1}), two = floats({2}, {1, 2}), number = integers({1}, {1});
+  const lk_tensor good = one.view(), many = two.view(), integer = number.view();
+  lk_tensor absent = good;
+  absent.data = nullptr;
+  expect_invalid(lk_if_finite_begin(c, nullptr), "if_finite_begin: value is NULL");
+  for (const lk_tensor* value : {&many, &integer, &std::as_const(absent)})
+    expect_invalid(lk_if_finite_begin(c, value), "if_finite_begin: value: expected one f32 element");
+  expect_invalid(lk_if_finite_end(c), "if_finite_end: without lk_if_finite_begin");
+  ASSERT_EQ(lk_if_finite_begin(c, &good), LK_OK) << error();
+  expect_invalid(lk_if_finite_begin(c, &good), "if_finite_begin: inside another one");
+  ASSERT_EQ(lk_if_finite_end(c), LK_OK) << error();
+}
+
+}  // namespace
