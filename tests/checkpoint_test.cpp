@@ -319,6 +319,40 @@ TEST_F(CheckpointTest, ScaledFp8IsMultipliedOut) {
     }
 }
 
+// Codes and factors as they are stored; their products are what reading in float32 gives.
+TEST_F(CheckpointTest, Fp8IsReadAsStored) {
+  const std::string qkv = "double_blocks.0.img_attn.qkv.weight";
+  const auto q = [](DType dtype, float first) { return as_type(counting({4, 4}, first), dtype); };
+  const auto in = [](const char* part) { return std::string("transformer_blocks.0.attn.to_") + part; };
+  const auto expect = [&](const std::vector<Given>& parts, const std::optional<WeightForm>& form,
+                          const std::vector<float>& factors) {
+    std::vector<Given> tensors{{"x_embedder.weight", counting({4, 3})}};
+    tensors.insert(tensors.end(), parts.begin(), parts.end());
+    write_file(dir / "m" / "transformer" / "diffusion_pytorch_model.safetensors", tensors);
+    const Checkpoint c = open({{"name_or_path", dir / "m"}});
+    ASSERT_EQ(c.stored_fp8(qkv), form);
+    if (!form) return;
+    HostTensor codes(Desc{form->dtype, {12, 4}});
+    std::vector<float> got(static_cast<size_t>(form->factors));
+    c.read_fp8(qkv, codes.data, got);
+    EXPECT_EQ(got, factors);
+    HostTensor values = as_type(codes, DType::f32);
+    for (size_t i = 0; i < 48 && !got.empty(); ++i) values.as<float>()[i] *= got[i / 4];
+    EXPECT_EQ(values.data, read(c, qkv, DType::f32).data);
+  };
+  const DType e4 = DType::f8_e4m3, e5 = DType::f8_e5m2;
+  const HostTensor half = floats(Shape{}, {0.5f}), rows = floats({4, 1}, {1, 2, 3, 4});
+  const std::vector<Given> plain{{in("q.weight"), q(e5, 0)}, {in("k.weight"), q(e5, 1)}, {in("v.weight"), q(e5, 2)}};
+  expect(plain, WeightForm{e5, 0}, {});
+  std::vector<Given> scaled = plain;
+  scaled.push_back({in("q.weight_scale"), half});
+  scaled.push_back({in("v.weight_scale"), rows});
+  expect(scaled, WeightForm{e5, 12}, {0.5f, 0.5f, 0.5f, 0.5f, 1, 1, 1, 1, 1, 2, 3, 4});
+  std::vector<Given> mixed = plain;
+  mixed[1].tensor = q(e4, 1);
+  expect(mixed, std::nullopt, {});
+}
+
 TEST_F(CheckpointTest, OtherQuantisationsAreRefusedByName) {
   const std::string quant = R"({"format": "nvfp4"})";
   HostTensor text(Desc{DType::u8, {static_cast<int64_t>(quant.size())}});

@@ -246,7 +246,7 @@ TEST(Config, ListsEveryProblemInTheOrderOfTheFile) {
             "c.yaml:1:9: train.lrr: unknown key. Did you mean train.lr?\n"
             "c.yaml:1:24: train.steps: must be 1 to 1000000000, found 0\n"
             "c.yaml:2:1: model.name_or_path: missing. Checkpoint file or diffusers directory.\n"
-            "c.yaml:2:9: model.quantize: not supported: set it to false; use model.dtype: bf16\n"
+            "c.yaml:2:9: model.quantize: not supported: set it to false; use model.dtype: float8_e4m3\n"
             "c.yaml:3:12: datasets[0].folder_path: missing. Folder of images, each with its caption beside it.\n"
             "c.yaml:3:25: datasets[0].resolution: must be 32 to 16384, found 1\n"
             "c.yaml:3:29: datasets[1]: expected a mapping, found 5");

@@ -12,6 +12,7 @@
 #include "run/weights.h"
 #include "sample/lora_stack.h"
 #include "support/device.h"
+#include "support/graph_run.h"
 #include "support/io_files.h"
 #include "train/adapters.h"
 #include "train/compile.h"
@@ -339,16 +340,6 @@ TEST(Layout, ScaledFp8NewSpelling) { expect_fp8(Fp8::new_spelling, "model.diffus
 
 // ---- LoRA
 // --------------------------------------------------------------------------------------------------------------
-
-double relative_error(const HostTensor& got, const HostTensor& want) {
-  double error = 0, size = 0;
-  for (size_t i = 0; i < want.as<float>().size(); ++i) {
-    const double w = want.as<float>()[i], d = got.as<float>()[i] - w;
-    error += d * d;
-    size += w * w;
-  }
-  return std::sqrt(error / size);
-}
 
 // Adapters on every default target of the small model, none of them zero.
 class LoraRoundTrip : public ::testing::Test {

@@ -6,10 +6,9 @@
 #include <random>
 
 #include "ops/ops.h"
-#include "run/workspace.h"
 #include "support/device.h"
 #include "support/graph_run.h"
-#include "train/step.h"
+#include "support/toy_step.h"
 
 namespace lh {
 namespace {
@@ -86,29 +85,6 @@ void expect_valid(const Graph& g, const Plan& plan, const std::set<Value>& exter
   EXPECT_EQ(plan.live_peak, peak);
   EXPECT_GE(plan.bytes, plan.live_peak);
 }
-
-// An arena between guard bytes.
-class GuardedArena {
- public:
-  static constexpr int64_t guard = 4096;
-  GuardedArena(Device& device, int64_t bytes) : bytes_(bytes), memory_(device, bytes + 2 * guard, "guarded arena") {
-    const std::vector<std::byte> pattern(static_cast<size_t>(bytes + 2 * guard), std::byte{0xA5});
-    memory_.upload(0, pattern.data(), bytes + 2 * guard);
-  }
-  std::byte* data() const { return memory_.data() + guard; }
-  void expect_untouched() const {
-    std::vector<std::byte> seen(static_cast<size_t>(guard));
-    for (const int64_t at : {int64_t{0}, guard + bytes_}) {
-      memory_.download(at, seen.data(), guard);
-      EXPECT_TRUE(std::ranges::all_of(seen, [](std::byte b) { return b == std::byte{0xA5}; }))
-          << "something was written outside the arena";
-    }
-  }
-
- private:
-  int64_t bytes_;
-  DeviceMemory memory_;
-};
 
 // Ops that need no attributes of size, on matrices of up to 40 x 40; some results are never read.
 class RandomGraph {
@@ -250,62 +226,8 @@ const Model& toy() {
   return model;
 }
 
-TrainGraph toy_graph(double share) {
-  NetworkConfig network;
-  network.linear = 4;
-  network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
-  const AdapterSelection select(network, toy().recipe(), 3);
-  const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  return build_train_graph(toy(), sizes, select, {.recompute = share});
-}
-
-StepInputs toy_inputs(const Graph& g) {
-  const auto made = [&](const char* name, int64_t seed) {
-    const auto it = g.inputs.find(name);
-    return it == g.inputs.end() ? HostTensor{} : ramp(g.desc(it->second).shape, seed);
-  };
-  StepInputs in{made("latents", 1), made("target", 2), made("text", 3), made("pooled", 4), {}, made("guidance", 5)};
-  in.timestep = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
-  in.step = 9;
-  return in;
-}
-
-struct Ran {
-  double loss = 0;
-  Tensors gradients;
-};
-
-// One step between guards; the memory that was promised is the memory that was taken.
-Ran run_toy(double share) {
-  Device device(tested_device());
-  TrainStep step(toy_graph(share));
-  const Graph& g = step.train_graph().graph;
-  Adapters adapters(g, step.train_graph().modules, {"m", "v"});
-  const int64_t predicted = weight_bytes(g, weight_names(g, toy().checkpoint())) + adapters.bytes() +
-                            step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
-                            workspace_bytes(device, g);
-  const Weights weights(device, toy().checkpoint(), g);
-  adapters.allocate(device);
-  adapters.initialise(1);
-  int64_t seed = 0;
-  for (const AdapterTensor& t : adapters.tensors())
-    if (t.name.ends_with("lora_up.weight")) adapters.upload("p", t, ramp(t.shape, ++seed));
-  const GuardedArena arena(device, step.arena_bytes());
-  const Workspace workspace(device, workspace_bytes(device, g));
-  const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
-  const float one = 1;
-  loss_scale.upload(0, &one, sizeof one);
-  step.bind(device, {arena.data(), inputs.data(), loss_scale.data()}, weights, adapters);
-  step.run(toy_inputs(g));
-  arena.expect_untouched();
-  EXPECT_EQ(device.peak(), predicted + 2 * GuardedArena::guard);
-  Ran ran{step.loss(), {}};
-  for (const AdapterTensor& t : adapters.tensors()) ran.gradients[t.name] = adapters.download("g", t);
-  return ran;
-}
-
 TEST(Plan, TrainingGraph) {
-  const TrainGraph t = toy_graph(0);
+  const TrainGraph t = toy_graph(toy(), 0);
   const std::set<Value> external = external_to_step(t.graph);
   const Plan plan = plan_memory(t.graph, external);
   expect_valid(t.graph, plan, external);
@@ -313,7 +235,7 @@ TEST(Plan, TrainingGraph) {
 }
 
 TEST(Recompute, LowersThePeakAndChangesNoBit) {
-  const Ran want = run_toy(0);
+  const Ran want = run_step(toy(), 0);
   EXPECT_TRUE(std::isfinite(want.loss));
   EXPECT_GT(want.gradients.size(), 10u);
   for (const auto& [name, g] : want.gradients)
@@ -321,13 +243,13 @@ TEST(Recompute, LowersThePeakAndChangesNoBit) {
   int64_t last_peak = INT64_MAX;
   for (const double share : {0.0, 0.5, 1.0}) {
     SCOPED_TRACE(share);
-    const TrainGraph t = toy_graph(share);
+    const TrainGraph t = toy_graph(toy(), share);
     ASSERT_GE(t.checkpoint_scopes, 2);
     EXPECT_EQ(t.recomputed_scopes, static_cast<int64_t>(std::ceil(share * static_cast<double>(t.checkpoint_scopes))));
     const Plan plan = plan_memory(t.graph, external_to_step(t.graph));
     EXPECT_LT(plan.live_peak, last_peak);
     last_peak = plan.live_peak;
-    const Ran got = run_toy(share);
+    const Ran got = run_step(toy(), share);
     EXPECT_EQ(got.loss, want.loss);
     for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
   }

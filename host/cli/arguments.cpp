@@ -19,6 +19,8 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--plugin", "plugin", ""},
     {"--device", "device", ""},
     {"--dtype", "train.dtype", ""},
+    {"--model-dtype", "model.dtype",
+     "Type in which the base weights are kept: float8_e4m3 for half the memory of bf16."},
     {"--variant", "model.variant", ""},
     {"--memory-limit", "memory_limit_mib", ""},
     {"--vae", "model.vae_path", ""},

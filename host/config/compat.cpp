@@ -107,7 +107,7 @@ constexpr Refused refused_table[] = {
     {"train.reg_weight", "use num_repeats", "1"},
     {"train.inverted_mask_prior", masks},
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
-    {"model.quantize", "set it to false; use model.dtype: bf16"},
+    {"model.quantize", "set it to false; use model.dtype: float8_e4m3"},
     {"model.quantize_te", "set it to false; text encoders are unloaded after use"},
     {"model.assistant_lora_path", "merge the adapter into the checkpoint first"},
     {"model.lora_path", "merge the adapter into the checkpoint first"},

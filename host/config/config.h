@@ -14,7 +14,7 @@ namespace lh {
 struct ModelConfig {
   std::filesystem::path name_or_path;                  // single file or diffusers directory
   std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
-  std::string dtype;                                   // storage of base weights; empty = as train.dtype
+  std::string dtype = "auto";                          // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
   std::string variant;                                 // where the weights cannot tell
   int64_t vae_tile = 0;                                // pixels; 0 = as large as fits
 };

@@ -18,6 +18,10 @@ constexpr Range guidance{.low = 0, .high = 100};
 
 constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
                                     {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
+constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},      {"fp16", "fp16"},
+                                    {"fp32", "fp32"},          {"bfloat16", "bf16"},  {"float16", "fp16"},
+                                    {"float32", "fp32"},       {"float", "fp32"},     {"float8_e4m3", "float8_e4m3"},
+                                    {"float8", "float8_e4m3"}, {"fp8", "float8_e4m3"}};
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
@@ -112,8 +116,10 @@ const Key table[] = {
     {"model.t5_path", file<t5_path>, "T5 text encoder, where the checkpoint has none."},
     {"model.dtype",
      in<M, &ModelConfig::dtype>,
-     "Type the base weights are kept in. Empty: train.dtype.",
-     {.choices = compute_types}},
+     "Type in which the weights of the denoiser's linear layers are kept. auto: fp8 where the file has fp8, else "
+     "train.dtype. float8_e4m3: fp8 as well in the layers that LoRA goes on, rounded when they are loaded, with one "
+     "factor for each row: half the memory of bf16. The others: converted when they are loaded.",
+     {.choices = storage_types}},
     {"model.variant", in<M, &ModelConfig::variant>, "Model variant, where the weights cannot tell."},
     {"model.vae_tile",
      in<M, &ModelConfig::vae_tile>,

@@ -64,4 +64,17 @@ inline uint8_t e4m3_from_float(float f) { return static_cast<uint8_t>(small_from
 inline float float_from_e5m2(uint8_t v) { return float_from_small<5, 2, false>(v); }
 inline uint8_t e5m2_from_float(float f) { return static_cast<uint8_t>(small_from_float<5, 2, false>(f)); }
 
+// The same as e4m3_from_float for magnitudes below 464, which round to 448 at most, without branches: the compiler
+// makes vector code of loops over it. 464 and above, infinity and NaN have no defined result.
+inline uint8_t e4m3_from_bounded(float f) {
+  constexpr uint32_t smallest_normal = 0x3c800000u;  // 2^-6
+  constexpr float subnormal_shift = 16384.0f;        // a float of this size has steps of 2^-9, as the subnormals have
+  const auto bits = std::bit_cast<uint32_t>(f);
+  const uint32_t magnitude = bits & 0x7fffffffu;
+  const uint32_t normal = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - ((127u - 7u) << 3);
+  const uint32_t subnormal = std::bit_cast<uint32_t>(std::bit_cast<float>(magnitude) + subnormal_shift) -
+                             std::bit_cast<uint32_t>(subnormal_shift);
+  return static_cast<uint8_t>((bits >> 24 & 0x80u) | (magnitude < smallest_normal ? subnormal : normal));
+}
+
 }  // namespace lh

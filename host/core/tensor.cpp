@@ -26,6 +26,8 @@ std::string_view dtype_name(DType dtype) {
 
 bool is_float(DType dtype) { return dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u8; }
 
+bool is_fp8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2; }
+
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;
   if (__builtin_mul_overflow(a, b, &result)) fail(Code::data, "size {} x {} overflows 64 bits", a, b);

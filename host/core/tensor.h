@@ -28,6 +28,7 @@ enum class DType : int32_t {
 int64_t dtype_size(DType dtype);
 std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ...
 bool is_float(DType dtype);
+bool is_fp8(DType dtype);
 
 // Checked 64-bit arithmetic for sizes that come from outside; throws lh::Error(Code::data).
 int64_t checked_mul(int64_t a, int64_t b);
@@ -60,6 +61,13 @@ struct Desc {
   int64_t bytes() const;
   std::string text() const;  // "bfloat16 [2, 16, 8]"
   bool operator==(const Desc&) const = default;
+};
+
+// How a weight is kept: elements of `dtype`, times float32 factors: none (0), one, or one for each row.
+struct WeightForm {
+  DType dtype = DType::f32;
+  int64_t factors = 0;
+  bool operator==(const WeightForm&) const = default;
 };
 
 // A dense tensor that owns its bytes.

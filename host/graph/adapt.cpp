@@ -7,18 +7,21 @@
 
 namespace lh {
 
+std::string module_of(const std::string& weight) {
+  constexpr std::string_view suffix = ".weight";
+  return weight.ends_with(suffix) ? weight.substr(0, weight.size() - suffix.size()) : std::string();
+}
+
 std::string down_name(const std::string& module) { return module + ".lora_down.weight"; }
 std::string up_name(const std::string& module) { return module + ".lora_up.weight"; }
 
 namespace {
 
-// "blocks.0.attn.qkv" for a linear whose weight is the parameter "blocks.0.attn.qkv.weight"; empty otherwise.
+// The module of a linear whose weight is a parameter; empty otherwise.
 std::string module_of(const Graph& graph, const Node& node) {
-  constexpr std::string_view suffix = ".weight";
   if (node.op != &linear_op) return {};
   const ValueInfo& weight = graph.info(node.inputs[1]);
-  if (weight.kind != ValueKind::param || !weight.name.ends_with(suffix)) return {};
-  return weight.name.substr(0, weight.name.size() - suffix.size());
+  return weight.kind == ValueKind::param ? lh::module_of(weight.name) : std::string();
 }
 
 }  // namespace
@@ -36,7 +39,8 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
       graph.nodes.push_back(std::move(node));
       continue;
     }
-    const Value x = node.inputs[0], weight = node.inputs[1], bias = node.inputs.size() > 2 ? node.inputs[2] : Value{};
+    const auto input = [&](size_t i) { return i < node.inputs.size() ? node.inputs[i] : Value{}; };
+    const Value x = input(0), weight = input(1), bias = input(2), weight_scale = input(3);
     const int64_t in = graph.desc(weight).shape[1], out = graph.desc(weight).shape[0];
     const Value down = graph.add_param(down_name(module), {DType::f32, {spec->rank, in}});
     const Value up = graph.add_param(up_name(module), {DType::f32, {out, spec->rank}});
@@ -53,7 +57,7 @@ std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const Adapter
                        node.scope)[0];
     }
     const Attrs attrs{{"scale", spec->alpha / static_cast<double>(spec->rank)}};
-    graph.add(lora_op, {x, weight, bias, down, up, mask}, attrs, node.scope);
+    graph.add(lora_op, {x, weight, bias, down, up, mask, weight_scale}, attrs, node.scope);
     graph.nodes.back().outputs[0] = node.outputs[0];  // readers of the old linear now read the adapted one
     if (std::ranges::none_of(modules, [&](const AdaptedModule& m) { return m.name == module; }))
       modules.push_back({module, down, up, spec->alpha});

@@ -24,6 +24,8 @@ struct AdaptedModule {
   double alpha = 0;
 };
 
+// "blocks.0.attn.qkv" of the parameter "blocks.0.attn.qkv.weight"; empty for one that ends otherwise.
+std::string module_of(const std::string& weight);
 // Parameter names of a module's adapter.
 std::string down_name(const std::string& module);
 std::string up_name(const std::string& module);

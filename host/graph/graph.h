@@ -61,6 +61,7 @@ struct ValueInfo {
   std::string name;            // of inputs and params
   bool channels_last = false;  // a convolution weight: stored [O, KH, KW, I] though the file has [O, I, KH, KW]
   HostTensor constant;         // kind constant only
+  Value scale;                 // of a weight: the parameter with the factors that multiply it; 0 for none
 };
 
 struct Scope {

@@ -27,10 +27,10 @@ class Converter {
  public:
   Converter(DType from, DType to, int64_t count) : from_(from), to_(to) {
     const bool float_to_float = is_float(from) && is_float(to);
-    codes_ = !float_to_float || from == to              ? 0
-             : dtype_size(from) == 1                    ? 256
-             : dtype_size(from) == 2 && count > 1 << 18 ? 65536
-                                                        : 0;
+    codes_ = !float_to_float || from == to || widens_bf16() ? 0
+             : dtype_size(from) == 1                        ? 256
+             : dtype_size(from) == 2 && count > 1 << 18     ? 65536
+                                                            : 0;
     set_factor(1.0f);
   }
 
@@ -68,7 +68,15 @@ class Converter {
     }
   }
 
+  bool widens_bf16() const { return from_ == DType::bf16 && to_ == DType::f32; }
+
   void multiply(const void* src, void* dst, int64_t count) const {
+    if (factor_ == 1.0f && widens_bf16()) {
+      const auto* in = static_cast<const uint16_t*>(src);
+      auto* out = static_cast<float*>(dst);
+      for (int64_t i = 0; i < count; ++i) out[i] = float_from_bf16(in[i]);
+      return;
+    }
     if (factor_ == 1.0f && from_ == DType::f32 && (to_ == DType::f16 || to_ == DType::bf16)) {
       const auto* in = static_cast<const float*>(src);
       auto* out = static_cast<uint16_t*>(dst);
@@ -88,16 +96,6 @@ class Converter {
   size_t codes_ = 0;  // entries of the table, 0 for none
   std::vector<std::byte> table_;
 };
-
-std::vector<float> scale_values(const Piece& piece) {
-  if (!piece.scale) return {};
-  const StoredTensor& tensor = *piece.scale->tensor;
-  HostTensor stored(tensor.desc);
-  piece.scale->file->read(tensor, stored.data);
-  std::vector<float> values(static_cast<size_t>(tensor.desc.shape.numel()));
-  convert(tensor.desc.dtype, stored.data.data(), DType::f32, values.data(), static_cast<int64_t>(values.size()));
-  return values;
-}
 
 // Elements [first, first + count) of the stored tensor, converted.
 void read_elements(const Piece& piece, int64_t first, int64_t count, DType to, std::byte* out) {

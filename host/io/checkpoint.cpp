@@ -103,6 +103,18 @@ void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, 
   read_assembly(impl_->recipe(name), name, dtype, channels_last, out);
 }
 
+std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const {
+  return lh::stored_fp8(impl_->recipe(name));
+}
+
+void Checkpoint::read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const {
+  const Assembly& recipe = impl_->recipe(name);
+  if (lh::stored_fp8(recipe))
+    read_stored_fp8(recipe, codes, factors);
+  else
+    read_as_fp8(recipe, name, codes, factors);
+}
+
 std::string Checkpoint::fingerprint(const std::string& component) const {
   const auto found = impl_->components.find(component);
   if (found == impl_->components.end()) fail(Code::data, "no component \"{}\" in {}", component, impl_->paths);

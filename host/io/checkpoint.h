@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,11 @@ class Checkpoint {
   const std::map<std::string, Desc>& weights() const;
   // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,KH,KW] -> [O,KH,KW,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
+  // The fp8 form in which a weight is stored; nothing when its values are stored otherwise.
+  std::optional<WeightForm> stored_fp8(const std::string& name) const;
+  // Reads a weight as fp8 codes and the factors that multiply them: as it is stored (stored_fp8), or else rounded to
+  // e4m3 with one factor for each row.
+  void read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const;
   // For each component: fingerprint of its files.
   std::string fingerprint(const std::string& component) const;
   std::filesystem::path file_of(const std::string& name) const;

@@ -35,4 +35,12 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
                    std::span<std::byte> out);
 
+// The fp8 form in which the tensor is stored: one fp8 tensor as it is, or the rows of several of one type. Nothing for
+// any other.
+std::optional<WeightForm> stored_fp8(const Assembly& recipe);
+// Brings it as it is stored, without conversion; codes and factors have exactly the sizes of its stored_fp8.
+void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::span<float> factors);
+// Reads any other tensor and rounds it to e4m3, with one factor for each row (quantise_rows).
+void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes, std::span<float> factors);
+
 }  // namespace lh

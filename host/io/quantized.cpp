@@ -90,4 +90,14 @@ Pieces resolve_scales(const StoredKeys& keys) {
   return pieces;
 }
 
+std::vector<float> scale_values(const Piece& piece) {
+  if (!piece.scale) return {};
+  const StoredTensor& tensor = *piece.scale->tensor;
+  HostTensor stored(tensor.desc);
+  piece.scale->file->read(tensor, stored.data);
+  std::vector<float> values(static_cast<size_t>(tensor.desc.shape.numel()));
+  convert(tensor.desc.dtype, stored.data.data(), DType::f32, values.data(), static_cast<int64_t>(values.size()));
+  return values;
+}
+
 }  // namespace lh

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "io/weight_files.h"
 
@@ -17,5 +18,7 @@ using Pieces = std::map<std::string, Piece>;
 
 // Throws, naming the format, for a quantisation that is not fp8.
 Pieces resolve_scales(const StoredKeys& keys);
+// The values of a piece's scale; empty where it has none.
+std::vector<float> scale_values(const Piece& piece);
 
 }  // namespace lh

@@ -1,17 +1,20 @@
-// linear: y[..., out] = x[..., in] weight[out, in]^T + bias[out].
+// linear: y[..., out] = x[..., in] weight[out, in]^T + bias[out]. The weight may be fp8; the input weight_scale
+// (float32, one element or [out]), which only the host adds, multiplies it.
 #include "core/error.h"
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
+enum Input : size_t { X, WEIGHT, BIAS, WEIGHT_SCALE };
+
 std::vector<Desc> infer(const Infer& a) {
-  const Desc &x = required(a, 0), &weight = required(a, 1);
+  const Desc &x = required(a, X), &weight = required(a, WEIGHT);
   expect(weight.shape.rank() == 2, "weight must be [out, in], is " + weight.text());
   expect(x.shape.rank() >= 1 && x.shape[x.shape.rank() - 1] == weight.shape[1],
          fmt::format("last axis of x {} is not the weight's input width {}", x.text(), weight.shape[1]));
-  if (a.in.size() > 2 && a.in[2] != nullptr)
-    expect(a.in[2]->shape == Shape{weight.shape[0]}, "bias must be [out], is " + a.in[2]->text());
+  if (a.in.size() > BIAS && a.in[BIAS] != nullptr)
+    expect(a.in[BIAS]->shape == Shape{weight.shape[0]}, "bias must be [out], is " + a.in[BIAS]->text());
   return {{x.dtype, x.shape.with(-1, weight.shape[0])}};
 }
 
@@ -19,9 +22,10 @@ void gradient(Gradient& g) { emit_needed(g, linear_backward_op); }
 
 lk_status launch(const Launch& l) {
   lk_linear_params p{};
-  p.x = l.in[0];
-  p.weight = l.in[1];
-  if (l.in.size() > 2) p.bias = l.in[2];
+  p.x = l.in[X];
+  p.weight = l.in[WEIGHT];
+  if (l.in.size() > BIAS) p.bias = l.in[BIAS];
+  if (l.in.size() > WEIGHT_SCALE) p.weight_scale = l.in[WEIGHT_SCALE];
   p.y = l.out[0];
   return lk_linear(l.context, &p);
 }

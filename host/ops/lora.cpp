@@ -1,10 +1,11 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
+// weight_scale multiplies an fp8 weight, as in linear.
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
-enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK };
+enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK, WEIGHT_SCALE };
 
 std::vector<Desc> infer(const Infer& a) {
   const Desc &x = required(a, X), &down = required(a, DOWN), &up = required(a, UP);
@@ -14,7 +15,8 @@ std::vector<Desc> infer(const Infer& a) {
 void gradient(Gradient& g) {
   const Attrs attrs{{"scale", g.attrs().f("scale")}, {"dx", int64_t{g.needs(X)}}};
   const std::vector<Value> d = g.emit_all(
-      lora_backward_op, {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK)}, attrs);
+      lora_backward_op,
+      {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE)}, attrs);
   g.set(DOWN, d[0]);
   g.set(UP, d[1]);
   if (g.needs(X)) g.set(X, d[2]);
@@ -28,6 +30,7 @@ lk_status launch(const Launch& l) {
   p.down = l.in[DOWN];
   p.up = l.in[UP];
   p.mask = l.in[MASK];
+  p.weight_scale = l.in[WEIGHT_SCALE];
   p.scale = static_cast<float>(l.attrs.f("scale"));
   p.y = l.out[0];
   p.s = l.out[1];
@@ -49,6 +52,7 @@ lk_status launch_backward(const Launch& l) {
   p.down = l.in[4];
   p.up = l.in[5];
   p.mask = l.in[6];
+  p.weight_scale = l.in[7];
   p.scale = static_cast<float>(l.attrs.f("scale"));
   p.ddown = l.out[0];
   p.dup = l.out[1];

@@ -83,8 +83,9 @@ Value optional(const Gradient& g, size_t index) { return index < g.input_count()
 void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
   constexpr std::array names{"dx", "dweight", "dbias"};
   for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});
-  const std::vector<Value> d =
-      g.emit_all(backward, {g.dout(), g.in(0), optional(g, 1), optional(g, 2)}, std::move(attrs));
+  std::vector<Value> inputs{g.dout(), g.in(0), optional(g, 1), optional(g, 2)};
+  if (const Value scale = optional(g, 3)) inputs.push_back(scale);
+  const std::vector<Value> d = g.emit_all(backward, std::move(inputs), std::move(attrs));
   size_t next = 0;
   for (size_t i = 0; i < names.size(); ++i)
     if (g.needs(i)) g.set(i, d[next++]);

@@ -1,6 +1,8 @@
 #include "plugin/model.h"
 
+#include "config/dtype.h"
 #include "core/error.h"
+#include "graph/adapt.h"
 
 namespace lh {
 namespace {
@@ -56,6 +58,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
+  dtype_ = config.dtype;
   Candidate chosen = choose(registry, config, plugin);
   offered_ = chosen.offered;
   id_ = offered_.descriptor->id;
@@ -70,6 +73,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
     recipe_ = Recipe::parse(offered_.descriptor->recipe(self_), id_);
+    lora_targets_ = LoraTargets(recipe_.lora_targets);
   } catch (...) {
     offered_.descriptor->destroy(self_);
     throw;
@@ -87,6 +91,14 @@ bool Model::has_role(const std::string& role) const {
     if (name == nullptr) return false;
     if (role == name) return true;
   }
+}
+
+std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
+  const bool quantise = dtype_ == "float8_e4m3";
+  if (!quantise && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
+  if (const auto stored = checkpoint_->stored_fp8(weight)) return stored;
+  if (!quantise || !lora_targets_.contain(module_of(weight))) return std::nullopt;
+  return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {

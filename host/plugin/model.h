@@ -3,6 +3,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,9 @@ class Model {
   const CheckpointSpec& spec() const { return spec_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   bool has_role(const std::string& role) const;
+  // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
+  // computation.
+  std::optional<WeightForm> weight_form(const std::string& weight) const;
   // The graph of a role at the given sizes; activations are stored as `compute`.
   Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
 
@@ -39,6 +43,8 @@ class Model {
   CheckpointSpec spec_;
   std::unique_ptr<Checkpoint> checkpoint_;
   Recipe recipe_;
+  std::string dtype_;  // model.dtype
+  LoraTargets lora_targets_;
 };
 
 }  // namespace lh

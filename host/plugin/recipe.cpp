@@ -2,12 +2,18 @@
 
 #include <yaml-cpp/yaml.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 
 namespace lh {
 
 double ResolutionShift::mu(int64_t tokens) const {
   return base + (static_cast<double>(tokens) - base_tokens) * (max - base) / (max_tokens - base_tokens);
+}
+
+bool LoraTargets::contain(const std::string& module) const {
+  return std::ranges::any_of(patterns_, [&](const std::regex& p) { return std::regex_match(module, p); });
 }
 
 namespace {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <regex>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,17 @@ struct SamplingSpec {
   double shift = 1;
 };
 
+// The modules that a recipe's lora.targets name: regular expressions over whole names.
+class LoraTargets {
+ public:
+  LoraTargets() = default;
+  explicit LoraTargets(const std::vector<std::string>& patterns) : patterns_(patterns.begin(), patterns.end()) {}
+  bool contain(const std::string& module) const;
+
+ private:
+  std::vector<std::regex> patterns_;
+};
+
 struct Recipe {
   std::string family, variant, objective;
   bool guidance = false;  // the model takes a distilled guidance strength
@@ -50,7 +62,7 @@ struct Recipe {
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;        // regular expressions over whole module names
+  std::vector<std::string> lora_targets;        // patterns of LoraTargets
   std::map<std::string, std::string> metadata;  // for LoRA files
 
   static Recipe parse(const std::string& yaml, const std::string& plugin);

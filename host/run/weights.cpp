@@ -6,6 +6,62 @@
 #include "run/plan.h"
 
 namespace lh {
+namespace {
+
+// Where the factors of a weight are, from its own place: right behind it.
+int64_t scale_offset(const Graph& graph, Value weight) { return placed_bytes(graph.desc(weight).bytes()); }
+
+// Bytes of a weight and its factors.
+int64_t stored_bytes(const Graph& graph, Value weight) {
+  const Value scale = graph.info(weight).scale;
+  return scale_offset(graph, weight) + (scale ? placed_bytes(graph.desc(scale).bytes()) : 0);
+}
+
+// Reads a weight and its factors to `out`, which has their stored_bytes.
+void read_weight(const Checkpoint& checkpoint, const Graph& graph, const std::string& name, std::byte* out) {
+  const Value weight = graph.params.at(name);
+  const ValueInfo& info = graph.info(weight);
+  const std::span elements(out, static_cast<size_t>(info.desc.bytes()));
+  if (!info.scale) return checkpoint.read(name, info.desc.dtype, info.channels_last, elements);
+  auto* factors = reinterpret_cast<float*>(out + scale_offset(graph, weight));
+  checkpoint.read_fp8(name, elements, {factors, static_cast<size_t>(graph.desc(info.scale).shape.numel())});
+}
+
+// Random weights, each from a stream of its own.
+class RandomWeights {
+ public:
+  explicit RandomWeights(Device& device) : device_(device) {}
+
+  void fill(const lk_tensor& y, double value, const std::string& name) const {
+    const lk_fill_params p{.y = y, .value = value};
+    device_.check(lk_fill(device_.context(), &p), name);
+  }
+
+  void normal(const lk_tensor& y, double deviation, const std::string& name) {
+    const lk_random_normal_params p{.y = y, .scale = static_cast<float>(deviation), .seed = 1, .stream = stream_++};
+    device_.check(lk_random_normal(device_.context(), &p), name);
+  }
+
+  // fp8 codes, through bfloat16 values in `wide`.
+  void fp8_normal(const lk_tensor& y, double deviation, void* wide, const std::string& name) {
+    lk_tensor values = y;
+    values.data = wide;
+    values.dtype = LK_BF16;
+    normal(values, deviation, name);
+    const lk_cast_params p{.x = values, .scale = {}, .y = y};
+    device_.check(lk_cast(device_.context(), &p), name);
+  }
+
+ private:
+  Device& device_;
+  uint64_t stream_ = 0;
+};
+
+// Standard deviation of fp8 codes that a factor multiplies. No value that lk_random_normal makes is 7 deviations away,
+// which would be 448, the largest e4m3 value.
+constexpr double code_deviation = 64;
+
+}  // namespace
 
 std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& checkpoint) {
   std::vector<std::string> names;
@@ -16,7 +72,7 @@ std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& chec
 
 int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names) {
   int64_t total = 0;
-  for (const std::string& name : names) total += placed_bytes(graph.desc(graph.params.at(name)).bytes());
+  for (const std::string& name : names) total += stored_bytes(graph, graph.params.at(name));
   return total;
 }
 
@@ -26,7 +82,7 @@ Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& grap
   int64_t offset = 0;
   for (const std::string& name : names) {
     offsets_[name] = offset;
-    offset += placed_bytes(graph.desc(graph.params.at(name)).bytes());
+    offset += stored_bytes(graph, graph.params.at(name));
   }
   if (source == Source::file)
     read(device, checkpoint, graph, names);
@@ -36,26 +92,22 @@ Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& grap
 
 void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                    const std::vector<std::string>& names) {
-  const auto desc = [&](const std::string& name) -> const Desc& { return graph.desc(graph.params.at(name)); };
-  const auto read_to = [&](const std::string& name, std::byte* out) {
-    const bool channels_last = graph.info(graph.params.at(name)).channels_last;
-    checkpoint.read(name, desc(name).dtype, channels_last, {out, static_cast<size_t>(desc(name).bytes())});
-  };
   if (device.is_cpu()) {
-    for (const std::string& name : names) read_to(name, memory_.data() + offsets_[name]);
+    for (const std::string& name : names) read_weight(checkpoint, graph, name, memory_.data() + offsets_[name]);
     return;
   }
+  const auto bytes = [&](const std::string& name) { return stored_bytes(graph, graph.params.at(name)); };
   // One tensor is read from the file while the one before is on its way to the device.
   int64_t largest = 0;
-  for (const std::string& name : names) largest = std::max(largest, desc(name).bytes());
+  for (const std::string& name : names) largest = std::max(largest, bytes(name));
   const StagingMemory staging[2] = {StagingMemory(device, largest), StagingMemory(device, largest)};
   const Event sent[2] = {Event(device), Event(device)};
   for (size_t i = 0; i < names.size(); ++i) {
     const size_t slot = i % 2;
     if (i >= 2) sent[slot].finish();
-    read_to(names[i], staging[slot].data());
+    read_weight(checkpoint, graph, names[i], staging[slot].data());
     device.check(lk_copy_async(device.context(), LK_TRANSFER, memory_.data() + offsets_[names[i]], staging[slot].data(),
-                               desc(names[i]).bytes()),
+                               bytes(names[i])),
                  names[i]);
     sent[slot].record(LK_TRANSFER);
   }
@@ -63,28 +115,41 @@ void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& gr
 }
 
 void Weights::make(Device& device, const Graph& graph, const std::vector<std::string>& names) {
-  uint64_t stream = 0;
+  int64_t most = 0;  // elements of an fp8 weight
   for (const std::string& name : names) {
     const Desc& desc = graph.desc(graph.params.at(name));
-    const WeightLaw law = weight_law(name, desc.shape);
-    const lk_tensor tensor = kernel_tensor(desc, memory_.data() + offsets_[name]);
-    lk_status status = LK_OK;
-    if (law.offset == 0) {
-      const lk_random_normal_params normal{
-          .y = tensor, .scale = static_cast<float>(law.deviation), .seed = 1, .stream = stream++};
-      status = lk_random_normal(device.context(), &normal);
-    } else {
-      const lk_fill_params fill{.y = tensor, .value = law.offset};
-      status = lk_fill(device.context(), &fill);
-    }
-    device.check(status, name);
+    if (is_fp8(desc.dtype)) most = std::max(most, desc.shape.numel());
   }
+  const DeviceMemory wide(device, most * dtype_size(DType::bf16), "random weights on their way to fp8");
+  RandomWeights random(device);
+  for (const std::string& name : names) {
+    const Value weight = graph.params.at(name);
+    const Desc& desc = graph.desc(weight);
+    const Value scale = graph.info(weight).scale;
+    const WeightLaw law = weight_law(name, desc.shape);
+    std::byte* const place = memory_.data() + offsets_[name];
+    const lk_tensor tensor = kernel_tensor(desc, place);
+    if (scale)
+      random.fill(kernel_tensor(graph.desc(scale), place + scale_offset(graph, weight)), law.deviation / code_deviation,
+                  name);
+    if (law.offset != 0)
+      random.fill(tensor, law.offset, name);
+    else if (is_fp8(desc.dtype))
+      random.fp8_normal(tensor, scale ? code_deviation : law.deviation, wide.data(), name);
+    else
+      random.normal(tensor, law.deviation, name);
+  }
+  device.synchronize();  // `wide` goes away
 }
 
 Externals Weights::bind(const Graph& graph) const {
   Externals externals;
   for (const auto& [name, value] : graph.params)
-    if (const auto it = offsets_.find(name); it != offsets_.end()) externals[value] = memory_.data() + it->second;
+    if (const auto it = offsets_.find(name); it != offsets_.end()) {
+      externals[value] = memory_.data() + it->second;
+      if (const Value scale = graph.info(value).scale)
+        externals[scale] = memory_.data() + it->second + scale_offset(graph, value);
+    }
   return externals;
 }
 

@@ -12,7 +12,8 @@
 
 namespace lh {
 
-// Parameters that the graph takes from the checkpoint (trained ones are not among them).
+// Parameters that the graph takes from the checkpoint (trained ones are not among them). The factors of a weight
+// (ValueInfo::scale) go with it everywhere here.
 std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& checkpoint);
 int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names);
 

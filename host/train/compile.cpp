@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <regex>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -13,20 +12,20 @@
 #include "graph/print.h"
 #include "graph/prune.h"
 #include "graph/recompute.h"
+#include "graph/store_weights.h"
 #include "ops/ops.h"
 
 namespace lh {
 
 AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed)
     : spec_{network.linear, network.linear_alpha.value_or(static_cast<double>(network.linear)), network.dropout, seed},
-      targets_(recipe.lora_targets.begin(), recipe.lora_targets.end()),
+      targets_(recipe.lora_targets),
       only_(network.only_if_contains),
       ignore_(network.ignore_if_contains) {}
 
 const AdapterSpec* AdapterSelection::operator()(const std::string& module) const {
   const auto contained = [&](const std::string& part) { return module.find(part) != std::string::npos; };
-  const bool targeted = std::ranges::any_of(targets_, [&](const std::regex& t) { return std::regex_match(module, t); });
-  if (!targeted || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
+  if (!targets_.contain(module) || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
       std::ranges::any_of(ignore_, contained))
     return nullptr;
   return &spec_;
@@ -65,6 +64,12 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   // One op for what one kernel does at once.
   fuse(graph);
   show("fuse", graph);
+  // Weights of linears in the types they are kept in: fp8 stays fp8.
+  store_weights(graph, [&](const std::string& weight) -> std::optional<WeightForm> {
+    if (std::ranges::find(options.base_gradients, weight) != options.base_gradients.end()) return std::nullopt;
+    return model.weight_form(weight);
+  });
+  show("store_weights", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
   result.modules = adapt(graph, select, true);
@@ -104,6 +109,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute) {
   Graph graph = model.build("denoiser", sizes, compute);
   fuse(graph);
+  store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });
   adapt(graph, select, false);
   prune(graph);
   return graph;

@@ -3,7 +3,6 @@
 
 #include <functional>
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -26,7 +25,7 @@ class AdapterSelection {
 
  private:
   AdapterSpec spec_;
-  std::vector<std::regex> targets_;
+  LoraTargets targets_;
   std::vector<std::string> only_, ignore_;
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/dtype.h"
 #include "data/dataset.h"
 #include "plugin/model.h"
 #include "plugin/optimizer.h"
@@ -20,7 +21,6 @@
 
 namespace lh {
 
-DType compute_dtype(const std::string& name);  // "bf16", "fp16", "fp32" and their long names
 // Storage type of text encoders and VAE: float32 on the CPU, where they run once, and for training in float32; else
 // bfloat16, which holds the range that some VAEs need.
 DType encoder_dtype(const Device& device, DType compute);

@@ -39,6 +39,7 @@ std::string optional_text(const std::optional<double>& value) { return value ? f
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
+          {"model.dtype", c.model.dtype},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},

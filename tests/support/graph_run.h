@@ -1,6 +1,7 @@
 // Runs a graph once: parameters in memory of their own, inputs set by name, outputs back on the host.
 #pragma once
 
+#include <cmath>
 #include <map>
 #include <string>
 
@@ -36,6 +37,17 @@ inline HostTensor ramp(Shape shape, int64_t seed) {
     v = static_cast<float>((state >> 16) % 128 - 64) / 64;
   }
   return tensor;
+}
+
+// ||got - want|| / ||want||
+inline double relative_error(const HostTensor& got, const HostTensor& want) {
+  double error = 0, size = 0;
+  for (size_t i = 0; i < want.as<float>().size(); ++i) {
+    const double w = want.as<float>()[i], d = got.as<float>()[i] - w;
+    error += d * d;
+    size += w * w;
+  }
+  return std::sqrt(error / size);
 }
 
 }  // namespace lh::test

@@ -1,0 +1,342 @@
+// Base weights in fp8: kept as they are stored, and rounded to fp8 when they are loaded. The same training step with
+// the weights widened is what they are compared with.
+#include "io/fp8.h"
+
+#include <gmock/gmock.h>
+
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "core/float_formats.h"
+#include "graph/store_weights.h"
+#include "ops/ops.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/run_host.h"
+#include "support/toy_step.h"
+
+namespace lh {
+namespace {
+
+using namespace test;
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+
+// A model by itself: models of one registry share what their plugin sees.
+struct Opened {
+  Opened(const fs::path& path, const std::string& dtype)
+      : registry({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {}), model(registry, config(path, dtype), "") {}
+  static ModelConfig config(const fs::path& path, const std::string& dtype) {
+    ModelConfig c;
+    c.name_or_path = path;
+    c.dtype = dtype;
+    return c;
+  }
+  Registry registry;
+  Model model;
+};
+
+// ---- conversion
+
+TEST(Fp8, BoundedConversionIsTheExactOne) {
+  const uint32_t end = std::bit_cast<uint32_t>(464.0f);
+  for (uint32_t bits = 0; bits < end; bits += 4093)  // a prime: all mantissa bits change
+    for (const uint32_t sign : {0u, 0x80000000u}) {
+      const auto value = std::bit_cast<float>(bits | sign);
+      ASSERT_EQ(e4m3_from_bounded(value), e4m3_from_float(value)) << value;
+    }
+  for (int code = 0; code < 0x7e; ++code) {  // where rounding turns over, and beside it
+    const float middle =
+        (float_from_e4m3(static_cast<uint8_t>(code)) + float_from_e4m3(static_cast<uint8_t>(code + 1))) / 2;
+    for (const float value : {std::nextafter(middle, 0.0f), middle, std::nextafter(middle, 1000.0f)})
+      ASSERT_EQ(e4m3_from_bounded(value), e4m3_from_float(value)) << value;
+  }
+}
+
+// What the header of quantise_rows promises, for rows of every size.
+void expect_rounded(std::span<const float> values, std::span<const std::byte> codes, std::span<const float> factors) {
+  const size_t width = values.size() / factors.size();
+  size_t wrong = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const float factor = factors[i / width];
+    const double got = static_cast<double>(float_from_e4m3(static_cast<uint8_t>(codes[i]))) * factor;
+    // value / factor is rounded a few times in float32 before it becomes a code.
+    const double limit = std::max(std::abs(values[i]) / 16.0, factor / 1024.0) * (1 + 1e-6);
+    wrong += !(std::abs(got - static_cast<double>(values[i])) <= limit);
+  }
+  EXPECT_EQ(wrong, 0u);
+}
+
+TEST(Fp8, RowsHaveFactorsOfTheirOwn) {
+  constexpr size_t rows = 700, width = 1000;  // enough for several threads
+  std::vector<float> values(rows * width);
+  for (size_t r = 0; r < rows; ++r)  // largest values from 1e-30 to 1e30, one row of zeros
+    for (size_t i = 0; i < width; ++i)
+      values[r * width + i] =
+          r == 7 ? 0
+                 : std::sin(0.37f * static_cast<float>(r + i)) * std::pow(10.0f, static_cast<float>(r) / 350 * 30 - 30);
+  std::vector<std::byte> codes(values.size());
+  std::vector<float> factors(rows);
+  quantise_rows(values, codes, factors);
+  expect_rounded(values, codes, factors);
+  for (size_t r = 0; r < rows; ++r) {
+    const std::span row(codes.data() + r * width, width);
+    const bool largest = std::ranges::any_of(row, [](std::byte c) { return (c & std::byte{0x7f}) == std::byte{0x7e}; });
+    EXPECT_EQ(largest, r != 7) << "row " << r << " does not use the whole range";
+  }
+}
+
+TEST(Fp8, WhatIsNotFiniteIsSeen) {
+  const float inf = std::numeric_limits<float>::infinity(), nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> values{1, 2, inf, 2, 1, nan, -inf, 0};
+  std::vector<std::byte> codes(8);
+  std::vector<float> factors(4);
+  quantise_rows(values, codes, factors);
+  EXPECT_EQ(factors[0], 2.0f / 448);
+  for (size_t r = 1; r < 4; ++r) EXPECT_FALSE(std::isfinite(factors[r])) << r;
+}
+
+// ---- the pass
+
+TEST(StoreWeights, OnlyWeightsThatLinearLayersAloneRead) {
+  Graph g(DType::bf16);
+  const Value x = g.add_input("x", {DType::bf16, {3, 4}});
+  const auto weight = [&](const char* name) { return g.add_param(name, {DType::bf16, {4, 4}}); };
+  const Value alone = weight("alone.weight"), shared = weight("shared.weight"), other = weight("other.weight");
+  Value y = g.add(linear_op, {x, alone}, {}, 0)[0];
+  y = g.add(linear_op, {y, alone, g.add_param("alone.bias", {DType::bf16, {4}})}, {}, 0)[0];
+  y = g.add(linear_op, {y, shared}, {}, 0)[0];
+  y = g.add(mul_op, {y, g.add(sum_op, {shared}, {{"axes", std::vector<int64_t>{0}}}, 0)[0]}, {}, 0)[0];
+  g.outputs["y"] = g.add(
+      linear_op, {g.add(matmul_op, {y, other}, {{"transpose_a", int64_t{0}}, {"transpose_b", int64_t{0}}}, 0)[0], x},
+      {}, 0)[0];
+  store_weights(g, [](const std::string&) { return WeightForm{DType::f8_e4m3, 4}; });
+  EXPECT_EQ(g.desc(alone).dtype, DType::f8_e4m3);
+  EXPECT_EQ(g.desc(shared).dtype, DType::bf16);
+  EXPECT_EQ(g.desc(other).dtype, DType::bf16);
+  const Value scale = g.params.at(scale_name("alone.weight"));
+  EXPECT_EQ(g.info(alone).scale, scale);
+  EXPECT_EQ(g.desc(scale), (Desc{DType::f32, {4}}));
+  EXPECT_EQ(g.params.size(), 5u);
+  EXPECT_EQ(g.nodes[0].inputs, (std::vector{x, alone, Value{}, scale}));
+  EXPECT_EQ(g.nodes[1].inputs.back(), scale);
+  EXPECT_EQ(g.nodes[2].inputs.size(), 2u);
+}
+
+// ---- checkpoints that are stored in fp8
+
+enum class Scales { none, one, rows };
+
+const char* text_of(Scales kind) { return kind == Scales::none ? "plain" : kind == Scales::one ? "scaled" : "rows"; }
+
+// The bundled small model in fp8: all of it, or the matrices with one factor in the old spelling or one for each row in
+// the new one.
+std::vector<Given> in_fp8(Scales kind) {
+  const Safetensors file(toy);
+  std::vector<Given> out;
+  for (const StoredTensor& stored : file.tensors()) {
+    const HostTensor values = as_type(file.read(stored.name), DType::f32);
+    if (kind == Scales::none) {
+      out.push_back({stored.name, as_type(values, DType::f8_e4m3)});
+      continue;
+    }
+    if (values.desc.shape.rank() != 2 || !stored.name.ends_with(".weight")) {
+      out.push_back({stored.name, file.read(stored.name)});
+      continue;
+    }
+    const int64_t rows = kind == Scales::rows ? values.desc.shape[0] : 1;
+    HostTensor codes(Desc{DType::f8_e4m3, values.desc.shape}), factors(Desc{DType::f32, {rows}});
+    quantise_rows(values.as<float>(), codes.data, factors.as<float>());
+    const std::string layer = stored.name.substr(0, stored.name.rfind('.'));
+    out.push_back({stored.name, codes});
+    if (kind == Scales::one) {
+      factors.desc.shape = Shape{};
+      out.push_back({layer + ".scale_weight", factors});
+      continue;
+    }
+    const std::string json = R"({"format": "float8_e4m3fn"})";
+    HostTensor quant(Desc{DType::u8, {static_cast<int64_t>(json.size())}});
+    std::memcpy(quant.data.data(), json.data(), json.size());
+    out.push_back({layer + ".weight_scale", factors});
+    out.push_back({layer + ".comfy_quant", quant});
+  }
+  if (kind == Scales::one) out.push_back({"scaled_fp8", as_type(floats({2}, {0, 0}), DType::f8_e4m3)});
+  return out;
+}
+
+// Bytes of the weights of a training graph, which run_step sees taken; `fp8` of its matrices are fp8 with `factors`.
+struct Kept {
+  int64_t bytes = 0, fp8 = 0, elements = 0, factors = 0;
+};
+
+Kept kept(const Model& model) {
+  const Graph graph = toy_graph(model, 0).graph;
+  Kept k{.bytes = weight_bytes(graph, weight_names(graph, model.checkpoint()))};
+  for (const auto& [name, value] : graph.params) {
+    const ValueInfo& info = graph.info(value);
+    if (!is_fp8(info.desc.dtype)) continue;
+    ++k.fp8;
+    k.elements += info.desc.shape.numel();
+    if (info.scale) k.factors += graph.desc(info.scale).shape.numel();
+  }
+  return k;
+}
+
+class StoredFp8 : public ::testing::TestWithParam<Scales> {};
+
+// The widened weight is code * factor rounded once to float32, and so is what the kernels make of it when they read it:
+// on the CPU no bit differs. A CUDA kernel may multiply the sum instead of the terms: float32 rounding of up to 1280
+// terms then differs, sqrt(1280) 2^-24 a layer in the mean, over some ten layers.
+TEST_P(StoredFp8, TrainsAsTheWidenedModelDoes) {
+  const TempDir dir;
+  write_file(dir / "fp8.safetensors", in_fp8(GetParam()));
+  Ran want, got;
+  Kept wide, narrow;
+  {
+    const Opened opened(dir / "fp8.safetensors", "fp32");
+    want = run_step(opened.model, 0);
+    wide = kept(opened.model);
+  }
+  {
+    const Opened opened(dir / "fp8.safetensors", "auto");
+    got = run_step(opened.model, 0);
+    narrow = kept(opened.model);
+    const Ran recomputed = run_step(opened.model, 1);
+    EXPECT_EQ(recomputed.loss, got.loss);
+    for (const auto& [name, g] : got.gradients) EXPECT_EQ(recomputed.gradients.at(name).data, g.data) << name;
+  }
+  ASSERT_TRUE(std::isfinite(want.loss));
+  ASSERT_EQ(got.gradients.size(), want.gradients.size());
+  if (tested_device() == "cpu") {
+    EXPECT_EQ(got.loss, want.loss);
+    for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
+  } else {
+    EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);
+    for (const auto& [name, g] : want.gradients) EXPECT_LT(relative_error(got.gradients.at(name), g), 2e-5) << name;
+  }
+  EXPECT_EQ(wide.fp8, 0);
+  EXPECT_EQ(narrow.fp8, 30);  // every matrix
+  EXPECT_EQ(narrow.factors > 0, GetParam() != Scales::none);
+  // A byte instead of four; factors are padded to 256 bytes, and all these matrices fill such places.
+  EXPECT_EQ(wide.bytes - narrow.bytes, 3 * narrow.elements - (GetParam() == Scales::none  ? 0
+                                                              : GetParam() == Scales::one ? 30 * 256
+                                                                                          : 4 * narrow.factors));
+}
+
+TEST_P(StoredFp8, TrainsThroughTheCommandLine) {
+  ToyRun run;
+  write_file(run.folder() / "fp8.safetensors", in_fp8(GetParam()));
+  run.set("name_or_path", (run.folder() / "fp8.safetensors").string()).set("steps", "2");
+  run.replace("prompts: []", "prompts: [a photo]").set("sample_every", "2");
+  const HostResult result = run.train();
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(run.steps_done(), 2);
+  EXPECT_TRUE(fs::exists(run.lora()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Fp8, StoredFp8, ::testing::Values(Scales::none, Scales::one, Scales::rows),
+                         [](const auto& info) { return text_of(info.param); });
+
+// ---- rounded when loaded
+
+// Adapters at zero: the base model's output.
+HostTensor denoise(const Model& model) {
+  Device device(tested_device());
+  const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  const Graph graph =
+      build_sample_graph(model, {{"batch", 1}, {"height", 16}, {"width", 16}, {"text_length", 32}}, none, DType::f32);
+  const Weights weights(device, model.checkpoint(), graph);
+  OwnedProgram program(device, graph, weights.bind(graph), "test");
+  int64_t seed = 1;
+  for (const auto& [name, value] : graph.inputs) program->set_input(name, ramp(graph.desc(value).shape, seed++));
+  const float sigma = 0.6f;
+  program->set_input("timestep", HostTensor::from_floats({1}, std::span(&sigma, 1)));
+  program->run();
+  return program->output("output");
+}
+
+TEST(RoundedToFp8, MatricesOfTheBlocksAreWithinRounding) {
+  HostTensor want, got;
+  Kept all;
+  int64_t wide_bytes = 0;
+  {
+    const Opened opened(toy, "auto");
+    want = denoise(opened.model);
+    wide_bytes = kept(opened.model).bytes;
+  }
+  const Opened opened(toy, "float8_e4m3");
+  const Model& model = opened.model;
+  got = denoise(model);
+  all = kept(model);
+  const Graph graph = toy_graph(model, 0).graph;
+  int64_t rounded = 0;
+  for (const auto& [name, value] : graph.params) {
+    const ValueInfo& info = graph.info(value);
+    if (!is_fp8(info.desc.dtype)) continue;
+    EXPECT_TRUE(name.starts_with("double_blocks.") || name.starts_with("single_blocks.")) << name;
+    ASSERT_EQ(graph.desc(info.scale).shape, (Shape{info.desc.shape[0]}));
+    HostTensor values(Desc{DType::f32, info.desc.shape}), codes(info.desc), factors(graph.desc(info.scale));
+    model.checkpoint().read(name, DType::f32, false, values.data);
+    model.checkpoint().read_fp8(name, codes.data, factors.as<float>());
+    expect_rounded(values.as<float>(), codes.data, factors.as<float>());
+    ++rounded;
+  }
+  EXPECT_EQ(rounded, 22);  // ten of the double block, three of each single block
+  EXPECT_EQ(wide_bytes - all.bytes, 3 * all.elements - 4 * all.factors);
+  // An error spread evenly over half a step is at most 1/16 / sqrt(3) of the value in the mean square. Errors of a
+  // layer's weights are independent, so that its output is off by that share; those of the layers add up in squares.
+  const double error = relative_error(got, want), limit = std::sqrt(static_cast<double>(rounded) / 3) / 16;
+  EXPECT_GT(error, 1e-4);
+  EXPECT_LT(error, limit);
+}
+
+TEST(RoundedToFp8, TrainsThroughTheCommandLine) {
+  ToyRun run;
+  run.set("dtype", "bf16").replace("model:\n", "model:\n  dtype: fp8\n").set("steps", "2");
+  const HostResult result = run.train();
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(run.steps_done(), 2);
+  // Types of weights are part of what a run is.
+  const HostResult other = run.replace("  dtype: fp8\n", "").set("steps", "3").train({"--resume"});
+  EXPECT_EQ(other.code, 2) << other.output;
+  EXPECT_THAT(other.output, HasSubstr("model.dtype: the saved run has float8_e4m3, this one auto"));
+}
+
+TEST(RoundedToFp8, DamagedRowsAreRefused) {
+  const TempDir dir;
+  std::vector<Given> tensors;
+  const Safetensors file(toy);
+  for (const StoredTensor& t : file.tensors()) {
+    tensors.push_back({t.name, file.read(t.name)});
+    if (t.name == "single_blocks.1.linear2.weight")
+      tensors.back().tensor.as<uint16_t>()[1280 * 5 + 3] = 0x7fc0;  // NaN in row 5
+  }
+  write_file(dir / "nan.safetensors", tensors);
+  const Opened opened(dir / "nan.safetensors", "float8_e4m3");
+  EXPECT_THAT(error_of([&] { denoise(opened.model); }),
+              AllOf(HasSubstr("nan.safetensors"), HasSubstr("single_blocks.1.linear2.weight"), HasSubstr("row 5")));
+}
+
+// ---- model.dtype names another type
+
+TEST(WeightStorage, NarrowerThanTheComputation) {
+  Ran want, got;
+  int64_t wide = 0, narrow = 0;
+  {
+    const Opened opened(toy, "fp32");
+    want = run_step(opened.model, 0);
+    wide = kept(opened.model).bytes;
+  }
+  const Opened opened(toy, "bf16");
+  got = run_step(opened.model, 0);
+  narrow = kept(opened.model).bytes;
+  EXPECT_LT(narrow, wide * 6 / 10);
+  EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);  // the file is bf16: nothing is lost
+  for (const auto& [name, g] : want.gradients) EXPECT_LT(relative_error(got.gradients.at(name), g), 2e-5) << name;
+}
+
+}  // namespace
+}  // namespace lh

@@ -1,0 +1,62 @@
+#include "support/toy_step.h"
+
+#include "run/weights.h"
+#include "run/workspace.h"
+#include "support/device.h"
+#include "train/step.h"
+
+namespace lh::test {
+
+TrainGraph toy_graph(const Model& model, double share) {
+  NetworkConfig network;
+  network.linear = 4;
+  network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
+  const AdapterSelection select(network, model.recipe(), 3);
+  const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
+  return build_train_graph(model, sizes, select, {.recompute = share});
+}
+
+namespace {
+
+StepInputs toy_inputs(const Graph& g) {
+  const auto made = [&](const char* name, int64_t seed) {
+    const auto it = g.inputs.find(name);
+    return it == g.inputs.end() ? HostTensor{} : ramp(g.desc(it->second).shape, seed);
+  };
+  StepInputs in{made("latents", 1), made("target", 2), made("text", 3), made("pooled", 4), {}, made("guidance", 5)};
+  in.timestep = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
+  in.step = 9;
+  return in;
+}
+
+}  // namespace
+
+Ran run_step(const Model& model, double share) {
+  Device device(tested_device());
+  TrainStep step(toy_graph(model, share));
+  const Graph& g = step.train_graph().graph;
+  Adapters adapters(g, step.train_graph().modules, {"m", "v"});
+  const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +
+                            step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
+                            workspace_bytes(device, g);
+  const Weights weights(device, model.checkpoint(), g);
+  adapters.allocate(device);
+  adapters.initialise(1);
+  int64_t seed = 0;
+  for (const AdapterTensor& t : adapters.tensors())
+    if (t.name.ends_with("lora_up.weight")) adapters.upload("p", t, ramp(t.shape, ++seed));
+  const GuardedArena arena(device, step.arena_bytes());
+  const Workspace workspace(device, workspace_bytes(device, g));
+  const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
+  const float one = 1;
+  loss_scale.upload(0, &one, sizeof one);
+  step.bind(device, {arena.data(), inputs.data(), loss_scale.data()}, weights, adapters);
+  step.run(toy_inputs(g));
+  arena.expect_untouched();
+  EXPECT_EQ(device.peak(), predicted + 2 * GuardedArena::guard);
+  Ran ran{step.loss(), {}};
+  for (const AdapterTensor& t : adapters.tensors()) ran.gradients[t.name] = adapters.download("g", t);
+  return ran;
+}
+
+}  // namespace lh::test

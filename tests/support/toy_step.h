@@ -1,0 +1,49 @@
+// A training step of a small model, in memory of the size that the plan says, between guard bytes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "plugin/model.h"
+#include "support/graph_run.h"
+#include "train/compile.h"
+
+namespace lh::test {
+
+// An arena between guard bytes.
+class GuardedArena {
+ public:
+  static constexpr int64_t guard = 4096;
+  GuardedArena(Device& device, int64_t bytes) : bytes_(bytes), memory_(device, bytes + 2 * guard, "guarded arena") {
+    const std::vector<std::byte> pattern(static_cast<size_t>(bytes + 2 * guard), std::byte{0xA5});
+    memory_.upload(0, pattern.data(), bytes + 2 * guard);
+  }
+  std::byte* data() const { return memory_.data() + guard; }
+  void expect_untouched() const {
+    std::vector<std::byte> seen(static_cast<size_t>(guard));
+    for (const int64_t at : {int64_t{0}, guard + bytes_}) {
+      memory_.download(at, seen.data(), guard);
+      EXPECT_TRUE(std::ranges::all_of(seen, [](std::byte b) { return b == std::byte{0xA5}; }))
+          << "something was written outside the arena";
+    }
+  }
+
+ private:
+  int64_t bytes_;
+  DeviceMemory memory_;
+};
+
+// LoRA with dropout on every target of the model; `share` of its blocks are recomputed.
+TrainGraph toy_graph(const Model& model, double share);
+
+struct Ran {
+  double loss = 0;
+  Tensors gradients;
+};
+
+// One step in float32 on inputs that are always the same; the memory that was promised is the memory that was taken.
+Ran run_step(const Model& model, double share);
+
+}  // namespace lh::test
