@@ -6,6 +6,7 @@
 #include <regex>
 
 #include "lora_kernels.h"
+#include "support/device.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -77,7 +78,7 @@ HostOptions preload(const std::string& shim, Environment environment) {
 // The toy run on a GPU; with `by_default` the configuration names no device.
 HostResult train_on_gpu(const HostOptions& options, bool by_default = false) {
   ToyRun run;
-  run.set("steps", "1").replace("device: cpu\n", by_default ? "" : "device: cuda\n");
+  run.set("steps", "1").replace(fmt::format("device: {}\n", tested_device()), by_default ? "" : "device: cuda\n");
   const HostResult result = run_host(run.command(), options);
   EXPECT_FALSE(std::filesystem::exists(run.lora()));
   return result;

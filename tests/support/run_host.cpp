@@ -9,6 +9,8 @@
 #include <chrono>
 #include <thread>
 
+#include "support/device.h"
+
 extern char** environ;
 
 namespace lh::test {
@@ -18,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* config_text = R"(name: toy
 training_folder: FOLDER/runs
-device: cpu
+device: DEVICE
 model:
   name_or_path: SOURCE/examples/toy_flux/flux_toy.safetensors
   vae_path: SOURCE/examples/toy_flux/ae.safetensors
@@ -57,11 +59,16 @@ std::string replaced(std::string text, const std::string& what, const std::strin
   return text;
 }
 
+std::string config_for(const TempDir& dir) {
+  return replaced(replaced(replaced(config_text, "FOLDER", dir.path().string()), "SOURCE", LORA_SOURCE_DIR), "DEVICE",
+                  tested_device());
+}
+
 // Made once in a process: the cache after a run of one step with everything that other runs may ask for.
 const fs::path& shared_cache() {
   static const TempDir dir;
   static const fs::path cache = [] {
-    std::string config = replaced(replaced(config_text, "FOLDER", dir.path().string()), "SOURCE", LORA_SOURCE_DIR);
+    std::string config = config_for(dir);
     config = replaced(config, "flip_x: false", "flip_x: true");
     config = replaced(config, "caption_dropout_rate: 0", "caption_dropout_rate: 0.5");
     config = replaced(config, "prompts: []", "prompts: [a photo]");
@@ -150,7 +157,7 @@ HostResult run_host(const std::vector<std::string>& arguments, const HostOptions
   return HostProcess(arguments, options).wait();
 }
 
-ToyRun::ToyRun() : config_(replaced(replaced(config_text, "FOLDER", dir_.path().string()), "SOURCE", LORA_SOURCE_DIR)) {
+ToyRun::ToyRun() : config_(config_for(dir_)) {
   fs::create_directory(dir_ / "runs");
   fs::copy(shared_cache(), dir_ / "runs" / "cache", fs::copy_options::recursive);
 }
