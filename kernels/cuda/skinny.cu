@@ -312,8 +312,8 @@ bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank) {
 }
 
 void skinny(Cuda& cuda, const Skinny& p) {
-  const int64_t rank = p.rank <= 16 ? 16 : p.rank <= 32 ? 32 : 64;
-  const auto [kernel, tile] = rank == 16 ? variant<16>(p) : rank == 32 ? variant<32>(p) : variant<64>(p);
+  const int64_t rank = p.rank <= 16 ? 16 : 32;
+  const auto [kernel, tile] = rank == 16 ? variant<16>(p) : variant<32>(p);
   // Two blocks for each multiprocessor, all at once; with two tiles at least, so that the next one loads meanwhile.
   const int64_t slabs = ceil_div(p.cols, slab);
   const int64_t wanted = std::max<int64_t>(int64_t{cuda.device().multiProcessorCount} * 2 / slabs, 1);

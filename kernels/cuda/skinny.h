@@ -6,7 +6,8 @@
 
 namespace lk::cuda {
 
-constexpr int64_t skinny_rank = 64;  // the largest
+// The largest: from rank 64 on the products are wide enough for cuBLASLt, which is faster (docs/performance.md).
+constexpr int64_t skinny_rank = 32;
 
 // With a [rows, cols] and w (element (c, j) at c * w_col + j * w_rank) and z [rows, rank], those that have data of:
 //   projected [rows, rank] = alpha mask (a w)
