@@ -4,7 +4,7 @@
 #
 #   scripts/gpu_check.sh OUT_DIR [PART...]
 #
-# PARTs: build tests golden sanitizer kernels bench demo; all of them unless named. Environment:
+# PARTs: build tests golden sanitizer install kernels bench demo; all of them unless named. Environment:
 #   BUILD            build directory (build-gpu)
 #   CMAKE_ARGS       further arguments for cmake, such as -DLORA_CUDNN_ROOT=...
 #   LORA_GOLDEN      folder with further golden cases
@@ -18,7 +18,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 [ $# -ge 1 ] || { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}" >&2; exit 2; }
 out=$(mkdir -p "$1" && cd "$1" && pwd)
 shift
-parts=" ${*:-build tests golden sanitizer kernels bench demo} "
+parts=" ${*:-build tests golden sanitizer install kernels bench demo} "
 build=${BUILD:-$root/build-gpu}
 golden=${LORA_GOLDEN:-$root/../shared/golden}
 lists=${LORA_KEY_LISTS:-$root/../shared/data/headers}
@@ -65,6 +65,9 @@ if wanted sanitizer; then
   # A test asks for more memory than there is: that call's failure is no error of a kernel.
   part sanitizer compute-sanitizer --tool memcheck --report-api-errors no --error-exitcode 9 \
     "$build/bin/lora_tests" --device cuda --gtest_filter='Ops/*:*Kernel*:Flight*'
+fi
+if wanted install; then
+  part install bash "$root/tests/install_test.sh" "$build"  # the C example on the GPU, against the installed library
 fi
 if wanted kernels; then
   part kernels "$build/bin/lora_kernels_bench" cuda

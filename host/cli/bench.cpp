@@ -187,7 +187,7 @@ int run_bench(const Options& options) {
   if (!device.is_cpu()) fmt::print(", {:.1f} MiB with what the libraries load", mib(used));
   fmt::print("\n");
   if (!options.times) return 0;
-  step.program().time_ops();
+  step.program().time_ops();  // places in the queue are made at first use
   for (const auto& [name, time] : step.program().time_ops())
     fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);
   return 0;

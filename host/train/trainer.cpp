@@ -297,6 +297,7 @@ int Trainer::run() {
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
     fmt::print("pictures    {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
+  if (verbose("time")) print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
   if (verbose("memory"))
     spdlog::info("memory: planned {} MiB, peak {} MiB", p_.plan->memory.total() >> 20, p_.device.peak() >> 20);
   return 0;

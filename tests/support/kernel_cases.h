@@ -401,6 +401,8 @@ inline std::vector<Case> all_cases() {
                              linear_case(257, 64, 65),
                              lora_case(1, 33, 31, 4),
                              lora_case(65, 33, 129, 5),
+                             lora_case(65, 64, 128, 24),
+                             lora_case(65, 64, 128, 40),
                              conv_case(2, 7, 9, 5, 6, 3, 1, 1),
                              conv_case(1, 9, 8, 3, 4, 3, 2, 0),
                              conv_case(1, 33, 31, 4, 5, 1, 1, 0),
