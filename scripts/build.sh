@@ -4,8 +4,9 @@
 #   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [BUILD_DIR]
 #
 # BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs. --arch names the
-# GPUs to compile for (compute capabilities; `native` for the one in this machine); by default those that BUILD_DIR was
-# built for before, at first all from 7.5 on. Prints which backends were built.
+# GPUs to compile for (compute capabilities; `native` for the one in this machine; `one` for LORA_CUDA_ARCH, or else the
+# one in this machine, or else 9.0); by default those that BUILD_DIR was built for before, at first all from 7.5 on. Prints
+# which backends were built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -34,6 +35,10 @@ case $cuda in
   auto | on | off) ;;
   *) echo "build: --cuda must be auto, on or off, found '$cuda'" >&2; exit 2 ;;
 esac
+if [ "$arch" = one ]; then
+  if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then arch=native; else arch=90; fi
+  arch=${LORA_CUDA_ARCH:-$arch}
+fi
 if [ -z "$build" ]; then
   build=$root/build
   [ $sanitize = OFF ] || build=$root/build-sanitize

@@ -27,7 +27,7 @@ output=$(cd "$output" && pwd)
 if [ -z "${BUILD:-}" ]; then
   BUILD=$root/build
   "$root/scripts/setup.sh"
-  "$root/scripts/build.sh" "$BUILD"
+  "$root/scripts/build.sh" --arch one "$BUILD"
 fi
 if [ -z "$device" ]; then
   device=cpu

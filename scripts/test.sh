@@ -11,8 +11,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-one_gpu() { if nvidia-smi -L 2>/dev/null | grep -q '^GPU '; then echo native; else echo 90; fi; }
-options=(--arch "${LORA_CUDA_ARCH:-$(one_gpu)}")
+options=(--arch one)
 for argument in "$@"; do
   case $argument in
     --sanitize) build=$root/build-sanitize; options=(--sanitize --cuda off) ;;
