@@ -15,11 +15,6 @@ constexpr struct {
 
 bool known(lk_dtype dtype) { return dtype >= LK_F32 && dtype <= LK_U8; }
 
-lk_context& require(lk_context* context, const char* what) {
-  if (context == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": context is NULL");
-  return *context;
-}
-
 void require_copy(const char* what, const void* dst, const void* src, int64_t bytes) {
   if (bytes < 0) {
     throw lk::Error(LK_E_INVALID, std::string(what) + ": bytes: expected >= 0, found " + std::to_string(bytes));
@@ -97,7 +92,7 @@ int32_t lk_context_threads(const lk_context* context) { return context != nullpt
 
 lk_status lk_alloc(lk_context* context, int64_t bytes, void** out) {
   return lk::guarded(context, "alloc", [&] {
-    require(context, "alloc");
+    lk::require_context(context, "alloc");
     if (out == nullptr) throw lk::Error(LK_E_INVALID, "alloc: out is NULL");
     if (bytes < 0) throw lk::Error(LK_E_INVALID, "alloc: bytes: expected >= 0, found " + std::to_string(bytes));
     void* const data = context->backend->allocate(bytes);
@@ -112,7 +107,7 @@ void lk_free(lk_context* context, void* data) {
 
 lk_status lk_upload(lk_context* context, void* dst, const void* host_src, int64_t bytes) {
   return lk::guarded(context, "upload", [&] {
-    require(context, "upload");
+    lk::require_context(context, "upload");
     require_copy("upload", dst, host_src, bytes);
     if (bytes > 0) context->backend->upload(dst, host_src, bytes);
   });
@@ -120,21 +115,22 @@ lk_status lk_upload(lk_context* context, void* dst, const void* host_src, int64_
 
 lk_status lk_download(lk_context* context, void* host_dst, const void* src, int64_t bytes) {
   return lk::guarded(context, "download", [&] {
-    require(context, "download");
+    lk::require_context(context, "download");
     require_copy("download", host_dst, src, bytes);
     if (bytes > 0) context->backend->download(host_dst, src, bytes);
   });
 }
 
 lk_status lk_synchronize(lk_context* context) {
-  return lk::guarded(context, "synchronize", [&] { require(context, "synchronize").backend->synchronize(); });
+  return lk::guarded(context, "synchronize",
+                     [&] { lk::require_context(context, "synchronize").backend->synchronize(); });
 }
 
 int64_t lk_memory_peak(const lk_context* context) { return context != nullptr ? context->backend->memory_peak() : 0; }
 
 lk_status lk_get_device_info(lk_context* context, lk_device_info* out) {
   return lk::guarded(context, "get_device_info", [&] {
-    require(context, "get_device_info");
+    lk::require_context(context, "get_device_info");
     if (out == nullptr) throw lk::Error(LK_E_INVALID, "get_device_info: out is NULL");
     *out = context->backend->info();
   });

@@ -19,6 +19,11 @@ namespace lk {
 // Keeps the text where lk_last_error finds it: in the context, or per thread for calls without one.
 lk_status report(lk_context* context, lk_status status, const std::string& text);
 
+inline lk_context& require_context(lk_context* context, const char* what) {
+  if (context == nullptr) throw Error(LK_E_INVALID, std::string(what) + ": context is NULL");
+  return *context;
+}
+
 template <class Body>
 lk_status guarded(lk_context* context, const char* what, Body&& body) {
   try {
@@ -37,7 +42,7 @@ template <class Params>
 lk_status run(lk_context* context, const Params* params, const char* op, void (*check)(const Params&),
               void (*OpTable::*entry)(Backend&, const Params&)) {
   return guarded(context, op, [&] {
-    if (context == nullptr) throw Error(LK_E_INVALID, std::string(op) + ": context is NULL");
+    require_context(context, op);
     if (params == nullptr) throw Error(LK_E_INVALID, std::string(op) + ": params is NULL");
     check(*params);
     Backend& backend = *context->backend;

@@ -3,11 +3,6 @@
 
 namespace {
 
-lk_context& require(lk_context* context, const char* what) {
-  if (context == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": context is NULL");
-  return *context;
-}
-
 template <class T>
 T* given(T* pointer, const char* what, const char* name) {
   if (pointer == nullptr) throw lk::Error(LK_E_INVALID, std::string(what) + ": " + name + " is NULL");
@@ -24,7 +19,7 @@ void require_queue(const char* what, lk_queue queue) {
 // Runs body(backend) for a call that is named in its errors.
 template <class Body>
 lk_status call(lk_context* context, const char* what, const Body& body) {
-  return lk::guarded(context, what, [&] { body(*require(context, what).backend); });
+  return lk::guarded(context, what, [&] { body(*lk::require_context(context, what).backend); });
 }
 
 }  // namespace

@@ -89,7 +89,7 @@ constexpr const char* make_examples = R"(Examples:
   lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
 constexpr const char* bench_examples = R"(Examples:
   lora-host bench --model model.safetensors --resolution 1024 --rank 16
-  lora-host bench --plugin flux --like flux1-dev.json --resolution 1024 --rank 16 --times)";
+  lora-host bench --plugin NAME --like keys.json --resolution 1024 --rank 16 --times)";
 
 // The command line with the command spelled out: "lora-host --config x" is "lora-host train --config x".
 std::vector<std::string> with_command(int argc, const char* const* argv) {

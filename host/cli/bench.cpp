@@ -8,8 +8,7 @@
 #include <vector>
 
 #include "cli/commands.h"
-#include "core/error.h"
-#include "core/log.h"
+#include "core/bytes.h"
 #include "io/synthetic.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
@@ -22,8 +21,6 @@ namespace {
 namespace fs = std::filesystem;
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
 struct Times {
   double least, median, most;

@@ -1,6 +1,7 @@
 #include "run/workspace.h"
 
 #include "graph/op.h"
+#include "run/plan.h"
 
 namespace lh {
 
@@ -24,7 +25,7 @@ int64_t workspace_bytes(Device& device, const Graph& graph) {
   auto* place = reinterpret_cast<std::byte*>(int64_t{1} << 40);
   for (uint32_t id = 1; id <= graph.value_count(); ++id) {
     tensors.push_back(kernel_tensor(graph.desc(Value{id}), place));
-    place += (graph.desc(Value{id}).bytes() + 255) / 256 * 256;
+    place += placed_bytes(graph.desc(Value{id}).bytes());
   }
   return measured_workspace(device, [&] {
     for (const Node& node : graph.nodes) {

@@ -7,6 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/bytes.h"
 #include "core/error.h"
 
 namespace lh {
@@ -32,8 +33,6 @@ int64_t already_used(const fs::path& folder) {
     if (entry->path().extension() == ".safetensors") bytes += static_cast<int64_t>(entry->file_size(none));
   return bytes;
 }
-
-double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
 
 }  // namespace
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "data/caption.h"
 
@@ -16,12 +17,6 @@ int64_t memory_limit(const Config& config, const Device& device) {
   const int64_t there = device.is_cpu() ? info.memory_total : std::max<int64_t>(0, info.memory_free - libraries);
   return config.memory_limit_mib > 0 ? std::min(config.memory_limit_mib << 20, there) : there;
 }
-
-namespace {
-
-double mib(int64_t bytes) { return static_cast<double>(bytes) / 1048576; }
-
-}  // namespace
 
 DType encoder_dtype(const Device& device, DType compute) {
   return device.is_cpu() || compute == DType::f32 ? DType::f32 : DType::bf16;

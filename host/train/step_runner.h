@@ -51,7 +51,6 @@ class StepRunner {
   void enqueue(double lr, const std::function<MicroBatch(int64_t micro)>& next);
   // Waits for the oldest step in flight.
   StepResult collect();
-  int64_t in_flight() const { return static_cast<int64_t>(flying_.size()); }
 
  private:
   const char* gradients() const;

@@ -81,8 +81,9 @@ Gemv few_rows_s(const Params& p, const Sizes& n, const Out& s) {
   return call;
 }
 
+// A pass over x with down as the other operand.
 template <class Params>
-Skinny skinny_s(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
+Skinny skinny_x(Cuda& cuda, const Params& p, const Sizes& n) {
   Skinny call;
   call.rows = n.rows;
   call.cols = n.in;
@@ -92,6 +93,12 @@ Skinny skinny_s(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
   call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
   call.w_col = 1;
   call.w_rank = n.in;
+  return call;
+}
+
+template <class Params>
+Skinny skinny_s(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
+  Skinny call = skinny_x(cuda, p, n);
   call.mask = in(p.mask);
   call.projected = s;
   return call;
@@ -201,15 +208,7 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
   call.add = p.accumulate != 0;
   if (needs_ds || present(p.dup)) skinny(cuda, call);
   if (!needs_ds) return;
-  call = {};
-  call.rows = n.rows;
-  call.cols = n.in;
-  call.rank = n.rank;
-  call.type = p.x.dtype;
-  call.a = in(p.x);
-  call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
-  call.w_col = 1;
-  call.w_rank = n.in;
+  call = skinny_x(cuda, p, n);
   call.z = {ds.data, ds.dtype};
   call.gathered = out(p.ddown);
   call.gathered_transposed = true;

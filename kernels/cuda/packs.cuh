@@ -12,24 +12,6 @@
 
 namespace lk::cuda {
 
-__device__ inline void unpack16(const uint4& packed, lk_dtype dtype, float (&v)[8]) {
-  const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
-  if (dtype == LK_BF16) {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      v[2 * k] = __uint_as_float(words[k] << 16);
-      v[2 * k + 1] = __uint_as_float(words[k] & 0xffff0000u);
-    }
-  } else {
-#pragma unroll
-    for (int k = 0; k < 4; ++k) {
-      const float2 pair = __half22float2(*reinterpret_cast<const __half2*>(&words[k]));
-      v[2 * k] = pair.x;
-      v[2 * k + 1] = pair.y;
-    }
-  }
-}
-
 // Of 8, i is a multiple of 8 and the data aligned().
 struct Eight16 {
   static constexpr int width = 8, registers = 4;

@@ -52,17 +52,10 @@ __device__ inline void store(const Out& y, int64_t i, float v) {
 
 constexpr int vector_width = 8;
 
-// Elements i .. i + 7 of f32, f16 or bf16: i is a multiple of 8 and the data aligned to 16 bytes (aligned(), below).
-__device__ inline void load8(const In& x, int64_t i, float (&v)[8]) {
-  if (x.dtype == LK_F32) {
-    const float4* p = reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + i);
-    const float4 a = p[0], b = p[1];
-    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
-    return;
-  }
-  const uint4 raw = *reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(x.data) + i);
-  const uint32_t words[4] = {raw.x, raw.y, raw.z, raw.w};
-  if (x.dtype == LK_BF16) {
+// Eight values of f16 or bf16 as they lie in memory.
+__device__ inline void unpack16(const uint4& packed, lk_dtype dtype, float (&v)[8]) {
+  const uint32_t words[4] = {packed.x, packed.y, packed.z, packed.w};
+  if (dtype == LK_BF16) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       v[2 * k] = __uint_as_float(words[k] << 16);
@@ -76,6 +69,17 @@ __device__ inline void load8(const In& x, int64_t i, float (&v)[8]) {
       v[2 * k + 1] = pair.y;
     }
   }
+}
+
+// Elements i .. i + 7 of f32, f16 or bf16: i is a multiple of 8 and the data aligned to 16 bytes (aligned(), below).
+__device__ inline void load8(const In& x, int64_t i, float (&v)[8]) {
+  if (x.dtype == LK_F32) {
+    const float4* p = reinterpret_cast<const float4*>(static_cast<const float*>(x.data) + i);
+    const float4 a = p[0], b = p[1];
+    v[0] = a.x, v[1] = a.y, v[2] = a.z, v[3] = a.w, v[4] = b.x, v[5] = b.y, v[6] = b.z, v[7] = b.w;
+    return;
+  }
+  unpack16(*reinterpret_cast<const uint4*>(static_cast<const uint16_t*>(x.data) + i), x.dtype, v);
 }
 
 __device__ inline void store8(const Out& y, int64_t i, const float (&v)[8]) {
