@@ -18,6 +18,7 @@ using namespace test;
 constexpr const char* yaml = R"(
 components:
   denoiser:
+    lora: {kohya: lora_unet_, diffusers: transformer., native: diffusion_model.}
     prefixes: [model.diffusion_model.]
     marker: img_in.weight
     ignore: ["junk*"]
@@ -47,7 +48,6 @@ components:
     aliases: {shared.weight: encoder.embed_tokens.weight}
     ignore: ["encoder.embed_tokens.weight", "*position_ids"]
     folder: text_encoder_2
-lora: {kohya_prefix: lora_unet_, diffusers_prefix: transformer.}
 )";
 
 HostTensor rows(const HostTensor& t, int64_t first, int64_t count) {
@@ -205,7 +205,7 @@ TEST_F(CheckpointTest, DiffusersFolders) {
   EXPECT_EQ(probe_weights(spec, dir / "root").size(), native_denoiser().size());
   EXPECT_EQ(probe_weights(spec, dir / "root/transformer").at("final_layer.weight").shape, (Shape{8, 4}));
   EXPECT_TRUE(probe_weights(spec, dir / "root/vae").empty());
-  EXPECT_NE(inspect(dir / "root").find("4 tensors (4 F32)"), std::string::npos);
+  EXPECT_NE(inspect(dir / "root", {}).find("4 tensors (4 F32)"), std::string::npos);
 }
 
 TEST_F(CheckpointTest, ShardsAndVariantsAreNeverMixed) {

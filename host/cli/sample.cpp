@@ -8,7 +8,6 @@
 #include "core/signals.h"
 #include "plugin/registry.h"
 #include "run/workspace.h"
-#include "sample/lora_stack.h"
 #include "sample/sampling.h"
 #include "train/prepare.h"
 
@@ -30,10 +29,10 @@ int run_sample(const Options& options) {
   const Registry registry(options.plugin_dirs, {});
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
-  const Model model(registry, config.model, config.plugin);
+  Model model(registry, config.model, config.plugin);
+  model.merge(options.loras);
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
-  const LoraStack stack(model, options.loras);
   find_sampler(registry, recipe, config.sample.sampler);
 
   std::vector<SampleRequest> requests;
@@ -43,21 +42,19 @@ int run_sample(const Options& options) {
   TextEncoding text(device, model, encoder_dtype(device, compute), {});
   text.prepare(prompts_of(requests, recipe));
 
-  const auto select = [&](const std::string& module) { return stack.select(module); };
-  Denoiser denoiser(device, model, select, compute, config.sample.width, config.sample.height, text.length());
-  const Adapters adapters = stack.load(device, denoiser.graph());
+  const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  Denoiser denoiser(device, model, no_adapter, compute, config.sample.width, config.sample.height, text.length());
   const Graph& graph = denoiser.graph();
-  const MemoryRoom room{
-      .limit = limit,
-      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + adapters.bytes() + constant_bytes(graph),
-      .arena = denoiser.arena_bytes(),
-      .workspace = workspace_bytes(device, graph)};
+  const MemoryRoom room{.limit = limit,
+                        .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + constant_bytes(graph),
+                        .arena = denoiser.arena_bytes(),
+                        .workspace = workspace_bytes(device, graph)};
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);
   const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.plan().memory.arena), "activations");
-  denoiser.bind(arena.data(), weights, &adapters);
+  denoiser.bind(arena.data(), weights, nullptr);
   decoder.bind(arena.data());
   install_signal_handlers();
 

@@ -24,6 +24,7 @@ struct NetworkConfig {
   int64_t linear = 16;                 // rank
   std::optional<double> linear_alpha;  // default: rank
   double dropout = 0;
+  std::filesystem::path pretrained_lora_path;  // LoRA to start from; empty = a new one
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
 
@@ -77,7 +78,7 @@ struct SaveConfig {
   int64_t save_every = 0;  // 0 = only at the end
   int64_t max_step_saves_to_keep = 4;
   std::string dtype = "float16";
-  std::string format = "kohya";  // kohya, diffusers
+  std::string format = "kohya";  // kohya, comfyui, diffusers
 };
 
 struct Config {
@@ -95,11 +96,6 @@ struct Config {
   SaveConfig save;
 
   std::filesystem::path output_dir() const { return training_folder / name; }
-};
-
-struct LoraInput {  // --lora FILE[:STRENGTH]
-  std::filesystem::path path;
-  double strength = 1;
 };
 
 // Reads a YAML file; throws lh::Error(Code::config) whose text lists every problem, one a line, as

@@ -44,6 +44,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     requests.push_back(complete_request(c.sample, model.recipe(), prompt, seed));
   }
   fit_memory();
+  if (!c.network.pretrained_lora_path.empty())
+    warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
 }
 
 void Prepared::compile(double recompute, int64_t limit) {
@@ -114,6 +116,9 @@ std::string Prepared::report() const {
   text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
   text_report += fmt::format("LoRA       {} modules, rank {}, alpha {}, {} parameters\n", graph.modules.size(),
                              config.network.linear, graph.modules.front().alpha, plan->adapters->parameter_count());
+  if (warm_start)
+    text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
+                               warm_start->modules());
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
   text_report += fmt::format(

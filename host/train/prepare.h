@@ -18,6 +18,7 @@
 #include "train/latent_encoding.h"
 #include "train/text_encoding.h"
 #include "train/train_plan.h"
+#include "train/warm_start.h"
 
 namespace lh {
 
@@ -45,9 +46,10 @@ struct Prepared {
   Dataset dataset;
   std::vector<SampleRequest> requests;  // one for each sample prompt
   std::optional<TrainPlan> plan;
-  std::unique_ptr<Denoiser> denoiser;  // for samples; none when no sample is asked for
-  std::unique_ptr<Decoder> decoder;    // likewise
-  std::string report() const;          // what --dry-run prints
+  std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
+  std::unique_ptr<Denoiser> denoiser;   // for samples; none when no sample is asked for
+  std::unique_ptr<Decoder> decoder;     // likewise
+  std::string report() const;           // what --dry-run prints
 
  private:
   void compile(double recompute, int64_t limit);

@@ -44,6 +44,7 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, 16) : "none"},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
@@ -143,10 +144,12 @@ void Trainer::load() {
 
 void Trainer::start_or_resume() {
   p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {
     if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters)) {
       state_ = *loaded;
+      resumed = true;
       if (state_.step > config_.train.steps)
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
@@ -158,6 +161,7 @@ void Trainer::start_or_resume() {
       spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
   }
+  if (p_.warm_start && !resumed) p_.warm_start->apply(*p_.plan->adapters);
   state_.facts = facts;
   runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
