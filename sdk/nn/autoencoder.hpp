@@ -97,6 +97,18 @@ class Autoencoder {
   std::string prefix_;
 };
 
+// Throws when a tensor that gives the autoencoder its shape is missing or does not fit. `z` latent channels and
+// `levels` levels of resolution are expected; z 0: whatever the decoder takes.
+inline void check_autoencoder(const Weights& weights, const std::string& prefix, int64_t z, int64_t levels) {
+  z = weights.require(prefix + "decoder.conv_in.weight", {-1, z > 0 ? z : -1, 3, 3})[1];
+  weights.require(prefix + "encoder.conv_out.weight", {2 * z, -1, 3, 3});
+  weights.require(prefix + "decoder.conv_out.weight", {-1, -1, 3, 3});
+  for (const char* side : {"encoder.down.", "decoder.up."})
+    if (int64_t found = weights.count(prefix + side, ".block.0.norm1.weight"); found != levels)
+      throw Failure(LH_E_MODEL, prefix + side + "*: expected " + std::to_string(levels) + " levels, found " +
+                                    std::to_string(found));
+}
+
 struct LatentScale {
   double scale, shift;
 };
