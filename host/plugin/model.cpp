@@ -128,6 +128,7 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
   if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
   lh_graph building{.host = offered_.host, .graph = &graph};
   std::vector<lh_attr> attrs;
