@@ -64,6 +64,13 @@ class Weights {
     if (bias) require(module + ".bias", {out});
   }
 
+  // Throws when a component ("vae", "clip_l") is not there, naming the setting that would give its file.
+  void require_component(const std::string& name, const char* setting, std::string_view role) const {
+    if (first_with_prefix(name + ":").empty())
+      throw Failure(LH_E_MODEL, "role " + std::string(role) + " needs the weights of " + name +
+                                    ", which the checkpoint does not hold; give their file as model." + setting);
+  }
+
   // Number of consecutive i from 0 for which `prefix<i>suffix` is there.
   int64_t count(const std::string& prefix, const std::string& suffix) const {
     auto there = [&](int64_t i) { return has(prefix + std::to_string(i) + suffix); };
