@@ -16,6 +16,7 @@ struct ModelConfig {
   std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
   std::string dtype = "auto";                          // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
   std::string variant;                                 // where the weights cannot tell
+  int64_t max_sequence_length = 0;                     // tokens of the long text encoder; 0 = the model's own
   int64_t vae_tile = 0;                                // pixels; 0 = as large as fits
 };
 

@@ -121,6 +121,10 @@ const Key table[] = {
      "factor for each row: half the memory of bf16. The others: converted when they are loaded.",
      {.choices = storage_types}},
     {"model.variant", in<M, &ModelConfig::variant>, "Model variant, where the weights cannot tell."},
+    {"model.max_sequence_length",
+     in<M, &ModelConfig::max_sequence_length>,
+     "Tokens of a prompt for a text encoder that takes any number, such as T5. 0: the model's own.",
+     {.range = {.low = 0, .high = 4096}}},
     {"model.vae_tile",
      in<M, &ModelConfig::vae_tile>,
      "Larger pictures are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "

@@ -1,5 +1,9 @@
 #include "plugin/model.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+
 #include "config/dtype.h"
 #include "core/error.h"
 #include "graph/adapt.h"
@@ -73,6 +77,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
     recipe_ = Recipe::parse(offered_.descriptor->recipe(self_), id_);
+    settle_tokenizers(config);
     lora_targets_ = LoraTargets(recipe_.lora_targets);
   } catch (...) {
     offered_.descriptor->destroy(self_);
@@ -83,6 +88,26 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 Model::~Model() {
   offered_.descriptor->destroy(self_);
   offered_.host->weights = nullptr;
+}
+
+void Model::settle_tokenizers(const ModelConfig& config) {
+  if (const int64_t length = config.max_sequence_length; length > 0) {
+    int64_t limit = 0;
+    for (auto& [encoder, spec] : recipe_.tokenizers) {
+      limit = std::max(limit, spec.max_length);
+      if (length <= spec.max_length) spec.length = length;
+    }
+    if (limit == 0) fail(Code::config, "model.max_sequence_length: no text encoder of '{}' takes another length", id_);
+    if (length > limit)
+      fail(Code::config, "model.max_sequence_length: '{}' takes at most {} tokens, found {}", id_, limit, length);
+  }
+  const auto there = [&](const auto& item) { return checkpoint_->has(item.first); };
+  if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
+  std::erase_if(recipe_.tokenizers, [&](const auto& item) {
+    const bool left_out = item.second.optional && !there(item);
+    if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
+    return left_out;
+  });
 }
 
 bool Model::has_role(const std::string& role) const {

@@ -26,6 +26,8 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   const std::string& id() const { return id_; }
+  // As the plugin gives it, with the tokenizers that this run uses: at the user's length, without encoders that may be
+  // and are missing.
   const Recipe& recipe() const { return recipe_; }
   const CheckpointSpec& spec() const { return spec_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
@@ -37,6 +39,7 @@ class Model {
   Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
 
  private:
+  void settle_tokenizers(const ModelConfig& config);
   std::string id_;
   Offered<lh_model> offered_;
   void* self_ = nullptr;

@@ -41,7 +41,8 @@ Recipe parse_node(const YAML::Node& root) {
   recipe.latents.shift = latents["shift"].as<double>(0);
   for (const auto& item : root["tokenizers"])
     recipe.tokenizers[item.first.as<std::string>()] = {
-        item.second["kind"].as<std::string>(), item.second["length"].as<int64_t>(), item.second["pad"].as<int32_t>()};
+        item.second["kind"].as<std::string>(), item.second["length"].as<int64_t>(), item.second["pad"].as<int32_t>(),
+        item.second["max_length"].as<int64_t>(0), item.second["optional"].as<bool>(false)};
   const YAML::Node timestep = root["timestep"];
   recipe.timestep.type = timestep["type"].as<std::string>();
   recipe.timestep.shift = timestep["shift"].as<double>(1);

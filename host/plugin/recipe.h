@@ -22,6 +22,8 @@ struct TokenizerSpec {
   std::string kind;  // "clip" or "t5"
   int64_t length = 0;
   int32_t pad = 0;
+  int64_t max_length = 0;  // model.max_sequence_length may set `length` up to this; 0 = it may not
+  bool optional = false;   // the model also works without this encoder
 };
 
 // mu grows linearly with the number of image tokens; sigma' = e^mu / (e^mu + 1/sigma - 1).

@@ -25,6 +25,8 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   LoraMetadata metadata{p.model.recipe().metadata};
   auto& entries = metadata.entries;
   const int64_t side = config.datasets.front().resolution.back();
+  entries["lora_host.family"] = p.model.recipe().family;
+  entries["lora_host.variant"] = p.model.recipe().variant;
   entries["ss_output_name"] = config.name;
   entries["ss_steps"] = std::to_string(step);
   entries["ss_max_train_steps"] = std::to_string(config.train.steps);

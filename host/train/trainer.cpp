@@ -40,6 +40,8 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
           {"model.dtype", c.model.dtype},
+          {"model.variant", p.model.recipe().variant},
+          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
