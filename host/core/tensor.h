@@ -95,4 +95,8 @@ lk_tensor kernel_tensor(const Desc& desc, void* data);
 void convert(DType from, const void* src, DType to, void* dst, int64_t count);
 HostTensor converted(const HostTensor& tensor, DType dtype);
 
+// float32 [N, C, H, W] <-> [N, H, W, C].
+HostTensor nchw_to_nhwc(const HostTensor& tensor);
+HostTensor nhwc_to_nchw(const HostTensor& tensor);
+
 }  // namespace lh

@@ -1,5 +1,7 @@
-// Pass: puts LoRA adapters on the linear layers whose module names match, by rewriting `linear` to `lora_linear`.
-//   y = x W^T + b   becomes   y = x W^T + b + (alpha / rank) (x A^T) B^T
+// Pass: puts LoRA adapters on the linear and convolution layers whose module names match.
+//   linear   y = x W^T + b      becomes   y = x W^T + b + (alpha / rank) (x A^T) B^T      (the op `lora`)
+//   conv2d   y = conv(x, W) + b becomes   y = conv(x, W) + b + (alpha / rank) conv(conv(x, A), B)
+// The A of a convolution has its kernel, stride and padding, B is 1x1 (LoCon, Yeh et al. 2023).
 #pragma once
 
 #include <functional>
@@ -20,7 +22,7 @@ struct AdapterSpec {
 
 struct AdaptedModule {
   std::string name;  // "blocks.0.attn.qkv"
-  Value down, up;    // f32 [rank, in], [out, rank]
+  Value down, up;    // f32 [rank, in], [out, rank]; of a convolution [rank, in, KH, KW], [out, rank, 1, 1]
   double alpha = 0;
 };
 

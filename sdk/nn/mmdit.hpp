@@ -1,4 +1,4 @@
-// Parts of multimodal diffusion transformers: patches, positions, embedders, modulation, joint attention.
+// Parts of multimodal diffusion transformers: patches, positions, modulation, joint attention.
 //
 // Tokens are [B, S, h]. A modulation vector [B, n h] is cut into n pieces [B, 1, h] that broadcast over the tokens:
 //   y = (1 + scale) * layer_norm(x) + shift;   x = x + gate * f(y)
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lora_host/lora_host.hpp"
+#include "nn/layers.hpp"
 
 namespace lora_host::nn {
 
@@ -72,19 +72,6 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
   return {g.constant(dims, cosines), g.constant(dims, sines)};
 }
 
-// Two linears with silu between them; `first` and `second` are their names inside `module`.
-inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first,
-                      const std::string& second) {
-  return g.linear(g.silu(g.linear(x, module + "." + first)), module + "." + second);
-}
-
-// t f32 [B] -> [B, h]; the width of the sinusoid is the input width of the first linear.
-inline Value timestep_embedder(Graph& g, Value t, double scale, const std::string& module, const std::string& first,
-                               const std::string& second) {
-  int64_t width = g.weights().require(module + "." + first + ".weight", {-1, -1})[1];
-  return embedder(g, g.timestep_embedding(t, width, 10000.0, scale), module, first, second);
-}
-
 // Pieces [B, 1, h] of lin(activated), where activated = silu(vec) [B, h].
 inline std::vector<Value> modulation(Graph& g, Value activated, const std::string& module, int64_t pieces) {
   Value all = g.linear(activated, module);
@@ -106,18 +93,6 @@ inline Value gated(Graph& g, Value x, Value gate, Value y) { return g.add(x, g.m
 struct Qkv {
   Value q, k, v;  // [B, S, H, D]
 };
-
-// [B, S, h] -> [B, S, H, D]
-inline Value split_heads(Graph& g, Value x, int64_t head_dim) {
-  Dims d = g.shape(x);
-  return g.reshape(x, {d[0], d[1], d[2] / head_dim, head_dim});
-}
-
-// [B, S, H, D] -> [B, S, h]
-inline Value merge_heads(Graph& g, Value x) {
-  Dims d = g.shape(x);
-  return g.reshape(x, {d[0], d[1], d[2] * d[3]});
-}
 
 // Heads of q, k and v, with RMS norms over the head dimension on q and k (weights by full name; "" = no norm).
 inline Qkv heads(Graph& g, Value q, Value k, Value v, int64_t head_dim, const std::string& q_norm,
