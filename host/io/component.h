@@ -18,6 +18,7 @@ struct Assembly {  // how to make one canonical tensor
   Desc desc;
   Assemble assemble = Assemble::copy;
   std::vector<Piece> pieces;
+  int64_t part = 0, parts = 1;  // of the rows of its only piece: which of so many equal parts
 };
 
 struct LoadedComponent {

@@ -61,7 +61,7 @@ class EntryCheck {
   }
 
   void need(LoraPart part, const char* name) const {
-    if (!e_.has(part)) refuse("its `{}` is missing", name);
+    if (!e_.has(part)) refuse("its {} is missing", name);
   }
 
   // Two matrices of a product: [n, rank] and [rank, m...].
@@ -99,8 +99,8 @@ class EntryCheck {
   }
 
   void loha() {
-    need(hada_w1_a, "hada_w1_a"), need(hada_w1_b, "hada_w1_b");
-    need(hada_w2_a, "hada_w2_a"), need(hada_w2_b, "hada_w2_b");
+    need(hada_w1_a, "`hada_w1_a`"), need(hada_w1_b, "`hada_w1_b`");
+    need(hada_w2_a, "`hada_w2_a`"), need(hada_w2_b, "`hada_w2_b`");
     if (e_.has(hada_t1) != e_.has(hada_t2)) refuse("one of `hada_t1` and `hada_t2` is missing");
     e_.rank = e_.shape(hada_w1_b).rank() > 0 ? e_.shape(hada_w1_b)[0] : 0;
     if (e_.has(hada_t1)) {
@@ -120,7 +120,7 @@ class EntryCheck {
   void lokr() {
     factor(lokr_w1, lokr_w1_a, lokr_w1_b, "lokr_w1");
     if (e_.has(lokr_t2)) {
-      need(lokr_w2_a, "lokr_w2_a"), need(lokr_w2_b, "lokr_w2_b");
+      need(lokr_w2_a, "`lokr_w2_a`"), need(lokr_w2_b, "`lokr_w2_b`");
       if (e_.has(lokr_w2)) refuse("both `lokr_w2` and `lokr_t2` are there");
       tucker(lokr_t2, lokr_w2_a, lokr_w2_b);
     } else {

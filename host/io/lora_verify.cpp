@@ -14,6 +14,7 @@ namespace lh {
 namespace {
 
 constexpr std::string_view retrain = "train a plain LoRA with lora-host, in a format for this program";
+constexpr std::string_view no_lora = "remove the key from the file";
 constexpr std::string_view other_model = "use a LoRA that was trained for this model";
 constexpr std::string_view damaged = "the file is incomplete: fetch or save it again";
 
@@ -45,9 +46,12 @@ class ProgramCheck {
 
   ProgramReport run() {
     for (const LoraEntry& entry : file_.entries) check(entry);
-    for (const LoraProblem& problem : file_.problems)
-      report_.issues.push_back(
-          {problem.key, problem.why, std::string(split_lora_key(problem.key) ? damaged : retrain)});
+    for (const LoraProblem& problem : file_.problems) {
+      const auto key = split_lora_key(problem.key);
+      const std::string_view fix = !key ? no_lora : key->part == LoraPart::unsupported ? retrain : damaged;
+      issue(problem.key, problem.why, std::string(fix));
+    }
+    report_.meant = taken_ > 0 && refused_ == 0;
     return std::move(report_);
   }
 
@@ -59,8 +63,8 @@ class ProgramCheck {
       return all(entry, why, std::string(other_model));
     std::string why;
     const Rules rules = rules_for(entry, *place, why);
+    ++(rules.empty() ? refused_ : taken_);
     if (rules.empty()) return all(entry, why, format_that_loads(*place));
-    report_.meant = true;
     for (const auto& [part, tensor] : entry.parts) check_tensor(entry, *place, rules, part, tensor);
   }
 
@@ -181,10 +185,13 @@ class ProgramCheck {
       const std::vector<std::string>& prefixes = names.*format.prefixes;
       if (prefixes.empty()) continue;
       const LoraSpelling spelling{prefixes.front(), format.form};
+      const std::string name = place.spelled(spelling);
+      const auto same = [&](const LoraSpelling& other) {
+        return other == spelling || (!name.empty() && place.spelled(other) == name);
+      };
       const bool loads = std::ranges::any_of(loader_.rules, [&](const LoraLoaderRule& rule) {
-        return contains(rule.components, place.component) &&
-               std::ranges::find(rule.names, spelling) != rule.names.end() && rule.tensors.contains(format.family) &&
-               refused(rule, place).empty();
+        return contains(rule.components, place.component) && std::ranges::any_of(rule.names, same) &&
+               rule.tensors.contains(format.family) && refused(rule, place).empty();
       });
       if (loads) formats += (formats.empty() ? "" : " or ") + std::string(format.name);
     }
@@ -206,6 +213,7 @@ class ProgramCheck {
   const std::map<std::string, Desc>& weights_;
   const LoraNameTable& names_;
   ProgramReport report_;
+  int64_t taken_ = 0, refused_ = 0;  // modules, by their names
 };
 
 }  // namespace
@@ -244,12 +252,13 @@ std::string verify_text(const VerifyReport& report, const std::string& path) {
                        program.unchecked > 0
                            ? fmt::format(", {} not checked (text encoders that were not given)", program.unchecked)
                            : "",
-                       program.meant || program.issues.empty() ? "" : " (no format for it)");
+                       program.meant || program.issues.empty() ? "" : " (not a format for it)");
     // One line for all keys with the same reason, with a few of them.
     std::map<std::pair<std::string, std::string>, std::vector<std::string>> reasons;
     for (const LoraIssue& issue : program.issues) reasons[{issue.why, issue.fix}].push_back(issue.key);
     for (const auto& [reason, keys] : reasons) {
-      out += fmt::format("    {} keys: {}\n      fix: {}\n", keys.size(), printable(reason.first), reason.second);
+      out += fmt::format("    {} key{}: {}\n      fix: {}\n", keys.size(), keys.size() == 1 ? "" : "s",
+                         printable(reason.first), reason.second);
       for (size_t i = 0; i < std::min<size_t>(keys.size(), 5); ++i)
         out += fmt::format("      {}\n", printable(keys[i]));
       if (keys.size() > 5) out += fmt::format("      and {} more (--json lists all)\n", keys.size() - 5);

@@ -17,7 +17,7 @@ struct LoraIssue {
 
 struct ProgramReport {
   std::string program;
-  bool meant = false;             // the file's names are of a spelling that this program loads
+  bool meant = false;             // it loads modules with names like all of this file's
   int64_t loaded = 0;             // keys
   int64_t unchecked = 0;          // keys of text encoders that are not at hand
   std::vector<LoraIssue> issues;  // one for each key that is not loaded, or loaded wrongly

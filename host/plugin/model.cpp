@@ -1,5 +1,10 @@
 #include "plugin/model.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "config/dtype.h"
 #include "core/error.h"
 #include "graph/adapt.h"
@@ -73,6 +78,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
     recipe_ = Recipe::parse(offered_.descriptor->recipe(self_), id_);
+    settle_tokenizers(config);
     lora_targets_ = LoraTargets(recipe_.lora_targets);
   } catch (...) {
     offered_.descriptor->destroy(self_);
@@ -83,6 +89,26 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 Model::~Model() {
   offered_.descriptor->destroy(self_);
   offered_.host->weights = nullptr;
+}
+
+void Model::settle_tokenizers(const ModelConfig& config) {
+  if (const int64_t length = config.max_sequence_length; length > 0) {
+    int64_t limit = 0;
+    for (auto& [encoder, spec] : recipe_.tokenizers) {
+      limit = std::max(limit, spec.max_length);
+      if (length <= spec.max_length) spec.length = length;
+    }
+    if (limit == 0) fail(Code::config, "model.max_sequence_length: no text encoder of '{}' takes another length", id_);
+    if (length > limit)
+      fail(Code::config, "model.max_sequence_length: '{}' takes at most {} tokens, found {}", id_, limit, length);
+  }
+  const auto there = [&](const auto& item) { return checkpoint_->has(item.first); };
+  if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
+  std::erase_if(recipe_.tokenizers, [&](const auto& item) {
+    const bool left_out = item.second.optional && !there(item);
+    if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
+    return left_out;
+  });
 }
 
 bool Model::has_role(const std::string& role) const {
@@ -102,9 +128,23 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
-  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  return build_chain({role}, sizes, compute);
+}
+
+Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const {
+  offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
-  lh_graph building{.host = offered_.host, .graph = &graph};
+  for (const std::string& role : roles) {
+    const Given given = std::exchange(graph.outputs, {});
+    add_role(graph, role, sizes, given);
+    if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
+  }
+  return graph;
+}
+
+void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const {
+  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
   std::vector<lh_attr> attrs;
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
@@ -115,8 +155,6 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) c
       offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(), static_cast<uint32_t>(attrs.size()));
   if (!building.error.empty()) fail(Code::data, "plugin '{}', role {}: {}", id_, role, building.error);
   if (status != LH_OK) fail(Code::plugin, "plugin '{}', role {}: {}", id_, role, offered_.host->failure);
-  if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
-  return graph;
 }
 
 }  // namespace lh

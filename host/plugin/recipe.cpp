@@ -41,7 +41,8 @@ Recipe parse_node(const YAML::Node& root) {
   recipe.latents.shift = latents["shift"].as<double>(0);
   for (const auto& item : root["tokenizers"])
     recipe.tokenizers[item.first.as<std::string>()] = {
-        item.second["kind"].as<std::string>(), item.second["length"].as<int64_t>(), item.second["pad"].as<int32_t>()};
+        item.second["kind"].as<std::string>(), item.second["length"].as<int64_t>(), item.second["pad"].as<int32_t>(),
+        item.second["max_length"].as<int64_t>(0), item.second["optional"].as<bool>(false)};
   const YAML::Node timestep = root["timestep"];
   recipe.timestep.type = timestep["type"].as<std::string>();
   recipe.timestep.shift = timestep["shift"].as<double>(1);
@@ -53,6 +54,10 @@ Recipe parse_node(const YAML::Node& root) {
   recipe.sampling.dynamic = sampling["schedule"]["dynamic"].as<bool>(false);
   recipe.sampling.shift = sampling["schedule"]["shift"].as<double>(1);
   for (const YAML::Node& target : root["lora"]["targets"]) recipe.lora_targets.push_back(target.as<std::string>());
+  for (const YAML::Node& target : root["lora"]["conv_targets"])
+    recipe.lora_conv_targets.push_back(target.as<std::string>());
+  for (const auto& item : root["lora"]["text_targets"])
+    recipe.lora_text_targets[item.first.as<std::string>()] = item.second.as<std::vector<std::string>>();
   for (const auto& item : root["metadata"])
     recipe.metadata[item.first.as<std::string>()] = item.second.as<std::string>();
   return recipe;

@@ -22,6 +22,8 @@ struct TokenizerSpec {
   std::string kind;  // "clip" or "t5"
   int64_t length = 0;
   int32_t pad = 0;
+  int64_t max_length = 0;  // model.max_sequence_length may set `length` up to this; 0 = it may not
+  bool optional = false;   // the model also works without this encoder
 };
 
 // mu grows linearly with the number of image tokens; sigma' = e^mu / (e^mu + 1/sigma - 1).
@@ -62,8 +64,10 @@ struct Recipe {
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;        // patterns of LoraTargets
-  std::map<std::string, std::string> metadata;  // for LoRA files
+  std::vector<std::string> lora_targets;                              // patterns of LoraTargets
+  std::vector<std::string> lora_conv_targets;                         // likewise: blocks that network.conv adds
+  std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
+  std::map<std::string, std::string> metadata;                        // for LoRA files
 
   static Recipe parse(const std::string& yaml, const std::string& plugin);
 };

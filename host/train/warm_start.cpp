@@ -46,12 +46,14 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
     else
       problems.push_back({entry.name, std::move(why)});
   }
-  int64_t needed = 0;
+  int64_t linear = 0, conv = 0;  // ranks that are not there
   for (size_t i = 0; i < adapters.adapted().size(); ++i) {
     const auto found = parts_.find(adapters.adapted()[i].name);
     if (found == parts_.end()) continue;
-    const int64_t rank = adapters.tensors()[2 * i].shape[0], wanted = rank_of(found->second);
-    needed = std::max(needed, wanted > rank ? wanted : 0);
+    const Shape& down = adapters.tensors()[2 * i].shape;
+    const int64_t wanted = rank_of(found->second);
+    int64_t& needed = down.rank() == 4 ? conv : linear;
+    if (wanted > down[0]) needed = std::max(needed, wanted);
     std::vector<std::pair<int64_t, int64_t>> rows;
     for (const Part& part : found->second) rows.emplace_back(part.place.first_row, part.place.rows);
     std::ranges::sort(rows);
@@ -59,9 +61,11 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
       if (rows[r].first < rows[r - 1].first + rows[r - 1].second)
         problems.push_back({found->first, "two modules of the file change the same weight"});
   }
-  if (problems.empty() && needed > 0)
-    fail(Code::config, "network.pretrained_lora_path: {}: its modules need rank {}: set network.linear: {} or more",
-         path.string(), needed, needed);
+  if (problems.empty())
+    for (const auto& [key, needed] : {std::pair{"network.linear", linear}, std::pair{"network.conv", conv}})
+      if (needed > 0)
+        fail(Code::config, "network.pretrained_lora_path: {}: its modules need rank {}: set {}: {} or more",
+             path.string(), needed, key, needed);
   if (problems.empty() && parts_.empty())
     problems.push_back({path.filename().string(), "no tensor of it is part of a LoRA"});
   if (problems.empty()) return;
