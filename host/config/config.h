@@ -24,6 +24,8 @@ struct NetworkConfig {
   std::string type = "lora";
   int64_t linear = 16;                 // rank
   std::optional<double> linear_alpha;  // default: rank
+  int64_t conv = 0;                    // rank on convolutions larger than 1x1; 0 = convolution blocks are left alone
+  std::optional<double> conv_alpha;    // default: conv
   double dropout = 0;
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
@@ -46,6 +48,8 @@ struct TrainSection {
   int64_t steps = 1000;
   int64_t gradient_accumulation = 1;
   double lr = 1e-4;
+  bool train_text_encoder = false;
+  std::optional<double> text_encoder_lr;  // default: lr
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";

@@ -12,6 +12,11 @@ std::string module_of(const std::string& weight) {
   return weight.ends_with(suffix) ? weight.substr(0, weight.size() - suffix.size()) : std::string();
 }
 
+std::string component_of(const std::string& name) {
+  const size_t colon = name.find(':');
+  return colon == std::string::npos ? std::string() : name.substr(0, colon);
+}
+
 std::string down_name(const std::string& module) { return module + ".lora_down.weight"; }
 std::string up_name(const std::string& module) { return module + ".lora_up.weight"; }
 

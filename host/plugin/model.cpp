@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "config/dtype.h"
 #include "core/error.h"
@@ -121,10 +122,23 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
-  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  return build_chain({role}, sizes, compute);
+}
+
+Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const {
   offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
-  lh_graph building{.host = offered_.host, .graph = &graph};
+  for (const std::string& role : roles) {
+    const Given given = std::exchange(graph.outputs, {});
+    add_role(graph, role, sizes, given);
+    if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
+  }
+  return graph;
+}
+
+void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const {
+  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
   std::vector<lh_attr> attrs;
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
@@ -135,8 +149,6 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) c
       offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(), static_cast<uint32_t>(attrs.size()));
   if (!building.error.empty()) fail(Code::data, "plugin '{}', role {}: {}", id_, role, building.error);
   if (status != LH_OK) fail(Code::plugin, "plugin '{}', role {}: {}", id_, role, offered_.host->failure);
-  if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
-  return graph;
 }
 
 }  // namespace lh

@@ -37,9 +37,13 @@ class Model {
   std::optional<WeightForm> weight_form(const std::string& weight) const;
   // The graph of a role at the given sizes; activations are stored as `compute`.
   Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
+  // Several roles one after another in one graph: what an earlier one gives is the input of that name of a later one.
+  Graph build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const;
 
  private:
   void settle_tokenizers(const ModelConfig& config);
+  using Given = std::map<std::string, Value>;
+  void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const;
   std::string id_;
   Offered<lh_model> offered_;
   void* self_ = nullptr;

@@ -54,6 +54,10 @@ Recipe parse_node(const YAML::Node& root) {
   recipe.sampling.dynamic = sampling["schedule"]["dynamic"].as<bool>(false);
   recipe.sampling.shift = sampling["schedule"]["shift"].as<double>(1);
   for (const YAML::Node& target : root["lora"]["targets"]) recipe.lora_targets.push_back(target.as<std::string>());
+  for (const YAML::Node& target : root["lora"]["conv_targets"])
+    recipe.lora_conv_targets.push_back(target.as<std::string>());
+  for (const auto& item : root["lora"]["text_targets"])
+    recipe.lora_text_targets[item.first.as<std::string>()] = item.second.as<std::vector<std::string>>();
   for (const auto& item : root["metadata"])
     recipe.metadata[item.first.as<std::string>()] = item.second.as<std::string>();
   return recipe;

@@ -64,8 +64,10 @@ struct Recipe {
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;        // patterns of LoraTargets
-  std::map<std::string, std::string> metadata;  // for LoRA files
+  std::vector<std::string> lora_targets;                              // patterns of LoraTargets
+  std::vector<std::string> lora_conv_targets;                         // likewise: blocks that network.conv adds
+  std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
+  std::map<std::string, std::string> metadata;                        // for LoRA files
 
   static Recipe parse(const std::string& yaml, const std::string& plugin);
 };

@@ -22,16 +22,28 @@ int64_t section_size(const std::vector<AdapterTensor>& tensors) {
 Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
                    const std::vector<std::string>& states, bool accumulate)
     : adapted_(modules), sections_{"p", "g"} {
+  std::ranges::stable_sort(adapted_, {}, [](const AdaptedModule& module) { return component_of(module.name); });
   if (accumulate) sections_.emplace_back("total");
   sections_.insert(sections_.end(), states.begin(), states.end());
   int64_t offset = 0;
-  for (const AdaptedModule& module : modules)
+  for (const AdaptedModule& module : adapted_)
     for (const Value v : {module.down, module.up}) {
       const ValueInfo& info = graph.info(v);
       tensors_.push_back({info.name, info.desc.shape, offset, info.channels_last});
       offset += padded(tensors_.back().shape.numel());
     }
   section_elements_ = section_size(tensors_);
+}
+
+std::vector<AdapterTensor> Adapters::components() const {
+  std::vector<AdapterTensor> ranges;
+  for (const AdapterTensor& tensor : tensors_) {
+    const std::string component = component_of(tensor.name);
+    if (ranges.empty() || component_of(ranges.back().name) != component)
+      ranges.push_back({component + ":all tensors", {}, tensor.offset});
+    ranges.back().shape = Shape{tensor.offset + padded(tensor.shape.numel()) - ranges.back().offset};
+  }
+  return ranges;
 }
 
 int64_t Adapters::bytes(const std::vector<AdapterTensor>& tensors, size_t sections) {

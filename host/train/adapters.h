@@ -32,6 +32,8 @@ class Adapters {
   std::vector<std::string> saved_sections() const;  // without the gradients
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.
   AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
+  // The same for the tensors of each component: the denoiser's first, then each trained text encoder's.
+  std::vector<AdapterTensor> components() const;
 
   void allocate(Device& device);
   // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(n), 1/sqrt(n)) for n inputs of an output
