@@ -116,30 +116,8 @@ void write_one_file(const fs::path& path, const Prefixes& prefixes, const Change
 const Sizes small{{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 5}};
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
-// One output of a graph over the model's weights, for inputs that follow from their names.
-HostTensor run(const Model& model, Graph graph, const std::string& output) {
-  Device device(tested_device());
-  const Weights weights(device, model.checkpoint(), graph);
-  const Externals bound = weights.bind(graph);
-  OwnedProgram program(device, std::move(graph), bound, "sd35 test");
-  for (const auto& [name, value] : program->graph().inputs) {
-    const Desc& desc = program->graph().desc(value);
-    if (desc.dtype == DType::i32) {
-      std::vector<int32_t> ids(static_cast<size_t>(desc.shape.numel()));
-      for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>((7 * i + name.size()) % 50);
-      program->set_input(name, HostTensor::from_ints(desc.shape, ids));
-    } else {
-      HostTensor input = ramp(desc.shape, static_cast<int64_t>(name.size()));
-      if (name == "timestep") std::ranges::fill(input.as<float>(), 0.6f);
-      program->set_input(name, input);
-    }
-  }
-  program->run();
-  return program->output(output);
-}
-
 HostTensor denoise(const Model& model) {
-  return run(model, build_sample_graph(model, small, no_adapter, DType::f32), "output");
+  return output_of(model, build_sample_graph(model, small, no_adapter, DType::f32), "output");
 }
 
 // ---- layouts
@@ -294,11 +272,11 @@ TEST(Sd35, SkippedLayersPassTheirInputOn) {
   config.name_or_path = dir / "model.safetensors";
   const Model model(built_plugins(), config, "");
   const Described described(plugin, small_medium.shapes());
-  const HostTensor whole = run(model, described.denoiser(small), "output");
+  const HostTensor whole = output_of(model, described.denoiser(small), "output");
   const Graph without = described.denoiser(small, {1});
   for (const auto& [name, value] : without.params) EXPECT_FALSE(name.starts_with("joint_blocks.1.")) << name;
-  EXPECT_EQ(run(model, without, "output").data, whole.data);
-  EXPECT_NE(run(model, described.denoiser(small, {0}), "output").data, whole.data);
+  EXPECT_EQ(output_of(model, without, "output").data, whole.data);
+  EXPECT_NE(output_of(model, described.denoiser(small, {0}), "output").data, whole.data);
   EXPECT_THROW(described.denoiser(small, {3}), std::runtime_error);
 }
 
@@ -314,7 +292,7 @@ std::vector<float> text_rows(const HostTensor& text, int64_t first, int64_t coun
 HostTensor condition(const Model& model, const std::string& output) {
   Sizes sizes{{"batch", 1}};
   for (const auto& [encoder, spec] : model.recipe().tokenizers) sizes[encoder + ".length"] = spec.length;
-  return run(model, model.build("conditioner", sizes, DType::f32), output);
+  return output_of(model, model.build("conditioner", sizes, DType::f32), output);
 }
 
 TEST(Sd35, WithoutT5ItsRowsAreZero) {

@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
@@ -134,6 +135,11 @@ HostTensor converted(const HostTensor& tensor, DType dtype) {
   HostTensor out(Desc{dtype, tensor.desc.shape});
   convert(tensor.desc.dtype, tensor.data.data(), dtype, out.data.data(), tensor.desc.shape.numel());
   return out;
+}
+
+bool all_finite(const HostTensor& tensor) {
+  const HostTensor values = converted(tensor, DType::f32);
+  return std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); });
 }
 
 namespace {

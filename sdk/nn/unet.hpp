@@ -58,6 +58,12 @@ class UNetReader {
       layout_.input.push_back(block(name, level));
       kept.push_back({name, channels_, level});
     }
+    for (size_t i = layout_.input.size() + 1; i < layout_.input.size() + 3; ++i)
+      if (has_block("input_blocks." + std::to_string(i)))
+        throw Failure(LH_E_MODEL, "input_blocks." + std::to_string(layout_.input.size()) +
+                                      " is missing, but input_blocks." + std::to_string(i) +
+                                      " is there: the file is incomplete, or a diffusers folder whose levels do not "
+                                      "have two res blocks; use the single file of such a model");
     layout_.levels = level;
     if (has_block("middle_block")) layout_.middle = block("middle_block", level);
     for (size_t i = 0; !kept.empty(); ++i, kept.pop_back()) {

@@ -9,6 +9,10 @@
 
 #include "io/key_map.h"
 #include "io/synthetic.h"
+#include "run/program.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/graph_run.h"
 
 namespace lh::test {
 
@@ -241,6 +245,27 @@ std::vector<Given> filled(const Shapes& shapes) {
     all.push_back({name, as_type(tensor, desc.dtype)});
   }
   return all;
+}
+
+HostTensor output_of(const Model& model, Graph graph, const std::string& output) {
+  Device device(tested_device());
+  const Weights weights(device, model.checkpoint(), graph);
+  const Externals bound = weights.bind(graph);
+  OwnedProgram program(device, std::move(graph), bound, "test");
+  for (const auto& [name, value] : program->graph().inputs) {
+    const Desc& desc = program->graph().desc(value);
+    if (desc.dtype == DType::i32) {
+      std::vector<int32_t> ids(static_cast<size_t>(desc.shape.numel()));
+      for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<int32_t>((7 * i + name.size()) % 50);
+      program->set_input(name, HostTensor::from_ints(desc.shape, ids));
+    } else {
+      HostTensor input = ramp(desc.shape, static_cast<int64_t>(name.size()));
+      if (name == "timestep") std::ranges::fill(input.as<float>(), 0.6f);
+      program->set_input(name, input);
+    }
+  }
+  program->run();
+  return program->output(output);
 }
 
 Described::Described(const std::string& plugin, const Shapes& shapes, const std::string& variant)

@@ -56,6 +56,9 @@ int64_t parameters_of(const Shapes& shapes);
 // Values for them, by the law of synthetic weights.
 std::vector<Given> filled(const Shapes& shapes);
 
+// One output of a graph over the model's weights, for inputs that follow from their names.
+HostTensor output_of(const Model& model, Graph graph, const std::string& output);
+
 // A plugin over names and shapes, without any file.
 class Described {
  public:
