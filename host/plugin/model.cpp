@@ -101,7 +101,7 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
   return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
 }
 
-Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
+Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {
   if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
   Graph graph(compute);
   lh_graph building{.host = offered_.host, .graph = &graph};
@@ -109,6 +109,11 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) c
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
     attr.v.i = size;
+    attrs.push_back(attr);
+  }
+  for (const auto& [name, list] : lists) {
+    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64_LIST, .count = static_cast<uint32_t>(list.size()), .v = {}};
+    attr.v.is = list.data();
     attrs.push_back(attr);
   }
   const lh_status status =

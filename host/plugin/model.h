@@ -16,6 +16,7 @@
 namespace lh {
 
 using Sizes = std::map<std::string, int64_t>;
+using SizeLists = std::map<std::string, std::vector<int64_t>>;
 
 class Model {
  public:
@@ -33,8 +34,8 @@ class Model {
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.
   std::optional<WeightForm> weight_form(const std::string& weight) const;
-  // The graph of a role at the given sizes; activations are stored as `compute`.
-  Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
+  // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
+  Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
 
  private:
   std::string id_;

@@ -28,6 +28,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       model(registry, c.model, c.plugin),
       optimizer(registry, c.train.optimizer, c.train.optimizer_params),
       compute(compute_dtype(c.train.dtype)),
+      objective(c.train, model.recipe()),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed)),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
@@ -37,7 +38,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                   : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
-  if (!c.sample.prompts.empty()) find_sampler(registry, model.recipe(), c.sample.sampler);
+  if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
     const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
     const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);
@@ -49,22 +50,25 @@ Prepared::Prepared(const Registry& registry, const Config& c)
 void Prepared::compile(double recompute, int64_t limit) {
   std::set<Bucket> buckets;
   for (const Sample& sample : dataset.samples) buckets.insert(sample.bucket);
-  const PlanOptions options{.step = {.compute = compute, .loss = config.train.loss, .recompute = recompute},
-                            .batch = config.train.batch_size,
-                            .text_length = text.length(),
-                            .accumulate = config.train.gradient_accumulation > 1};
+  const PlanOptions options{
+      .step = {.compute = compute, .loss = config.train.loss, .weighted = objective.weighted(), .recompute = recompute},
+      .batch = config.train.batch_size,
+      .text_length = text.length(),
+      .accumulate = config.train.gradient_accumulation > 1};
   plan.emplace(device, model, optimizer, selection, buckets, options);
   if (requests.empty()) return;
-  denoiser = std::make_unique<Denoiser>(device, model, selection, compute, config.sample.width, config.sample.height,
-                                        options.text_length);
-  plan->also(device, denoiser->graph(), denoiser->arena_bytes());
+  denoiser =
+      std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), options.text_length);
+  const Denoiser::Memory sampling = denoiser->memory();
+  plan->also(sampling.arena, sampling.workspace, sampling.constants);
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
                         .taken = memory.weights + memory.adapters + memory.small,
                         .arena = memory.activations,
                         .workspace = memory.workspace};
   decoder = std::make_unique<Decoder>(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
-  plan->also(device, decoder->plan().graph, decoder->plan().memory.arena);
+  const VaeMemory& decoding = decoder->plan().memory;
+  plan->also(decoding.arena, decoding.workspace, decoding.constants);
   plan->memory.weights += decoder->plan().memory.weights;
 }
 
