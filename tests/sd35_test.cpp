@@ -237,7 +237,7 @@ TEST_P(Sd35Variants, AreToldByWeightsAndSetting) {
   EXPECT_EQ(model.confidence(), 100);
   const Recipe recipe = model.recipe();
   EXPECT_EQ(recipe.variant, c.variant);
-  EXPECT_EQ(recipe.sampling.shift, 3.0);
+  EXPECT_EQ(recipe.sampling.schedule.shift, 3.0);
   EXPECT_EQ(recipe.sampling.steps, recipe.variant == "large-turbo" ? 4 : recipe.variant == "medium" ? 40 : 28);
 }
 

@@ -299,7 +299,7 @@ TEST(Sdxl, VariantsAreToldByMarkersAndSetting) {
       const Recipe recipe = model.recipe();
       EXPECT_EQ(recipe.variant, row.variant);
       const bool v = recipe.variant != "epsilon";
-      EXPECT_EQ(recipe.objective, v ? "v_prediction" : "epsilon");
+      EXPECT_EQ(recipe.objective, v ? Objective::v_prediction : Objective::epsilon);
       EXPECT_EQ(recipe.metadata.at("modelspec.prediction_type"), v ? "v" : "epsilon");
       EXPECT_EQ(recipe.metadata.at("ss_base_model_version"), "sdxl_base_v1-0");
     } catch (const std::runtime_error& e) {

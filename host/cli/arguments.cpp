@@ -59,6 +59,9 @@ constexpr ConfigFlag sample_flags_rows[] = {
     {"--width", "sample.width", ""},
     {"--height", "sample.height", ""},
     {"--sampler", "sample.sampler", ""},
+    {"--scheduler", "sample.scheduler", ""},
+    {"--skip-layer-guidance", "sample.skip_layer_guidance_scale",
+     "Scale of skip-layer guidance, for models that have it."},
 };
 
 constexpr const char* main_examples = R"(Examples:

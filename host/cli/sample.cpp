@@ -7,9 +7,8 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "plugin/registry.h"
-#include "run/workspace.h"
+#include "sample/denoiser.h"
 #include "sample/lora_stack.h"
-#include "sample/sampling.h"
 #include "train/prepare.h"
 
 namespace lh {
@@ -34,35 +33,36 @@ int run_sample(const Options& options) {
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
   const LoraStack stack(model, options.loras);
-  find_sampler(registry, recipe, config.sample.sampler);
+  const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   std::vector<SampleRequest> requests;
   for (size_t i = 0; i < config.sample.prompts.size(); ++i)
     requests.push_back(complete_request(config.sample, recipe, config.sample.prompts[i],
                                         static_cast<uint64_t>(config.sample.seed) + (config.sample.walk_seed ? i : 0)));
   TextEncoding text(device, model, encoder_dtype(device, compute), {});
-  text.prepare(prompts_of(requests, recipe));
+  text.prepare(prompts_of(requests));
 
   const auto select = [&](const std::string& module) { return stack.select(module); };
-  Denoiser denoiser(device, model, select, compute, config.sample.width, config.sample.height, text.length());
+  Denoiser denoiser(device, model, select, compute, sampler, requests.front(), text.length());
   const Adapters adapters = stack.load(device, denoiser.graph());
   const Graph& graph = denoiser.graph();
+  const Denoiser::Memory memory = denoiser.memory();
   const MemoryRoom room{
       .limit = limit,
-      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + adapters.bytes() + constant_bytes(graph),
-      .arena = denoiser.arena_bytes(),
-      .workspace = workspace_bytes(device, graph)};
+      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + adapters.bytes() + memory.constants,
+      .arena = memory.arena,
+      .workspace = memory.workspace};
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);
-  const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.plan().memory.arena), "activations");
+  const DeviceMemory arena(device, std::max(memory.arena, decoder.plan().memory.arena), "activations");
   denoiser.bind(arena.data(), weights, &adapters);
   decoder.bind(arena.data());
   install_signal_handlers();
 
   for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents = denoiser.sample(requests[i], config.sample.sampler, registry, text, stop_requested);
+    const HostTensor latents = denoiser.sample(requests[i], text, stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
     if (path.has_parent_path()) make_folder(path.parent_path());

@@ -76,7 +76,7 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
     const Recipe recipe = Recipe::parse(model.recipe(), report.plugin);
     report.family = recipe.family;
     report.variant = recipe.variant;
-    report.objective = recipe.objective;
+    report.objective = objective_name(recipe.objective);
     for (ComponentReport& part : report.components)
       if (const auto encoder = recipe.tokenizers.find(part.name); encoder != recipe.tokenizers.end())
         part.optional = encoder->second.optional;

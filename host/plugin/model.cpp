@@ -121,28 +121,35 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
   return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
 }
 
-Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
-  return build_chain({role}, sizes, compute);
+Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {
+  return build_chain({role}, sizes, compute, lists);
 }
 
-Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const {
+Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
+                         const SizeLists& lists) const {
   offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
   for (const std::string& role : roles) {
     const Given given = std::exchange(graph.outputs, {});
-    add_role(graph, role, sizes, given);
+    add_role(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;
 }
 
-void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const {
+void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
+                     const Given& given) const {
   if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
   lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
   std::vector<lh_attr> attrs;
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
     attr.v.i = size;
+    attrs.push_back(attr);
+  }
+  for (const auto& [name, list] : lists) {
+    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64_LIST, .count = static_cast<uint32_t>(list.size()), .v = {}};
+    attr.v.is = list.data();
     attrs.push_back(attr);
   }
   const lh_status status =
