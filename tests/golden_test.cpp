@@ -9,6 +9,7 @@
 #include "run/update.h"
 #include "support/device.h"
 #include "support/io_files.h"
+#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -18,10 +19,7 @@ using golden::Case;
 
 const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
 
-const Registry& registry() {
-  static const Registry instance({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return instance;
-}
+const Registry& registry() { return built_plugins(); }
 
 // Judges one tensor as the README says; fp32_error names it, or stands for all steps as "a.<k>".
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {

@@ -186,10 +186,7 @@ TEST(Tiles, AskedForSizeIsTheOnlyChoice) {
 
 const fs::path source = LORA_SOURCE_DIR;
 
-const Registry& registry() {
-  static const Registry one({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return one;
-}
+const Registry& registry() { return built_plugins(); }
 
 ModelConfig toy() {
   ModelConfig config;
