@@ -93,6 +93,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
               {"width", width / recipe.latents.downscale},
               {"text_length", text_length}};
   graph_ = build_sample_graph(model, sizes, select, compute);
+  require_plain_latents(graph_, recipe);
   plan_ = plan_memory(graph_, parameters(graph_));
 }
 
