@@ -524,7 +524,8 @@ TEST(Sdxl, PublishedFilesOpenAsOneModel) {
   };
   nlohmann::json all = listed("sd_xl_base_1.0");
   all.update(listed("sd_xl_base_1.0.conditioner"));
-  for (const auto& [key, entry] : listed("sdxl_vae").items()) all["first_stage_model." + key] = entry;
+  const nlohmann::json vae = listed("sdxl_vae");
+  for (const auto& [key, entry] : vae.items()) all["first_stage_model." + key] = entry;
   EXPECT_EQ(all.size(), 2515u);
   put(dir / "single.json", nlohmann::json{{"tensors", all}}.dump());
   make_hollow_checkpoint(dir / "single.json", dir / "single.safetensors");
