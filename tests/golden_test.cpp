@@ -10,6 +10,7 @@
 #include "run/update.h"
 #include "support/device.h"
 #include "support/io_files.h"
+#include "support/model_files.h"
 #include "train/objective.h"
 
 namespace lh::test {
@@ -19,11 +20,6 @@ namespace fs = std::filesystem;
 using golden::Case;
 
 const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
-
-const Registry& registry() {
-  static const Registry instance({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return instance;
-}
 
 // Judges one tensor as the README says; fp32_error names it, or stands for all steps as "a.<k>".
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {
@@ -65,7 +61,7 @@ TEST_P(Samplers, FollowTheTrajectory) {
   expect_golden(c, "times", std::span(as_floats).first(as_floats.size() - 1));
 
   HostTensor x = c.input("latents");
-  const Offered<lh_sampler> sampler = registry().sampler("flow_euler");
+  const Offered<lh_sampler> sampler = built_plugins().sampler("flow_euler");
   Graph graph(DType::f32);
   lh_graph building{.host = sampler.host, .graph = &graph};
   const lh_desc desc = to_abi(x.desc);
@@ -169,7 +165,7 @@ class Optimizers : public testing::TestWithParam<const char*> {};
 TEST_P(Optimizers, FollowTheTrajectory) {
   const Case c(data / "optimizers" / GetParam());
   const auto& rule = c.json.at("optimizer");
-  const Optimizer optimizer(registry(), rule.at("name"), options_of(rule));
+  const Optimizer optimizer(built_plugins(), rule.at("name"), options_of(rule));
   Device device(tested_device());
   const DeviceMemory scalars(device, 512, "scalars");
   const int steps = c.json.at("steps");
