@@ -221,7 +221,7 @@ const Model& toy() {
     const std::filesystem::path folder = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
     ModelConfig config;
     config.name_or_path = folder / "flux_toy.safetensors";
-    return Model(built_plugins(), config, "flux");
+    return Model(test::built_plugins(), config, "flux");
   }();
   return model;
 }

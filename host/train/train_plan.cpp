@@ -26,6 +26,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
     steps[bucket] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
+  require_plain_latents(first.graph, recipe);
   if (first.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
