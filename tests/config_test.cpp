@@ -207,7 +207,8 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"train: {dtype: bf61}\n",
                 "c.yaml:3:16: train.dtype: must be bf16, fp16, fp32, found bf61. Did you mean bf16?"},
         Mistake{"train: {timestep_type: weighted}\n",
-                "c.yaml:3:24: train.timestep_type: must be sigmoid, linear, shift, flux_shift, found weighted"},
+                "c.yaml:3:24: train.timestep_type: must be sigmoid, linear, shift, flux_shift, logit_normal, mode, "
+                "cosmap, found weighted"},
         Mistake{"train: {lr_scheduler_params: {warmup_step: 5}}\n",
                 "c.yaml:3:31: train.lr_scheduler_params: unknown key warmup_step. Did you mean warmup_steps?"},
         Mistake{

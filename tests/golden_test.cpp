@@ -1,16 +1,15 @@
-// Truth from independent implementations (data/golden/README.md) for what golden_runner does not run: samplers,
-// schedules, optimizers, gradient clipping. And the proof that golden_runner itself sees a wrong float.
+// Truth from independent implementations (data/golden/README.md) for optimizers and gradient clipping, which
+// golden_runner does not run (samplers and schedules: samplers_test.cpp, objective_test.cpp). And the proof that
+// golden_runner itself sees a wrong float.
 #include "support/golden.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
-#include <cmath>
-
 #include "run/update.h"
 #include "support/device.h"
 #include "support/io_files.h"
-#include "train/objective.h"
+#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -20,11 +19,6 @@ using golden::Case;
 
 const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
 
-const Registry& registry() {
-  static const Registry instance({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return instance;
-}
-
 // Judges one tensor as the README says; fp32_error names it, or stands for all steps as "a.<k>".
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {
   const auto& errors = c.json.at("fp32_error");
@@ -32,124 +26,6 @@ void expect_golden(const Case& c, const std::string& name, std::span<const float
   const double own = errors.value(name, errors.value(any_step, 0.0));
   EXPECT_LE(golden::relative_error(got, c.expected(name).as<float>()), std::max(4 * own, 2e-6))
       << c.name << " " << name;
-}
-
-HostTensor scalar(double value) { return floats({1}, {static_cast<float>(value)}); }
-
-// The model of the sampler cases: v(x, sigma) = 0.3 x + 0.1 sin(2 x) + 0.2 sigma.
-HostTensor velocity(const HostTensor& x, double sigma) {
-  HostTensor v(x.desc);
-  for (size_t i = 0; i < v.as<float>().size(); ++i) {
-    const double value = x.as<float>()[i];
-    v.as<float>()[i] = static_cast<float>(0.3 * value + 0.1 * std::sin(2 * value) + 0.2 * sigma);
-  }
-  return v;
-}
-
-class Samplers : public testing::TestWithParam<const char*> {};
-
-TEST_P(Samplers, FollowTheTrajectory) {
-  const Case c(data / "samplers" / GetParam());
-  const auto& config = c.json.at("scheduler").at("config");
-  SamplingSpec sampling;
-  sampling.dynamic = config.value("use_dynamic_shifting", false);
-  sampling.shift = config.at("shift");
-  const int64_t steps = c.json.at("steps");
-  const ResolutionShift law;
-  if (sampling.dynamic) {
-    ASSERT_EQ(law.mu(4096), c.json.at("scheduler").at("set_timesteps").at("mu").get<double>());
-  }
-  const std::vector<double> sigmas = flow_sigmas(sampling, {.resolution_shift = law}, steps, 4096);
-  const std::vector<float> as_floats(sigmas.begin(), sigmas.end());
-  expect_golden(c, "sigmas", as_floats);
-  expect_golden(c, "times", std::span(as_floats).first(as_floats.size() - 1));
-
-  HostTensor x = c.input("latents");
-  const Offered<lh_sampler> sampler = registry().sampler("flow_euler");
-  Graph graph(DType::f32);
-  lh_graph building{.host = sampler.host, .graph = &graph};
-  const lh_desc desc = to_abi(x.desc);
-  ASSERT_EQ(sampler.descriptor->build_stage(&building, 0, &desc), LH_OK) << building.error;
-  Device device(tested_device());
-  OwnedProgram stage(device, std::move(graph), {}, "test");
-  for (int64_t i = 0;; ++i) {
-    expect_golden(c, "latents." + std::to_string(i), golden::nhwc_to_nchw(x).as<float>());
-    if (i == steps) break;
-    const double sigma = sigmas[static_cast<size_t>(i)];
-    stage->set_input("x", x);
-    stage->set_input("model_out", velocity(x, sigma));
-    stage->set_input("sigma", scalar(sigma));
-    stage->set_input("sigma_next", scalar(sigmas[static_cast<size_t>(i + 1)]));
-    stage->run();
-    x = stage->output("x");
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Golden, Samplers, testing::Values("flow_euler_flux_dev", "flow_euler_flux_schnell"),
-                         [](const auto& info) { return std::string(info.param); });
-
-TEST(Schedules, FlowSigmas) {
-  const auto json = nlohmann::json::parse(get(data / "schedules" / "flow_shift.json"));
-  int rows = 0;
-  for (const auto& row : json.at("schedules")) {
-    if (row.at("model") == "sd35") continue;  // its doubled shift is no schedule of this version
-    SamplingSpec sampling;
-    sampling.dynamic = row.contains("mu");
-    const int64_t tokens = row.value("tokens", 1);
-    const ResolutionShift law;
-    if (sampling.dynamic) {
-      EXPECT_NEAR(law.mu(tokens), row.at("mu").get<double>(), 1e-14);
-    }
-    const auto want = row.at("sigmas").get<std::vector<double>>();
-    const auto got = flow_sigmas(sampling, {.resolution_shift = law}, row.at("steps"), tokens);
-    ASSERT_EQ(got.size(), want.size());
-    for (size_t i = 0; i < want.size(); ++i) EXPECT_NEAR(got[i], want[i], 1e-14) << row.at("model") << " " << i;
-    ++rows;
-  }
-  EXPECT_EQ(rows, 24);
-}
-
-TEST(Schedules, TimestepLaws) {
-  const auto json = nlohmann::json::parse(get(data / "schedules" / "timestep_laws.json"));
-  const auto z = json.at("z").get<std::vector<double>>();
-  int rows = 0;
-  for (const auto& row : json.at("laws")) {
-    const std::string law = row.at("law");
-    if (law != "sigmoid" && law != "shifted_sigmoid" && law != "flux_shift") continue;
-    for (size_t i = 0; i < z.size(); ++i) {
-      double t = sigmoid_law(z[i], row.value("scale", 1.0));
-      if (law == "shifted_sigmoid") t = shift_time(row.at("shift"), t);
-      if (law == "flux_shift") t = shift_time_mu(row.at("mu"), t);
-      EXPECT_NEAR(t, row.at("t").at(i).get<double>(), 1e-14) << law << " " << i;
-    }
-    ++rows;
-  }
-  EXPECT_EQ(rows, 6);
-}
-
-// A drawn time is the law applied to the same random number.
-TEST(Schedules, DrawnTimesFollowTheLaw) {
-  struct Row {
-    const char* type;
-    double (*law)(Random&);
-  };
-  const Row rows[] = {
-      {"linear", [](Random& r) { return r.uniform(); }},
-      {"sigmoid", [](Random& r) { return sigmoid_law(r.normal(), 0.7); }},
-      {"shift", [](Random& r) { return shift_time(3, sigmoid_law(r.normal(), 0.7)); }},
-      {"flux_shift", [](Random& r) { return shift_time_mu(ResolutionShift{}.mu(1024), sigmoid_law(r.normal(), 0.7)); }},
-  };
-  Recipe recipe;
-  recipe.objective = "flow";
-  for (const Row& row : rows) {
-    TrainSection train;
-    train.timestep_type = row.type;
-    train.sigmoid_scale = 0.7;
-    train.timestep_shift = 3;
-    const TimestepLaw law(train, recipe);
-    Random drawn(1, Purpose::timestep, 2, 3), same(1, Purpose::timestep, 2, 3);
-    for (int i = 0; i < 20; ++i) EXPECT_EQ(law.draw(drawn, 1024), row.law(same)) << row.type;
-  }
 }
 
 std::map<std::string, std::vector<double>> options_of(const nlohmann::json& rule) {
@@ -169,7 +45,7 @@ class Optimizers : public testing::TestWithParam<const char*> {};
 TEST_P(Optimizers, FollowTheTrajectory) {
   const Case c(data / "optimizers" / GetParam());
   const auto& rule = c.json.at("optimizer");
-  const Optimizer optimizer(registry(), rule.at("name"), options_of(rule));
+  const Optimizer optimizer(built_plugins(), rule.at("name"), options_of(rule));
   Device device(tested_device());
   const DeviceMemory scalars(device, 512, "scalars");
   const int steps = c.json.at("steps");

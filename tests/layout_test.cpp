@@ -110,8 +110,10 @@ TEST(Layout, DiffusersDirectory) {
   EXPECT_EQ(denoise(got).data, expected.data);
   Device device(tested_device());
   const Sizes sizes{{"batch", 1}, {"height", 2}, {"width", 2}};
-  EXPECT_EQ(run(device, got, got.build("vae.decode", sizes, DType::f32), "image").data,
-            run(device, want, want.build("vae.decode", sizes, DType::f32), "image").data);
+  // Linears in the place of 1x1 convolutions: the same numbers, which another kernel may add in another order.
+  EXPECT_LT(relative_error(run(device, got, got.build("vae.decode", sizes, DType::f32), "image"),
+                           run(device, want, want.build("vae.decode", sizes, DType::f32), "image")),
+            1e-6);
 }
 
 // transformers 5 writes CLIP without the text_model. level.

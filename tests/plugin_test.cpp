@@ -172,7 +172,7 @@ TEST_F(PluginTest, LoadsTheBuiltPlugins) {
   EXPECT_STREQ(by_id["flux"]->models().at(0)->id, "flux");
   EXPECT_TRUE(by_id["flux"]->optimizers().empty());
   EXPECT_EQ(by_id["optim"]->optimizers().size(), 2u);
-  EXPECT_STREQ(by_id["samplers"]->samplers().at(0)->objective, "flow");
+  EXPECT_STREQ(by_id["samplers"]->samplers().at(0)->objectives[0], "flow");
   EXPECT_THAT(FakeHost::logged, ElementsAre());
 }
 

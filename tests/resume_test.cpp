@@ -96,7 +96,8 @@ TEST(Resume, TwentyKillsChangeNothing) {
       run.set("gradient_accumulation", "2")
           .set("dropout", "0.1")
           .set("flip_x", "true")
-          .set("caption_dropout_rate", "0.5");
+          .set("caption_dropout_rate", "0.5")
+          .replace("train:\n", "train:\n  timestep_type: mode\n  weighting_scheme: cosmap\n  noise_offset: 0.1\n");
     SCOPED_TRACE(run.config());
     const std::string expected = undisturbed(run.config(), run);
     const Tally tally = kill_and_resume(run, wanted - kills, random);
@@ -161,6 +162,48 @@ TEST(Resume, AnEarlierRunIsNotOverwritten) {
   EXPECT_EQ(result.code, 2);
   EXPECT_NE(result.output.find("network.linear: the saved run has 2, this one 3"), std::string::npos) << result.output;
   EXPECT_TRUE(get(run.lora()) == before);
+}
+
+TEST(Resume, AnotherObjectiveIsRefused) {
+  ToyRun run;
+  run.set("steps", "1");
+  expect_trained(run.train());
+  struct Row {
+    const char *keys, *error;
+  };
+  for (const Row& row :
+       {Row{"  timestep_type: mode\n",
+            "objective: the saved run has flow; timesteps sigmoid scale 1 shift 1; weight none, "
+            "this one flow; timesteps mode scale 1.29 shift 1; weight none"},
+        Row{"  weighting_scheme: cosmap\n", "this one flow; timesteps sigmoid scale 1 shift 1; weight cosmap"},
+        Row{"  noise_offset: 0.1\n", "train.noise_offset: the saved run has 0, this one 0.1"}}) {
+    const std::string before = run.config();
+    run.set("steps", "2").replace("train:\n", std::string("train:\n") + row.keys);
+    const HostResult result = run.train({"--resume"});
+    EXPECT_EQ(result.code, 2);
+    EXPECT_NE(result.output.find(row.error), std::string::npos) << result.output;
+    run.config() = before;
+  }
+}
+
+// What a run was trained on stands in its file, in kohya's words, and changes what is trained.
+TEST(Resume, ObjectivesAreTrainedAndWrittenDown) {
+  ToyRun plain, weighted;
+  plain.set("steps", "2");
+  weighted.set("steps", "2")
+      .replace("train:\n",
+               "train:\n  timestep_type: logit_normal\n  logit_mean: 0.5\n  timestep_shift: 3\n"
+               "  weighting_scheme: cosmap\n  noise_offset: 0.05\n");
+  for (const ToyRun* run : {&plain, &weighted}) expect_trained(run->train());
+  const auto metadata = Safetensors(weighted.lora()).metadata(), without = Safetensors(plain.lora()).metadata();
+  EXPECT_EQ(metadata.at("ss_timestep_sampling"), "logit_normal");
+  EXPECT_EQ(metadata.at("ss_logit_mean"), "0.5");
+  EXPECT_EQ(metadata.at("ss_discrete_flow_shift"), "3");
+  EXPECT_EQ(metadata.at("ss_weighting_scheme"), "cosmap");
+  EXPECT_EQ(metadata.at("ss_noise_offset"), "0.05");
+  EXPECT_EQ(without.at("ss_timestep_sampling"), "sigmoid");
+  EXPECT_FALSE(without.contains("ss_weighting_scheme") || without.contains("ss_noise_offset"));
+  EXPECT_NE(get(plain.output() / "metrics.csv"), get(weighted.output() / "metrics.csv"));
 }
 
 TEST(Resume, OneRunOwnsTheFolder) {

@@ -59,6 +59,9 @@ constexpr ConfigFlag sample_flags_rows[] = {
     {"--width", "sample.width", ""},
     {"--height", "sample.height", ""},
     {"--sampler", "sample.sampler", ""},
+    {"--scheduler", "sample.scheduler", ""},
+    {"--skip-layer-guidance", "sample.skip_layer_guidance_scale",
+     "Scale of skip-layer guidance, for models that have it."},
 };
 
 constexpr const char* main_examples = R"(Examples:
@@ -205,7 +208,7 @@ void define(CLI::App& app, Arguments& raw) {
   auto* inspect = app.add_subcommand("inspect", "Show what a file holds.")->footer(inspect_examples);
   inspect->add_option("file", raw.input, "Checkpoint, LoRA or diffusers directory.")->required()->type_name("FILE");
 
-  inspect->add_flag("--json", raw.json, "Everything about a LoRA file, as JSON.");
+  inspect->add_flag("--json", raw.json, "Everything that is known, as JSON.");
 
   auto* verify =
       app.add_subcommand("verify", "Check which programs load every key of a LoRA file.")->footer(verify_examples);

@@ -74,6 +74,8 @@ StepInputs step_inputs(const Graph& graph) {
   std::ranges::fill(inputs.timestep.as<float>(), 0.5f);
   fill("guidance", inputs.guidance);
   std::ranges::fill(inputs.guidance.as<float>(), 1.0f);
+  fill("size_ids", inputs.size_ids);
+  fill("loss_weight", inputs.loss_weight);
   return inputs;
 }
 
@@ -124,6 +126,7 @@ int run_bench(const Options& options) {
   const int64_t side = config.datasets.front().resolution.front();
   const PlanOptions plan_options{.step = {.compute = compute,
                                           .loss = config.train.loss,
+                                          .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
                                           .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
                                  .batch = config.train.batch_size,
                                  .text_length = text_length(device, model)};

@@ -6,24 +6,33 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
-#include "core/error.h"
-#include "plugin/registry.h"
+#include "plugin/inspect_checkpoint.h"
 
 namespace lh {
+namespace {
 
-int run_inspect(const Options& options) {
-  const Registry registry(options.plugin_dirs, {});
+std::vector<ModelNames> names_of(const Registry& registry) {
   std::vector<ModelNames> models;
   for (const Offered<lh_model>& offered : registry.models())
     models.push_back(
         {offered.descriptor->id, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id)});
-  if (!options.json) {
-    fmt::print("{}", inspect(options.input, models));
+  return models;
+}
+
+}  // namespace
+
+int run_inspect(const Options& options) {
+  const bool lora = !std::filesystem::is_directory(options.input) && is_lora(Safetensors(options.input));
+  const Registry registry(options.plugin_dirs, {});
+  const std::vector<ModelNames> models = lora ? names_of(registry) : std::vector<ModelNames>{};
+  if (options.json) {
+    const nlohmann::json json = lora ? lora_json(read_lora(options.input), models)
+                                     : report_json(inspect_checkpoint(registry, options.input));
+    fmt::print("{}\n", json.dump(2));
     return 0;
   }
-  const LoraFile lora = read_lora(options.input);
-  if (!is_lora(*lora.file)) fail(Code::data, "{}: --json is for LoRA files, this is none", options.input.string());
-  fmt::print("{}\n", lora_json(lora, models).dump(2));
+  fmt::print("{}", inspect(options.input, models));
+  if (!lora) fmt::print("{}", report_text(inspect_checkpoint(registry, options.input)));
   return 0;
 }
 

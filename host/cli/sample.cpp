@@ -7,8 +7,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "plugin/registry.h"
-#include "run/workspace.h"
-#include "sample/sampling.h"
+#include "sample/denoiser.h"
 #include "train/prepare.h"
 
 namespace lh {
@@ -33,33 +32,34 @@ int run_sample(const Options& options) {
   model.merge(options.loras);
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
-  find_sampler(registry, recipe, config.sample.sampler);
+  const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   std::vector<SampleRequest> requests;
   for (size_t i = 0; i < config.sample.prompts.size(); ++i)
     requests.push_back(complete_request(config.sample, recipe, config.sample.prompts[i],
                                         static_cast<uint64_t>(config.sample.seed) + (config.sample.walk_seed ? i : 0)));
   TextEncoding text(device, model, encoder_dtype(device, compute), {});
-  text.prepare(prompts_of(requests, recipe));
+  text.prepare(prompts_of(requests));
 
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
-  Denoiser denoiser(device, model, no_adapter, compute, config.sample.width, config.sample.height, text.length());
+  Denoiser denoiser(device, model, no_adapter, compute, sampler, requests.front(), text.length());
   const Graph& graph = denoiser.graph();
+  const Denoiser::Memory memory = denoiser.memory();
   const MemoryRoom room{.limit = limit,
-                        .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + constant_bytes(graph),
-                        .arena = denoiser.arena_bytes(),
-                        .workspace = workspace_bytes(device, graph)};
+                        .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + memory.constants,
+                        .arena = memory.arena,
+                        .workspace = memory.workspace};
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);
-  const DeviceMemory arena(device, std::max(denoiser.arena_bytes(), decoder.plan().memory.arena), "activations");
+  const DeviceMemory arena(device, std::max(memory.arena, decoder.plan().memory.arena), "activations");
   denoiser.bind(arena.data(), weights, nullptr);
   decoder.bind(arena.data());
   install_signal_handlers();
 
   for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents = denoiser.sample(requests[i], config.sample.sampler, registry, text, stop_requested);
+    const HostTensor latents = denoiser.sample(requests[i], text, stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
     if (path.has_parent_path()) make_folder(path.parent_path());

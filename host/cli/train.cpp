@@ -19,7 +19,7 @@ int run_train(const Options& options) {
     return 0;
   }
   install_signal_handlers();
-  Trainer trainer(registry, prepared, options.resume);
+  Trainer trainer(prepared, options.resume);
   publish_text(config.output_dir() / "config.yaml", to_yaml(config));
   const int status = trainer.run();
   if (status == 0) {

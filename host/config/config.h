@@ -54,10 +54,15 @@ struct TrainSection {
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
-  std::map<std::string, std::vector<double>> optimizer_params;  // a number is a list of one
-  double max_grad_norm = 1.0;                                   // 0 = no clipping
-  std::string timestep_type;                                    // empty = the model's own
-  std::optional<double> timestep_shift, sigmoid_scale;
+  std::map<std::string, std::vector<double>> optimizer_params;                             // a number is a list of one
+  double max_grad_norm = 1.0;                                                              // 0 = no clipping
+  std::string timestep_type;                                                               // empty = the model's own
+  std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own
+  int64_t min_denoising_steps = 0, max_denoising_steps = 999;  // which of 1000 noise levels, from the noisiest
+  std::string weighting_scheme;                                // empty = the model's own
+  std::optional<double> min_snr_gamma;                         // none or 0 = off
+  bool debiased_estimation_loss = false;
+  double noise_offset = 0;
   double cfg_scale = 1.0;  // guidance given to a guidance-distilled model
   int64_t seed = 42;
   std::string dtype = "bf16";                   // bf16, fp16, fp32
@@ -68,14 +73,18 @@ struct TrainSection {
 
 struct SampleConfig {
   std::string sampler;       // empty = the model's own
+  std::string scheduler;     // spacing of noise levels: normal, karras; empty = as the sampler's name says
   int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
   std::string neg;
   int64_t width = 512, height = 512;
   int64_t seed = 42;
-  bool walk_seed = false;  // prompt i uses seed + i
-  int64_t sample_steps = 20;
-  std::optional<double> guidance_scale;  // empty = the model's own
+  bool walk_seed = false;                     // prompt i uses seed + i
+  int64_t sample_steps = 0;                   // 0 = the model's own
+  std::optional<double> guidance_scale;       // empty = the model's own
+  bool batch_cfg = false;                     // both prompts of guidance in one batch
+  std::vector<int64_t> skip_guidance_layers;  // empty = the model's own, as are the numbers
+  std::optional<double> skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
   bool sample_at_start = false;
 };
 

@@ -15,6 +15,7 @@ constexpr Range any_count{.low = 0, .high = 1e9};
 constexpr Range side{.low = 32, .high = 16384};
 constexpr Range whole_seed{.low = 0, .high = largest};
 constexpr Range guidance{.low = 0, .high = 100};
+constexpr Range share{.low = 0, .high = 1};
 
 constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
                                     {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
@@ -30,7 +31,12 @@ constexpr Choice schedules[] = {
     {"constant", "constant"}, {"constant_with_warmup", "constant_with_warmup"}, {"linear", "linear"},
     {"cosine", "cosine"},     {"cosine_with_restarts", "cosine_with_restarts"}, {"polynomial", "polynomial"}};
 constexpr Choice timestep_types[] = {
-    {"sigmoid", "sigmoid"}, {"linear", "linear"}, {"shift", "shift"}, {"flux_shift", "flux_shift"}};
+    {"sigmoid", "sigmoid"},           {"linear", "linear"}, {"shift", "shift"},   {"flux_shift", "flux_shift"},
+    {"logit_normal", "logit_normal"}, {"mode", "mode"},     {"cosmap", "cosmap"}, {"uniform", "linear"}};
+constexpr Choice weighting_schemes[] = {
+    {"none", "none"}, {"sigma_sqrt", "sigma_sqrt"}, {"logit_normal", "logit_normal"},
+    {"mode", "mode"}, {"cosmap", "cosmap"},         {"uniform", "none"}};
+constexpr Choice schedulers[] = {{"normal", "normal"}, {"karras", "karras"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
@@ -62,7 +68,7 @@ std::string check_name(std::string& name) {
 
 // ai-toolkit names a scheduler family here; the model's own sampler belongs to that family.
 std::string check_sampler(std::string& sampler) {
-  if (sampler == "flowmatch") sampler.clear();
+  if (sampler == "flowmatch" || sampler == "ddpm") sampler.clear();
   return "";
 }
 
@@ -168,7 +174,7 @@ const Key table[] = {
     {"datasets[].resolution",
      each<&D::resolution>,
      "Training size: images are scaled to about resolution x resolution pixels. A list trains at each size.",
-     {.range = side}},
+     {.range = side, .nonempty = true}},
     {"datasets[].caption_dropout_rate",
      each<&D::caption_dropout_rate>,
      "Chance that a caption is left empty.",
@@ -213,7 +219,8 @@ const Key table[] = {
      {.range = from_zero}},
     {"train.timestep_type",
      in<T, &Tr::timestep_type>,
-     "How noise levels are drawn. Empty: the model's own way.",
+     "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), shift (sigmoid, shifted), flux_shift "
+     "(sigmoid, shifted by the picture's size), logit_normal, mode, cosmap. Empty: the model's own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
      in<T, &Tr::timestep_shift>,
@@ -223,6 +230,41 @@ const Key table[] = {
      in<T, &Tr::sigmoid_scale>,
      "Spread of timestep_type sigmoid. Empty: 1.",
      {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.logit_mean",
+     in<T, &Tr::logit_mean>,
+     "Mean of timestep_type logit_normal: above 0 is noisier. Empty: 0.",
+     {.range = {.low = -20, .high = 20}}},
+    {"train.logit_std",
+     in<T, &Tr::logit_std>,
+     "Spread of timestep_type logit_normal. Empty: 1.",
+     {.range = {.low = 0, .high = 20, .above = true}}},
+    {"train.mode_scale",
+     in<T, &Tr::mode_scale>,
+     "Of timestep_type mode: above 0 favours the middle, below 0 the ends. Empty: 1.29.",
+     {.range = {.low = -1, .high = 1.75}}},
+    {"train.min_denoising_steps",
+     in<T, &Tr::min_denoising_steps>,
+     "Of 1000 noise levels of timestep_type, counted from pure noise, the first that is trained.",
+     {.range = {.low = 0, .high = 999}}},
+    {"train.max_denoising_steps",
+     in<T, &Tr::max_denoising_steps>,
+     "The last one that is trained.",
+     {.range = {.low = 0, .high = 999}}},
+    {"train.weighting_scheme",
+     in<T, &Tr::weighting_scheme>,
+     "Weight of a sample's loss by its noise, for flow models: none, sigma_sqrt or cosmap. logit_normal and mode are "
+     "taken as timestep_type. Empty: the model's own.",
+     {.choices = weighting_schemes}},
+    {"train.min_snr_gamma",
+     in<T, &Tr::min_snr_gamma>,
+     "For models of discrete timesteps: losses are weighted by min(SNR, gamma) / SNR; 5 is common. Empty or 0: not.",
+     {.range = {.low = 0, .high = 1e6}}},
+    {"train.debiased_estimation_loss", in<T, &Tr::debiased_estimation_loss>,
+     "For models of discrete timesteps: losses are weighted by 1 / sqrt(SNR)."},
+    {"train.noise_offset",
+     in<T, &Tr::noise_offset>,
+     "Shifts each channel of the noise by this times a normal number, so that dark and bright pictures are learned.",
+     {.range = {.low = 0, .high = 10}}},
     {"train.cfg_scale",
      in<T, &Tr::cfg_scale>,
      "Guidance given to a guidance-distilled model while training.",
@@ -239,8 +281,14 @@ const Key table[] = {
 
     {"sample.sampler",
      in<S, &SampleConfig::sampler>,
-     "Sampler, by the id its plugin gives it. Empty: the model's own.",
+     "Sampler, by the id its plugin gives it (lora-host plugins lists them) or as other programs write it: euler_a, "
+     "DPM++ 2M Karras. Empty: the model's own.",
      {.normalize = check_sampler}},
+    {"sample.scheduler",
+     in<S, &SampleConfig::scheduler>,
+     "How noise levels are spaced: normal, as the model was made for, or karras. Empty: normal, unless the sampler's "
+     "name ends in karras.",
+     {.choices = schedulers}},
     {"sample.sample_every",
      in<S, &SampleConfig::sample_every>,
      "Sample every so many steps. 0: never.",
@@ -253,12 +301,32 @@ const Key table[] = {
     {"sample.walk_seed", in<S, &SampleConfig::walk_seed>, "Prompt i uses seed + i."},
     {"sample.sample_steps",
      in<S, &SampleConfig::sample_steps>,
-     "Steps of the sampler.",
-     {.range = {.low = 1, .high = 1000}}},
+     "Steps of the sampler. 0: the model's own number.",
+     {.range = {.low = 0, .high = 1000}}},
     {"sample.guidance_scale",
      in<S, &SampleConfig::guidance_scale>,
-     "Guidance. Empty: the model's own.",
+     "Guidance. Empty: the model's own. 1: none, which is twice as fast where the model takes no guidance number.",
      {.range = guidance}},
+    {"sample.batch_cfg", in<S, &SampleConfig::batch_cfg>,
+     "Guidance needs the model with and without the prompt: true runs both as one batch, which is faster on a large "
+     "GPU "
+     "and takes more memory; false one after the other."},
+    {"sample.skip_guidance_layers", in<S, &SampleConfig::skip_guidance_layers>,
+     "Skip-layer guidance, for models that have it: samples are led away from what the model says without these "
+     "blocks. "
+     "Empty: the model's own."},
+    {"sample.skip_layer_guidance_scale",
+     in<S, &SampleConfig::skip_layer_guidance_scale>,
+     "How far. 0: not at all. Empty: the model's own.",
+     {.range = guidance}},
+    {"sample.skip_layer_guidance_start",
+     in<S, &SampleConfig::skip_layer_guidance_start>,
+     "From this share of the steps on. Empty: the model's own.",
+     {.range = share}},
+    {"sample.skip_layer_guidance_stop",
+     in<S, &SampleConfig::skip_layer_guidance_stop>,
+     "Up to this share of the steps. Empty: the model's own.",
+     {.range = share}},
     {"sample.sample_at_start", in<S, &SampleConfig::sample_at_start>, "Sample before the first step too."},
 
     {"save.save_every",

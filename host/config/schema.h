@@ -43,6 +43,7 @@ struct Rules {
   std::span<const std::string_view> names = {};      // of a mapping: its keys; empty = any
   std::string (*normalize)(std::string&) = nullptr;  // of text: changes it, or says what is wrong
   bool required = false;
+  bool nonempty = false;  // of a list of integers
 };
 
 struct Key {

@@ -108,7 +108,9 @@ class Assign {
 
   void operator()(Integers* out) {
     Integers values;
-    if (node_.kind == Kind::list && node_.items.empty()) return found(node_, "expected at least one integer");
+    const bool empty = node_.kind == Kind::null || (node_.kind == Kind::list && node_.items.empty());
+    if (empty && !key_.rules.nonempty) return out->clear();
+    if (empty) return found(node_, "expected at least one integer");
     for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
       int64_t value = 0;
       if (store_integer(item, value)) values.push_back(value);

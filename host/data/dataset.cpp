@@ -189,6 +189,7 @@ void add_samples(const DatasetConfig& config, const std::vector<Picture>& pictur
       sample.image = picture.path;
       sample.caption = picture.caption;
       sample.content_hash = picture.content_hash;
+      sample.size = picture.size;
       sample.bucket = choose_bucket(picture.size, resolution, step, config.buckets);
       sample.caption_dropout_rate = config.caption_dropout_rate;
       sample.repeats = config.num_repeats;
@@ -201,6 +202,15 @@ void add_samples(const DatasetConfig& config, const std::vector<Picture>& pictur
 }
 
 }  // namespace
+
+std::array<float, 6> size_ids(const Sample& s) {
+  const CropGeometry crop = crop_geometry(s.size, {s.bucket.width, s.bucket.height});
+  const int64_t left = s.flip ? crop.scaled.width - crop.left - s.bucket.width : crop.left;
+  const int64_t numbers[] = {s.size.height, s.size.width, crop.top, left, s.bucket.height, s.bucket.width};
+  std::array<float, 6> ids{};
+  std::ranges::copy(numbers, ids.begin());
+  return ids;
+}
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
                      const KnownGood& known_good) {

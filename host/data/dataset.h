@@ -1,6 +1,7 @@
 // The training set: images with captions, sorted into aspect-ratio buckets.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -21,11 +22,17 @@ struct Sample {
   std::filesystem::path image;
   std::string caption;       // trigger word applied
   std::string content_hash;  // SHA-256 of the image file, hex
+  ImageSize size;            // of the image as it is, upright
   Bucket bucket;
   bool flip = false;
   double caption_dropout_rate = 0;
   int64_t repeats = 1;
 };
+
+// What models that are conditioned on sizes are told of a sample: height and width of the image as it is, top and left
+// of the crop in the pixels of the scaled (and, where the sample is flipped, mirrored) image, height and width of the
+// crop.
+std::array<float, 6> size_ids(const Sample& sample);
 
 struct Dataset {
   std::vector<Sample> samples;  // in a fixed order: dataset, resolution, file name, flip

@@ -22,7 +22,13 @@ struct ImageSize {
   int64_t width = 0, height = 0;
 };
 ImageSize image_size(const std::filesystem::path& path);
-// Scales (Lanczos, antialiased when shrinking) so that the target is covered, then crops its centre.
+// How an image comes to a size: scaled so that one side fits and the other covers, then the centre is cropped.
+struct CropGeometry {
+  ImageSize scaled;
+  int64_t left = 0, top = 0;  // of the crop, in scaled pixels
+};
+CropGeometry crop_geometry(ImageSize from, ImageSize to);
+// Does it: Lanczos, antialiased when shrinking.
 Image resize_and_crop(const Image& image, int64_t width, int64_t height);
 void write_png(const std::filesystem::path& path, const Image& image);
 std::vector<std::byte> encode_png(const Image& image);

@@ -51,16 +51,23 @@ uint8_t to_byte(float v) { return static_cast<uint8_t>(std::clamp(std::floor(v +
 
 }  // namespace
 
+CropGeometry crop_geometry(ImageSize from, ImageSize to) {
+  const int64_t w = from.width, h = from.height;
+  if (w < 1 || h < 1 || to.width < 1 || to.height < 1)
+    fail(Code::internal, "resize: {} x {} pixels to {} x {} is not possible", w, h, to.width, to.height);
+  const bool by_width = to.width * h >= to.height * w;
+  const int64_t scaled_w = by_width ? to.width : std::max(to.width, (2 * w * to.height + h) / (2 * h));
+  const int64_t scaled_h = by_width ? std::max(to.height, (2 * h * to.width + w) / (2 * w)) : to.height;
+  return {{scaled_w, scaled_h}, (scaled_w - to.width) / 2, (scaled_h - to.height) / 2};
+}
+
 Image resize_and_crop(const Image& image, int64_t width, int64_t height) {
   const int64_t w = image.width, h = image.height;
-  if (w < 1 || h < 1 || width < 1 || height < 1 || static_cast<int64_t>(image.rgb.size()) != w * h * 3)
-    fail(Code::internal, "resize: {} x {} pixels to {} x {} is not possible", w, h, width, height);
-  // One side fits exactly, the other covers.
-  const bool by_width = width * h >= height * w;
-  const int64_t scaled_w = by_width ? width : std::max(width, (2 * w * height + h) / (2 * h));
-  const int64_t scaled_h = by_width ? std::max(height, (2 * h * width + w) / (2 * w)) : height;
-  const std::vector<Taps> columns = make_taps(w, scaled_w, (scaled_w - width) / 2, width);
-  const std::vector<Taps> rows = make_taps(h, scaled_h, (scaled_h - height) / 2, height);
+  const CropGeometry geometry = crop_geometry({w, h}, {width, height});
+  if (static_cast<int64_t>(image.rgb.size()) != w * h * 3)
+    fail(Code::internal, "resize: {} bytes are no picture of {} x {}", image.rgb.size(), w, h);
+  const std::vector<Taps> columns = make_taps(w, geometry.scaled.width, geometry.left, width);
+  const std::vector<Taps> rows = make_taps(h, geometry.scaled.height, geometry.top, height);
 
   // Across, for those source rows that the second pass reads.
   const int64_t top = rows.front().first;

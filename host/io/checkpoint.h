@@ -86,8 +86,13 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// Just the names and shapes of a file or diffusers directory, to see which plugin it belongs to: tries every prefix and
-// the key map of `spec` for the denoiser; empty when its marker is not there.
-std::map<std::string, Desc> probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
+// Just the names and shapes of a file or diffusers directory, to see which plugin it belongs to: what a plugin's probe
+// is shown. With the denoiser's marker: its canonical names, and keys that no rule knows under their own. Without: all
+// keys as they are stored, behind the first prefix that any has; so a plugin can tell a relative by its name.
+struct ProbedWeights {
+  bool has_marker = false;
+  std::map<std::string, Desc> weights;
+};
+ProbedWeights probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
 
 }  // namespace lh

@@ -162,6 +162,7 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
            found.tensor->name);
     }
   }
+  for (const StoredKey* stranger : strangers) out.weights.emplace(stranger->tensor->name, as_stored({*stranger}));
   apply_aliases(component, out.weights);
   return out;
 }

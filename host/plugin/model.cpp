@@ -8,52 +8,46 @@
 #include "config/dtype.h"
 #include "core/error.h"
 #include "graph/adapt.h"
+#include "plugin/recognise.h"
 
 namespace lh {
 namespace {
 
-struct Candidate {
-  Offered<lh_model> offered;
-  CheckpointSpec spec;
-  int32_t confidence = 0;
-};
+// The plugin to open the model with: the one that was asked for, or the surest.
+Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
+  std::vector<std::string> known;
+  for (const Offered<lh_model>& offered : registry.models()) known.push_back(offered.descriptor->id);
+  const std::string list = known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "));
+  if (!plugin.empty() && std::ranges::find(known, plugin) == known.end())
+    fail(Code::plugin, "no model plugin is called '{}'. Known: {}. Give its folder with --plugin-dir", plugin, list);
+  // Without a denoiser (an encoder or VAE alone) there is nothing to ask about: the plugin was named.
+  if (config.name_or_path.empty())
+    for (const Offered<lh_model>& offered : registry.models())
+      if (plugin == offered.descriptor->id)
+        return {offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100, {}};
 
-// Asks a plugin how sure it is of a checkpoint, through its own key maps.
-Candidate probe(const Offered<lh_model>& offered, const std::filesystem::path& path) {
-  Candidate c{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id), 0};
-  const std::map<std::string, Desc> weights = probe_weights(c.spec, path);
-  if (weights.empty()) return c;
-  offered.host->weights = &weights;
-  c.confidence = offered.descriptor->probe(offered.host);
-  offered.host->weights = nullptr;
-  return c;
-}
-
-Candidate choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  // Without a denoiser (an encoder or VAE alone) there is nothing to probe: the plugin has to be named.
-  const bool blind = config.name_or_path.empty() && !plugin.empty();
-  const std::vector<Offered<lh_model>> models = registry.models();
-  Candidate best;
-  std::string known;
-  for (const Offered<lh_model>& offered : models) {
-    known += (known.empty() ? "" : ", ") + std::string(offered.descriptor->id);
-    if (!plugin.empty() && plugin != offered.descriptor->id) continue;
-    Candidate c = blind ? Candidate{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100}
-                        : probe(offered, config.name_or_path);
-    if (best.offered.descriptor == nullptr || c.confidence > best.confidence) best = std::move(c);
+  const std::filesystem::path& path = config.name_or_path;
+  const std::vector<Opinion> opinions = ask_plugins(registry, path);
+  if (plugin.empty()) {
+    if (!opinions.empty() && opinions[0].confidence > 0) return opinions[0];
+    std::string words;
+    for (const Opinion& opinion : opinions)
+      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
+    fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}).{}{}", path.string(), list, words,
+         what_it_is(registry, path));
   }
-  if (best.offered.descriptor == nullptr)
-    fail(Code::plugin, "no model plugin is called '{}'. Known: {}. Give its folder with --plugin-dir", plugin,
-         known.empty() ? "none" : known);
-  if (best.confidence <= 0) {
-    if (plugin.empty())
-      fail(Code::data,
-           "{}: no model plugin knows this checkpoint (asked: {}). Is it a model file, and its plugin installed?",
-           config.name_or_path.string(), known);
-    fail(Code::data, "{}: this is not a checkpoint of plugin '{}': its marker tensor '{}' is not there",
-         config.name_or_path.string(), plugin, best.spec.component("denoiser")->marker);
-  }
-  return best;
+  const Opinion& asked = *std::ranges::find(opinions, plugin, &Opinion::id);
+  if (asked.confidence > 0) return asked;
+  const std::string why =
+      asked.words.empty() ? fmt::format("its marker tensor '{}' is not there", asked.spec.component("denoiser")->marker)
+                          : asked.words;
+  const Opinion& surest = opinions[0];
+  const std::string instead =
+      surest.confidence > 0
+          ? fmt::format("\n  plugin '{0}' takes it: say `plugin: {0}` (--plugin {0}), or leave the plugin out",
+                        surest.id())
+          : what_it_is(registry, path);
+  fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
 }
 
 }  // namespace
@@ -64,7 +58,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
   dtype_ = config.dtype;
-  Candidate chosen = choose(registry, config, plugin);
+  Opinion chosen = choose(registry, config, plugin);
   offered_ = chosen.offered;
   id_ = offered_.descriptor->id;
   spec_ = std::move(chosen.spec);
@@ -127,28 +121,35 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
   return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
 }
 
-Graph Model::build(const std::string& role, const Sizes& sizes, DType compute) const {
-  return build_chain({role}, sizes, compute);
+Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {
+  return build_chain({role}, sizes, compute, lists);
 }
 
-Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const {
+Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
+                         const SizeLists& lists) const {
   offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
   for (const std::string& role : roles) {
     const Given given = std::exchange(graph.outputs, {});
-    add_role(graph, role, sizes, given);
+    add_role(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;
 }
 
-void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const {
+void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
+                     const Given& given) const {
   if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
   lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
   std::vector<lh_attr> attrs;
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
     attr.v.i = size;
+    attrs.push_back(attr);
+  }
+  for (const auto& [name, list] : lists) {
+    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64_LIST, .count = static_cast<uint32_t>(list.size()), .v = {}};
+    attr.v.is = list.data();
     attrs.push_back(attr);
   }
   const lh_status status =

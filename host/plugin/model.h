@@ -16,6 +16,7 @@
 namespace lh {
 
 using Sizes = std::map<std::string, int64_t>;
+using SizeLists = std::map<std::string, std::vector<int64_t>>;
 
 class Model {
  public:
@@ -37,15 +38,17 @@ class Model {
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.
   std::optional<WeightForm> weight_form(const std::string& weight) const;
-  // The graph of a role at the given sizes; activations are stored as `compute`.
-  Graph build(const std::string& role, const Sizes& sizes, DType compute) const;
+  // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
+  Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
   // Several roles one after another in one graph: what an earlier one gives is the input of that name of a later one.
-  Graph build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute) const;
+  Graph build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
+                    const SizeLists& lists = {}) const;
 
  private:
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
-  void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const Given& given) const;
+  void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
+                const Given& given) const;
   std::string id_;
   Offered<lh_model> offered_;
   void* self_ = nullptr;

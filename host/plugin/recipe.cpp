@@ -3,10 +3,21 @@
 #include <yaml-cpp/yaml.h>
 
 #include <algorithm>
+#include <initializer_list>
+#include <limits>
 
 #include "core/error.h"
 
 namespace lh {
+
+std::string_view objective_name(Objective objective) {
+  switch (objective) {
+    case Objective::flow: return "flow";
+    case Objective::epsilon: return "epsilon";
+    case Objective::v_prediction: return "v_prediction";
+  }
+  return "";
+}
 
 double ResolutionShift::mu(int64_t tokens) const {
   return base + (static_cast<double>(tokens) - base_tokens) * (max - base) / (max_tokens - base_tokens);
@@ -18,58 +29,265 @@ bool LoraTargets::contain(const std::string& module) const {
 
 namespace {
 
-ResolutionShift parse_shift(const YAML::Node& node) {
-  ResolutionShift shift;
-  shift.base_tokens = node["base_tokens"].as<double>();
-  shift.base = node["base"].as<double>();
-  shift.max_tokens = node["max_tokens"].as<double>();
-  shift.max = node["max"].as<double>();
-  return shift;
-}
+constexpr double infinite = std::numeric_limits<double>::infinity();
+constexpr int64_t many = int64_t{1} << 31;
 
-Recipe parse_node(const YAML::Node& root) {
-  Recipe recipe;
-  recipe.family = root["family"].as<std::string>();
-  recipe.variant = root["variant"].as<std::string>("");
-  recipe.objective = root["objective"].as<std::string>();
-  recipe.guidance = root["guidance"].as<bool>(false);
-  const YAML::Node latents = root["latents"];
-  recipe.latents.channels = latents["channels"].as<int64_t>();
-  recipe.latents.downscale = latents["downscale"].as<int64_t>();
-  recipe.latents.multiple = latents["multiple"].as<int64_t>(1);
-  recipe.latents.scale = latents["scale"].as<double>();
-  recipe.latents.shift = latents["shift"].as<double>(0);
-  for (const auto& item : root["tokenizers"])
-    recipe.tokenizers[item.first.as<std::string>()] = {
-        item.second["kind"].as<std::string>(), item.second["length"].as<int64_t>(), item.second["pad"].as<int32_t>(),
-        item.second["max_length"].as<int64_t>(0), item.second["optional"].as<bool>(false)};
-  const YAML::Node timestep = root["timestep"];
-  recipe.timestep.type = timestep["type"].as<std::string>();
-  recipe.timestep.shift = timestep["shift"].as<double>(1);
-  if (timestep["resolution_shift"]) recipe.timestep.resolution_shift = parse_shift(timestep["resolution_shift"]);
-  const YAML::Node sampling = root["sampling"];
-  recipe.sampling.sampler = sampling["sampler"].as<std::string>();
-  recipe.sampling.steps = sampling["steps"].as<int64_t>();
-  recipe.sampling.guidance = sampling["guidance"].as<double>(1);
-  recipe.sampling.dynamic = sampling["schedule"]["dynamic"].as<bool>(false);
-  recipe.sampling.shift = sampling["schedule"]["shift"].as<double>(1);
-  for (const YAML::Node& target : root["lora"]["targets"]) recipe.lora_targets.push_back(target.as<std::string>());
-  for (const YAML::Node& target : root["lora"]["conv_targets"])
-    recipe.lora_conv_targets.push_back(target.as<std::string>());
-  for (const auto& item : root["lora"]["text_targets"])
-    recipe.lora_text_targets[item.first.as<std::string>()] = item.second.as<std::vector<std::string>>();
-  for (const auto& item : root["metadata"])
-    recipe.metadata[item.first.as<std::string>()] = item.second.as<std::string>();
-  return recipe;
-}
+class RecipeReader {
+ public:
+  explicit RecipeReader(const std::string& plugin) : plugin_(plugin) {}
+
+  Recipe read(const YAML::Node& root) const {
+    check_fields(root, "the recipe",
+                 {"family", "variant", "objective", "guidance", "latents", "tokenizers", "noise_schedule", "timestep",
+                  "sampling", "lora", "metadata"});
+    Recipe out;
+    out.family = text(need(root, "family", "the recipe"), "family");
+    set(root, "variant", out.variant);
+    out.objective = objective(need(root, "objective", "the recipe"));
+    set(root, "guidance", out.guidance);
+    out.latents = latents(need(root, "latents", "the recipe"));
+    for (const auto& item : root["tokenizers"]) out.tokenizers[text(item.first, "an encoder")] = tokenizer(item.second);
+    out.timestep = timestep(need(root, "timestep", "the recipe"), out.objective);
+    if (const YAML::Node noise = root["noise_schedule"]) {
+      if (out.objective == Objective::flow) wrong(noise, "noise_schedule belongs to epsilon and v_prediction models");
+      out.noise_schedule = noise_schedule(noise, out.objective);
+    } else if (out.objective != Objective::flow) {
+      wrong(root["objective"], fmt::format("objective {} needs a noise_schedule", objective_name(out.objective)));
+    }
+    out.sampling = sampling(need(root, "sampling", "the recipe"), out);
+    read_lora(need(root, "lora", "the recipe"), out);
+    for (const auto& item : root["metadata"])
+      out.metadata[text(item.first, "a metadata key")] = text(item.second, "metadata");
+    return out;
+  }
+
+  [[noreturn]] void wrong(const YAML::Mark& mark, const std::string& what) const {
+    fail(Code::plugin, "plugin {}: recipe line {}: {}", plugin_, mark.line + 1, what);
+  }
+
+ private:
+  [[noreturn]] void wrong(const YAML::Node& node, const std::string& what) const { wrong(node.Mark(), what); }
+
+  void check_fields(const YAML::Node& node, const std::string& where, std::initializer_list<const char*> known) const {
+    if (!node.IsMap()) wrong(node, fmt::format("{} must be a mapping", where));
+    std::vector<std::string> seen;
+    for (const auto& item : node) {
+      const std::string field = text(item.first, "a field's name");
+      if (std::ranges::find(known, field) == known.end())
+        wrong(item.first, fmt::format("unknown field `{}` in {}; known: {}", field, where, fmt::join(known, ", ")));
+      if (std::ranges::find(seen, field) != seen.end())
+        wrong(item.first, fmt::format("field `{}` is there twice in {}", field, where));
+      seen.push_back(field);
+    }
+  }
+
+  YAML::Node need(const YAML::Node& node, const char* field, const char* where) const {
+    if (const YAML::Node found = node[field]) return found;
+    wrong(node, fmt::format("{} needs the field `{}`", where, field));
+  }
+
+  std::string text(const YAML::Node& node, const std::string& what) const {
+    if (!node.IsScalar()) wrong(node, fmt::format("{} must be text", what));
+    return node.Scalar();
+  }
+
+  std::string choice(const YAML::Node& node, const char* field, std::initializer_list<const char*> known) const {
+    std::string value = text(node, field);
+    if (std::ranges::find(known, value) == known.end())
+      wrong(node, fmt::format("{} `{}` is not known to this host; known: {}", field, value, fmt::join(known, ", ")));
+    return value;
+  }
+
+  std::vector<std::string> patterns(const YAML::Node& node, const std::string& what) const {
+    std::vector<std::string> list;
+    if (!node.IsSequence()) wrong(node, fmt::format("{} must be a list of regular expressions", what));
+    for (const auto& item : node) {
+      list.push_back(text(item, "an item of " + what));
+      try {
+        const std::regex pattern(list.back());
+      } catch (const std::regex_error& e) {
+        wrong(item, fmt::format("{}: `{}` is no regular expression: {}", what, list.back(), e.what()));
+      }
+    }
+    return list;
+  }
+
+  // Reads a field into `out`, which keeps its default when the field is not there.
+  void set(const YAML::Node& node, const char* field, std::string& out) const {
+    if (const YAML::Node found = node[field]) out = text(found, field);
+  }
+  void set(const YAML::Node& node, const char* field, bool& out) const {
+    const YAML::Node found = node[field];
+    if (found && !(found.IsScalar() && YAML::convert<bool>::decode(found, out)))
+      wrong(found, fmt::format("{} must be true or false", field));
+  }
+  template <typename T>
+  void set(const YAML::Node& node, const char* field, T& out, double low, double high) const {
+    const YAML::Node found = node[field];
+    if (!found) return;
+    const bool number = found.IsScalar() && YAML::convert<T>::decode(found, out);
+    if (!number || !(static_cast<double>(out) >= low && static_cast<double>(out) <= high))
+      wrong(found, fmt::format("{} must be {} from {} to {}", field,
+                               std::is_integral_v<T> ? "a whole number" : "a number", low, high));
+  }
+  template <typename T>
+  void set_needed(const YAML::Node& node, const char* field, const char* where, T& out, double low, double high) const {
+    need(node, field, where);
+    set(node, field, out, low, high);
+  }
+
+  Objective objective(const YAML::Node& node) const {
+    const std::string name = choice(node, "objective", {"flow", "epsilon", "v_prediction"});
+    return name == "flow" ? Objective::flow : name == "epsilon" ? Objective::epsilon : Objective::v_prediction;
+  }
+
+  LatentSpec latents(const YAML::Node& node) const {
+    check_fields(node, "latents", {"channels", "downscale", "multiple", "scale", "shift", "preview"});
+    LatentSpec out;
+    set_needed(node, "channels", "latents", out.channels, 1, 4096);
+    set_needed(node, "downscale", "latents", out.downscale, 1, 1024);
+    set(node, "multiple", out.multiple, 1, 1024);
+    set_needed(node, "scale", "latents", out.scale, std::numeric_limits<double>::min(), infinite);
+    set(node, "shift", out.shift, -infinite, infinite);
+    return out;
+  }
+
+  TokenizerSpec tokenizer(const YAML::Node& node) const {
+    check_fields(node, "a tokenizer", {"kind", "length", "pad", "max_length", "optional"});
+    TokenizerSpec out;
+    out.kind = choice(need(node, "kind", "a tokenizer"), "tokenizer kind", {"clip", "t5"});
+    set_needed(node, "length", "a tokenizer", out.length, 1, 65536);
+    set_needed(node, "pad", "a tokenizer", out.pad, 0, many - 1);
+    set(node, "max_length", out.max_length, static_cast<double>(out.length), 65536);
+    set(node, "optional", out.optional);
+    return out;
+  }
+
+  NoiseScheduleSpec noise_schedule(const YAML::Node& node, Objective objective) const {
+    check_fields(node, "noise_schedule", {"kind", "beta_start", "beta_end", "steps", "zero_terminal_snr"});
+    NoiseScheduleSpec out;
+    out.kind = choice(need(node, "kind", "noise_schedule"), "noise_schedule kind", {"scaled_linear", "linear"});
+    constexpr double least = std::numeric_limits<double>::min(), below_one = 1 - 1e-9;
+    set_needed(node, "beta_start", "noise_schedule", out.beta_start, least, below_one);
+    set_needed(node, "beta_end", "noise_schedule", out.beta_end, out.beta_start, below_one);
+    set(node, "steps", out.steps, 2, 1e6);
+    set(node, "zero_terminal_snr", out.zero_terminal_snr);
+    if (out.zero_terminal_snr && objective == Objective::epsilon)
+      wrong(node["zero_terminal_snr"],
+            "zero_terminal_snr needs objective v_prediction: where nothing but noise is left, the noise says nothing "
+            "about the picture");
+    return out;
+  }
+
+  ResolutionShift resolution_shift(const YAML::Node& node) const {
+    check_fields(node, "resolution_shift", {"base_tokens", "base", "max_tokens", "max"});
+    ResolutionShift out;
+    set_needed(node, "base_tokens", "resolution_shift", out.base_tokens, 0, many);
+    set_needed(node, "base", "resolution_shift", out.base, -100, 100);
+    set_needed(node, "max_tokens", "resolution_shift", out.max_tokens, out.base_tokens + 1, many);
+    set_needed(node, "max", "resolution_shift", out.max, -100, 100);
+    return out;
+  }
+
+  TimestepSpec timestep(const YAML::Node& node, Objective objective) const {
+    check_fields(node, "timestep", {"type", "shift", "weighting", "resolution_shift"});
+    TimestepSpec out;
+    out.type = choice(need(node, "type", "timestep"), "timestep type",
+                      {"uniform", "linear", "sigmoid", "logit_normal", "mode", "cosmap", "shift", "resolution_shift"});
+    set(node, "shift", out.shift, std::numeric_limits<double>::min(), 100);
+    if (node["weighting"])
+      out.weighting = choice(node["weighting"], "timestep weighting", {"none", "sigma_sqrt", "cosmap"});
+    if (const YAML::Node shift = node["resolution_shift"]) out.resolution_shift = resolution_shift(shift);
+    if (objective != Objective::flow && (out.weighting != "none" || out.resolution_shift))
+      wrong(node, "weighting and resolution_shift belong to flow models");
+    if (out.type == "resolution_shift" && !out.resolution_shift)
+      wrong(node, "type resolution_shift needs the field `resolution_shift`");
+    return out;
+  }
+
+  ScheduleSpec schedule(const YAML::Node& node, const Recipe& recipe) const {
+    const bool flow = recipe.objective == Objective::flow;
+    const std::string kind = choice(need(node, "kind", "schedule"), "schedule kind", {"flow", "discrete"});
+    if ((kind == "flow") != flow)
+      wrong(node, fmt::format("schedule kind {} does not fit objective {}", kind, objective_name(recipe.objective)));
+    ScheduleSpec out;
+    if (flow) {
+      check_fields(node, "a flow schedule", {"kind", "dynamic", "shift", "shift_twice"});
+      set(node, "dynamic", out.dynamic);
+      set(node, "shift", out.shift, std::numeric_limits<double>::min(), 100);
+      set(node, "shift_twice", out.shift_twice);
+      if (out.dynamic && !recipe.timestep.resolution_shift)
+        wrong(node["dynamic"], "dynamic: true needs timestep.resolution_shift");
+      if (out.dynamic && out.shift_twice) wrong(node["shift_twice"], "shift_twice does not go with dynamic: true");
+      return out;
+    }
+    check_fields(node, "a discrete schedule", {"kind", "spacing", "offset", "set_alpha_to_one"});
+    const std::string spacing = choice(need(node, "spacing", "schedule"), "spacing", {"leading", "trailing"});
+    out.spacing = spacing == "leading" ? ScheduleSpec::Spacing::leading : ScheduleSpec::Spacing::trailing;
+    set(node, "offset", out.offset, 0, static_cast<double>(recipe.noise_schedule.steps - 1));
+    if (out.offset != 0 && spacing == "trailing") wrong(node["offset"], "offset belongs to leading spacing");
+    set(node, "set_alpha_to_one", out.set_alpha_to_one);
+    return out;
+  }
+
+  SkipLayerGuidance skip_layer_guidance(const YAML::Node& node) const {
+    check_fields(node, "skip_layer_guidance", {"layers", "scale", "start", "end"});
+    SkipLayerGuidance out;
+    const YAML::Node layers = need(node, "layers", "skip_layer_guidance");
+    if (!layers.IsSequence() || layers.size() == 0) wrong(layers, "layers must be a list of block numbers");
+    for (const auto& item : layers) {
+      int64_t layer = -1;
+      if (!YAML::convert<int64_t>::decode(item, layer) || layer < 0) wrong(item, "a layer must be a block's number");
+      out.layers.push_back(layer);
+    }
+    set_needed(node, "scale", "skip_layer_guidance", out.scale, 0, 100);
+    set(node, "start", out.start, 0, 1);
+    set(node, "end", out.end, out.start, 1);
+    return out;
+  }
+
+  SamplingSpec sampling(const YAML::Node& node, const Recipe& recipe) const {
+    check_fields(node, "sampling", {"sampler", "steps", "guidance", "schedule", "skip_layer_guidance"});
+    SamplingSpec out;
+    out.sampler = text(need(node, "sampler", "sampling"), "sampler");
+    set_needed(node, "steps", "sampling", out.steps, 1, 1000);
+    set(node, "guidance", out.guidance, 0, 100);
+    out.schedule = schedule(need(node, "schedule", "sampling"), recipe);
+    if (const YAML::Node skip = node["skip_layer_guidance"]) {
+      if (recipe.guidance) wrong(skip, "skip_layer_guidance does not go with guidance: true");
+      out.skip_layer_guidance = skip_layer_guidance(skip);
+    }
+    return out;
+  }
+
+  void read_lora(const YAML::Node& node, Recipe& out) const {
+    check_fields(node, "lora", {"targets", "conv_targets", "text_targets", "networks"});
+    out.lora_targets = patterns(need(node, "targets", "lora"), "lora.targets");
+    if (node["conv_targets"]) out.lora_conv_targets = patterns(node["conv_targets"], "lora.conv_targets");
+    for (const auto& item : node["text_targets"]) {
+      const std::string encoder = text(item.first, "an encoder of lora.text_targets");
+      if (!out.tokenizers.contains(encoder))
+        wrong(item.first, fmt::format("lora.text_targets: `{}` has no tokenizer, so it is no text encoder", encoder));
+      out.lora_text_targets[encoder] = patterns(item.second, "lora.text_targets");
+    }
+    if (const YAML::Node networks = node["networks"]) {
+      if (!networks.IsSequence()) wrong(networks, "lora.networks must be a list");
+      out.lora_networks.clear();
+      for (const auto& item : networks) out.lora_networks.push_back(text(item, "a network"));
+    }
+  }
+
+  const std::string& plugin_;
+};
 
 }  // namespace
 
 Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
+  const RecipeReader reader(plugin);
   try {
-    return parse_node(YAML::Load(yaml));
+    return reader.read(YAML::Load(yaml));
   } catch (const YAML::Exception& e) {
-    fail(Code::plugin, "plugin {}: recipe line {}: {}", plugin, e.mark.line + 1, e.msg);
+    reader.wrong(e.mark, e.msg);
   }
 }
 

@@ -6,9 +6,18 @@
 #include <optional>
 #include <regex>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace lh {
+
+// What the model says about x_t = alpha x0 + sigma noise.
+enum class Objective {
+  flow,          // noise - x0, with alpha = 1 - sigma and the time sigma
+  epsilon,       // noise, on a schedule of discrete timesteps
+  v_prediction,  // alpha noise - sigma x0, on such a schedule
+};
+std::string_view objective_name(Objective objective);
 
 struct LatentSpec {
   int64_t channels = 0;
@@ -32,18 +41,46 @@ struct ResolutionShift {
   double mu(int64_t tokens) const;
 };
 
+// The noise that epsilon and v_prediction models are trained on: see train/noise_schedule.h.
+struct NoiseScheduleSpec {
+  std::string kind = "scaled_linear";  // or "linear"
+  double beta_start = 0.00085, beta_end = 0.012;
+  int64_t steps = 1000;
+  bool zero_terminal_snr = false;
+};
+
 struct TimestepSpec {
   std::string type = "sigmoid";
   double shift = 1;
+  std::string weighting = "none";
   std::optional<ResolutionShift> resolution_shift;
+};
+
+// Where the noise levels of a sampling run lie: see sample/schedule.h.
+struct ScheduleSpec {
+  enum class Spacing { leading, trailing };
+  // flow
+  bool dynamic = false;  // shifted by image size
+  double shift = 1;
+  bool shift_twice = false;
+  // epsilon and v_prediction
+  Spacing spacing = Spacing::leading;
+  int64_t offset = 0;             // added to the timesteps of leading spacing
+  bool set_alpha_to_one = false;  // ddim ends without noise, not at that of the first training timestep
+};
+
+// Guidance away from the model with some blocks left out, while start < step / steps < end.
+struct SkipLayerGuidance {
+  std::vector<int64_t> layers;
+  double scale = 0, start = 0.01, end = 0.2;
 };
 
 struct SamplingSpec {
   std::string sampler;
   int64_t steps = 20;
   double guidance = 1;
-  bool dynamic = false;  // the schedule is shifted by image size
-  double shift = 1;
+  ScheduleSpec schedule;
+  std::optional<SkipLayerGuidance> skip_layer_guidance;
 };
 
 // The modules that a recipe's lora.targets name: regular expressions over whole names.
@@ -58,17 +95,21 @@ class LoraTargets {
 };
 
 struct Recipe {
-  std::string family, variant, objective;
+  std::string family, variant;
+  Objective objective = Objective::flow;
   bool guidance = false;  // the model takes a distilled guidance strength
   LatentSpec latents;
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
+  NoiseScheduleSpec noise_schedule;
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;                              // patterns of LoraTargets
-  std::vector<std::string> lora_conv_targets;                         // likewise: blocks that network.conv adds
+  std::vector<std::string> lora_targets, lora_conv_targets;           // patterns of LoraTargets
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
+  std::vector<std::string> lora_networks{"lora"};                     // adapter types that the targets take
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
+  // Throws lh::Error(Code::plugin) naming plugin and line: unknown and missing fields, values out of range, and what
+  // does not fit the objective.
   static Recipe parse(const std::string& yaml, const std::string& plugin);
 };
 

@@ -21,6 +21,13 @@ std::vector<Offered<lh_model>> Registry::models() const {
   return all;
 }
 
+std::vector<Offered<lh_sampler>> Registry::samplers() const {
+  std::vector<Offered<lh_sampler>> all;
+  for (const auto& plugin : plugins_)
+    for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, plugin->host()});
+  return all;
+}
+
 namespace {
 
 template <typename Descriptor, typename List>

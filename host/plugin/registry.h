@@ -22,6 +22,7 @@ class Registry {
   Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for);
   const Plugins& plugins() const { return plugins_; }
   std::vector<Offered<lh_model>> models() const;
+  std::vector<Offered<lh_sampler>> samplers() const;
   // Throw lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
   Offered<lh_sampler> sampler(const std::string& id) const;

@@ -69,11 +69,14 @@ const AdapterSpec* AdapterSelection::operator()(const std::string& module) const
 
 namespace {
 
-Value add_loss(Graph& graph, const std::string& kind) {
+Value add_loss(Graph& graph, const StepOptions& options) {
   const Value output = graph.outputs.at("output");
-  const Value target = graph.add_input("target", {DType::f32, graph.desc(output).shape});
-  if (kind == "huber") return graph.add(huber_op, {output, target, {}}, {{"delta", 1.0}}, 0)[0];
-  return graph.add(mse_op, {output, target, {}}, {}, 0)[0];
+  const Shape shape = graph.desc(output).shape;
+  const Value target = graph.add_input("target", {DType::f32, shape});
+  Value weight;
+  if (options.weighted) weight = graph.add_input("loss_weight", {DType::f32, {shape[0]}});
+  if (options.loss == "huber") return graph.add(huber_op, {output, target, weight}, {{"delta", 1.0}}, 0)[0];
+  return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
 }
 
 // The first scopes: their activations live longest, so dropping them gains most.
@@ -99,6 +102,10 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   graph = model.build_chain(roles, sizes, options.compute);
   show("build", graph);
 
+  // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
+  // adapter there would learn nothing.
+  prune(graph);
+
   // One op for what one kernel does at once.
   fuse(graph);
   show("fuse", graph);
@@ -114,7 +121,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   show("adapt", graph);
 
   // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
-  const Value loss = add_loss(graph, options.loss);
+  const Value loss = add_loss(graph, options);
   graph.outputs["loss"] = loss;
   prune(graph);
   const size_t forward_count = graph.nodes.size();
@@ -144,10 +151,22 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   return result;
 }
 
-Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute) {
-  Graph graph = model.build("denoiser", sizes, compute);
+Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
+                         const SizeLists& lists) {
+  Graph graph = model.build("denoiser", sizes, compute, lists);
   make_forward(graph, model, select);
   return graph;
+}
+
+void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
+  const Shape& latents = denoiser.desc(denoiser.inputs.at("latents")).shape;  // [B, H, W, C]
+  const int64_t channels = latents[latents.rank() - 1];
+  if (channels == recipe.latents.channels) return;
+  fail(Code::data,
+       "this {} model takes {} channels where the latents of a picture have {}: it is also given a mask or another "
+       "picture, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
+       "model; its LoRA fits this one too where their blocks are the same",
+       recipe.family, channels, recipe.latents.channels);
 }
 
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {

@@ -18,6 +18,34 @@ std::string tag_frequency(const Dataset& dataset) {
   return folders.dump();
 }
 
+// The keys by which kohya's files say what was trained on; those of settings that were not used are left out.
+void add_objective(const Prepared& p, std::map<std::string, std::string>& entries) {
+  const TrainSection& train = p.config.train;
+  const auto number = [&](const char* key, const std::optional<double>& value) {
+    if (value) entries[key] = fmt::format("{}", *value);
+  };
+  entries["ss_loss_type"] = train.loss == "mse" ? "l2" : train.loss;
+  if (train.noise_offset > 0) number("ss_noise_offset", train.noise_offset);
+  if (train.min_snr_gamma.value_or(0) > 0) number("ss_min_snr_gamma", train.min_snr_gamma);
+  if (train.debiased_estimation_loss) entries["ss_debiased_estimation"] = "True";
+  const Recipe& recipe = p.model.recipe();
+  if (recipe.objective != Objective::flow) {
+    if (recipe.noise_schedule.zero_terminal_snr) entries["ss_zero_terminal_snr"] = "True";
+    entries["modelspec.prediction_type"] = recipe.objective == Objective::epsilon ? "epsilon" : "v";
+    return;
+  }
+  entries["ss_timestep_sampling"] = p.objective.law().name() == "linear" ? "uniform" : p.objective.law().name();
+  entries["ss_discrete_flow_shift"] = fmt::format("{}", p.objective.law().shift());
+  entries["ss_model_prediction_type"] = "raw";
+  const std::string& scheme = train.weighting_scheme.empty() ? recipe.timestep.weighting : train.weighting_scheme;
+  if (scheme != "none") entries["ss_weighting_scheme"] = scheme;
+  number("ss_sigmoid_scale", train.sigmoid_scale);
+  number("ss_logit_mean", train.logit_mean);
+  number("ss_logit_std", train.logit_std);
+  number("ss_mode_scale", train.mode_scale);
+  if (recipe.guidance) number("ss_guidance_scale", train.cfg_scale);
+}
+
 }  // namespace
 
 LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
@@ -41,6 +69,7 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
+  add_objective(p, entries);
   entries["ss_tag_frequency"] = tag_frequency(p.dataset);
   entries["modelspec.title"] = config.name;
   entries["modelspec.resolution"] = fmt::format("{}x{}", side, side);

@@ -1,67 +1,63 @@
 #include "train/objective.h"
 
-#include <cmath>
+#include <algorithm>
 
 #include "core/error.h"
 
 namespace lh {
 
-double sigmoid_law(double z, double scale) { return 1 / (1 + std::exp(-scale * z)); }
+TrainingObjective::TrainingObjective(const TrainSection& train, const Recipe& recipe)
+    : objective_(recipe.objective), law_(train, recipe), weight_(train, recipe), spec_(recipe.noise_schedule) {
+  if (objective_ != Objective::flow) schedule_.emplace(spec_);
+}
 
-double shift_time(double shift, double t) { return shift * t / (1 + (shift - 1) * t); }
+NoiseLevel TrainingObjective::draw(Random& random, int64_t tokens) const {
+  const double t = law_.draw(random, tokens);
+  if (!schedule_) return flow_level(t);
+  return discrete_level(
+      std::min(static_cast<int64_t>(t * static_cast<double>(schedule_->steps())), schedule_->steps() - 1));
+}
 
-double shift_time_mu(double mu, double t) { return std::exp(mu) / (std::exp(mu) + 1 / t - 1); }
+NoiseLevel TrainingObjective::flow_level(double sigma) const {
+  const auto time = static_cast<float>(sigma);  // latents are mixed at the very time that the model is told
+  return {1 - double{time}, time, time, static_cast<float>(weight_.at_sigma(time))};
+}
 
-TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) {
-  if (recipe.objective != "flow")
-    fail(Code::plugin, "objective '{}' of model family '{}' is not known to this host (known: flow)", recipe.objective,
-         recipe.family);
-  const std::string& type = train.timestep_type.empty() ? recipe.timestep.type : train.timestep_type;
-  scale_ = train.sigmoid_scale.value_or(1);
-  shift_ = train.timestep_shift.value_or(recipe.timestep.shift);
-  if (type == "linear") {
-    kind_ = Kind::linear;
-  } else if (type == "sigmoid") {
-    kind_ = Kind::sigmoid;
-  } else if (type == "shift") {
-    kind_ = Kind::shift;
-  } else if (type.ends_with("_shift")) {
-    kind_ = Kind::resolution_shift;
-    resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
-  } else {
-    fail(Code::config, "train.timestep_type: '{}' is not known", type);
+NoiseLevel TrainingObjective::discrete_level(int64_t timestep) const {
+  return {schedule_->alpha(timestep), schedule_->sigma(timestep), static_cast<float>(timestep),
+          static_cast<float>(weight_.at_snr(schedule_->snr(timestep)))};
+}
+
+void TrainingObjective::make_pair(std::span<const float> x0, std::span<const float> noise, const NoiseLevel& level,
+                                  std::span<float> noisy, std::span<float> target) const {
+  const auto sigma = static_cast<float>(level.sigma);
+  const float alpha = objective_ == Objective::flow ? 1 - sigma : static_cast<float>(level.alpha);
+  for (size_t i = 0; i < x0.size(); ++i) noisy[i] = alpha * x0[i] + sigma * noise[i];
+  switch (objective_) {
+    case Objective::flow:
+      for (size_t i = 0; i < x0.size(); ++i) target[i] = noise[i] - x0[i];
+      break;
+    case Objective::epsilon: std::ranges::copy(noise, target.begin()); break;
+    case Objective::v_prediction:
+      for (size_t i = 0; i < x0.size(); ++i) target[i] = alpha * noise[i] - sigma * x0[i];
+      break;
   }
 }
 
-double TimestepLaw::draw(Random& random, int64_t tokens) const {
-  switch (kind_) {
-    case Kind::linear: return random.uniform();
-    case Kind::sigmoid: return sigmoid_law(random.normal(), scale_);
-    case Kind::shift: return shift_time(shift_, sigmoid_law(random.normal(), scale_));
-    case Kind::resolution_shift: return shift_time_mu(resolution_.mu(tokens), sigmoid_law(random.normal(), scale_));
-  }
-  return 0;
+std::string TrainingObjective::text() const {
+  std::string line =
+      fmt::format("{}; timesteps {}; weight {}", objective_name(objective_), law_.text(), weight_.text());
+  if (schedule_)
+    line += fmt::format("; betas {} {} to {} in {} steps{}", spec_.kind, spec_.beta_start, spec_.beta_end, spec_.steps,
+                        spec_.zero_terminal_snr ? ", zero terminal SNR" : "");
+  return line;
 }
 
-void flow_pair(std::span<const float> x0, std::span<const float> noise, double sigma, std::span<float> noisy,
-               std::span<float> target) {
-  const auto s = static_cast<float>(sigma);
-  for (size_t i = 0; i < x0.size(); ++i) {
-    noisy[i] = (1 - s) * x0[i] + s * noise[i];
-    target[i] = noise[i] - x0[i];
-  }
-}
-
-std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps,
-                                int64_t tokens) {
-  std::vector<double> sigmas;
-  const double mu = timestep.resolution_shift.value_or(ResolutionShift{}).mu(tokens);
-  for (int64_t i = 0; i < steps; ++i) {
-    const double t = 1 - static_cast<double>(i) / static_cast<double>(steps);
-    sigmas.push_back(sampling.dynamic ? shift_time_mu(mu, t) : shift_time(sampling.shift, t));
-  }
-  sigmas.push_back(0);
-  return sigmas;
+void add_noise_offset(std::span<float> noise, int64_t channels, double offset, Random random) {
+  std::vector<float> constants(static_cast<size_t>(channels));
+  random.fill_normal(constants);
+  for (size_t i = 0; i < noise.size(); ++i)
+    noise[i] += static_cast<float>(offset) * constants[i % static_cast<size_t>(channels)];
 }
 
 }  // namespace lh

@@ -1,43 +1,56 @@
-// Training objectives and the laws of noise, each once; which of them a model uses stands in its recipe.
+// What a training example is made of: a noise level drawn by the run's law, the noisy latents
+// x_t = alpha x0 + sigma noise, and what the model should say about them.
+//   flow          alpha = 1 - sigma, time = sigma     target noise - x0
+//   epsilon       schedule at timestep t, time = t    target noise
+//   v_prediction  the same                            target alpha noise - sigma x0
+// Levels are float64 until they meet latents, which are float32.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "config/config.h"
 #include "plugin/recipe.h"
+#include "train/loss_weight.h"
+#include "train/noise_schedule.h"
 #include "train/random.h"
+#include "train/timestep_law.h"
 
 namespace lh {
 
-// Logistic function of scale * z: z normal gives the logit-normal law of Esser et al. 2024.
-double sigmoid_law(double z, double scale);
-// s t / (1 + (s - 1) t): moves mass to noisier times for s > 1.
-double shift_time(double shift, double t);
-// e^mu / (e^mu + 1/t - 1) = shift_time(e^mu, t).
-double shift_time_mu(double mu, double t);
-
-// How times are drawn in a run: the user's choice over the model's recipe.
-class TimestepLaw {
- public:
-  TimestepLaw(const TrainSection& train, const Recipe& recipe);
-  // tokens: image tokens of the sample, for laws that depend on the image size.
-  double draw(Random& random, int64_t tokens) const;
-
- private:
-  enum class Kind { linear, sigmoid, shift, resolution_shift } kind_;
-  double scale_ = 1, shift_ = 1;
-  ResolutionShift resolution_;
+struct NoiseLevel {
+  double alpha = 0, sigma = 0;
+  float time = 0;    // the model's timestep input
+  float weight = 1;  // of the sample's loss
 };
 
-// Rectified flow: noisy = (1 - sigma) x0 + sigma noise, target = noise - x0.
-void flow_pair(std::span<const float> x0, std::span<const float> noise, double sigma, std::span<float> noisy,
-               std::span<float> target);
+class TrainingObjective {
+ public:
+  // Throws lh::Error(Code::config) for settings that do not fit the model.
+  TrainingObjective(const TrainSection& train, const Recipe& recipe);
+  NoiseLevel draw(Random& random, int64_t tokens) const;
+  // All spans have one length; noisy and target are written.
+  void make_pair(std::span<const float> x0, std::span<const float> noise, const NoiseLevel& level,
+                 std::span<float> noisy, std::span<float> target) const;
+  bool weighted() const { return weight_.on(); }
+  const TimestepLaw& law() const { return law_; }
+  // Everything that decides what is trained on, in one line: a run can only be resumed with the same.
+  std::string text() const;
 
-// Sigmas of a sampling run, steps + 1 of them, the last 0.
-std::vector<double> flow_sigmas(const SamplingSpec& sampling, const TimestepSpec& timestep, int64_t steps,
-                                int64_t tokens);
+ private:
+  NoiseLevel flow_level(double sigma) const;
+  NoiseLevel discrete_level(int64_t timestep) const;
+  Objective objective_;
+  TimestepLaw law_;
+  LossWeight weight_;
+  NoiseScheduleSpec spec_;
+  std::optional<NoiseSchedule> schedule_;  // of discrete timesteps
+};
+
+// Adds one number to each channel of noise [..., channels], offset times a normal one: without it a model hardly
+// learns how bright a picture is as a whole (Guttenberg 2023).
+void add_noise_offset(std::span<float> noise, int64_t channels, double offset, Random random);
 
 }  // namespace lh

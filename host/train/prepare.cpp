@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/caption.h"
+#include "run/workspace.h"
 
 namespace lh {
 
@@ -28,6 +29,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       model(registry, c.model, c.plugin),
       optimizer(registry, c.train.optimizer, c.train.optimizer_params),
       compute(compute_dtype(c.train.dtype)),
+      objective(c.train, model.recipe()),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
                 c.train.train_text_encoder),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
@@ -38,7 +40,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                   : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
-  if (!c.sample.prompts.empty()) find_sampler(registry, model.recipe(), c.sample.sampler);
+  if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
     const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
     const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);
@@ -53,20 +55,25 @@ void Prepared::compile(double recompute, int64_t limit) {
   std::set<Bucket> buckets;
   for (const Sample& sample : dataset.samples) buckets.insert(sample.bucket);
   const bool train_text = selection.text_encoders();
-  const PlanOptions options{
-      .step = {.compute = compute, .loss = config.train.loss, .recompute = recompute, .text_encoders = train_text},
-      .batch = config.train.batch_size,
-      .text_length = text.length(),
-      .token_lengths = train_text ? text.lengths() : Sizes{},
-      .accumulate = config.train.gradient_accumulation > 1};
+  const PlanOptions options{.step = {.compute = compute,
+                                     .loss = config.train.loss,
+                                     .weighted = objective.weighted(),
+                                     .recompute = recompute,
+                                     .text_encoders = train_text},
+                            .batch = config.train.batch_size,
+                            .text_length = text.length(),
+                            .token_lengths = train_text ? text.lengths() : Sizes{},
+                            .accumulate = config.train.gradient_accumulation > 1};
   plan.emplace(device, model, optimizer, selection, buckets, options);
   if (requests.empty()) return;
-  denoiser = std::make_unique<Denoiser>(device, model, selection, compute, config.sample.width, config.sample.height,
-                                        options.text_length);
-  plan->also(device, denoiser->graph(), denoiser->arena_bytes());
+  denoiser =
+      std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), options.text_length);
+  const Denoiser::Memory sampling = denoiser->memory();
+  plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {
     live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
-    plan->also(device, live_text->graph(), live_text->arena_bytes());
+    const Graph& graph = live_text->graph();
+    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph), constant_bytes(graph));
   }
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
@@ -74,7 +81,8 @@ void Prepared::compile(double recompute, int64_t limit) {
                         .arena = memory.activations,
                         .workspace = memory.workspace};
   decoder = std::make_unique<Decoder>(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
-  plan->also(device, decoder->plan().graph, decoder->plan().memory.arena);
+  const VaeMemory& decoding = decoder->plan().memory;
+  plan->also(decoding.arena, decoding.workspace, decoding.constants);
   plan->memory.weights += decoder->plan().memory.weights;
 }
 
@@ -109,7 +117,7 @@ void Prepared::fit_memory() {
 
 std::vector<std::string> Prepared::prompts() const {
   if (selection.text_encoders()) return {};  // they change with every step
-  std::vector<std::string> all = prompts_of(requests, model.recipe());
+  std::vector<std::string> all = prompts_of(requests);
   for (const Sample& s : dataset.samples) {
     all.push_back(s.caption);
     if (s.caption_dropout_rate > 0) all.push_back(dropped_caption);

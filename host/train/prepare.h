@@ -13,10 +13,11 @@
 #include "plugin/model.h"
 #include "plugin/optimizer.h"
 #include "run/device.h"
-#include "sample/sampling.h"
+#include "sample/denoiser.h"
 #include "train/batches.h"
 #include "train/latent_encoding.h"
 #include "train/live_text.h"
+#include "train/objective.h"
 #include "train/text_encoding.h"
 #include "train/train_plan.h"
 #include "train/warm_start.h"
@@ -40,12 +41,14 @@ struct Prepared {
   Model model;
   Optimizer optimizer;
   DType compute;
+  TrainingObjective objective;
   AdapterSelection selection;
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
   Dataset dataset;
-  std::vector<SampleRequest> requests;  // one for each sample prompt
+  SamplerChoice sampler;                // where there are sample prompts
+  std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
   std::optional<TrainPlan> plan;
   std::optional<WarmStart> warm_start;       // network.pretrained_lora_path
   std::unique_ptr<Denoiser> denoiser;        // for samples; none when no sample is asked for

@@ -17,6 +17,8 @@ enum class Purpose : uint32_t {
   posterior = 5,
   caption_dropout = 6,
   sample_noise = 7,
+  sampler_noise = 8,  // that a sampler adds on its way
+  noise_offset = 9,
 };
 
 class Random {

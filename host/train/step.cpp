@@ -40,13 +40,10 @@ void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& we
 
 // nullptr for the counter, which is no tensor of StepInputs.
 const HostTensor* TrainStep::given(const std::string& name, const StepInputs& inputs) const {
-  const std::map<std::string_view, const HostTensor*> known{{"latents", &inputs.latents},
-                                                            {"target", &inputs.target},
-                                                            {"text", &inputs.text},
-                                                            {"pooled", &inputs.pooled},
-                                                            {"timestep", &inputs.timestep},
-                                                            {"guidance", &inputs.guidance},
-                                                            {"step", nullptr}};
+  const std::map<std::string_view, const HostTensor*> known{
+      {"latents", &inputs.latents},   {"target", &inputs.target},           {"text", &inputs.text},
+      {"pooled", &inputs.pooled},     {"timestep", &inputs.timestep},       {"guidance", &inputs.guidance},
+      {"size_ids", &inputs.size_ids}, {"loss_weight", &inputs.loss_weight}, {"step", nullptr}};
   const auto it = known.find(name);
   const auto ids = inputs.token_ids.find(name);
   if (it == known.end() && ids == inputs.token_ids.end())

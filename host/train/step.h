@@ -15,7 +15,9 @@ struct StepInputs {
   HostTensor text, pooled;
   std::map<std::string, HostTensor> token_ids;  // "<encoder>.input_ids" i32 [B, L], where text encoders are trained
   HostTensor timestep;                          // f32 [B]
-  HostTensor guidance;                          // f32 [B]; empty for models without
+  HostTensor guidance;                          // f32 [B]; for models that take it
+  HostTensor size_ids;                          // f32 [B, 6]; for models that take them
+  HostTensor loss_weight;                       // f32 [B]; for weighted steps
   int32_t step = 0;                             // counter for dropout
 };
 

@@ -9,6 +9,7 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
+#include "core/rows.h"
 #include "core/signals.h"
 #include "train/lr_schedule.h"
 #include "train/metadata.h"
@@ -33,8 +34,6 @@ std::string targets_hash(const Adapters& adapters) {
   return hash.hex().substr(0, 16);
 }
 
-std::string optional_text(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "default"; }
-
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
@@ -46,7 +45,7 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.conv", std::to_string(c.network.conv)},
-          {"network.conv_alpha", optional_text(c.network.conv_alpha)},
+          {"network.conv_alpha", fmt::format("{}", c.network.conv_alpha.value_or(static_cast<double>(c.network.conv)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
           {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, 16) : "none"},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
@@ -55,25 +54,11 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
           {"train.dtype", std::string(dtype_name(p.compute))},
-          {"train.timestep_type", c.train.timestep_type},
-          {"train.timestep_shift", optional_text(c.train.timestep_shift)},
-          {"train.sigmoid_scale", optional_text(c.train.sigmoid_scale)},
+          {"objective", p.objective.text()},
+          {"train.noise_offset", fmt::format("{}", c.train.noise_offset)},
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
-}
-
-// The rows of several [1, ...] tensors one after another: [B, ...].
-HostTensor stack(const std::vector<const HostTensor*>& rows) {
-  std::vector<int64_t> dims(rows[0]->desc.shape.dims().begin(), rows[0]->desc.shape.dims().end());
-  dims[0] = static_cast<int64_t>(rows.size());
-  HostTensor out(Desc{rows[0]->desc.dtype, Shape(dims)});
-  size_t at = 0;
-  for (const HostTensor* row : rows) {
-    std::ranges::copy(row->data, out.data.begin() + static_cast<int64_t>(at));
-    at += row->data.size();
-  }
-  return out;
 }
 
 // A draw of the VAE's posterior in model space: (mean + exp(logvar / 2) eps - shift) * scale.
@@ -93,12 +78,10 @@ void draw_latents(const HostTensor& moments, const LatentSpec& spec, Random rand
 
 }  // namespace
 
-Trainer::Trainer(const Registry& registry, Prepared& prepared, const std::string& resume)
-    : registry_(registry),
-      p_(prepared),
+Trainer::Trainer(Prepared& prepared, const std::string& resume)
+    : p_(prepared),
       config_(prepared.config),
       folder_(prepared.config.output_dir()),
-      law_(prepared.config.train, prepared.model.recipe()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)) {
   check_start(resume);
   load();
@@ -181,17 +164,23 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
   in.target = HostTensor(in.latents.desc);
   std::vector<const HostTensor*> texts, pooled;
   std::map<std::string, std::vector<const HostTensor*>> token_ids;
-  std::vector<float> sigmas, x0(count), noise(count);
+  std::vector<float> times, weights, sizes, x0(count), noise(count);
   for (int64_t j = 0; j < size; ++j) {
     const auto lane = static_cast<uint32_t>(j);
     const Sample& sample = p_.dataset.samples[static_cast<size_t>(batch.samples[static_cast<size_t>(j)])];
     draw_latents(p_.latents.moments(sample), recipe.latents, Random(seed, Purpose::posterior, draw, lane), x0);
     Random(seed, Purpose::noise, draw, lane).fill_normal(noise);
+    if (config_.train.noise_offset > 0)
+      add_noise_offset(noise, recipe.latents.channels, config_.train.noise_offset,
+                       Random(seed, Purpose::noise_offset, draw, lane));
     Random time(seed, Purpose::timestep, draw, lane);
-    sigmas.push_back(static_cast<float>(law_.draw(time, tokens)));
+    const NoiseLevel level = p_.objective.draw(time, tokens);
+    times.push_back(level.time);
+    weights.push_back(level.weight);
+    std::ranges::copy(size_ids(sample), std::back_inserter(sizes));
     const auto at = static_cast<size_t>(j) * count;
-    flow_pair(x0, noise, sigmas.back(), in.latents.as<float>().subspan(at, count),
-              in.target.as<float>().subspan(at, count));
+    p_.objective.make_pair(x0, noise, level, in.latents.as<float>().subspan(at, count),
+                           in.target.as<float>().subspan(at, count));
     const bool dropped = sample.caption_dropout_rate > 0 &&
                          Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
     const std::string& caption = dropped ? dropped_caption : sample.caption;
@@ -204,11 +193,13 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
     }
   }
   if (!texts.empty()) {
-    in.text = stack(texts);
-    in.pooled = stack(pooled);
+    in.text = stack_rows(texts);
+    in.pooled = stack_rows(pooled);
   }
-  for (const auto& [name, rows] : token_ids) in.token_ids[name] = stack(rows);
-  in.timestep = HostTensor::from_floats({size}, sigmas);
+  for (const auto& [name, rows] : token_ids) in.token_ids[name] = stack_rows(rows);
+  in.timestep = HostTensor::from_floats({size}, times);
+  in.loss_weight = HostTensor::from_floats({size}, weights);
+  in.size_ids = HostTensor::from_floats({size, 6}, sizes);
   in.guidance = HostTensor::from_floats(
       {size}, std::vector<float>(static_cast<size_t>(size), static_cast<float>(config_.train.cfg_scale)));
   in.step = static_cast<int32_t>(micro_step);
@@ -266,10 +257,9 @@ void Trainer::save(int64_t step, bool final) {
 }
 
 void Trainer::make_samples(int64_t step) {
-  if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests, p_.model.recipe()));
+  if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents =
-        p_.denoiser->sample(p_.requests[i], config_.sample.sampler, registry_, p_.text, stop_requested);
+    const HostTensor latents = p_.denoiser->sample(p_.requests[i], p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
   }
 }

@@ -7,7 +7,6 @@
 #include <memory>
 #include <optional>
 
-#include "train/objective.h"
 #include "train/output.h"
 #include "train/prepare.h"
 #include "train/run_folder.h"
@@ -18,7 +17,7 @@ namespace lh {
 
 class Trainer {
  public:
-  Trainer(const Registry& registry, Prepared& prepared, const std::string& resume);
+  Trainer(Prepared& prepared, const std::string& resume);
   // 0 when all steps ran and the final file is verified, exit_interrupted after a signal.
   int run();
 
@@ -35,12 +34,10 @@ class Trainer {
   void make_samples(int64_t step);
   [[noreturn]] void report_non_finite(int64_t step, MicroBatch batch, const std::string& what);
 
-  const Registry& registry_;
   Prepared& p_;
   const Config& config_;
   RunFolder folder_;
   std::filesystem::path resume_from_;  // folder of states; empty: a new run
-  TimestepLaw law_;
   BatchOrder order_;
   std::optional<Weights> weights_;
   std::optional<StepRunner> runner_;

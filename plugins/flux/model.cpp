@@ -19,7 +19,7 @@ using lora_host::Weights;
 
 constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
 constexpr lora_host::nn::LatentScale latent_scale = {0.3611, 0.1159};
-constexpr int64_t vae_levels = 4;
+constexpr int64_t latent_channels = 16, vae_levels = 4;
 
 class Flux : public lora_host::Model {
  public:
@@ -28,7 +28,7 @@ class Flux : public lora_host::Model {
     if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
     check_variant(weights);
     if (!weights.first_with_prefix("vae:").empty())
-      lora_host::nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0, vae_levels);
+      lora_host::nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("clip_l:").empty()) {
       int64_t width = lora_host::nn::check_clip(weights, "clip_l:");
       if (dims_) require_width("vector_in.in_layer.weight", dims_->pooled, "clip_l", width);
@@ -40,9 +40,7 @@ class Flux : public lora_host::Model {
   }
 
   static int32_t probe(const Weights& weights) {
-    // Architectures that grew out of this one and share its blocks.
-    if (!weights.first_with_prefix("distilled_guidance_layer.").empty()) return 0;
-    if (weights.has("double_stream_modulation_img.lin.weight")) return 0;
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
     bool blocks = weights.has("double_blocks.0.img_attn.qkv.weight") && weights.has("single_blocks.0.linear1.weight");
     return blocks && weights.has("img_in.weight") ? 100 : 0;
   }

@@ -1,6 +1,7 @@
 // The transformer of Stable Diffusion 3.5 (MMDiT, MMDiT-X): its dimensions, read from weight shapes, and its graph.
 #pragma once
 
+#include <optional>
 #include <set>
 
 #include "lora_host/lora_host.hpp"
@@ -22,6 +23,9 @@ struct Dimensions {
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// What the weights are instead, where they are those of a known relative.
+std::optional<std::string> relative(const lora_host::Weights& weights);
 
 // latents [B, H, W, C], text [B, L, D], pooled [B, P], timestep f32 [B] (sigma in 0..1) -> velocity, like latents.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);

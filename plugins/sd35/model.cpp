@@ -23,7 +23,7 @@ using lora_host::Weights;
 
 constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
 constexpr nn::LatentScale latent_scale = {1.5305, 0.0609};
-constexpr int64_t vae_levels = 4;
+constexpr int64_t latent_channels = 16, vae_levels = 4;
 
 struct Variant {
   const char* name;
@@ -41,13 +41,14 @@ class Sd35 : public lora_host::Model {
     if (!weights.first_with_prefix("x_embedder.").empty()) dims_ = read_dimensions(weights);
     variant_ = choose_variant(weights);
     if (!weights.first_with_prefix("vae:").empty())
-      nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : 0, vae_levels);
+      nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     check_encoders(weights);
   }
 
   static int32_t probe(const Weights& weights) {
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
     bool blocks = weights.has("joint_blocks.0.context_block.attn.qkv.weight");
-    return blocks && weights.has("x_embedder.proj.weight") && weights.has("pos_embed") ? 100 : 0;
+    return blocks && weights.has("x_embedder.proj.weight") ? 100 : 0;
   }
 
   const char* recipe() const override { return variant_->recipe; }
@@ -92,6 +93,8 @@ class Sd35 : public lora_host::Model {
       if (w.first_with_prefix(clip).empty()) continue;
       int64_t width = nn::check_clip(w, clip);
       hidden += width;
+      if (clip == std::string("clip_g:") && !w.has("clip_g:text_projection.weight"))
+        throw Failure(LH_E_MODEL, "missing tensor clip_g:text_projection.weight: is model.clip_g_path a CLIP-L file?");
       pooled += clip == std::string("clip_g:") ? w.require("clip_g:text_projection.weight", {-1, width})[0] : width;
     }
     bool both = !w.first_with_prefix("clip_l:").empty() && !w.first_with_prefix("clip_g:").empty();

@@ -23,7 +23,13 @@ StepInputs toy_inputs(const Graph& g) {
     const auto it = g.inputs.find(name);
     return it == g.inputs.end() ? HostTensor{} : ramp(g.desc(it->second).shape, seed);
   };
-  StepInputs in{made("latents", 1), made("target", 2), made("text", 3), made("pooled", 4), {}, {}, made("guidance", 5)};
+  StepInputs in;
+  in.latents = made("latents", 1);
+  in.target = made("target", 2);
+  in.text = made("text", 3);
+  in.pooled = made("pooled", 4);
+  in.guidance = made("guidance", 5);
+  in.size_ids = made("size_ids", 6);
   in.timestep = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
   in.step = 9;
   return in;

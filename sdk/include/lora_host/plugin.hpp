@@ -78,19 +78,50 @@ constexpr lh_optimizer optimizer(const char* id, const char* const* options) {
   return out;
 }
 
-// An integrator: Build is a function `void(Graph&, uint32_t stage, const Dims& latents)`.
-template <auto Build>
-constexpr lh_sampler sampler(const char* id, const char* objective, uint32_t stages, const char* const* carried) {
+// A step of a run as a sampler sees it: the levels that it begins and ends at, and those around it.
+class Step {
+ public:
+  Step(const lh_levels& levels, uint32_t index) : levels_(levels), index_(index) {}
+
+  bool first() const { return index_ == 0; }
+  bool last() const { return index_ + 1 == levels_.steps; }
+  double alpha() const { return levels_.alpha[index_]; }
+  double sigma() const { return levels_.sigma[index_]; }
+  Step next() const { return Step(levels_, index_ + 1); }      // its first level is the end of this step
+  Step previous() const { return Step(levels_, index_ - 1); }  // not of the first step
+
+ private:
+  const lh_levels& levels_;
+  uint32_t index_;
+};
+
+// An integrator: a class with static members
+//   const char* const id, objectives[], carried[], scalars[]   lists end with nullptr
+//   int32_t space; uint32_t stages
+//   void scalar_values(const Step&, uint32_t stage, double* out)
+//   double stage_sigma(const Step&, uint32_t stage)             where stages is above 1
+//   void build(Graph&, uint32_t stage, const Dims& latents)
+template <typename T>
+constexpr lh_sampler sampler() {
   lh_sampler out{};
   out.struct_size = sizeof(lh_sampler);
-  out.id = id;
-  out.objective = objective;
-  out.stages = stages;
-  out.carried = carried;
+  out.id = T::id;
+  out.objectives = T::objectives;
+  out.space = T::space;
+  out.stages = T::stages;
+  out.carried = T::carried;
+  out.scalars = T::scalars;
+  out.scalar_values = [](const lh_levels* levels, uint32_t step, uint32_t stage, double* values) noexcept {
+    T::scalar_values(Step(*levels, step), stage, values);
+  };
+  if constexpr (T::stages > 1)
+    out.stage_sigma = [](const lh_levels* levels, uint32_t step, uint32_t stage) noexcept {
+      return T::stage_sigma(Step(*levels, step), stage);
+    };
   out.build_stage = [](lh_graph* graph, uint32_t stage, const lh_desc* latents) noexcept {
     return guarded(runtime.host, [&] {
       Graph g(graph);
-      Build(g, stage, dims_of(*latents));
+      T::build(g, stage, dims_of(*latents));
     });
   };
   return out;

@@ -1,9 +1,24 @@
-/* sampler.h - "lh.sampler/1": an integrator of the denoising equation, described as a graph.
+/* sampler.h - "lh.sampler/1": an integrator of the denoising equation, described as graphs.
  *
- * The host makes the sigmas (they belong to the model's recipe), evaluates the model at sigma and runs the stage graph.
- * Inputs of a stage: x and model_out (like the latents), sigma and sigma_next f32 [1]; carried tensors by name (zero at
- * the first step). Outputs: x, and each carried tensor. With more than one stage the model is evaluated again at (x,
- * stage_sigma) before each following stage.
+ * The host makes the noise levels (they belong to the model's recipe), evaluates the model, with guidance, and runs the
+ * sampler's graph for each stage of each step. At level i the latents are x = alpha[i] x0 + sigma[i] noise. `space`
+ * says what x is and where the levels lie:
+ *
+ *   LH_SPACE_SIGMA    x moves on straight lines in sigma, dx/dsigma = (x - x0) / sigma, and ends at sigma 0. For models
+ *                     of discrete timesteps alpha is 1 (x0 + sigma noise), for flow models it is 1 - sigma.
+ *   LH_SPACE_ALPHA    x is in the model's own scale. The end may keep the noise of the first training timestep, where
+ *                     the model's schedule says so; alpha may be 0 at the beginning.
+ *   LH_SPACE_LOG_SNR  the same for integrators in log(alpha / sigma): alpha is above 0 at every level, the levels are
+ *                     evenly spaced with the end among them, and that has sigma 0.
+ *
+ * Inputs that a stage's graph may ask for:
+ *   like the latents  x, model_out (what the model said of x, after guidance), denoised (the x0 that this means),
+ * epsilon (the noise that it means), derivative (dx/dsigma; LH_SPACE_SIGMA only), noise (a new normal draw for each
+ * step), and each carried tensor (zero at the first step) f32 [1]           each name in `scalars` Outputs: x, and
+ * carried tensors; one that is no output of a stage keeps its value.
+ *
+ * Stage 0 sees the model at the step's own level. Before each following stage the model is evaluated again, at the new
+ * x and the sigma that `stage_sigma` gives.
  */
 #ifndef LORA_HOST_SAMPLER_H
 #define LORA_HOST_SAMPLER_H
@@ -12,12 +27,31 @@
 
 #define LH_SAMPLER_FACTORY "lh.sampler/1"
 
+#define LH_SPACE_SIGMA 0
+#define LH_SPACE_ALPHA 1
+#define LH_SPACE_LOG_SNR 2
+
+/* The noise levels of a run: step i begins at level i and ends at level i + 1; all stay until the run ends. */
+typedef struct lh_levels {
+  uint32_t struct_size;
+  uint32_t steps;
+  const double* alpha; /* steps + 1 */
+  const double* sigma; /* steps + 1, falling */
+} lh_levels;
+
 typedef struct lh_sampler {
   uint32_t struct_size;
   const char* id;
-  const char* objective;      /* "flow" or "epsilon": what model_out is */
-  uint32_t stages;            /* model evaluations in one step */
-  const char* const* carried; /* names, NULL-terminated */
+  const char* const* objectives; /* models it is for: "flow", "epsilon", "v_prediction"; NULL-terminated */
+  int32_t space;                 /* LH_SPACE_* */
+  uint32_t stages;               /* most model evaluations in one step */
+  const char* const* carried;    /* tensors kept from stage to stage and from step to step; NULL-terminated */
+  const char* const* scalars;    /* numbers that change with the step; NULL-terminated */
+  /* The values of `scalars` at a stage of a step; `out` has room for all. Pure. [any-thread] */
+  void (*scalar_values)(const lh_levels*, uint32_t step, uint32_t stage, double* out);
+  /* Sigma at which a stage after the first sees the model; 0: the step ends without it. NULL where there is one stage.
+   * Pure. [any-thread] */
+  double (*stage_sigma)(const lh_levels*, uint32_t step, uint32_t stage);
   lh_status (*build_stage)(lh_graph*, uint32_t stage, const lh_desc* latents); /* [build] */
 } lh_sampler;
 

@@ -1,0 +1,134 @@
+#include "sample/denoiser.h"
+
+#include <algorithm>
+
+#include "core/rows.h"
+#include "run/workspace.h"
+#include "train/random.h"
+
+namespace lh {
+namespace {
+
+int64_t image_tokens(const SampleRequest& request, const LatentSpec& latents) {
+  return request.height / latents.pixel_step() * (request.width / latents.pixel_step());
+}
+
+// One number for each of `count` rows.
+HostTensor repeated(double value, size_t count) {
+  return HostTensor::from_floats({static_cast<int64_t>(count)}, std::vector<float>(count, static_cast<float>(value)));
+}
+
+}  // namespace
+
+Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute,
+                   const SamplerChoice& sampler, const SampleRequest& like, int64_t text_length)
+    : device_(device),
+      model_(model),
+      sampler_(sampler),
+      like_(like),
+      schedule_(model.recipe(), sampler.sampler.descriptor->space, like.steps,
+                image_tokens(like, model.recipe().latents), sampler.karras),
+      whole_(compile(select, compute, like.guidance.batched ? 2 : 1, text_length, {})) {
+  if (like.guidance.skip_layers)
+    skipping_.emplace(compile(select, compute, 1, text_length, like.guidance.skip_layers->layers));
+}
+
+Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, int64_t text_length,
+                                     const std::vector<int64_t>& skip_layers) const {
+  const int64_t downscale = model_.recipe().latents.downscale;
+  const Sizes sizes{{"batch", batch},
+                    {"height", like_.height / downscale},
+                    {"width", like_.width / downscale},
+                    {"text_length", text_length}};
+  Compiled compiled;
+  compiled.graph = build_sample_graph(model_, sizes, select, compute,
+                                      skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
+  require_plain_latents(compiled.graph, model_.recipe());
+  compiled.plan = plan_memory(compiled.graph, parameters(compiled.graph));
+  return compiled;
+}
+
+Denoiser::Memory Denoiser::memory() const {
+  Memory memory;
+  const auto add = [&](const Compiled& compiled) {
+    memory.arena = std::max(memory.arena, compiled.plan.bytes);
+    memory.workspace = std::max(memory.workspace, workspace_bytes(device_, compiled.graph));
+    memory.constants += constant_bytes(compiled.graph);
+  };
+  add(whole_);
+  if (skipping_) add(*skipping_);
+  return memory;
+}
+
+void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
+  const auto bind_one = [&](Compiled& compiled) {
+    Externals externals = weights.bind(compiled.graph);
+    if (adapters != nullptr) adapters->bind(compiled.graph, externals);
+    compiled.program = std::make_unique<Program>(device_, compiled.graph, compiled.plan, arena, externals);
+  };
+  bind_one(whole_);
+  if (skipping_) bind_one(*skipping_);
+}
+
+// The model's output for x with each of the prompts, a row each.
+HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, double time,
+                              const std::vector<Conditioning>& prompts) {
+  Program& program = *compiled.program;
+  const size_t count = prompts.size();
+  std::vector<const HostTensor*> text, pooled;
+  for (const Conditioning& prompt : prompts) {
+    text.push_back(prompt.text);
+    pooled.push_back(prompt.pooled);
+  }
+  program.set_input("latents", stack_rows(std::vector<const HostTensor*>(count, &x)));
+  program.set_input("timestep", repeated(time, count));
+  program.set_input("text", stack_rows(text));
+  program.set_input("pooled", stack_rows(pooled));
+  if (compiled.graph.inputs.contains("guidance")) program.set_input("guidance", repeated(like_.guidance.scale, count));
+  if (compiled.graph.inputs.contains("size_ids")) {  // a picture that was made in this size and not cropped
+    const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
+    const HostTensor ids = HostTensor::from_floats({1, 6}, std::vector<float>{h, w, 0, 0, h, w});
+    program.set_input("size_ids", stack_rows(std::vector<const HostTensor*>(count, &ids)));
+  }
+  program.run();
+  return converted(program.output("output"), DType::f32);
+}
+
+HostTensor Denoiser::guided(const HostTensor& x, double time, int64_t step, const SampleRequest& request,
+                            TextEncoding& text) {
+  const Guidance& guidance = like_.guidance;
+  const Conditioning prompt = text.at(request.prompt);
+  if (!guidance.classifier_free) return evaluate(whole_, x, time, {prompt});
+  const Conditioning negative = text.at(request.negative);
+  HostTensor with, without;
+  if (guidance.batched) {
+    const HostTensor both = evaluate(whole_, x, time, {negative, prompt});
+    without = row_of(both, 0);
+    with = row_of(both, 1);
+  } else {
+    with = evaluate(whole_, x, time, {prompt});
+    without = evaluate(whole_, x, time, {negative});
+  }
+  HostTensor out = classifier_free(with, without, guidance.scale);
+  if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps()))
+    add_skip_layer(out, with, evaluate(*skipping_, x, time, {prompt}), guidance.skip_layers->scale);
+  return out;
+}
+
+HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, const std::function<bool()>& cancelled) {
+  const LatentSpec& latents = model_.recipe().latents;
+  const Shape shape{1, like_.height / latents.downscale, like_.width / latents.downscale, latents.channels};
+  const auto normal = [&](Purpose purpose, int64_t step) {
+    HostTensor draw(Desc{DType::f32, shape});
+    Random(request.seed, purpose, static_cast<uint64_t>(step), 0).fill_normal(draw.as<float>());
+    return draw;
+  };
+  SamplerRun run(device_, sampler_.sampler, model_.recipe().objective, schedule_, shape);
+  return run.run(
+      normal(Purpose::sample_noise, 0),
+      {.model = [&](const HostTensor& x, double time, int64_t step) { return guided(x, time, step, request, text); },
+       .noise = [&](int64_t step) { return normal(Purpose::sampler_noise, step); },
+       .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});
+}
+
+}  // namespace lh

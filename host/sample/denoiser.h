@@ -1,0 +1,54 @@
+// The denoiser in memory for pictures of one size and guidance, integrated by a sampler.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "plugin/model.h"
+#include "run/weights.h"
+#include "sample/sampler.h"
+#include "sample/sampling.h"
+#include "train/adapters.h"
+#include "train/compile.h"
+#include "train/text_encoding.h"
+
+namespace lh {
+
+class Denoiser {
+ public:
+  // All pictures will have the size, steps and guidance of `like`.
+  Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, const SamplerChoice& sampler,
+           const SampleRequest& like, int64_t text_length);
+  // The graph that uses every weight and adapter.
+  const Graph& graph() const { return whole_.graph; }
+  // What its programs take of the device, one at a time in one arena.
+  struct Memory {
+    int64_t arena = 0, workspace = 0, constants = 0;
+  };
+  Memory memory() const;
+  void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
+  // Latents in model space, float32 [1, h, w, C]. The request's prompts must be prepared in `text`.
+  HostTensor sample(const SampleRequest& request, TextEncoding& text, const std::function<bool()>& cancelled);
+
+ private:
+  struct Compiled {
+    Graph graph{DType::f32};
+    Plan plan;
+    std::unique_ptr<Program> program;
+  };
+  Compiled compile(const SelectAdapter& select, DType compute, int64_t batch, int64_t text_length,
+                   const std::vector<int64_t>& skip_layers) const;
+  HostTensor evaluate(Compiled& compiled, const HostTensor& x, double time, const std::vector<Conditioning>& prompts);
+  HostTensor guided(const HostTensor& x, double time, int64_t step, const SampleRequest& request, TextEncoding& text);
+
+  Device& device_;
+  const Model& model_;
+  SamplerChoice sampler_;
+  SampleRequest like_;
+  SamplingSchedule schedule_;
+  Compiled whole_;
+  std::optional<Compiled> skipping_;  // without the blocks of skip-layer guidance
+};
+
+}  // namespace lh

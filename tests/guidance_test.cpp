@@ -1,0 +1,146 @@
+// Guidance: how it is chosen, what it computes, and that a batch of both prompts gives what one after the other gives.
+#include "sample/guidance.h"
+
+#include <gmock/gmock.h>
+
+#include "sample/denoiser.h"
+#include "support/device.h"
+#include "support/graph_run.h"
+#include "support/io_files.h"
+#include "support/model_files.h"
+
+namespace lh::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+Recipe recipe_with(bool distilled, bool skips) {
+  Recipe recipe;
+  recipe.family = "tiny";
+  recipe.guidance = distilled;
+  recipe.sampling.guidance = 4.5;
+  if (skips) recipe.sampling.skip_layer_guidance = SkipLayerGuidance{{7, 8, 9}, 2.5, 0.01, 0.2};
+  return recipe;
+}
+
+TEST(Guidance, IsTheRecipesWithWhatTheUserSaid) {
+  Guidance g = guidance_of({}, recipe_with(false, false));
+  EXPECT_TRUE(g.classifier_free);
+  EXPECT_FALSE(g.batched);
+  EXPECT_EQ(g.scale, 4.5);
+  EXPECT_FALSE(g.skip_layers);
+  g = guidance_of({.guidance_scale = 3, .batch_cfg = true}, recipe_with(true, false));
+  EXPECT_FALSE(g.classifier_free);  // the model takes the number
+  EXPECT_FALSE(g.batched);
+  EXPECT_EQ(g.scale, 3);
+  g = guidance_of({.guidance_scale = 1, .batch_cfg = true}, recipe_with(false, true));
+  EXPECT_FALSE(g.classifier_free);
+  EXPECT_FALSE(g.batched);
+  EXPECT_FALSE(g.skip_layers);
+  g = guidance_of({.batch_cfg = true}, recipe_with(false, true));
+  EXPECT_TRUE(g.batched);
+  ASSERT_TRUE(g.skip_layers);
+  EXPECT_EQ(g.skip_layers->scale, 2.5);
+  g = guidance_of({.skip_guidance_layers = {3},
+                   .skip_layer_guidance_scale = 1.5,
+                   .skip_layer_guidance_start = 0.1,
+                   .skip_layer_guidance_stop = 0.5},
+                  recipe_with(false, true));
+  EXPECT_THAT(g.skip_layers->layers, ElementsAre(3));
+  EXPECT_EQ(g.skip_layers->scale, 1.5);
+  EXPECT_EQ(g.skip_layers->start, 0.1);
+  EXPECT_EQ(g.skip_layers->end, 0.5);
+  EXPECT_FALSE(guidance_of({.skip_layer_guidance_scale = 0}, recipe_with(false, true)).skip_layers);
+}
+
+TEST(Guidance, ThatTheModelDoesNotHaveIsRefused) {
+  struct Row {
+    SampleConfig config;
+    bool skips;
+    const char* text;
+  };
+  const Row rows[] = {
+      {{.skip_layer_guidance_scale = 2},
+       false,
+       "sample.skip_layer_guidance_scale: model family 'tiny' has no skip-layer"},
+      {{.skip_guidance_layers = {1}}, false, "sample.skip_guidance_layers: model family 'tiny' has no skip-layer"},
+      {{.skip_layer_guidance_start = 0.5}, true, "sample.skip_layer_guidance_start: 0.5 is behind"},
+      {{.guidance_scale = 1, .skip_layer_guidance_scale = 2}, true, "goes with classifier-free guidance"}};
+  for (const Row& row : rows)
+    EXPECT_THAT(error_of([&] { guidance_of(row.config, recipe_with(false, row.skips)); }), HasSubstr(row.text));
+}
+
+TEST(Guidance, SkipsLayersInItsShareOfTheSteps) {
+  const auto steps_of = [](double start, double end, int64_t steps) {
+    std::vector<int64_t> on;
+    for (int64_t i = 0; i < steps; ++i)
+      if (active({.layers = {1}, .scale = 1, .start = start, .end = end}, i, steps)) on.push_back(i);
+    return on;
+  };
+  EXPECT_THAT(steps_of(0.01, 0.2, 28), ElementsAre(1, 2, 3, 4, 5));
+  EXPECT_THAT(steps_of(0.01, 0.2, 20), ElementsAre(1, 2, 3));  // the ends are out
+  EXPECT_THAT(steps_of(0, 1, 3), ElementsAre(1, 2));
+  EXPECT_THAT(steps_of(0.5, 0.5, 4), ElementsAre());
+}
+
+TEST(Guidance, Formulas) {
+  const HostTensor c = floats({1, 2}, {1, -2}), u = floats({1, 2}, {0.5f, 1}), s = floats({1, 2}, {2, -2.5f});
+  HostTensor out = classifier_free(c, u, 3);
+  EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(2.0f, -8.0f));
+  add_skip_layer(out, c, s, 2);
+  EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(0.0f, -7.0f));
+}
+
+// The bundled model, with guidance in a batch and without one.
+class Sampled {
+ public:
+  Sampled() : device_(tested_device()), model_(built_plugins(), model_config(), "") {}
+
+  std::vector<float> sample(const SampleConfig& config) {
+    SampleRequest request = complete_request(config, model_.recipe(), "a red circle", 5);
+    TextEncoding text(device_, model_, DType::f32, {});
+    text.prepare(prompts_of({request}));
+    const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+    Denoiser denoiser(device_, model_, none, DType::f32, choose_sampler(built_plugins(), model_.recipe(), config),
+                      request, text.length());
+    const Weights weights(device_, model_.checkpoint(), denoiser.graph());
+    const DeviceMemory arena(device_, denoiser.memory().arena, "activations");
+    denoiser.bind(arena.data(), weights, nullptr);
+    const HostTensor out = denoiser.sample(request, text, [] { return false; });
+    return {out.as<float>().begin(), out.as<float>().end()};
+  }
+
+ private:
+  static ModelConfig model_config() {
+    const std::filesystem::path folder = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+    ModelConfig config;
+    config.name_or_path = folder / "flux_toy.safetensors";
+    config.files = {{"clip_path", folder / "clip_l.safetensors"}, {"t5_path", folder / "t5xxl.safetensors"}};
+    return config;
+  }
+  Device device_;
+  Model model_;
+};
+
+double difference(const std::vector<float>& a, const std::vector<float>& b) {
+  return relative_error(floats({static_cast<int64_t>(a.size())}, a), floats({static_cast<int64_t>(b.size())}, b));
+}
+
+TEST(Guidance, InABatchIsThatOfOneAfterTheOther) {
+  Sampled sampled;
+  SampleConfig config{.neg = "a blue square", .width = 32, .height = 32, .sample_steps = 2, .guidance_scale = 3.0};
+  const std::vector<float> one_by_one = sampled.sample(config);
+  config.batch_cfg = true;
+  const std::vector<float> batched = sampled.sample(config);
+  config.guidance_scale = 1;
+  const std::vector<float> unguided = sampled.sample(config);
+  config.neg = "something else";
+  EXPECT_EQ(sampled.sample(config), unguided) << "without guidance the negative prompt is not looked at";
+  // The batch differs by the order of float32 sums only: next to nothing beside what guidance changes.
+  EXPECT_LE(difference(batched, one_by_one), 1e-3 * difference(unguided, one_by_one));
+  EXPECT_GE(difference(unguided, one_by_one), 0.05);
+}
+
+}  // namespace
+}  // namespace lh::test

@@ -1,0 +1,380 @@
+// Training objectives: noise schedules, timestep laws and loss weights against the golden tables, what a training
+// example is made of, and settings that do not fit the model.
+#include "train/objective.h"
+
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "data/dataset.h"
+#include "support/io_files.h"
+
+namespace lh::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using Json = nlohmann::json;
+
+Json table(const char* name) {
+  return Json::parse(get(std::filesystem::path(LORA_TEST_DATA) / "golden" / "schedules" / name));
+}
+
+Recipe flow_recipe() {
+  Recipe recipe;
+  recipe.objective = Objective::flow;
+  recipe.timestep.type = "sigmoid";
+  return recipe;
+}
+
+Recipe discrete_recipe(Objective objective, bool zero_terminal_snr = false) {
+  Recipe recipe;
+  recipe.family = "tiny";
+  recipe.objective = objective;
+  recipe.noise_schedule.zero_terminal_snr = zero_terminal_snr;
+  recipe.timestep.type = "uniform";
+  return recipe;
+}
+
+// Both sides are float64 and differ by the order of a thousand products.
+void expect_equal(double got, double want, const std::string& what) {
+  EXPECT_NEAR(got, want, std::max(std::abs(want), 1e-3) * 1e-11) << what;
+}
+
+TEST(NoiseSchedule, IsThatOfTheGoldenTable) {
+  const Json json = table("sdxl_betas.json");
+  const NoiseSchedule noise{NoiseScheduleSpec{}}, zero{NoiseScheduleSpec{.zero_terminal_snr = true}};
+  const double gamma = json.at("gamma");
+  ASSERT_EQ(noise.steps(), 1000);
+  const auto check = [&](const Json& columns, const char* name, auto value) {
+    ASSERT_EQ(columns.at(name).size(), 1000u);
+    for (int64_t t = 0; t < 1000; ++t)
+      expect_equal(value(t), columns.at(name).at(static_cast<size_t>(t)), fmt::format("{} at {}", name, t));
+  };
+  check(json, "alphas_cumprod", [&](int64_t t) { return noise.alpha_cumprod(t); });
+  check(json, "sigmas", [&](int64_t t) { return noise.noise_ratio(t); });
+  check(json, "snr", [&](int64_t t) { return noise.snr(t); });
+  check(json, "min_snr_eps", [&](int64_t t) { return min_snr_weight(Objective::epsilon, noise.snr(t), gamma); });
+  check(json, "min_snr_v", [&](int64_t t) { return min_snr_weight(Objective::v_prediction, noise.snr(t), gamma); });
+  check(json, "debiased", [&](int64_t t) { return debiased_weight(Objective::epsilon, noise.snr(t)); });
+  const Json& rescaled = json.at("zero_terminal_snr");
+  check(rescaled, "alphas_cumprod", [&](int64_t t) { return zero.alpha_cumprod(t); });
+  check(rescaled, "snr", [&](int64_t t) { return zero.snr(t); });
+  check(rescaled, "min_snr_v", [&](int64_t t) { return min_snr_weight(Objective::v_prediction, zero.snr(t), gamma); });
+  EXPECT_EQ(zero.alpha_cumprod(999), 0);
+  EXPECT_EQ(zero.with_signal().alpha_cumprod(999), 0x1p-24);
+  EXPECT_EQ(noise.with_signal().alpha_cumprod(999), noise.alpha_cumprod(999));
+  EXPECT_EQ(debiased_weight(Objective::v_prediction, 0), 1);
+  EXPECT_EQ(min_snr_weight(Objective::epsilon, 0, gamma), 1);
+}
+
+TEST(NoiseSchedule, LinearBetas) {
+  const NoiseSchedule noise{NoiseScheduleSpec{.kind = "linear", .beta_start = 0.1, .beta_end = 0.3, .steps = 3}};
+  EXPECT_NEAR(noise.alpha_cumprod(0), 0.9, 1e-15);
+  EXPECT_NEAR(noise.alpha_cumprod(1), 0.9 * 0.8, 1e-15);
+  EXPECT_NEAR(noise.alpha_cumprod(2), 0.9 * 0.8 * 0.7, 1e-15);
+}
+
+TEST(NoiseSchedule, TimesOfNoiseRatios) {
+  const NoiseSchedule noise{NoiseScheduleSpec{}};
+  for (const int64_t t : {0, 1, 499, 998, 999})
+    EXPECT_NEAR(noise.time_of_ratio(noise.noise_ratio(t)), static_cast<double>(t), 1e-9);
+  EXPECT_NEAR(noise.time_of_ratio(std::sqrt(noise.noise_ratio(10) * noise.noise_ratio(11))), 10.5, 1e-9);
+  EXPECT_EQ(noise.time_of_ratio(1e-6), 0);
+  EXPECT_EQ(noise.time_of_ratio(1e6), 999);
+}
+
+TEST(TimestepLaws, AreThoseOfTheGoldenTable) {
+  const Json json = table("timestep_laws.json");
+  const auto u = json.at("u").get<std::vector<double>>(), z = json.at("z").get<std::vector<double>>();
+  const std::map<std::string, double (*)(const Json&, double u, double z)> laws{
+      {"uniform", [](const Json&, double u, double) { return u; }},
+      {"logit_normal", [](const Json& row, double, double z) { return logit_normal_law(z, row["mean"], row["std"]); }},
+      {"mode", [](const Json& row, double u, double) { return mode_law(u, row["scale"]); }},
+      {"sigmoid", [](const Json& row, double, double z) { return sigmoid_law(z, row["scale"]); }},
+      {"shifted_sigmoid",
+       [](const Json& row, double, double z) { return shift_time(row["shift"], sigmoid_law(z, row["scale"])); }},
+      {"flux_shift", [](const Json& row, double, double z) { return shift_time_mu(row["mu"], sigmoid_law(z, 1)); }}};
+  for (const Json& row : json.at("laws")) {
+    const std::string name = row.at("law");
+    ASSERT_TRUE(laws.contains(name)) << name;
+    for (size_t i = 0; i < u.size(); ++i)
+      EXPECT_NEAR(laws.at(name)(row, u[i], z[i]), row.at("t").at(i).get<double>(), 1e-14) << name << " " << i;
+  }
+  const Json& weights = json.at("loss_weights");
+  const auto sigma = weights.at("sigma").get<std::vector<double>>();
+  for (const Json& row : weights.at("schemes")) {
+    const std::string scheme = row.at("scheme");
+    for (size_t i = 0; i < sigma.size(); ++i)
+      expect_equal(scheme == "sigma_sqrt" ? sigma_sqrt_weight(sigma[i])
+                   : scheme == "cosmap"   ? cosmap_weight(sigma[i])
+                                          : 1,
+                   row.at("weight").at(i), fmt::format("{} at {}", scheme, sigma[i]));
+  }
+}
+
+// The density of a law is du/dt; that of cosmap is the weight of the same name.
+TEST(TimestepLaws, CosmapHasItsDensity) {
+  for (const double u : {0.05, 0.3, 0.5, 0.77, 0.95}) {
+    constexpr double h = 1e-6;
+    const double slope = (cosmap_law(u + h) - cosmap_law(u - h)) / (2 * h);
+    EXPECT_NEAR(1 / slope, cosmap_weight(cosmap_law(u)), 1e-8);
+  }
+  EXPECT_DOUBLE_EQ(cosmap_law(0.5), 0.5);
+}
+
+// A drawn time is the law applied to the same random number, then shifted.
+TEST(TimestepLaws, DrawnTimesFollowTheLaw) {
+  struct Row {
+    const char* type;
+    double (*law)(Random&);
+    void (*set)(TrainSection&);
+  };
+  const auto shift = [](TrainSection& t) { t.timestep_shift = 3; };
+  const Row rows[] = {
+      {"linear", [](Random& r) { return shift_time(3, r.uniform()); }, shift},
+      {"linear", [](Random& r) { return r.uniform(); }, [](TrainSection&) {}},
+      {"sigmoid", [](Random& r) { return sigmoid_law(r.normal(), 0.7); },
+       [](TrainSection& t) { t.sigmoid_scale = 0.7; }},
+      {"shift", [](Random& r) { return shift_time(3, sigmoid_law(r.normal(), 1)); }, shift},
+      {"shift", [](Random& r) { return shift_time(2.5, sigmoid_law(r.normal(), 1)); }, [](TrainSection&) {}},
+      {"flux_shift", [](Random& r) { return shift_time_mu(ResolutionShift{}.mu(1024), sigmoid_law(r.normal(), 1)); },
+       [](TrainSection&) {}},
+      {"logit_normal", [](Random& r) { return shift_time(3, logit_normal_law(r.normal(), -0.5, 1.5)); },
+       [](TrainSection& t) {
+         t.logit_mean = -0.5;
+         t.logit_std = 1.5;
+         t.timestep_shift = 3;
+       }},
+      {"mode", [](Random& r) { return mode_law(r.uniform(), 0.8); }, [](TrainSection& t) { t.mode_scale = 0.8; }},
+      {"mode", [](Random& r) { return mode_law(r.uniform(), 1.29); }, [](TrainSection&) {}},
+      {"cosmap", [](Random& r) { return cosmap_law(r.uniform()); }, [](TrainSection&) {}},
+      // The model's own law has the model's own shift.
+      {"", [](Random& r) { return shift_time(2.5, sigmoid_law(r.normal(), 1)); }, [](TrainSection&) {}},
+  };
+  Recipe recipe = flow_recipe();
+  recipe.timestep.shift = 2.5;
+  for (const Row& row : rows) {
+    TrainSection train;
+    train.timestep_type = row.type;
+    if (train.timestep_type == "sigmoid") recipe.timestep.type = "linear";  // not its own: unshifted
+    row.set(train);
+    const TimestepLaw law(train, recipe);
+    recipe.timestep.type = "sigmoid";
+    Random drawn(1, Purpose::timestep, 2, 3), same(1, Purpose::timestep, 2, 3);
+    for (int i = 0; i < 20; ++i) EXPECT_EQ(law.draw(drawn, 1024), row.law(same)) << row.type;
+  }
+}
+
+TEST(TimestepLaws, DenoisingStepsLimitTheRank) {
+  TrainSection train;
+  train.min_denoising_steps = 100;
+  train.max_denoising_steps = 399;  // of 1000 from pure noise: the times of ranks 0.6 to 0.9
+  struct Row {
+    const char* type;
+    double low, high;
+  };
+  const double z60 = 0.2533471031357997, z90 = 1.2815515655446004;  // normal quantiles
+  for (const Row& row :
+       {Row{"linear", 0.6, 0.9}, Row{"sigmoid", sigmoid_law(z60, 1), sigmoid_law(z90, 1)},
+        Row{"mode", mode_law(0.4, 1.29), mode_law(0.1, 1.29)}, Row{"cosmap", cosmap_law(0.6), cosmap_law(0.9)}}) {
+    train.timestep_type = row.type;
+    const TimestepLaw law(train, flow_recipe());
+    double least = 1, most = 0;
+    for (uint64_t step = 0; step < 2000; ++step) {
+      Random random(5, Purpose::timestep, step, 0);
+      const double t = law.draw(random, 1);
+      least = std::min(least, t);
+      most = std::max(most, t);
+    }
+    const double span = row.high - row.low;
+    EXPECT_GE(least, row.low - 1e-12) << row.type;
+    EXPECT_LT(most, row.high + 1e-12) << row.type;
+    EXPECT_LT(least, row.low + 0.02 * span) << row.type << ": the whole range is drawn from";
+    EXPECT_GT(most, row.high - 0.02 * span) << row.type;
+  }
+}
+
+TEST(TrainingObjective, DiscreteTimestepsAreAllDrawnEvenly) {
+  const TrainingObjective objective({}, discrete_recipe(Objective::epsilon));
+  std::vector<int> counts(1000);
+  Random random(1, Purpose::timestep, 0, 0);
+  constexpr int draws = 200000;
+  for (int i = 0; i < draws; ++i) {
+    const float time = objective.draw(random, 1).time;
+    ASSERT_EQ(time, std::floor(time));
+    ++counts.at(static_cast<size_t>(time));
+  }
+  // Poisson with mean 200: all thousand within six standard deviations.
+  for (const int count : counts) EXPECT_NEAR(count, 200, 6 * std::sqrt(200.0));
+}
+
+// From x_t and the target one gets back x0 and noise.
+TEST(TrainingObjective, ExamplesSayWhatTheModelShould) {
+  const std::vector<float> x0{0.5f, -1, 2, 0.25f}, noise{1, -0.5f, 0.75f, -1.25f};
+  for (const Objective kind : {Objective::flow, Objective::epsilon, Objective::v_prediction}) {
+    const TrainingObjective objective({}, kind == Objective::flow ? flow_recipe() : discrete_recipe(kind));
+    Random random(7, Purpose::timestep, 0, 0);
+    const NoiseLevel level = objective.draw(random, 1);
+    ASSERT_GT(level.alpha, 0.05);
+    EXPECT_EQ(level.weight, 1);
+    std::vector<float> noisy(4), target(4);
+    objective.make_pair(x0, noise, level, noisy, target);
+    for (size_t i = 0; i < 4; ++i) {
+      SCOPED_TRACE(fmt::format("{} {}", objective_name(kind), i));
+      constexpr double rounding = 16 * 0x1p-24;
+      EXPECT_NEAR(noisy[i], level.alpha * x0[i] + level.sigma * noise[i], rounding);
+      switch (kind) {
+        case Objective::flow:
+          EXPECT_EQ(level.time, static_cast<float>(level.sigma));
+          EXPECT_NEAR(noisy[i] - level.sigma * target[i], x0[i], rounding);
+          break;
+        case Objective::epsilon: EXPECT_EQ(target[i], noise[i]); break;
+        case Objective::v_prediction:
+          EXPECT_NEAR(level.alpha * noisy[i] - level.sigma * target[i], x0[i], rounding);
+          EXPECT_NEAR(level.sigma * noisy[i] + level.alpha * target[i], noise[i], rounding);
+      }
+    }
+  }
+}
+
+TEST(TrainingObjective, SamplesAreWeightedByTheirNoise) {
+  TrainSection cosmap, min_snr, debiased;
+  cosmap.weighting_scheme = "cosmap";
+  min_snr.min_snr_gamma = 5;
+  debiased.debiased_estimation_loss = true;
+  Recipe own = flow_recipe();
+  own.timestep.weighting = "sigma_sqrt";
+  const NoiseSchedule noise{NoiseScheduleSpec{.zero_terminal_snr = true}};
+  struct Row {
+    TrainingObjective objective;
+    std::function<double(const NoiseLevel&)> weight;
+  };
+  const auto snr = [&](const NoiseLevel& l) { return noise.snr(std::llround(l.time)); };
+  const Row rows[] = {
+      {{cosmap, flow_recipe()}, [](const NoiseLevel& l) { return cosmap_weight(l.sigma); }},
+      {{{}, own}, [](const NoiseLevel& l) { return sigma_sqrt_weight(std::max(l.sigma, 1e-3)); }},
+      {{min_snr, discrete_recipe(Objective::v_prediction, true)},
+       [&](const NoiseLevel& l) { return min_snr_weight(Objective::v_prediction, snr(l), 5); }},
+      {{debiased, discrete_recipe(Objective::v_prediction, true)},
+       [&](const NoiseLevel& l) { return debiased_weight(Objective::v_prediction, snr(l)); }},
+  };
+  for (const Row& row : rows) {
+    EXPECT_TRUE(row.objective.weighted());
+    Random random(3, Purpose::timestep, 0, 0);
+    for (int i = 0; i < 50; ++i) {
+      const NoiseLevel level = row.objective.draw(random, 1);
+      EXPECT_EQ(level.weight, static_cast<float>(row.weight(level))) << row.objective.text();
+    }
+  }
+  EXPECT_FALSE(TrainingObjective({}, flow_recipe()).weighted());
+}
+
+TEST(TrainingObjective, NoiseOffsetIsOneNumberForEachChannel) {
+  constexpr int64_t channels = 3;
+  std::vector<float> noise(4 * channels, 0.0f);
+  add_noise_offset(noise, channels, 0.5, Random(1, Purpose::noise_offset, 2, 3));
+  std::vector<float> draw(channels);
+  Random(1, Purpose::noise_offset, 2, 3).fill_normal(draw);
+  for (size_t i = 0; i < noise.size(); ++i) EXPECT_EQ(noise[i], 0.5f * draw[i % channels]) << i;
+}
+
+TEST(TrainingObjective, SettingsThatDoNotFitAreRefused) {
+  struct Row {
+    Recipe recipe;
+    void (*set)(TrainSection&);
+    const char* text;
+  };
+  const Row rows[] = {
+      {flow_recipe(), [](TrainSection& t) { t.min_snr_gamma = 5; },
+       "train.min_snr_gamma: weighs by the signal-to-noise ratio of discrete timesteps, but this model is trained by "
+       "flow matching"},
+      {flow_recipe(), [](TrainSection& t) { t.debiased_estimation_loss = true; }, "train.debiased_estimation_loss:"},
+      {discrete_recipe(Objective::epsilon), [](TrainSection& t) { t.weighting_scheme = "cosmap"; },
+       "train.weighting_scheme: cosmap is a weight for flow models, this one is of objective epsilon"},
+      {discrete_recipe(Objective::epsilon),
+       [](TrainSection& t) {
+         t.min_snr_gamma = 5;
+         t.debiased_estimation_loss = true;
+       },
+       "keep one"},
+      {discrete_recipe(Objective::epsilon), [](TrainSection& t) { t.timestep_type = "flux_shift"; },
+       "train.timestep_type: flux_shift is for flow models"},
+      {flow_recipe(),
+       [](TrainSection& t) {
+         t.weighting_scheme = "mode";
+         t.timestep_type = "sigmoid";
+       },
+       "train.weighting_scheme: mode says how noise levels are drawn, and so does train.timestep_type: sigmoid"},
+      {flow_recipe(), [](TrainSection& t) { t.logit_mean = 1; },
+       "train.logit_mean: belongs to timestep_type logit_normal, but noise levels are drawn by sigmoid"},
+      {flow_recipe(),
+       [](TrainSection& t) {
+         t.timestep_type = "flux_shift";
+         t.timestep_shift = 3;
+       },
+       "train.timestep_shift: belongs to"},
+      {flow_recipe(),
+       [](TrainSection& t) {
+         t.min_denoising_steps = 500;
+         t.max_denoising_steps = 400;
+       },
+       "train.max_denoising_steps: 400 is below train.min_denoising_steps: 500"},
+  };
+  for (const Row& row : rows) {
+    TrainSection train;
+    row.set(train);
+    EXPECT_THAT(error_of([&] { TrainingObjective(train, row.recipe); }), HasSubstr(row.text));
+  }
+  TrainSection off;
+  off.min_snr_gamma = 0;
+  EXPECT_EQ(error_of([&] { TrainingObjective(off, flow_recipe()); }), "");
+}
+
+// Whatever changes what is drawn changes the text that a resumed run is compared by.
+TEST(TrainingObjective, TextTellsRunsApart) {
+  void (*const changes[])(TrainSection&) = {[](TrainSection&) {},
+                                            [](TrainSection& t) { t.timestep_type = "linear"; },
+                                            [](TrainSection& t) { t.timestep_shift = 2; },
+                                            [](TrainSection& t) { t.sigmoid_scale = 2; },
+                                            [](TrainSection& t) { t.timestep_type = "logit_normal"; },
+                                            [](TrainSection& t) {
+                                              t.timestep_type = "logit_normal";
+                                              t.logit_std = 2;
+                                            },
+                                            [](TrainSection& t) { t.timestep_type = "flux_shift"; },
+                                            [](TrainSection& t) { t.min_denoising_steps = 1; },
+                                            [](TrainSection& t) { t.weighting_scheme = "cosmap"; },
+                                            [](TrainSection& t) { t.weighting_scheme = "mode"; }};
+  std::vector<std::string> texts;
+  for (const auto change : changes) {
+    TrainSection train;
+    change(train);
+    texts.push_back(TrainingObjective(train, flow_recipe()).text());
+  }
+  for (const bool zero : {false, true})
+    texts.push_back(TrainingObjective({}, discrete_recipe(Objective::v_prediction, zero)).text());
+  std::ranges::sort(texts);
+  EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
+}
+
+// Of a picture of 1000 x 600, in a bucket of 640 x 384 and of 320 x 512, mirrored or not.
+TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
+  Sample sample;
+  sample.size = {1000, 600};
+  sample.bucket = {640, 384};
+  EXPECT_THAT(size_ids(sample), ElementsAre(600, 1000, 0, 0, 384, 640));
+  sample.bucket = {320, 512};  // scaled to 853 x 512; (853 - 320) / 2 = 266 left, 267 right
+  EXPECT_THAT(size_ids(sample), ElementsAre(600, 1000, 0, 266, 512, 320));
+  sample.flip = true;
+  EXPECT_THAT(size_ids(sample), ElementsAre(600, 1000, 0, 267, 512, 320));
+  sample.size = {100, 301};
+  sample.bucket = {64, 64};  // scaled to 64 x 193
+  EXPECT_THAT(size_ids(sample), ElementsAre(301, 100, 64, 0, 64, 64));
+}
+
+}  // namespace
+}  // namespace lh::test

@@ -1,0 +1,146 @@
+// Recipes of plugins: every field read, every mistake named with plugin and line.
+#include "plugin/recipe.h"
+
+#include <gmock/gmock.h>
+
+#include "plugin/registry.h"
+#include "support/io_files.h"
+
+namespace lh::test {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+constexpr const char* flow = R"(family: tiny
+variant: small
+objective: flow
+guidance: false
+latents: {channels: 16, downscale: 8, multiple: 2, scale: 1.5, shift: 0.06, preview: [[1, 2, 3]]}
+tokenizers:
+  clip_l: {kind: clip, length: 77, pad: 49407}
+  t5: {kind: t5, length: 256, max_length: 512, pad: 0, optional: true}
+timestep: {type: logit_normal, shift: 3.0, weighting: cosmap}
+sampling:
+  sampler: flow_euler
+  steps: 28
+  guidance: 4.5
+  schedule: {kind: flow, dynamic: false, shift: 3.0, shift_twice: true}
+  skip_layer_guidance: {layers: [7, 8, 9], scale: 2.5, start: 0.01, end: 0.2}
+lora:
+  targets: ['blocks\.[0-9]+\.qkv']
+  conv_targets: ['res\.[0-9]+']
+  text_targets: {clip_l: ['layers\.[0-9]+']}
+  networks: [lora, locon]
+metadata: {ss_base_model_version: tiny}
+)";
+
+constexpr const char* discrete = R"(family: tiny
+objective: v_prediction
+noise_schedule: {kind: scaled_linear, beta_start: 0.00085, beta_end: 0.012, steps: 1000, zero_terminal_snr: true}
+latents: {channels: 4, downscale: 8, scale: 0.13}
+timestep: {type: uniform}
+sampling:
+  sampler: euler
+  steps: 30
+  schedule: {kind: discrete, spacing: leading, offset: 1}
+lora: {targets: [a]}
+)";
+
+TEST(Recipe, FlowModel) {
+  const Recipe r = Recipe::parse(flow, "tiny");
+  EXPECT_EQ(r.family, "tiny");
+  EXPECT_EQ(r.variant, "small");
+  EXPECT_EQ(r.objective, Objective::flow);
+  EXPECT_EQ(r.latents.pixel_step(), 16);
+  EXPECT_EQ(r.tokenizers.at("t5").max_length, 512);
+  EXPECT_TRUE(r.tokenizers.at("t5").optional);
+  EXPECT_FALSE(r.tokenizers.at("clip_l").optional);
+  EXPECT_EQ(r.timestep.type, "logit_normal");
+  EXPECT_EQ(r.timestep.shift, 3);
+  EXPECT_EQ(r.timestep.weighting, "cosmap");
+  EXPECT_EQ(r.sampling.steps, 28);
+  EXPECT_EQ(r.sampling.guidance, 4.5);
+  EXPECT_TRUE(r.sampling.schedule.shift_twice);
+  EXPECT_EQ(r.sampling.schedule.shift, 3);
+  ASSERT_TRUE(r.sampling.skip_layer_guidance);
+  EXPECT_THAT(r.sampling.skip_layer_guidance->layers, ElementsAre(7, 8, 9));
+  EXPECT_EQ(r.sampling.skip_layer_guidance->scale, 2.5);
+  EXPECT_EQ(r.sampling.skip_layer_guidance->start, 0.01);
+  EXPECT_EQ(r.sampling.skip_layer_guidance->end, 0.2);
+  EXPECT_THAT(r.lora_conv_targets, ElementsAre("res\\.[0-9]+"));
+  EXPECT_THAT(r.lora_text_targets.at("clip_l"), ElementsAre("layers\\.[0-9]+"));
+  EXPECT_THAT(r.lora_networks, ElementsAre("lora", "locon"));
+  EXPECT_EQ(r.metadata.at("ss_base_model_version"), "tiny");
+}
+
+TEST(Recipe, ModelOfDiscreteTimesteps) {
+  const Recipe r = Recipe::parse(discrete, "tiny");
+  EXPECT_EQ(r.objective, Objective::v_prediction);
+  EXPECT_EQ(r.noise_schedule.beta_end, 0.012);
+  EXPECT_TRUE(r.noise_schedule.zero_terminal_snr);
+  EXPECT_EQ(r.sampling.schedule.spacing, ScheduleSpec::Spacing::leading);
+  EXPECT_EQ(r.sampling.schedule.offset, 1);
+  EXPECT_FALSE(r.sampling.schedule.set_alpha_to_one);
+  EXPECT_EQ(r.sampling.guidance, 1);
+  EXPECT_FALSE(r.sampling.skip_layer_guidance);
+  EXPECT_THAT(r.lora_networks, ElementsAre("lora"));
+}
+
+TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
+  struct Row {
+    const char *text, *what, *by, *error;
+  };
+  const Row rows[] = {
+      {flow,
+       "variant:", "varient:", "plugin tiny: recipe line 2: unknown field `varient` in the recipe; known: family"},
+      {flow, "objective: flow", "objective: score",
+       "line 3: objective `score` is not known to this host; known: flow, epsilon, v_prediction"},
+      {flow, "family: tiny\n", "", "line 1: the recipe needs the field `family`"},
+      {flow, "variant: small", "family: other", "line 2: field `family` is there twice in the recipe"},
+      {flow, "guidance: false", "guidance: perhaps", "line 4: guidance must be true or false"},
+      {flow, "channels: 16", "channels: 0", "line 5: channels must be a whole number from 1 to 4096"},
+      {flow, "channels: 16", "channels: 1.5", "line 5: channels must be a whole number"},
+      {flow, "scale: 1.5", "scale: nan", "line 5: scale must be a number"},
+      {flow, "kind: clip", "kind: bert", "line 7: tokenizer kind `bert` is not known"},
+      {flow, "max_length: 512", "max_length: 100", "line 8: max_length must be a whole number from 256"},
+      {flow, "type: logit_normal", "type: lognormal", "line 9: timestep type `lognormal` is not known"},
+      {flow, "weighting: cosmap", "weighting: min_snr", "line 9: timestep weighting `min_snr` is not known"},
+      {flow, "type: logit_normal", "type: resolution_shift", "line 9: type resolution_shift needs the field"},
+      {flow, "kind: flow, ", "kind: discrete, ", "line 14: schedule kind discrete does not fit objective flow"},
+      {flow, "dynamic: false", "dynamic: true", "line 14: dynamic: true needs timestep.resolution_shift"},
+      {flow, "shift: 3.0, shift_twice", "spacing: leading, shift_twice",
+       "line 14: unknown field `spacing` in a flow schedule"},
+      {flow, "layers: [7, 8, 9]", "layers: []", "line 15: layers must be a list of block numbers"},
+      {flow, "[7, 8, 9]", "[7, x]", "line 15: a layer must be a block's number"},
+      {flow, "end: 0.2", "end: 0.001", "line 15: end must be a number from 0.01 to 1"},
+      {flow, "guidance: false", "guidance: true", "line 15: skip_layer_guidance does not go with guidance: true"},
+      {flow, "'res\\.[0-9]+'", "'res['", "line 18: lora.conv_targets: `res[` is no regular expression"},
+      {flow, "{clip_l: ['layers", "{clip_x: ['layers", "line 19: lora.text_targets: `clip_x` has no tokenizer"},
+      {flow, "guidance: false", "noise_schedule: {kind: linear, beta_start: 0.1, beta_end: 0.2}",
+       "line 4: noise_schedule belongs to epsilon and v_prediction models"},
+      {discrete, "v_prediction", "epsilon", "line 3: zero_terminal_snr needs objective v_prediction"},
+      {discrete, "beta_end: 0.012", "beta_end: 0.0001", "line 3: beta_end must be a number from 0.00085"},
+      {discrete, "kind: scaled_linear", "kind: cosine", "line 3: noise_schedule kind `cosine` is not known"},
+      {discrete, "spacing: leading", "spacing: trailing", "line 9: offset belongs to leading spacing"},
+      {discrete, "spacing: leading", "spacing: linspace", "line 9: spacing `linspace` is not known"},
+      {discrete, "{type: uniform}", "{type: uniform, weighting: cosmap}",
+       "line 5: weighting and resolution_shift belong"},
+      {discrete, "targets: [a]", "targets: a", "line 10: lora.targets must be a list"},
+      {discrete, "[a]}", "[a]", "plugin tiny: recipe line"},
+  };
+  for (const Row& row : rows) {
+    std::string text = row.text;
+    const size_t at = text.find(row.what);
+    ASSERT_NE(at, text.npos) << row.what;
+    text.replace(at, std::string(row.what).size(), row.by);
+    EXPECT_THAT(error_of([&] { Recipe::parse(text, "tiny"); }), HasSubstr(row.error)) << text;
+  }
+  std::string without = discrete;
+  without.erase(without.find("noise_schedule"), without.find("latents") - without.find("noise_schedule"));
+  EXPECT_THAT(error_of([&] { Recipe::parse(without, "tiny"); }),
+              HasSubstr("line 2: objective v_prediction needs a noise_schedule"));
+}
+
+}  // namespace
+}  // namespace lh::test
