@@ -54,10 +54,10 @@ struct Small {
   int64_t denoiser_modules = 0;
 };
 
-const ProgramReport& of(const VerifyReport& report, const std::string& program) {
+const ProgramReport& of(const VerifyReport& report, std::string_view program) {
   for (const ProgramReport& one : report.programs)
     if (one.program == program) return one;
-  throw std::runtime_error("no program " + program);
+  throw std::runtime_error("no program " + std::string(program));
 }
 
 constexpr int64_t everything = -1;  // of unmatched keys
