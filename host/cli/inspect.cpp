@@ -26,8 +26,8 @@ int run_inspect(const Options& options) {
   const Registry registry(options.plugin_dirs, {});
   const std::vector<ModelNames> models = lora ? names_of(registry) : std::vector<ModelNames>{};
   if (options.json) {
-    const nlohmann::json json = lora ? lora_json(read_lora(options.input), models)
-                                     : report_json(inspect_checkpoint(registry, options.input));
+    const nlohmann::json json =
+        lora ? lora_json(read_lora(options.input), models) : report_json(inspect_checkpoint(registry, options.input));
     fmt::print("{}\n", json.dump(2));
     return 0;
   }
