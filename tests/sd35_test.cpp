@@ -8,9 +8,8 @@
 #include "run/plan.h"
 #include "run/weights.h"
 #include "support/device.h"
-#include "support/golden.h"
 #include "support/graph_run.h"
-#include "support/model_files.h"
+#include "support/model_shapes.h"
 #include "support/run_host.h"
 #include "train/adapters.h"
 #include "train/compile.h"
@@ -24,52 +23,8 @@ using testing::HasSubstr;
 
 const char* const plugin = "sd35";
 
-// Names and shapes of a transformer in the original layout.
-struct Mmdit {
-  int64_t blocks, dual, grid, hidden;  // blocks 0 .. dual-1 have a second attention
-  int64_t text, pooled;
-  bool qk_norm = true;
-
-  Shapes shapes() const {
-    const int64_t h = hidden;
-    Shapes out;
-    out["pos_embed"] = {DType::bf16, {1, grid * grid, h}};
-    out["x_embedder.proj.weight"] = {DType::bf16, {h, 16, 2, 2}};
-    out["x_embedder.proj.bias"] = {DType::bf16, {h}};
-    add_linear(out, "context_embedder", h, text);
-    for (const auto& [name, in] : {std::pair<std::string, int64_t>{"t", 256}, {"y", pooled}}) {
-      add_linear(out, name + "_embedder.mlp.0", h, in);
-      add_linear(out, name + "_embedder.mlp.2", h, h);
-    }
-    for (int64_t i = 0; i < blocks; ++i) {
-      const std::string block = fmt::format("joint_blocks.{}.", i);
-      stream(out, block + "x_block.", i < dual ? 9 : 6);
-      stream(out, block + "context_block.", i + 1 < blocks ? 6 : 2);
-    }
-    add_linear(out, "final_layer.adaLN_modulation.1", 2 * h, h);
-    add_linear(out, "final_layer.linear", 64, h);
-    return out;
-  }
-
- private:
-  void stream(Shapes& out, const std::string& name, int64_t pieces) const {
-    add_linear(out, name + "adaLN_modulation.1", pieces * hidden, hidden);
-    for (const char* attention : {"attn.", "attn2."}) {
-      if (attention == std::string("attn2.") && pieces != 9) continue;
-      add_linear(out, name + attention + "qkv", 3 * hidden, hidden);
-      if (pieces > 2) add_linear(out, name + attention + "proj", hidden, hidden);
-      for (const char* norm : {"ln_q.weight", "ln_k.weight"})
-        if (qk_norm) out[name + attention + norm] = {DType::bf16, {64}};
-    }
-    if (pieces == 2) return;
-    add_linear(out, name + "mlp.fc1", 4 * hidden, hidden);
-    add_linear(out, name + "mlp.fc2", hidden, 4 * hidden);
-  }
-};
-
 constexpr Mmdit full_large{38, 0, 192, 2432, 4096, 2048}, full_medium{24, 13, 384, 1536, 4096, 2048},
     full_sd3{24, 0, 192, 1536, 4096, 2048, false};
-constexpr Mmdit small_medium{3, 2, 24, 128, 192, 128}, small_large{3, 0, 16, 128, 192, 128};
 
 // A whole small medium model whose parts fit each other: native tensors of each component.
 const std::map<std::string, std::vector<Given>>& components() {
@@ -79,11 +34,8 @@ const std::map<std::string, std::vector<Given>>& components() {
     add_clip(clip_g, "", 64, 2, 50);
     clip_g["text_projection.weight"] = {DType::bf16, {64, 64}};
     add_t5(t5, "", 192, 2, 50);
-    const golden::Case vae(fs::path(LORA_TEST_DATA) / "golden" / "vae_sd35_encode");
-    std::vector<Given> autoencoder;
-    for (const auto& [key, spec] : vae.json.at("weights").items()) autoencoder.push_back({key, vae.tensor(key, spec)});
     return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_medium.shapes())},
-                                                     {"vae", autoencoder},
+                                                     {"vae", golden_weights("vae_sd35_encode")},
                                                      {"clip_l", filled(clip_l)},
                                                      {"clip_g", filled(clip_g)},
                                                      {"t5", filled(t5)}};
@@ -339,23 +291,10 @@ TEST(Sd35, TheUserSetsTheLengthOfT5) {
 
 // ---- a run
 
-// One file with everything, words as the tokenizers have them.
-void write_trainable(const fs::path& path, bool with_t5) {
-  Shapes shapes;
-  for (const auto& [name, desc] : small_medium.shapes()) shapes["model.diffusion_model." + name] = desc;
-  add_clip(shapes, "text_encoders.clip_l.transformer.", 64, 2, 49408);
-  add_clip(shapes, "text_encoders.clip_g.transformer.", 64, 2, 49408);
-  shapes["text_encoders.clip_g.transformer.text_projection.weight"] = {DType::bf16, {64, 64}};
-  if (with_t5) add_t5(shapes, "text_encoders.t5xxl.transformer.", 192, 2, 32128);
-  std::vector<Given> all = filled(shapes);
-  for (const Given& t : components().at("vae")) all.push_back({"first_stage_model." + t.name, t.tensor});
-  write_file(path, all);
-}
-
 TEST(Sd35, TrainsAndSamplesWithAndWithoutT5) {
   for (const bool with_t5 : {true, false}) {
     const TempDir dir;
-    write_trainable(dir / "model.safetensors", with_t5);
+    write_small_sd35(dir / "model.safetensors", small_medium, with_t5);
     put(dir / "train.yaml", fmt::format(R"(
 name: run
 training_folder: {0}/runs

@@ -9,9 +9,8 @@
 #include "io/synthetic.h"
 #include "run/weights.h"
 #include "support/device.h"
-#include "support/golden.h"
 #include "support/graph_run.h"
-#include "support/model_files.h"
+#include "support/model_shapes.h"
 #include "train/compile.h"
 
 namespace lh::test {
@@ -22,95 +21,7 @@ using testing::HasSubstr;
 
 const char* const plugin = "sdxl";
 
-// Names and shapes of a UNet in the original layout.
-struct Unet {
-  int64_t channels, context, label;
-  int64_t res_blocks;         // of each level
-  std::vector<int64_t> down;  // transformer blocks beside each res block, level by level; the middle's; and up
-  int64_t middle;             // 0: the middle is a single res block; -1: there is none
-  std::vector<int64_t> up;
-  int64_t in = 4;
-
-  Shapes shapes() const {
-    Shapes out;
-    const int64_t wide = 4 * channels;
-    embedder(out, "time_embed", wide, channels);
-    if (label > 0) embedder(out, "label_emb.0", wide, label);
-    conv(out, "input_blocks.0.0", channels, in, 3);
-    std::vector<int64_t> kept{channels};
-    int64_t c = channels, block = 0;
-    for (int64_t level = 0; level < 3; ++level) {
-      for (int64_t i = 0; i < res_blocks; ++i) {
-        const std::string name = fmt::format("input_blocks.{}.", ++block);
-        res(out, name + "0", channels << level, c);
-        kept.push_back(c = channels << level);
-        transformer(out, name + "1", c, down[static_cast<size_t>(level * res_blocks + i)]);
-      }
-      if (level == 2) break;
-      conv(out, fmt::format("input_blocks.{}.0.op", ++block), c, c, 3);
-      kept.push_back(c);
-    }
-    if (middle >= 0) res(out, "middle_block.0", c, c);
-    if (middle > 0) {
-      transformer(out, "middle_block.1", c, middle);
-      res(out, "middle_block.2", c, c);
-    }
-    block = 0;
-    for (int64_t level = 2; level >= 0; --level)
-      for (int64_t i = 0; i <= res_blocks; ++i, ++block) {
-        const std::string name = fmt::format("output_blocks.{}.", block);
-        res(out, name + "0", channels << level, c + kept.back());
-        kept.pop_back();
-        c = channels << level;
-        const int64_t depth = up[static_cast<size_t>(block)];
-        transformer(out, name + "1", c, depth);
-        if (level > 0 && i == res_blocks) conv(out, name + (depth > 0 ? "2" : "1") + ".conv", c, c, 3);
-      }
-    add_norm(out, "out.0", channels);
-    conv(out, "out.2", 4, channels, 3);
-    return out;
-  }
-
- private:
-  static void conv(Shapes& out, const std::string& name, int64_t o, int64_t i, int64_t k) {
-    out[name + ".weight"] = {DType::bf16, {o, i, k, k}};
-    out[name + ".bias"] = {DType::bf16, {o}};
-  }
-  static void embedder(Shapes& out, const std::string& name, int64_t wide, int64_t from) {
-    add_linear(out, name + ".0", wide, from);
-    add_linear(out, name + ".2", wide, wide);
-  }
-  void res(Shapes& out, const std::string& name, int64_t o, int64_t i) const {
-    add_norm(out, name + ".in_layers.0", i);
-    conv(out, name + ".in_layers.2", o, i, 3);
-    add_linear(out, name + ".emb_layers.1", o, 4 * channels);
-    add_norm(out, name + ".out_layers.0", o);
-    conv(out, name + ".out_layers.3", o, o, 3);
-    if (o != i) conv(out, name + ".skip_connection", o, i, 1);
-  }
-  void transformer(Shapes& out, const std::string& name, int64_t c, int64_t depth) const {
-    if (depth == 0) return;
-    add_norm(out, name + ".norm", c);
-    add_linear(out, name + ".proj_in", c, c);
-    add_linear(out, name + ".proj_out", c, c);
-    for (int64_t t = 0; t < depth; ++t) {
-      const std::string block = fmt::format("{}.transformer_blocks.{}.", name, t);
-      for (const char* norm : {"norm1", "norm2", "norm3"}) add_norm(out, block + norm, c);
-      for (const char* attention : {"attn1.", "attn2."}) {
-        const int64_t from = attention == std::string("attn1.") ? c : context;
-        add_linear(out, block + attention + "to_q", c, c, false);
-        add_linear(out, block + attention + "to_k", c, from, false);
-        add_linear(out, block + attention + "to_v", c, from, false);
-        add_linear(out, block + attention + "to_out.0", c, c);
-      }
-      add_linear(out, block + "ff.net.0.proj", 8 * c, c);
-      add_linear(out, block + "ff.net.2", c, 4 * c);
-    }
-  }
-};
-
 const Unet full{320, 2048, 2816, 2, {0, 0, 2, 2, 10, 10}, 10, {10, 10, 10, 2, 2, 2, 0, 0, 0}};
-const Unet small{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
 
 // ---- the UNet
 
@@ -158,7 +69,7 @@ TEST(Sdxl, PublishedKeyLists) {
 
 // Files of the first UNets of this layout have 1x1 convolutions where later ones have linears.
 TEST(Sdxl, ProjectionsMayBeConvolutions) {
-  Shapes shapes = small.shapes();
+  Shapes shapes = small_unet.shapes();
   for (auto& [name, desc] : shapes)
     if (name.ends_with("proj_in.weight") || name.ends_with("proj_out.weight"))
       desc.shape = Shape{desc.shape[0], desc.shape[1], 1, 1};
@@ -168,7 +79,7 @@ TEST(Sdxl, ProjectionsMayBeConvolutions) {
 }
 
 TEST(Sdxl, LatentsHaveToBeHalvedTwice) {
-  const Described model(plugin, small.shapes());
+  const Described model(plugin, small_unet.shapes());
   try {
     model.denoiser({{"batch", 1}, {"height", 8}, {"width", 6}, {"text_length", 5}});
     FAIL() << "was built";
@@ -211,7 +122,7 @@ const Broken broken[] = {
 
 TEST(Sdxl, TensorsThatDoNotFitAreNamed) {
   for (const Broken& row : broken) {
-    Shapes shapes = small.shapes();
+    Shapes shapes = small_unet.shapes();
     if (*row.erase != '\0') std::erase_if(shapes, [&](const auto& item) { return item.first.starts_with(row.erase); });
     if (*row.change != '\0') shapes.at(row.change).shape = row.shape;
     try {
@@ -296,7 +207,7 @@ const VariantCase variant_cases[] = {
 
 TEST(Sdxl, VariantsAreToldByMarkersAndSetting) {
   for (const VariantCase& row : variant_cases) {
-    Shapes shapes = small.shapes();
+    Shapes shapes = small_unet.shapes();
     for (const std::string& name : row.markers) shapes[name] = {DType::f32, {0}};
     try {
       const Described model(plugin, shapes, row.asked);
@@ -322,11 +233,8 @@ const std::map<std::string, std::vector<Given>>& components() {
     add_clip(clip_l, "", 64, 2, 50);
     add_clip(clip_g, "", 128, 2, 50);
     clip_g["text_projection.weight"] = {DType::bf16, {128, 128}};
-    const golden::Case vae(fs::path(LORA_TEST_DATA) / "golden" / "vae_sdxl_encode");
-    std::vector<Given> autoencoder;
-    for (const auto& [key, spec] : vae.json.at("weights").items()) autoencoder.push_back({key, vae.tensor(key, spec)});
-    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small.shapes())},
-                                                     {"vae", autoencoder},
+    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_unet.shapes())},
+                                                     {"vae", golden_weights("vae_sdxl_encode")},
                                                      {"clip_l", filled(clip_l)},
                                                      {"clip_g", filled(clip_g)}};
   }();

@@ -1,0 +1,48 @@
+// Denoisers of the shipped families in any size, by the names and shapes of their original files; and small whole
+// models in one file, whose parts fit each other.
+#pragma once
+
+#include "support/model_files.h"
+
+namespace lh::test {
+
+// The transformer of Stable Diffusion 3.5.
+struct Mmdit {
+  int64_t blocks, dual, grid, hidden;  // blocks 0 .. dual-1 have a second attention
+  int64_t text, pooled;
+  bool qk_norm = true;
+
+  Shapes shapes() const;
+
+ private:
+  void stream(Shapes& out, const std::string& name, int64_t pieces) const;
+};
+
+// The UNet of SDXL and its relatives.
+struct Unet {
+  int64_t channels, context, label;
+  int64_t res_blocks;         // of each level
+  std::vector<int64_t> down;  // transformer blocks beside each res block, level by level; the middle's; and up
+  int64_t middle;             // 0: the middle is a single res block; -1: there is none
+  std::vector<int64_t> up;
+  int64_t in = 4;
+
+  Shapes shapes() const;
+
+ private:
+  void res(Shapes& out, const std::string& name, int64_t o, int64_t i) const;
+  void transformer(Shapes& out, const std::string& name, int64_t c, int64_t depth) const;
+};
+
+inline constexpr Mmdit small_medium{3, 2, 24, 128, 192, 128}, small_large{3, 0, 16, 128, 192, 128};
+inline const Unet small_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
+
+// The weights of a golden case under its names: an autoencoder that works.
+std::vector<Given> golden_weights(const std::string& golden_case);
+
+// One file with everything that a run needs, with as many words as the tokenizers have. `denoiser` is one of the small
+// ones above. markers: further tensors without elements.
+void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, bool with_t5 = true);
+void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers = {});
+
+}  // namespace lh::test
