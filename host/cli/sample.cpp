@@ -34,10 +34,7 @@ int run_sample(const Options& options) {
   const DType compute = compute_dtype(config.train.dtype);
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
-  std::vector<SampleRequest> requests;
-  for (size_t i = 0; i < config.sample.prompts.size(); ++i)
-    requests.push_back(complete_request(config.sample, recipe, config.sample.prompts[i],
-                                        static_cast<uint64_t>(config.sample.seed) + (config.sample.walk_seed ? i : 0)));
+  const std::vector<SampleRequest> requests = requests_of(config, recipe);
   TextEncoding text(device, model, encoder_dtype(device, compute), {});
   text.prepare(prompts_of(requests));
 

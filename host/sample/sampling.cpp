@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/error.h"
+#include "data/caption.h"
 #include "train/latent_encoding.h"
 
 namespace lh {
@@ -20,6 +21,16 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
           .steps = config.sample_steps > 0 ? config.sample_steps : recipe.sampling.steps,
           .guidance = guidance_of(config, recipe),
           .seed = seed};
+}
+
+std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe) {
+  std::vector<SampleRequest> requests;
+  for (const std::string& prompt : config.sample.prompts) {
+    const size_t walked = config.sample.walk_seed ? requests.size() : 0;
+    requests.push_back(complete_request(config.sample, recipe, replace_trigger(prompt, config.trigger_word),
+                                        static_cast<uint64_t>(config.sample.seed) + walked));
+  }
+  return requests;
 }
 
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests) {

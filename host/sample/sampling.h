@@ -39,6 +39,8 @@ class Decoder {
 // The recipe's defaults put in where the user said nothing; sizes are checked against the model's step.
 SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
                                uint64_t seed);
+// One for each of sample.prompts, with the trigger word put in.
+std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
 // Prompts that a set of requests needs encoded.
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests);
 

@@ -7,7 +7,6 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
-#include "data/caption.h"
 #include "run/workspace.h"
 
 namespace lh {
@@ -41,11 +40,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
-  for (size_t i = 0; i < c.sample.prompts.size(); ++i) {
-    const auto seed = static_cast<uint64_t>(c.sample.seed) + (c.sample.walk_seed ? i : 0);
-    const std::string prompt = replace_trigger(c.sample.prompts[i], c.trigger_word);
-    requests.push_back(complete_request(c.sample, model.recipe(), prompt, seed));
-  }
+  requests = requests_of(c, model.recipe());
   fit_memory();
   if (!c.network.pretrained_lora_path.empty())
     warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
