@@ -370,5 +370,17 @@ TEST(Schema, EveryAliasLeadsToAKeyAndNoPathHasTwoMeanings) {
   EXPECT_EQ(twice, paths.end()) << *twice;
 }
 
+// What is shipped as a start for users is accepted as it is.
+TEST(Config, ExamplesAreAccepted) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LORA_SOURCE_DIR "/examples")) {
+    if (entry.path().extension() != ".yaml") continue;
+    SCOPED_TRACE(entry.path().string());
+    EXPECT_NO_THROW(load_config(entry.path(), {}));
+    ++count;
+  }
+  EXPECT_GT(count, 0);
+}
+
 }  // namespace
 }  // namespace lh
