@@ -1,0 +1,321 @@
+// Every family from pictures to a LoRA that people use: a small model is trained by the command, and its file is loaded
+// by the programs that it is for, shows what training showed, and is what a resumed run ends with. On the CPU in
+// float32, where adapters beside the weights and in them differ by rounding only.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "config/load.h"
+#include "data/image.h"
+#include "io/lora_file.h"
+#include "io/lora_merge.h"
+#include "sample/denoiser.h"
+#include "support/golden.h"
+#include "support/model_shapes.h"
+#include "support/run_host.h"
+#include "train/prepare.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Family {
+  const char *name, *plugin, *variant;
+  // Path of the checkpoint, which is written into the folder unless it is a shipped one.
+  std::function<fs::path(const fs::path& folder)> checkpoint;
+  size_t modules;
+  const char* diffusers_loads;  // these formats
+  // Further lines of the configuration's sections.
+  const char *model = "", *network = "", *train = "", *sample = "";
+};
+
+const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+
+fs::path flux(const fs::path& /*folder*/) { return toy / "flux_toy.safetensors"; }
+std::function<fs::path(const fs::path&)> sd35(const Mmdit& denoiser) {
+  return [&denoiser](const fs::path& folder) {
+    write_small_sd35(folder / "model.safetensors", denoiser);
+    return folder / "model.safetensors";
+  };
+}
+std::function<fs::path(const fs::path&)> sdxl(const std::vector<std::string>& markers) {
+  return [markers](const fs::path& folder) {
+    write_small_sdxl(folder / "model.safetensors", markers);
+    return folder / "model.safetensors";
+  };
+}
+
+constexpr const char* flux_files = R"(
+  vae_path: TOY/ae.safetensors
+  clip_path: TOY/clip_l.safetensors
+  t5_path: TOY/t5xxl.safetensors)";
+constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
+
+// Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of sd35 10 for each of 3 blocks and
+// 2 for a second attention, less the 3 that the last context block does not have; of sdxl 2 for each of 11 transformers
+// and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is
+// reached.
+const Family families[] = {
+    {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files},
+    {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
+     sd35_sample},
+    {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
+     "\n  variant: large-turbo\n  max_sequence_length: 32", "", "", sd35_sample},
+    {"sdxl_epsilon", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers"},
+    {"sdxl_v_pred_locon", "sdxl", "v_pred_ztsnr", sdxl({"v_pred", "ztsnr"}), 162 + 17 * 3 + 11 + 4, "kohya diffusers",
+     "", "\n  conv: 2\n  conv_alpha: 1"},
+    {"sdxl_text", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
+     "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3"},
+};
+
+constexpr const char* config_text = R"(name: run
+training_folder: FOLDER/runs
+trigger_word: sks cat
+device: cpu
+model:
+  name_or_path: CHECKPOINTMODEL
+network:
+  linear: 2
+  linear_alpha: 3NETWORK
+datasets:
+  - folder_path: SOURCE/examples/demo/photos
+    resolution: 64
+train:
+  steps: STEPS
+  lr: 1e-2
+  dtype: fp32TRAIN
+sample:
+  prompts: ["a photo of [trigger]"]
+  sample_every: 20
+  sample_at_start: true
+  sample_steps: 3
+  width: 64
+  height: 64SAMPLE
+save:
+  format: kohya
+  dtype: float32
+  save_every: 0
+)";
+
+void expect_success(const HostResult& result) {
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_EQ(result.output.find("warning"), std::string::npos) << result.output;
+}
+
+// Writes the configuration of a run in this folder.
+fs::path write_config(const Family& family, const fs::path& checkpoint, const fs::path& folder, int steps) {
+  std::string text = config_text;
+  for (const auto& [word, value] : std::vector<std::pair<std::string, std::string>>{{"MODEL", family.model},
+                                                                                    {"NETWORK", family.network},
+                                                                                    {"TRAIN", family.train},
+                                                                                    {"SAMPLE", family.sample},
+                                                                                    {"CHECKPOINT", checkpoint},
+                                                                                    {"TOY", toy},
+                                                                                    {"STEPS", std::to_string(steps)},
+                                                                                    {"FOLDER", folder},
+                                                                                    {"SOURCE", LORA_SOURCE_DIR}})
+    for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + value.size()))
+      text.replace(at, word.size(), value);
+  put(folder / "train.yaml", text);
+  return folder / "train.yaml";
+}
+
+// The adapters of a file beside the weights, as they are while it is trained.
+struct Injected {
+  HostTensor latents;
+  std::vector<LoraModule> modules;
+  CheckpointSpec spec;
+};
+
+Injected injected(Config config, const fs::path& lora) {
+  config.network.pretrained_lora_path = lora;
+  Prepared p(built_plugins(), config);
+  p.text.prepare(p.prompts());
+  const Weights weights(p.device, p.model.checkpoint(), p.plan->largest().graph);
+  const Adapters& adapters = *p.plan->adapters;
+  p.plan->adapters->allocate(p.device);
+  p.plan->adapters->initialise(1);
+  p.warm_start->apply(adapters);
+  const int64_t text_arena = p.live_text ? p.live_text->arena_bytes() : 0;
+  const DeviceMemory arena(p.device, std::max(p.denoiser->memory().arena, text_arena), "activations");
+  p.denoiser->bind(arena.data(), weights, &adapters);
+  if (p.live_text) {
+    p.live_text->bind(arena.data(), weights, adapters);
+    p.live_text->encode(prompts_of(p.requests));
+  }
+  return {p.denoiser->sample(p.requests.front(), p.text, [] { return false; }), adapters.modules(), p.model.spec()};
+}
+
+// Latents of the same request with files merged into the weights when these are loaded.
+HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
+  Device device(config.device);
+  Model model(built_plugins(), config.model, "");
+  model.merge(loras);
+  const SampleRequest request = requests_of(config, model.recipe()).front();
+  TextEncoding text(device, model, DType::f32, {});
+  text.prepare(prompts_of({request}));
+  const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  const SamplerChoice sampler = choose_sampler(built_plugins(), model.recipe(), config.sample);
+  Denoiser denoiser(device, model, no_adapter, DType::f32, sampler, request, text.length());
+  const Weights weights(device, model.checkpoint(), denoiser.graph());
+  const DeviceMemory arena(device, denoiser.memory().arena, "activations");
+  denoiser.bind(arena.data(), weights, nullptr);
+  return denoiser.sample(request, text, [] { return false; });
+}
+
+constexpr const char* formats[] = {"kohya", "comfyui", "diffusers"};
+
+// A run of 20 steps, and its adapters in every format.
+struct Trained {
+  TempDir dir;
+  fs::path checkpoint, config_file;
+  HostResult result;
+  Config config;
+  Injected trained;
+
+  explicit Trained(const Family& family)
+      : checkpoint(family.checkpoint(dir.path())),
+        config_file(write_config(family, checkpoint, dir.path(), 20)),
+        result(run_host({"train", "--config", config_file.string()})),
+        config(load_config(config_file, {})) {
+    if (result.code != 0) throw std::runtime_error(result.output);
+    trained = injected(config, file("kohya"));
+    for (const std::string format : {"comfyui", "diffusers"})
+      write_lora(file(format), trained.modules, trained.spec, format, DType::f32, {});
+  }
+  fs::path output() const { return dir / "runs" / "run"; }
+  fs::path file(const std::string& format) const {
+    return format == "kohya" ? output() / "run.safetensors" : dir / (format + ".safetensors");
+  }
+  fs::path picture(int step) const { return output() / "samples" / fmt::format("{:09}_0.png", step); }
+};
+
+void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
+
+class Families : public testing::TestWithParam<Family> {
+ protected:
+  // Trained once for all tests.
+  static const Trained& run() {
+    static std::map<std::string, Trained> runs;
+    return runs.try_emplace(GetParam().name, GetParam()).first->second;
+  }
+};
+
+double norm(const HostTensor& tensor) {
+  double square = 0;
+  for (const float v : tensor.as<float>()) square += double{v} * v;
+  return std::sqrt(square);
+}
+
+TEST_P(Families, EveryAdapterIsTrained) {
+  expect_success(run().result);
+  EXPECT_EQ(run().trained.modules.size(), GetParam().modules);
+  for (const LoraModule& m : run().trained.modules) EXPECT_GT(norm(m.up), 0) << m.name;  // it starts at zero
+  const Safetensors file(run().file("kohya"));
+  EXPECT_EQ(file.tensors().size(), 3 * GetParam().modules);
+  EXPECT_EQ(file.metadata().at("lora_host.variant"), GetParam().variant);
+  const bool text = std::string(GetParam().train).find("train_text_encoder") != std::string::npos;
+  for (const std::string prefix : {"lora_te1_", "lora_te2_"})
+    EXPECT_EQ(text,
+              std::ranges::any_of(file.tensors(), [&](const StoredTensor& t) { return t.name.starts_with(prefix); }))
+        << prefix;
+}
+
+// All modules are named as this family's. In the spelling of diffusers, layers of several families have the same names.
+TEST_P(Families, InspectNamesTheFamily) {
+  for (const std::string format : formats) {
+    const HostResult result = run_host({"inspect", run().file(format).string(), "--json"});
+    ASSERT_EQ(result.code, 0) << result.output;
+    const auto report = nlohmann::json::parse(result.output);
+    std::vector<std::string> plugins;
+    for (const auto& names : report.at("names_of"))
+      if (names.at("modules") == report.at("modules").size()) plugins.push_back(names.at("plugin"));
+    EXPECT_THAT(plugins, testing::Contains(GetParam().plugin)) << format;
+    if (format == "diffusers") continue;
+    EXPECT_EQ(plugins.size(), 1u) << format;
+  }
+}
+
+// docs/lora-files.md: kohya loads its own format, ComfyUI all but one, diffusers what the row says.
+TEST_P(Families, ProgramsLoadEveryKey) {
+  for (const std::string format : formats) {
+    std::vector<std::string> programs;
+    if (format == "kohya") programs = {"kohya"};
+    if (format != "diffusers" || std::string(GetParam().plugin) != "sdxl") programs.push_back("comfyui");
+    if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
+    const HostResult result = run_host({"verify", run().file(format).string(), "--model", run().checkpoint.string(),
+                                        "--for", fmt::format("{}", fmt::join(programs, ",")), "--json"});
+    EXPECT_EQ(result.code, 0) << format << result.output.substr(0, 2000);
+    const auto report = nlohmann::json::parse(result.output);
+    for (const auto& one : report.at("programs")) {
+      if (std::ranges::find(programs, one.at("program").get<std::string>()) == programs.end()) continue;
+      EXPECT_EQ(one.at("unmatched"), 0) << format << " " << one;
+      EXPECT_EQ(one.at("unchecked"), 0) << format << " " << one;
+      EXPECT_EQ(one.at("loaded"), report.at("keys")) << format << " " << one;
+    }
+  }
+}
+
+// The same samples to 1e-5; and each component's part is seen in them.
+TEST_P(Families, MergedFilesGiveTheSamplesOfTraining) {
+  const HostTensor& want = run().trained.latents;
+  for (const char* format : formats) {
+    const HostTensor got = merged(run().config, {{run().file(format), 1}});
+    EXPECT_LE(golden::relative_error(got.as<float>(), want.as<float>()), 1e-5) << format;
+  }
+  std::set<std::string> components;
+  for (const LoraModule& m : run().trained.modules) components.insert(component_of(m.name));
+  for (const std::string& component : components) {
+    std::vector<LoraModule> others = run().trained.modules;
+    std::erase_if(others, [&](const LoraModule& m) { return component_of(m.name) == component; });
+    std::vector<LoraInput> loras;
+    if (!others.empty()) {
+      loras.push_back({run().dir / "others.safetensors"});
+      write_lora(loras[0].path, others, run().trained.spec, "kohya", DType::f32, {});
+    }
+    const HostTensor got = merged(run().config, loras);
+    EXPECT_GT(golden::relative_error(got.as<float>(), want.as<float>()), 1e-3) << component;
+  }
+}
+
+int largest_difference(const fs::path& a, const fs::path& b) {
+  const Image first = decode_image(a), second = decode_image(b);
+  EXPECT_EQ(first.rgb.size(), second.rgb.size());
+  int largest = 0;
+  for (size_t i = 0; i < std::min(first.rgb.size(), second.rgb.size()); ++i)
+    largest = std::max(largest, std::abs(int{first.rgb[i]} - int{second.rgb[i]}));
+  return largest;
+}
+
+// As people see it: `sample --lora` draws the pictures that the run drew.
+TEST_P(Families, SampleDrawsThePicturesOfTheRun) {
+  const fs::path plain = run().dir / "plain.png", with = run().dir / "with.png";
+  const std::string config = run().config_file;
+  expect_success(run_host({"sample", "--config", config, "--out", plain.string()}));
+  expect_success(
+      run_host({"sample", "--config", config, "--lora", run().file("kohya").string(), "--out", with.string()}));
+  EXPECT_LE(largest_difference(plain, run().picture(0)), 1);
+  EXPECT_LE(largest_difference(with, run().picture(20)), 1);
+  EXPECT_GT(largest_difference(with, plain), 8) << "training changed nothing to be seen";
+}
+
+TEST_P(Families, ResumedRunsEndWithTheSameFile) {
+  const TempDir dir;
+  fs::create_directory(dir / "runs");
+  fs::copy(run().dir / "runs/cache", dir / "runs/cache", fs::copy_options::recursive);
+  for (const int steps : {10, 20}) {
+    const fs::path config = write_config(GetParam(), run().checkpoint, dir.path(), steps);
+    expect_success(run_host({"train", "--config", config.string(), "--resume"}));
+  }
+  EXPECT_TRUE(get(dir / "runs/run/run.safetensors") == get(run().file("kohya")));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+}  // namespace
+}  // namespace lh::test
