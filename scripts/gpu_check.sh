@@ -11,6 +11,7 @@
 #   LORA_PEER_MICRO  a program that times the same LoRA calls elsewhere (a .py is run by python3); it runs after the kernels
 #                    part, on the same machine, into a log of its own
 #   LORA_KEY_LISTS   folder with key lists of published checkpoints; the full-size benches need it
+#   LORA_BENCH_MODELS  the key lists to bench, without .json
 # The last line is "N passed, N failed"; the exit status is 1 if anything failed.
 set -uo pipefail
 
@@ -53,8 +54,8 @@ if wanted tests; then
 fi
 if wanted golden; then
   cases=("$root"/tests/data/golden/*/)
-  for case in "$golden"/flux_* "$golden"/text_flux* "$golden"/vae_flux_*; do
-    [ -f "$case/case.json" ] && cases+=("$case")
+  for case in "$golden"/*/; do  # those of a model; the others are for unit tests
+    grep -qs '"plugin"' "$case/case.json" && cases+=("$case")
   done
   for case in "${!cases[@]}"; do [ -f "${cases[case]}/case.json" ] || unset "cases[case]"; done
   for dtype in float32 bfloat16 float16; do
@@ -78,11 +79,11 @@ if wanted kernels; then
   esac
 fi
 if wanted bench; then
-  for list in "$lists"/flux1-dev.json; do
-    [ -f "$list" ] || continue
+  for list in ${LORA_BENCH_MODELS:-flux1-dev sd3.5_large sd3.5_medium sd_xl_base_1.0}; do
+    [ -f "$lists/$list.json" ] || continue
     for recompute in "" --recompute; do
-      part "bench_$(basename "$list" .json)$recompute" "$build/bin/lora-host" bench --plugin flux --like "$list" \
-        --resolution 1024 --batch-size 1 --rank 16 --times $recompute
+      part "bench_$list$recompute" "$build/bin/lora-host" bench --like "$lists/$list.json" --resolution 1024 \
+        --batch-size 1 --rank 16 --times $recompute
     done
   done
 fi

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "core/float_formats.h"
 #include "io/inspect.h"
@@ -202,9 +203,9 @@ TEST_F(CheckpointTest, DiffusersFolders) {
   expect_denoiser(open({{"name_or_path", dir / "root/transformer"}}));
   expect_denoiser(open({{"name_or_path", dir / "root/transformer/diffusion_pytorch_model.safetensors"},
                         {"vae_path", dir / "root/vae"}}));
-  EXPECT_EQ(probe_weights(spec, dir / "root").size(), native_denoiser().size());
-  EXPECT_EQ(probe_weights(spec, dir / "root/transformer").at("final_layer.weight").shape, (Shape{8, 4}));
-  EXPECT_TRUE(probe_weights(spec, dir / "root/vae").empty());
+  EXPECT_EQ(probe_weights(spec, dir / "root").weights.size(), native_denoiser().size());
+  EXPECT_EQ(probe_weights(spec, dir / "root/transformer").weights.at("final_layer.weight").shape, (Shape{8, 4}));
+  EXPECT_FALSE(probe_weights(spec, dir / "root/vae").has_marker);
   EXPECT_NE(inspect(dir / "root").find("4 tensors (4 F32)"), std::string::npos);
 }
 
@@ -243,7 +244,8 @@ TEST_F(CheckpointTest, DiffusersMistakesAreNamed) {
   EXPECT_NE(error().find("\"mystery.weight\" (1 in all) is not in the plugin's key map for `denoiser`"),
             std::string::npos)
       << error();
-  EXPECT_EQ(probe_weights(spec, dir / "root").size(), native_denoiser().size());
+  EXPECT_EQ(probe_weights(spec, dir / "root").weights.size(), native_denoiser().size() + 1);
+  EXPECT_TRUE(probe_weights(spec, dir / "root").weights.contains("mystery.weight"));  // a probe sees it as it is
   tensors = diffusers_denoiser();
   std::erase_if(tensors, [](const Given& g) { return g.name == "transformer_blocks.0.attn.to_k.bias"; });
   write_file(file, tensors);
@@ -404,6 +406,11 @@ TEST(CheckpointSpecTest, MistakesNamePluginAndLine) {
       {head + "    diffusers:\n      - {native: a}\n", "line 5: a diffusers rule needs"},
       {head + "    diffusers:\n      - {native: a, from: b, how: magic}\n", "line 5: how `magic`; known"},
       {head + "    diffusers:\n      - {native: a, from: [b, c], how: copy}\n", "line 5: how `copy` takes one"},
+      {head + "    diffusers:\n      - {native: [a, b], from: c, how: copy}\n",
+       "line 5: how `copy` takes one `native`, found 2"},
+      {head + "    diffusers:\n      - {native: a, from: c, how: split_rows}\n",
+       "line 5: how `split_rows` takes several `native`, found 1"},
+      {head + "    diffusers:\n      - {native: [a, b], from: [c, d]}\n", "line 5: how `split_rows` takes one `from`"},
       {head + "    diffusers:\n      - {native: 'a.{i}', from: 'b.{j}'}\n",
        "line 5: `a.{i}` and `b.{j}` must have the same"},
       {head + "    diffusers:\n      - {native: 'a.{i', from: 'b'}\n", "line 5: `a.{i`: '{' without"},
@@ -415,6 +422,120 @@ TEST(CheckpointSpecTest, MistakesNamePluginAndLine) {
     EXPECT_NE(text.find(c.text), std::string::npos) << c.yaml << ": " << text;
     EXPECT_NE(text.find("plugin broken-plugin: checkpoint YAML line "), std::string::npos) << text;
   }
+}
+
+// ---- names of a folder in a single file, tensors split by rows, keys beside the prefix
+
+constexpr const char* split_yaml = R"(
+components:
+  denoiser:
+    prefixes: [model.]
+    marker: deep.weight
+    also: [mark, sigma.max]
+    ignore: ["junk*"]
+    folder: unet
+    diffusers:
+      - {native: deep, from: shallow}
+      - {native: ["{i}.q", "{i}.k", "{i}.v"], from: "{i}.qkv"}
+      - {native: [a.weight, b.weight], from: in_proj_weight, exact: true}
+  text:
+    prefixes: [text.]
+    marker: words.weight
+    diffusers:
+      - {native: words, from: vocabulary}
+)";
+
+class SplitTest : public ::testing::Test {
+ protected:
+  Checkpoint open(const std::vector<Given>& tensors) {
+    write_file(dir / "file.safetensors", tensors);
+    return {CheckpointSpec::parse(split_yaml, "tiny"), {{"name_or_path", dir / "file.safetensors"}}};
+  }
+  TempDir dir;
+  const std::vector<Given> renamed{{"shallow.weight", counting({2, 2}, 1)},
+                                   {"0.qkv.weight", counting({6, 2}, 2)},
+                                   {"0.qkv.bias", counting({6}, 3)},
+                                   {"in_proj_weight", counting({4, 3}, 4)}};
+};
+
+TEST_F(SplitTest, OneTensorMakesSeveral) {
+  std::vector<Given> bundle = prefixed("model.", renamed);
+  bundle.push_back({"model.junk.weight", counting({1})});
+  bundle.push_back({"mark", HostTensor(Desc{DType::f32, {0}})});
+  bundle.push_back({"stranger", counting({1})});
+  bundle.push_back({"text.vocabulary.weight", counting({3, 1})});
+  std::vector<Given> bare = renamed;
+  bare.push_back({"mark", counting({1})});
+  bare.push_back({"text.vocabulary.weight", counting({3, 1})});
+  std::vector<Given> folder = renamed;
+  folder.push_back({"mark", counting({1})});
+  write_file(dir / "root/unet/diffusion_pytorch_model.safetensors", folder);
+  const Checkpoint all[] = {
+      open(bundle), open(bare), {CheckpointSpec::parse(split_yaml, "tiny"), {{"name_or_path", dir / "root"}}}};
+  for (const Checkpoint& c : all) {
+    std::set<std::string> names;
+    for (const auto& [name, desc] : c.weights()) names.insert(name);
+    std::set<std::string> want{"deep.weight", "0.q.weight", "0.k.weight", "0.v.weight", "0.q.bias",
+                               "0.k.bias",    "0.v.bias",   "a.weight",   "b.weight",   "mark"};
+    if (c.has("text")) want.insert("text:words.weight");
+    EXPECT_EQ(names, want);
+    for (int i = 0; i < 3; ++i) {
+      const std::string part = std::string("0.") + "qkv"[i];
+      EXPECT_EQ(read(c, part + ".weight").data, rows(renamed[1].tensor, 2 * i, 2).data) << part;
+      EXPECT_EQ(read(c, part + ".bias").data, rows(renamed[2].tensor, 2 * i, 2).data) << part;
+      EXPECT_EQ(read(c, part + ".weight", DType::bf16).data,
+                as_type(rows(renamed[1].tensor, 2 * i, 2), DType::bf16).data);
+    }
+    EXPECT_EQ(read(c, "b.weight").data, rows(renamed[3].tensor, 2, 2).data);
+    EXPECT_EQ(c.weights().at("b.weight").shape, (Shape{2, 3}));
+  }
+}
+
+// fp8 codes and factors of the part that a tensor is made of.
+TEST_F(SplitTest, PartsOfFp8StayFp8) {
+  struct Case {
+    std::vector<Given> scale;
+    int64_t factors;
+    std::vector<float> of_k;
+  };
+  const Case cases[] = {{{}, 0, {}},
+                        {{{"0.qkv.weight_scale", floats(Shape{}, {0.5f})}}, 1, {0.5f}},
+                        {{{"0.qkv.weight_scale", counting({6, 1}, 1)}}, 2, {3, 4}}};
+  for (const Case& row : cases) {
+    std::vector<Given> tensors{renamed[0], {"0.qkv.weight", as_type(counting({6, 2}), DType::f8_e4m3)}};
+    tensors.insert(tensors.end(), row.scale.begin(), row.scale.end());
+    const Checkpoint c = open(prefixed("model.", tensors));
+    const WeightForm form{DType::f8_e4m3, row.factors};
+    ASSERT_EQ(c.stored_fp8("0.k.weight"), form);
+    HostTensor codes(Desc{DType::f8_e4m3, {2, 2}});
+    std::vector<float> factors(row.of_k.size());
+    c.read_fp8("0.k.weight", codes.data, factors);
+    EXPECT_EQ(factors, row.of_k);
+    HostTensor values = as_type(codes, DType::f32);
+    EXPECT_EQ(values.data, counting({2, 2}, 4).data);
+    for (size_t i = 0; i < 4 && !factors.empty(); ++i) values.as<float>()[i] *= factors[i / 2 % factors.size()];
+    EXPECT_EQ(values.data, read(c, "0.k.weight").data);
+  }
+}
+
+TEST_F(SplitTest, MistakesAreNamed) {
+  std::vector<Given> tensors = renamed;
+  tensors[1].tensor = counting({5, 2});
+  EXPECT_NE(error_of([&] { open(prefixed("model.", tensors)); }).find("the rows of [5, 2] are not 3 equal parts"),
+            std::string::npos);
+  tensors = renamed;
+  tensors.push_back({"mystery.weight", counting({1})});
+  EXPECT_NE(error_of([&] {
+              open(prefixed("model.", tensors));
+            }).find("tensor \"model.mystery.weight\" (1 in all) is not in the plugin's key map for `denoiser`"),
+            std::string::npos);
+}
+
+// A LoRA of one part has no name in the other spelling, which knows only the whole.
+TEST_F(SplitTest, PartsHaveNoModuleOfTheirOwn) {
+  const KeyMap map(CheckpointSpec::parse(split_yaml, "tiny").component("denoiser")->diffusers);
+  EXPECT_EQ(map.diffusers("deep", 0)->modules, std::vector<std::string>{"shallow"});
+  EXPECT_FALSE(map.diffusers("0.q", 0));
 }
 
 TEST(KeyPatternTest, MatchesNumbersAndText) {

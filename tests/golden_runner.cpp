@@ -59,10 +59,11 @@ class CaseModel {
       else
         config.files[found->config_key] = folder_ / (file + ".safetensors");
     };
-    if (c.json.contains("prefixes") && c.json.at("layout") == "components") {
+    if (c.json.contains("prefixes")) {  // of each encoder; "<file>:" where every encoder has a file
       for (const auto& [encoder, prefix] : c.json.at("prefixes").items()) {
         const std::string text = prefix;
-        place(encoder, text.substr(0, text.find(':')));
+        const size_t colon = text.find(':');
+        place(encoder, colon == std::string::npos ? "model" : text.substr(0, colon));
       }
     } else if (role.starts_with("vae.")) {
       place("vae", "model");

@@ -387,6 +387,49 @@ TEST(Adapt, LeavesUnselectedLinearsAlone) {
   EXPECT_THAT(ops, ElementsAre(&lora_op, &linear_op, &linear_op));
 }
 
+// A convolution with its adapter gives what one with the merged weight W + alpha / rank * up down gives.
+TEST(Adapt, AConvolutionEqualsItsMergedWeight) {
+  struct Case {
+    int64_t kernel, stride, pad;
+  };
+  constexpr int64_t in = 3, out = 4, rank = 2;
+  const AdapterSpec spec{rank, 6, 0, 0};
+  Device device(tested_device());
+  for (const Case c : {Case{3, 1, 1}, Case{3, 2, 1}, Case{1, 1, 0}}) {
+    const auto build = [&](bool adapted) {
+      Graph g(DType::f32);
+      const Value x = g.add_input("x", {DType::f32, {2, 5, 4, in}});
+      const Value w = g.add_param("m.weight", {DType::f32, {out, in, c.kernel, c.kernel}});
+      const Value b = g.add_param("m.bias", {DType::f32, {out}});
+      const std::vector<int64_t> pad(4, c.pad);
+      g.outputs["y"] = g.add(conv2d_op, {x, w, b}, {{"stride", c.stride}, {"pad", pad}}, 0)[0];
+      if (adapted)
+        adapt(
+            g, [&](const std::string&) { return &spec; }, true);
+      return g;
+    };
+    const HostTensor weight = ramp({out, in, c.kernel, c.kernel}, 1), down = ramp({rank, in, c.kernel, c.kernel}, 2),
+                     up = ramp({out, rank, 1, 1}, 3);
+    HostTensor merged = weight;
+    const int64_t inner = in * c.kernel * c.kernel;
+    for (int64_t o = 0; o < out; ++o)
+      for (int64_t i = 0; i < inner; ++i)
+        for (int64_t r = 0; r < rank; ++r)
+          merged.as<float>()[static_cast<size_t>(o * inner + i)] +=
+              3 * up.as<float>()[static_cast<size_t>(o * rank + r)] *
+              down.as<float>()[static_cast<size_t>(r * inner + i)];
+    Tensors given{{"x", ramp({2, 5, 4, in}, 4)},
+                  {"m.bias", ramp({out}, 5)},
+                  {"m.weight", nchw_to_nhwc(weight)},
+                  {down_name("m"), nchw_to_nhwc(down)},
+                  {up_name("m"), up}};
+    const HostTensor got = run_graph(device, build(true), given).at("y");
+    given["m.weight"] = nchw_to_nhwc(merged);
+    // Two sums of at most 27 terms in float32.
+    EXPECT_LT(relative_error(got, run_graph(device, build(false), given).at("y")), 27 * 6e-8) << "kernel " << c.kernel;
+  }
+}
+
 TEST(Prune, DropsWhatNothingReads) {
   Graph g(DType::f32);
   const Value x = g.add_input("x", {DType::f32, {4}});

@@ -58,7 +58,7 @@ cd "$work/elsewhere"
 
 check "--version" prints "lora-host" "$host" --version
 check "the program uses the installed kernel library" prints "=> $prefix/" ldd "$host"
-for plugin in flux optim samplers; do
+for plugin in flux sd35 optim samplers; do
   check "plugin $plugin is found" prints "$libraries/lora-host/$plugin.so" "$host" plugins
 done
 
@@ -95,6 +95,22 @@ check "sdk/template builds against the installed SDK" cmake -DPREFIX="$prefix" -
   -DWORK="$work/template" -DCXX="$(cache CMAKE_CXX_COMPILER)" -P "$root/tests/sdk_template.cmake"
 check "its plugin is found" prints "$libraries/lora-host/sign_sgd.so" "$host" plugins
 check "its optimizer trains" "$host" train --config train.yaml --name template --optimizer sign_sgd
+
+# A model plugin of the host needs nothing else either: blocks of the SDK, and their rules for checkpoint files.
+mkdir "$work/model"
+cat >"$work/model/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.22)
+project(model LANGUAGES CXX)
+find_package(LoraHostSdk REQUIRED)
+file(GLOB sources $root/plugins/flux/*.cpp)
+file(GLOB texts $root/plugins/flux/*.yaml)
+lora_host_add_plugin(flux SOURCES \${sources} EMBED \${texts})
+CMAKE
+check "a model plugin finds the installed SDK" cmake -S "$work/model" -B "$work/model/build" \
+  -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$(cache CMAKE_CXX_COMPILER)" -DCMAKE_CXX_FLAGS=-O0
+check "it builds" cmake --build "$work/model/build"
+check "it opens a checkpoint" env LORA_HOST_PLUGIN_PATH="$work/model/build/lib/lora-host" \
+  "$host" train --config train.yaml --name model --dry-run
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

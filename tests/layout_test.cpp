@@ -7,13 +7,12 @@
 #include <set>
 
 #include "graph/differentiate.h"
-#include "io/key_map.h"
 #include "io/lora_file.h"
 #include "run/weights.h"
 #include "sample/lora_stack.h"
 #include "support/device.h"
 #include "support/graph_run.h"
-#include "support/io_files.h"
+#include "support/model_files.h"
 #include "train/adapters.h"
 #include "train/compile.h"
 
@@ -26,17 +25,8 @@ namespace fs = std::filesystem;
 const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
 const char* const plugin_id = "flux";
 
-const Registry& registry() {
-  static const Registry one({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return one;
-}
-
-CheckpointSpec spec() {
-  for (const auto& offered : registry().models())
-    if (offered.descriptor->id == std::string(plugin_id))
-      return CheckpointSpec::parse(offered.descriptor->checkpoint, plugin_id);
-  throw std::runtime_error("the plugin is not built");
-}
+const Registry& registry() { return built_plugins(); }
+CheckpointSpec spec() { return spec_of(plugin_id); }
 
 ModelConfig single(const fs::path& path) {
   ModelConfig config;
@@ -52,13 +42,6 @@ ModelConfig original() {
   return config;
 }
 
-std::vector<Given> tensors_of(const fs::path& path) {
-  const Safetensors file(path);
-  std::vector<Given> all;
-  for (const StoredTensor& t : file.tensors()) all.push_back({t.name, file.read(t.name)});
-  return all;
-}
-
 const std::map<std::string, std::vector<Given>>& components() {
   static const std::map<std::string, std::vector<Given>> all{{"denoiser", tensors_of(toy / "flux_toy.safetensors")},
                                                              {"vae", tensors_of(toy / "ae.safetensors")},
@@ -67,93 +50,9 @@ const std::map<std::string, std::vector<Given>>& components() {
   return all;
 }
 
-HostTensor read(const Checkpoint& checkpoint, const std::string& name) {
-  HostTensor out(Desc{DType::f32, checkpoint.weights().at(name).shape});
-  checkpoint.read(name, DType::f32, false, out.data);
-  return out;
-}
-
-// Rows [first, first + count) of a tensor.
-HostTensor rows_of(const HostTensor& tensor, int64_t first, int64_t count) {
-  HostTensor out(Desc{tensor.desc.dtype, tensor.desc.shape.with(0, count)});
-  const auto row = static_cast<std::ptrdiff_t>(tensor.data.size()) / tensor.desc.shape[0];
-  std::copy_n(tensor.data.begin() + row * first, row * count, out.data.begin());
-  return out;
-}
-
-// The key map backwards: what a diffusers folder holds for one native tensor.
-std::vector<Given> in_diffusers(const ComponentSpec& component, const Given& given, const std::vector<Given>& all) {
-  const size_t dot = given.name.rfind('.');
-  const std::string module = given.name.substr(0, dot), suffix = given.name.substr(dot);
-  for (const KeyRule& rule : component.diffusers) {
-    const auto holes = KeyPattern(rule.native).match(rule.exact ? given.name : module);
-    if (!holes) continue;
-    std::vector<std::string> names;
-    for (const std::string& source : rule.diffusers)
-      names.push_back(KeyPattern(source).fill(*holes) + (rule.exact ? "" : suffix));
-    const HostTensor& t = given.tensor;
-    const int64_t rows = t.desc.shape[0];
-    if (rule.assemble == Assemble::swap_halves) {
-      std::vector<Given> out{{names[0], rows_of(t, rows / 2, rows / 2)}};
-      HostTensor& swapped = out[0].tensor;
-      const HostTensor head = rows_of(t, 0, rows / 2);
-      swapped.data.insert(swapped.data.end(), head.data.begin(), head.data.end());
-      swapped.desc = t.desc;
-      return out;
-    }
-    if (rule.assemble == Assemble::copy) {
-      Given out{names[0], t};
-      // The autoencoder's attention: 1x1 convolutions in the original, matrices in a diffusers folder.
-      if (given.name.find(".attn_1.") != std::string::npos && t.desc.shape.rank() == 4)
-        out.tensor.desc.shape = Shape{rows, t.desc.shape[1]};
-      return {out};
-    }
-    // q, k and v have as many rows as the module has columns; an MLP beside them has the rest.
-    const auto weight = std::ranges::find(all, module + ".weight", &Given::name);
-    const int64_t each = weight->tensor.desc.shape[1];
-    std::vector<Given> out;
-    for (size_t i = 0; i < names.size(); ++i) {
-      const int64_t first = static_cast<int64_t>(i) * each;
-      out.push_back({names[i], rows_of(t, first, i + 1 < names.size() ? each : rows - first)});
-    }
-    return out;
-  }
-  return {given};
-}
-
-// The first half of the tensors in one shard, the rest in another, and the index.
-void write_shards(const fs::path& folder, const std::string& base, const std::string& variant,
-                  const std::vector<Given>& tensors) {
-  nlohmann::json map;
-  const auto half = static_cast<std::ptrdiff_t>(tensors.size() / 2);
-  for (const int part : {1, 2}) {
-    const std::vector<Given> list(part == 1 ? tensors.begin() : tensors.begin() + half,
-                                  part == 1 ? tensors.begin() + half : tensors.end());
-    const std::string name = fmt::format("{}{}-{:05}-of-00002.safetensors", base, variant, part);
-    for (const Given& t : list) map[t.name] = name;
-    write_file(folder / name, list);
-  }
-  put(folder / fmt::format("{}.safetensors.index{}.json", base, variant), nlohmann::json{{"weight_map", map}}.dump());
-}
-
-using Change = std::function<HostTensor(const HostTensor&)>;
-
 // The whole model as a diffusers directory.
 void write_directory(const fs::path& folder, const std::string& variant, const Change& change) {
-  const CheckpointSpec all = spec();
-  for (const auto& [name, tensors] : components()) {
-    const ComponentSpec& component = *all.component(name);
-    const bool renamed = name == "denoiser" || name == "vae";  // text encoders have one spelling
-    std::vector<Given> converted;
-    for (const Given& given : tensors)
-      for (Given& t : renamed ? in_diffusers(component, given, tensors) : std::vector{given})
-        converted.push_back({t.name, change(t.tensor)});
-    const std::string base = renamed ? "diffusion_pytorch_model" : "model";
-    if (name == "denoiser")
-      write_shards(folder / component.folder, base, variant, converted);
-    else
-      write_file(folder / component.folder / (base + variant + ".safetensors"), converted);
-  }
+  test::write_directory(folder, spec(), components(), {"denoiser", "vae"}, variant, change);
   put(folder / "model_index.json", R"({"_class_name": "FluxPipeline"})");
 }
 
@@ -166,22 +65,6 @@ void write_all_in_one(const fs::path& path) {
   for (const auto& [name, tensors] : components())
     for (const Given& t : tensors) all.push_back({prefixes.at(name) + t.name, t.tensor});
   write_file(path, all);
-}
-
-const Change as_is = [](const HostTensor& t) { return t; };
-const Change as_half = [](const HostTensor& t) { return as_type(t, DType::f16); };
-
-// Same names; same numbers, after `change` of the original's. Shapes may differ in axes of length 1.
-void expect_same(const Checkpoint& got, const Checkpoint& want, const Change& change = as_is) {
-  std::set<std::string> names, expected;
-  for (const auto& [name, desc] : got.weights()) names.insert(name);
-  for (const auto& [name, desc] : want.weights()) expected.insert(name);
-  ASSERT_EQ(names, expected);
-  for (const std::string& name : names) {
-    const HostTensor w = as_type(change(read(want, name)), DType::f32), g = read(got, name);
-    EXPECT_EQ(g.desc.shape.numel(), w.desc.shape.numel()) << name;
-    EXPECT_EQ(g.data, w.data) << name;
-  }
 }
 
 const Sizes small{{"batch", 1}, {"height", 8}, {"width", 4}, {"text_length", 5}};
@@ -453,13 +336,6 @@ TEST_F(LoraRoundTrip, RefusesWhatItWouldLeaveOut) {
 // ---- full size
 // ---------------------------------------------------------------------------------------------------------
 
-using Shapes = std::map<std::string, Desc>;
-
-void add_linear(Shapes& shapes, const std::string& name, int64_t out, int64_t in) {
-  shapes[name + ".weight"] = {DType::bf16, {out, in}};
-  shapes[name + ".bias"] = {DType::bf16, {out}};
-}
-
 // Names and shapes of the full-size transformer: 19 double and 38 single blocks of width 3072.
 Shapes full_size(bool guided) {
   const int64_t h = 3072, mlp = 4 * h;
@@ -497,51 +373,13 @@ Shapes full_size(bool guided) {
   return shapes;
 }
 
-// The plugin over names and shapes, without any file.
-class Described {
- public:
-  explicit Described(const Shapes& shapes) : shapes_(shapes) {
-    for (const auto& offered : registry().models())
-      if (offered.descriptor->id == std::string(plugin_id)) offered_ = offered;
-    offered_.host->weights = &shapes_;
-    if (offered_.descriptor->create(offered_.host, &self_) != LH_OK) throw std::runtime_error(offered_.host->failure);
-  }
-  ~Described() {
-    offered_.descriptor->destroy(self_);
-    offered_.host->weights = nullptr;
-  }
-  int32_t confidence() const { return offered_.descriptor->probe(offered_.host); }
-  Recipe recipe() const { return Recipe::parse(offered_.descriptor->recipe(self_), plugin_id); }
-  Graph denoiser(const Sizes& sizes) const {
-    Graph graph(DType::bf16);
-    lh_graph building{.host = offered_.host, .graph = &graph};
-    std::vector<lh_attr> attrs;
-    for (const auto& [name, size] : sizes) {
-      lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
-      attr.v.i = size;
-      attrs.push_back(attr);
-    }
-    const lh_status status =
-        offered_.descriptor->build(self_, &building, "denoiser", attrs.data(), static_cast<uint32_t>(attrs.size()));
-    if (status != LH_OK) throw std::runtime_error(building.error + offered_.host->failure);
-    return graph;
-  }
-
- private:
-  Shapes shapes_;
-  Offered<lh_model> offered_;
-  void* self_ = nullptr;
-};
-
 TEST(FullSize, GraphAdaptersAndPlan) {
   for (const bool guided : {true, false}) {
     const Shapes shapes = full_size(guided);
     EXPECT_EQ(shapes.size(), guided ? 780u : 776u);
-    int64_t parameters = 0;
-    for (const auto& [name, desc] : shapes) parameters += desc.shape.numel();
-    EXPECT_EQ(parameters, guided ? 11901408320 : 11891178560);
+    EXPECT_EQ(parameters_of(shapes), guided ? 11901408320 : 11891178560);
 
-    const Described model(shapes);
+    const Described model(plugin_id, shapes);
     EXPECT_EQ(model.confidence(), 100);
     const Recipe recipe = model.recipe();
     EXPECT_EQ(recipe.guidance, guided);
@@ -567,20 +405,6 @@ TEST(FullSize, GraphAdaptersAndPlan) {
   }
 }
 
-// Key lists of published files, where they are at hand.
-fs::path key_lists() {
-  const char* named = std::getenv("LORA_KEY_LISTS");
-  return named != nullptr ? fs::path(named) : fs::path(LORA_SOURCE_DIR) / ".." / "shared" / "data" / "headers";
-}
-
-Shapes key_list(const std::string& name) {
-  Shapes shapes;
-  const nlohmann::json json = nlohmann::json::parse(get(key_lists() / (name + ".json")));
-  for (const auto& [key, entry] : json.at("tensors").items())
-    shapes[key] = {DType::bf16, Shape(entry.at(1).get<std::vector<int64_t>>())};
-  return shapes;
-}
-
 TEST(FullSize, PublishedKeyLists) {
   if (!fs::exists(key_lists() / "flux1-dev.json")) GTEST_SKIP() << "no key lists in " << key_lists();
   EXPECT_EQ(key_list("flux1-dev"), full_size(true));
@@ -592,25 +416,7 @@ TEST(FullSize, PublishedKeyLists) {
       {"clip_l", "flux1.diffusers-text_encoder", "clip_l"},
       {"t5", "flux1.diffusers-text_encoder_2", "t5xxl"}};
   const CheckpointSpec all = spec();
-  for (const auto& [component, folder, file] : folders) {
-    const ComponentSpec& known = *all.component(component);
-    const KeyMap map(known.diffusers);
-    const Shapes from = key_list(folder), to = key_list(file);
-    std::map<std::string, int64_t> elements;  // of the native tensors that the folder gives
-    for (const auto& [key, desc] : from) {
-      const auto native = map.native(key, [](const std::string&) { return int64_t{0}; });
-      ASSERT_TRUE(native) << folder << ": " << key;
-      elements[native->key] += desc.shape.numel();
-    }
-    for (const auto& [key, count] : elements) {
-      ASSERT_TRUE(to.contains(key)) << folder << ": " << key;
-      EXPECT_EQ(count, to.at(key).shape.numel()) << folder << ": " << key;
-    }
-    for (const auto& [key, desc] : to) {
-      const bool copy = key == "shared.weight" || key == "encoder.embed_tokens.weight";  // one of the two is enough
-      EXPECT_TRUE(elements.contains(key) || copy) << folder << ": " << key;
-    }
-  }
+  for (const auto& [component, folder, file] : folders) expect_maps(*all.component(component), folder, file);
 }
 
 }  // namespace

@@ -23,7 +23,8 @@ TEST(LrSchedule, MatchesTheRecordedValues) {
     for (const auto& [name, value] : schedule.at("options").items()) train.lr_scheduler_params[name] = value;
     int64_t step = 0;
     for (const double expected : schedule.at("lr"))  // cos of a double near its zero is good to about 1e-16
-      EXPECT_NEAR(learning_rate(train, step++), expected, 1e-15 * expected + 1e-20) << schedule.dump() << step - 1;
+      EXPECT_NEAR(learning_rates(train, step++).denoiser, expected, 1e-15 * expected + 1e-20)
+          << schedule.dump() << step - 1;
     EXPECT_GT(step, train.steps);
   }
 }
@@ -31,7 +32,7 @@ TEST(LrSchedule, MatchesTheRecordedValues) {
 TEST(LrSchedule, UnknownNameIsAnError) {
   TrainSection train;
   train.lr_scheduler = "wave";
-  EXPECT_THROW(learning_rate(train, 0), Error);
+  EXPECT_THROW(learning_rates(train, 0), Error);
 }
 
 TEST(LrSchedule, WarmUpAsLongAsTheRunStaysFinite) {
@@ -41,8 +42,8 @@ TEST(LrSchedule, WarmUpAsLongAsTheRunStaysFinite) {
     train.lr_scheduler = name;
     train.lr_scheduler_params["warmup_steps"] = 5;
     for (int64_t step = 0; step < 8; ++step) {
-      EXPECT_GE(learning_rate(train, step), 0) << name;
-      EXPECT_LE(learning_rate(train, step), train.lr) << name;
+      EXPECT_GE(learning_rates(train, step).denoiser, 0) << name;
+      EXPECT_LE(learning_rates(train, step).denoiser, train.lr) << name;
     }
   }
 }

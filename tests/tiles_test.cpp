@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "sample/sampling.h"
 #include "support/device.h"
+#include "support/model_files.h"
 #include "support/run_host.h"
 #include "train/latent_encoding.h"
 
@@ -311,6 +312,35 @@ TEST_F(TiledVae, LargestThatFitsIsTaken) {
                 AllOf(HasSubstr(role == VaeRole::encode ? "to encode 2048 x 1024 pixels in" : "to decode 2048 x 1024"),
                       HasSubstr(fmt::format("takes {} MiB", MemoryRoom{}.total(smallest.memory) >> 20)),
                       HasSubstr("and 3 MiB of memory may be used"), HasSubstr("model.vae_tile")));
+  }
+}
+
+// A VAE that overflows, as some do in half precision, ends in no black picture.
+TEST_F(TiledVae, NanAndInfinityAreFound) {
+  const TempDir dir;
+  for (const char* tensor : {"encoder.conv_out.bias", "decoder.conv_out.bias"}) {
+    std::vector<Given> weights = tensors_of(source / "examples/toy_flux/ae.safetensors");
+    for (Given& t : weights)
+      if (t.name == tensor) std::ranges::fill(t.tensor.data, std::byte{0x7c});  // NaN in float16
+    write_file(dir / "vae.safetensors", weights);
+    ModelConfig config = toy();
+    config.files["vae_path"] = dir / "vae.safetensors";
+    const Model broken(registry(), config, "");
+    const HostTensor x = latents(0);
+    const Vae vae{device, broken, DType::f32, 0};
+    Decoder decoder(vae, vae.fit(VaeRole::decode, {side, side}, {.limit = plenty}));
+    const DeviceMemory arena(device, decoder.plan().memory.arena, "test");
+    decoder.bind(arena.data());
+    if (tensor[0] == 'e') {
+      EXPECT_THAT(error_of([&] { LatentEncoding(vae, plenty, {}).prepare(data); }),
+                  HasSubstr("cat_01.jpg: the VAE encodes it to a NaN or infinity in float32. Its file may be damaged"));
+      HostTensor lost = x;
+      lost.as<float>()[7] = INFINITY;
+      EXPECT_THAT(error_of([&] { decoder.decode(lost); }), HasSubstr("its latents have a NaN or infinity"));
+    } else {
+      EXPECT_THAT(error_of([&] { decoder.decode(x); }),
+                  HasSubstr("a sample: the VAE decodes it to a NaN or infinity in float32"));
+    }
   }
 }
 

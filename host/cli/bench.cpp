@@ -122,7 +122,7 @@ int run_bench(const Options& options) {
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
   const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
-  const AdapterSelection selection(config.network, model.recipe(), 1);
+  const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights());
   const int64_t side = config.datasets.front().resolution.front();
   const PlanOptions plan_options{.step = {.compute = compute,
                                           .loss = config.train.loss,
@@ -157,7 +157,9 @@ int run_bench(const Options& options) {
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
   const StepInputs inputs = step_inputs(train.graph);
-  const auto run_step = [&] { runner.enqueue(config.train.lr, [&](int64_t) { return MicroBatch{&step, inputs}; }); };
+  const auto run_step = [&] {
+    runner.enqueue(learning_rates(config.train, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
+  };
   run_step();
   StepResult result = runner.collect();
   fmt::print("start                  {:.1f} s: plan {:.1f}, weights {:.1f}, first step {:.1f}\n", now() - launched,

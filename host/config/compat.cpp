@@ -33,7 +33,6 @@ constexpr Ignored ignored_table[] = {
     {"logging.run_name", only_with},
     {"logging.use_ui_logger", "there is no user interface database"},
     {"network.transformer_only", "only the denoiser is adapted"},
-    {"network.conv_alpha", only_with},
     {"network.lokr_full_rank", only_with},
     {"network.lokr_factor", only_with},
     {"save.hf_repo_id", only_with},
@@ -46,7 +45,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].invert_mask", only_with},
     {"datasets[].mask_min_value", only_with},
     {"train.noise_scheduler", "the model says what it was trained with"},
-    {"train.text_encoder_lr", "text encoders are not trained"},
     {"train.ema_config.ema_decay", only_with},
     {"train.cache_text_embeddings", "text embeddings are always computed once"},
     {"train.unload_text_encoder", "text encoders are unloaded after use"},
@@ -71,7 +69,6 @@ constexpr std::string_view masks = "crop the images to what matters instead";
 
 constexpr Refused refused_table[] = {
     {"logging.use_wandb", "nothing is sent over the network; events are written to training_folder/name"},
-    {"network.conv", "only linear layers are adapted; remove it"},
     {"network.pretrained_lora_path", "to go on with a run use --resume"},
     {"network.network_kwargs.full_if_contains", "use only_if_contains"},
     {"save.push_to_hub", "nothing is sent over the network; upload the file when the run is done"},
@@ -90,7 +87,6 @@ constexpr Refused refused_table[] = {
     {"datasets[].alpha_mask", masks},
     {"datasets[].control_path", "models that edit an image cannot be trained; remove it"},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
-    {"train.train_text_encoder", "text encoders are not trained; set it to false"},
     {"train.ema_config.use_ema", "no average of the weights is kept; set use_ema: false"},
     {"train.linear_timesteps", "use timestep_type: linear"},
     {"train.linear_timesteps2", "use timestep_type: linear"},

@@ -16,6 +16,7 @@ struct ModelConfig {
   std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
   std::string dtype = "auto";                          // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
   std::string variant;                                 // where the weights cannot tell
+  int64_t max_sequence_length = 0;                     // tokens of the long text encoder; 0 = the model's own
   int64_t vae_tile = 0;                                // pixels; 0 = as large as fits
 };
 
@@ -23,6 +24,8 @@ struct NetworkConfig {
   std::string type = "lora";
   int64_t linear = 16;                 // rank
   std::optional<double> linear_alpha;  // default: rank
+  int64_t conv = 0;                    // rank on convolutions larger than 1x1; 0 = convolution blocks are left alone
+  std::optional<double> conv_alpha;    // default: conv
   double dropout = 0;
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
@@ -45,6 +48,8 @@ struct TrainSection {
   int64_t steps = 1000;
   int64_t gradient_accumulation = 1;
   double lr = 1e-4;
+  bool train_text_encoder = false;
+  std::optional<double> text_encoder_lr;  // default: lr
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";

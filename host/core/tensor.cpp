@@ -1,6 +1,7 @@
 #include "core/tensor.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "core/error.h"
@@ -134,6 +135,37 @@ HostTensor converted(const HostTensor& tensor, DType dtype) {
   HostTensor out(Desc{dtype, tensor.desc.shape});
   convert(tensor.desc.dtype, tensor.data.data(), dtype, out.data.data(), tensor.desc.shape.numel());
   return out;
+}
+
+bool all_finite(const HostTensor& tensor) {
+  const HostTensor values = converted(tensor, DType::f32);
+  return std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); });
+}
+
+namespace {
+
+// [N, a, b] -> [N, b, a], where the axes a and b may each stand for several.
+HostTensor swap_axes(const HostTensor& t, int64_t a, int64_t b, const Shape& shape) {
+  HostTensor out(Desc{DType::f32, shape});
+  const std::span<const float> from = t.as<float>();
+  const std::span<float> to = out.as<float>();
+  for (int64_t n = 0; n < shape[0]; ++n)
+    for (int64_t j = 0; j < b; ++j)
+      for (int64_t i = 0; i < a; ++i)
+        to[static_cast<size_t>((n * b + j) * a + i)] = from[static_cast<size_t>((n * a + i) * b + j)];
+  return out;
+}
+
+}  // namespace
+
+HostTensor nchw_to_nhwc(const HostTensor& t) {
+  const Shape& s = t.desc.shape;
+  return swap_axes(t, s[1], s[2] * s[3], {s[0], s[2], s[3], s[1]});
+}
+
+HostTensor nhwc_to_nchw(const HostTensor& t) {
+  const Shape& s = t.desc.shape;
+  return swap_axes(t, s[1] * s[2], s[3], {s[0], s[3], s[1], s[2]});
 }
 
 }  // namespace lh

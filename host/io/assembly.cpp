@@ -146,12 +146,12 @@ void read_assembly(const Assembly& recipe, const std::string& name, DType dtype,
   const std::unique_ptr<std::byte[]> scratch(reorder ? new std::byte[out.size()] : nullptr);
   std::byte* target = reorder ? scratch.get() : out.data();
   for (const Piece& piece : recipe.pieces) {
-    const int64_t count = piece.weight.tensor->desc.shape.numel();
+    const int64_t count = piece.weight.tensor->desc.shape.numel() / recipe.parts;
     if (recipe.assemble == Assemble::swap_halves) {
       read_elements(piece, count / 2, count / 2, dtype, target);
       read_elements(piece, 0, count / 2, dtype, target + count / 2 * size);
     } else {
-      read_elements(piece, 0, count, dtype, target);
+      read_elements(piece, recipe.part * count, count, dtype, target);
     }
     target += count * size;
   }

@@ -127,16 +127,39 @@ fs::path Checkpoint::file_of(const std::string& name) const {
   return impl_->recipe(name).pieces.front().weight.file->path();
 }
 
-std::map<std::string, Desc> probe_weights(const CheckpointSpec& spec, const fs::path& path) {
+namespace {
+
+// Keys of a path that is not this denoiser.
+std::map<std::string, Desc> stored_names(const ComponentSpec& denoiser, const fs::path& path, FileCache& cache) {
+  std::map<std::string, Desc> names;
+  if (fs::is_directory(path)) {
+    const bool inside = !denoiser.folder.empty() && fs::is_directory(path / denoiser.folder);
+    for (const fs::path& file : weight_set(inside ? path / denoiser.folder : path))
+      for (const StoredTensor& tensor : cache.open(file)->tensors()) names.emplace(tensor.name, tensor.desc);
+    return names;
+  }
+  const std::vector<StoredTensor>& tensors = cache.open(path)->tensors();
+  const auto prefix = std::ranges::find_if(denoiser.prefixes, [&](const std::string& p) {
+    return std::ranges::any_of(tensors, [&](const StoredTensor& tensor) { return tensor.name.starts_with(p); });
+  });
+  const size_t length = prefix == denoiser.prefixes.end() ? 0 : prefix->size();
+  for (const StoredTensor& tensor : tensors)
+    if (length == 0 || tensor.name.starts_with(*prefix)) names.emplace(tensor.name.substr(length), tensor.desc);
+  return names;
+}
+
+}  // namespace
+
+ProbedWeights probe_weights(const CheckpointSpec& spec, const fs::path& path) {
   const ComponentSpec* denoiser = spec.component("denoiser");
   if (denoiser == nullptr) return {};
   if (!fs::exists(path)) fail(Code::data, "{} does not exist", path.string());
   FileCache cache;
-  const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::skip);
-  std::map<std::string, Desc> weights;
-  if (loaded)
-    for (const auto& [name, recipe] : loaded->weights) weights.emplace(name, recipe.desc);
-  return weights;
+  const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::keep);
+  if (!loaded) return {false, stored_names(*denoiser, path, cache)};
+  ProbedWeights probed{true, {}};
+  for (const auto& [name, recipe] : loaded->weights) probed.weights.emplace(name, recipe.desc);
+  return probed;
 }
 
 }  // namespace lh

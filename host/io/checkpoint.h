@@ -19,7 +19,8 @@ namespace lh {
 // How a canonical tensor is made of stored ones.
 enum class Assemble { copy, concat_rows, swap_halves, transpose };
 
-// On both sides "{i}" (any letter) stands for any number and "{*}" for any text. The first rule that fits a key wins.
+// On both sides "{i}" (any letter) stands for any number and "{*}" for any text. The first rule that fits a key wins,
+// together with those for the other parts of its rows.
 struct KeyRule {
   std::string native;                  // module ("double_blocks.{i}.img_attn.qkv") or, when exact, a whole key
   std::vector<std::string> diffusers;  // one, or several that concat to the native rows
@@ -27,6 +28,8 @@ struct KeyRule {
   bool exact = false;     // keys as they are; otherwise applied to .weight and .bias
   bool conv1x1 = false;   // a native 1x1 convolution stored as a matrix: [O, I] -> [O, I, 1, 1]
   int64_t when_rows = 0;  // not 0: only where the module's weight has this many times as many rows as columns
+  // The native rows are part number `part` of `parts` equal ones of the source: one of several rules with that source.
+  int64_t part = 0, parts = 1;
 };
 
 struct ComponentSpec {
@@ -36,6 +39,7 @@ struct ComponentSpec {
   std::string marker;                          // canonical key that proves the component is there
   std::vector<std::string> ignore;             // glob patterns of keys to drop
   std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
+  std::vector<std::string> also;               // keys of a single file that belong to it without any prefix
   std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;
 };
@@ -79,8 +83,13 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// Just the names and shapes of a file or diffusers directory, to see which plugin it belongs to: tries every prefix and
-// the key map of `spec` for the denoiser; empty when its marker is not there.
-std::map<std::string, Desc> probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
+// Just the names and shapes of a file or diffusers directory, to see which plugin it belongs to: what a plugin's probe
+// is shown. With the denoiser's marker: its canonical names, and keys that no rule knows under their own. Without: all
+// keys as they are stored, behind the first prefix that any has; so a plugin can tell a relative by its name.
+struct ProbedWeights {
+  bool has_marker = false;
+  std::map<std::string, Desc> weights;
+};
+ProbedWeights probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
 
 }  // namespace lh

@@ -75,7 +75,7 @@ class SpecReader {
 
   ComponentSpec component(const std::string& name, const YAML::Node& node) const {
     const std::string what = fmt::format("component `{}`", name);
-    check_keys(node, what, {"config", "prefixes", "marker", "ignore", "aliases", "folder", "diffusers"});
+    check_keys(node, what, {"config", "prefixes", "marker", "ignore", "aliases", "also", "folder", "diffusers"});
     ComponentSpec out;
     out.name = name;
     out.config_key = node["config"] ? text(node["config"], "config") : "name_or_path";
@@ -88,39 +88,56 @@ class SpecReader {
       if (!aliases.IsMap()) wrong(aliases, "aliases must be a mapping of missing key to the key to use");
       for (const auto& item : aliases) out.aliases[text(item.first, "an alias")] = text(item.second, "an alias");
     }
+    if (node["also"]) out.also = texts(node["also"], "also");
     if (node["folder"]) out.folder = text(node["folder"], "folder");
     if (const YAML::Node rules = node["diffusers"]) {
       if (!rules.IsSequence()) wrong(rules, "diffusers must be a list of rules");
-      for (const auto& item : rules) out.diffusers.push_back(rule(item));
+      for (const auto& item : rules)
+        for (KeyRule& part : this->rules(item)) out.diffusers.push_back(std::move(part));
     }
     return out;
   }
 
-  KeyRule rule(const YAML::Node& node) const {
+  // One rule, or one for each of the names that a tensor's rows are split between.
+  std::vector<KeyRule> rules(const YAML::Node& node) const {
     check_keys(node, "a diffusers rule", {"native", "from", "how", "exact", "when_rows"});
     if (!node["native"] || !node["from"]) wrong(node, "a diffusers rule needs `native` and `from`");
+    const std::vector<std::string> natives = texts(node["native"], "native");
     KeyRule out;
-    out.native = text(node["native"], "native");
     out.diffusers = texts(node["from"], "from");
+    if (natives.empty()) wrong(node["native"], "native must name at least one module");
     if (node["exact"]) out.exact = flag(node["exact"], "exact");
-    const std::string how = node["how"] ? text(node["how"], "how") : out.diffusers.size() > 1 ? "concat_rows" : "copy";
-    static const std::map<std::string, Assemble> ways{{"copy", Assemble::copy},
-                                                      {"concat_rows", Assemble::concat_rows},
-                                                      {"swap_halves", Assemble::swap_halves},
-                                                      {"transpose", Assemble::transpose},
-                                                      {"conv1x1", Assemble::copy}};
+    const std::string how = node["how"]                ? text(node["how"], "how")
+                            : natives.size() > 1       ? "split_rows"
+                            : out.diffusers.size() > 1 ? "concat_rows"
+                                                       : "copy";
+    static const std::map<std::string, Assemble> ways{
+        {"copy", Assemble::copy},           {"concat_rows", Assemble::concat_rows},
+        {"split_rows", Assemble::copy},     {"swap_halves", Assemble::swap_halves},
+        {"transpose", Assemble::transpose}, {"conv1x1", Assemble::copy}};
     const auto way = ways.find(how);
     if (way == ways.end())
-      wrong(node["how"], fmt::format("how `{}`; known: copy, concat_rows, swap_halves, transpose, conv1x1", how));
+      wrong(node["how"],
+            fmt::format("how `{}`; known: copy, concat_rows, split_rows, swap_halves, transpose, conv1x1", how));
     out.assemble = way->second;
     out.conv1x1 = how == "conv1x1";
     if (out.diffusers.empty() || (out.diffusers.size() > 1 && out.assemble != Assemble::concat_rows))
       wrong(node["from"], fmt::format("how `{}` takes one `from`, found {}", how, out.diffusers.size()));
+    if ((natives.size() > 1) != (how == "split_rows"))
+      wrong(node["native"], fmt::format("how `{}` takes {} `native`, found {}", how,
+                                        how == "split_rows" ? "several" : "one", natives.size()));
     if (const YAML::Node rows = node["when_rows"];
         rows && (!YAML::convert<int64_t>::decode(rows, out.when_rows) || out.when_rows < 1))
       wrong(rows, "when_rows must be a positive number");
-    check_holes(node, out);
-    return out;
+    std::vector<KeyRule> all;
+    out.parts = static_cast<int64_t>(natives.size());
+    for (const std::string& native : natives) {
+      out.native = native;
+      out.part = static_cast<int64_t>(all.size());
+      check_holes(node, out);
+      all.push_back(out);
+    }
+    return all;
   }
 
   void check_holes(const YAML::Node& node, const KeyRule& rule) const {

@@ -1,4 +1,5 @@
-// Finds a component behind its prefix in a single file, or behind the key map in a diffusers folder.
+// Finds a component behind its prefix in a single file, or in a diffusers folder; renames its keys where they are not
+// the canonical ones.
 #include "io/component.h"
 
 #include <fnmatch.h>
@@ -20,10 +21,10 @@ bool ignored(const ComponentSpec& component, const std::string& key) {
 
 // Is the marker, or the key that may stand for it, among the keys?
 template <typename Has>
-bool has_marker(const ComponentSpec& component, const std::string& prefix, const Has& has) {
-  if (has(prefix + component.marker)) return true;
+bool has_marker(const ComponentSpec& component, const Has& has) {
+  if (has(component.marker)) return true;
   const auto alias = component.aliases.find(component.marker);
-  return alias != component.aliases.end() && has(prefix + alias->second);
+  return alias != component.aliases.end() && has(alias->second);
 }
 
 // Missing keys get what their alias holds; then what nobody wants goes.
@@ -39,38 +40,6 @@ void apply_aliases(const ComponentSpec& component, std::map<std::string, Assembl
 
 Assembly as_stored(const Piece& piece) { return {piece.weight.tensor->desc, Assemble::copy, {piece}}; }
 
-// Prefixes that belong to other components of this file.
-std::vector<std::string> foreign_prefixes(const CheckpointSpec& spec, const ComponentSpec& component,
-                                          const Safetensors& file) {
-  std::vector<std::string> prefixes;
-  for (const ComponentSpec& other : spec.components)
-    for (const std::string& prefix : other.prefixes)
-      if (other.name != component.name && !prefix.empty() &&
-          has_marker(other, prefix, [&](const std::string& key) { return file.find(key) != nullptr; }))
-        prefixes.push_back(prefix);
-  return prefixes;
-}
-
-std::optional<LoadedComponent> behind_prefix(const CheckpointSpec& spec, const ComponentSpec& component,
-                                             const FilePtr& file) {
-  const auto has = [&](const std::string& key) { return file->find(key) != nullptr; };
-  const auto prefix =
-      std::ranges::find_if(component.prefixes, [&](const std::string& p) { return has_marker(component, p, has); });
-  if (prefix == component.prefixes.end()) return std::nullopt;
-  std::vector<std::string> foreign;
-  if (prefix->empty()) foreign = foreign_prefixes(spec, component, *file);
-  StoredKeys keys;
-  for (const StoredTensor& tensor : file->tensors()) {
-    const auto starts = [&](const std::string& other) { return tensor.name.starts_with(other); };
-    if (starts(*prefix) && std::ranges::none_of(foreign, starts))
-      keys.emplace(tensor.name.substr(prefix->size()), StoredKey{file, &tensor});
-  }
-  LoadedComponent out{{}, {file}};
-  for (const auto& [key, piece] : resolve_scales(keys)) out.weights.emplace(key, as_stored(piece));
-  apply_aliases(component, out.weights);
-  return out;
-}
-
 // Canonical tensor in the making: pieces by source number of the rule.
 struct Draft {
   const KeyRule* rule = nullptr;
@@ -80,6 +49,7 @@ struct Draft {
 Assembly finish(const std::string& name, const Draft& draft) {
   Assembly recipe = as_stored(draft.pieces.begin()->second);
   if (draft.rule == nullptr) return recipe;
+  recipe.part = draft.rule->part, recipe.parts = draft.rule->parts;
   recipe.assemble = draft.rule->assemble;
   recipe.pieces.clear();
   const auto wrong = [&](const std::string& what) {
@@ -100,6 +70,12 @@ Assembly finish(const std::string& name, const Draft& draft) {
     recipe.pieces.push_back(piece);
   }
   if (draft.pieces.size() > 1) recipe.desc.shape = recipe.desc.shape.with(0, rows);
+  if (recipe.parts > 1) {
+    const Shape& whole = recipe.desc.shape;
+    if (whole.rank() == 0 || whole[0] % recipe.parts != 0)
+      wrong(fmt::format("the rows of {} are not {} equal parts", whole.text(), recipe.parts));
+    recipe.desc.shape = whole.with(0, whole[0] / recipe.parts);
+  }
   const Shape shape = recipe.desc.shape;
   if (recipe.assemble == Assemble::swap_halves && (shape.rank() == 0 || shape[0] % 2 != 0))
     wrong(fmt::format("{} has no two halves", shape.text()));
@@ -111,39 +87,64 @@ Assembly finish(const std::string& name, const Draft& draft) {
   return recipe;
 }
 
-std::optional<LoadedComponent> behind_key_map(const ComponentSpec& component, const std::vector<FilePtr>& files,
-                                              UnknownKeys unknown) {
-  const Pieces pieces = resolve_scales(stored_keys(files));
-  const KeyMap map(component.diffusers);
-  const auto rows_per_column = [&](const std::string& module) -> int64_t {
-    const auto weight = pieces.find(module + ".weight");
-    if (weight == pieces.end() || weight->second.weight.tensor->desc.shape.rank() < 2) return 0;
-    const Shape& shape = weight->second.weight.tensor->desc.shape;
+// For rules with when_rows.
+KeyMap::RowsPerColumn rows_per_column(const StoredKeys& keys) {
+  return [&keys](const std::string& module) -> int64_t {
+    const auto weight = keys.find(module + ".weight");
+    if (weight == keys.end() || weight->second.tensor->desc.shape.rank() < 2) return 0;
+    const Shape& shape = weight->second.tensor->desc.shape;
     const int64_t columns = shape.with(0, 1).numel();
     return columns == 0 || shape[0] % columns != 0 ? 0 : shape[0] / columns;
   };
+}
+
+bool has_native_marker(const ComponentSpec& component, const StoredKeys& keys) {
+  return has_marker(component, [&](const std::string& key) { return keys.contains(key); });
+}
+
+bool has_renamed_marker(const ComponentSpec& component, const StoredKeys& keys) {
+  if (component.diffusers.empty()) return has_native_marker(component, keys);
+  const KeyMap map(component.diffusers);
+  const auto rows = rows_per_column(keys);
+  return std::ranges::any_of(keys, [&](const auto& item) {
+    return std::ranges::any_of(map.native(item.first, rows), [&](const KeyMap::Native& native) {
+      return has_marker(component, [&](const std::string& key) { return native.key == key; });
+    });
+  });
+}
+
+LoadedComponent as_named(const ComponentSpec& component, const StoredKeys& keys, const std::vector<FilePtr>& files) {
+  LoadedComponent out{{}, files};
+  for (const auto& [key, piece] : resolve_scales(keys)) out.weights.emplace(key, as_stored(piece));
+  apply_aliases(component, out.weights);
+  return out;
+}
+
+// Through the key map.
+LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, const std::vector<FilePtr>& files,
+                        UnknownKeys unknown) {
+  const KeyMap map(component.diffusers);
+  const auto rows = rows_per_column(keys);
   std::map<std::string, Draft> drafts;
   std::vector<const StoredKey*> strangers;
+  const Pieces pieces = resolve_scales(keys);
   for (const auto& [key, piece] : pieces) {
-    auto native = map.native(key, rows_per_column);
-    if (!native) {
+    auto natives = map.native(key, rows);
+    if (natives.empty()) {
       const bool alias = std::ranges::any_of(component.aliases, [&](const auto& item) { return item.second == key; });
-      if (alias)
-        native = KeyMap::Native{nullptr, 0, key};
-      else if (ignored(component, key))
-        continue;
-      else {
+      if (alias || std::ranges::find(component.also, key) != component.also.end())
+        natives.push_back({nullptr, 0, key});
+      else if (!ignored(component, key))
         strangers.push_back(&piece.weight);
-        continue;
-      }
     }
-    Draft& draft = drafts[native->key];
-    draft.rule = native->rule;
-    if (!draft.pieces.emplace(native->source, piece).second)
-      fail(Code::data, "{}: \"{}\" and another tensor both stand for \"{}\"", piece.weight.file->path().string(), key,
-           native->key);
+    for (const KeyMap::Native& native : natives) {
+      Draft& draft = drafts[native.key];
+      draft.rule = native.rule;
+      if (!draft.pieces.emplace(native.source, piece).second)
+        fail(Code::data, "{}: \"{}\" and another tensor both stand for \"{}\"", piece.weight.file->path().string(), key,
+             native.key);
+    }
   }
-  if (!has_marker(component, "", [&](const std::string& key) { return drafts.contains(key); })) return std::nullopt;
   if (!strangers.empty() && unknown == UnknownKeys::refuse)
     fail(Code::data,
          "{}: tensor \"{}\" ({} in all) is not in the plugin's key map for `{}`. This is another model than the plugin "
@@ -161,25 +162,57 @@ std::optional<LoadedComponent> behind_key_map(const ComponentSpec& component, co
            found.tensor->name);
     }
   }
+  for (const StoredKey* stranger : strangers) out.weights.emplace(stranger->tensor->name, as_stored({*stranger}));
   apply_aliases(component, out.weights);
   return out;
+}
+
+// The keys of a file that begin with a prefix, without it.
+StoredKeys behind(const std::string& prefix, const FilePtr& file) {
+  StoredKeys keys;
+  for (const StoredTensor& tensor : file->tensors())
+    if (tensor.name.starts_with(prefix)) keys.emplace(tensor.name.substr(prefix.size()), StoredKey{file, &tensor});
+  return keys;
+}
+
+// Takes away what other components have behind prefixes of theirs.
+void erase_foreign(const CheckpointSpec& spec, const ComponentSpec& component, const FilePtr& file, StoredKeys& keys) {
+  for (const ComponentSpec& other : spec.components)
+    for (const std::string& prefix : other.prefixes) {
+      if (other.name == component.name || prefix.empty()) continue;
+      const StoredKeys theirs = behind(prefix, file);
+      if (has_native_marker(other, theirs) || has_renamed_marker(other, theirs))
+        std::erase_if(keys, [&](const auto& item) { return item.first.starts_with(prefix); });
+    }
+}
+
+// Behind the first prefix where the marker is, under its own name or one that the key map knows.
+std::optional<LoadedComponent> in_file(const CheckpointSpec& spec, const ComponentSpec& component, const FilePtr& file,
+                                       UnknownKeys unknown) {
+  for (const std::string& prefix : component.prefixes) {
+    StoredKeys keys = behind(prefix, file);
+    const bool native = has_native_marker(component, keys);
+    if (!native && !has_renamed_marker(component, keys)) continue;
+    if (prefix.empty()) erase_foreign(spec, component, file, keys);
+    for (const std::string& key : component.also)
+      if (const StoredTensor* tensor = file->find(key)) keys.emplace(key, StoredKey{file, tensor});
+    return native ? as_named(component, keys, {file}) : renamed(component, keys, {file}, unknown);
+  }
+  return std::nullopt;
 }
 
 }  // namespace
 
 std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const ComponentSpec& component,
                                               const fs::path& path, FileCache& cache, UnknownKeys unknown) {
-  if (!fs::is_directory(path)) {
-    const FilePtr file = cache.open(path);
-    if (auto found = behind_prefix(spec, component, file)) return found;
-    if (component.diffusers.empty()) return std::nullopt;
-    return behind_key_map(component, {file}, unknown);  // a file of a diffusers folder, given by itself
-  }
+  if (!fs::is_directory(path)) return in_file(spec, component, cache.open(path), unknown);
   const bool inside = !component.folder.empty() && fs::is_directory(path / component.folder);
   std::vector<FilePtr> files;
   for (const fs::path& file : weight_set(inside ? path / component.folder : path)) files.push_back(cache.open(file));
   if (files.empty()) return std::nullopt;
-  return behind_key_map(component, files, unknown);
+  const StoredKeys keys = stored_keys(files);
+  if (!has_renamed_marker(component, keys)) return std::nullopt;
+  return renamed(component, keys, files, unknown);
 }
 
 }  // namespace lh

@@ -17,6 +17,7 @@ struct Assembly {  // how to make one canonical tensor
   Desc desc;
   Assemble assemble = Assemble::copy;
   std::vector<Piece> pieces;
+  int64_t part = 0, parts = 1;  // of the rows of its only piece: which of so many equal parts
 };
 
 struct LoadedComponent {
@@ -24,8 +25,8 @@ struct LoadedComponent {
   std::vector<FilePtr> files;
 };
 
-// Keys nobody asked for: an error in a real load, skipped when only looking whether a file fits a plugin.
-enum class UnknownKeys { refuse, skip };
+// Keys nobody asked for: an error in a real load; when only looking whether a file fits a plugin they keep their names.
+enum class UnknownKeys { refuse, keep };
 
 // The component in a file or diffusers directory; nothing when its marker is not there.
 std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const ComponentSpec& component,

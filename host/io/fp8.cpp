@@ -56,22 +56,24 @@ std::optional<WeightForm> stored_fp8(const Assembly& recipe) {
     if (piece.weight.tensor->desc.dtype != dtype) return std::nullopt;
     if (piece.scale) factors = std::max(factors, piece.scale->tensor->desc.shape.numel());
   }
-  if (factors > 0 && recipe.pieces.size() > 1) factors = recipe.desc.shape[0];  // each part has its own
+  if (factors > 1) factors /= recipe.parts;
+  if (factors > 0 && recipe.pieces.size() > 1) factors = recipe.desc.shape[0];  // each piece has its own
   return WeightForm{dtype, factors};
 }
 
 void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::span<float> factors) {
   for (const Piece& piece : recipe.pieces) {
     const Desc& desc = piece.weight.tensor->desc;
-    const auto bytes = static_cast<size_t>(desc.bytes());
-    piece.weight.file->read(*piece.weight.tensor, codes.first(bytes));
-    codes = codes.subspan(bytes);
+    const int64_t bytes = desc.bytes() / recipe.parts;
+    piece.weight.file->read_part(*piece.weight.tensor, recipe.part * bytes, codes.first(static_cast<size_t>(bytes)));
+    codes = codes.subspan(static_cast<size_t>(bytes));
     if (factors.empty()) continue;
     const std::vector<float> scale = scale_values(piece);
     const std::span<float> own = recipe.pieces.size() > 1 ? factors.first(static_cast<size_t>(desc.shape[0])) : factors;
     factors = factors.subspan(own.size());
-    if (scale.size() == own.size())
-      std::ranges::copy(scale, own.begin());
+    if (scale.size() > 1)  // one for each row
+      std::ranges::copy(std::span(scale).subspan(static_cast<size_t>(recipe.part) * own.size(), own.size()),
+                        own.begin());
     else
       std::ranges::fill(own, scale.empty() ? 1.0f : scale[0]);
   }

@@ -75,23 +75,27 @@ KeyMap::KeyMap(const std::vector<KeyRule>& rules) {
   }
 }
 
-std::optional<KeyMap::Native> KeyMap::native(const std::string& key, const RowsPerColumn& rows_per_column) const {
-  if (rules_.empty()) return Native{nullptr, 0, key};
+std::vector<KeyMap::Native> KeyMap::native(const std::string& key, const RowsPerColumn& rows_per_column) const {
+  if (rules_.empty()) return {Native{nullptr, 0, key}};
   const size_t dot = key.rfind('.');
   const std::string suffix = dot == std::string::npos ? std::string() : key.substr(dot);
   const std::string module = key.substr(0, dot);
   const bool parameter = suffix == weight_suffix || suffix == ".bias";
-  for (const Compiled& compiled : rules_) {
+  for (auto rule = rules_.begin(); rule != rules_.end(); ++rule) {
+    const Compiled& compiled = *rule;
     const bool exact = compiled.rule.exact;
     if (!exact && !parameter) continue;
     for (size_t i = 0; i < compiled.sources.size(); ++i) {
       const auto values = compiled.sources[i].match(exact ? key : module);
       if (!values) continue;
       if (compiled.rule.when_rows != 0 && rows_per_column(module) != compiled.rule.when_rows) continue;
-      return Native{&compiled.rule, i, compiled.native.fill(*values) + (exact ? std::string() : suffix)};
+      std::vector<Native> all;  // the rules of all parts stand in a row
+      for (auto part = rule; part != rule + compiled.rule.parts; ++part)
+        all.push_back({&part->rule, i, part->native.fill(*values) + (exact ? std::string() : suffix)});
+      return all;
     }
   }
-  return std::nullopt;
+  return {};
 }
 
 std::optional<KeyMap::Diffusers> KeyMap::diffusers(const std::string& module, int64_t rows_per_column) const {
@@ -99,7 +103,9 @@ std::optional<KeyMap::Diffusers> KeyMap::diffusers(const std::string& module, in
   for (const Compiled& compiled : rules_) {
     const bool exact = compiled.rule.exact;
     const auto values = compiled.native.match(exact ? module + std::string(weight_suffix) : module);
-    if (!values || (compiled.rule.when_rows != 0 && compiled.rule.when_rows != rows_per_column)) continue;
+    if (!values || compiled.rule.parts > 1 ||
+        (compiled.rule.when_rows != 0 && compiled.rule.when_rows != rows_per_column))
+      continue;
     Diffusers found{&compiled.rule, {}};
     for (const KeyPattern& source : compiled.sources) {
       const std::string name = source.fill(*values);

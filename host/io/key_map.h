@@ -42,7 +42,8 @@ class KeyMap {
   };
   // rows_per_column(module): of the stored "<module>.weight", 0 when unknown; for rules with when_rows.
   using RowsPerColumn = std::function<int64_t(const std::string& module)>;
-  std::optional<Native> native(const std::string& diffusers_key, const RowsPerColumn& rows_per_column) const;
+  // The canonical tensors that a key goes into: several where a rule splits its rows, none where no rule fits.
+  std::vector<Native> native(const std::string& diffusers_key, const RowsPerColumn& rows_per_column) const;
 
   struct Diffusers {
     const KeyRule* rule = nullptr;

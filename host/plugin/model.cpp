@@ -1,54 +1,53 @@
 #include "plugin/model.h"
 
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <utility>
+
 #include "config/dtype.h"
 #include "core/error.h"
 #include "graph/adapt.h"
+#include "plugin/recognise.h"
 
 namespace lh {
 namespace {
 
-struct Candidate {
-  Offered<lh_model> offered;
-  CheckpointSpec spec;
-  int32_t confidence = 0;
-};
+// The plugin to open the model with: the one that was asked for, or the surest.
+Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
+  std::vector<std::string> known;
+  for (const Offered<lh_model>& offered : registry.models()) known.push_back(offered.descriptor->id);
+  const std::string list = known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "));
+  if (!plugin.empty() && std::ranges::find(known, plugin) == known.end())
+    fail(Code::plugin, "no model plugin is called '{}'. Known: {}. Give its folder with --plugin-dir", plugin, list);
+  // Without a denoiser (an encoder or VAE alone) there is nothing to ask about: the plugin was named.
+  if (config.name_or_path.empty())
+    for (const Offered<lh_model>& offered : registry.models())
+      if (plugin == offered.descriptor->id)
+        return {offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100, {}};
 
-// Asks a plugin how sure it is of a checkpoint, through its own key maps.
-Candidate probe(const Offered<lh_model>& offered, const std::filesystem::path& path) {
-  Candidate c{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id), 0};
-  const std::map<std::string, Desc> weights = probe_weights(c.spec, path);
-  if (weights.empty()) return c;
-  offered.host->weights = &weights;
-  c.confidence = offered.descriptor->probe(offered.host);
-  offered.host->weights = nullptr;
-  return c;
-}
-
-Candidate choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  // Without a denoiser (an encoder or VAE alone) there is nothing to probe: the plugin has to be named.
-  const bool blind = config.name_or_path.empty() && !plugin.empty();
-  const std::vector<Offered<lh_model>> models = registry.models();
-  Candidate best;
-  std::string known;
-  for (const Offered<lh_model>& offered : models) {
-    known += (known.empty() ? "" : ", ") + std::string(offered.descriptor->id);
-    if (!plugin.empty() && plugin != offered.descriptor->id) continue;
-    Candidate c = blind ? Candidate{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100}
-                        : probe(offered, config.name_or_path);
-    if (best.offered.descriptor == nullptr || c.confidence > best.confidence) best = std::move(c);
+  const std::filesystem::path& path = config.name_or_path;
+  const std::vector<Opinion> opinions = ask_plugins(registry, path);
+  if (plugin.empty()) {
+    if (!opinions.empty() && opinions[0].confidence > 0) return opinions[0];
+    std::string words;
+    for (const Opinion& opinion : opinions)
+      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
+    fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}).{}{}", path.string(), list, words,
+         what_it_is(registry, path));
   }
-  if (best.offered.descriptor == nullptr)
-    fail(Code::plugin, "no model plugin is called '{}'. Known: {}. Give its folder with --plugin-dir", plugin,
-         known.empty() ? "none" : known);
-  if (best.confidence <= 0) {
-    if (plugin.empty())
-      fail(Code::data,
-           "{}: no model plugin knows this checkpoint (asked: {}). Is it a model file, and its plugin installed?",
-           config.name_or_path.string(), known);
-    fail(Code::data, "{}: this is not a checkpoint of plugin '{}': its marker tensor '{}' is not there",
-         config.name_or_path.string(), plugin, best.spec.component("denoiser")->marker);
-  }
-  return best;
+  const Opinion& asked = *std::ranges::find(opinions, plugin, &Opinion::id);
+  if (asked.confidence > 0) return asked;
+  const std::string why =
+      asked.words.empty() ? fmt::format("its marker tensor '{}' is not there", asked.spec.component("denoiser")->marker)
+                          : asked.words;
+  const Opinion& surest = opinions[0];
+  const std::string instead =
+      surest.confidence > 0
+          ? fmt::format("\n  plugin '{0}' takes it: say `plugin: {0}` (--plugin {0}), or leave the plugin out",
+                        surest.id())
+          : what_it_is(registry, path);
+  fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
 }
 
 }  // namespace
@@ -59,7 +58,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
   dtype_ = config.dtype;
-  Candidate chosen = choose(registry, config, plugin);
+  Opinion chosen = choose(registry, config, plugin);
   offered_ = chosen.offered;
   id_ = offered_.descriptor->id;
   spec_ = std::move(chosen.spec);
@@ -73,6 +72,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
     recipe_ = Recipe::parse(offered_.descriptor->recipe(self_), id_);
+    settle_tokenizers(config);
     lora_targets_ = LoraTargets(recipe_.lora_targets);
   } catch (...) {
     offered_.descriptor->destroy(self_);
@@ -83,6 +83,26 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 Model::~Model() {
   offered_.descriptor->destroy(self_);
   offered_.host->weights = nullptr;
+}
+
+void Model::settle_tokenizers(const ModelConfig& config) {
+  if (const int64_t length = config.max_sequence_length; length > 0) {
+    int64_t limit = 0;
+    for (auto& [encoder, spec] : recipe_.tokenizers) {
+      limit = std::max(limit, spec.max_length);
+      if (length <= spec.max_length) spec.length = length;
+    }
+    if (limit == 0) fail(Code::config, "model.max_sequence_length: no text encoder of '{}' takes another length", id_);
+    if (length > limit)
+      fail(Code::config, "model.max_sequence_length: '{}' takes at most {} tokens, found {}", id_, limit, length);
+  }
+  const auto there = [&](const auto& item) { return checkpoint_->has(item.first); };
+  if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
+  std::erase_if(recipe_.tokenizers, [&](const auto& item) {
+    const bool left_out = item.second.optional && !there(item);
+    if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
+    return left_out;
+  });
 }
 
 bool Model::has_role(const std::string& role) const {
@@ -102,9 +122,25 @@ std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {
-  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  return build_chain({role}, sizes, compute, lists);
+}
+
+Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
+                         const SizeLists& lists) const {
+  offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
-  lh_graph building{.host = offered_.host, .graph = &graph};
+  for (const std::string& role : roles) {
+    const Given given = std::exchange(graph.outputs, {});
+    add_role(graph, role, sizes, lists, given);
+    if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
+  }
+  return graph;
+}
+
+void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
+                     const Given& given) const {
+  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
+  lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
   std::vector<lh_attr> attrs;
   for (const auto& [name, size] : sizes) {
     lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
@@ -120,8 +156,6 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, c
       offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(), static_cast<uint32_t>(attrs.size()));
   if (!building.error.empty()) fail(Code::data, "plugin '{}', role {}: {}", id_, role, building.error);
   if (status != LH_OK) fail(Code::plugin, "plugin '{}', role {}: {}", id_, role, offered_.host->failure);
-  if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
-  return graph;
 }
 
 }  // namespace lh

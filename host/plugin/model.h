@@ -27,6 +27,8 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   const std::string& id() const { return id_; }
+  // As the plugin gives it, with the tokenizers that this run uses: at the user's length, without encoders that may be
+  // and are missing.
   const Recipe& recipe() const { return recipe_; }
   const CheckpointSpec& spec() const { return spec_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
@@ -36,8 +38,15 @@ class Model {
   std::optional<WeightForm> weight_form(const std::string& weight) const;
   // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
   Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
+  // Several roles one after another in one graph: what an earlier one gives is the input of that name of a later one.
+  Graph build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
+                    const SizeLists& lists = {}) const;
 
  private:
+  void settle_tokenizers(const ModelConfig& config);
+  using Given = std::map<std::string, Value>;
+  void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
+                const Given& given) const;
   std::string id_;
   Offered<lh_model> offered_;
   void* self_ = nullptr;

@@ -89,7 +89,13 @@ int32_t has_op(const lh_host*, const char* op) { return find_in_catalogue(op) !=
 
 lh_value input(lh_graph* g, const char* name, const lh_desc* desc) {
   Value v;
-  guarded(g, [&] { v = g->graph->add_input(name, from_abi(*desc, g->graph->compute)); });
+  guarded(g, [&] {
+    const Desc wanted = from_abi(*desc, g->graph->compute);
+    const auto known = g->given.find(name);
+    v = known == g->given.end() ? g->graph->add_input(name, wanted) : known->second;
+    if (g->graph->desc(v) != wanted)
+      fail(Code::plugin, "input '{}' is {}, another role gives {}", name, wanted.text(), g->graph->desc(v).text());
+  });
   return {v.id};
 }
 

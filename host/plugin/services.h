@@ -22,6 +22,7 @@ struct lh_graph {
   const lh_host* host = nullptr;
   lh::Graph* graph = nullptr;
   std::vector<int32_t> scopes{0};
+  std::map<std::string, lh::Value> given = {};  // inputs that another role has computed
   mutable std::string error;
 };
 

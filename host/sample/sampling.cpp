@@ -38,11 +38,18 @@ void Decoder::bind(std::byte* arena) {
 }
 
 Image Decoder::decode(const HostTensor& latents) {
-  return tensor_to_image(in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
+  if (!all_finite(latents))
+    fail(
+        Code::numeric,
+        "a sample: its latents have a NaN or infinity, so the denoiser or its LoRA overflows. Use train.dtype: bf16 or "
+        "fp32, or lower train.lr");
+  const HostTensor image = in_tiles(latents, plan_.grid, plan_.pixels(), [&](const HostTensor& tile) {
     program_->set_input("latents", tile);
     program_->run();
     return converted(program_->output("image"), DType::f32);
-  }));
+  });
+  vae_.require_finite(VaeRole::decode, image, "a sample");
+  return tensor_to_image(image);
 }
 
 }  // namespace lh

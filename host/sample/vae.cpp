@@ -64,4 +64,13 @@ VaePlan Vae::fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const 
   return std::move(*planned);
 }
 
+void Vae::require_finite(VaeRole role, const HostTensor& given, const std::string& picture) const {
+  if (all_finite(given)) return;
+  const char* fix = compute == DType::f32 ? "Its file may be damaged"
+                                          : "Use train.dtype: fp32, which computes the VAE in float32 too. If it "
+                                            "overflows then as well, its file may be damaged";
+  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as model.vae_path", picture,
+       role == VaeRole::encode ? "encodes" : "decodes", dtype_name(compute), fix);
+}
+
 }  // namespace lh

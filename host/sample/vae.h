@@ -51,6 +51,8 @@ struct Vae {
   VaePlan plan(VaeRole role, const TileGrid& grid) const;
   // The largest tiles that fit into the room; the smallest where none do.
   VaePlan fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const;
+  // Throws lh::Error when what it gave has a NaN or infinity; `picture` says of what.
+  void require_finite(VaeRole role, const HostTensor& given, const std::string& picture) const;
 };
 
 }  // namespace lh

@@ -22,15 +22,28 @@ int64_t section_size(const std::vector<AdapterTensor>& tensors) {
 Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
                    const std::vector<std::string>& states, bool accumulate)
     : adapted_(modules), sections_{"p", "g"} {
+  std::ranges::stable_sort(adapted_, {}, [](const AdaptedModule& module) { return component_of(module.name); });
   if (accumulate) sections_.emplace_back("total");
   sections_.insert(sections_.end(), states.begin(), states.end());
   int64_t offset = 0;
-  for (const AdaptedModule& module : modules)
+  for (const AdaptedModule& module : adapted_)
     for (const Value v : {module.down, module.up}) {
-      tensors_.push_back({graph.info(v).name, graph.desc(v).shape, offset});
+      const ValueInfo& info = graph.info(v);
+      tensors_.push_back({info.name, info.desc.shape, offset, info.channels_last});
       offset += padded(tensors_.back().shape.numel());
     }
   section_elements_ = section_size(tensors_);
+}
+
+std::vector<AdapterTensor> Adapters::components() const {
+  std::vector<AdapterTensor> ranges;
+  for (const AdapterTensor& tensor : tensors_) {
+    const std::string component = component_of(tensor.name);
+    if (ranges.empty() || component_of(ranges.back().name) != component)
+      ranges.push_back({component + ":all tensors", {}, tensor.offset});
+    ranges.back().shape = Shape{tensor.offset + padded(tensor.shape.numel()) - ranges.back().offset};
+  }
+  return ranges;
 }
 
 int64_t Adapters::bytes(const std::vector<AdapterTensor>& tensors, size_t sections) {
@@ -61,7 +74,8 @@ void Adapters::initialise(uint64_t seed) {
     HostTensor values(Desc{DType::f32, tensors_[i].shape});
     if (i % 2 == 0) {  // down, up, down, up, ...
       Random random(seed, Purpose::adapter_init, i, 0);
-      const double bound = 1 / std::sqrt(static_cast<double>(tensors_[i].shape[1]));
+      const Shape& shape = tensors_[i].shape;
+      const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
       for (float& v : values.as<float>()) v = static_cast<float>((2 * random.uniform() - 1) * bound);
     }
     upload("p", tensors_[i], values);
@@ -76,14 +90,16 @@ void* Adapters::at(const std::string& section, const AdapterTensor& tensor) cons
 
 void Adapters::upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const {
   const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
-  memory_.upload(offset, values.data.data(), values.desc.bytes());
+  const HostTensor kept = tensor.channels_last ? nchw_to_nhwc(values) : values;
+  memory_.upload(offset, kept.data.data(), kept.desc.bytes());
 }
 
 HostTensor Adapters::download(const std::string& section, const AdapterTensor& tensor) const {
-  HostTensor values(Desc{DType::f32, tensor.shape});
+  const Shape& s = tensor.shape;
+  HostTensor values(Desc{DType::f32, tensor.channels_last ? Shape{s[0], s[2], s[3], s[1]} : s});
   const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
   memory_.download(offset, values.data.data(), values.desc.bytes());
-  return values;
+  return tensor.channels_last ? nhwc_to_nchw(values) : values;
 }
 
 void Adapters::bind(const Graph& graph, Externals& externals) const {

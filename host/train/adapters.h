@@ -15,7 +15,8 @@ namespace lh {
 struct AdapterTensor {
   std::string name;
   Shape shape;
-  int64_t offset = 0;  // in elements, within each section
+  int64_t offset = 0;          // in elements, within each section
+  bool channels_last = false;  // a convolution's: kept [rank, KH, KW, in] on the device
 };
 
 // Sections of the memory: "p", "g", where gradients are accumulated "total", and one for each optimizer state.
@@ -31,11 +32,15 @@ class Adapters {
   std::vector<std::string> saved_sections() const;  // without the gradients
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.
   AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
+  // The same for the tensors of each component: the denoiser's first, then each trained text encoder's.
+  std::vector<AdapterTensor> components() const;
 
   void allocate(Device& device);
-  // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(in), 1/sqrt(in)) (torch.nn.Linear); up: 0; the rest 0.
+  // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(n), 1/sqrt(n)) for n inputs of an output
+  // (torch.nn.Linear, torch.nn.Conv2d); up: 0; the rest 0.
   void initialise(uint64_t seed);
   void* at(const std::string& section, const AdapterTensor& tensor) const;
+  // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
   void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
   HostTensor download(const std::string& section, const AdapterTensor& tensor) const;
   // Binds the parameters of another graph with the same modules.

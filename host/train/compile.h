@@ -17,15 +17,22 @@ namespace lh {
 
 using SelectAdapter = std::function<const AdapterSpec*(const std::string& module)>;
 
-// Which modules get which adapter: the recipe's targets, narrowed by network_kwargs.
+// Which modules get which adapter: the recipe's targets, narrowed by network_kwargs. Convolution blocks are among them
+// where network.conv is set, "<encoder>:<module>" of the text encoders where these are trained.
 class AdapterSelection {
  public:
-  AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed);
+  // weights: shapes of the checkpoint, which tell convolutions from 1x1 ones; only looked at for network.conv.
+  AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
+                   const std::map<std::string, Desc>& weights = {}, bool text_encoders = false);
   const AdapterSpec* operator()(const std::string& module) const;
+  bool text_encoders() const { return !text_targets_.empty(); }
 
  private:
-  AdapterSpec spec_;
-  LoraTargets targets_;
+  const AdapterSpec* spec_of(const std::string& module) const;
+  AdapterSpec linear_, conv_;
+  LoraTargets targets_, conv_targets_;
+  std::set<std::string> large_kernels_;              // modules
+  std::map<std::string, LoraTargets> text_targets_;  // by encoder
   std::vector<std::string> only_, ignore_;
 };
 
@@ -35,10 +42,11 @@ struct StepOptions {
   bool weighted = false;                    // each sample's loss has a weight
   double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
+  bool text_encoders = false;               // part of the step, in front of the denoiser
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
-// step is weighted, "loss_weight" (float32 [B]).
+// step is weighted, "loss_weight" (float32 [B]); with text encoders "<encoder>.input_ids" in place of text and pooled.
 // Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
@@ -48,6 +56,8 @@ struct TrainGraph {
 
 TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
                              const StepOptions& options);
+// The passes of a graph that is only run forward: fused, weights as they are kept, adapters.
+void make_forward(Graph& graph, const Model& model, const SelectAdapter& select);
 // The denoiser with adapters, forward only. lists: as Model::build takes them.
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
                          const SizeLists& lists = {});

@@ -121,9 +121,7 @@ HostTensor LatentEncoding::encode(const Sample& sample, const VaePlan& plan, Pro
         program.run();
         return converted(program.output("moments"), DType::f32);
       });
-  if (!std::ranges::all_of(moments.as<float>(), [](float v) { return std::isfinite(v); }))
-    fail(Code::numeric, "{}: the VAE gives a NaN or infinity in {}. Use train.dtype: bf16 or fp32",
-         sample.image.string(), dtype_name(vae_.compute));
+  vae_.require_finite(VaeRole::encode, moments, sample.image.string());
   return moments;
 }
 

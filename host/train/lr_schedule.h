@@ -7,7 +7,12 @@
 
 namespace lh {
 
+// Of the denoiser's adapters and of those of text encoders.
+struct LearningRates {
+  double denoiser, text_encoders;
+};
+
 // step counts from 0; steps past train.steps are allowed. Throws lh::Error(Code::config) for an unknown schedule.
-double learning_rate(const TrainSection& train, int64_t step);
+LearningRates learning_rates(const TrainSection& train, int64_t step);
 
 }  // namespace lh

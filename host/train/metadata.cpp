@@ -53,12 +53,16 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   LoraMetadata metadata{p.model.recipe().metadata};
   auto& entries = metadata.entries;
   const int64_t side = config.datasets.front().resolution.back();
+  entries["lora_host.family"] = p.model.recipe().family;
+  entries["lora_host.variant"] = p.model.recipe().variant;
   entries["ss_output_name"] = config.name;
   entries["ss_steps"] = std::to_string(step);
   entries["ss_max_train_steps"] = std::to_string(config.train.steps);
   entries["ss_resolution"] = fmt::format("({}, {})", side, side);
   entries["ss_seed"] = std::to_string(config.train.seed);
   entries["ss_learning_rate"] = fmt::format("{}", config.train.lr);
+  if (config.train.train_text_encoder)
+    entries["ss_text_encoder_lr"] = fmt::format("{}", config.train.text_encoder_lr.value_or(config.train.lr));
   entries["ss_lr_scheduler"] = config.train.lr_scheduler;
   entries["ss_optimizer"] = config.train.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());

@@ -46,9 +46,7 @@ DiskNeed disk_need(const Prepared& p) {
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;
-  std::vector<std::string> prompts = prompts_of(p.requests);
-  for (const Sample& s : p.dataset.samples) prompts.push_back(s.caption);
-  need.cache = p.text.bytes_to_cache(prompts) + p.latents.bytes_to_cache(p.dataset);
+  need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.dataset);
   return need;
 }
 

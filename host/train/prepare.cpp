@@ -29,7 +29,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       optimizer(registry, c.train.optimizer, c.train.optimizer_params),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
-      selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed)),
+      selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
+                c.train.train_text_encoder),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
       latents(vae, memory_limit(c, device),
@@ -50,17 +51,26 @@ Prepared::Prepared(const Registry& registry, const Config& c)
 void Prepared::compile(double recompute, int64_t limit) {
   std::set<Bucket> buckets;
   for (const Sample& sample : dataset.samples) buckets.insert(sample.bucket);
-  const PlanOptions options{
-      .step = {.compute = compute, .loss = config.train.loss, .weighted = objective.weighted(), .recompute = recompute},
-      .batch = config.train.batch_size,
-      .text_length = text.length(),
-      .accumulate = config.train.gradient_accumulation > 1};
+  const bool train_text = selection.text_encoders();
+  const PlanOptions options{.step = {.compute = compute,
+                                     .loss = config.train.loss,
+                                     .weighted = objective.weighted(),
+                                     .recompute = recompute,
+                                     .text_encoders = train_text},
+                            .batch = config.train.batch_size,
+                            .text_length = text.length(),
+                            .token_lengths = train_text ? text.lengths() : Sizes{},
+                            .accumulate = config.train.gradient_accumulation > 1};
   plan.emplace(device, model, optimizer, selection, buckets, options);
   if (requests.empty()) return;
   denoiser =
       std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), options.text_length);
   const Denoiser::Memory sampling = denoiser->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
+  if (train_text) {
+    live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
+    plan->also(device, live_text->graph(), live_text->arena_bytes());
+  }
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
                         .taken = memory.weights + memory.adapters + memory.small,
@@ -101,6 +111,16 @@ void Prepared::fit_memory() {
        limit >> 20, tried, decoding, wish == "false" ? ", or set train.gradient_checkpointing: auto" : "");
 }
 
+std::vector<std::string> Prepared::prompts() const {
+  if (selection.text_encoders()) return {};  // they change with every step
+  std::vector<std::string> all = prompts_of(requests);
+  for (const Sample& s : dataset.samples) {
+    all.push_back(s.caption);
+    if (s.caption_dropout_rate > 0) all.push_back(dropped_caption);
+  }
+  return all;
+}
+
 std::string Prepared::report() const {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
@@ -116,8 +136,13 @@ std::string Prepared::report() const {
   for (const auto& [bucket, count] : counts)
     text_report += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
   text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
-  text_report += fmt::format("LoRA       {} modules, rank {}, alpha {}, {} parameters\n", graph.modules.size(),
-                             config.network.linear, graph.modules.front().alpha, plan->adapters->parameter_count());
+  std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
+  for (const AdaptedModule& m : graph.modules) ++kinds[{graph.graph.desc(m.down).shape[0], m.alpha}];
+  text_report +=
+      fmt::format("LoRA       {} modules, {} parameters:", graph.modules.size(), plan->adapters->parameter_count());
+  for (const auto& [kind, count] : kinds)
+    text_report += fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second);
+  text_report.back() = '\n';
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
   text_report += fmt::format(

@@ -16,6 +16,7 @@
 #include "sample/denoiser.h"
 #include "train/batches.h"
 #include "train/latent_encoding.h"
+#include "train/live_text.h"
 #include "train/objective.h"
 #include "train/text_encoding.h"
 #include "train/train_plan.h"
@@ -29,7 +30,7 @@ DType encoder_dtype(const Device& device, DType compute);
 int64_t memory_limit(const Config& config, const Device& device);
 
 // The caption that stands in for a dropped one.
-inline constexpr const char* dropped_caption = "";
+inline const std::string dropped_caption;
 
 struct Prepared {
   Prepared(const Registry& registry, const Config& config);
@@ -48,9 +49,11 @@ struct Prepared {
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
   std::optional<TrainPlan> plan;
-  std::unique_ptr<Denoiser> denoiser;  // for samples; none when no sample is asked for
-  std::unique_ptr<Decoder> decoder;    // likewise
-  std::string report() const;          // what --dry-run prints
+  std::unique_ptr<Denoiser> denoiser;        // for samples; none when no sample is asked for
+  std::unique_ptr<Decoder> decoder;          // likewise
+  std::unique_ptr<LiveText> live_text;       // where samples are made and text encoders trained
+  std::string report() const;                // what --dry-run prints
+  std::vector<std::string> prompts() const;  // that have to be encoded before the first step
 
  private:
   void compile(double recompute, int64_t limit);

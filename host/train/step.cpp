@@ -45,11 +45,14 @@ const HostTensor* TrainStep::given(const std::string& name, const StepInputs& in
       {"pooled", &inputs.pooled},     {"timestep", &inputs.timestep},       {"guidance", &inputs.guidance},
       {"size_ids", &inputs.size_ids}, {"loss_weight", &inputs.loss_weight}, {"step", nullptr}};
   const auto it = known.find(name);
-  if (it == known.end()) fail(Code::plugin, "the denoiser has an input '{}', which training does not know", name);
+  const auto ids = inputs.token_ids.find(name);
+  if (it == known.end() && ids == inputs.token_ids.end())
+    fail(Code::plugin, "the denoiser has an input '{}', which training does not know", name);
+  const HostTensor* tensor = it != known.end() ? it->second : &ids->second;
   const Desc& want = train_.graph.desc(train_.graph.inputs.at(name));
-  if (it->second != nullptr && it->second->desc.shape != want.shape)
-    fail(Code::internal, "input '{}' is {}, expected {}", name, it->second->desc.text(), want.text());
-  return it->second;
+  if (tensor != nullptr && tensor->desc.shape != want.shape)
+    fail(Code::internal, "input '{}' is {}, expected {}", name, tensor->desc.text(), want.text());
+  return tensor;
 }
 
 void TrainStep::write(const StepInputs& inputs, std::byte* staging) const {

@@ -13,11 +13,12 @@ namespace lh {
 struct StepInputs {
   HostTensor latents, target;  // noisy latents and what the model should say
   HostTensor text, pooled;
-  HostTensor timestep;     // f32 [B]
-  HostTensor guidance;     // f32 [B]; for models that take it
-  HostTensor size_ids;     // f32 [B, 6]; for models that take them
-  HostTensor loss_weight;  // f32 [B]; for weighted steps
-  int32_t step = 0;        // counter for dropout
+  std::map<std::string, HostTensor> token_ids;  // "<encoder>.input_ids" i32 [B, L], where text encoders are trained
+  HostTensor timestep;                          // f32 [B]
+  HostTensor guidance;                          // f32 [B]; for models that take it
+  HostTensor size_ids;                          // f32 [B, 6]; for models that take them
+  HostTensor loss_weight;                       // f32 [B]; for weighted steps
+  int32_t step = 0;                             // counter for dropout
 };
 
 // Memory of a step that outlives it.

@@ -25,14 +25,14 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       results_(device, most_in_flight * SCALARS) {
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
-  const StepMemory memory{arena_.data(), feed_.device() + plan_alignment, scalars_.data() + LOSS_SCALE};
+  const StepMemory memory{arena_.data(), feed_.device() + RATES, scalars_.data() + LOSS_SCALE};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
-  const std::vector<AdapterTensor> parts = plan.parts();
-  for (size_t i = 0; i < parts.size(); ++i) {
-    std::map<std::string, void*> storage{{"lr", feed_.device()}, {"step", scalars_.data() + STEP}};
-    for (const std::string& section : plan.adapters->sections())
-      storage[section] = plan.adapters->at(section, parts[i]);
-    storage["g"] = plan.adapters->at(gradients(), parts[i]);
+  for (size_t i = 0; i < plan.parts.size(); ++i) {
+    const AdapterTensor& part = plan.parts[i];
+    const Rate rate = component_of(part.name).empty() ? DENOISER_RATE : TEXT_RATE;
+    std::map<std::string, void*> storage{{"lr", feed_.device() + rate}, {"step", scalars_.data() + STEP}};
+    for (const std::string& section : plan.adapters->sections()) storage[section] = plan.adapters->at(section, part);
+    storage["g"] = plan.adapters->at(gradients(), part);
     updates_.push_back(std::make_unique<Update>(device, plan.updates[i], storage, arena_.data()));
   }
   set_state(0, {1, 0});
@@ -99,15 +99,16 @@ Recording& StepRunner::recording(TrainStep& step, bool first, bool last) {
   return *found;
 }
 
-void StepRunner::enqueue(double lr, const std::function<MicroBatch(int64_t micro)>& next) {
-  const auto rate = static_cast<float>(lr);
+void StepRunner::enqueue(const LearningRates& lr, const std::function<MicroBatch(int64_t micro)>& next) {
+  const auto denoiser = static_cast<float>(lr.denoiser), text = static_cast<float>(lr.text_encoders);
   MicroBatch batch{};
   for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
     batch = next(micro);
     std::byte* message = feed_.host();
-    std::memcpy(message, &rate, sizeof rate);
-    batch.step->write(batch.inputs, message + plan_alignment);
-    feed_.send(plan_alignment + batch.step->input_bytes());
+    std::memcpy(message + DENOISER_RATE, &denoiser, sizeof denoiser);
+    std::memcpy(message + TEXT_RATE, &text, sizeof text);
+    batch.step->write(batch.inputs, message + RATES);
+    feed_.send(RATES + batch.step->input_bytes());
     feed_.deliver();
     if (!device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
     recording(*batch.step, micro == 0, micro + 1 == options_.accumulation).launch();

@@ -14,6 +14,7 @@
 #include "run/feed.h"
 #include "run/recording.h"
 #include "run/workspace.h"
+#include "train/lr_schedule.h"
 #include "train/train_plan.h"
 
 namespace lh {
@@ -48,7 +49,7 @@ class StepRunner {
   std::byte* arena() const { return arena_.data(); }  // free to use while no step is in flight
   void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
   // One optimizer step. `next(micro)` makes the inputs of each of its micro-batches.
-  void enqueue(double lr, const std::function<MicroBatch(int64_t micro)>& next);
+  void enqueue(const LearningRates& lr, const std::function<MicroBatch(int64_t micro)>& next);
   // Waits for the oldest step in flight.
   StepResult collect();
 

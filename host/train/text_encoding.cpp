@@ -8,7 +8,6 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/signals.h"
-#include "data/tokenizer.h"
 #include "graph/prune.h"
 #include "run/program.h"
 #include "run/weights.h"
@@ -43,8 +42,8 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   if (!missing.empty()) encode(missing);
 }
 
-Graph TextEncoding::conditioner() const {
-  Sizes sizes{{"batch", 1}};
+Sizes TextEncoding::lengths() const {
+  Sizes sizes;
   for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
     if (!model_.checkpoint().has(encoder)) {
       const ComponentSpec* component = model_.spec().component(encoder);
@@ -53,15 +52,37 @@ Graph TextEncoding::conditioner() const {
     }
     sizes[encoder + ".length"] = spec.length;
   }
-  Graph graph = model_.build("conditioner", sizes, compute_);
+  return sizes;
+}
+
+Graph TextEncoding::conditioner(DType compute) const {
+  Sizes sizes = lengths();
+  sizes["batch"] = 1;
+  Graph graph = model_.build("conditioner", sizes, compute);
   std::erase_if(graph.outputs, [](const auto& item) { return item.first != "text" && item.first != "pooled"; });
   prune(graph);
   return graph;
 }
 
 int64_t TextEncoding::length() const {
-  const Graph graph = conditioner();
+  const Graph graph = conditioner(compute_);
   return graph.desc(graph.outputs.at("text")).shape[1];
+}
+
+const Tokens& TextEncoding::tokens(const std::string& prompt) {
+  const auto [it, added] = tokens_.try_emplace(prompt);
+  if (!added) return it->second;
+  const auto& specs = model_.recipe().tokenizers;
+  for (const auto& [encoder, spec] : specs) {
+    std::unique_ptr<Tokenizer>& tokenizer = tokenizers_[encoder];
+    if (!tokenizer) tokenizer = make_tokenizer(spec);
+    int64_t cut = 0;
+    const std::vector<int32_t> ids = tokenizer->encode(prompt, spec.length, &cut);
+    if (cut > 0 && encoder == specs.rbegin()->first)
+      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", cut, encoder, prompt);
+    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, ids);
+  }
+  return it->second;
 }
 
 int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) const {
@@ -69,37 +90,29 @@ int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) co
   for (const std::string& prompt : prompts)
     if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
   if (missing.empty()) return 0;
-  const Graph graph = conditioner();
+  const Graph graph = conditioner(compute_);
   int64_t each = 0;
   for (const auto& [name, value] : graph.outputs) each += graph.desc(value).bytes();
   return each * static_cast<int64_t>(missing.size());
 }
 
 void TextEncoding::encode(const std::vector<std::string>& prompts) {
-  const auto& specs = model_.recipe().tokenizers;
-  Graph graph = conditioner();
-  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers;
-  for (const auto& [encoder, spec] : specs) tokenizers[encoder] = make_tokenizer(spec);
+  Graph graph = conditioner(compute_);
   const Weights weights(device_, model_.checkpoint(), graph);
   const Externals bound = weights.bind(graph);
   OwnedProgram program(device_, std::move(graph), bound, "text encoders");
   spdlog::info("encoding {} prompts", prompts.size());
   for (const std::string& prompt : prompts) {
     if (stop_requested()) return;  // what is encoded stays in the cache
-    for (const auto& [encoder, spec] : specs) {
-      int64_t cut = 0;
-      const std::vector<int32_t> ids = tokenizers[encoder]->encode(prompt, spec.length, &cut);
-      if (cut > 0 && encoder == specs.rbegin()->first)
-        spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", cut, encoder, prompt);
-      program->set_input(encoder + ".input_ids", HostTensor::from_ints({1, spec.length}, ids));
-    }
+    for (const auto& [name, ids] : tokens(prompt)) program->set_input(name, ids);
     program->run();
     cache_.put(key(prompt), {{"text", program->output("text")}, {"pooled", program->output("pooled")}});
   }
 }
 
 Conditioning TextEncoding::at(const std::string& prompt) {
-  const NamedTensors* found = cache_.find(key(prompt));
+  const auto given = given_.find(prompt);
+  const NamedTensors* found = given != given_.end() ? &given->second : cache_.find(key(prompt));
   if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
   return {&found->at("text"), &found->at("pooled")};
 }

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "data/tokenizer.h"
 #include "plugin/model.h"
 #include "run/device.h"
 #include "train/tensor_cache.h"
@@ -16,6 +17,9 @@ struct Conditioning {
   const HostTensor* pooled = nullptr;  // [1, P]
 };
 
+// The inputs of the conditioner for one prompt: "<encoder>.input_ids" -> i32 [1, L].
+using Tokens = std::map<std::string, HostTensor>;
+
 class TextEncoding {
  public:
   TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
@@ -25,18 +29,27 @@ class TextEncoding {
   int64_t bytes_to_cache(const std::vector<std::string>& prompts) const;
   // Tokens of `text`, without running anything.
   int64_t length() const;
-  // The prompt must have been prepared.
+  // "<encoder>.length" of every encoder.
+  Sizes lengths() const;
+  // The conditioner for one prompt: ids of every encoder -> text, pooled.
+  Graph conditioner(DType compute) const;
+  const Tokens& tokens(const std::string& prompt);
+  // The prompt must have been prepared, or given.
   Conditioning at(const std::string& prompt);
+  // Conditioning that stands for a prompt from now on, whatever is cached.
+  void give(const std::string& prompt, NamedTensors conditioning) { given_[prompt] = std::move(conditioning); }
 
  private:
-  Graph conditioner() const;
   std::string key(const std::string& prompt) const;
   void encode(const std::vector<std::string>& prompts);
   Device& device_;
   const Model& model_;
   DType compute_;
   TensorCache cache_;
-  std::string encoders_;  // identifies encoders and tokenizers in keys
+  std::string encoders_;                                          // identifies encoders and tokenizers in keys
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
+  std::map<std::string, Tokens> tokens_;                          // by prompt
+  std::map<std::string, NamedTensors> given_;                     // likewise
 };
 
 }  // namespace lh

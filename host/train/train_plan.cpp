@@ -12,16 +12,14 @@ namespace lh {
 TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
                      const std::set<Bucket>& buckets, const PlanOptions& options) {
   const Recipe& recipe = model.recipe();
-  const auto add = [&](const Graph& graph, int64_t arena) {
-    also(arena, workspace_bytes(device, graph), constant_bytes(graph));
-  };
   for (const Bucket& bucket : buckets) {
-    const Sizes sizes{{"batch", options.batch},
-                      {"height", bucket.height / recipe.latents.downscale},
-                      {"width", bucket.width / recipe.latents.downscale},
-                      {"text_length", options.text_length}};
+    Sizes sizes{{"batch", options.batch},
+                {"height", bucket.height / recipe.latents.downscale},
+                {"width", bucket.width / recipe.latents.downscale},
+                {"text_length", options.text_length}};
+    sizes.insert(options.token_lengths.begin(), options.token_lengths.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
-    add(step->train_graph().graph, step->arena_bytes());
+    also(device, step->train_graph().graph, step->arena_bytes());
     steps[bucket] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
@@ -32,11 +30,9 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
          fmt::join(recipe.lora_targets, " and "));
   adapters = std::make_unique<Adapters>(first.graph, first.modules, optimizer.states(), options.accumulate);
   const Shape whole = adapters->whole().shape;
-  if (UpdatePlan all(optimizer, whole); all.one_pass())
-    updates.push_back(std::move(all));
-  else
-    for (const AdapterTensor& tensor : adapters->tensors()) updates.emplace_back(optimizer, tensor.shape);
-  for (const UpdatePlan& update : updates) add(update.graph, update.plan.bytes);
+  parts = UpdatePlan(optimizer, whole).one_pass() ? adapters->components() : adapters->tensors();
+  for (const AdapterTensor& part : parts) updates.emplace_back(optimizer, part.shape);
+  for (const UpdatePlan& update : updates) also(device, update.graph, update.plan.bytes);
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));
@@ -49,20 +45,20 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
   memory.small += SCALARS + Feed::device_bytes(message_bytes());
 }
 
+void TrainPlan::also(Device& device, const Graph& graph, int64_t arena) {
+  also(arena, workspace_bytes(device, graph), constant_bytes(graph));
+}
+
 void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
   memory.activations = std::max(memory.activations, arena);
   memory.workspace = std::max(memory.workspace, workspace);
   memory.small += constants;
 }
 
-std::vector<AdapterTensor> TrainPlan::parts() const {
-  return updates.size() == 1 ? std::vector{adapters->whole()} : adapters->tensors();
-}
-
 int64_t TrainPlan::message_bytes() const {
   int64_t most = 0;
   for (const auto& [bucket, step] : steps) most = std::max(most, step->input_bytes());
-  return plan_alignment + most;
+  return RATES + most;
 }
 
 const TrainGraph& TrainPlan::largest() const {

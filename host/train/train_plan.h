@@ -24,28 +24,33 @@ struct MemoryReport {
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
+// The message of a step starts with the learning rates (float32), at these offsets; its inputs follow.
+enum Rate : int64_t { DENOISER_RATE = 0, TEXT_RATE = 64, RATES = plan_alignment };
+
 // Scalars on the device that a training step reads and writes (float32), at these offsets.
 enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCALARS = 1024 };
 
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1, text_length = 0;
-  bool accumulate = false;  // gradients of several micro-batches are added up
+  Sizes token_lengths = {};  // "<encoder>.length", where text encoders are part of the step
+  bool accumulate = false;   // gradients of several micro-batches are added up
 };
 
 struct TrainPlan {
   TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
             const std::set<Bucket>& buckets, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
+  void also(Device& device, const Graph& graph, int64_t arena);
   void also(int64_t arena, int64_t workspace, int64_t constants);
 
   std::map<Bucket, std::unique_ptr<TrainStep>> steps;
   std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
-  std::vector<UpdatePlan> updates;     // one for each part, or a single one
+  std::vector<AdapterTensor> parts;    // what one update works on: a tensor, or all of a component as one
+  std::vector<UpdatePlan> updates;     // one for each part
   MemoryReport memory;
-  std::vector<AdapterTensor> parts() const;  // what one update works on: a tensor, or all of them as one
-  int64_t message_bytes() const;             // lr and the inputs of the largest step
-  const TrainGraph& largest() const;         // the step with the most activations
+  int64_t message_bytes() const;      // learning rates and the inputs of the largest step
+  const TrainGraph& largest() const;  // the step with the most activations
 };
 
 }  // namespace lh

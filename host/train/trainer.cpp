@@ -34,14 +34,20 @@ std::string targets_hash(const Adapters& adapters) {
   return hash.hex().substr(0, 16);
 }
 
+std::string optional_text(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "default"; }
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
           {"model.dtype", c.model.dtype},
+          {"model.variant", p.model.recipe().variant},
+          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
+          {"network.conv", std::to_string(c.network.conv)},
+          {"network.conv_alpha", optional_text(c.network.conv_alpha)},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
@@ -105,12 +111,7 @@ void Trainer::check_start(const std::string& resume) {
 
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
-  std::vector<std::string> prompts = prompts_of(p_.requests);
-  for (const Sample& s : p_.dataset.samples) {
-    prompts.push_back(s.caption);
-    if (s.caption_dropout_rate > 0) prompts.emplace_back(dropped_caption);
-  }
-  p_.text.prepare(prompts);
+  p_.text.prepare(p_.prompts());
   p_.latents.prepare(p_.dataset);
   if (stop_requested()) return;
 
@@ -122,6 +123,7 @@ void Trainer::load() {
   if (!p_.denoiser) return;
   p_.denoiser->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
   p_.decoder->bind(runner_->arena());
+  if (p_.live_text) p_.live_text->bind(runner_->arena(), *weights_, *p_.plan->adapters);
 }
 
 void Trainer::start_or_resume() {
@@ -159,6 +161,7 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
   in.latents = HostTensor(Desc{DType::f32, {size, h, w, recipe.latents.channels}});
   in.target = HostTensor(in.latents.desc);
   std::vector<const HostTensor*> texts, pooled;
+  std::map<std::string, std::vector<const HostTensor*>> token_ids;
   std::vector<float> times, weights, sizes, x0(count), noise(count);
   for (int64_t j = 0; j < size; ++j) {
     const auto lane = static_cast<uint32_t>(j);
@@ -178,12 +181,20 @@ StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
                            in.target.as<float>().subspan(at, count));
     const bool dropped = sample.caption_dropout_rate > 0 &&
                          Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
-    const Conditioning conditioning = p_.text.at(dropped ? dropped_caption : sample.caption);
-    texts.push_back(conditioning.text);
-    pooled.push_back(conditioning.pooled);
+    const std::string& caption = dropped ? dropped_caption : sample.caption;
+    if (p_.selection.text_encoders()) {
+      for (const auto& [name, ids] : p_.text.tokens(caption)) token_ids[name].push_back(&ids);
+    } else {
+      const Conditioning conditioning = p_.text.at(caption);
+      texts.push_back(conditioning.text);
+      pooled.push_back(conditioning.pooled);
+    }
   }
-  in.text = stack_rows(texts);
-  in.pooled = stack_rows(pooled);
+  if (!texts.empty()) {
+    in.text = stack_rows(texts);
+    in.pooled = stack_rows(pooled);
+  }
+  for (const auto& [name, rows] : token_ids) in.token_ids[name] = stack_rows(rows);
   in.timestep = HostTensor::from_floats({size}, times);
   in.loss_weight = HostTensor::from_floats({size}, weights);
   in.size_ids = HostTensor::from_floats({size, 6}, sizes);
@@ -199,7 +210,7 @@ MicroBatch Trainer::micro_batch(int64_t index) {
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(learning_rate(config_.train, step),
+  runner_->enqueue(learning_rates(config_.train, step),
                    [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
@@ -244,6 +255,7 @@ void Trainer::save(int64_t step, bool final) {
 }
 
 void Trainer::make_samples(int64_t step) {
+  if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
     const HostTensor latents = p_.denoiser->sample(p_.requests[i], p_.text, stop_requested);
     if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
@@ -267,7 +279,7 @@ int Trainer::run() {
       enqueue(launched++);
     const double loss = collect(step);
     const int64_t done = step + 1;
-    const double lr = learning_rate(config_.train, step);
+    const double lr = learning_rates(config_.train, step).denoiser;
     output_->metrics(done, loss, lr, grad_norm_);
     progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
     if (stop_requested() && launched == done) {

@@ -31,35 +31,31 @@ nn::RopeTables rope(Graph& g, int64_t text_length, int64_t rows, int64_t columns
   return nn::rope_tables(g, ids, rope_axes, 10000.0);
 }
 
-// One stream of a double block: modulation before and after the joint attention.
-struct Stream {
-  std::string name;        // "double_blocks.3.img"
-  Value x;                 // [B, S, h]
-  std::vector<Value> mod;  // shift, scale, gate of the attention; shift, scale, gate of the mlp
-
-  nn::Qkv qkv(Graph& g, Value activated) {
-    mod = nn::modulation(g, activated, name + "_mod.lin", 6);
-    return nn::fused_qkv(g, nn::modulated_norm(g, x, mod[0], mod[1]), name + "_attn.qkv", Dimensions::head_dim,
-                         norm_name(g, name + "_attn.norm.query_norm"), norm_name(g, name + "_attn.norm.key_norm"));
-  }
-  void finish(Graph& g, Value attention) {
-    x = nn::gated(g, x, mod[2], g.linear(attention, name + "_attn.proj"));
-    Value y = nn::mlp(g, nn::modulated_norm(g, x, mod[3], mod[4]), name + "_mlp.0", name + "_mlp.2");
-    x = nn::gated(g, x, mod[5], y);
-  }
-};
+nn::JointStream stream(Graph& g, const std::string& name, Value x) {  // "double_blocks.3.img"
+  return nn::JointStream(g,
+                         {.modulation = name + "_mod.lin",
+                          .qkv = name + "_attn.qkv",
+                          .q_norm = norm_name(g, name + "_attn.norm.query_norm"),
+                          .k_norm = norm_name(g, name + "_attn.norm.key_norm"),
+                          .proj = name + "_attn.proj",
+                          .fc1 = name + "_mlp.0",
+                          .fc2 = name + "_mlp.2"},
+                         x);
+}
 
 void double_block(Graph& g, const std::string& block, Value& img, Value& txt, Value activated,
                   const nn::RopeTables& rope) {
   auto scope = g.scope(block, LH_SCOPE_CHECKPOINT);
-  Stream image{block + ".img", img, {}}, text{block + ".txt", txt, {}};
-  nn::Qkv image_qkv = image.qkv(g, activated), text_qkv = text.qkv(g, activated);
-  Value joint = nn::self_attention(g, nn::concat_tokens(g, text_qkv, image_qkv), rope);
-  std::vector<Value> parts = g.split(joint, 1, {g.shape(txt)[1], g.shape(img)[1]});
-  image.finish(g, parts[1]);
-  text.finish(g, parts[0]);
-  img = image.x;
-  txt = text.x;
+  nn::JointStream image = stream(g, block + ".img", img), text = stream(g, block + ".txt", txt);
+  nn::Qkv image_qkv = image.qkv(activated, 6, Dimensions::head_dim);
+  nn::Qkv text_qkv = text.qkv(activated, 6, Dimensions::head_dim);
+  nn::JointAttention attention = nn::joint_attention(g, text_qkv, image_qkv, rope);
+  image.attend(attention.second);
+  image.feed_forward();
+  text.attend(attention.first);
+  text.feed_forward();
+  img = image.x();
+  txt = text.x();
 }
 
 Value single_block(Graph& g, const std::string& block, Value x, Value activated, const nn::RopeTables& rope) {

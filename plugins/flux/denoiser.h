@@ -1,6 +1,8 @@
 // The Flux.1 transformer: its dimensions, read from weight shapes, and its graph.
 #pragma once
 
+#include <optional>
+
 #include "lora_host/lora_host.hpp"
 
 namespace flux {
@@ -19,6 +21,9 @@ struct Dimensions {
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// What the weights are instead, where they are those of a known relative.
+std::optional<std::string> relative(const lora_host::Weights& weights);
 
 // latents [B, H, W, C], text [B, L, D], pooled [B, P], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);

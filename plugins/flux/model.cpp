@@ -19,7 +19,7 @@ using lora_host::Weights;
 
 constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
 constexpr lora_host::nn::LatentScale latent_scale = {0.3611, 0.1159};
-constexpr int64_t vae_downscale_levels = 4;
+constexpr int64_t latent_channels = 16, vae_levels = 4;
 
 class Flux : public lora_host::Model {
  public:
@@ -27,7 +27,8 @@ class Flux : public lora_host::Model {
   explicit Flux(const Weights& weights) {
     if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
     check_variant(weights);
-    if (!weights.first_with_prefix("vae:").empty()) check_vae(weights);
+    if (!weights.first_with_prefix("vae:").empty())
+      lora_host::nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("clip_l:").empty()) {
       int64_t width = lora_host::nn::check_clip(weights, "clip_l:");
       if (dims_) require_width("vector_in.in_layer.weight", dims_->pooled, "clip_l", width);
@@ -39,9 +40,7 @@ class Flux : public lora_host::Model {
   }
 
   static int32_t probe(const Weights& weights) {
-    // Architectures that grew out of this one and share its blocks.
-    if (!weights.first_with_prefix("distilled_guidance_layer.").empty()) return 0;
-    if (weights.has("double_stream_modulation_img.lin.weight")) return 0;
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
     bool blocks = weights.has("double_blocks.0.img_attn.qkv.weight") && weights.has("single_blocks.0.linear1.weight");
     return blocks && weights.has("img_in.weight") ? 100 : 0;
   }
@@ -56,7 +55,7 @@ class Flux : public lora_host::Model {
     }
     if (role == "conditioner") return build_conditioner(g, sizes);
     if (role == "vae.encode" || role == "vae.decode") {
-      need_component(g, "vae", "vae_path", role);
+      g.weights().require_component("vae", "vae_path", role);
       return role == "vae.encode" ? lora_host::nn::build_vae_encode(g, "vae:", latent_scale, sizes)
                                   : lora_host::nn::build_vae_decode(g, "vae:", latent_scale, sizes);
     }
@@ -79,31 +78,15 @@ class Flux : public lora_host::Model {
       throw Failure(LH_E_INVALID, "variant '" + *variant + "' is unknown; expected dev or schnell");
   }
 
-  void check_vae(const Weights& weights) const {
-    int64_t z = dims_ ? dims_->channels : weights.require("vae:decoder.conv_in.weight", {-1, -1, 3, 3})[1];
-    weights.require("vae:encoder.conv_out.weight", {2 * z, -1, 3, 3});
-    weights.require("vae:decoder.conv_in.weight", {-1, z, 3, 3});
-    weights.require("vae:decoder.conv_out.weight", {-1, -1, 3, 3});
-    for (const char* side : {"vae:encoder.down.", "vae:decoder.up."})
-      if (int64_t levels = weights.count(side, ".block.0.norm1.weight"); levels != vae_downscale_levels)
-        throw Failure(LH_E_MODEL, std::string(side) + "*: expected 4 levels, found " + std::to_string(levels));
-  }
-
   static void require_width(const char* tensor, int64_t expected, const char* encoder, int64_t found) {
     if (expected != found)
       throw Failure(LH_E_MODEL, std::string(tensor) + " takes " + std::to_string(expected) + " columns, but " +
                                     encoder + " gives " + std::to_string(found) + ": the files do not belong together");
   }
 
-  static void need_component(Graph& g, const std::string& name, const std::string& setting, std::string_view role) {
-    if (g.weights().first_with_prefix(name + ":").empty())
-      throw Failure(LH_E_MODEL, "role " + std::string(role) + " needs the weights of " + name +
-                                    ", which the checkpoint does not hold; give their file as model." + setting);
-  }
-
   static void build_conditioner(Graph& g, const Sizes& sizes) {
-    need_component(g, "clip_l", "clip_path", "conditioner");
-    need_component(g, "t5", "t5_path", "conditioner");
+    g.weights().require_component("clip_l", "clip_path", "conditioner");
+    g.weights().require_component("t5", "t5_path", "conditioner");
     int64_t batch = sizes["batch"];
     Value clip_ids = g.input("clip_l.input_ids", {batch, sizes["clip_l.length"]}, LH_I32);
     Value t5_ids = g.input("t5.input_ids", {batch, sizes["t5.length"]}, LH_I32);

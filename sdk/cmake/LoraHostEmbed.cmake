@@ -1,11 +1,44 @@
-# cmake -DFILES=a.yaml|b.yaml -DNAMESPACE=n -DOUTPUT=n.hpp -P LoraHostEmbed.cmake
+# cmake -DFILES=a.yaml|b.yaml -DFRAGMENTS=folder -DNAMESPACE=n -DOUTPUT=n.hpp -P LoraHostEmbed.cmake
 # Writes a header with one string constant per text file: recipe.yaml becomes n::recipe_yaml.
+#
+# A line "@include PATH" becomes the text of a fragment, every line of it indented as that line is. PATH is looked for
+# beside the file, then in FRAGMENTS. OUTPUT.d tells the build which fragments the header is made of.
 string(REPLACE "|" ";" files "${FILES}")
+set(read)
+
+# The text of `path` with its fragments in place.
+function(read_text path out)
+  get_filename_component(folder ${path} DIRECTORY)
+  file(READ ${path} content)
+  string(PREPEND content "\n")
+  while(content MATCHES "\n( *)@include +([^ \n]+) *\n")
+    set(line "${CMAKE_MATCH_0}")
+    set(indent "${CMAKE_MATCH_1}")
+    set(name "${CMAKE_MATCH_2}")
+    find_file(fragment NAMES ${name} PATHS ${folder} ${FRAGMENTS} NO_DEFAULT_PATH NO_CACHE)
+    if(NOT fragment)
+      message(FATAL_ERROR "${path}: \"@include ${name}\": no such file in ${folder} or ${FRAGMENTS}")
+    endif()
+    file(READ ${fragment} text)
+    if(text MATCHES "(^|\n) *@include ")
+      message(FATAL_ERROR "${fragment}: a fragment cannot include another one")
+    endif()
+    string(REGEX REPLACE "\n+$" "" text "${text}")
+    string(REGEX REPLACE "\n([^\n])" "\n${indent}\\1" text "\n${text}")
+    string(REPLACE "${line}" "${text}\n" content "${content}")
+    list(APPEND read ${fragment})
+    unset(fragment)
+  endwhile()
+  string(SUBSTRING "${content}" 1 -1 content)
+  set(${out} "${content}" PARENT_SCOPE)
+  set(read ${read} PARENT_SCOPE)
+endfunction()
+
 set(text "// Generated from the text files of the plugin. Do not edit.\n#pragma once\n\nnamespace ${NAMESPACE} {\n")
 foreach(path IN LISTS files)
   get_filename_component(file ${path} NAME)
   string(MAKE_C_IDENTIFIER ${file} constant)
-  file(READ ${path} content)
+  read_text(${path} content)
   string(FIND "${content}" ")lora_host\"" clash)
   if(NOT clash EQUAL -1)
     message(FATAL_ERROR "${path} contains )lora_host\", the end mark of the string constant")
@@ -14,3 +47,6 @@ foreach(path IN LISTS files)
 endforeach()
 string(APPEND text "\n}  // namespace ${NAMESPACE}\n")
 file(WRITE ${OUTPUT} "${text}")
+list(REMOVE_DUPLICATES read)
+list(JOIN read " \\\n " read)
+file(WRITE ${OUTPUT}.d "${OUTPUT}: ${read}\n")

@@ -4,8 +4,11 @@
 # the host's own plugins. Works inside lora-host and in a project that did find_package(LoraHostSdk).
 #
 # EMBED: text files that become string constants of the header "<name>_text.hpp", in namespace <name>_text; the
-# constant of recipe.yaml is recipe_yaml.
+# constant of recipe.yaml is recipe_yaml. A line "@include nn/clip.yaml" is replaced by that file of the SDK.
 set(LORA_HOST_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
+if(NOT LORA_HOST_FRAGMENTS)  # the installed package says where they are
+  get_filename_component(LORA_HOST_FRAGMENTS ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
+endif()
 
 function(lora_host_add_plugin name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;EMBED")
@@ -44,9 +47,10 @@ function(lora_host_add_plugin name)
     string(REPLACE ";" "|" joined "${files}")
     add_custom_command(
       OUTPUT ${header}
-      COMMAND ${CMAKE_COMMAND} "-DFILES=${joined}" -DNAMESPACE=${name}_text -DOUTPUT=${header}
-        -P ${LORA_HOST_CMAKE_DIR}/LoraHostEmbed.cmake
+      COMMAND ${CMAKE_COMMAND} "-DFILES=${joined}" -DFRAGMENTS=${LORA_HOST_FRAGMENTS} -DNAMESPACE=${name}_text
+        -DOUTPUT=${header} -P ${LORA_HOST_CMAKE_DIR}/LoraHostEmbed.cmake
       DEPENDS ${files} ${LORA_HOST_CMAKE_DIR}/LoraHostEmbed.cmake
+      DEPFILE ${header}.d
       VERBATIM)
     target_sources(${name} PRIVATE ${header})
     target_include_directories(${name} PRIVATE ${CMAKE_CURRENT_BINARY_DIR}/${name}_text)

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string>
 
-#include "lora_host/lora_host.hpp"
+#include "nn/layers.hpp"
 
 namespace lora_host::nn {
 
@@ -32,14 +32,14 @@ class Autoencoder {
     }
     x = middle(x, root + "mid");
     x = conv3(g_.silu(norm(x, root + "norm_out")), root + "conv_out");
-    if (weights_.has(prefix_ + "quant_conv.weight")) x = pointwise(x, prefix_ + "quant_conv");
+    if (weights_.has(prefix_ + "quant_conv.weight")) x = pointwise(g_, x, prefix_ + "quant_conv");
     return x;
   }
 
   // latents of the autoencoder (not of the denoiser) -> image
   Value decode(Value x) {
     std::string root = prefix_ + "decoder.";
-    if (weights_.has(prefix_ + "post_quant_conv.weight")) x = pointwise(x, prefix_ + "post_quant_conv");
+    if (weights_.has(prefix_ + "post_quant_conv.weight")) x = pointwise(g_, x, prefix_ + "post_quant_conv");
     x = conv3(x, root + "conv_in");
     x = middle(x, root + "mid");
     for (int64_t level = weights_.count(root + "up.", ".block.0.norm1.weight"); level-- > 0;) {
@@ -55,11 +55,6 @@ class Autoencoder {
   Value norm(Value x, const std::string& module) { return g_.group_norm(x, module, groups, eps); }
   Value conv3(Value x, const std::string& module) { return g_.conv2d(x, module, 1, {1, 1, 1, 1}); }
 
-  // A 1x1 convolution; files of diffusers store the same numbers as a linear.
-  Value pointwise(Value x, const std::string& module) {
-    return weights_.require(module + ".weight").size() == 2 ? g_.linear(x, module) : g_.conv2d(x, module);
-  }
-
   Value blocks(Value x, const std::string& level) {
     int64_t count = weights_.count(level + ".block.", ".norm1.weight");
     for (int64_t i = 0; i < count; ++i) x = resnet(x, level + ".block." + std::to_string(i));
@@ -69,7 +64,7 @@ class Autoencoder {
   Value resnet(Value x, const std::string& module) {
     Value h = conv3(g_.silu(norm(x, module + ".norm1")), module + ".conv1");
     h = conv3(g_.silu(norm(h, module + ".norm2")), module + ".conv2");
-    if (weights_.has(module + ".nin_shortcut.weight")) x = pointwise(x, module + ".nin_shortcut");
+    if (weights_.has(module + ".nin_shortcut.weight")) x = pointwise(g_, x, module + ".nin_shortcut");
     return g_.add(x, h);
   }
 
@@ -85,17 +80,29 @@ class Autoencoder {
     Dims d = g_.shape(x);  // [N, H, W, C]
     Dims tokens = {d[0], d[1] * d[2], 1, d[3]};
     Value h = norm(x, module + ".norm");
-    Value q = g_.reshape(pointwise(h, module + ".q"), tokens);
-    Value k = g_.reshape(pointwise(h, module + ".k"), tokens);
-    Value v = g_.reshape(pointwise(h, module + ".v"), tokens);
+    Value q = g_.reshape(pointwise(g_, h, module + ".q"), tokens);
+    Value k = g_.reshape(pointwise(g_, h, module + ".k"), tokens);
+    Value v = g_.reshape(pointwise(g_, h, module + ".v"), tokens);
     h = g_.reshape(g_.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(d[3]))), d);
-    return g_.add(x, pointwise(h, module + ".proj_out"));
+    return g_.add(x, pointwise(g_, h, module + ".proj_out"));
   }
 
   Graph& g_;
   Weights weights_;
   std::string prefix_;
 };
+
+// Throws when a tensor that gives the autoencoder its shape is missing or does not fit. `z` latent channels and
+// `levels` levels of resolution are expected; z 0: whatever the decoder takes.
+inline void check_autoencoder(const Weights& weights, const std::string& prefix, int64_t z, int64_t levels) {
+  z = weights.require(prefix + "decoder.conv_in.weight", {-1, z > 0 ? z : -1, 3, 3})[1];
+  weights.require(prefix + "encoder.conv_out.weight", {2 * z, -1, 3, 3});
+  weights.require(prefix + "decoder.conv_out.weight", {-1, -1, 3, 3});
+  for (const char* side : {"encoder.down.", "decoder.up."})
+    if (int64_t found = weights.count(prefix + side, ".block.0.norm1.weight"); found != levels)
+      throw Failure(LH_E_MODEL, prefix + side + "*: expected " + std::to_string(levels) + " levels, found " +
+                                    std::to_string(found));
+}
 
 struct LatentScale {
   double scale, shift;

@@ -27,10 +27,7 @@ inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const Cli
   constexpr double eps = 1e-5;
   constexpr int64_t head_dim = 64;
   Weights weights = g.weights();
-  // Files of transformers 5 have no "text_model." level.
-  bool flat = !weights.has(prefix + "text_model.embeddings.token_embedding.weight") &&
-              weights.has(prefix + "embeddings.token_embedding.weight");
-  std::string root = flat ? prefix : prefix + "text_model.";
+  std::string root = prefix + "text_model.";
 
   Dims d = g.shape(ids);  // [B, L]
   int64_t hidden = weights.require(root + "embeddings.token_embedding.weight", {-1, -1})[1];
@@ -65,8 +62,7 @@ inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const Cli
 
 // Throws when a tensor that clip() needs is missing or of another shape. Gives the hidden size.
 inline int64_t check_clip(const Weights& weights, const std::string& prefix) {
-  bool flat = weights.has(prefix + "embeddings.token_embedding.weight");
-  std::string root = flat ? prefix : prefix + "text_model.";
+  std::string root = prefix + "text_model.";
   int64_t h = weights.require(root + "embeddings.token_embedding.weight", {-1, -1})[1];
   if (h % 64 != 0) throw Failure(LH_E_MODEL, prefix + ": hidden size " + std::to_string(h) + " is not heads of 64");
   weights.require(root + "embeddings.position_embedding.weight", {-1, h});

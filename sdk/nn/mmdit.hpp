@@ -1,4 +1,4 @@
-// Parts of multimodal diffusion transformers: patches, rotary tables, embedders, modulation, joint attention.
+// Parts of multimodal diffusion transformers: patches, positions, modulation, joint attention.
 //
 // Tokens are [B, S, h]. A modulation vector [B, n h] is cut into n pieces [B, 1, h] that broadcast over the tokens:
 //   y = (1 + scale) * layer_norm(x) + shift;   x = x + gate * f(y)
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "lora_host/lora_host.hpp"
+#include "nn/layers.hpp"
 
 namespace lora_host::nn {
 
@@ -29,6 +29,23 @@ inline Value unpatchify_channel_first(Graph& g, Value x, int64_t height, int64_t
   int64_t h = height / p, w = width / p, c = d[2] / (p * p);
   Value cut = g.reshape(x, {d[0], h, w, c, p, p});
   return g.reshape(g.permute(cut, {0, 1, 4, 2, 5, 3}), {d[0], height, width, c});
+}
+
+// "b (h w) (p q c) -> b (h p) (w q) c": the channel is the fastest part of a token.
+inline Value unpatchify_channel_last(Graph& g, Value x, int64_t height, int64_t width, int64_t p) {
+  Dims d = g.shape(x);  // [B, h w, p p C]
+  int64_t h = height / p, w = width / p, c = d[2] / (p * p);
+  Value cut = g.reshape(x, {d[0], h, w, p, p, c});
+  return g.reshape(g.permute(cut, {0, 1, 3, 2, 4, 5}), {d[0], height, width, c});
+}
+
+// The middle h x w places of a stored grid of position embeddings [1, side side, C] -> [1, h w, C].
+inline Value cropped_positions(Graph& g, const std::string& name, int64_t side, int64_t h, int64_t w) {
+  Value table = g.param(name);
+  int64_t channels = g.shape(table)[2];
+  Value grid = g.reshape(table, {1, side, side, channels});
+  grid = g.slice(grid, 1, (side - h) / 2, h);
+  return g.reshape(g.slice(grid, 2, (side - w) / 2, w), {1, h * w, channels});
 }
 
 // Rotary angles: position id * theta^(-2k / axis), k < axis / 2, for each axis of the ids, side by side.
@@ -55,19 +72,6 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
   return {g.constant(dims, cosines), g.constant(dims, sines)};
 }
 
-// Two linears with silu between them; `first` and `second` are their names inside `module`.
-inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first,
-                      const std::string& second) {
-  return g.linear(g.silu(g.linear(x, module + "." + first)), module + "." + second);
-}
-
-// t f32 [B] -> [B, h]; the width of the sinusoid is the input width of the first linear.
-inline Value timestep_embedder(Graph& g, Value t, double scale, const std::string& module, const std::string& first,
-                               const std::string& second) {
-  int64_t width = g.weights().require(module + "." + first + ".weight", {-1, -1})[1];
-  return embedder(g, g.timestep_embedding(t, width, 10000.0, scale), module, first, second);
-}
-
 // Pieces [B, 1, h] of lin(activated), where activated = silu(vec) [B, h].
 inline std::vector<Value> modulation(Graph& g, Value activated, const std::string& module, int64_t pieces) {
   Value all = g.linear(activated, module);
@@ -89,18 +93,6 @@ inline Value gated(Graph& g, Value x, Value gate, Value y) { return g.add(x, g.m
 struct Qkv {
   Value q, k, v;  // [B, S, H, D]
 };
-
-// [B, S, h] -> [B, S, H, D]
-inline Value split_heads(Graph& g, Value x, int64_t head_dim) {
-  Dims d = g.shape(x);
-  return g.reshape(x, {d[0], d[1], d[2] / head_dim, head_dim});
-}
-
-// [B, S, H, D] -> [B, S, h]
-inline Value merge_heads(Graph& g, Value x) {
-  Dims d = g.shape(x);
-  return g.reshape(x, {d[0], d[1], d[2] * d[3]});
-}
 
 // Heads of q, k and v, with RMS norms over the head dimension on q and k (weights by full name; "" = no norm).
 inline Qkv heads(Graph& g, Value q, Value k, Value v, int64_t head_dim, const std::string& q_norm,
@@ -138,6 +130,51 @@ inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}) {
 // fc2(gelu_tanh(fc1 x))
 inline Value mlp(Graph& g, Value x, const std::string& fc1, const std::string& fc2) {
   return g.linear(g.gelu(g.linear(x, fc1), "tanh"), fc2);
+}
+
+// One stream of a joint block: tokens with weights of their own, which attend together with those of another stream.
+//
+//   mod = modulation(vec);  q, k, v = qkv((1 + mod[1]) norm(x) + mod[0]);  joint attention over both streams
+//   x = x + mod[2] proj(attention);  x = x + mod[5] mlp((1 + mod[4]) norm(x) + mod[3])
+//
+// Calls in this order: qkv, attend, feed_forward. A stream whose result nobody needs stops after qkv.
+class JointStream {
+ public:
+  struct Names {  // of modules; the norms by their weights, "" = none
+    std::string modulation, qkv, q_norm, k_norm, proj, fc1, fc2;
+  };
+  JointStream(Graph& g, Names names, Value x) : g_(g), names_(std::move(names)), x_(x) {}
+
+  // activated = silu(vec); `pieces` of the modulation: 2 without attend and feed_forward, 6, or more for what a family
+  // adds.
+  Qkv qkv(Value activated, int64_t pieces, int64_t head_dim) {
+    mod_ = modulation(g_, activated, names_.modulation, pieces);
+    return fused_qkv(g_, modulated_norm(g_, x_, mod_[0], mod_[1]), names_.qkv, head_dim, names_.q_norm, names_.k_norm);
+  }
+  void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
+  void feed_forward() { add(5, mlp(g_, modulated_norm(g_, x_, mod_[3], mod_[4]), names_.fc1, names_.fc2)); }
+
+  // x + mod[piece] * y
+  void add(size_t piece, Value y) { x_ = gated(g_, x_, mod_[piece], y); }
+  Value x() const { return x_; }
+  Value mod(size_t piece) const { return mod_[piece]; }
+
+ private:
+  Graph& g_;
+  Names names_;
+  Value x_;                 // [B, S, h]
+  std::vector<Value> mod_;  // [B, 1, h] each
+};
+
+// Attention over both sequences as one, `first` in front; the results of each.
+struct JointAttention {
+  Value first, second;  // [B, S, h]
+};
+
+inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {}) {
+  Value all = self_attention(g, concat_tokens(g, first, second), rope);
+  std::vector<Value> parts = g.split(all, 1, {g.shape(first.q)[1], g.shape(second.q)[1]});
+  return {parts[0], parts[1]};
 }
 
 }  // namespace lora_host::nn

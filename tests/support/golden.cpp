@@ -57,25 +57,4 @@ double relative_error(std::span<const float> got, std::span<const float> want) {
   return norm == 0 ? std::sqrt(difference) : std::sqrt(difference / norm);
 }
 
-namespace {
-
-HostTensor move_channels(const HostTensor& t, bool to_last) {
-  const Shape& s = t.desc.shape;
-  const int64_t n = s[0], c = to_last ? s[1] : s[3], h = to_last ? s[2] : s[1], w = to_last ? s[3] : s[2];
-  HostTensor out(Desc{DType::f32, to_last ? Shape{n, h, w, c} : Shape{n, c, h, w}});
-  for (int64_t b = 0; b < n; ++b)
-    for (int64_t k = 0; k < c; ++k)
-      for (int64_t p = 0; p < h * w; ++p) {
-        const auto first = static_cast<size_t>((b * c + k) * h * w + p),
-                   last = static_cast<size_t>((b * h * w + p) * c + k);
-        out.as<float>()[to_last ? last : first] = t.as<float>()[to_last ? first : last];
-      }
-  return out;
-}
-
-}  // namespace
-
-HostTensor nchw_to_nhwc(const HostTensor& t) { return move_channels(t, true); }
-HostTensor nhwc_to_nchw(const HostTensor& t) { return move_channels(t, false); }
-
 }  // namespace lh::golden

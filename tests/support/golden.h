@@ -26,7 +26,7 @@ struct Case {
 
 // ||got - want|| / ||want||; the norm of got when want is all zero.
 double relative_error(std::span<const float> got, std::span<const float> want);
-HostTensor nchw_to_nhwc(const HostTensor& tensor);
-HostTensor nhwc_to_nchw(const HostTensor& tensor);
+using lh::nchw_to_nhwc;
+using lh::nhwc_to_nchw;
 
 }  // namespace lh::golden

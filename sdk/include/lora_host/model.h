@@ -8,7 +8,8 @@
  *   vae.encode   image in [-1, 1] -> moments (mean | log-variance on the channels), latent_mean in model space
  *   vae.decode   latents in model space -> image
  * Sizes given to build: batch; height, width (of the latents, or of the image for vae.encode); text_length (denoiser);
- * <encoder>.length (conditioner).
+ * <encoder>.length (conditioner, for each encoder that is there). A denoiser whose recipe has skip-layer guidance is
+ * also built with the list `skip_layers` (LH_ATTR_I64_LIST): block numbers whose blocks pass their inputs on.
  */
 #ifndef LORA_HOST_MODEL_H
 #define LORA_HOST_MODEL_H

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "lora_host/graph.hpp"
 
@@ -141,12 +142,18 @@ inline const void* part_at(const Part* parts, size_t count, const char* factory,
 
 inline lh_status start(const lh_host* host, const lh_host_api* api, const char* plugin_path) noexcept {
   if (host == nullptr || api == nullptr || api->struct_size < sizeof(lh_host_api)) return LH_E_UNSUPPORTED;
+  if (runtime.api != nullptr) earlier.push_back(runtime);
   runtime.host = host;
   runtime.api = api;
   return guarded(host, [&] { runtime.plugin_path = plugin_path; });
 }
 
-inline void stop() noexcept { runtime = {}; }
+inline void stop() noexcept {
+  runtime = {};
+  if (earlier.empty()) return;
+  runtime = std::move(earlier.back());
+  earlier.pop_back();
+}
 
 }  // namespace lora_host
 

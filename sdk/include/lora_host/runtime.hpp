@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "lora_host/builder.hpp"
 
@@ -15,6 +16,8 @@ struct Runtime {
   std::string plugin_path;
 };
 inline Runtime runtime;
+// Of hosts that started the plugin before and still use it: a process may have several, the last of which stops first.
+inline std::vector<Runtime> earlier;
 
 // Runs the body of a callback that gives a status; a thrown Failure or exception becomes api->fail.
 template <typename Body>

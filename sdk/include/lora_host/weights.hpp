@@ -64,6 +64,13 @@ class Weights {
     if (bias) require(module + ".bias", {out});
   }
 
+  // Throws when a component ("vae", "clip_l") is not there, naming the setting that would give its file.
+  void require_component(const std::string& name, const char* setting, std::string_view role) const {
+    if (first_with_prefix(name + ":").empty())
+      throw Failure(LH_E_MODEL, "role " + std::string(role) + " needs the weights of " + name +
+                                    ", which the checkpoint does not hold; give their file as model." + setting);
+  }
+
   // Number of consecutive i from 0 for which `prefix<i>suffix` is there.
   int64_t count(const std::string& prefix, const std::string& suffix) const {
     auto there = [&](int64_t i) { return has(prefix + std::to_string(i) + suffix); };
@@ -112,6 +119,13 @@ class Options {
     throw Failure(LH_E_INVALID, std::string(name) + " must be a number");
   }
   bool flag(std::string_view name, bool otherwise) const { return real(name, otherwise ? 1 : 0) != 0; }
+  // A list of integers, empty when absent.
+  std::vector<int64_t> integers(std::string_view name) const {
+    const lh_attr* attr = find(name);
+    if (attr == nullptr) return {};
+    if (attr->type != LH_ATTR_I64_LIST) throw Failure(LH_E_INVALID, std::string(name) + " must be a list of integers");
+    return std::vector<int64_t>(attr->v.is, attr->v.is + attr->count);
+  }
   // Element of a list of numbers, e.g. betas[1].
   double real_at(std::string_view name, uint32_t index, double otherwise) const {
     const lh_attr* attr = find(name);
@@ -137,7 +151,7 @@ class Options {
   std::span<const lh_attr> attrs_;
 };
 
-// Sizes of a build; every one is at least 1.
+// Sizes of a build; every number is at least 1. Beside them may be lists, e.g. `skip_layers` (model.h).
 class Sizes {
  public:
   Sizes(const lh_attr* attrs, uint32_t count) : options_(attrs, count) {}
@@ -147,6 +161,7 @@ class Sizes {
     if (size < 1) throw Failure(LH_E_INVALID, "size " + std::string(name) + " is " + std::to_string(size));
     return size;
   }
+  std::vector<int64_t> list(std::string_view name) const { return options_.integers(name); }
 
  private:
   Options options_;

@@ -1,0 +1,102 @@
+#include "plugin/recognise.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "io/lora_file.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+Opinion ask(const Offered<lh_model>& offered, const fs::path& path) {
+  Opinion opinion{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id), 0, {}};
+  const ProbedWeights probed = probe_weights(opinion.spec, path);
+  if (probed.weights.empty()) return opinion;
+  offered.host->weights = &probed.weights;
+  offered.host->failure.clear();
+  const int32_t confidence = offered.descriptor->probe(offered.host);
+  offered.host->weights = nullptr;
+  opinion.words = std::move(offered.host->failure);
+  offered.host->failure.clear();
+  if (probed.has_marker && opinion.words.empty()) opinion.confidence = confidence;
+  return opinion;
+}
+
+// Does the plugin open this component by itself?
+bool takes(const Offered<lh_model>& offered, const ComponentSpec& component, const fs::path& path) try {
+  CheckpointSpec alone;
+  alone.components = {component};
+  const Checkpoint checkpoint(alone, {{component.config_key, path}});
+  const PluginModel opened(offered, checkpoint.weights());
+  return true;
+} catch (const Error&) {
+  return false;  // its keys or shapes are not those of this plugin
+}
+
+std::string names_in(const fs::path& folder) {
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.is_directory() || entry.path().extension() == ".safetensors")
+      names.insert(entry.path().filename().string() + (entry.is_directory() ? "/" : ""));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+PluginModel::PluginModel(const Offered<lh_model>& offered, const std::map<std::string, Desc>& weights)
+    : offered_(offered) {
+  offered.host->weights = &weights;
+  offered.host->settings.clear();
+  const bool created = offered.descriptor->create(offered.host, &self_) == LH_OK;
+  if (created) return;
+  offered.host->weights = nullptr;
+  fail(Code::data, "{}", offered.host->failure);
+}
+
+PluginModel::~PluginModel() {
+  offered_.descriptor->destroy(self_);
+  offered_.host->weights = nullptr;
+}
+
+std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
+  std::vector<Opinion> opinions;
+  for (const Offered<lh_model>& offered : registry.models()) opinions.push_back(ask(offered, path));
+  std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
+  return opinions;
+}
+
+std::vector<Part> parts_at(const Registry& registry, const fs::path& path) {
+  std::vector<Part> parts;
+  for (const Offered<lh_model>& offered : registry.models()) {
+    const CheckpointSpec spec = CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id);
+    for (const ComponentSpec& component : spec.components) {
+      if (component.name == "denoiser" || !takes(offered, component, path)) continue;
+      auto part = std::ranges::find_if(parts, [&](const Part& known) {
+        return known.component == component.name && known.config_key == component.config_key;
+      });
+      if (part == parts.end()) part = parts.insert(part, {component.name, component.config_key, {}});
+      part->plugins.push_back(offered.descriptor->id);
+    }
+  }
+  return parts;
+}
+
+std::string what_it_is(const Registry& registry, const fs::path& path) {
+  if (!fs::is_directory(path) && is_lora(Safetensors(path)))
+    return "\n  It is a LoRA file. model.name_or_path is the model that it was trained on; the LoRA goes with --lora";
+  std::string lines;
+  for (const Part& part : parts_at(registry, path))
+    lines += fmt::format("\n  It holds {} of {}: give it as model.{}", part.component, fmt::join(part.plugins, ", "),
+                         part.config_key);
+  if (!lines.empty()) return lines + "\n  model.name_or_path is the file or folder of the denoiser";
+  if (!fs::is_directory(path)) return {};
+  const std::string names = names_in(path);
+  if (names.empty()) return "\n  It is a folder without safetensors files";
+  return fmt::format("\n  It is a folder without the weights of a model where a plugin looks for them; in it: {}",
+                     names);
+}
+
+}  // namespace lh

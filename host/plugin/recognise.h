@@ -1,0 +1,54 @@
+// What a path holds in the eyes of the model plugins: which of them takes it as a model, and if none does, what it is.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "plugin/registry.h"
+
+namespace lh {
+
+// What one plugin says about the denoiser at a path.
+struct Opinion {
+  Offered<lh_model> offered;
+  CheckpointSpec spec;
+  int32_t confidence = 0;  // 0..100
+  std::string words;       // what the plugin takes it for instead, where it knows
+  std::string id() const { return offered.descriptor->id; }
+};
+
+// Of every plugin, the surest first; of equals, in the order in which they were loaded.
+std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem::path& path);
+
+// A plugin's model over names and shapes, gone with this object. Throws lh::Error with the plugin's words where they do
+// not fit it.
+class PluginModel {
+ public:
+  PluginModel(const Offered<lh_model>& offered, const std::map<std::string, Desc>& weights);
+  ~PluginModel();
+  PluginModel(const PluginModel&) = delete;
+  PluginModel& operator=(const PluginModel&) = delete;
+  const char* recipe() const { return offered_.descriptor->recipe(self_); }
+
+ private:
+  Offered<lh_model> offered_;
+  void* self_ = nullptr;
+};
+
+// A component that a plugin could take from a path: it is there, and the plugin opens it.
+struct Part {
+  std::string component;             // "vae"
+  std::string config_key;            // "vae_path"
+  std::vector<std::string> plugins;  // that take it for this component
+};
+// All but denoisers.
+std::vector<Part> parts_at(const Registry& registry, const std::filesystem::path& path);
+
+// Lines that say what the path holds, where it is no model that a plugin takes: a LoRA, an encoder alone, a folder of
+// other files. Each begins with a line break; empty where there is nothing to say.
+std::string what_it_is(const Registry& registry, const std::filesystem::path& path);
+
+}  // namespace lh

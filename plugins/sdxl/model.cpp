@@ -1,0 +1,119 @@
+// Plugin "sdxl": Stable Diffusion XL and its distilled relatives, with noise or velocity as the prediction.
+#include <array>
+#include <optional>
+
+#include "denoiser.h"
+#include "nn/autoencoder.hpp"
+#include "nn/clip.hpp"
+#include "sdxl_text.hpp"
+
+namespace sdxl {
+namespace {
+
+namespace nn = lora_host::nn;
+using lora_host::Failure;
+using lora_host::Graph;
+using lora_host::Sizes;
+using lora_host::Value;
+using lora_host::Weights;
+
+constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
+constexpr nn::LatentScale latent_scale = {0.13025, 0.0};
+constexpr int64_t latent_channels = 4, vae_levels = 4;
+constexpr nn::ClipOptions clip_g_options = {.activation = "erf", .projection = true};
+
+// What the model predicts.
+struct Variant {
+  const char* name;
+  const char* recipe;
+};
+constexpr Variant epsilon = {"epsilon", sdxl_text::recipe_epsilon_yaml};
+constexpr Variant v_pred = {"v_pred", sdxl_text::recipe_v_pred_yaml};
+constexpr Variant v_pred_ztsnr = {"v_pred_ztsnr", sdxl_text::recipe_v_pred_ztsnr_yaml};
+constexpr std::array<const Variant*, 3> variants = {&epsilon, &v_pred, &v_pred_ztsnr};
+
+class Sdxl : public lora_host::Model {
+ public:
+  // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
+  explicit Sdxl(const Weights& weights) : variant_(choose_variant(weights)) {
+    if (weights.has("input_blocks.0.0.weight")) dims_ = read_dimensions(weights);
+    if (!weights.first_with_prefix("vae:").empty()) nn::check_autoencoder(weights, "vae:", latent_channels, vae_levels);
+    std::optional<int64_t> clip_l, clip_g;
+    if (!weights.first_with_prefix("clip_l:").empty()) clip_l = nn::check_clip(weights, "clip_l:");
+    if (!weights.first_with_prefix("clip_g:").empty()) {
+      clip_g = nn::check_clip(weights, "clip_g:");
+      weights.require("clip_g:text_projection.weight", {dims_ ? dims_->pooled : -1, *clip_g});
+    }
+    if (dims_ && clip_l && clip_g && *clip_l + *clip_g != dims_->unet.context)
+      throw Failure(LH_E_MODEL, "the UNet takes text of width " + std::to_string(dims_->unet.context) +
+                                    ", but clip_l and clip_g give " + std::to_string(*clip_l) + " + " +
+                                    std::to_string(*clip_g) + ": the files do not belong together");
+  }
+
+  static int32_t probe(const Weights& weights) {
+    if (!weights.has("time_embed.0.weight") || !weights.has("input_blocks.0.0.weight")) return 0;
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
+    return 100;
+  }
+
+  const char* recipe() const override { return variant_->recipe; }
+  const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
+
+  void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
+    if (role == "denoiser") {
+      if (!dims_) throw Failure(LH_E_MODEL, "role denoiser needs the UNet; give its file as model.name_or_path");
+      return build_denoiser(g, *dims_, sizes);
+    }
+    if (role == "conditioner") return build_conditioner(g, sizes);
+    if (role == "vae.encode" || role == "vae.decode") {
+      g.weights().require_component("vae", "vae_path", role);
+      return role == "vae.encode" ? nn::build_vae_encode(g, "vae:", latent_scale, sizes)
+                                  : nn::build_vae_decode(g, "vae:", latent_scale, sizes);
+    }
+    throw Failure(LH_E_UNSUPPORTED, "sdxl has no role '" + std::string(role) + "'");
+  }
+
+ private:
+  // By the marker tensors of the file, or by the user where it has none.
+  static const Variant* choose_variant(const Weights& weights) {
+    bool ztsnr = weights.has("ztsnr");
+    const Variant* marked = !weights.has("v_pred") ? nullptr : ztsnr ? &v_pred_ztsnr : &v_pred;
+    std::optional<std::string> wanted = weights.setting("variant");
+    if (!wanted) return marked != nullptr ? marked : &epsilon;
+    for (const Variant* variant : variants) {
+      if (*wanted != variant->name) continue;
+      if (marked != nullptr && variant != marked && (ztsnr || variant == &epsilon))
+        throw Failure(LH_E_MODEL, "variant is " + *wanted + ", but the checkpoint has the tensor " +
+                                      (ztsnr ? "ztsnr beside v_pred" : "v_pred") + ": it is a " + marked->name +
+                                      " model. Leave model.variant out");
+      return variant;
+    }
+    throw Failure(LH_E_INVALID, "variant '" + *wanted + "' is unknown; expected epsilon, v_pred or v_pred_ztsnr");
+  }
+
+  // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected.
+  static void build_conditioner(Graph& g, const Sizes& sizes) {
+    g.weights().require_component("clip_l", "clip_path", "conditioner");
+    g.weights().require_component("clip_g", "clip_g_path", "conditioner");
+    int64_t batch = sizes["batch"];
+    Value l_ids = g.input("clip_l.input_ids", {batch, sizes["clip_l.length"]}, LH_I32);
+    Value g_ids = g.input("clip_g.input_ids", {batch, sizes["clip_g.length"]}, LH_I32);
+    Value l = nn::clip(g, l_ids, "clip_l:").penultimate;
+    nn::ClipOutput big = nn::clip(g, g_ids, "clip_g:", clip_g_options);
+    g.output("text", g.concat({l, big.penultimate}, -1));
+    g.output("pooled", big.pooled);
+    g.output("clip_l.penultimate", l);
+    g.output("clip_g.penultimate", big.penultimate);
+    g.output("clip_g.pooled", big.pooled);
+  }
+
+  const Variant* variant_;
+  std::optional<Dimensions> dims_;
+};
+
+constexpr lh_model sdxl_model = lora_host::model<Sdxl>("sdxl", sdxl_text::checkpoint_yaml);
+
+}  // namespace
+}  // namespace sdxl
+
+LORA_HOST_PLUGIN("sdxl", "0.1.0", "MIT OR Apache-2.0", {LH_MODEL_FACTORY, &sdxl::sdxl_model})

@@ -1,0 +1,47 @@
+// Layers that several kinds of network share: heads, embedders, 1x1 convolutions in both ways that files hold them.
+#pragma once
+
+#include <string>
+
+#include "lora_host/lora_host.hpp"
+
+namespace lora_host::nn {
+
+// [B, S, h] -> [B, S, H, D]
+inline Value split_heads(Graph& g, Value x, int64_t head_dim) {
+  Dims d = g.shape(x);
+  return g.reshape(x, {d[0], d[1], d[2] / head_dim, head_dim});
+}
+
+// [B, S, H, D] -> [B, S, h]
+inline Value merge_heads(Graph& g, Value x) {
+  Dims d = g.shape(x);
+  return g.reshape(x, {d[0], d[1], d[2] * d[3]});
+}
+
+// Two linears with silu between them; `first` and `second` are their names inside `module`.
+inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first,
+                      const std::string& second) {
+  return g.linear(g.silu(g.linear(x, module + "." + first)), module + "." + second);
+}
+
+// t f32 [B] -> [B, h]; the width of the sinusoid is the input width of the first linear.
+inline Value timestep_embedder(Graph& g, Value t, double scale, const std::string& module, const std::string& first,
+                               const std::string& second) {
+  int64_t width = g.weights().require(module + "." + first + ".weight", {-1, -1})[1];
+  return embedder(g, g.timestep_embedding(t, width, 10000.0, scale), module, first, second);
+}
+
+// A 1x1 convolution of [N, H, W, C]; files of diffusers store the same numbers as a linear.
+inline Value pointwise(Graph& g, Value x, const std::string& module) {
+  return g.weights().require(module + ".weight").size() == 2 ? g.linear(x, module) : g.conv2d(x, module);
+}
+
+inline void require_pointwise(const Weights& weights, const std::string& module, int64_t out, int64_t in) {
+  if (weights.require(module + ".weight").size() == 2)
+    weights.require(module + ".weight", {out, in});
+  else
+    weights.require(module + ".weight", {out, in, 1, 1});
+}
+
+}  // namespace lora_host::nn

@@ -1,0 +1,149 @@
+// `inspect` of model files: family, variant, layout and parts, what is missing and where to give it; encoders alone.
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/synthetic.h"
+#include "plugin/inspect_checkpoint.h"
+#include "support/model_files.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+
+const ComponentReport& part_of(const CheckpointReport& report, const std::string& name) {
+  const auto found = std::ranges::find(report.components, name, &ComponentReport::name);
+  if (found == report.components.end()) throw std::runtime_error("no component " + name);
+  return *found;
+}
+
+TEST(Inspect, AModelSaysWhatItHasAndWhatIsMissing) {
+  const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / "flux_toy.safetensors");
+  EXPECT_EQ(report.plugin, "flux");
+  EXPECT_EQ(report.family, "flux");
+  EXPECT_EQ(report.objective, "flow");
+  EXPECT_EQ(report.layout, "single file, original names");
+  EXPECT_EQ(report.problem, "");
+  const Safetensors file(toy / "flux_toy.safetensors");
+  int64_t parameters = 0;
+  for (const StoredTensor& t : file.tensors()) parameters += t.desc.shape.numel();
+  const ComponentReport& denoiser = part_of(report, "denoiser");
+  EXPECT_TRUE(denoiser.found);
+  EXPECT_EQ(denoiser.tensors, static_cast<int64_t>(file.tensors().size()));
+  EXPECT_EQ(denoiser.parameters, parameters);
+  EXPECT_EQ(denoiser.fp8, "");
+  EXPECT_FALSE(part_of(report, "t5").found);
+  const std::string text = report_text(report);
+  EXPECT_THAT(text, HasSubstr("t5        not in it: model.t5_path\n"));
+  const nlohmann::json json = report_json(report);
+  EXPECT_EQ(json["components"][0]["tensors"], denoiser.tensors);
+  EXPECT_EQ(json["components"][1]["config"], "model.vae_path");
+}
+
+TEST(Inspect, AnAllInOneFileWithFp8) {
+  const TempDir dir;
+  std::vector<Given> all;
+  for (const Given& t : tensors_of(toy / "flux_toy.safetensors")) {
+    const bool weight = t.tensor.desc.shape.rank() == 2;
+    all.push_back({"model.diffusion_model." + t.name, weight ? as_type(t.tensor, DType::f8_e4m3) : t.tensor});
+    if (weight && t.name == "txt_in.weight")
+      all.push_back({"model.diffusion_model.txt_in.scale_weight", floats(Shape{}, {0.5f})});
+  }
+  for (const Given& t : tensors_of(toy / "ae.safetensors")) all.push_back({"vae." + t.name, t.tensor});
+  for (const Given& t : tensors_of(toy / "t5xxl.safetensors"))
+    all.push_back({"text_encoders.t5xxl.transformer." + t.name,
+                   t.tensor.desc.shape.rank() == 2 ? as_type(t.tensor, DType::f8_e4m3) : t.tensor});
+  write_file(dir / "all.safetensors", all);
+  const CheckpointReport report = inspect_checkpoint(built_plugins(), dir / "all.safetensors");
+  EXPECT_EQ(report.layout, "single file, original names behind model.diffusion_model.");
+  EXPECT_EQ(part_of(report, "denoiser").fp8, "scaled");
+  EXPECT_EQ(part_of(report, "t5").fp8, "plain");
+  EXPECT_GT(part_of(report, "t5").dtypes.at("F8_E4M3"), 0);
+  EXPECT_TRUE(part_of(report, "vae").found);
+  EXPECT_FALSE(part_of(report, "clip_l").found);
+}
+
+TEST(Inspect, AModelThatItsPluginDoesNotOpen) {
+  const TempDir dir;
+  std::vector<Given> tensors = tensors_of(toy / "flux_toy.safetensors");
+  std::erase_if(tensors, [](const Given& t) { return t.name == "final_layer.linear.bias"; });
+  write_file(dir / "model.safetensors", tensors);
+  const CheckpointReport report = inspect_checkpoint(built_plugins(), dir / "model.safetensors");
+  EXPECT_EQ(report.plugin, "flux");
+  EXPECT_THAT(report_text(report), HasSubstr("cannot be opened: missing tensor final_layer.linear.bias"));
+}
+
+TEST(Inspect, EncodersAlone) {
+  struct Row {
+    const char* file;
+    const char* component;
+    const char* key;
+    std::vector<const char*> plugins;
+  };
+  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"flux", "sd35"}},
+                      {"clip_l.safetensors", "clip_l", "clip_path", {"flux", "sd35", "sdxl"}},
+                      {"t5xxl.safetensors", "t5", "t5_path", {"flux", "sd35"}}};
+  for (const Row& row : rows) {
+    const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / row.file);
+    EXPECT_EQ(report.plugin, "") << row.file;
+    ASSERT_EQ(report.parts.size(), 1u) << row.file;
+    EXPECT_EQ(report.parts[0].component, row.component);
+    EXPECT_EQ(report.parts[0].config_key, row.key);
+    EXPECT_THAT(report.parts[0].plugins, testing::ElementsAreArray(row.plugins)) << row.file;
+    EXPECT_THAT(report_text(report), HasSubstr("the file does not say whose it is")) << row.file;
+  }
+}
+
+TEST(Inspect, RelativesAndStrangers) {
+  const TempDir dir;
+  write_file(dir / "chroma.safetensors", {{"double_blocks.0.img_attn.qkv.weight", counting({6, 2})},
+                                          {"distilled_guidance_layer.in_proj.weight", counting({2, 2})}});
+  EXPECT_THAT(report_text(inspect_checkpoint(built_plugins(), dir / "chroma.safetensors")),
+              HasSubstr("  flux: this is a Chroma model"));
+  write_file(dir / "other.safetensors", {{"a.weight", counting({2, 2})}});
+  EXPECT_EQ(report_text(inspect_checkpoint(built_plugins(), dir / "other.safetensors")),
+            "  no model plugin knows it\n");
+}
+
+// Published models, as files with their keys and nothing in them.
+TEST(Inspect, PublishedFiles) {
+  struct Row {
+    const char* list;
+    const char* plugin;
+    const char* variant;
+    int64_t tensors, parameters;  // of the denoiser
+  };
+  const Row rows[] = {{"flux1-dev", "flux", "dev", 780, 11901408320},
+                      {"flux1-schnell", "flux", "schnell", 776, 11891178560},
+                      {"flux1-dev.diffusers-transformer", "flux", "dev", 780, 11901408320},
+                      {"sd3.5_large", "sd35", "large", 923, 8146280768},
+                      {"sd3.5_medium", "sd35", "medium", 665, 2469663936},
+                      {"sd3.5_medium.diffusers-transformer", "sd35", "medium", 665, 2469663936},
+                      {"sd_xl_base_1.0", "sdxl", "epsilon", 1680, 2567463684}};
+  if (!fs::exists(key_lists() / "sd3.5_large.json")) GTEST_SKIP() << "no key lists in " << key_lists();
+  const TempDir dir;
+  for (const Row& row : rows) {
+    const fs::path file = dir / (std::string(row.list) + ".safetensors");
+    make_hollow_checkpoint(key_lists() / (std::string(row.list) + ".json"), file);
+    const CheckpointReport report = inspect_checkpoint(built_plugins(), file);
+    EXPECT_EQ(report.plugin, row.plugin) << row.list;
+    EXPECT_EQ(report.variant, row.variant) << row.list;
+    EXPECT_EQ(report.problem, "") << row.list;
+    EXPECT_EQ(part_of(report, "denoiser").tensors, row.tensors) << row.list;
+    EXPECT_EQ(part_of(report, "denoiser").parameters, row.parameters) << row.list;
+  }
+}
+
+TEST(Inspect, TheCommandPrintsIt) {
+  const HostResult result = run_host({"inspect", (toy / "flux_toy.safetensors").string()});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("model of plugin flux: single file, original names\n    family flux, variant "));
+}
+
+}  // namespace
+}  // namespace lh::test

@@ -1,0 +1,192 @@
+// Files that are no model, or not one of the plugin that was asked for: each is refused with what it is and what to
+// give.
+#include "plugin/recognise.h"
+
+#include <gmock/gmock.h>
+
+#include "support/model_files.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+
+using Tensors = std::vector<std::pair<std::string, Shape>>;
+
+void write(const fs::path& path, const Tensors& tensors, const std::string& prefix = "") {
+  std::vector<Given> all;
+  for (const auto& [name, shape] : tensors) all.push_back({prefix + name, counting(shape)});
+  write_file(path, all);
+}
+
+std::function<void(const fs::path&)> file_of(const Tensors& tensors, const std::string& prefix = "") {
+  return [=](const fs::path& path) { write(path, tensors, prefix); };
+}
+
+std::function<void(const fs::path&)> copy_of(const std::string& name) {
+  return [=](const fs::path& path) { fs::copy_file(toy / name, path); };
+}
+
+const Tensors double_block{{"double_blocks.0.img_attn.qkv.weight", {6, 2}}, {"single_blocks.0.linear1.weight", {8, 2}}};
+const Tensors joint_block{{"joint_blocks.0.context_block.attn.qkv.weight", {6, 2}}};
+
+Tensors operator+(Tensors a, const Tensors& b) {
+  a.insert(a.end(), b.begin(), b.end());
+  return a;
+}
+
+struct Case {
+  const char* name;
+  std::function<void(const fs::path&)> make;  // a file or folder at this path
+  const char* plugin;                         // asked for; "" = any
+  std::vector<const char*> texts;             // regular expressions, all found in the error
+};
+
+const Case cases[] = {
+    {"another_plugin_takes_it",
+     copy_of("flux_toy.safetensors"),
+     "sd35",
+     {R"(this is not a checkpoint of plugin 'sd35': its marker tensor 'joint_blocks\.0\.\S+' is not there)",
+      R"(plugin 'flux' takes it: say `plugin: flux` \(--plugin flux\), or leave the plugin out)"}},
+    {"nobody_knows_it",
+     file_of({{"some.weight", {2, 2}}}),
+     "",
+     {R"(model: no model plugin knows this checkpoint \(asked: .*flux.*sd35.*\)\.$)"}},
+    // Relatives, in the words of the plugin that knows them.
+    {"chroma",
+     file_of(double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}}),
+     "",
+     {R"(  flux: this is a Chroma model)"}},
+    {"chroma_behind_a_prefix",
+     file_of(double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}}, "model.diffusion_model."),
+     "flux",
+     {R"(not a checkpoint of plugin 'flux': this is a Chroma model)"}},
+    {"chroma_of_diffusers",
+     [](const fs::path& path) {
+       write(path / "transformer" / "diffusion_pytorch_model.safetensors",
+             {{"transformer_blocks.0.attn.to_q.weight", {2, 2}},
+              {"transformer_blocks.0.attn.to_k.weight", {2, 2}},
+              {"transformer_blocks.0.attn.to_v.weight", {2, 2}},
+              {"distilled_guidance_layer.in_proj.weight", {2, 2}}});
+     },
+     "",
+     {R"(flux: this is a Chroma model)"}},
+    {"flux_2",
+     file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
+     "",
+     {R"(flux: this is a Flux\.2 model)"}},
+    {"hunyuan_video",
+     file_of(double_block + Tensors{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}}}),
+     "",
+     {R"(flux: this is a HunyuanVideo model)"}},
+    {"flux_fill",
+     file_of(double_block + Tensors{{"img_in.weight", {2, 384}}, {"final_layer.linear.weight", {64, 2}}}),
+     "",
+     {R"(flux: this is Flux\.1 Fill, which also takes a masked picture and its mask \(img_in takes 384 columns instead of 64)"}},
+    {"flux_depth",
+     file_of(double_block + Tensors{{"img_in.weight", {2, 128}}, {"final_layer.linear.weight", {64, 2}}}),
+     "",
+     {R"(flux: this is Flux\.1 Depth or Canny)"}},
+    {"controlnet", file_of({{"controlnet_blocks.0.weight", {2, 2}}}), "", {R"(flux: this is a ControlNet)"}},
+    {"auraflow",
+     file_of({{"double_layers.0.attn.w1q.weight", {2, 2}}}, "model."),
+     "",
+     {R"(no model plugin knows this checkpoint)"}},
+    {"auraflow_alone",
+     file_of({{"double_layers.0.attn.w1q.weight", {2, 2}}}),
+     "",
+     {R"(sd35: this is an AuraFlow model)"}},
+    {"auraflow_of_diffusers",
+     [](const fs::path& path) {
+       write(path / "transformer" / "diffusion_pytorch_model.safetensors",
+             {{"joint_transformer_blocks.0.attn.add_k_proj.weight", {2, 2}}});
+     },
+     "",
+     {R"(sd35: this is an AuraFlow model)"}},
+    {"mmdit_without_positions", file_of(joint_block), "", {R"(sd35: this is an MMDiT without stored positions)"}},
+    {"sd3_with_further_inputs",
+     file_of(joint_block + Tensors{{"pos_embed", {1, 4, 2}},
+                                   {"x_embedder.proj.weight", {2, 33, 2, 2}},
+                                   {"final_layer.linear.weight", {64, 2}}}),
+     "sd35",
+     {R"(it takes 33 channels and makes 16)"}},
+    // Things that are no model.
+    {"lora",
+     file_of({{"lora_unet_double_blocks_0_img_mlp_0.lora_down.weight", {2, 4}},
+              {"lora_unet_double_blocks_0_img_mlp_0.lora_up.weight", {4, 2}}}),
+     "",
+     {R"(no model plugin knows)", R"(It is a LoRA file\. .*--lora)"}},
+    {"autoencoder",
+     copy_of("ae.safetensors"),
+     "",
+     {R"(It holds vae of flux, sd35: give it as model\.vae_path)",
+      R"(model\.name_or_path is the file or folder of the denoiser)"}},
+    {"autoencoder_for_a_plugin",
+     copy_of("ae.safetensors"),
+     "flux",
+     {R"(its marker tensor 'double_blocks\S+' is not there)", R"(It holds vae of flux, sd35)"}},
+    {"text_encoder",
+     copy_of("clip_l.safetensors"),
+     "",
+     {R"(It holds clip_l of flux, .*sd35.*: give it as model\.clip_path)"}},
+    {"t5", copy_of("t5xxl.safetensors"), "", {R"(It holds t5 of flux, sd35: give it as model\.t5_path)"}},
+    {"folder_without_a_denoiser",
+     [](const fs::path& path) {
+       write_directory(path, spec_of("flux"), {{"vae", tensors_of(toy / "ae.safetensors")}}, {"vae"}, "", as_is);
+       fs::create_directories(path / "tokenizer");
+     },
+     "",
+     {R"(It holds vae of flux, sd35)"}},
+    {"folder_of_a_single_file",
+     [](const fs::path& path) {
+       fs::create_directories(path);
+       fs::copy_file(toy / "flux_toy.safetensors", path / "toy.safetensors");
+     },
+     "",
+     {R"(folder without the weights of a model where a plugin looks for them; in it: toy\.safetensors)"}},
+    {"empty_folder",
+     [](const fs::path& path) { fs::create_directories(path); },
+     "",
+     {R"(It is a folder without safetensors files)"}},
+    {"pickles_in_a_folder",
+     [](const fs::path& path) { put(path / "transformer" / "diffusion_pytorch_model.bin", "PK"); },
+     "",
+     {R"(diffusion_pytorch_model\.bin, a PyTorch pickle.*Download the \.safetensors)"}},
+    {"gguf",
+     [](const fs::path& path) { put(path, "GGUF" + std::string(64, '\x03')); },
+     "",
+     {R"(this is a quantised GGUF file, which cannot be trained on)"}},
+};
+
+class Recognise : public testing::TestWithParam<Case> {};
+
+TEST_P(Recognise, SaysWhatItIs) {
+  const TempDir dir;
+  GetParam().make(dir / "model");
+  ModelConfig config;
+  config.name_or_path = dir / "model";
+  const std::string error = error_of([&] { Model(built_plugins(), config, GetParam().plugin); });
+  for (const char* text : GetParam().texts) EXPECT_THAT(error, testing::ContainsRegex(text));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Recognise, testing::ValuesIn(cases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The same architecture where it is whole is taken, so the words above are not said of it.
+TEST(Recognise, TheSurestPluginComesFirst) {
+  const std::vector<Opinion> opinions = ask_plugins(built_plugins(), toy / "flux_toy.safetensors");
+  ASSERT_GE(opinions.size(), 2u);
+  EXPECT_EQ(opinions[0].id(), "flux");
+  EXPECT_EQ(opinions[0].confidence, 100);
+  for (const Opinion& opinion : opinions) {
+    EXPECT_EQ(opinion.words, "") << opinion.id();
+    if (opinion.id() != "flux") {
+      EXPECT_EQ(opinion.confidence, 0) << opinion.id();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lh::test

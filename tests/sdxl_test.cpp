@@ -1,0 +1,541 @@
+// SDXL beyond its golden cases: every layout of files, relatives that are taken and others that are refused, what the
+// model predicts, and the published model by its key lists.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "graph/adapt.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/golden.h"
+#include "support/graph_run.h"
+#include "support/model_files.h"
+#include "train/compile.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const char* const plugin = "sdxl";
+
+// Names and shapes of a UNet in the original layout.
+struct Unet {
+  int64_t channels, context, label;
+  int64_t res_blocks;         // of each level
+  std::vector<int64_t> down;  // transformer blocks beside each res block, level by level; the middle's; and up
+  int64_t middle;             // 0: the middle is a single res block; -1: there is none
+  std::vector<int64_t> up;
+  int64_t in = 4;
+
+  Shapes shapes() const {
+    Shapes out;
+    const int64_t wide = 4 * channels;
+    embedder(out, "time_embed", wide, channels);
+    if (label > 0) embedder(out, "label_emb.0", wide, label);
+    conv(out, "input_blocks.0.0", channels, in, 3);
+    std::vector<int64_t> kept{channels};
+    int64_t c = channels, block = 0;
+    for (int64_t level = 0; level < 3; ++level) {
+      for (int64_t i = 0; i < res_blocks; ++i) {
+        const std::string name = fmt::format("input_blocks.{}.", ++block);
+        res(out, name + "0", channels << level, c);
+        kept.push_back(c = channels << level);
+        transformer(out, name + "1", c, down[static_cast<size_t>(level * res_blocks + i)]);
+      }
+      if (level == 2) break;
+      conv(out, fmt::format("input_blocks.{}.0.op", ++block), c, c, 3);
+      kept.push_back(c);
+    }
+    if (middle >= 0) res(out, "middle_block.0", c, c);
+    if (middle > 0) {
+      transformer(out, "middle_block.1", c, middle);
+      res(out, "middle_block.2", c, c);
+    }
+    block = 0;
+    for (int64_t level = 2; level >= 0; --level)
+      for (int64_t i = 0; i <= res_blocks; ++i, ++block) {
+        const std::string name = fmt::format("output_blocks.{}.", block);
+        res(out, name + "0", channels << level, c + kept.back());
+        kept.pop_back();
+        c = channels << level;
+        const int64_t depth = up[static_cast<size_t>(block)];
+        transformer(out, name + "1", c, depth);
+        if (level > 0 && i == res_blocks) conv(out, name + (depth > 0 ? "2" : "1") + ".conv", c, c, 3);
+      }
+    add_norm(out, "out.0", channels);
+    conv(out, "out.2", 4, channels, 3);
+    return out;
+  }
+
+ private:
+  static void conv(Shapes& out, const std::string& name, int64_t o, int64_t i, int64_t k) {
+    out[name + ".weight"] = {DType::bf16, {o, i, k, k}};
+    out[name + ".bias"] = {DType::bf16, {o}};
+  }
+  static void embedder(Shapes& out, const std::string& name, int64_t wide, int64_t from) {
+    add_linear(out, name + ".0", wide, from);
+    add_linear(out, name + ".2", wide, wide);
+  }
+  void res(Shapes& out, const std::string& name, int64_t o, int64_t i) const {
+    add_norm(out, name + ".in_layers.0", i);
+    conv(out, name + ".in_layers.2", o, i, 3);
+    add_linear(out, name + ".emb_layers.1", o, 4 * channels);
+    add_norm(out, name + ".out_layers.0", o);
+    conv(out, name + ".out_layers.3", o, o, 3);
+    if (o != i) conv(out, name + ".skip_connection", o, i, 1);
+  }
+  void transformer(Shapes& out, const std::string& name, int64_t c, int64_t depth) const {
+    if (depth == 0) return;
+    add_norm(out, name + ".norm", c);
+    add_linear(out, name + ".proj_in", c, c);
+    add_linear(out, name + ".proj_out", c, c);
+    for (int64_t t = 0; t < depth; ++t) {
+      const std::string block = fmt::format("{}.transformer_blocks.{}.", name, t);
+      for (const char* norm : {"norm1", "norm2", "norm3"}) add_norm(out, block + norm, c);
+      for (const char* attention : {"attn1.", "attn2."}) {
+        const int64_t from = attention == std::string("attn1.") ? c : context;
+        add_linear(out, block + attention + "to_q", c, c, false);
+        add_linear(out, block + attention + "to_k", c, from, false);
+        add_linear(out, block + attention + "to_v", c, from, false);
+        add_linear(out, block + attention + "to_out.0", c, c);
+      }
+      add_linear(out, block + "ff.net.0.proj", 8 * c, c);
+      add_linear(out, block + "ff.net.2", c, 4 * c);
+    }
+  }
+};
+
+const Unet full{320, 2048, 2816, 2, {0, 0, 2, 2, 10, 10}, 10, {10, 10, 10, 2, 2, 2, 0, 0, 0}};
+const Unet small{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
+
+// ---- the UNet
+
+struct Relative {
+  const char* name;
+  Unet unet;
+  size_t modules;  // of the default LoRA: 2 + 10 depth for each transformer
+};
+
+const Relative relatives[] = {
+    {"sdxl", full, 722},
+    {"ssd_1b", {320, 2048, 2816, 2, {0, 0, 2, 2, 4, 4}, 0, {4, 4, 10, 2, 1, 1, 0, 0, 0}}, 2 * 10 + 10 * 34},
+    {"vega", {320, 2048, 2816, 2, {0, 0, 1, 1, 2, 2}, 0, {2, 2, 2, 1, 1, 1, 0, 0, 0}}, 2 * 10 + 10 * 15},
+    {"koala_700m", {320, 2048, 2816, 1, {0, 2, 5}, -1, {5, 5, 2, 2, 0, 0}}, 2 * 6 + 10 * 21},
+    {"koala_1b", {320, 2048, 2816, 1, {0, 2, 6}, 6, {6, 6, 2, 2, 0, 0}}, 2 * 7 + 10 * 30},
+};
+
+TEST(Sdxl, FullSizeGraphsAndLoraModules) {
+  EXPECT_EQ(full.shapes().size(), 1680u);
+  EXPECT_EQ(parameters_of(full.shapes()), 2567463684);
+  for (const Relative& row : relatives) {
+    const Shapes shapes = row.unet.shapes();
+    const Described model(plugin, shapes);
+    EXPECT_EQ(model.confidence(), 100) << row.name;
+    Graph graph = model.denoiser({{"batch", 1}, {"height", 128}, {"width", 128}, {"text_length", 77}});
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 128, 128, 4})) << row.name;
+    std::set<std::string> used, known;
+    for (const auto& [name, value] : graph.params) used.insert(name);
+    for (const auto& [name, desc] : shapes) known.insert(name);
+    EXPECT_EQ(used, known) << row.name;  // no weight is left out
+    const AdapterSelection selection({}, model.recipe(), 1);
+    EXPECT_EQ(adapt(graph, selection, true).size(), row.modules) << row.name;
+  }
+}
+
+TEST(Sdxl, PublishedKeyLists) {
+  if (!fs::exists(key_lists() / "sd_xl_base_1.0.json")) GTEST_SKIP() << "no key lists in " << key_lists();
+  EXPECT_EQ(key_list("sd_xl_base_1.0"), full.shapes());
+  const CheckpointSpec spec = spec_of(plugin);
+  expect_maps(*spec.component("denoiser"), "sdxl.diffusers-unet", "sd_xl_base_1.0");
+  expect_maps(*spec.component("vae"), "sdxl.diffusers-vae", "sdxl_vae");
+  expect_maps(*spec.component("clip_l"), "sdxl.diffusers-text_encoder", "clip_l");
+  expect_maps(*spec.component("clip_g"), "sdxl.diffusers-text_encoder_2", "clip_g");
+}
+
+// Files of the first UNets of this layout have 1x1 convolutions where later ones have linears.
+TEST(Sdxl, ProjectionsMayBeConvolutions) {
+  Shapes shapes = small.shapes();
+  for (auto& [name, desc] : shapes)
+    if (name.ends_with("proj_in.weight") || name.ends_with("proj_out.weight"))
+      desc.shape = Shape{desc.shape[0], desc.shape[1], 1, 1};
+  const Described model(plugin, shapes);
+  Graph graph = model.denoiser({{"batch", 1}, {"height", 8}, {"width", 8}, {"text_length", 5}});
+  EXPECT_EQ(graph.params.size(), shapes.size());
+}
+
+TEST(Sdxl, LatentsHaveToBeHalvedTwice) {
+  const Described model(plugin, small.shapes());
+  try {
+    model.denoiser({{"batch", 1}, {"height", 8}, {"width", 6}, {"text_length", 5}});
+    FAIL() << "was built";
+  } catch (const std::runtime_error& e) {
+    EXPECT_THAT(e.what(),
+                HasSubstr("latents [1, 8, 6, 4] are halved 2 times: height and width must be multiples of 4"));
+  }
+}
+
+struct Broken {
+  const char* erase;  // all names that start with this
+  const char* change;
+  Shape shape;
+  const char* error;
+};
+
+const Broken broken[] = {
+    {"out.2.weight", "", {}, "missing tensor out.2.weight [*, 32, 3, 3]"},
+    {"input_blocks.4.0.skip_connection",
+     "",
+     {},
+     "missing tensor input_blocks.4.0.skip_connection.weight [64, 32, 1, 1]"},
+    {"input_blocks.5.", "", {}, "input_blocks.5 is missing, but input_blocks.6 is there"},
+    {"output_blocks.8.", "", {}, "missing block output_blocks.8, which joins the result of input_blocks.0"},
+    {"output_blocks.5.2.", "", {}, "output_blocks.6 gets images of 1/2^1 of the size, but input_blocks.2"},
+    {"output_blocks.3.1.transformer_blocks.0.norm1",
+     "",
+     {},
+     "missing tensor output_blocks.3.1.transformer_blocks.0.norm1.weight"},
+    {"",
+     "middle_block.1.transformer_blocks.0.attn2.to_k.weight",
+     {128, 200},
+     "middle_block.1.transformer_blocks.0.attn2.to_k.weight: expected shape [128, 192], found [128, 200]"},
+    {"",
+     "output_blocks.0.0.in_layers.2.weight",
+     {128, 250, 3, 3},
+     "output_blocks.0.0.in_layers.2.weight: expected shape [*, 256, 3, 3], found [128, 250, 3, 3]"},
+    {"", "label_emb.0.2.weight", {128, 64}, "label_emb.0.2.weight: expected shape [128, 128], found [128, 64]"},
+};
+
+TEST(Sdxl, TensorsThatDoNotFitAreNamed) {
+  for (const Broken& row : broken) {
+    Shapes shapes = small.shapes();
+    if (*row.erase != '\0') std::erase_if(shapes, [&](const auto& item) { return item.first.starts_with(row.erase); });
+    if (*row.change != '\0') shapes.at(row.change).shape = row.shape;
+    try {
+      const Described model(plugin, shapes);
+      ADD_FAILURE() << row.error;
+    } catch (const std::runtime_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(row.error));
+    }
+  }
+}
+
+// ---- models that look alike
+
+struct Refused {
+  const char* name;
+  Unet unet;
+  std::vector<std::string> extra;  // names of further tensors
+  const char* reason;
+};
+
+Unet changed(int64_t channels, int64_t context, int64_t label, int64_t in = 4) {
+  Unet unet = full;
+  unet.channels = channels, unet.context = context, unet.label = label, unet.in = in;
+  return unet;
+}
+
+const Refused refused[] = {
+    {"refiner", changed(384, 1280, 2560), {}, "this is an SDXL refiner (384 channels, text of width 1280)"},
+    {"sd1", changed(320, 768, 0), {}, "this is a Stable Diffusion 1.x model (text of width 768, no label_emb)"},
+    {"sd2", changed(320, 1024, 0), {}, "this is a Stable Diffusion 2.x model (text of width 1024, no label_emb)"},
+    {"unclip", changed(320, 1024, 2048), {}, "this is an unCLIP model"},
+    {"other_without_label", changed(320, 640, 0), {}, "this is a UNet without label_emb (text of width 640)"},
+    {"video", changed(320, 1024, 768, 8), {"input_blocks.1.0.time_stack.in_layers.0.weight"}, "this is a video model"},
+    {"edit", changed(320, 2048, 2816, 8), {}, "instruct-pix2pix (8 input channels"},
+    {"five_channels", changed(320, 2048, 2816, 5), {}, "this UNet takes 5 channels; SDXL takes 4, or 9 for inpainting"},
+    {"kolors", changed(320, 2048, 5632), {}, "this is a Kolors model"},
+    {"other_text", changed(320, 4096, 2816), {}, "this UNet takes text of width 4096 and a label_emb of width 2816"},
+    {"playground", full, {"edm_mean", "edm_std"}, "Playground 2.5 (tensors edm_mean and edm_std)"},
+    {"cosxl", full, {"edm_vpred.sigma_max"}, "CosXL (tensor edm_vpred.sigma_max)"},
+};
+
+TEST(Sdxl, OtherModelsOfTheLayoutAreRefusedByName) {
+  for (const auto& offered : built_plugins().models()) {
+    if (offered.descriptor->id != std::string(plugin)) continue;
+    for (const Refused& row : refused) {
+      Shapes shapes = row.unet.shapes();
+      for (const std::string& name : row.extra) shapes[name] = {DType::f32, {1}};
+      offered.host->weights = &shapes;
+      offered.host->failure.clear();
+      EXPECT_EQ(offered.descriptor->probe(offered.host), 0) << row.name;
+      EXPECT_THAT(offered.host->failure, HasSubstr(row.reason)) << row.name;
+      offered.host->weights = nullptr;
+    }
+  }
+}
+
+// ---- what the model predicts
+
+struct VariantCase {
+  std::vector<std::string> markers;
+  const char* asked;    // model.variant
+  const char* variant;  // what it is taken as; "" = refused ...
+  const char* error = "";
+};
+
+const VariantCase variant_cases[] = {
+    {{}, "", "epsilon"},
+    {{}, "epsilon", "epsilon"},
+    {{}, "v_pred", "v_pred"},
+    {{}, "v_pred_ztsnr", "v_pred_ztsnr"},
+    {{"v_pred"}, "", "v_pred"},
+    {{"v_pred"}, "v_pred", "v_pred"},
+    {{"v_pred"}, "v_pred_ztsnr", "v_pred_ztsnr"},
+    {{"v_pred", "ztsnr"}, "", "v_pred_ztsnr"},
+    {{"v_pred", "ztsnr"}, "v_pred_ztsnr", "v_pred_ztsnr"},
+    {{"v_pred"}, "epsilon", "", "variant is epsilon, but the checkpoint has the tensor v_pred: it is a v_pred model"},
+    {{"v_pred", "ztsnr"}, "v_pred", "", "variant is v_pred, but the checkpoint has the tensor ztsnr beside v_pred"},
+    {{}, "v", "", "variant 'v' is unknown; expected epsilon, v_pred or v_pred_ztsnr"},
+};
+
+TEST(Sdxl, VariantsAreToldByMarkersAndSetting) {
+  for (const VariantCase& row : variant_cases) {
+    Shapes shapes = small.shapes();
+    for (const std::string& name : row.markers) shapes[name] = {DType::f32, {0}};
+    try {
+      const Described model(plugin, shapes, row.asked);
+      const Recipe recipe = model.recipe();
+      EXPECT_EQ(recipe.variant, row.variant);
+      const bool v = recipe.variant != "epsilon";
+      EXPECT_EQ(recipe.objective, v ? Objective::v_prediction : Objective::epsilon);
+      EXPECT_EQ(recipe.metadata.at("modelspec.prediction_type"), v ? "v" : "epsilon");
+      EXPECT_EQ(recipe.metadata.at("ss_base_model_version"), "sdxl_base_v1-0");
+    } catch (const std::runtime_error& e) {
+      EXPECT_NE(*row.error, '\0') << e.what();
+      EXPECT_THAT(e.what(), HasSubstr(row.error));
+    }
+  }
+}
+
+// ---- layouts of files
+
+// A whole small model whose parts fit each other: canonical tensors of each component.
+const std::map<std::string, std::vector<Given>>& components() {
+  static const std::map<std::string, std::vector<Given>> all = [] {
+    Shapes clip_l, clip_g;
+    add_clip(clip_l, "", 64, 2, 50);
+    add_clip(clip_g, "", 128, 2, 50);
+    clip_g["text_projection.weight"] = {DType::bf16, {128, 128}};
+    const golden::Case vae(fs::path(LORA_TEST_DATA) / "golden" / "vae_sdxl_encode");
+    std::vector<Given> autoencoder;
+    for (const auto& [key, spec] : vae.json.at("weights").items()) autoencoder.push_back({key, vae.tensor(key, spec)});
+    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small.shapes())},
+                                                     {"vae", autoencoder},
+                                                     {"clip_l", filled(clip_l)},
+                                                     {"clip_g", filled(clip_g)}};
+  }();
+  return all;
+}
+
+HostTensor joined(const std::vector<HostTensor>& parts) {
+  HostTensor out = parts[0];
+  for (size_t i = 1; i < parts.size(); ++i) {
+    out.data.insert(out.data.end(), parts[i].data.begin(), parts[i].data.end());
+    out.desc.shape = out.desc.shape.with(0, out.desc.shape[0] + parts[i].desc.shape[0]);
+  }
+  return out;
+}
+
+HostTensor transposed(const HostTensor& stored) {
+  const HostTensor t = as_type(stored, DType::f32);
+  const int64_t rows = t.desc.shape[0], columns = t.desc.shape[1];
+  HostTensor out(Desc{DType::f32, {columns, rows}});
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t c = 0; c < columns; ++c)
+      out.as<float>()[static_cast<size_t>(c * rows + r)] = t.as<float>()[static_cast<size_t>(r * columns + c)];
+  return as_type(out, stored.desc.dtype);
+}
+
+// A text encoder under the names of OpenCLIP.
+std::vector<Given> in_openclip(const std::vector<Given>& clip) {
+  const auto tensor = [&](const std::string& name) { return std::ranges::find(clip, name, &Given::name)->tensor; };
+  std::vector<Given> out{{"token_embedding.weight", tensor("text_model.embeddings.token_embedding.weight")},
+                         {"positional_embedding", tensor("text_model.embeddings.position_embedding.weight")},
+                         {"text_projection", transposed(tensor("text_projection.weight"))},
+                         {"logit_scale", counting(Shape{})}};
+  for (const char* suffix : {"weight", "bias"})
+    out.push_back({fmt::format("ln_final.{}", suffix), tensor(fmt::format("text_model.final_layer_norm.{}", suffix))});
+  for (int i = 0; i < 2; ++i) {
+    const std::string from = fmt::format("text_model.encoder.layers.{}.", i),
+                      to = fmt::format("transformer.resblocks.{}.", i);
+    for (const std::string suffix : {"weight", "bias"}) {
+      out.push_back({to + "attn.in_proj_" + suffix,
+                     joined({tensor(from + "self_attn.q_proj." + suffix), tensor(from + "self_attn.k_proj." + suffix),
+                             tensor(from + "self_attn.v_proj." + suffix)})});
+      for (const auto& [theirs, ours] : std::map<std::string, std::string>{{"attn.out_proj.", "self_attn.out_proj."},
+                                                                           {"ln_1.", "layer_norm1."},
+                                                                           {"ln_2.", "layer_norm2."},
+                                                                           {"mlp.c_fc.", "mlp.fc1."},
+                                                                           {"mlp.c_proj.", "mlp.fc2."}})
+        out.push_back({to + theirs + suffix, tensor(from + ours + suffix)});
+    }
+  }
+  return out;
+}
+
+std::vector<Given> behind(const std::string& prefix, std::vector<Given> tensors) {
+  for (Given& t : tensors) t.name.insert(0, prefix);
+  return tensors;
+}
+
+// A file for each component.
+ModelConfig write_separate(const fs::path& folder) {
+  ModelConfig config;
+  for (const auto& [name, key] : std::map<std::string, std::string>{
+           {"denoiser", ""}, {"vae", "vae_path"}, {"clip_l", "clip_path"}, {"clip_g", "clip_g_path"}}) {
+    const fs::path path = folder / (name + ".safetensors");
+    write_file(path, components().at(name));
+    (key.empty() ? config.name_or_path : config.files[key]) = path;
+  }
+  return config;
+}
+
+// The published single file, with what such files hold beside the model.
+std::vector<Given> original_file(std::vector<Given> unet) {
+  std::vector<Given> all = behind("model.diffusion_model.", std::move(unet));
+  const auto add = [&](std::vector<Given> more) { all.insert(all.end(), more.begin(), more.end()); };
+  add(behind("first_stage_model.", components().at("vae")));
+  add(behind("conditioner.embedders.0.transformer.", components().at("clip_l")));
+  add({{"conditioner.embedders.0.transformer.text_model.embeddings.position_ids", counting({1, 77})}});
+  add(behind("conditioner.embedders.1.model.", in_openclip(components().at("clip_g"))));
+  add({{"denoiser.sigmas", counting({10})},
+       {"alphas_cumprod", counting({10})},
+       {"model_ema.decay", counting(Shape{})}});
+  return all;
+}
+
+std::vector<Given> unet_of_diffusers() {
+  std::vector<Given> out;
+  const CheckpointSpec spec = spec_of(plugin);
+  for (const Given& t : components().at("denoiser"))
+    for (Given& renamed : in_diffusers(*spec.component("denoiser"), t, components().at("denoiser")))
+      out.push_back(std::move(renamed));
+  return out;
+}
+
+struct Layout {
+  const char* name;
+  std::function<void(const fs::path&)> write;  // to this path
+  bool half = false;                           // in half precision
+};
+
+const Layout layouts[] = {
+    {"original", [](const fs::path& p) { write_file(p, original_file(components().at("denoiser"))); }},
+    {"original_half",
+     [](const fs::path& p) {
+       std::vector<Given> all = original_file(components().at("denoiser"));
+       for (Given& t : all) t.tensor = as_half(t.tensor);
+       write_file(p, all);
+     },
+     true},
+    {"unet_of_diffusers_behind_a_prefix", [](const fs::path& p) { write_file(p, original_file(unet_of_diffusers())); }},
+    {"bundle_of_text_encoders",
+     [](const fs::path& p) {
+       std::vector<Given> all = behind("diffusion_model.", components().at("denoiser"));
+       for (const auto& [name, prefix] :
+            std::map<std::string, std::string>{{"vae", "vae."},
+                                               {"clip_l", "text_encoders.clip_l.transformer."},
+                                               {"clip_g", "text_encoders.clip_g.transformer."}})
+         for (Given& t : behind(prefix, components().at(name))) all.push_back(std::move(t));
+       write_file(p, all);
+     }},
+    {"folder",
+     [](const fs::path& p) {
+       write_directory(p, spec_of(plugin), components(), {"denoiser", "vae"}, "", as_is);
+     }},
+    {"folder_of_a_variant",
+     [](const fs::path& p) {
+       write_directory(p, spec_of(plugin), components(), {"denoiser", "vae"}, ".fp16", as_half);
+     },
+     true},
+    {"folder_of_transformers_5",
+     [](const fs::path& p) {
+       write_directory(p, spec_of(plugin), components(), {"denoiser", "vae"}, "", as_is);
+       for (const auto& [name, folder] :
+            std::map<std::string, std::string>{{"clip_l", "text_encoder"}, {"clip_g", "text_encoder_2"}}) {
+         std::vector<Given> flat = components().at(name);
+         for (Given& t : flat)
+           if (t.name.starts_with("text_model.")) t.name.erase(0, 11);
+         write_file(p / folder / "model.safetensors", flat);
+       }
+     }},
+};
+
+const Sizes sizes{{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 5}};
+const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+
+std::vector<HostTensor> outputs(const Model& model) {
+  return {
+      output_of(model, build_sample_graph(model, sizes, no_adapter, DType::f32), "output"),
+      output_of(model,
+                model.build("conditioner", {{"batch", 1}, {"clip_l.length", 77}, {"clip_g.length", 77}}, DType::f32),
+                "text"),
+      output_of(model,
+                model.build("conditioner", {{"batch", 1}, {"clip_l.length", 77}, {"clip_g.length", 77}}, DType::f32),
+                "pooled")};
+}
+
+class SdxlLayouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(SdxlLayouts, OpenAsTheSameModel) {
+  const TempDir dir;
+  const Model want(built_plugins(), write_separate(dir / "separate"), "");
+  GetParam().write(dir / "model");
+  ModelConfig config;
+  config.name_or_path = dir / "model";
+  const Model got(built_plugins(), config, "");
+  EXPECT_EQ(got.id(), plugin);
+  EXPECT_EQ(got.recipe().variant, "epsilon");
+  expect_same(got.checkpoint(), want.checkpoint(), GetParam().half ? as_half : as_is);
+  if (GetParam().half) return;
+  const std::vector<HostTensor> a = outputs(got), b = outputs(want);
+  for (size_t i = 0; i < a.size(); ++i) EXPECT_EQ(a[i].data, b[i].data) << i;
+}
+
+INSTANTIATE_TEST_SUITE_P(All, SdxlLayouts, testing::ValuesIn(layouts),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// Marker tensors of real files have no elements and stand beside the prefix.
+TEST(Sdxl, MarkersOfASingleFileAreSeen) {
+  const TempDir dir;
+  std::vector<Given> all = original_file(components().at("denoiser"));
+  all.push_back({"v_pred", HostTensor(Desc{DType::f32, {0}})});
+  all.push_back({"ztsnr", HostTensor(Desc{DType::f32, {0}})});
+  write_file(dir / "v.safetensors", all);
+  ModelConfig config;
+  config.name_or_path = dir / "v.safetensors";
+  const Model model(built_plugins(), config, "");
+  EXPECT_EQ(model.recipe().variant, "v_pred_ztsnr");
+  all.push_back({"edm_vpred.sigma_max", counting({1})});
+  write_file(dir / "edm.safetensors", all);
+  config.name_or_path = dir / "edm.safetensors";
+  EXPECT_NE(error_of([&] { Model(built_plugins(), config, plugin); }), "");
+}
+
+// Encoders of other models than the UNet's.
+TEST(Sdxl, FilesThatDoNotBelongTogether) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  Shapes other;
+  add_clip(other, "", 192, 1, 50);
+  write_file(dir / "other.safetensors", filled(other));
+  config.files["clip_path"] = dir / "other.safetensors";
+  EXPECT_THAT(error_of([&] { Model(built_plugins(), config, ""); }),
+              HasSubstr("the UNet takes text of width 192, but clip_l and clip_g give 192 + 128"));
+  std::swap(config.files["clip_path"] = dir / "clip_l.safetensors", config.files["clip_g_path"]);
+  EXPECT_THAT(error_of([&] { Model(built_plugins(), config, ""); }),
+              HasSubstr("missing tensor clip_g:text_projection.weight"));
+}
+
+TEST(Sdxl, InpaintingModelsTakeNineChannels) {
+  const Described model(plugin, changed(320, 2048, 2816, 9).shapes());
+  EXPECT_EQ(model.confidence(), 100);
+  const Graph graph = model.denoiser({{"batch", 1}, {"height", 8}, {"width", 8}, {"text_length", 77}});
+  EXPECT_EQ(graph.desc(graph.inputs.at("latents")).shape, (Shape{1, 8, 8, 9}));
+  EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 8, 8, 4}));
+}
+
+}  // namespace
+}  // namespace lh::test

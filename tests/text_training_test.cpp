@@ -1,0 +1,185 @@
+// Text encoders as part of the training step: what the denoiser is fed, gradients through both, learning rates.
+#include <gmock/gmock.h>
+
+#include "run/weights.h"
+#include "run/workspace.h"
+#include "support/device.h"
+#include "support/graph_run.h"
+#include "train/lr_schedule.h"
+#include "train/step.h"
+
+namespace lh {
+namespace {
+
+using namespace test;
+
+const std::filesystem::path toy = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+constexpr int64_t rank = 2;
+
+class TextTraining : public ::testing::Test {
+ protected:
+  TextTraining() : registry({}, {}), model(registry, config(), ""), device(tested_device()) {}
+  static ModelConfig config() {
+    ModelConfig config;
+    config.name_or_path = toy / "flux_toy.safetensors";
+    config.files = {{"clip_path", toy / "clip_l.safetensors"}, {"t5_path", toy / "t5xxl.safetensors"}};
+    return config;
+  }
+  static HostTensor ids(const Desc& desc, int64_t seed) {
+    HostTensor out(desc);
+    const HostTensor values = ramp(desc.shape, seed);
+    for (size_t i = 0; i < out.as<int32_t>().size(); ++i)
+      out.as<int32_t>()[i] = static_cast<int32_t>(500 + 400 * values.as<float>()[i]);
+    return out;
+  }
+  Tensors inputs(const Graph& graph) const {
+    Tensors given;
+    int64_t seed = 0;
+    for (const auto& [name, value] : graph.inputs) {
+      const Desc& desc = graph.desc(value);
+      ++seed;
+      given[name] = desc.dtype == DType::i32 ? ids(desc, seed) : ramp(desc.shape, seed);
+    }
+    const float half = 0.5f, one = 1;
+    given["timestep"] = HostTensor::from_floats({1}, std::span(&half, 1));
+    if (given.contains("loss_scale")) given["loss_scale"] = HostTensor::from_floats({1}, std::span(&one, 1));
+    return given;
+  }
+  // The graph on the toy's weights and the given adapters.
+  Tensors run(const Graph& graph, const Tensors& given, const Tensors& adapters = {}) {
+    if (!weights) {
+      const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+      const TrainGraph everything = build_train_graph(model, sizes, none, {.text_encoders = true});
+      weights.emplace(device, model.checkpoint(), everything.graph);
+    }
+    Externals externals = weights->bind(graph);
+    std::vector<DeviceMemory> memory;
+    memory.reserve(adapters.size());
+    for (const auto& [name, tensor] : adapters) {
+      memory.emplace_back(device, tensor.desc.bytes(), name);
+      memory.back().upload(0, tensor.data.data(), tensor.desc.bytes());
+      externals[graph.params.at(name)] = memory.back().data();
+    }
+    OwnedProgram program(device, graph, externals, "test");
+    for (const auto& [name, value] : graph.inputs) program->set_input(name, given.at(name));
+    program->run();
+    Tensors out;
+    for (const auto& [name, value] : graph.outputs) out[name] = program->output(name);
+    return out;
+  }
+  TrainGraph train_graph() const {
+    static const AdapterSpec spec{rank, 4, 0, 0};
+    const auto two = [](const std::string& module) {
+      const bool chosen = module == "clip_l:text_model.encoder.layers.0.self_attn.q_proj" ||
+                          module == "clip_l:text_model.encoder.layers.0.mlp.fc2";
+      return chosen ? &spec : nullptr;
+    };
+    return build_train_graph(model, sizes, two, {.text_encoders = true});
+  }
+  static Tensors adapters(const TrainGraph& train) {
+    Tensors values;
+    for (const AdaptedModule& m : train.modules)
+      for (const Value v : {m.down, m.up}) {
+        const ValueInfo& info = train.graph.info(v);
+        HostTensor tensor = ramp(info.desc.shape, static_cast<int64_t>(values.size()) + 20);
+        for (float& x : tensor.as<float>()) x *= 0.1f;
+        values[info.name] = std::move(tensor);
+      }
+    return values;
+  }
+
+  Registry registry;
+  Model model;
+  Device device;
+  std::optional<Weights> weights;  // of the whole chain, loaded once
+  Sizes sizes{{"batch", 1}, {"height", 8}, {"width", 8}, {"text_length", 16}, {"clip_l.length", 12}, {"t5.length", 16}};
+};
+
+TEST_F(TextTraining, TheDenoiserIsFedWhatTheConditionerGives) {
+  const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  const Graph conditioner = model.build("conditioner", sizes, DType::f32);
+  const TrainGraph apart = build_train_graph(model, sizes, none, {}),
+                   chain = build_train_graph(model, sizes, none, {.text_encoders = true});
+  EXPECT_FALSE(chain.graph.inputs.contains("text"));
+  EXPECT_FALSE(chain.graph.inputs.contains("pooled"));
+  Tensors given = inputs(chain.graph);
+  const Tensors text = run(conditioner, given);
+  const Tensors together = run(chain.graph, given);
+  given["text"] = text.at("text");
+  given["pooled"] = text.at("pooled");
+  EXPECT_EQ(run(apart.graph, given).at("output").data, together.at("output").data);
+}
+
+// d loss / d adapter by central differences, along the gradient itself.
+TEST_F(TextTraining, GradientsReachTheTextEncoder) {
+  const TrainGraph train = train_graph();
+  ASSERT_EQ(train.modules.size(), 2u);
+  const Tensors given = inputs(train.graph);
+  Tensors values = adapters(train);
+  const Tensors at = run(train.graph, given, values);
+  for (const auto& [name, value] : Tensors(values)) {
+    const HostTensor& gradient = at.at("grad." + name);
+    double square = 0;
+    for (const float g : gradient.as<float>()) square += double{g} * g;
+    ASSERT_GT(square, 0) << name;
+    const double length = std::sqrt(square), h = 0.02;
+    double loss[2];
+    for (int side = 0; side < 2; ++side) {
+      HostTensor moved = value;
+      for (size_t i = 0; i < moved.as<float>().size(); ++i)
+        moved.as<float>()[i] += static_cast<float>((side == 0 ? h : -h) * gradient.as<float>()[i] / length);
+      values[name] = moved;
+      loss[side] = run(train.graph, given, values).at("loss").as<float>()[0];
+    }
+    values[name] = value;
+    // The loss is a float32 of order 1: its rounding over 2 h is the error that a difference cannot go below.
+    const double noise = 8 * 6e-8 * std::abs(loss[0]) / (2 * h);
+    EXPECT_NEAR((loss[0] - loss[1]) / (2 * h), length, 0.02 * length + noise) << name;
+  }
+}
+
+TEST_F(TextTraining, RecomputationChangesNothing) {
+  static const AdapterSpec spec{rank, 4, 0, 0};
+  const auto all = [](const std::string& module) { return component_of(module) == "clip_l" ? &spec : nullptr; };
+  const TrainGraph plain = build_train_graph(model, sizes, all, {.text_encoders = true}),
+                   frugal = build_train_graph(model, sizes, all, {.recompute = 1, .text_encoders = true});
+  EXPECT_GT(frugal.recomputed_scopes, 0);
+  const Tensors given = inputs(plain.graph), values = adapters(plain);
+  const Tensors want = run(plain.graph, given, values), got = run(frugal.graph, given, values);
+  for (const auto& [name, tensor] : want) EXPECT_EQ(got.at(name).data, tensor.data) << name;
+}
+
+TEST(LearningRates, TextEncodersHaveTheirOwn) {
+  TrainSection train;
+  train.lr = 1e-3;
+  EXPECT_EQ(learning_rates(train, 5).text_encoders, 1e-3);
+  train.text_encoder_lr = 1e-5;
+  EXPECT_EQ(learning_rates(train, 5).text_encoders, 1e-5);
+  EXPECT_EQ(learning_rates(train, 5).denoiser, 1e-3);
+  train.lr_scheduler = "linear";
+  train.steps = 10;
+  EXPECT_DOUBLE_EQ(learning_rates(train, 5).text_encoders, 5e-6) << "the schedule moves both";
+}
+
+// Trained tensors of each component lie together, the denoiser's first, whatever order the graph has.
+TEST(Adapters, ComponentsAreContiguous) {
+  Graph graph(DType::f32);
+  std::vector<AdaptedModule> modules;
+  for (const char* name : {"b:x", "y", "a:x", "b:z", "w"}) {
+    const Value down = graph.add_param(down_name(name), {DType::f32, {2, 40}});
+    modules.push_back({name, down, graph.add_param(up_name(name), {DType::f32, {40, 2}}), 1});
+  }
+  const Adapters adapters(graph, modules, {});
+  std::vector<std::string> components;
+  int64_t end = 0;
+  for (const AdapterTensor& range : adapters.components()) {
+    EXPECT_EQ(range.offset, end);
+    end = range.offset + range.shape[0];
+    components.push_back(component_of(range.name));
+  }
+  EXPECT_EQ(end, adapters.whole().shape[0]);
+  EXPECT_THAT(components, ::testing::ElementsAre("", "a", "b"));
+}
+
+}  // namespace
+}  // namespace lh
