@@ -44,7 +44,8 @@ int main(int argc, char** argv) {
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
         {"train", lh::run_train},     {"sample", lh::run_sample}, {"plugins", lh::run_plugins},
-        {"inspect", lh::run_inspect}, {"bench", lh::run_bench},   {"make-checkpoint", lh::run_make_checkpoint}};
+        {"inspect", lh::run_inspect}, {"verify", lh::run_verify}, {"make-checkpoint", lh::run_make_checkpoint},
+        {"bench", lh::run_bench}};
     return commands.at(options.command)(options);
   } catch (const lh::Error& e) {
     return report(e.code(), "error", e.what());

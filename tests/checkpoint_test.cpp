@@ -19,6 +19,7 @@ using namespace test;
 constexpr const char* yaml = R"(
 components:
   denoiser:
+    lora: {kohya: lora_unet_, diffusers: transformer., native: diffusion_model.}
     prefixes: [model.diffusion_model.]
     marker: img_in.weight
     ignore: ["junk*"]
@@ -48,7 +49,6 @@ components:
     aliases: {shared.weight: encoder.embed_tokens.weight}
     ignore: ["encoder.embed_tokens.weight", "*position_ids"]
     folder: text_encoder_2
-lora: {kohya_prefix: lora_unet_, diffusers_prefix: transformer.}
 )";
 
 HostTensor rows(const HostTensor& t, int64_t first, int64_t count) {
@@ -206,7 +206,7 @@ TEST_F(CheckpointTest, DiffusersFolders) {
   EXPECT_EQ(probe_weights(spec, dir / "root").weights.size(), native_denoiser().size());
   EXPECT_EQ(probe_weights(spec, dir / "root/transformer").weights.at("final_layer.weight").shape, (Shape{8, 4}));
   EXPECT_FALSE(probe_weights(spec, dir / "root/vae").has_marker);
-  EXPECT_NE(inspect(dir / "root").find("4 tensors (4 F32)"), std::string::npos);
+  EXPECT_NE(inspect(dir / "root", {}).find("4 tensors (4 F32)"), std::string::npos);
 }
 
 TEST_F(CheckpointTest, ShardsAndVariantsAreNeverMixed) {
@@ -402,6 +402,16 @@ TEST(CheckpointSpecTest, MistakesNamePluginAndLine) {
       {"{}", "`components` must list"},
       {"components:\n  denoiser: {}\n", "line 2: component `denoiser` needs a `marker`"},
       {head + "    prefixs: [a]\n", "line 4: unknown key `prefixs`"},
+      {head + "    lora: {koya: a}\n", "line 4: unknown key `koya` in lora; known: kohya, diffusers, native"},
+      {head + "lora_loaders: {p: [{components: b, names: '{native}', tensors: alpha}]}\n", "there is no component `b`"},
+      {head + "lora_loaders: {p: [{components: denoiser, names: a, tensors: alpha}]}\n",
+       "line 4: name `a` must be a prefix and one of {native}, {native_}"},
+      {head + "lora_loaders: {p: [{components: denoiser, names: '{native}', tensors: zip}]}\n",
+       "line 4: tensors `zip`; known: pairs, lora_down, lora_A"},
+      {head + "lora_loaders: {p: [{components: denoiser, names: '{native}', tensors: diff, only: '('}]}\n",
+       "line 4: `(` is no regular expression"},
+      {head + "lora_loaders: {p: [{names: '{native}', tensors: diff}]}\n",
+       "line 4: a lora_loaders rule needs `components`, `names` and `tensors`"},
       {head + "    marker: b\n", "line 4: key `marker` is there twice"},
       {head + "    diffusers:\n      - {native: a}\n", "line 5: a diffusers rule needs"},
       {head + "    diffusers:\n      - {native: a, from: b, how: magic}\n", "line 5: how `magic`; known"},
@@ -416,7 +426,7 @@ TEST(CheckpointSpecTest, MistakesNamePluginAndLine) {
       {head + "    diffusers:\n      - {native: 'a.{i', from: 'b'}\n", "line 5: `a.{i`: '{' without"},
       {head + "    diffusers:\n      - {native: a, from: b, exact: perhaps}\n", "line 5: exact must be true or false"},
       {head + "    aliases: [a]\n", "line 4: aliases must be a mapping"},
-      {head + "lora: {prefix: x}\n", "line 4: unknown key `prefix` in lora"}};
+      {head + "lora: {prefix: x}\n", "line 4: unknown key `lora` in the checkpoint"}};
   for (const Case& c : cases) {
     const std::string text = error_of([&] { CheckpointSpec::parse(c.yaml, "broken-plugin"); });
     EXPECT_NE(text.find(c.text), std::string::npos) << c.yaml << ": " << text;

@@ -8,7 +8,7 @@
 #include "support/device.h"
 #include "support/golden.h"
 #include "support/graph_run.h"
-#include "support/io_files.h"
+#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -33,7 +33,7 @@ class SmallModel {
     write_file(dir_ / "model.safetensors", weights);
     ModelConfig config;
     config.name_or_path = dir_ / "model.safetensors";
-    model_.emplace(registry_, config, "");
+    model_.emplace(built_plugins(), config, "");
     text_.emplace(device_, *model_, DType::f32, std::filesystem::path());
     const Shape text = case_.input("text").desc.shape, pooled = case_.input("pooled").desc.shape;
     length_ = text[1];
@@ -50,8 +50,8 @@ class SmallModel {
     config.neg = "blurred";
     config.width = config.height = 64;
     const SampleRequest request = complete_request(config, recipe(), "a cat", 5);
-    Denoiser denoiser(device_, *model_, no_adapter, DType::f32, choose_sampler(registry_, recipe(), config), request,
-                      length_);
+    Denoiser denoiser(device_, *model_, no_adapter, DType::f32, choose_sampler(built_plugins(), recipe(), config),
+                      request, length_);
     const Weights weights(device_, model_->checkpoint(), denoiser.graph());
     const DeviceMemory arena(device_, denoiser.memory().arena, "activations");
     denoiser.bind(arena.data(), weights, nullptr);
@@ -60,7 +60,6 @@ class SmallModel {
 
  private:
   TempDir dir_;
-  Registry registry_{{std::filesystem::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {}};
   golden::Case case_;
   Device device_;
   std::optional<Model> model_;

@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "run/weights.h"
 #include "support/device.h"
+#include "support/model_files.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
@@ -25,17 +26,14 @@ using ::testing::HasSubstr;
 
 const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
 
-// A model by itself: models of one registry share what their plugin sees.
 struct Opened {
-  Opened(const fs::path& path, const std::string& dtype)
-      : registry({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {}), model(registry, config(path, dtype), "") {}
+  Opened(const fs::path& path, const std::string& dtype) : model(built_plugins(), config(path, dtype), "") {}
   static ModelConfig config(const fs::path& path, const std::string& dtype) {
     ModelConfig c;
     c.name_or_path = path;
     c.dtype = dtype;
     return c;
   }
-  Registry registry;
   Model model;
 };
 

@@ -9,6 +9,7 @@
 #include "run/update.h"
 #include "support/device.h"
 #include "support/io_files.h"
+#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -17,11 +18,6 @@ namespace fs = std::filesystem;
 using golden::Case;
 
 const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
-
-const Registry& registry() {
-  static const Registry instance({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return instance;
-}
 
 // Judges one tensor as the README says; fp32_error names it, or stands for all steps as "a.<k>".
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {
@@ -49,7 +45,7 @@ class Optimizers : public testing::TestWithParam<const char*> {};
 TEST_P(Optimizers, FollowTheTrajectory) {
   const Case c(data / "optimizers" / GetParam());
   const auto& rule = c.json.at("optimizer");
-  const Optimizer optimizer(registry(), rule.at("name"), options_of(rule));
+  const Optimizer optimizer(built_plugins(), rule.at("name"), options_of(rule));
   Device device(tested_device());
   const DeviceMemory scalars(device, 512, "scalars");
   const int steps = c.json.at("steps");

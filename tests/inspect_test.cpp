@@ -16,9 +16,9 @@ using testing::HasSubstr;
 
 const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
 
-const ComponentReport& part_of(const CheckpointReport& report, const std::string& name) {
+const ComponentReport& part_of(const CheckpointReport& report, const char* name) {
   const auto found = std::ranges::find(report.components, name, &ComponentReport::name);
-  if (found == report.components.end()) throw std::runtime_error("no component " + name);
+  if (found == report.components.end()) throw std::runtime_error(std::string("no component ") + name);
   return *found;
 }
 

@@ -8,8 +8,8 @@
 
 #include "graph/differentiate.h"
 #include "io/lora_file.h"
+#include "io/lora_merge.h"
 #include "run/weights.h"
-#include "sample/lora_stack.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
@@ -110,8 +110,10 @@ TEST(Layout, DiffusersDirectory) {
   EXPECT_EQ(denoise(got).data, expected.data);
   Device device(tested_device());
   const Sizes sizes{{"batch", 1}, {"height", 2}, {"width", 2}};
-  EXPECT_EQ(run(device, got, got.build("vae.decode", sizes, DType::f32), "image").data,
-            run(device, want, want.build("vae.decode", sizes, DType::f32), "image").data);
+  // Linears in the place of 1x1 convolutions: the same numbers, which another kernel may add in another order.
+  EXPECT_LT(relative_error(run(device, got, got.build("vae.decode", sizes, DType::f32), "image"),
+                           run(device, want, want.build("vae.decode", sizes, DType::f32), "image")),
+            1e-6);
 }
 
 // transformers 5 writes CLIP without the text_model. level.
@@ -246,11 +248,9 @@ class LoraRoundTrip : public ::testing::Test {
     want = run(device, model, build_sample_graph(model, small, selection, DType::f32), "output", trained.get());
   }
   HostTensor with(const std::vector<LoraInput>& files) {
-    const LoraStack stack(model, files);
-    const Graph graph = build_sample_graph(
-        model, small, [&](const std::string& m) { return stack.select(m); }, DType::f32);
-    const Adapters loaded = stack.load(device, graph);
-    return run(device, model, graph, "output", &loaded);
+    Model merged(registry(), single(toy / "flux_toy.safetensors"), "");
+    merged.merge(files);
+    return run(device, merged, build_sample_graph(merged, small, no_adapter, DType::f32), "output");
   }
   fs::path write(const std::string& format) {
     const fs::path path = dir / (format + ".safetensors");
@@ -266,9 +266,9 @@ class LoraRoundTrip : public ::testing::Test {
   HostTensor plain, want;
 };
 
-TEST_F(LoraRoundTrip, BothFormatsGiveWhatWasTrained) {
+TEST_F(LoraRoundTrip, EveryFormatMergedGivesWhatWasTrained) {
   EXPECT_GT(relative_error(plain, want), 0.01);
-  for (const char* format : {"kohya", "diffusers"}) {
+  for (const char* format : {"kohya", "comfyui", "diffusers"}) {
     const fs::path path = write(format);
     EXPECT_LT(relative_error(with({{path, 1}}), want), 1e-5) << format;
     EXPECT_LT(relative_error(with({{path, 0.25}, {path, 0.75}}), want), 1e-5) << format;
@@ -291,46 +291,6 @@ TEST_F(LoraRoundTrip, KeysAreThoseThatToolsLoad) {
   for (const StoredTensor& t : second.tensors()) EXPECT_TRUE(std::regex_match(t.name, diffusers)) << t.name;
   EXPECT_EQ(first.tensors().size(), 3u * (1 * 10 + 4 * 3));  // 1 double block, 4 single blocks
   EXPECT_EQ(second.tensors().size(), 2u * (1 * 14 + 4 * 6));
-}
-
-// A file may have some parts of a fused module, and layers whose halves diffusers has the other way round.
-TEST_F(LoraRoundTrip, RowsOfOtherToolsGoWhereTheyBelong) {
-  const int64_t h = 256;  // width of the small model
-  const std::string key = "transformer.single_transformer_blocks.0.attn.to_k", last = "transformer.norm_out.linear";
-  const fs::path path = dir / "parts.safetensors";
-  write_file(path, {{key + ".lora_A.weight", counting({1, h}, 1)},
-                    {key + ".lora_B.weight", counting({h, 1}, 1)},
-                    {last + ".lora_A.weight", counting({1, h}, 1)},
-                    {last + ".lora_B.weight", counting({2 * h, 1}, 1)}});
-  const LoraStack stack(model, {{path, 1}});
-  const Graph graph = build_sample_graph(
-      model, small, [&](const std::string& m) { return stack.select(m); }, DType::f32);
-  const Adapters loaded = stack.load(device, graph);
-  ASSERT_EQ(loaded.tensors().size(), 4u);
-  for (const AdapterTensor& t : loaded.tensors()) {
-    const HostTensor values = loaded.download("p", t);
-    for (int64_t row = 0; t.name.ends_with("lora_up.weight") && row < t.shape[0]; ++row) {
-      const int64_t want = t.name.starts_with("final_layer.") ? (row + h) % (2 * h) + 1
-                           : row / h == 1                     ? row - h + 1
-                                                              : 0;
-      ASSERT_EQ(values.as<float>()[static_cast<size_t>(row)], static_cast<float>(want)) << t.name << " " << row;
-    }
-  }
-}
-
-TEST_F(LoraRoundTrip, RefusesWhatItWouldLeaveOut) {
-  const fs::path path = dir / "other.safetensors";
-  const auto error = [&] { return error_of([&] { LoraStack(model, {{path, 1}}); }); };
-  const std::string name = "lora_unet_single_blocks_0_linear2";
-  write_file(path, {{name + ".hada_w1_a", counting({2, 2})}});
-  EXPECT_NE(error().find(name + ".hada_w1_a"), std::string::npos) << error();
-  write_file(path, {{name + ".lora_down.weight", counting({1, 1280})},
-                    {name + ".lora_up.weight", counting({256, 1})},
-                    {name + ".dora_scale", counting({1, 1280})}});
-  EXPECT_NE(error().find(name + ".dora_scale"), std::string::npos) << error();
-  write_file(path, {{"lora_unet_single_blocks_99_linear2.lora_down.weight", counting({1, 1280})},
-                    {"lora_unet_single_blocks_99_linear2.lora_up.weight", counting({256, 1})}});
-  EXPECT_NE(error().find("single_blocks_99"), std::string::npos) << error();
 }
 
 // ---- full size

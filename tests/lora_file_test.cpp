@@ -1,4 +1,4 @@
-// LoRA files in both spellings say the same change of the weights.
+// LoRA files in every format say the same change of the weights.
 #include "io/lora_file.h"
 
 #include <algorithm>
@@ -6,6 +6,7 @@
 
 #include "core/hash.h"
 #include "io/inspect.h"
+#include "io/lora_read.h"
 #include "support/io_files.h"
 
 namespace lh {
@@ -16,6 +17,7 @@ using namespace test;
 constexpr const char* yaml = R"(
 components:
   denoiser:
+    lora: {kohya: lora_unet_, diffusers: transformer., native: diffusion_model.}
     marker: blocks.0.qkv.weight
     diffusers:
       - {native: "blocks.{i}.qkv", from: ["t.{i}.to_q", "t.{i}.to_k", "t.{i}.to_v"]}
@@ -24,7 +26,14 @@ components:
       - {native: "blocks.{i}.mod", from: "t.{i}.norm1.linear"}
       - {native: "single.{i}.linear1", from: ["s.{i}.to_q", "s.{i}.to_k", "s.{i}.to_v", "s.{i}.proj_mlp"]}
       - {native: "conv.{*}", from: "resnets.{*}", exact: true}
-lora: {kohya_prefix: lora_unet_, diffusers_prefix: transformer.}
+  clip:
+    lora: {kohya: lora_te1_, diffusers: text_encoder., native: text_encoders.clip.transformer.}
+    marker: text_model.fc1.weight
+    diffusers:
+      - {native: "text_model.{*}", from: "text_model.{*}", exact: true}
+  t5:
+    lora: {kohya: lora_te3_}
+    marker: encoder.o.weight
 )";
 
 HostTensor wave(Shape shape, float phase) {
@@ -57,9 +66,12 @@ std::vector<double> delta(const LoraModule& m) {
   return values;
 }
 
-const LoraModule& named(const LoraFile& file, const std::string& name) {
-  for (const LoraModule& m : file.modules)
-    if (m.name == name) return m;
+// A module of a file with its matrices read.
+LoraModule named(const LoraFile& file, const std::string& name) {
+  for (const LoraEntry& entry : file.entries)
+    if (entry.name == name)
+      return {name, read_f32(file, entry.tensor(LoraPart::down)), read_f32(file, entry.tensor(LoraPart::up)),
+              entry.alpha.value_or(static_cast<double>(entry.rank))};
   throw std::runtime_error("no module " + name);
 }
 
@@ -76,9 +88,8 @@ class LoraFileTest : public ::testing::Test {
 
 TEST_F(LoraFileTest, KohyaKeepsModulesAsTrained) {
   const LoraFile file = write("kohya");
-  EXPECT_EQ(file.spelling, "kohya");
-  EXPECT_TRUE(file.others.empty());
-  ASSERT_EQ(file.modules.size(), modules().size());
+  EXPECT_TRUE(file.problems.empty());
+  ASSERT_EQ(file.entries.size(), modules().size());
   for (const LoraModule& m : modules()) {
     std::string name = "lora_unet_" + m.name;
     std::ranges::replace(name, '.', '_');
@@ -106,9 +117,8 @@ TEST_F(LoraFileTest, SmallTypesKeepAlphaAndAlignment) {
 
 TEST_F(LoraFileTest, DiffusersPartsAddUpToTheNativeChange) {
   const LoraFile file = write("diffusers");
-  EXPECT_EQ(file.spelling, "diffusers");
-  EXPECT_TRUE(file.others.empty());
-  ASSERT_EQ(file.modules.size(), 3u + 1 + 1 + 1 + 4 + 1);
+  EXPECT_TRUE(file.problems.empty());
+  ASSERT_EQ(file.entries.size(), 3u + 1 + 1 + 1 + 4 + 1);
   const std::vector<std::vector<std::string>> parts{{"t.0.to_q", "t.0.to_k", "t.0.to_v"},
                                                     {"t.0.to_out.0"},
                                                     {"t.0.norm1.linear"},
@@ -142,7 +152,7 @@ TEST_F(LoraFileTest, MetadataIsCompleteAndRepeatable) {
   const std::string bytes = get(path);
   write("kohya", DType::f16, given);
   EXPECT_EQ(get(path), bytes);
-  const auto& m = file.metadata;
+  const auto& m = file.file->metadata();
   EXPECT_EQ(m.at("ss_network_module"), "networks.lora");
   EXPECT_EQ(m.at("ss_network_dim"), "Dynamic");
   EXPECT_EQ(m.at("ss_network_args"), R"({"conv_dim": "2", "conv_alpha": "1"})");
@@ -180,48 +190,56 @@ TEST_F(LoraFileTest, RefusesWhatItCannotSpell) {
             std::string::npos);
   EXPECT_NE(error(linear("single.0.linear1", 4, 12, 2, 1), "diffusers").find("12 rows do not split into 4"),
             std::string::npos);
-  EXPECT_NE(error(linear("blocks.0.proj", 4, 4, 2, 1), "zip").find("expected kohya or diffusers"), std::string::npos);
+  EXPECT_NE(error(linear("blocks.0.proj", 4, 4, 2, 1), "zip").find("expected kohya, comfyui or diffusers"),
+            std::string::npos);
+  EXPECT_NE(error(linear("t5:encoder.o", 4, 4, 2, 1), "diffusers").find("Use save.format kohya"), std::string::npos);
+  EXPECT_NE(error(linear("vae:x", 4, 4, 2, 1), "kohya").find("no component `vae`"), std::string::npos);
   LoraModule odd = linear("blocks.0.proj", 4, 4, 2, 1);
   odd.up = wave({4, 3}, 0);
   EXPECT_NE(error(odd, "kohya").find("LoRA module \"blocks.0.proj\""), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(path));
 }
 
-TEST_F(LoraFileTest, ReadsOtherToolsSpellings) {
+// Every format names the modules of every component; the tensors are the same but for diffusers.
+TEST_F(LoraFileTest, NamesOfEveryFormat) {
+  std::vector<LoraModule> all = modules();
+  all.push_back(linear("clip:text_model.fc1", 4, 8, 5, 1));
   struct Case {
-    const char *down, *up, *spelling;
+    const char *format, *native, *conv, *encoder, *suffix;
   };
   const std::vector<Case> cases{
-      {"diffusion_model.a.lora_down.weight", "diffusion_model.a.lora_up.weight", "native"},
-      {"transformer.a.lora_A.weight", "transformer.a.lora_B.weight", "diffusers"},
-      {"unet.a.lora.down.weight", "unet.a.lora.up.weight", "diffusers"},
-      {"lycoris_a.lora_down.weight", "lycoris_a.lora_up.weight", "other"},
-      {"base_model.model.a.lora_A.default.weight", "base_model.model.a.lora_B.default.weight", "other"}};
+      {"kohya", "lora_unet_blocks_0_qkv", "lora_unet_conv_a_in_layers_2", "lora_te1_text_model_fc1", ".lora_up.weight"},
+      {"comfyui", "diffusion_model.blocks.0.qkv", "diffusion_model.conv.a.in_layers.2",
+       "text_encoders.clip.transformer.text_model.fc1", ".lora_up.weight"},
+      {"diffusers", "transformer.t.0.to_q", "transformer.resnets.a.in_layers.2", "text_encoder.text_model.fc1",
+       ".lora_B.weight"}};
   for (const Case& c : cases) {
-    write_file(path, {{c.down, as_type(wave({2, 4}, 0), DType::bf16)},
-                      {c.up, as_type(wave({6, 2}, 1), DType::bf16)},
-                      {"lone.alpha", counting({})}});
-    const LoraFile file = read_lora(path);
-    EXPECT_EQ(file.spelling, c.spelling) << c.down;
-    ASSERT_EQ(file.modules.size(), 1u) << c.down;
-    EXPECT_EQ(file.modules[0].alpha, 2) << c.down;
-    EXPECT_EQ(file.others, std::vector<std::string>{"lone.alpha"});
+    SCOPED_TRACE(c.format);
+    write_lora(path, all, spec, c.format, DType::f32, {});
+    const Safetensors file(path);
+    const bool split = std::string(c.format) == "diffusers";
+    for (const char* name : {c.native, c.conv, c.encoder}) {
+      EXPECT_NE(file.find(std::string(name) + c.suffix), nullptr) << name;
+      EXPECT_EQ(file.find(std::string(name) + ".alpha") != nullptr, !split) << name;
+    }
+    // One rank for each component, not for the file.
+    const Shape up = file.find(std::string(c.conv) + c.suffix)->desc.shape,
+                encoder = file.find(std::string(c.encoder) + c.suffix)->desc.shape;
+    EXPECT_EQ(up, (Shape{6, split ? 3 : 2, 1, 1}));
+    EXPECT_EQ(encoder, (Shape{8, 5}));
   }
-  write_file(path, {{"a.lora_down.weight", wave({2, 4}, 0)}, {"a.lora_up.weight", wave({6, 3}, 1)}});
-  EXPECT_NE(error_of([&] { read_lora(path); }).find("do not fit"), std::string::npos);
-  write_file(path, {{"a.lora_down.weight", wave({2, 4}, 0)}, {"a.lora_A.weight", wave({2, 4}, 1)}});
-  EXPECT_NE(error_of([&] { read_lora(path); }).find("same part"), std::string::npos);
 }
 
 TEST_F(LoraFileTest, InspectShowsModulesAndEscapesMetadata) {
   const std::vector<LoraModule> list{linear("blocks.0.proj", 4, 4, 2, 1)};
   write_lora(path, list, spec, "kohya", DType::f32, {{{"ss_note", "a\x1b[31m\nb\xc2\x9b"}}});
-  const std::string text = inspect(path);
+  const std::string text = inspect(path, {{"tiny", spec}});
   double sum = 0;
   for (const double v : delta(list[0])) sum += v * v;
   EXPECT_NE(text.find("3 tensors (3 F32), 17 parameters, 68 bytes"), std::string::npos) << text;
-  EXPECT_NE(text.find("LoRA: kohya spelling, 1 modules, rank 2, alpha 1"), std::string::npos) << text;
-  EXPECT_NE(text.find(fmt::format("{:.5g}", std::sqrt(sum))), std::string::npos) << text;
+  EXPECT_NE(text.find("LoRA: 1 modules; LoRA, rank 2, alpha 1, F32"), std::string::npos) << text;
+  EXPECT_NE(text.find(fmt::format("{:.4g}", std::sqrt(sum))), std::string::npos) << text;
+  EXPECT_NE(text.find("names of tiny: 1 of 1 modules; denoiser as lora_unet_{native_} 1"), std::string::npos) << text;
   EXPECT_NE(text.find("ss_note: a\\x1b[31m\\nb\\u009b"), std::string::npos) << text;
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }

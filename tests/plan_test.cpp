@@ -8,6 +8,7 @@
 #include "ops/ops.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/model_files.h"
 #include "support/toy_step.h"
 
 namespace lh {
@@ -216,12 +217,11 @@ TEST(Plan, ProgramsShareAnArena) {
 }
 
 const Model& toy() {
-  static const Registry registry({std::filesystem::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
   static const Model model = [] {
     const std::filesystem::path folder = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
     ModelConfig config;
     config.name_or_path = folder / "flux_toy.safetensors";
-    return Model(registry, config, "flux");
+    return Model(test::built_plugins(), config, "flux");
   }();
   return model;
 }

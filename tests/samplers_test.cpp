@@ -9,6 +9,7 @@
 #include "support/device.h"
 #include "support/golden.h"
 #include "support/io_files.h"
+#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -20,11 +21,6 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
-
-const Registry& registry() {
-  static const Registry instance({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return instance;
-}
 
 // A case's scheduler in the words of a recipe. Class names and options are those of diffusers.
 struct Setting {
@@ -102,7 +98,7 @@ using Floats = std::map<std::string, std::vector<float>>;
 // Everything that a case may expect, by the name it expects it under.
 Floats trajectory(const Case& c) {
   const Setting s = setting_of(c);
-  const SamplerChoice choice = choose_sampler(registry(), s.recipe, s.config);
+  const SamplerChoice choice = choose_sampler(built_plugins(), s.recipe, s.config);
   const SamplingSchedule schedule(s.recipe, choice.sampler.descriptor->space, c.json.at("steps"), s.tokens,
                                   choice.karras);
   const HostTensor start = c.input("latents");
@@ -189,11 +185,11 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
   int runs = 0;
   for (const Objective objective : {Objective::flow, Objective::epsilon, Objective::v_prediction})
     for (const auto spacing : {ScheduleSpec::Spacing::leading, ScheduleSpec::Spacing::trailing})
-      for (const Offered<lh_sampler>& offered : registry().samplers()) {
+      for (const Offered<lh_sampler>& offered : built_plugins().samplers()) {
         const Recipe recipe = recipe_of(objective, spacing);
         SampleConfig config;
         config.sampler = offered.descriptor->id;
-        if (!error_of([&] { choose_sampler(registry(), recipe, config); }).empty()) continue;
+        if (!error_of([&] { choose_sampler(built_plugins(), recipe, config); }).empty()) continue;
         SCOPED_TRACE(
             fmt::format("{} {} {}", offered.descriptor->id, objective_name(objective), static_cast<int>(spacing)));
         const SamplingSchedule schedule(recipe, offered.descriptor->space, 7, 1, false);
@@ -279,12 +275,13 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
                                           {"heun", 2},  {"flow_heun", 2},  {"dpmpp_2m", 1}};
   for (const Objective objective : {Objective::flow, Objective::epsilon, Objective::v_prediction}) {
     std::map<std::string, double> errors;
-    for (const Offered<lh_sampler>& offered : registry().samplers()) {
+    for (const Offered<lh_sampler>& offered : built_plugins().samplers()) {
       const Recipe recipe = recipe_of(objective, ScheduleSpec::Spacing::leading);
       const std::string id = offered.descriptor->id;
       SampleConfig config;
       config.sampler = id;
-      if (id == "euler_ancestral" || !error_of([&] { choose_sampler(registry(), recipe, config); }).empty()) continue;
+      if (id == "euler_ancestral" || !error_of([&] { choose_sampler(built_plugins(), recipe, config); }).empty())
+        continue;
       const NormalPictures pictures(recipe);
       const double coarse = pictures.error(device, offered, 20), fine = pictures.error(device, offered, 40);
       errors[id] = fine;
@@ -299,7 +296,7 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
 TEST(Samplers, StopBeforeAStep) {
   Device device(tested_device());
   const Recipe recipe = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
-  const SamplerChoice choice = choose_sampler(registry(), recipe, {.sampler = "euler"});
+  const SamplerChoice choice = choose_sampler(built_plugins(), recipe, {.sampler = "euler"});
   const SamplingSchedule schedule(recipe, choice.sampler.descriptor->space, 5, 1, false);
   SamplerRun run(device, choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
   int calls = 0;
@@ -333,7 +330,7 @@ TEST(Samplers, AreKnownByTheNamesOfOtherPrograms) {
     SampleConfig config;
     config.sampler = row.sampler;
     config.scheduler = row.scheduler;
-    const SamplerChoice choice = choose_sampler(registry(), recipe, config);
+    const SamplerChoice choice = choose_sampler(built_plugins(), recipe, config);
     EXPECT_STREQ(choice.sampler.descriptor->id, row.id) << row.sampler;
     EXPECT_EQ(choice.karras, row.karras) << row.sampler;
   }
@@ -341,7 +338,7 @@ TEST(Samplers, AreKnownByTheNamesOfOtherPrograms) {
 
 TEST(Samplers, ThatDoNotFitTheModelAreRefusedWithThoseThatDo) {
   const Recipe flow = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
-  const std::string text = error_of([&] { choose_sampler(registry(), flow, {.sampler = "euler_a"}); });
+  const std::string text = error_of([&] { choose_sampler(built_plugins(), flow, {.sampler = "euler_a"}); });
   EXPECT_THAT(text, AllOf(HasSubstr("sampler 'euler_ancestral' is for models of objective epsilon, v_prediction, this "
                                     "one is of objective flow; use one of:"),
                           HasSubstr("flow_euler"), HasSubstr("dpmpp_2m")));

@@ -96,8 +96,7 @@ class SaveFault : public ::testing::Test {
 };
 
 constexpr const char* yaml = R"(
-components: {denoiser: {marker: blocks.0.qkv.weight}}
-lora: {kohya_prefix: lora_unet_, diffusers_prefix: transformer.}
+components: {denoiser: {marker: blocks.0.qkv.weight, lora: {kohya: lora_unet_}}}
 )";
 
 TEST_F(SaveFault, StateFailsAtEveryCall) {

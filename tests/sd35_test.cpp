@@ -11,6 +11,7 @@
 #include "support/golden.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/run_host.h"
 #include "train/adapters.h"
 #include "train/compile.h"
 #include "train/text_encoding.h"
@@ -334,6 +335,55 @@ TEST(Sd35, TheUserSetsTheLengthOfT5) {
   EXPECT_EQ(length(77), 77 + 77);
   EXPECT_EQ(length(512), 77 + 512);
   EXPECT_THAT(error_of([&] { length(513); }), HasSubstr("'sd35' takes at most 512 tokens, found 513"));
+}
+
+// ---- a run
+
+// One file with everything, words as the tokenizers have them.
+void write_trainable(const fs::path& path, bool with_t5) {
+  Shapes shapes;
+  for (const auto& [name, desc] : small_medium.shapes()) shapes["model.diffusion_model." + name] = desc;
+  add_clip(shapes, "text_encoders.clip_l.transformer.", 64, 2, 49408);
+  add_clip(shapes, "text_encoders.clip_g.transformer.", 64, 2, 49408);
+  shapes["text_encoders.clip_g.transformer.text_projection.weight"] = {DType::bf16, {64, 64}};
+  if (with_t5) add_t5(shapes, "text_encoders.t5xxl.transformer.", 192, 2, 32128);
+  std::vector<Given> all = filled(shapes);
+  for (const Given& t : components().at("vae")) all.push_back({"first_stage_model." + t.name, t.tensor});
+  write_file(path, all);
+}
+
+TEST(Sd35, TrainsAndSamplesWithAndWithoutT5) {
+  for (const bool with_t5 : {true, false}) {
+    const TempDir dir;
+    write_trainable(dir / "model.safetensors", with_t5);
+    put(dir / "train.yaml", fmt::format(R"(
+name: run
+training_folder: {0}/runs
+device: cpu
+model: {{name_or_path: {0}/model.safetensors, max_sequence_length: {2}}}
+network: {{linear: 2}}
+datasets: [{{folder_path: {1}/examples/demo/photos, resolution: 64}}]
+train: {{steps: 2, lr: 1e-3, dtype: fp32, timestep_type: sigmoid}}
+sample: {{prompts: [a photo], sample_every: 2, sample_steps: 2, width: 64, height: 64}}
+)",
+                                        dir.path().string(), LORA_SOURCE_DIR, with_t5 ? 32 : 0));
+    const HostResult result = run_host({"train", "--config", (dir / "train.yaml").string()});
+    ASSERT_EQ(result.code, 0) << result.output;
+    EXPECT_EQ(result.output.find("warning"), std::string::npos) << result.output;
+    EXPECT_EQ(result.output.find("no file for text encoder t5") == std::string::npos, with_t5) << result.output;
+    const Safetensors lora(dir / "runs/run/run.safetensors");
+    EXPECT_EQ(lora.tensors().size(),
+              3u * 31);  // three blocks of ten modules, two second attentions, less the last three
+    EXPECT_EQ(lora.metadata().at("ss_base_model_version"), "5-medium");
+    EXPECT_EQ(lora.metadata().at("modelspec.architecture"), "stable-diffusion-3-5-medium/lora");
+    EXPECT_EQ(lora.metadata().at("lora_host.variant"), "medium");
+    const HostTensor up = converted(lora.read("lora_unet_joint_blocks_1_x_block_attn2_qkv.lora_up.weight"), DType::f32);
+    EXPECT_TRUE(std::ranges::any_of(up.as<float>(), [](float v) { return v != 0; }));
+    bool picture = false;
+    for (const auto& entry : fs::recursive_directory_iterator(dir / "runs/run"))
+      picture |= entry.path().extension() == ".png";
+    EXPECT_TRUE(picture) << result.output;
+  }
 }
 
 // ---- full size

@@ -2,9 +2,11 @@
 // model predicts, and the published model by its key lists.
 #include <gmock/gmock.h>
 
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "graph/adapt.h"
+#include "io/synthetic.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/golden.h"
@@ -243,6 +245,8 @@ const Refused refused[] = {
     {"unclip", changed(320, 1024, 2048), {}, "this is an unCLIP model"},
     {"other_without_label", changed(320, 640, 0), {}, "this is a UNet without label_emb (text of width 640)"},
     {"video", changed(320, 1024, 768, 8), {"input_blocks.1.0.time_stack.in_layers.0.weight"}, "this is a video model"},
+    {"video_of_diffusers", changed(320, 1024, 768, 8), {}, "this is a video model"},
+    {"control", changed(320, 2048, 2816), {"input_hint_block.0.weight"}, "this is a ControlNet"},
     {"edit", changed(320, 2048, 2816, 8), {}, "instruct-pix2pix (8 input channels"},
     {"five_channels", changed(320, 2048, 2816, 5), {}, "this UNet takes 5 channels; SDXL takes 4, or 9 for inpainting"},
     {"kolors", changed(320, 2048, 5632), {}, "this is a Kolors model"},
@@ -466,15 +470,18 @@ const Layout layouts[] = {
 const Sizes sizes{{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 5}};
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
+const Sizes both_lengths{{"batch", 1}, {"clip_l.length", 77}, {"clip_g.length", 77}};
+
 std::vector<HostTensor> outputs(const Model& model) {
-  return {
-      output_of(model, build_sample_graph(model, sizes, no_adapter, DType::f32), "output"),
-      output_of(model,
-                model.build("conditioner", {{"batch", 1}, {"clip_l.length", 77}, {"clip_g.length", 77}}, DType::f32),
-                "text"),
-      output_of(model,
-                model.build("conditioner", {{"batch", 1}, {"clip_l.length", 77}, {"clip_g.length", 77}}, DType::f32),
-                "pooled")};
+  return {output_of(model, build_sample_graph(model, sizes, no_adapter, DType::f32), "output"),
+          output_of(model, model.build("conditioner", both_lengths, DType::f32), "text"),
+          output_of(model, model.build("conditioner", both_lengths, DType::f32), "pooled")};
+}
+
+ModelConfig single(const fs::path& path) {
+  ModelConfig config;
+  config.name_or_path = path;
+  return config;
 }
 
 class SdxlLayouts : public testing::TestWithParam<Layout> {};
@@ -483,9 +490,7 @@ TEST_P(SdxlLayouts, OpenAsTheSameModel) {
   const TempDir dir;
   const Model want(built_plugins(), write_separate(dir / "separate"), "");
   GetParam().write(dir / "model");
-  ModelConfig config;
-  config.name_or_path = dir / "model";
-  const Model got(built_plugins(), config, "");
+  const Model got(built_plugins(), single(dir / "model"), "");
   EXPECT_EQ(got.id(), plugin);
   EXPECT_EQ(got.recipe().variant, "epsilon");
   expect_same(got.checkpoint(), want.checkpoint(), GetParam().half ? as_half : as_is);
@@ -504,14 +509,105 @@ TEST(Sdxl, MarkersOfASingleFileAreSeen) {
   all.push_back({"v_pred", HostTensor(Desc{DType::f32, {0}})});
   all.push_back({"ztsnr", HostTensor(Desc{DType::f32, {0}})});
   write_file(dir / "v.safetensors", all);
-  ModelConfig config;
-  config.name_or_path = dir / "v.safetensors";
-  const Model model(built_plugins(), config, "");
-  EXPECT_EQ(model.recipe().variant, "v_pred_ztsnr");
+  EXPECT_EQ(Model(built_plugins(), single(dir / "v.safetensors"), "").recipe().variant, "v_pred_ztsnr");
   all.push_back({"edm_vpred.sigma_max", counting({1})});
   write_file(dir / "edm.safetensors", all);
-  config.name_or_path = dir / "edm.safetensors";
-  EXPECT_NE(error_of([&] { Model(built_plugins(), config, plugin); }), "");
+  EXPECT_NE(error_of([&] { Model(built_plugins(), single(dir / "edm.safetensors"), plugin); }), "");
+}
+
+// The published files without their data: one list of tensors in both layouts, and no tensor that nothing uses.
+TEST(Sdxl, PublishedFilesOpenAsOneModel) {
+  if (!fs::exists(key_lists() / "sd_xl_base_1.0.json")) GTEST_SKIP() << "no key lists in " << key_lists();
+  const TempDir dir;
+  const auto listed = [](const std::string& list) {
+    return nlohmann::json::parse(get(key_lists() / (list + ".json"))).at("tensors");
+  };
+  nlohmann::json all = listed("sd_xl_base_1.0");
+  all.update(listed("sd_xl_base_1.0.conditioner"));
+  const nlohmann::json vae = listed("sdxl_vae");
+  for (const auto& [key, entry] : vae.items()) all["first_stage_model." + key] = entry;
+  EXPECT_EQ(all.size(), 2515u);
+  put(dir / "single.json", nlohmann::json{{"tensors", all}}.dump());
+  make_hollow_checkpoint(dir / "single.json", dir / "single.safetensors");
+  for (const std::string folder : {"unet", "vae", "text_encoder", "text_encoder_2"}) {
+    fs::create_directories(dir / "folder" / folder);
+    make_hollow_checkpoint(key_lists() / ("sdxl.diffusers-" + folder + ".json"),
+                           dir.path() / "folder" / folder / "model.safetensors");
+  }
+  std::map<std::string, int64_t> elements[2];
+  for (const int layout : {0, 1}) {
+    const Model model(built_plugins(), single(layout == 0 ? dir / "single.safetensors" : dir / "folder"), "");
+    EXPECT_EQ(model.id(), plugin);
+    std::set<std::string> used, known;
+    for (const auto& [name, desc] : model.checkpoint().weights()) {
+      elements[layout][name] = desc.shape.numel();
+      known.insert(name);
+    }
+    for (const auto& [role, at] : std::map<std::string, Sizes>{
+             {"denoiser", {{"batch", 1}, {"height", 128}, {"width", 128}, {"text_length", 77}}},
+             {"conditioner", both_lengths},
+             {"vae.encode", {{"batch", 1}, {"height", 64}, {"width", 64}}},
+             {"vae.decode", {{"batch", 1}, {"height", 8}, {"width", 8}}}}) {
+      const Graph graph = model.build(role, at, DType::bf16);
+      for (const auto& [name, value] : graph.params) used.insert(name);
+      if (role == "conditioner") {
+        EXPECT_EQ(graph.desc(graph.outputs.at("text")).shape, (Shape{1, 77, 2048}));
+        EXPECT_EQ(graph.desc(graph.outputs.at("pooled")).shape, (Shape{1, 1280}));
+      }
+    }
+    EXPECT_EQ(used, known);
+    EXPECT_EQ(known.size(), 1680u + 248u + 196u + 517u);
+  }
+  EXPECT_EQ(elements[0], elements[1]);
+}
+
+// Convolution blocks and text encoders, where they are asked for: as many modules as other tools adapt.
+TEST(Sdxl, FurtherLoraModules) {
+  const Shapes shapes = full.shapes();
+  const Described model(plugin, shapes);
+  NetworkConfig network;
+  network.conv = 4;
+  const auto count = [&](const AdapterSelection& selection, const std::vector<std::string>& modules) {
+    return std::ranges::count_if(modules, [&](const std::string& m) { return selection(m) != nullptr; });
+  };
+  std::vector<std::string> of_unet, of_text;
+  for (const auto& [name, desc] : shapes)
+    if (name.ends_with(".weight") && desc.shape.rank() > 1) of_unet.push_back(name.substr(0, name.size() - 7));
+  Shapes clips;
+  add_clip(clips, "clip_l:", 768, 12, 49408);
+  add_clip(clips, "clip_g:", 1280, 32, 49408);
+  for (const auto& [name, desc] : clips)
+    if (desc.shape.rank() > 1) of_text.push_back(name.substr(0, name.size() - 7));
+  const AdapterSelection plain({}, model.recipe(), 1), all(network, model.recipe(), 1, shapes, true);
+  EXPECT_EQ(count(plain, of_unet), 722);
+  EXPECT_EQ(count(plain, of_text), 0);
+  // 17 res blocks of two convolutions and a linear, 11 of them with a skip connection; 2 downsamples, 2 upsamples.
+  EXPECT_EQ(count(all, of_unet), 722 + 17 * 3 + 11 + 4);
+  EXPECT_EQ(count(all, of_text), 72 + 192);
+  for (const std::string module : {"input_blocks.0.0", "out.2", "time_embed.0", "label_emb.0.2"})
+    EXPECT_EQ(all(module), nullptr) << module;
+  for (const std::string module : {"input_blocks.4.0.in_layers.2", "input_blocks.3.0.op", "output_blocks.2.2.conv"})
+    EXPECT_EQ(all(module)->rank, 4) << module;
+  for (const std::string module : {"input_blocks.4.0.emb_layers.1", "input_blocks.4.0.skip_connection"})
+    EXPECT_EQ(all(module)->rank, network.linear) << module;
+}
+
+// The text is what CLIP-L has before its last layer: there is nothing to train in that layer. CLIP-G's also gives the
+// pooled vector.
+TEST(Sdxl, LayersThatTheTextDoesNotReachAreNotTrained) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  const AdapterSelection selection({}, model.recipe(), 1, model.checkpoint().weights(), true);
+  Sizes at = sizes;
+  at.erase("text_length");
+  at.insert({{"text_length", 77}, {"clip_l.length", 77}, {"clip_g.length", 77}});
+  const TrainGraph train = build_train_graph(model, at, selection, {.text_encoders = true});
+  std::map<std::string, int> modules;
+  for (const AdaptedModule& m : train.modules)
+    if (const size_t layer = m.name.find(".layers."); layer != std::string::npos)
+      ++modules[m.name.substr(0, m.name.find(':')) + m.name.substr(layer, 9)];
+  EXPECT_EQ(modules,
+            (std::map<std::string, int>{{"clip_g.layers.0", 6}, {"clip_g.layers.1", 6}, {"clip_l.layers.0", 6}}));
 }
 
 // Encoders of other models than the UNet's.
@@ -535,6 +631,8 @@ TEST(Sdxl, InpaintingModelsTakeNineChannels) {
   const Graph graph = model.denoiser({{"batch", 1}, {"height", 8}, {"width", 8}, {"text_length", 77}});
   EXPECT_EQ(graph.desc(graph.inputs.at("latents")).shape, (Shape{1, 8, 8, 9}));
   EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 8, 8, 4}));
+  EXPECT_THAT(error_of([&] { require_plain_latents(graph, model.recipe()); }),
+              HasSubstr("this sdxl model takes 9 channels where the latents of a picture have 4"));
 }
 
 }  // namespace

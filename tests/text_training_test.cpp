@@ -5,6 +5,7 @@
 #include "run/workspace.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/model_files.h"
 #include "train/lr_schedule.h"
 #include "train/step.h"
 
@@ -18,7 +19,7 @@ constexpr int64_t rank = 2;
 
 class TextTraining : public ::testing::Test {
  protected:
-  TextTraining() : registry({}, {}), model(registry, config(), ""), device(tested_device()) {}
+  TextTraining() : model(built_plugins(), config(), ""), device(tested_device()) {}
   static ModelConfig config() {
     ModelConfig config;
     config.name_or_path = toy / "flux_toy.safetensors";
@@ -88,7 +89,6 @@ class TextTraining : public ::testing::Test {
     return values;
   }
 
-  Registry registry;
   Model model;
   Device device;
   std::optional<Weights> weights;  // of the whole chain, loaded once

@@ -186,11 +186,6 @@ TEST(Tiles, AskedForSizeIsTheOnlyChoice) {
 
 const fs::path source = LORA_SOURCE_DIR;
 
-const Registry& registry() {
-  static const Registry one({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
-  return one;
-}
-
 ModelConfig toy() {
   ModelConfig config;
   config.name_or_path = source / "examples/toy_flux/flux_toy.safetensors";
@@ -209,7 +204,7 @@ double mean_difference(const Image& a, const Image& b) {
 class TiledVae : public ::testing::Test {
  protected:
   static constexpr int64_t side = 96, tile = 64;  // pixels
-  TiledVae() : model(registry(), toy(), ""), device(tested_device()) {
+  TiledVae() : model(built_plugins(), toy(), ""), device(tested_device()) {
     Sample sample;
     sample.image = source / "examples/demo/photos/cat_01.jpg";
     sample.content_hash = sha256_hex("cat_01");
@@ -325,7 +320,7 @@ TEST_F(TiledVae, NanAndInfinityAreFound) {
     write_file(dir / "vae.safetensors", weights);
     ModelConfig config = toy();
     config.files["vae_path"] = dir / "vae.safetensors";
-    const Model broken(registry(), config, "");
+    const Model broken(built_plugins(), config, "");
     const HostTensor x = latents(0);
     const Vae vae{device, broken, DType::f32, 0};
     Decoder decoder(vae, vae.fit(VaeRole::decode, {side, side}, {.limit = plenty}));

@@ -13,7 +13,7 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view commands[] = {"train", "sample", "plugins", "inspect", "make-checkpoint", "bench"};
+constexpr std::string_view commands[] = {"train", "sample", "plugins", "inspect", "verify", "make-checkpoint", "bench"};
 
 constexpr ConfigFlag model_flags_rows[] = {
     {"--plugin", "plugin", ""},
@@ -87,7 +87,13 @@ constexpr const char* plugins_examples = R"(Examples:
   lora-host plugins --plugin-dir ./build/plugins)";
 constexpr const char* inspect_examples = R"(Examples:
   lora-host inspect model.safetensors
-  lora-host inspect my_lora.safetensors)";
+  lora-host inspect my_lora.safetensors
+  lora-host inspect my_lora.safetensors --json)";
+constexpr const char* verify_examples = R"(Examples:
+  lora-host verify my_lora.safetensors --model model.safetensors
+  lora-host verify my_lora.safetensors --model model.safetensors --for comfyui,diffusers --json
+
+Ends with 3 where a key is left over: of the programs in --for, or of those that the file's names are meant for.)";
 constexpr const char* make_examples = R"(Examples:
   lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
 constexpr const char* bench_examples = R"(Examples:
@@ -108,8 +114,7 @@ std::vector<std::string> with_command(int argc, const char* const* argv) {
     if (std::ranges::find(commands, word) != std::end(commands)) return args;
     const std::string near = schema::nearest_of(word, commands);
     fail(Code::config, "unknown command {}. {}", word,
-         near.empty() ? "Known: train, sample, plugins, inspect, make-checkpoint, bench"
-                      : fmt::format("Did you mean {}?", near));
+         near.empty() ? fmt::format("Known: {}", fmt::join(commands, ", ")) : fmt::format("Did you mean {}?", near));
   } else if (word != "--help" && word != "-h" && word != "--version") {
     args.insert(args.begin() + static_cast<std::ptrdiff_t>(at), "train");
   }
@@ -202,6 +207,17 @@ void define(CLI::App& app, Arguments& raw) {
 
   auto* inspect = app.add_subcommand("inspect", "Show what a file holds.")->footer(inspect_examples);
   inspect->add_option("file", raw.input, "Checkpoint, LoRA or diffusers directory.")->required()->type_name("FILE");
+
+  inspect->add_flag("--json", raw.json, "Everything that is known, as JSON.");
+
+  auto* verify =
+      app.add_subcommand("verify", "Check which programs load every key of a LoRA file.")->footer(verify_examples);
+  verify->add_option("file", raw.input, "LoRA file.")->required()->type_name("FILE");
+  add_model(verify, raw);
+  verify->add_option("--for", raw.programs, "Programs that have to load it, such as comfyui,kohya.")
+      ->delimiter(',')
+      ->type_name("PROGRAM");
+  verify->add_flag("--json", raw.json, "Every key with its reason, as JSON.");
 
   auto* make = app.add_subcommand("make-checkpoint", "Write a checkpoint of generated weights.")->footer(make_examples);
   make->add_option("--like", raw.input, "Key list: {\"tensors\": {name: [dtype, shape]}}.")

@@ -15,9 +15,9 @@ struct Arguments {
   std::string text;     // not empty: help, to be printed
   bool version = false;
   FlagValues values;
-  std::vector<std::string> plugin_dirs, datasets, loras;
+  std::vector<std::string> plugin_dirs, datasets, loras, programs;
   std::string config_file, model, checkpoint, resume, input, output, seed, repeats;
-  bool recompute = false, times = false;
+  bool recompute = false, times = false, json = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };
 

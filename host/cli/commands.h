@@ -9,6 +9,7 @@ int run_train(const Options& options);
 int run_sample(const Options& options);
 int run_plugins(const Options& options);
 int run_inspect(const Options& options);
+int run_verify(const Options& options);
 int run_make_checkpoint(const Options& options);
 int run_bench(const Options& options);
 

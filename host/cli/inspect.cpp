@@ -3,18 +3,36 @@
 
 #include <fmt/format.h>
 
+#include <nlohmann/json.hpp>
+
 #include "cli/commands.h"
-#include "io/lora_file.h"
 #include "plugin/inspect_checkpoint.h"
 
 namespace lh {
+namespace {
+
+std::vector<ModelNames> names_of(const Registry& registry) {
+  std::vector<ModelNames> models;
+  for (const Offered<lh_model>& offered : registry.models())
+    models.push_back(
+        {offered.descriptor->id, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id)});
+  return models;
+}
+
+}  // namespace
 
 int run_inspect(const Options& options) {
   const bool lora = !std::filesystem::is_directory(options.input) && is_lora(Safetensors(options.input));
-  fmt::print("{}", inspect(options.input));
-  if (lora) return 0;
   const Registry registry(options.plugin_dirs, {});
-  fmt::print("{}", report_text(inspect_checkpoint(registry, options.input)));
+  const std::vector<ModelNames> models = lora ? names_of(registry) : std::vector<ModelNames>{};
+  if (options.json) {
+    const nlohmann::json json =
+        lora ? lora_json(read_lora(options.input), models) : report_json(inspect_checkpoint(registry, options.input));
+    fmt::print("{}\n", json.dump(2));
+    return 0;
+  }
+  fmt::print("{}", inspect(options.input, models));
+  if (!lora) fmt::print("{}", report_text(inspect_checkpoint(registry, options.input)));
   return 0;
 }
 

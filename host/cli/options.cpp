@@ -118,9 +118,12 @@ Options parse_options(int argc, const char* const* argv) {
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
   options.times = raw.times;
+  options.json = raw.json;
+  options.programs = raw.programs;
   for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
-  if (options.command == "train" || options.command == "sample" || options.command == "bench")
+  if (options.command == "train" || options.command == "sample" || options.command == "bench" ||
+      options.command == "verify")
     build_config(raw, options);
   return options;
 }

@@ -7,24 +7,28 @@
 #include <vector>
 
 #include "config/config.h"
+#include "io/lora_merge.h"
 
 namespace lh {
 
 struct Options {
-  // "train", "sample", "plugins", "inspect", "make-checkpoint", "bench"; or "print": show `text` and end with 0.
+  // "train", "sample", "plugins", "inspect", "verify", "make-checkpoint", "bench"; or "print": show `text` and end with
+  // 0.
   std::string command = {};
   std::string text = {};
   std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
-  Config config = {};                                   // train, sample, bench: the file, then the flags
+  Config config = {};                                   // train, sample, bench, verify: the file, then the flags
 
   std::string resume = {};  // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
   bool dry_run = false;     // train: check everything, print the plan, stop before the first step
-  std::vector<LoraInput> loras = {};  // sample
-  std::filesystem::path input = {};   // inspect: the file; make-checkpoint, bench: the key list
-  std::filesystem::path output = {};  // make-checkpoint: the file to write; sample: image file or folder
-  int64_t seed = 0;                   // make-checkpoint
-  int64_t repeats = 20;               // bench: steps to time
-  bool times = false;                 // bench: time by op as well
+  std::vector<LoraInput> loras = {};       // sample
+  std::filesystem::path input = {};        // inspect, verify: the file; make-checkpoint, bench: the key list
+  std::filesystem::path output = {};       // make-checkpoint: the file to write; sample: image file or folder
+  int64_t seed = 0;                        // make-checkpoint
+  int64_t repeats = 20;                    // bench: steps to time
+  bool times = false;                      // bench: time by op as well
+  bool json = false;                       // inspect, verify: for tools
+  std::vector<std::string> programs = {};  // verify: that have to load the file
 };
 
 // Throws lh::Error(Code::config) that says what is wrong with the command line or the configuration file.

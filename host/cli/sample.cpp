@@ -8,7 +8,6 @@
 #include "core/signals.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
-#include "sample/lora_stack.h"
 #include "train/prepare.h"
 
 namespace lh {
@@ -29,10 +28,10 @@ int run_sample(const Options& options) {
   const Registry registry(options.plugin_dirs, {});
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
-  const Model model(registry, config.model, config.plugin);
+  Model model(registry, config.model, config.plugin);
+  model.merge(options.loras);
   const Recipe& recipe = model.recipe();
   const DType compute = compute_dtype(config.train.dtype);
-  const LoraStack stack(model, options.loras);
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   std::vector<SampleRequest> requests;
@@ -42,22 +41,20 @@ int run_sample(const Options& options) {
   TextEncoding text(device, model, encoder_dtype(device, compute), {});
   text.prepare(prompts_of(requests));
 
-  const auto select = [&](const std::string& module) { return stack.select(module); };
-  Denoiser denoiser(device, model, select, compute, sampler, requests.front(), text.length());
-  const Adapters adapters = stack.load(device, denoiser.graph());
+  const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+  Denoiser denoiser(device, model, no_adapter, compute, sampler, requests.front(), text.length());
   const Graph& graph = denoiser.graph();
   const Denoiser::Memory memory = denoiser.memory();
-  const MemoryRoom room{
-      .limit = limit,
-      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + adapters.bytes() + memory.constants,
-      .arena = memory.arena,
-      .workspace = memory.workspace};
+  const MemoryRoom room{.limit = limit,
+                        .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + memory.constants,
+                        .arena = memory.arena,
+                        .workspace = memory.workspace};
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);
   const DeviceMemory arena(device, std::max(memory.arena, decoder.plan().memory.arena), "activations");
-  denoiser.bind(arena.data(), weights, &adapters);
+  denoiser.bind(arena.data(), weights, nullptr);
   decoder.bind(arena.data());
   install_signal_handlers();
 

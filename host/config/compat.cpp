@@ -69,7 +69,6 @@ constexpr std::string_view masks = "crop the images to what matters instead";
 
 constexpr Refused refused_table[] = {
     {"logging.use_wandb", "nothing is sent over the network; events are written to training_folder/name"},
-    {"network.pretrained_lora_path", "to go on with a run use --resume"},
     {"network.network_kwargs.full_if_contains", "use only_if_contains"},
     {"save.push_to_hub", "nothing is sent over the network; upload the file when the run is done"},
     {"datasets[].shuffle_tokens", captions},

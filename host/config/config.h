@@ -27,6 +27,7 @@ struct NetworkConfig {
   int64_t conv = 0;                    // rank on convolutions larger than 1x1; 0 = convolution blocks are left alone
   std::optional<double> conv_alpha;    // default: conv
   double dropout = 0;
+  std::filesystem::path pretrained_lora_path;  // LoRA to start from; empty = a new one
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
 
@@ -91,7 +92,7 @@ struct SaveConfig {
   int64_t save_every = 0;  // 0 = only at the end
   int64_t max_step_saves_to_keep = 4;
   std::string dtype = "float16";
-  std::string format = "kohya";  // kohya, diffusers
+  std::string format = "kohya";  // kohya, comfyui, diffusers
 };
 
 struct Config {
@@ -109,11 +110,6 @@ struct Config {
   SaveConfig save;
 
   std::filesystem::path output_dir() const { return training_folder / name; }
-};
-
-struct LoraInput {  // --lora FILE[:STRENGTH]
-  std::filesystem::path path;
-  double strength = 1;
 };
 
 // Reads a YAML file; throws lh::Error(Code::config) whose text lists every problem, one a line, as

@@ -40,7 +40,8 @@ constexpr Choice schedulers[] = {{"normal", "normal"}, {"karras", "karras"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
-constexpr Choice formats[] = {{"kohya", "kohya"}, {"diffusers", "diffusers"}, {"safetensors", "kohya"}};
+constexpr Choice formats[] = {
+    {"kohya", "kohya"}, {"diffusers", "diffusers"}, {"comfyui", "comfyui"}, {"safetensors", "kohya"}};
 constexpr std::string_view schedule_params[] = {"warmup_steps", "num_cycles", "power", "lr_end"};
 
 std::string check_device(std::string& device) {
@@ -156,6 +157,8 @@ const Key table[] = {
      in<N, &NetworkConfig::dropout>,
      "Chance that an element of the adapter's input is dropped.",
      {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.pretrained_lora_path", in<N, &NetworkConfig::pretrained_lora_path>,
+     "LoRA file to start from, of any tool: its modules are what the first step changes."},
     {"network.only_if_contains", in<N, &NetworkConfig::only_if_contains>,
      "Adapt only modules whose name contains one of these."},
     {"network.ignore_if_contains", in<N, &NetworkConfig::ignore_if_contains>,
@@ -335,7 +338,7 @@ const Key table[] = {
      "Older saves of this run are removed beyond this number.",
      {.range = {.low = 1, .high = 1e6}}},
     {"save.dtype", in<V, &SaveConfig::dtype>, "Type of the saved weights.", {.choices = file_types}},
-    {"save.format", in<V, &SaveConfig::format>, "Names in the saved file; ComfyUI reads both.", {.choices = formats}},
+    {"save.format", in<V, &SaveConfig::format>, "Names in the saved file (docs/lora-files.md).", {.choices = formats}},
 };
 
 }  // namespace

@@ -132,19 +132,47 @@ void permute(const Shape& in, bool transpose, const std::byte* src, std::byte* d
       for (int64_t i = 0; i < a; ++i) to[(o * b + j) * a + i] = from[(o * a + i) * b + j];
 }
 
+// [O, I, KH, KW] -> [O, KH, KW, I], or the transpose of a matrix.
+void reorder(const Shape& in, bool transpose, int64_t element, const std::byte* src, std::byte* dst) {
+  switch (element) {
+    case 1: return permute<uint8_t>(in, transpose, src, dst);
+    case 2: return permute<uint16_t>(in, transpose, src, dst);
+    case 4: return permute<uint32_t>(in, transpose, src, dst);
+    default: return permute<uint64_t>(in, transpose, src, dst);
+  }
+}
+
+// The values in float32, changed, then converted.
+void read_changed(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
+                  std::span<std::byte> out, const ChangeValues& change) {
+  const Shape& shape = recipe.desc.shape;
+  const int64_t count = shape.numel();
+  const std::unique_ptr<float[]> values(new float[static_cast<size_t>(count)]);  // all of it is written
+  const std::span wide(values.get(), static_cast<size_t>(count));
+  read_assembly(recipe, name, DType::f32, false, std::as_writable_bytes(wide));
+  change(wide);
+  const auto* from = reinterpret_cast<const std::byte*>(values.get());
+  const Converter converter(DType::f32, dtype, count);
+  if (!channels_last || shape.rank() != 4) return converter.run(from, out.data(), count);
+  const std::unique_ptr<std::byte[]> ordered(new std::byte[out.size()]);
+  converter.run(from, ordered.get(), count);
+  reorder(shape, false, dtype_size(dtype), ordered.get(), out.data());
+}
+
 }  // namespace
 
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
-                   std::span<std::byte> out) {
+                   std::span<std::byte> out, const ChangeValues& change) {
   const Shape& shape = recipe.desc.shape;
   const int64_t size = dtype_size(dtype), bytes = checked_mul(shape.numel(), size);
   if (static_cast<int64_t>(out.size()) != bytes)
     fail(Code::internal, "weight \"{}\" {} as {} has {} bytes, the buffer {}", name, shape.text(), dtype_name(dtype),
          bytes, out.size());
+  if (change) return read_changed(recipe, name, dtype, channels_last, out, change);
   const bool transpose = recipe.assemble == Assemble::transpose,
-             reorder = transpose || (channels_last && shape.rank() == 4);
-  const std::unique_ptr<std::byte[]> scratch(reorder ? new std::byte[out.size()] : nullptr);
-  std::byte* target = reorder ? scratch.get() : out.data();
+             ordered = !transpose && (!channels_last || shape.rank() != 4);
+  const std::unique_ptr<std::byte[]> scratch(ordered ? nullptr : new std::byte[out.size()]);
+  std::byte* target = ordered ? out.data() : scratch.get();
   for (const Piece& piece : recipe.pieces) {
     const int64_t count = piece.weight.tensor->desc.shape.numel() / recipe.parts;
     if (recipe.assemble == Assemble::swap_halves) {
@@ -155,14 +183,8 @@ void read_assembly(const Assembly& recipe, const std::string& name, DType dtype,
     }
     target += count * size;
   }
-  if (!reorder) return;
-  const Shape stored = transpose ? Shape{shape[1], shape[0]} : shape;
-  switch (size) {
-    case 1: return permute<uint8_t>(stored, transpose, scratch.get(), out.data());
-    case 2: return permute<uint16_t>(stored, transpose, scratch.get(), out.data());
-    case 4: return permute<uint32_t>(stored, transpose, scratch.get(), out.data());
-    default: return permute<uint64_t>(stored, transpose, scratch.get(), out.data());
-  }
+  if (ordered) return;
+  reorder(transpose ? Shape{shape[1], shape[0]} : shape, transpose, size, scratch.get(), out.data());
 }
 
 }  // namespace lh

@@ -7,17 +7,25 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/component.h"
+#include "io/lora_merge.h"
 
 namespace lh {
 
 namespace fs = std::filesystem;
 
 struct Checkpoint::Impl {
+  CheckpointSpec spec;
   std::map<std::string, LoadedComponent> components;
   std::map<std::string, Desc> weights;
   std::map<std::string, const Assembly*> recipes;
   std::string paths;  // for error texts
+  std::optional<LoraMerge> merged;
 
+  // What is added to a weight as it is read; empty: nothing.
+  ChangeValues change(const std::string& name) const {
+    if (!merged || !merged->changes(name)) return {};
+    return [this, &name](std::span<float> values) { merged->apply(name, weights.at(name).shape, values); };
+  }
   const Assembly& recipe(const std::string& name) const {
     const auto found = recipes.find(name);
     if (found == recipes.end()) fail(Code::data, "no weight \"{}\" in {} ({} weights)", name, paths, recipes.size());
@@ -66,6 +74,7 @@ void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path
 
 Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, fs::path>& paths)
     : impl_(std::make_unique<Impl>()) {
+  impl_->spec = spec;
   check_keys(spec, paths);
   FileCache cache;
   std::set<std::string> useful;  // keys whose path held something
@@ -95,24 +104,29 @@ Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, f
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
+void Checkpoint::merge(const std::vector<LoraInput>& loras) {
+  if (!loras.empty()) impl_->merged.emplace(impl_->spec, impl_->weights, loras);
+}
+
 bool Checkpoint::has(const std::string& component) const { return impl_->components.contains(component); }
 
 const std::map<std::string, Desc>& Checkpoint::weights() const { return impl_->weights; }
 
 void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const {
-  read_assembly(impl_->recipe(name), name, dtype, channels_last, out);
+  read_assembly(impl_->recipe(name), name, dtype, channels_last, out, impl_->change(name));
 }
 
 std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const {
-  return lh::stored_fp8(impl_->recipe(name));
+  const Assembly& recipe = impl_->recipe(name);
+  return impl_->change(name) ? std::nullopt : lh::stored_fp8(recipe);
 }
 
 void Checkpoint::read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const {
   const Assembly& recipe = impl_->recipe(name);
-  if (lh::stored_fp8(recipe))
+  if (stored_fp8(name))
     read_stored_fp8(recipe, codes, factors);
   else
-    read_as_fp8(recipe, name, codes, factors);
+    read_as_fp8(recipe, name, codes, factors, impl_->change(name));
 }
 
 std::string Checkpoint::fingerprint(const std::string& component) const {
@@ -120,6 +134,7 @@ std::string Checkpoint::fingerprint(const std::string& component) const {
   if (found == impl_->components.end()) fail(Code::data, "no component \"{}\" in {}", component, impl_->paths);
   std::string all = component;
   for (const FilePtr& file : found->second.files) all.append(" ").append(file->fingerprint());
+  if (impl_->merged) all.append(impl_->merged->fingerprint(component));
   return sha256_hex(all);
 }
 

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "io/lora_spec.h"
 #include "io/safetensors.h"
 
 namespace lh {
@@ -42,19 +43,17 @@ struct ComponentSpec {
   std::vector<std::string> also;               // keys of a single file that belong to it without any prefix
   std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;
-};
-
-struct LoraNames {  // how LoRA modules of the denoiser are spelled
-  std::string kohya_prefix = "lora_unet_";
-  std::string diffusers_prefix = "transformer.";
+  LoraNames lora;
 };
 
 struct CheckpointSpec {
   std::vector<ComponentSpec> components;
-  LoraNames lora;
+  std::vector<LoraLoader> lora_loaders;  // programs, and what they load
   static CheckpointSpec parse(const std::string& yaml, const std::string& plugin);
   const ComponentSpec* component(const std::string& name) const;
 };
+
+struct LoraInput;
 
 class Checkpoint {
  public:
@@ -64,17 +63,21 @@ class Checkpoint {
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
 
+  // From here on weights are read with these LoRA files merged into them.
+  void merge(const std::vector<LoraInput>& loras);
+
   bool has(const std::string& component) const;
   // Canonical name -> stored desc (fp8 keeps its type): plain key for the denoiser, "<component>:<key>" for others.
   const std::map<std::string, Desc>& weights() const;
   // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,KH,KW] -> [O,KH,KW,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
-  // The fp8 form in which a weight is stored; nothing when its values are stored otherwise.
+  // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
+  // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.
   std::optional<WeightForm> stored_fp8(const std::string& name) const;
   // Reads a weight as fp8 codes and the factors that multiply them: as it is stored (stored_fp8), or else rounded to
   // e4m3 with one factor for each row.
   void read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const;
-  // For each component: fingerprint of its files.
+  // For each component: fingerprint of its files and of what is merged into it.
   std::string fingerprint(const std::string& component) const;
   std::filesystem::path file_of(const std::string& name) const;
 

@@ -8,6 +8,8 @@
 #include "core/error.h"
 #include "io/checkpoint.h"
 #include "io/key_map.h"
+#include "io/lora_keys.h"
+#include "io/lora_names.h"
 
 namespace lh {
 namespace {
@@ -17,7 +19,7 @@ class SpecReader {
   explicit SpecReader(const std::string& plugin) : plugin_(plugin) {}
 
   CheckpointSpec read(const YAML::Node& root) const {
-    check_keys(root, "the checkpoint", {"components", "lora"});
+    check_keys(root, "the checkpoint", {"components", "lora_loaders"});
     CheckpointSpec spec;
     const YAML::Node components = root["components"];
     if (!components || !components.IsMap() || components.size() == 0)
@@ -27,10 +29,9 @@ class SpecReader {
       if (spec.component(name) != nullptr) wrong(item.first, fmt::format("component `{}` is there twice", name));
       spec.components.push_back(component(name, item.second));
     }
-    if (const YAML::Node lora = root["lora"]) {
-      check_keys(lora, "lora", {"kohya_prefix", "diffusers_prefix"});
-      if (lora["kohya_prefix"]) spec.lora.kohya_prefix = text(lora["kohya_prefix"], "kohya_prefix");
-      if (lora["diffusers_prefix"]) spec.lora.diffusers_prefix = text(lora["diffusers_prefix"], "diffusers_prefix");
+    if (const YAML::Node loaders = root["lora_loaders"]) {
+      if (!loaders.IsMap()) wrong(loaders, "lora_loaders must be a mapping of program to rules");
+      for (const auto& item : loaders) spec.lora_loaders.push_back(loader(spec, item.first, item.second));
     }
     return spec;
   }
@@ -75,7 +76,8 @@ class SpecReader {
 
   ComponentSpec component(const std::string& name, const YAML::Node& node) const {
     const std::string what = fmt::format("component `{}`", name);
-    check_keys(node, what, {"config", "prefixes", "marker", "ignore", "aliases", "also", "folder", "diffusers"});
+    check_keys(node, what,
+               {"config", "prefixes", "marker", "ignore", "aliases", "also", "folder", "diffusers", "lora"});
     ComponentSpec out;
     out.name = name;
     out.config_key = node["config"] ? text(node["config"], "config") : "name_or_path";
@@ -94,6 +96,12 @@ class SpecReader {
       if (!rules.IsSequence()) wrong(rules, "diffusers must be a list of rules");
       for (const auto& item : rules)
         for (KeyRule& part : this->rules(item)) out.diffusers.push_back(std::move(part));
+    }
+    if (const YAML::Node lora = node["lora"]) {
+      check_keys(lora, "lora", {"kohya", "diffusers", "native"});
+      if (lora["kohya"]) out.lora.kohya = texts(lora["kohya"], "kohya");
+      if (lora["diffusers"]) out.lora.diffusers = texts(lora["diffusers"], "diffusers");
+      if (lora["native"]) out.lora.native = texts(lora["native"], "native");
     }
     return out;
   }
@@ -138,6 +146,69 @@ class SpecReader {
       all.push_back(out);
     }
     return all;
+  }
+
+  LoraLoader loader(const CheckpointSpec& spec, const YAML::Node& program, const YAML::Node& rules) const {
+    LoraLoader out{text(program, "a program's name"), {}};
+    if (!rules.IsSequence()) wrong(rules, fmt::format("`{}` must be a list of rules", out.program));
+    for (const auto& item : rules) out.rules.push_back(loader_rule(spec, item));
+    return out;
+  }
+
+  LoraLoaderRule loader_rule(const CheckpointSpec& spec, const YAML::Node& node) const {
+    check_keys(node, "a lora_loaders rule",
+               {"components", "names", "tensors", "only", "except", "not_beside", "full_size", "one_rank"});
+    if (!node["components"] || !node["names"] || !node["tensors"])
+      wrong(node, "a lora_loaders rule needs `components`, `names` and `tensors`");
+    LoraLoaderRule out;
+    out.components = texts(node["components"], "components");
+    for (const std::string& name : out.components)
+      if (spec.component(name) == nullptr) wrong(node["components"], fmt::format("there is no component `{}`", name));
+    for (const std::string& name : texts(node["names"], "names")) out.names.push_back(spelling(node["names"], name));
+    for (const std::string& name : texts(node["tensors"], "tensors")) add_family(node["tensors"], name, out.tensors);
+    if (node["only"]) out.only = patterns(node["only"], "only");
+    if (node["except"]) out.except = patterns(node["except"], "except");
+    if (node["not_beside"]) out.not_beside = texts(node["not_beside"], "not_beside");
+    if (node["one_rank"]) out.one_rank = flag(node["one_rank"], "one_rank");
+    if (const YAML::Node shapes = node["full_size"]) {
+      if (!shapes.IsMap()) wrong(shapes, "full_size must be a mapping of weight to shape");
+      for (const auto& item : shapes) {
+        std::vector<int64_t> dims;
+        if (!YAML::convert<std::vector<int64_t>>::decode(item.second, dims) || dims.empty())
+          wrong(item.second, "a shape must be a list of numbers");
+        out.full_size.emplace(text(item.first, "a weight"), Shape(dims));
+      }
+    }
+    return out;
+  }
+
+  LoraSpelling spelling(const YAML::Node& node, const std::string& name) const {
+    const auto found = parse_spelling(name);
+    if (!found)
+      wrong(node, fmt::format("name `{}` must be a prefix and one of {{native}}, {{native_}}, {{diffusers}}, "
+                              "{{diffusers_}}, {{processor}}",
+                              name));
+    return *found;
+  }
+
+  void add_family(const YAML::Node& node, const std::string& name, std::set<std::string>& out) const {
+    const std::vector<std::string_view> pairs = lora_pair_families(), all = lora_families();
+    if (name == "pairs")
+      out.insert(pairs.begin(), pairs.end());
+    else if (std::ranges::find(all, name) != all.end())
+      out.insert(name);
+    else
+      wrong(node, fmt::format("tensors `{}`; known: pairs, {}", name, fmt::join(all, ", ")));
+  }
+
+  std::vector<std::regex> patterns(const YAML::Node& node, const std::string& what) const {
+    std::vector<std::regex> out;
+    for (const std::string& pattern : texts(node, what)) try {
+        out.emplace_back(pattern);
+      } catch (const std::regex_error& e) {
+        wrong(node, fmt::format("`{}` is no regular expression: {}", pattern, e.what()));
+      }
+    return out;
   }
 
   void check_holes(const YAML::Node& node, const KeyRule& rule) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -32,9 +33,13 @@ enum class UnknownKeys { refuse, keep };
 std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const ComponentSpec& component,
                                               const std::filesystem::path& path, FileCache& cache, UnknownKeys unknown);
 
-// Makes the tensor: reads in chunks, converts to dtype, multiplies scales out. out has exactly its bytes.
+// Changes the values of a tensor, in the canonical order.
+using ChangeValues = std::function<void(std::span<float> values)>;
+
+// Makes the tensor: reads in chunks, converts to dtype, multiplies scales out. out has exactly its bytes. With `change`
+// the values go through it in float32 and are rounded to dtype after it.
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
-                   std::span<std::byte> out);
+                   std::span<std::byte> out, const ChangeValues& change = {});
 
 // The fp8 form in which the tensor is stored: one fp8 tensor as it is, or the rows of several of one type. Nothing for
 // any other.
@@ -42,6 +47,7 @@ std::optional<WeightForm> stored_fp8(const Assembly& recipe);
 // Brings it as it is stored, without conversion; codes and factors have exactly the sizes of its stored_fp8.
 void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::span<float> factors);
 // Reads any other tensor and rounds it to e4m3, with one factor for each row (quantise_rows).
-void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes, std::span<float> factors);
+void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes, std::span<float> factors,
+                 const ChangeValues& change = {});
 
 }  // namespace lh

@@ -6,18 +6,18 @@
 #include <cmath>
 #include <limits>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "core/error.h"
 #include "core/float_formats.h"
+#include "core/parallel.h"
 #include "io/component.h"
 
 namespace lh {
 namespace {
 
 constexpr float largest_e4m3 = 448;
-constexpr size_t elements_of_a_thread = 1 << 18;  // fewer are not worth starting one
+constexpr int64_t elements_of_a_thread = 1 << 18;  // fewer are not worth starting one
 
 void quantise_row(std::span<const float> values, std::byte* codes, float& factor) {
   // Magnitudes in the order of their bits: infinities and NaN are above everything else.
@@ -34,17 +34,11 @@ void quantise_row(std::span<const float> values, std::byte* codes, float& factor
 
 void quantise_rows(std::span<const float> values, std::span<std::byte> codes, std::span<float> factors) {
   const size_t rows = factors.size(), width = values.size() / std::max<size_t>(rows, 1);
-  const auto run = [=](size_t first, size_t end) {
-    for (size_t r = first; r < end; ++r)
+  const int64_t least = elements_of_a_thread / std::max<int64_t>(static_cast<int64_t>(width), 1) + 1;
+  in_threads(static_cast<int64_t>(rows), least, [=](int64_t first, int64_t end) {
+    for (auto r = static_cast<size_t>(first); r < static_cast<size_t>(end); ++r)
       quantise_row(values.subspan(r * width, width), codes.data() + r * width, factors[r]);
-  };
-  const size_t threads = std::clamp<size_t>(values.size() / elements_of_a_thread, 1,
-                                            std::clamp<size_t>(std::thread::hardware_concurrency(), 1, 16));
-  const size_t part = (rows + threads - 1) / threads;
-  std::vector<std::jthread> others;
-  for (size_t first = part; first < rows; first += part)
-    others.emplace_back([=] { run(first, std::min(first + part, rows)); });
-  run(0, std::min(part, rows));
+  });
 }
 
 std::optional<WeightForm> stored_fp8(const Assembly& recipe) {
@@ -79,11 +73,11 @@ void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::sp
   }
 }
 
-void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes,
-                 std::span<float> factors) {
+void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes, std::span<float> factors,
+                 const ChangeValues& change) {
   const std::unique_ptr<float[]> values(new float[codes.size()]);  // left as it is: everything is written
   read_assembly(recipe, name, DType::f32, false,
-                {reinterpret_cast<std::byte*>(values.get()), codes.size() * sizeof(float)});
+                {reinterpret_cast<std::byte*>(values.get()), codes.size() * sizeof(float)}, change);
   quantise_rows({values.get(), codes.size()}, codes, factors);
   const auto bad = std::ranges::find_if(factors, [](float f) { return !std::isfinite(f); });
   if (bad != factors.end())

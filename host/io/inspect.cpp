@@ -2,41 +2,16 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 
 #include "core/error.h"
-#include "io/lora_file.h"
+#include "io/lora_inspect.h"
 #include "io/weight_files.h"
 
 namespace lh {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr size_t metadata_width = 200;  // longer values are cut
-
-// Metadata comes from strangers: nothing of it may steer a terminal.
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (size_t i = 0; i < text.size(); ++i) {
-    const auto byte = static_cast<unsigned char>(text[i]);
-    const auto next = static_cast<unsigned char>(i + 1 < text.size() ? text[i + 1] : 0);
-    const bool c1 = byte == 0xc2 && next < 0xa0, inside_character = (byte & 0xc0) == 0x80;
-    if (out.size() >= metadata_width && !inside_character) return out + fmt::format("... ({} bytes)", text.size());
-    if (byte == '\n') {
-      out += "\\n";
-    } else if (byte < 0x20 || byte == 0x7f) {
-      out += fmt::format("\\x{:02x}", byte);
-    } else if (c1) {
-      out += fmt::format("\\u{:04x}", next);
-      ++i;
-    } else {
-      out += text[i];
-    }
-  }
-  return out;
-}
 
 std::string size_text(int64_t bytes) {
   static constexpr std::array<const char*, 4> units{"bytes", "KiB", "MiB", "GiB"};
@@ -63,52 +38,8 @@ std::string summary(const std::vector<FilePtr>& files) {
 
 std::string metadata_text(const std::map<std::string, std::string>& metadata) {
   std::string out;
-  for (const auto& [key, value] : metadata) out += fmt::format("    {}: {}\n", escaped(key), escaped(value));
+  for (const auto& [key, value] : metadata) out += fmt::format("    {}: {}\n", printable(key), printable(value));
   return metadata.empty() ? "  no metadata\n" : "  metadata\n" + out;
-}
-
-double norm(std::span<const float> values) {
-  double sum = 0;
-  for (const float v : values) sum += static_cast<double>(v) * v;
-  return std::sqrt(sum);
-}
-
-// ||up down|| by the Gram matrices of both, rank x rank each.
-double delta_norm(const LoraModule& module) {
-  const auto down = module.down.as<float>(), up = module.up.as<float>();
-  const auto rank = static_cast<size_t>(module.down.desc.shape[0]);
-  const size_t in = down.size() / std::max<size_t>(rank, 1), out = up.size() / std::max<size_t>(rank, 1);
-  double sum = 0;
-  for (size_t a = 0; a < rank; ++a)
-    for (size_t b = 0; b < rank; ++b) {
-      double rows = 0, columns = 0;
-      for (size_t i = 0; i < in; ++i) rows += static_cast<double>(down[a * in + i]) * down[b * in + i];
-      for (size_t o = 0; o < out; ++o) columns += static_cast<double>(up[o * rank + a]) * up[o * rank + b];
-      sum += rows * columns;
-    }
-  return rank == 0 ? 0 : std::abs(module.alpha) / static_cast<double>(rank) * std::sqrt(std::max(sum, 0.0));
-}
-
-std::string lora_text(const fs::path& path) {
-  const LoraFile lora = read_lora(path);
-  std::set<int64_t> ranks;
-  std::set<double> alphas;
-  size_t width = 6;
-  for (const LoraModule& module : lora.modules) {
-    ranks.insert(module.down.desc.shape[0]);
-    alphas.insert(module.alpha);
-    width = std::max(width, escaped(module.name).size());
-  }
-  std::string out = fmt::format("  LoRA: {} spelling, {} modules, rank {}, alpha {}\n", lora.spelling,
-                                lora.modules.size(), fmt::join(ranks, " "), fmt::join(alphas, " "));
-  out += fmt::format("    {:<{}}  {:>5} {:>7} {:>11} {:>11} {:>11}\n", "module", width, "rank", "alpha", "|down|",
-                     "|up|", "|delta|");
-  for (const LoraModule& module : lora.modules)
-    out += fmt::format("    {:<{}}  {:>5} {:>7g} {:>11.5g} {:>11.5g} {:>11.5g}\n", escaped(module.name), width,
-                       module.down.desc.shape[0], module.alpha, norm(module.down.as<float>()),
-                       norm(module.up.as<float>()), delta_norm(module));
-  for (const std::string& key : lora.others) out += fmt::format("    no part of a pair: {}\n", escaped(key));
-  return out;
 }
 
 std::string folder_text(const fs::path& folder, FileCache& cache) {
@@ -122,12 +53,12 @@ std::string folder_text(const fs::path& folder, FileCache& cache) {
 
 }  // namespace
 
-std::string inspect(const fs::path& path) {
+std::string inspect(const fs::path& path, const std::vector<ModelNames>& models) {
   FileCache cache;
   if (!fs::is_directory(path)) {
     const FilePtr file = cache.open(path);
     std::string out = fmt::format("{}\n", path.string()) + summary({file});
-    if (is_lora(*file)) out += lora_text(path);
+    if (is_lora(*file)) out += lora_text(read_lora(path), models);
     return out + metadata_text(file->metadata());
   }
   std::string out = folder_text(path, cache);

@@ -3,10 +3,14 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
+
+#include "io/lora_inspect.h"
 
 namespace lh {
 
-// Any safetensors file or diffusers directory; LoRA files with a table of their modules.
-std::string inspect(const std::filesystem::path& path);
+// Any safetensors file or diffusers directory; LoRA files with a table of their modules and what `models` have such
+// names.
+std::string inspect(const std::filesystem::path& path, const std::vector<ModelNames>& models);
 
 }  // namespace lh

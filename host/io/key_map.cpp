@@ -99,7 +99,14 @@ std::vector<KeyMap::Native> KeyMap::native(const std::string& key, const RowsPer
 }
 
 std::optional<KeyMap::Diffusers> KeyMap::diffusers(const std::string& module, int64_t rows_per_column) const {
-  if (rules_.empty()) return Diffusers{nullptr, {module}};
+  std::vector<Diffusers> all = all_diffusers(module, rows_per_column);
+  if (all.empty()) return std::nullopt;
+  return std::move(all.front());
+}
+
+std::vector<KeyMap::Diffusers> KeyMap::all_diffusers(const std::string& module, int64_t rows_per_column) const {
+  if (rules_.empty()) return {Diffusers{nullptr, {module}}};
+  std::vector<Diffusers> all;
   for (const Compiled& compiled : rules_) {
     const bool exact = compiled.rule.exact;
     const auto values = compiled.native.match(exact ? module + std::string(weight_suffix) : module);
@@ -111,9 +118,9 @@ std::optional<KeyMap::Diffusers> KeyMap::diffusers(const std::string& module, in
       const std::string name = source.fill(*values);
       found.modules.push_back(exact ? without_weight(name) : name);
     }
-    if (std::ranges::none_of(found.modules, &std::string::empty)) return found;
+    if (std::ranges::none_of(found.modules, &std::string::empty)) all.push_back(std::move(found));
   }
-  return std::nullopt;
+  return all;
 }
 
 }  // namespace lh

@@ -50,6 +50,8 @@ class KeyMap {
     std::vector<std::string> modules;  // in row order
   };
   std::optional<Diffusers> diffusers(const std::string& native_module, int64_t rows_per_column) const;
+  // All names that the rules give a module, the one that counts first.
+  std::vector<Diffusers> all_diffusers(const std::string& native_module, int64_t rows_per_column) const;
 
  private:
   struct Compiled {

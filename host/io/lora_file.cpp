@@ -1,4 +1,4 @@
-// Writes LoRA files: kohya spelling as trained, or diffusers spelling with fused modules split.
+// Writes LoRA files: kohya's and ComfyUI's spellings as trained, or the diffusers one with fused modules split.
 #include "io/lora_file.h"
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/key_map.h"
+#include "io/lora_names.h"
 
 namespace lh {
 namespace {
@@ -30,30 +31,51 @@ void check(const LoraModule& module) {
          module.name, down.text(), up.text());
 }
 
-Tensors kohya(const std::vector<LoraModule>& modules, const std::string& prefix, DType dtype) {
-  Tensors out;
+// A component's modules, named without it, and its names in files.
+struct Component {
+  const ComponentSpec* spec = nullptr;
+  std::vector<LoraModule> modules;
+};
+
+std::vector<Component> by_component(const std::vector<LoraModule>& modules, const CheckpointSpec& spec) {
+  std::vector<Component> list;
+  for (const ComponentSpec& component : spec.components) list.push_back({&component, {}});
   for (const LoraModule& module : modules) {
-    std::string name = prefix + module.name;
-    std::ranges::replace(name, '.', '_');
+    const size_t colon = module.name.find(':');
+    const std::string name = colon == std::string::npos ? "denoiser" : module.name.substr(0, colon);
+    const auto found = std::ranges::find(list, name, [](const Component& c) { return c.spec->name; });
+    if (found == list.end())
+      fail(Code::plugin, "LoRA module \"{}\": the checkpoint YAML has no component `{}`", module.name, name);
+    found->modules.push_back(module);
+    if (colon != std::string::npos) found->modules.back().name.erase(0, colon + 1);
+  }
+  std::erase_if(list, [](const Component& c) { return c.modules.empty(); });
+  return list;
+}
+
+// The prefix that a component's names get in a format.
+const std::string& prefix_of(const Component& component, const std::string& format) {
+  const LoraNames& names = component.spec->lora;
+  const std::vector<std::pair<std::string, const std::vector<std::string>*>> all{
+      {"kohya", &names.kohya}, {"comfyui", &names.native}, {"diffusers", &names.diffusers}};
+  std::string others;
+  for (const auto& [other, prefixes] : all)
+    if (!prefixes->empty()) others += (others.empty() ? "" : " or ") + other;
+  for (const auto& [known, prefixes] : all)
+    if (known == format && !prefixes->empty()) return prefixes->front();
+  fail(Code::config, "save.format: {}: modules of `{}` have no names in it. {}", format, component.spec->name,
+       others.empty() ? "They cannot be saved as a LoRA file at all" : fmt::format("Use save.format {}", others));
+}
+
+// down, up and alpha as they were trained.
+void add_native(const Component& component, const LoraSpelling& spelling, DType dtype, Tensors& out) {
+  for (const LoraModule& module : component.modules) {
+    const std::string name = LoraPlace{.native = module.name}.spelled(spelling);
     out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
     out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
     const auto alpha = static_cast<float>(module.alpha);
     out.push_back({name + ".alpha", HostTensor::from_floats(Shape{}, std::span(&alpha, 1))});
   }
-  return out;
-}
-
-// Rows of a fused module for each of its sources: equal parts, or as many as inputs for all but the last of four or
-// more (q, k, v and an MLP that takes the rest).
-std::vector<int64_t> split_rows(const LoraModule& module, size_t sources) {
-  const int64_t rows = module.up.desc.shape[0], n = static_cast<int64_t>(sources);
-  const int64_t each = sources >= 4 ? in_features(module) : rows / n;
-  std::vector<int64_t> parts(sources, each);
-  parts.back() = rows - each * (n - 1);
-  if (parts.back() <= 0 || (sources < 4 && parts.back() != each))
-    fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", module.name,
-         rows, n);
-  return parts;
 }
 
 // B = up * alpha / rank, halves of its rows exchanged where the diffusers layer has them the other way round.
@@ -89,15 +111,11 @@ HostTensor padded_up(const LoraModule& module, std::span<const float> values, in
   return out;
 }
 
-Tensors diffusers(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, DType dtype) {
-  const ComponentSpec* denoiser = spec.component("denoiser");
-  if (denoiser == nullptr)
-    fail(Code::plugin, "the checkpoint YAML has no component `denoiser`, so LoRA modules have no names");
-  const KeyMap map(denoiser->diffusers);
+void add_diffusers(const Component& component, const std::string& prefix, DType dtype, Tensors& out) {
+  const KeyMap map(component.spec->diffusers);
   int64_t rank = 0;
-  for (const LoraModule& module : modules) rank = std::max(rank, rank_of(module));
-  Tensors out;
-  for (const LoraModule& module : modules) {
+  for (const LoraModule& module : component.modules) rank = std::max(rank, rank_of(module));
+  for (const LoraModule& module : component.modules) {
     const int64_t rows = module.up.desc.shape[0], in = in_features(module);
     const auto target = map.diffusers(module.name, rows % in == 0 ? rows / in : 0);
     if (!target)
@@ -110,14 +128,29 @@ Tensors diffusers(const std::vector<LoraModule>& modules, const CheckpointSpec& 
       fail(Code::data, "LoRA module \"{}\" is transposed in the diffusers format: use save.format kohya", module.name);
     const bool matrix = target->rule != nullptr && target->rule->conv1x1;
     const std::vector<float> up = folded_up(module, how == Assemble::swap_halves);
-    const std::vector<int64_t> parts = split_rows(module, target->modules.size());
+    const std::vector<int64_t> parts = part_rows(rows, in, target->modules.size());
+    if (parts.empty())
+      fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", module.name,
+           rows, target->modules.size());
     std::span<const float> rest(up);
     for (size_t i = 0; i < parts.size(); ++i) {
-      const std::string name = spec.lora.diffusers_prefix + target->modules[i];
+      const std::string name = prefix + target->modules[i];
       out.push_back({name + ".lora_A.weight", converted(padded_down(module, rank, matrix), dtype)});
       out.push_back({name + ".lora_B.weight", converted(padded_up(module, rest, parts[i], rank, matrix), dtype)});
       rest = rest.subspan(static_cast<size_t>(parts[i] * rank_of(module)));
     }
+  }
+}
+
+Tensors spelled(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, const std::string& format,
+                DType dtype) {
+  Tensors out;
+  for (const Component& component : by_component(modules, spec)) {
+    const std::string& prefix = prefix_of(component, format);
+    if (format == "diffusers")
+      add_diffusers(component, prefix, dtype, out);
+    else
+      add_native(component, {prefix, format == "kohya" ? LoraForm::native_flat : LoraForm::native}, dtype, out);
   }
   return out;
 }
@@ -186,13 +219,9 @@ void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>
   if (modules.empty()) fail(Code::internal, "{}: a LoRA without modules", path.string());
   if (!is_float(dtype)) fail(Code::internal, "{}: a LoRA of type {}", path.string(), dtype_name(dtype));
   for (const LoraModule& module : modules) check(module);
-  Tensors tensors;
-  if (format == "kohya")
-    tensors = kohya(modules, spec.lora.kohya_prefix, dtype);
-  else if (format == "diffusers")
-    tensors = diffusers(modules, spec, dtype);
-  else
-    fail(Code::config, "save.format: {}, expected kohya or diffusers", format);
+  if (format != "kohya" && format != "comfyui" && format != "diffusers")
+    fail(Code::config, "save.format: {}, expected kohya, comfyui or diffusers", format);
+  Tensors tensors = spelled(modules, spec, format, dtype);
   // Wide types first, so that every tensor is aligned: some readers refuse a float32 at an odd offset.
   std::ranges::stable_sort(tensors, std::greater{},
                            [](const NamedTensor& t) { return dtype_size(t.tensor.desc.dtype); });

@@ -1,126 +1,239 @@
-// Reads LoRA files of any tool that stores down/up pairs.
+#include "io/lora_read.h"
+
 #include <algorithm>
-#include <array>
-#include <optional>
+#include <cmath>
 
 #include "core/error.h"
-#include "io/lora_file.h"
 
 namespace lh {
 namespace {
 
-enum class Part { down, up, alpha };
-struct Suffix {
-  std::string_view text;
-  Part part;
-};
-constexpr std::array<Suffix, 17> suffixes{{{".lora_down.weight", Part::down},
-                                           {".lora_up.weight", Part::up},
-                                           {".lora_A.weight", Part::down},
-                                           {".lora_B.weight", Part::up},
-                                           {".lora_A.default.weight", Part::down},
-                                           {".lora_B.default.weight", Part::up},
-                                           {".lora.down.weight", Part::down},
-                                           {".lora.up.weight", Part::up},
-                                           {"_lora.down.weight", Part::down},
-                                           {"_lora.up.weight", Part::up},
-                                           {".lora_linear_layer.down.weight", Part::down},
-                                           {".lora_linear_layer.up.weight", Part::up},
-                                           {".lora_A", Part::down},
-                                           {".lora_B", Part::up},
-                                           {".lora_down", Part::down},
-                                           {".lora_up", Part::up},
-                                           {".alpha", Part::alpha}}};
+using enum LoraPart;
 
-struct Key {
-  std::string module;
-  Part part;
+// Why a module cannot be used; thrown inside this file.
+struct Unusable {
+  std::string why;
 };
 
-std::optional<Key> split(const std::string& key) {
-  for (const Suffix& suffix : suffixes)
-    if (key.ends_with(suffix.text)) return Key{key.substr(0, key.size() - suffix.text.size()), suffix.part};
-  return std::nullopt;
+template <typename... Args>
+[[noreturn]] void refuse(fmt::format_string<Args...> format, Args&&... args) {
+  throw Unusable{fmt::format(format, std::forward<Args>(args)...)};
 }
 
-HostTensor read_f32(const Safetensors& file, const StoredTensor& tensor) {
-  return converted(file.read(tensor.name), DType::f32);
-}
+int64_t columns_of(const Shape& shape) { return shape.with(0, 1).numel(); }
 
-std::string spelling_of(const std::vector<LoraModule>& modules) {
-  struct Spelling {
-    const char* name;
-    std::vector<std::string_view> prefixes;
-  };
-  static const std::vector<Spelling> spellings{
-      {"kohya", {"lora_unet_", "lora_te"}},
-      {"diffusers", {"transformer.", "unet.", "text_encoder.", "text_encoder_2.", "text_encoder_3."}},
-      {"native", {"diffusion_model."}}};
-  for (const Spelling& spelling : spellings) {
-    const bool all = std::ranges::all_of(modules, [&](const LoraModule& module) {
-      return std::ranges::any_of(spelling.prefixes,
-                                 [&](std::string_view prefix) { return module.name.starts_with(prefix); });
-    });
-    if (all && !modules.empty()) return spelling.name;
+class EntryCheck {
+ public:
+  EntryCheck(const LoraFile& file, LoraEntry& entry) : file_(file), e_(entry) {}
+
+  void run() {
+    for (const auto& [part, tensor] : e_.parts) {
+      const Desc& desc = tensor.stored->desc;
+      if (!is_float(desc.dtype))
+        refuse("`{}` is {}, expected floating-point numbers", tensor.stored->name, desc.text());
+      if (part != alpha && desc.shape.numel() == 0) refuse("`{}` {} is empty", tensor.stored->name, desc.text());
+    }
+    find_kind();
+    switch (e_.kind) {
+      case LoraKind::lora: lora(); break;
+      case LoraKind::loha: loha(); break;
+      case LoraKind::lokr: lokr(); break;
+      case LoraKind::full: full(); break;
+    }
+    read_alpha();
+    if (e_.has(magnitude) && e_.kind == LoraKind::full)
+      refuse("a DoRA magnitude without the matrices that it goes with");
   }
-  return "other";
-}
 
-struct Parts {
-  const StoredTensor *down = nullptr, *up = nullptr, *alpha = nullptr;
+ private:
+  void find_kind() {
+    const bool pair = e_.has(down) || e_.has(up) || e_.has(mid);
+    const bool hada = any_of({hada_w1_a, hada_w1_b, hada_w2_a, hada_w2_b, hada_t1, hada_t2});
+    const bool kron = any_of({lokr_w1, lokr_w1_a, lokr_w1_b, lokr_w2, lokr_w2_a, lokr_w2_b, lokr_t2});
+    const bool whole = e_.has(diff);
+    if (pair + hada + kron + whole > 1) refuse("it has tensors of more than one kind of adapter");
+    if (!pair && !hada && !kron && !whole && !e_.has(diff_bias)) refuse("it has no matrices beside this");
+    e_.kind = pair ? LoraKind::lora : hada ? LoraKind::loha : kron ? LoraKind::lokr : LoraKind::full;
+  }
+
+  bool any_of(std::initializer_list<LoraPart> parts) const {
+    return std::ranges::any_of(parts, [&](LoraPart part) { return e_.has(part); });
+  }
+
+  void need(LoraPart part, const char* name) const {
+    if (!e_.has(part)) refuse("its {} is missing", name);
+  }
+
+  // Two matrices of a product: [n, rank] and [rank, m...].
+  void product(LoraPart left, LoraPart right) const {
+    const Shape &a = e_.shape(left), &b = e_.shape(right);
+    if (a.rank() < 2 || b.rank() < 2 || columns_of(a) != b[0])
+      refuse("{} and {} do not fit, expected [n, rank] and [rank, m]", a.text(), b.text());
+  }
+
+  // Tucker: core [rank, rank, kh, kw] between [rank, n] and [rank, m].
+  void tucker(LoraPart core, LoraPart left, LoraPart right) const {
+    const Shape &t = e_.shape(core), &a = e_.shape(left), &b = e_.shape(right);
+    if (t.rank() < 3 || a.rank() < 2 || b.rank() < 2 || t[0] != a[0] || t[1] != b[0])
+      refuse("core {} between {} and {} does not fit, expected [p, q, kh, kw], [p, out] and [q, in]", t.text(),
+             a.text(), b.text());
+  }
+
+  void lora() {
+    need(down, "down (or A) matrix");
+    need(up, "up (or B) matrix");
+    if (e_.parts.at(down).family != e_.parts.at(up).family) refuse("its two matrices are spelled differently");
+    const Shape &a = e_.shape(down), &b = e_.shape(up);
+    e_.rank = a.rank() > 0 ? a[0] : 0;
+    if (e_.has(mid)) {
+      const Shape& core = e_.shape(mid);
+      if (core.rank() < 3 || a.rank() < 2 || b.rank() < 2 || columns_of(b) != core[0] || core[1] != a[0] ||
+          columns_of(a) != a[1])
+        refuse(
+            "down {}, mid {} and up {} do not fit, expected [rank, in, 1, 1], [rank, rank, kh, kw], [out, rank, 1, 1]",
+            a.text(), core.text(), b.text());
+      return;
+    }
+    if (a.rank() < 2 || b.rank() < 2 || columns_of(b) != a[0])
+      refuse("down {} and up {} do not fit, expected [rank, in, ...] and [out, rank, ...]", a.text(), b.text());
+  }
+
+  void loha() {
+    need(hada_w1_a, "`hada_w1_a`"), need(hada_w1_b, "`hada_w1_b`");
+    need(hada_w2_a, "`hada_w2_a`"), need(hada_w2_b, "`hada_w2_b`");
+    if (e_.has(hada_t1) != e_.has(hada_t2)) refuse("one of `hada_t1` and `hada_t2` is missing");
+    e_.rank = e_.shape(hada_w1_b).rank() > 0 ? e_.shape(hada_w1_b)[0] : 0;
+    if (e_.has(hada_t1)) {
+      tucker(hada_t1, hada_w1_a, hada_w1_b), tucker(hada_t2, hada_w2_a, hada_w2_b);
+    } else {
+      product(hada_w1_a, hada_w1_b), product(hada_w2_a, hada_w2_b);
+    }
+    const auto extent = [&](LoraPart a, LoraPart b, LoraPart t) {
+      const Shape &left = e_.shape(a), &right = e_.shape(b);
+      return e_.has(t) ? std::pair(left[1], right[1] * e_.shape(t).numel() / (e_.shape(t)[0] * e_.shape(t)[1]))
+                       : std::pair(left[0], columns_of(right));
+    };
+    if (extent(hada_w1_a, hada_w1_b, hada_t1) != extent(hada_w2_a, hada_w2_b, hada_t2))
+      refuse("its two products have different shapes");
+  }
+
+  void lokr() {
+    factor(lokr_w1, lokr_w1_a, lokr_w1_b, "lokr_w1");
+    if (e_.has(lokr_t2)) {
+      need(lokr_w2_a, "`lokr_w2_a`"), need(lokr_w2_b, "`lokr_w2_b`");
+      if (e_.has(lokr_w2)) refuse("both `lokr_w2` and `lokr_t2` are there");
+      tucker(lokr_t2, lokr_w2_a, lokr_w2_b);
+    } else {
+      factor(lokr_w2, lokr_w2_a, lokr_w2_b, "lokr_w2");
+    }
+    const LoraPart decomposed = e_.has(lokr_w2_b) ? lokr_w2_b : lokr_w1_b;
+    e_.rank = e_.has(decomposed) ? e_.shape(decomposed)[0] : 0;
+  }
+
+  void factor(LoraPart whole, LoraPart left, LoraPart right, const char* name) {
+    if (e_.has(whole) && (e_.has(left) || e_.has(right))) refuse("both `{0}` and `{0}_a`, `{0}_b` are there", name);
+    if (e_.has(whole)) {
+      if (e_.shape(whole).rank() < 2) refuse("`{}` {} is no matrix", name, e_.shape(whole).text());
+      return;
+    }
+    if (!e_.has(left) || !e_.has(right)) refuse("its `{0}`, or both `{0}_a` and `{0}_b`, are missing", name);
+    product(left, right);
+  }
+
+  void full() const {
+    if (e_.has(diff) && e_.shape(diff).rank() == 0) refuse("`diff` is a single number");
+  }
+
+  void read_alpha() {
+    if (!e_.has(alpha)) return;
+    const StoredTensor& tensor = e_.tensor(alpha);
+    if (tensor.desc.shape.numel() != 1) refuse("`{}` {}: alpha is one number", tensor.name, tensor.desc.text());
+    const double value = read_f32(file_, tensor).as<float>()[0];
+    if (!std::isfinite(value)) refuse("`{}` is {}", tensor.name, value);
+    e_.alpha = value;
+  }
+
+  const LoraFile& file_;
+  LoraEntry& e_;
 };
-
-LoraModule assemble(const Safetensors& file, const std::string& name, const Parts& parts) {
-  const std::string path = file.path().string();
-  LoraModule module{name, read_f32(file, *parts.down), read_f32(file, *parts.up)};
-  const Shape &down = module.down.desc.shape, &up = module.up.desc.shape;
-  if (down.rank() < 2 || up.rank() < 2 || up[1] != down[0] || up.with(0, 1).numel() != down[0])
-    fail(Code::data,
-         "{}: LoRA module \"{}\": down {} and up {} do not fit, expected [rank, in, ...] and [out, rank, ...]", path,
-         name, down.text(), up.text());
-  module.alpha = static_cast<double>(down[0]);
-  if (parts.alpha == nullptr) return module;
-  if (parts.alpha->desc.shape.numel() != 1 || !is_float(parts.alpha->desc.dtype))
-    fail(Code::data, "{}: \"{}\" is {}, expected one float", path, parts.alpha->name, parts.alpha->desc.text());
-  module.alpha = read_f32(file, *parts.alpha).as<float>()[0];
-  return module;
-}
 
 }  // namespace
 
+std::string_view lora_kind_name(LoraKind kind) {
+  switch (kind) {
+    case LoraKind::lora: return "LoRA";
+    case LoraKind::loha: return "LoHa";
+    case LoraKind::lokr: return "LoKr";
+    case LoraKind::full: return "full";
+  }
+  return "";
+}
+
+int64_t LoraEntry::rows() const {
+  switch (kind) {
+    case LoraKind::lora: return shape(up)[0];
+    case LoraKind::loha: return has(hada_t1) ? shape(hada_w1_a)[1] : shape(hada_w1_a)[0];
+    case LoraKind::lokr: {
+      const int64_t first = has(lokr_w1) ? shape(lokr_w1)[0] : shape(lokr_w1_a)[0];
+      const int64_t second = has(lokr_t2)   ? shape(lokr_w2_a)[1]
+                             : has(lokr_w2) ? shape(lokr_w2)[0]
+                                            : shape(lokr_w2_a)[0];
+      return checked_mul(first, second);
+    }
+    case LoraKind::full: return has(diff) ? shape(diff)[0] : 0;
+  }
+  return 0;
+}
+
+int64_t LoraEntry::row_elements() const {
+  const auto core = [&](LoraPart t) { return shape(t).numel() / (shape(t)[0] * shape(t)[1]); };
+  switch (kind) {
+    case LoraKind::lora: return columns_of(shape(down)) * (has(mid) ? core(mid) : 1);
+    case LoraKind::loha: return has(hada_t1) ? shape(hada_w1_b)[1] * core(hada_t1) : columns_of(shape(hada_w1_b));
+    case LoraKind::lokr: {
+      const int64_t first = columns_of(shape(has(lokr_w1) ? lokr_w1 : lokr_w1_b));
+      const int64_t second = has(lokr_t2) ? checked_mul(shape(lokr_w2_b)[1], core(lokr_t2))
+                                          : columns_of(shape(has(lokr_w2) ? lokr_w2 : lokr_w2_b));
+      return checked_mul(first, second);
+    }
+    case LoraKind::full: return has(diff) ? columns_of(shape(diff)) : 0;
+  }
+  return 0;
+}
+
+HostTensor read_f32(const LoraFile& file, const StoredTensor& tensor) {
+  return converted(file.file->read(tensor.name), DType::f32);
+}
+
 bool is_lora(const Safetensors& file) {
   return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
-    const auto key = split(tensor.name);
-    return key && key->part != Part::alpha;
+    const auto key = split_lora_key(tensor.name);
+    return key && key->part != alpha && key->part != unsupported;
   });
 }
 
 LoraFile read_lora(const std::filesystem::path& path) {
-  const Safetensors file(path);
-  std::map<std::string, Parts> found;
-  LoraFile out;
-  for (const StoredTensor& tensor : file.tensors()) {
-    const auto key = split(tensor.name);
-    if (!key) {
-      out.others.push_back(tensor.name);
+  LoraFile out{std::make_shared<const Safetensors>(path), {}, {}};
+  std::map<std::string, LoraEntry> found;
+  for (const StoredTensor& tensor : out.file->tensors()) {
+    const auto key = split_lora_key(tensor.name);
+    if (!key || key->part == unsupported) {
+      out.problems.push_back({tensor.name, key ? std::string(key->why) : "no tensor of a LoRA"});
       continue;
     }
-    Parts& parts = found[key->module];
-    const StoredTensor*& slot = key->part == Part::down ? parts.down : key->part == Part::up ? parts.up : parts.alpha;
-    if (slot != nullptr)
-      fail(Code::data, "{}: \"{}\" and \"{}\" are the same part of one module", path.string(), slot->name, tensor.name);
-    slot = &tensor;
+    LoraEntry& entry = found[key->module];
+    entry.name = key->module;
+    const auto [at, first] = entry.parts.emplace(key->part, LoraTensor{&tensor, key->family});
+    if (!first)
+      out.problems.push_back(
+          {tensor.name, fmt::format("the same part of one module as `{}`", at->second.stored->name)});
   }
-  for (const auto& [name, parts] : found) {
-    if (parts.down != nullptr && parts.up != nullptr) {
-      out.modules.push_back(assemble(file, name, parts));
-      continue;
+  for (auto& [name, entry] : found) try {
+      EntryCheck(out, entry).run();
+      out.entries.push_back(std::move(entry));
+    } catch (const Unusable& problem) {
+      for (const auto& [part, tensor] : entry.parts) out.problems.push_back({tensor.stored->name, problem.why});
     }
-    for (const StoredTensor* lone : {parts.down, parts.up, parts.alpha})
-      if (lone != nullptr) out.others.push_back(lone->name);
-  }
-  out.spelling = spelling_of(out.modules);
-  out.metadata = file.metadata();
   return out;
 }
 

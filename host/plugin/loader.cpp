@@ -11,6 +11,7 @@
 #include <deque>
 #include <set>
 #include <system_error>
+#include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
@@ -85,6 +86,17 @@ const boost::dll::shared_library& open_library(const fs::path& path) {
   }
 }
 
+// Every open Plugin, the newest last. A library has one state however often it is opened, and that state belongs to the
+// newest Plugin of it.
+struct OpenPlugin {
+  const Plugin* plugin;
+  const lh_host_api* api;
+};
+std::vector<OpenPlugin>& open_plugins() {
+  static auto* all = new std::vector<OpenPlugin>;
+  return *all;
+}
+
 }  // namespace
 
 Plugin::Plugin(const fs::path& file, const lh_host_api& api, const MakeHost& make_host) : path_(fs::absolute(file)) {
@@ -107,9 +119,17 @@ Plugin::Plugin(const fs::path& file, const lh_host_api& api, const MakeHost& mak
     entry_->deinit();
     lh::fail(Code::plugin, "{}: its init switched the processor to flush-to-zero", path_.string());
   }
+  open_plugins().push_back({this, &api});
 }
 
-Plugin::~Plugin() { entry_->deinit(); }
+Plugin::~Plugin() {
+  std::vector<OpenPlugin>& open = open_plugins();
+  std::erase_if(open, [&](const OpenPlugin& other) { return other.plugin == this; });
+  entry_->deinit();
+  const auto heir =
+      std::find_if(open.rbegin(), open.rend(), [&](const OpenPlugin& other) { return other.plugin->entry_ == entry_; });
+  if (heir != open.rend()) (void)entry_->init(heir->plugin->host_, heir->api, heir->plugin->path_.c_str());
+}
 
 template <typename T>
 std::vector<const T*> Plugin::descriptors(const char* factory) const {

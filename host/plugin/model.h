@@ -32,6 +32,8 @@ class Model {
   const Recipe& recipe() const { return recipe_; }
   const CheckpointSpec& spec() const { return spec_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
+  // From here on weights are read with these LoRA files merged into them.
+  void merge(const std::vector<LoraInput>& loras) { checkpoint_->merge(loras); }
   bool has_role(const std::string& role) const;
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.

@@ -103,8 +103,7 @@ struct Recipe {
   NoiseScheduleSpec noise_schedule;
   TimestepSpec timestep;
   SamplingSpec sampling;
-  std::vector<std::string> lora_targets;                              // patterns of LoraTargets
-  std::vector<std::string> lora_conv_targets;                         // likewise: blocks that network.conv adds
+  std::vector<std::string> lora_targets, lora_conv_targets;           // patterns of LoraTargets
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::vector<std::string> lora_networks{"lora"};                     // adapter types that the targets take
   std::map<std::string, std::string> metadata;                        // for LoRA files

@@ -4,7 +4,7 @@
 #include <set>
 
 #include "core/error.h"
-#include "io/lora_file.h"
+#include "io/lora_read.h"
 
 namespace lh {
 namespace {

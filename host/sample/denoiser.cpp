@@ -43,6 +43,7 @@ Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute,
   Compiled compiled;
   compiled.graph = build_sample_graph(model_, sizes, select, compute,
                                       skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
+  require_plain_latents(compiled.graph, model_.recipe());
   compiled.plan = plan_memory(compiled.graph, parameters(compiled.graph));
   return compiled;
 }

@@ -27,7 +27,8 @@ class Adapters {
   static int64_t bytes(const std::vector<AdapterTensor>& tensors, size_t sections);
   int64_t bytes() const { return bytes(tensors_, sections_.size()); }
   int64_t parameter_count() const;
-  const std::vector<AdapterTensor>& tensors() const { return tensors_; }
+  const std::vector<AdaptedModule>& adapted() const { return adapted_; }
+  const std::vector<AdapterTensor>& tensors() const { return tensors_; }  // down and up of each of `adapted`
   const std::vector<std::string>& sections() const { return sections_; }
   std::vector<std::string> saved_sections() const;  // without the gradients
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.

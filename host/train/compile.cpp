@@ -102,6 +102,10 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   graph = model.build_chain(roles, sizes, options.compute);
   show("build", graph);
 
+  // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
+  // adapter there would learn nothing.
+  prune(graph);
+
   // One op for what one kernel does at once.
   fuse(graph);
   show("fuse", graph);
@@ -152,6 +156,17 @@ Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAda
   Graph graph = model.build("denoiser", sizes, compute, lists);
   make_forward(graph, model, select);
   return graph;
+}
+
+void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
+  const Shape& latents = denoiser.desc(denoiser.inputs.at("latents")).shape;  // [B, H, W, C]
+  const int64_t channels = latents[latents.rank() - 1];
+  if (channels == recipe.latents.channels) return;
+  fail(Code::data,
+       "this {} model takes {} channels where the latents of a picture have {}: it is also given a mask or another "
+       "picture, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
+       "model; its LoRA fits this one too where their blocks are the same",
+       recipe.family, channels, recipe.latents.channels);
 }
 
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {

@@ -8,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/caption.h"
+#include "run/workspace.h"
 
 namespace lh {
 
@@ -46,6 +47,8 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     requests.push_back(complete_request(c.sample, model.recipe(), prompt, seed));
   }
   fit_memory();
+  if (!c.network.pretrained_lora_path.empty())
+    warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
 }
 
 void Prepared::compile(double recompute, int64_t limit) {
@@ -69,7 +72,8 @@ void Prepared::compile(double recompute, int64_t limit) {
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {
     live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
-    plan->also(device, live_text->graph(), live_text->arena_bytes());
+    const Graph& graph = live_text->graph();
+    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph), constant_bytes(graph));
   }
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
@@ -143,6 +147,9 @@ std::string Prepared::report() const {
   for (const auto& [kind, count] : kinds)
     text_report += fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second);
   text_report.back() = '\n';
+  if (warm_start)
+    text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
+                               warm_start->modules());
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
   text_report += fmt::format(

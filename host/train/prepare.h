@@ -20,6 +20,7 @@
 #include "train/objective.h"
 #include "train/text_encoding.h"
 #include "train/train_plan.h"
+#include "train/warm_start.h"
 
 namespace lh {
 
@@ -49,6 +50,7 @@ struct Prepared {
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
   std::optional<TrainPlan> plan;
+  std::optional<WarmStart> warm_start;       // network.pretrained_lora_path
   std::unique_ptr<Denoiser> denoiser;        // for samples; none when no sample is asked for
   std::unique_ptr<Decoder> decoder;          // likewise
   std::unique_ptr<LiveText> live_text;       // where samples are made and text encoders trained

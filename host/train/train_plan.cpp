@@ -12,6 +12,9 @@ namespace lh {
 TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
                      const std::set<Bucket>& buckets, const PlanOptions& options) {
   const Recipe& recipe = model.recipe();
+  const auto add = [&](const Graph& graph, int64_t arena) {
+    also(arena, workspace_bytes(device, graph), constant_bytes(graph));
+  };
   for (const Bucket& bucket : buckets) {
     Sizes sizes{{"batch", options.batch},
                 {"height", bucket.height / recipe.latents.downscale},
@@ -19,10 +22,11 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
                 {"text_length", options.text_length}};
     sizes.insert(options.token_lengths.begin(), options.token_lengths.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
-    also(device, step->train_graph().graph, step->arena_bytes());
+    add(step->train_graph().graph, step->arena_bytes());
     steps[bucket] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
+  require_plain_latents(first.graph, recipe);
   if (first.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
@@ -32,7 +36,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
   const Shape whole = adapters->whole().shape;
   parts = UpdatePlan(optimizer, whole).one_pass() ? adapters->components() : adapters->tensors();
   for (const AdapterTensor& part : parts) updates.emplace_back(optimizer, part.shape);
-  for (const UpdatePlan& update : updates) also(device, update.graph, update.plan.bytes);
+  for (const UpdatePlan& update : updates) add(update.graph, update.plan.bytes);
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));
@@ -43,10 +47,6 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
   memory.weights = weight_bytes(first.graph, weight_names(first.graph, model.checkpoint()));
   memory.adapters = adapters->bytes();
   memory.small += SCALARS + Feed::device_bytes(message_bytes());
-}
-
-void TrainPlan::also(Device& device, const Graph& graph, int64_t arena) {
-  also(arena, workspace_bytes(device, graph), constant_bytes(graph));
 }
 
 void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {

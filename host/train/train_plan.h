@@ -41,7 +41,6 @@ struct TrainPlan {
   TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
             const std::set<Bucket>& buckets, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
-  void also(Device& device, const Graph& graph, int64_t arena);
   void also(int64_t arena, int64_t workspace, int64_t constants);
 
   std::map<Bucket, std::unique_ptr<TrainStep>> steps;

@@ -34,8 +34,6 @@ std::string targets_hash(const Adapters& adapters) {
   return hash.hex().substr(0, 16);
 }
 
-std::string optional_text(const std::optional<double>& value) { return value ? fmt::format("{}", *value) : "default"; }
-
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> facts_of(const Prepared& p) {
   const Config& c = p.config;
@@ -47,8 +45,9 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
           {"network.conv", std::to_string(c.network.conv)},
-          {"network.conv_alpha", optional_text(c.network.conv_alpha)},
+          {"network.conv_alpha", fmt::format("{}", c.network.conv_alpha.value_or(static_cast<double>(c.network.conv)))},
           {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, 16) : "none"},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
@@ -128,10 +127,12 @@ void Trainer::load() {
 
 void Trainer::start_or_resume() {
   p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {
     if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters)) {
       state_ = *loaded;
+      resumed = true;
       if (state_.step > config_.train.steps)
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
@@ -143,6 +144,7 @@ void Trainer::start_or_resume() {
       spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
   }
+  if (p_.warm_start && !resumed) p_.warm_start->apply(*p_.plan->adapters);
   state_.facts = facts;
   runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);

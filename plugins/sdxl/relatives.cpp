@@ -38,8 +38,10 @@ std::optional<std::string> relative(const Weights& w) {
     return "this is an EDM model with v-prediction, like CosXL (tensor edm_vpred.sigma_max), which is noised by "
            "another "
            "law than SDXL";
-  if (w.has("input_blocks.1.1.time_stack.0.norm1.weight") || w.has("input_blocks.1.0.time_stack.in_layers.0.weight"))
-    return "this is a video model, like Stable Video Diffusion (layers time_stack)";
+  if (w.has("input_hint_block.0.weight") || w.has("controlnet_cond_embedding.conv_in.weight"))
+    return "this is a ControlNet, which steers a UNet and is none by itself";
+  if (w.has("input_blocks.1.0.time_stack.in_layers.0.weight") || (in == 8 && label == 768))
+    return "this is a video model, like Stable Video Diffusion";
   if (in == 8)
     return "this is a model that edits pictures, like instruct-pix2pix (8 input channels: latents and those of the "
            "picture to edit)";

@@ -14,7 +14,7 @@ namespace lh::test {
 
 using Shapes = std::map<std::string, Desc>;
 
-// The plugins that were built.
+// The plugins that were built. A plugin knows one host at a time, so all tests take them from here.
 const Registry& built_plugins();
 CheckpointSpec spec_of(const std::string& plugin);
 

@@ -1,0 +1,28 @@
+// lora-host verify: which programs load every key of a LoRA file.
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/commands.h"
+#include "core/error.h"
+#include "io/lora_verify.h"
+#include "plugin/model.h"
+#include "plugin/registry.h"
+
+namespace lh {
+
+int run_verify(const Options& options) {
+  const Registry registry(options.plugin_dirs, {});
+  const Model model(registry, options.config.model, options.config.plugin);
+  const LoraFile lora = read_lora(options.input);
+  if (!is_lora(*lora.file))
+    fail(Code::data, "{}: not a LoRA: none of its tensors is part of a known kind of adapter", options.input.string());
+  const VerifyReport report = verify_lora(lora, model.spec(), model.checkpoint().weights(), options.programs);
+  if (options.json)
+    fmt::print("{}\n", verify_json(report, options.programs).dump(2));
+  else
+    fmt::print("{}", verify_text(report, options.input.string()));
+  return report.good(options.programs) ? 0 : static_cast<int>(Code::data);
+}
+
+}  // namespace lh

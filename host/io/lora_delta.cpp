@@ -1,0 +1,220 @@
+#include "io/lora_delta.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "core/parallel.h"
+
+namespace lh {
+namespace {
+
+using enum LoraPart;
+
+constexpr int64_t elements_of_a_thread = 1 << 16;
+constexpr float epsilon = std::numeric_limits<float>::epsilon();  // beside a norm, as LyCORIS and ComfyUI have it
+
+std::vector<float> values_of(const LoraFile& file, const LoraEntry& entry, LoraPart part) {
+  const HostTensor tensor = read_f32(file, entry.tensor(part));
+  return {tensor.as<float>().begin(), tensor.as<float>().end()};
+}
+
+// [rows, columns] to [columns, rows].
+std::vector<float> transposed(const std::vector<float>& in, int64_t rows) {
+  const auto r = static_cast<size_t>(rows), columns = in.size() / r;
+  std::vector<float> out(in.size());
+  for (size_t i = 0; i < r; ++i)
+    for (size_t j = 0; j < columns; ++j) out[j * r + i] = in[i * columns + j];
+  return out;
+}
+
+// core [p, q, taps] and b [q, n]: out[p, (n, tap)] = sum_q core[p, q, tap] b[q, n].
+std::vector<float> core_times(const std::vector<float>& core, const Shape& shape, const std::vector<float>& b) {
+  const auto p = static_cast<size_t>(shape[0]), q = static_cast<size_t>(shape[1]);
+  const size_t taps = core.size() / (p * q), n = b.size() / q;
+  std::vector<float> out(p * n * taps);
+  for (size_t i = 0; i < p; ++i)
+    for (size_t j = 0; j < q; ++j)
+      for (size_t c = 0; c < n; ++c)
+        for (size_t t = 0; t < taps; ++t) out[(i * n + c) * taps + t] += core[(i * q + j) * taps + t] * b[j * n + c];
+  return out;
+}
+
+double square_sum(std::span<const float> values) {
+  double sum = 0;
+  for (const float v : values) sum += static_cast<double>(v) * v;
+  return sum;
+}
+
+}  // namespace
+
+std::optional<MagnitudeAxis> magnitude_axis(const Shape& magnitude, int64_t rows, int64_t inputs) {
+  const int64_t elements = magnitude.numel();
+  if (magnitude.rank() == 1) return elements == rows ? std::optional(MagnitudeAxis::output) : std::nullopt;
+  if (magnitude.rank() == 0) return std::nullopt;
+  if (magnitude[0] == rows && elements == rows) return MagnitudeAxis::output;
+  if (magnitude[0] == 1 && magnitude[1] == inputs && elements == inputs) return MagnitudeAxis::input;
+  return std::nullopt;
+}
+
+void LoraDelta::Product::row(int64_t index, std::span<float> out) const {
+  std::ranges::fill(out, 0.0f);
+  const float* factors = left.data() + index * rank;
+  for (int64_t k = 0; k < rank; ++k) {
+    const float* from = right.data() + static_cast<size_t>(k) * out.size();
+    for (size_t i = 0; i < out.size(); ++i) out[i] += factors[k] * from[i];
+  }
+}
+
+LoraDelta::LoraDelta(const LoraFile& file, const LoraEntry& entry)
+    : entry_(entry), scale_(static_cast<float>(entry.scale())) {
+  switch (entry.kind) {
+    case LoraKind::lora:
+      products_.push_back(product(file, up, down));
+      if (entry.has(mid))
+        products_[0].right = core_times(values_of(file, entry, mid), entry.shape(mid), products_[0].right);
+      break;
+    case LoraKind::loha:
+      if (entry.has(hada_t1)) {
+        products_.push_back(tucker(file, hada_t1, hada_w1_a, hada_w1_b));
+        products_.push_back(tucker(file, hada_t2, hada_w2_a, hada_w2_b));
+      } else {
+        products_.push_back(product(file, hada_w1_a, hada_w1_b));
+        products_.push_back(product(file, hada_w2_a, hada_w2_b));
+      }
+      break;
+    case LoraKind::lokr:
+      first_ = matrix(file, lokr_w1, lokr_w1_a, lokr_w1_b);
+      if (entry.has(lokr_t2)) {
+        const Product second = tucker(file, lokr_t2, lokr_w2_a, lokr_w2_b);
+        second_rows_ = entry.shape(lokr_w2_a)[1];
+        const size_t columns = second.right.size() / static_cast<size_t>(second.rank);
+        second_.resize(static_cast<size_t>(second_rows_) * columns);
+        for (int64_t r = 0; r < second_rows_; ++r)
+          second.row(r, std::span(second_).subspan(static_cast<size_t>(r) * columns, columns));
+      } else {
+        second_ = matrix(file, lokr_w2, lokr_w2_a, lokr_w2_b);
+        second_rows_ = entry.has(lokr_w2) ? entry.shape(lokr_w2)[0] : entry.shape(lokr_w2_a)[0];
+      }
+      break;
+    case LoraKind::full: first_ = values_of(file, entry, diff); break;
+  }
+  if (!entry.has(magnitude)) return;
+  magnitude_ = values_of(file, entry, magnitude);
+  magnitude_shape_ = entry.shape(magnitude);
+}
+
+LoraDelta::Product LoraDelta::product(const LoraFile& file, LoraPart left, LoraPart right) const {
+  const Shape& shape = entry_.shape(left);
+  return {values_of(file, entry_, left), values_of(file, entry_, right), shape.with(0, 1).numel()};
+}
+
+LoraDelta::Product LoraDelta::tucker(const LoraFile& file, LoraPart core, LoraPart left, LoraPart right) const {
+  const Shape& shape = entry_.shape(core);
+  return {transposed(values_of(file, entry_, left), shape[0]),
+          core_times(values_of(file, entry_, core), shape, values_of(file, entry_, right)), shape[0]};
+}
+
+std::vector<float> LoraDelta::matrix(const LoraFile& file, LoraPart whole, LoraPart left, LoraPart right) const {
+  if (entry_.has(whole)) return values_of(file, entry_, whole);
+  const Product both = product(file, left, right);
+  const size_t columns = both.right.size() / static_cast<size_t>(both.rank);
+  const size_t rows = both.left.size() / static_cast<size_t>(both.rank);
+  std::vector<float> out(rows * columns);
+  for (size_t r = 0; r < rows; ++r) both.row(static_cast<int64_t>(r), std::span(out).subspan(r * columns, columns));
+  return out;
+}
+
+void LoraDelta::row(int64_t index, std::span<float> out) const {
+  switch (entry_.kind) {
+    case LoraKind::lora: products_[0].row(index, out); break;
+    case LoraKind::loha: {
+      std::vector<float> second(out.size());
+      products_[0].row(index, out);
+      products_[1].row(index, second);
+      for (size_t i = 0; i < out.size(); ++i) out[i] *= second[i];
+      break;
+    }
+    case LoraKind::lokr: {
+      const size_t width = second_.size() / static_cast<size_t>(second_rows_), blocks = out.size() / width;
+      const float* first = first_.data() + static_cast<size_t>(index / second_rows_) * blocks;
+      const float* second = second_.data() + static_cast<size_t>(index % second_rows_) * width;
+      for (size_t b = 0; b < blocks; ++b)
+        for (size_t i = 0; i < width; ++i) out[b * width + i] = first[b] * second[i];
+      break;
+    }
+    case LoraKind::full:
+      std::copy_n(first_.begin() + index * static_cast<int64_t>(out.size()), out.size(), out.begin());
+      break;
+  }
+  for (float& v : out) v *= scale_;
+}
+
+void LoraDelta::add_to(const WeightRows& weight, double strength) const {
+  const auto factor = static_cast<float>(strength);
+  if (magnitude_.empty()) return add_plain(weight, factor);
+  const auto axis = magnitude_axis(magnitude_shape_, weight.count, weight.inputs);
+  if (!axis) fail(Code::internal, "{}: a magnitude {} that fits no axis", entry_.name, magnitude_shape_.text());
+  if (*axis == MagnitudeAxis::output)
+    add_by_row_norm(weight, factor);
+  else
+    add_by_input_norm(weight, factor);
+}
+
+void LoraDelta::add_plain(const WeightRows& weight, float strength) const {
+  const int64_t width = weight.inputs * weight.taps;
+  in_threads(weight.count, elements_of_a_thread / width + 1, [&](int64_t first, int64_t end) {
+    std::vector<float> delta(static_cast<size_t>(width));
+    for (int64_t r = first; r < end; ++r) {
+      row(r, delta);
+      const std::span<float> w = weight.row(r);
+      for (size_t i = 0; i < delta.size(); ++i) w[i] += strength * delta[i];
+    }
+  });
+}
+
+void LoraDelta::add_by_row_norm(const WeightRows& weight, float strength) const {
+  const int64_t width = weight.inputs * weight.taps;
+  in_threads(weight.count, elements_of_a_thread / width + 1, [&](int64_t first, int64_t end) {
+    std::vector<float> moved(static_cast<size_t>(width));
+    for (int64_t r = first; r < end; ++r) {
+      row(r, moved);
+      const std::span<float> w = weight.row(r);
+      for (size_t i = 0; i < w.size(); ++i) moved[i] += w[i];
+      const float factor =
+          magnitude_[static_cast<size_t>(r)] / (static_cast<float>(std::sqrt(square_sum(moved))) + epsilon);
+      for (size_t i = 0; i < w.size(); ++i) w[i] += strength * (factor * moved[i] - w[i]);
+    }
+  });
+}
+
+// Two ways through the rows, because a norm needs all of them; the change is made twice rather than kept.
+void LoraDelta::add_by_input_norm(const WeightRows& weight, float strength) const {
+  const int64_t width = weight.inputs * weight.taps;
+  const auto taps = static_cast<size_t>(weight.taps);
+  std::vector<double> sums(static_cast<size_t>(weight.inputs));
+  std::vector<float> moved(static_cast<size_t>(width));
+  const auto move = [&](int64_t r, std::span<float> out) {
+    row(r, out);
+    const std::span<float> w = weight.row(r);
+    for (size_t i = 0; i < w.size(); ++i) out[i] += w[i];
+  };
+  for (int64_t r = 0; r < weight.count; ++r) {
+    move(r, moved);
+    for (size_t c = 0; c < sums.size(); ++c) sums[c] += square_sum(std::span(moved).subspan(c * taps, taps));
+  }
+  std::vector<float> factors(sums.size());
+  for (size_t c = 0; c < sums.size(); ++c)
+    factors[c] = magnitude_[c] / (static_cast<float>(std::sqrt(sums[c])) + epsilon);
+  in_threads(weight.count, elements_of_a_thread / width + 1, [&](int64_t first, int64_t end) {
+    std::vector<float> m(static_cast<size_t>(width));
+    for (int64_t r = first; r < end; ++r) {
+      move(r, m);
+      const std::span<float> w = weight.row(r);
+      for (size_t i = 0; i < w.size(); ++i) w[i] += strength * (factors[i / taps] * m[i] - w[i]);
+    }
+  });
+}
+
+}  // namespace lh

@@ -1,0 +1,26 @@
+// What a LoRA file holds, for people and for tools: spellings, kinds, ranks, alphas and norms of its modules, and the
+// models whose layers have such names.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "io/lora_read.h"
+
+namespace lh {
+
+struct ModelNames {  // a plugin's names
+  std::string plugin;
+  CheckpointSpec spec;
+};
+
+// Modules whose names differ in numbers only, and that are alike otherwise, share a line.
+std::string lora_text(const LoraFile& file, const std::vector<ModelNames>& models);
+nlohmann::json lora_json(const LoraFile& file, const std::vector<ModelNames>& models);
+
+// Metadata comes from strangers: nothing of it may steer a terminal. Long texts are cut.
+std::string printable(std::string_view text);
+
+}  // namespace lh

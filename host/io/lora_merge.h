@@ -1,0 +1,53 @@
+// LoRA files merged into the weights of a checkpoint as these are read, one file after the other:
+//   W' = W + sum_i strength_i dW_i    in float32 (io/lora_delta.h), rounded once to the type of the weight.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "io/lora_names.h"
+#include "io/lora_read.h"
+
+namespace lh {
+
+struct LoraInput {  // --lora FILE[:STRENGTH]
+  std::filesystem::path path;
+  double strength = 1;
+};
+
+// Why a module does not fit the weight that it stands for; empty: it fits. weights: canonical names and shapes.
+std::string misfit(const LoraEntry& entry, const LoraPlace& place, const std::map<std::string, Desc>& weights);
+// Canonical names of the weight and the bias of a place; the bias is empty where its layer is named as a whole tensor.
+std::string weight_of(const LoraPlace& place, const std::map<std::string, Desc>& weights);
+std::string bias_of(const LoraPlace& place);
+
+class LoraMerge {
+ public:
+  // Opens every file; throws lh::Error(Code::data) that lists the keys it cannot apply, why, and what to do. Modules of
+  // text encoders that the checkpoint does not have are left out, with a line in the log.
+  LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights,
+            const std::vector<LoraInput>& files);
+
+  bool changes(const std::string& weight) const { return changes_.contains(weight); }
+  // Changes the values of a weight, which are in the order of files, [out, in, kh, kw].
+  void apply(const std::string& weight, const Shape& shape, std::span<float> values) const;
+  // Identifies what is done to a component; empty: nothing.
+  std::string fingerprint(const std::string& component) const;
+
+ private:
+  struct Change {
+    size_t file;  // of files_
+    const LoraEntry* entry;
+    LoraPlace place;
+    bool bias;
+  };
+  void add(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t file);
+  std::vector<LoraInput> inputs_;
+  std::vector<LoraFile> files_;
+  std::map<std::string, std::vector<Change>> changes_;  // by canonical weight
+};
+
+}  // namespace lh

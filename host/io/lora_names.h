@@ -1,0 +1,74 @@
+// Module names of LoRA files in the spellings of every tool, and the weights they stand for.
+//
+// A tool's name is a prefix and a form of the module's name (LoraSpelling). The names of a whole model are listed
+// forwards, from its weights, because "_" for "." cannot be undone.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/checkpoint.h"
+#include "io/key_map.h"
+
+namespace lh {
+
+// "lora_unet_{native_}"; nothing for a text that is no spelling.
+std::optional<LoraSpelling> parse_spelling(const std::string& text);
+
+// Every spelling in which modules of a component are read, the likeliest first.
+std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const ComponentSpec& component);
+
+// Rows of each part of a module that diffusers has in several: equal ones, or, where there are four and more, as many
+// as the module has inputs for all but the last (q, k, v and an MLP that takes the rest). Empty: they do not fit.
+std::vector<int64_t> part_rows(int64_t rows, int64_t inputs, size_t parts);
+
+// What the name of a module in a LoRA file stands for: a canonical weight or some of its rows.
+struct LoraPlace {
+  std::string component;
+  std::string native;     // the component's own name of the module, "blocks.0.attn.qkv"
+  std::string diffusers;  // of these rows in the key map; empty: it has none, or several
+  std::string module;     // as in adapters and weights: `native`, "<component>:" before it unless the denoiser's
+  int64_t first_row = 0, rows = 0;
+  bool whole = true;            // all rows of the weight
+  bool swapped_halves = false;  // the file has the rows' halves the other way round
+  // The name of these rows, in the order of the file, in a spelling; empty where it has none for them.
+  std::string spelled(const LoraSpelling& spelling) const;
+};
+
+class LoraNameTable {
+ public:
+  // weights: canonical names and shapes of a checkpoint.
+  LoraNameTable(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights);
+  // The place that a name of a LoRA file stands for; nullptr: none.
+  const LoraPlace* find(const std::string& name) const;
+  // The component whose names start like this one; empty: none.
+  std::string component_by_prefix(const std::string& name) const;
+
+ private:
+  void add(const ComponentSpec& component, const std::string& native, const Shape& weight, const KeyMap& map);
+  std::vector<std::pair<std::string, std::vector<LoraSpelling>>> spellings_;  // by component
+  std::map<std::string, LoraPlace> places_;
+  std::map<std::string, std::string> components_;  // by prefix of text encoders' names
+};
+
+// The same by the patterns of the key map alone, where no checkpoint is at hand.
+class LoraNamePatterns {
+ public:
+  explicit LoraNamePatterns(const CheckpointSpec& spec);
+  struct Match {
+    std::string component;
+    LoraSpelling spelling;
+  };
+  std::optional<Match> find(const std::string& name) const;
+
+ private:
+  struct Entry {
+    KeyPattern pattern;
+    Match match;
+  };
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lh

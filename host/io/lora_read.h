@@ -1,0 +1,60 @@
+// The content of a LoRA file, by module: which tensors it has and what they make. Nothing but small tensors is read.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "io/lora_keys.h"
+#include "io/weight_files.h"
+
+namespace lh {
+
+enum class LoraKind { lora, loha, lokr, full };
+std::string_view lora_kind_name(LoraKind kind);  // "LoRA", "LoHa", ...
+
+struct LoraTensor {
+  const StoredTensor* stored = nullptr;
+  std::string_view family;
+};
+
+// One module, named as the file spells it.
+struct LoraEntry {
+  std::string name;
+  LoraKind kind = LoraKind::lora;
+  std::map<LoraPart, LoraTensor> parts;
+  std::optional<double> alpha;  // nothing: the scale is 1
+  int64_t rank = 0;             // that divides alpha; 0: nothing is decomposed, alpha does not count
+
+  bool has(LoraPart part) const { return parts.contains(part); }
+  bool changes_weight() const { return kind != LoraKind::full || has(LoraPart::diff); }
+  const StoredTensor& tensor(LoraPart part) const { return *parts.at(part).stored; }
+  const Shape& shape(LoraPart part) const { return tensor(part).desc.shape; }
+  // Rows of the change, and elements of each: of LoKr the product of both factors.
+  int64_t rows() const;
+  int64_t row_elements() const;
+  // alpha / rank.
+  double scale() const { return alpha && rank > 0 ? *alpha / static_cast<double>(rank) : 1; }
+};
+
+struct LoraProblem {  // a key that is no part of a usable module
+  std::string key, why;
+};
+
+struct LoraFile {
+  FilePtr file;
+  std::vector<LoraEntry> entries;  // by name
+  std::vector<LoraProblem> problems;
+};
+
+// Modules that are incomplete or do not fit together are problems, not errors.
+LoraFile read_lora(const std::filesystem::path& path);
+// Does any key look like a tensor of a LoRA?
+bool is_lora(const Safetensors& file);
+
+// A tensor's elements as float32.
+HostTensor read_f32(const LoraFile& file, const StoredTensor& tensor);
+
+}  // namespace lh

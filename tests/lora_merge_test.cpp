@@ -1,0 +1,612 @@
+// LoRA files of every tool, read and merged into the weights: each says the change that its matrices make in float64.
+#include "io/lora_merge.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <functional>
+
+#include "io/checkpoint.h"
+#include "support/io_files.h"
+
+namespace lh {
+namespace {
+
+using namespace test;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr const char* yaml = R"(
+components:
+  denoiser:
+    lora: {kohya: lora_unet_, diffusers: "transformer.", native: "diffusion_model."}
+    marker: blocks.0.qkv.weight
+    diffusers:
+      - {native: "blocks.{i}.qkv", from: ["t.{i}.attn.to_q", "t.{i}.attn.to_k", "t.{i}.attn.to_v"]}
+      - {native: "blocks.{i}.proj", from: "t.{i}.attn.to_out.0"}
+      - {native: "blocks.{i}.mod", from: "t.{i}.norm1.linear", how: swap_halves}
+      - {native: "single.{i}.linear1", from: ["s.{i}.attn.to_q", "s.{i}.attn.to_k", "s.{i}.attn.to_v", "s.{i}.proj_mlp"]}
+      - {native: "res.{i}.conv", from: "resnets.{i}.conv1"}
+      - {native: "res.{i}.skip", from: "resnets.{i}.conv_shortcut", how: conv1x1}
+      - {native: "res.{i}.norm", from: "resnets.{i}.norm1"}
+  clip:
+    lora: {kohya: [lora_te1_, lora_te_], diffusers: "text_encoder.", native: "text_encoders.clip.transformer."}
+    config: clip_path
+    marker: text_model.layers.0.fc1.weight
+    diffusers:
+      - {native: "text_model.{*}", from: "text_model.{*}", exact: true}
+      - {native: "text_model.layers.{i}.fc1", from: "layers.{i}.fc1"}
+)";
+
+HostTensor wave(Shape shape, double phase) {
+  std::vector<float> values(static_cast<size_t>(shape.numel()));
+  for (size_t i = 0; i < values.size(); ++i)
+    values[i] = static_cast<float>(0.5 * std::sin(phase + 0.7 * static_cast<double>(i)));
+  return floats(std::move(shape), values);
+}
+
+// A matrix in float64, and the products that adapters are made of.
+struct Matrix {
+  int64_t rows = 0, columns = 0;
+  std::vector<double> values = std::vector<double>(static_cast<size_t>(rows * columns));
+  double& at(int64_t r, int64_t c) { return values[static_cast<size_t>(r * columns + c)]; }
+  double at(int64_t r, int64_t c) const { return values[static_cast<size_t>(r * columns + c)]; }
+};
+
+Matrix matrix(const HostTensor& t) {
+  Matrix m{t.desc.shape[0], t.desc.shape.with(0, 1).numel()};
+  for (size_t i = 0; i < m.values.size(); ++i) m.values[i] = t.as<float>()[i];
+  return m;
+}
+
+Matrix operator*(const Matrix& a, const Matrix& b) {
+  Matrix out{a.rows, b.columns};
+  for (int64_t i = 0; i < a.rows; ++i)
+    for (int64_t j = 0; j < b.columns; ++j)
+      for (int64_t k = 0; k < a.columns; ++k) out.at(i, j) += a.at(i, k) * b.at(k, j);
+  return out;
+}
+
+Matrix operator*(double s, Matrix m) {
+  for (double& v : m.values) v *= s;
+  return m;
+}
+
+Matrix operator+(Matrix a, const Matrix& b) {
+  for (size_t i = 0; i < a.values.size(); ++i) a.values[i] += b.values[i];
+  return a;
+}
+
+Matrix hadamard(Matrix a, const Matrix& b) {
+  for (size_t i = 0; i < a.values.size(); ++i) a.values[i] *= b.values[i];
+  return a;
+}
+
+Matrix kron(const Matrix& a, const Matrix& b) {
+  Matrix out{a.rows * b.rows, a.columns * b.columns};
+  for (int64_t i = 0; i < out.rows; ++i)
+    for (int64_t j = 0; j < out.columns; ++j)
+      out.at(i, j) = a.at(i / b.rows, j / b.columns) * b.at(i % b.rows, j % b.columns);
+  return out;
+}
+
+// sum_ij core[i, j, tap] a[i, out] b[j, in] as [out, in taps].
+Matrix tucker(const HostTensor& core, const Matrix& a, const Matrix& b) {
+  const Shape& s = core.desc.shape;
+  const int64_t taps = s[2] * s[3];
+  Matrix out{a.columns, b.columns * taps};
+  for (int64_t o = 0; o < a.columns; ++o)
+    for (int64_t c = 0; c < b.columns; ++c)
+      for (int64_t t = 0; t < taps; ++t)
+        for (int64_t i = 0; i < s[0]; ++i)
+          for (int64_t j = 0; j < s[1]; ++j)
+            out.at(o, c * taps + t) +=
+                static_cast<double>(core.as<float>()[static_cast<size_t>((i * s[1] + j) * taps + t)]) * a.at(i, o) *
+                b.at(j, c);
+  return out;
+}
+
+Matrix transposed(const Matrix& m) {
+  Matrix out{m.columns, m.rows};
+  for (int64_t i = 0; i < m.rows; ++i)
+    for (int64_t j = 0; j < m.columns; ++j) out.at(j, i) = m.at(i, j);
+  return out;
+}
+
+// ||row||, or the norm over all rows and taps of one input.
+double norm(const Matrix& m, int64_t row, int64_t input, int64_t taps) {
+  double sum = 0;
+  for (int64_t r = 0; r < m.rows; ++r)
+    for (int64_t c = 0; c < m.columns; ++c)
+      if (row >= 0 ? r == row : c / taps == input) sum += m.at(r, c) * m.at(r, c);
+  return std::sqrt(sum);
+}
+
+class LoraMergeTest : public ::testing::Test {
+ protected:
+  LoraMergeTest() {
+    write_file(base, {{"blocks.0.qkv.weight", wave({12, 4}, 1)},
+                      {"blocks.0.qkv.bias", wave({12}, 2)},
+                      {"blocks.0.proj.weight", wave({4, 4}, 3)},
+                      {"blocks.0.mod.weight", wave({8, 4}, 4)},
+                      {"blocks.0.mod.bias", wave({8}, 14)},
+                      {"single.3.linear1.weight", wave({28, 4}, 5)},
+                      {"res.1.conv.weight", wave({6, 4, 3, 3}, 6)},
+                      {"res.1.skip.weight", wave({6, 4, 1, 1}, 7)},
+                      {"res.1.norm.weight", wave({6}, 8)}});
+    write_file(clip, {{"text_model.layers.0.fc1.weight", wave({8, 4}, 9)}});
+  }
+
+  Checkpoint open(bool with_clip = true) const {
+    std::map<std::string, std::filesystem::path> paths{{"name_or_path", base}};
+    if (with_clip) paths["clip_path"] = clip;
+    return {spec, paths};
+  }
+
+  static Matrix weight(const Checkpoint& checkpoint, const std::string& name, DType dtype = DType::f32) {
+    const Shape& shape = checkpoint.weights().at(name).shape;
+    HostTensor tensor(Desc{dtype, shape});
+    checkpoint.read(name, dtype, false, tensor.data);
+    return matrix(converted(tensor, DType::f32));
+  }
+
+  // The weight as it is read with the file merged into it.
+  Matrix merged(const std::string& name, double strength = 1) const {
+    Checkpoint checkpoint = open();
+    checkpoint.merge({{lora, strength}});
+    return weight(checkpoint, name);
+  }
+
+  std::string error(bool with_clip = true) const {
+    Checkpoint checkpoint = open(with_clip);
+    return error_of([&] { checkpoint.merge({{lora, 1}}); });
+  }
+
+  // Numbers are below 4 and sums have at most 40 terms.
+  static void expect_equal(const Matrix& got, const Matrix& want) {
+    ASSERT_EQ(got.rows, want.rows);
+    ASSERT_EQ(got.columns, want.columns);
+    for (size_t i = 0; i < want.values.size(); ++i) ASSERT_NEAR(got.values[i], want.values[i], 40 * 4 * 6e-8) << i;
+  }
+
+  TempDir dir;
+  CheckpointSpec spec = CheckpointSpec::parse(yaml, "tiny");
+  std::filesystem::path base = dir / "base.safetensors", clip = dir / "clip.safetensors",
+                        lora = dir / "lora.safetensors";
+};
+
+// ---- spellings
+
+struct Names {
+  const char *name, *weight;
+  int64_t first_row, rows;
+  bool swapped = false;
+};
+
+constexpr Names all_names[] = {
+    {"lora_unet_blocks_0_qkv", "blocks.0.qkv", 0, 12},
+    {"diffusion_model.blocks.0.qkv", "blocks.0.qkv", 0, 12},
+    {"transformer.blocks.0.qkv", "blocks.0.qkv", 0, 12},
+    {"blocks.0.qkv", "blocks.0.qkv", 0, 12},
+    {"base_model.model.blocks.0.qkv", "blocks.0.qkv", 0, 12},
+    {"lycoris_blocks_0_qkv", "blocks.0.qkv", 0, 12},
+    {"transformer.t.0.attn.to_q", "blocks.0.qkv", 0, 4},
+    {"transformer.t.0.attn.to_k", "blocks.0.qkv", 4, 4},
+    {"t.0.attn.to_v", "blocks.0.qkv", 8, 4},
+    {"base_model.model.t.0.attn.to_k", "blocks.0.qkv", 4, 4},
+    {"lora_unet_t_0_attn_to_k", "blocks.0.qkv", 4, 4},
+    {"lora_transformer_t_0_attn_to_v", "blocks.0.qkv", 8, 4},
+    {"lycoris_t_0_attn_to_out_0", "blocks.0.proj", 0, 4},
+    {"transformer.t.0.attn.processor.to_k", "blocks.0.qkv", 4, 4},
+    {"t.0.attn.processor.to_out", "blocks.0.proj", 0, 4},
+    {"transformer.s.3.attn.to_k", "single.3.linear1", 4, 4},
+    {"transformer.s.3.proj_mlp", "single.3.linear1", 12, 16},
+    {"lora_unet_single_3_linear1", "single.3.linear1", 0, 28},
+    {"transformer.t.0.norm1.linear", "blocks.0.mod", 0, 8, true},
+    {"lora_unet_t_0_norm1_linear", "blocks.0.mod", 0, 8, true},
+    {"lora_unet_blocks_0_mod", "blocks.0.mod", 0, 8},
+    {"diffusion_model.blocks.0.mod", "blocks.0.mod", 0, 8},
+    {"lora_te1_text_model_layers_0_fc1", "clip:text_model.layers.0.fc1", 0, 8},
+    {"lora_te_text_model_layers_0_fc1", "clip:text_model.layers.0.fc1", 0, 8},
+    {"text_encoder.text_model.layers.0.fc1", "clip:text_model.layers.0.fc1", 0, 8},
+    {"text_encoder.layers.0.fc1", "clip:text_model.layers.0.fc1", 0, 8},
+    {"text_encoders.clip.transformer.text_model.layers.0.fc1", "clip:text_model.layers.0.fc1", 0, 8}};
+
+// The rows of a change at their place in a weight of zeros.
+Matrix placed(const Matrix& delta, const Names& names, const Matrix& weight) {
+  Matrix out{weight.rows, weight.columns};
+  for (int64_t r = 0; r < delta.rows; ++r) {
+    const int64_t row = names.swapped ? (r + names.rows / 2) % names.rows : r;
+    for (int64_t c = 0; c < delta.columns; ++c) out.at(names.first_row + row, c) = delta.at(r, c);
+  }
+  return out;
+}
+
+TEST_F(LoraMergeTest, EverySpellingOfNames) {
+  const Checkpoint plain = open();
+  for (const Names& names : all_names) {
+    SCOPED_TRACE(names.name);
+    const std::string name = names.name, canonical = std::string(names.weight) + ".weight";
+    const HostTensor down = wave({2, 4}, 10), up = wave({names.rows, 2}, 11);
+    write_file(
+        lora, {{name + ".lora_down.weight", down}, {name + ".lora_up.weight", up}, {name + ".alpha", floats({}, {3})}});
+    const Matrix before = weight(plain, canonical), delta = 3.0 / 2 * (matrix(up) * matrix(down));
+    expect_equal(merged(canonical, -0.75), before + -0.75 * placed(delta, names, before));
+  }
+}
+
+TEST_F(LoraMergeTest, EverySuffixOfAPair) {
+  const std::vector<std::array<std::string, 2>> pairs{
+      {".lora_down.weight", ".lora_up.weight"},
+      {".lora_A.weight", ".lora_B.weight"},
+      {".lora_A.default.weight", ".lora_B.default.weight"},
+      {".lora_A", ".lora_B"},
+      {".lora.down.weight", ".lora.up.weight"},
+      {"_lora.down.weight", "_lora.up.weight"},
+      {".lora_linear_layer.down.weight", ".lora_linear_layer.up.weight"}};
+  const Checkpoint plain = open();
+  const HostTensor down = wave({3, 4}, 1), up = wave({4, 3}, 2);
+  const Matrix before = weight(plain, "blocks.0.proj.weight"), delta = matrix(up) * matrix(down);
+  for (const auto& [a, b] : pairs)
+    for (const bool with_alpha : {false, true}) {
+      SCOPED_TRACE(a + (with_alpha ? " and alpha" : ""));
+      const std::string name = "transformer.t.0.attn.to_out.0";
+      std::vector<Given> tensors{{name + a, down}, {name + b, up}};
+      if (with_alpha) tensors.push_back({name + ".alpha", floats({1}, {0.75})});
+      write_file(lora, tensors);
+      expect_equal(merged("blocks.0.proj.weight"), before + (with_alpha ? 0.25 : 1.0) * delta);
+    }
+}
+
+TEST_F(LoraMergeTest, ReducedTypesAreWidened) {
+  const HostTensor down = wave({2, 4}, 1), up = wave({4, 2}, 2);
+  const Matrix before = weight(open(), "blocks.0.proj.weight");
+  for (const DType dtype : {DType::bf16, DType::f16}) {
+    const HostTensor a = as_type(down, dtype), b = as_type(up, dtype);
+    write_file(lora, {{"lora_unet_blocks_0_proj.lora_down.weight", a}, {"lora_unet_blocks_0_proj.lora_up.weight", b}});
+    expect_equal(merged("blocks.0.proj.weight"),
+                 before + matrix(converted(b, DType::f32)) * matrix(converted(a, DType::f32)));
+  }
+}
+
+// ---- algebras
+
+struct Algebra {
+  const char *what, *weight;
+  std::vector<Given> tensors;  // suffixes
+  Matrix delta;                // of the whole weight
+};
+
+// Every kind of adapter on a linear layer [12, 4] and on a convolution [6, 4, 3, 3].
+std::vector<Algebra> algebras() {
+  const char *linear = "blocks.0.qkv", *conv = "res.1.conv", *skip = "res.1.skip";
+  std::vector<Algebra> all;
+  {
+    const HostTensor down = wave({2, 4, 3, 3}, 1), up = wave({6, 2, 1, 1}, 2);
+    all.push_back(
+        {"convolution", conv, {{".lora_down.weight", down}, {".lora_up.weight", up}}, matrix(up) * matrix(down)});
+  }
+  {
+    const HostTensor down = wave({2, 4, 1, 1}, 1), up = wave({6, 2, 1, 1}, 2);
+    all.push_back(
+        {"1x1 convolution", skip, {{".lora_down.weight", down}, {".lora_up.weight", up}}, matrix(up) * matrix(down)});
+    const HostTensor flat_down = wave({2, 4}, 1), flat_up = wave({6, 2}, 2);
+    all.push_back({"1x1 convolution as a matrix",
+                   skip,
+                   {{".lora_down.weight", flat_down}, {".lora_up.weight", flat_up}},
+                   matrix(up) * matrix(down)});
+  }
+  {
+    const HostTensor down = wave({2, 4, 1, 1}, 1), core = wave({3, 2, 3, 3}, 2), up = wave({6, 3, 1, 1}, 3);
+    all.push_back({"Tucker",
+                   conv,
+                   {{".lora_down.weight", down},
+                    {".lora_mid.weight", core},
+                    {".lora_up.weight", up},
+                    {".alpha", floats({}, {1})}},
+                   0.5 * tucker(core, transposed(matrix(up)), matrix(down))});
+  }
+  {
+    const HostTensor a1 = wave({12, 2}, 1), b1 = wave({2, 4}, 2), a2 = wave({12, 3}, 3), b2 = wave({3, 4}, 4);
+    all.push_back(
+        {"LoHa",
+         linear,
+         {{".hada_w1_a", a1}, {".hada_w1_b", b1}, {".hada_w2_a", a2}, {".hada_w2_b", b2}, {".alpha", floats({}, {3})}},
+         1.5 * hadamard(matrix(a1) * matrix(b1), matrix(a2) * matrix(b2))});
+  }
+  {
+    const HostTensor a1 = wave({6, 2}, 1), b1 = wave({2, 36}, 2), a2 = wave({6, 2}, 3), b2 = wave({2, 36}, 4);
+    all.push_back({"LoHa on a convolution",
+                   conv,
+                   {{".hada_w1_a", a1}, {".hada_w1_b", b1}, {".hada_w2_a", a2}, {".hada_w2_b", b2}},
+                   hadamard(matrix(a1) * matrix(b1), matrix(a2) * matrix(b2))});
+  }
+  {
+    const HostTensor t1 = wave({2, 3, 3, 3}, 1), a1 = wave({2, 6}, 2), b1 = wave({3, 4}, 3);
+    const HostTensor t2 = wave({3, 2, 3, 3}, 4), a2 = wave({3, 6}, 5), b2 = wave({2, 4}, 6);
+    all.push_back({"LoHa with cores",
+                   conv,
+                   {{".hada_t1", t1},
+                    {".hada_w1_a", a1},
+                    {".hada_w1_b", b1},
+                    {".hada_t2", t2},
+                    {".hada_w2_a", a2},
+                    {".hada_w2_b", b2},
+                    {".alpha", floats({}, {6})}},
+                   2.0 * hadamard(tucker(t1, matrix(a1), matrix(b1)), tucker(t2, matrix(a2), matrix(b2)))});
+  }
+  {
+    const HostTensor w1 = wave({3, 2}, 1), w2 = wave({4, 2}, 2);
+    all.push_back({"LoKr of whole factors, whose alpha means nothing",
+                   linear,
+                   {{".lokr_w1", w1}, {".lokr_w2", w2}, {".alpha", floats({}, {5})}},
+                   kron(matrix(w1), matrix(w2))});
+  }
+  {
+    const HostTensor w1 = wave({3, 2}, 1), a = wave({4, 2}, 2), b = wave({2, 2}, 3);
+    all.push_back({"LoKr, second factor decomposed",
+                   linear,
+                   {{".lokr_w1", w1}, {".lokr_w2_a", a}, {".lokr_w2_b", b}, {".alpha", floats({}, {1})}},
+                   0.5 * kron(matrix(w1), matrix(a) * matrix(b))});
+  }
+  {
+    const HostTensor a = wave({3, 4}, 1), b = wave({4, 2}, 2), w2 = wave({4, 2}, 3);
+    all.push_back({"LoKr, first factor decomposed",
+                   linear,
+                   {{".lokr_w1_a", a}, {".lokr_w1_b", b}, {".lokr_w2", w2}, {".alpha", floats({}, {1})}},
+                   0.25 * kron(matrix(a) * matrix(b), matrix(w2))});
+  }
+  {
+    const HostTensor a1 = wave({3, 4}, 1), b1 = wave({4, 2}, 2), a2 = wave({4, 2}, 3), b2 = wave({2, 2}, 4);
+    all.push_back(
+        {"LoKr, both decomposed: the second one's rank counts",
+         linear,
+         {{".lokr_w1_a", a1}, {".lokr_w1_b", b1}, {".lokr_w2_a", a2}, {".lokr_w2_b", b2}, {".alpha", floats({}, {1})}},
+         0.5 * kron(matrix(a1) * matrix(b1), matrix(a2) * matrix(b2))});
+  }
+  {
+    const HostTensor w1 = wave({3, 2}, 1), w2 = wave({2, 2, 3, 3}, 2);
+    all.push_back({"LoKr on a convolution", conv, {{".lokr_w1", w1}, {".lokr_w2", w2}}, kron(matrix(w1), matrix(w2))});
+  }
+  {
+    const HostTensor w1 = wave({3, 2}, 1), core = wave({2, 3, 3, 3}, 2), a = wave({2, 2}, 3), b = wave({3, 2}, 4);
+    all.push_back(
+        {"LoKr with a core",
+         conv,
+         {{".lokr_w1", w1}, {".lokr_t2", core}, {".lokr_w2_a", a}, {".lokr_w2_b", b}, {".alpha", floats({}, {6})}},
+         2.0 * kron(matrix(w1), tucker(core, matrix(a), matrix(b)))});
+  }
+  {
+    const HostTensor diff = wave({12, 4}, 1);
+    all.push_back({"full", linear, {{".diff", diff}}, matrix(diff)});
+  }
+  return all;
+}
+
+TEST_F(LoraMergeTest, EveryAlgebra) {
+  const Checkpoint plain = open();
+  for (const Algebra& algebra : algebras()) {
+    SCOPED_TRACE(algebra.what);
+    std::vector<Given> tensors;
+    for (const Given& t : algebra.tensors) {
+      std::string name = "diffusion_model." + std::string(algebra.weight) + t.name;
+      tensors.push_back({std::move(name), t.tensor});
+    }
+    write_file(lora, tensors);
+    const std::string canonical = std::string(algebra.weight) + ".weight";
+    expect_equal(merged(canonical, 0.5), weight(plain, canonical) + 0.5 * algebra.delta);
+  }
+}
+
+// A convolution's weight comes in the order of the device, with the change in it.
+TEST_F(LoraMergeTest, ChannelsLast) {
+  const HostTensor down = wave({2, 4, 3, 3}, 1), up = wave({6, 2, 1, 1}, 2);
+  write_file(
+      lora, {{"diffusion_model.res.1.conv.lora_down.weight", down}, {"diffusion_model.res.1.conv.lora_up.weight", up}});
+  Checkpoint checkpoint = open();
+  checkpoint.merge({{lora, 1}});
+  HostTensor plain(Desc{DType::bf16, {6, 4, 3, 3}}), last(Desc{DType::bf16, {6, 3, 3, 4}});
+  checkpoint.read("res.1.conv.weight", DType::bf16, false, plain.data);
+  checkpoint.read("res.1.conv.weight", DType::bf16, true, last.data);
+  for (size_t o = 0; o < 6; ++o)
+    for (size_t c = 0; c < 4; ++c)
+      for (size_t t = 0; t < 9; ++t)
+        ASSERT_EQ(plain.as<uint16_t>()[(o * 4 + c) * 9 + t], last.as<uint16_t>()[(o * 9 + t) * 4 + c]);
+}
+
+TEST_F(LoraMergeTest, BiasesAndNorms) {
+  const HostTensor diff = wave({8}, 1), weight_norm = wave({6}, 2);
+  write_file(lora, {{"diffusion_model.blocks.0.mod.diff_b", diff}, {"diffusion_model.res.1.norm.w_norm", weight_norm}});
+  const Checkpoint plain = open();
+  expect_equal(merged("blocks.0.mod.bias", 2), weight(plain, "blocks.0.mod.bias") + 2 * matrix(diff));
+  expect_equal(merged("res.1.norm.weight", 2), weight(plain, "res.1.norm.weight") + 2 * matrix(weight_norm));
+  write_file(lora, {{"transformer.t.0.norm1.linear.diff_b", diff}});  // diffusers has the halves the other way round
+  Matrix want = weight(plain, "blocks.0.mod.bias");
+  for (int64_t i = 0; i < 8; ++i) want.at(i, 0) += diff.as<float>()[static_cast<size_t>((i + 4) % 8)];
+  expect_equal(merged("blocks.0.mod.bias"), want);
+}
+
+// M = W + dW; W' = W + strength (magnitude M / |M| - W), the norm taken of M.
+TEST_F(LoraMergeTest, Dora) {
+  struct Case {
+    const char *what, *name, *weight;
+    int64_t first_row, rows;
+    Shape magnitude, down, up;
+    bool output = false;
+    const char* suffix = ".dora_scale";
+  };
+  const std::vector<Case> cases{
+      {"of inputs", "lora_unet_blocks_0_proj", "blocks.0.proj", 0, 4, {1, 4}, {2, 4}, {4, 2}},
+      {"of rows", "lora_unet_blocks_0_proj", "blocks.0.proj", 0, 4, {4, 1}, {2, 4}, {4, 2}, true},
+      {"of rows as PEFT has them",
+       "transformer.t.0.attn.to_k",
+       "blocks.0.qkv",
+       4,
+       4,
+       {4},
+       {2, 4},
+       {4, 2},
+       true,
+       ".lora_magnitude_vector"},
+      {"of a part's inputs", "transformer.t.0.attn.to_k", "blocks.0.qkv", 4, 4, {1, 4}, {2, 4}, {4, 2}},
+      {"of a convolution's inputs",
+       "lora_unet_res_1_conv",
+       "res.1.conv",
+       0,
+       6,
+       {1, 4, 1, 1},
+       {2, 4, 3, 3},
+       {6, 2, 1, 1}},
+      {"of a convolution's rows",
+       "lora_unet_res_1_conv",
+       "res.1.conv",
+       0,
+       6,
+       {6, 1, 1, 1},
+       {2, 4, 3, 3},
+       {6, 2, 1, 1},
+       true}};
+  const Checkpoint plain = open();
+  for (const Case& c : cases)
+    for (const double strength : {1.0, 0.3}) {
+      SCOPED_TRACE(c.what);
+      const HostTensor down = wave(c.down, 1), up = wave(c.up, 2);
+      HostTensor magnitude = wave(c.magnitude, 3);
+      for (float& v : magnitude.as<float>()) v += 2;
+      const std::string name = c.name, canonical = std::string(c.weight) + ".weight";
+      write_file(lora, {{name + ".lora_down.weight", down},
+                        {name + ".lora_up.weight", up},
+                        {name + ".alpha", floats({}, {1})},
+                        {name + c.suffix, magnitude}});
+      const Matrix before = weight(plain, canonical);
+      const int64_t taps = before.columns / 4;
+      Matrix part{c.rows, before.columns};
+      for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t k = 0; k < before.columns; ++k) part.at(r, k) = before.at(c.first_row + r, k);
+      const Matrix moved = part + 0.5 * (matrix(up) * matrix(down));
+      Matrix want = before;
+      for (int64_t r = 0; r < c.rows; ++r)
+        for (int64_t k = 0; k < before.columns; ++k) {
+          const double m = magnitude.as<float>()[static_cast<size_t>(c.output ? r : k / taps)];
+          const double n = c.output ? norm(moved, r, -1, taps) : norm(moved, -1, k / taps, taps);
+          want.at(c.first_row + r, k) += strength * (m / n * moved.at(r, k) - part.at(r, k));
+        }
+      expect_equal(merged(canonical, strength), want);
+    }
+}
+
+// ---- several files, other components, fp8
+
+TEST_F(LoraMergeTest, FilesAddUp) {
+  const HostTensor down = wave({2, 4}, 1), up = wave({12, 2}, 2);
+  const auto second = dir / "second.safetensors";
+  write_file(lora, {{"lora_unet_blocks_0_qkv.lora_down.weight", down}, {"lora_unet_blocks_0_qkv.lora_up.weight", up}});
+  write_file(second, {{"transformer.t.0.attn.to_v.lora_A.weight", down},
+                      {"transformer.t.0.attn.to_v.lora_B.weight", wave({4, 2}, 3)}});
+  Checkpoint checkpoint = open();
+  const Matrix before = weight(checkpoint, "blocks.0.qkv.weight");
+  const std::string untouched = checkpoint.fingerprint("denoiser"), clip_untouched = checkpoint.fingerprint("clip");
+  checkpoint.merge({{lora, 0.5}, {second, -2}});
+  const Names value{"", "", 8, 4};
+  expect_equal(weight(checkpoint, "blocks.0.qkv.weight"),
+               before + 0.5 * (matrix(up) * matrix(down)) +
+                   -2.0 * placed(matrix(wave({4, 2}, 3)) * matrix(down), value, before));
+  EXPECT_NE(checkpoint.fingerprint("denoiser"), untouched);
+  EXPECT_EQ(checkpoint.fingerprint("clip"), clip_untouched) << "nothing of the encoder is changed";
+}
+
+// What is encoded with a changed encoder has another key in the cache.
+TEST_F(LoraMergeTest, EncodersHaveAnotherFingerprint) {
+  const std::string name = "lora_te1_text_model_layers_0_fc1";
+  write_file(lora, {{name + ".lora_down.weight", wave({1, 4}, 1)}, {name + ".lora_up.weight", wave({8, 1}, 2)}});
+  std::vector<std::string> seen{open().fingerprint("clip")};
+  for (const double strength : {1.0, 0.5}) {
+    Checkpoint checkpoint = open();
+    checkpoint.merge({{lora, strength}});
+    for (const std::string& other : seen) EXPECT_NE(checkpoint.fingerprint("clip"), other);
+    seen.push_back(checkpoint.fingerprint("clip"));
+    EXPECT_EQ(checkpoint.fingerprint("denoiser"), open().fingerprint("denoiser"));
+  }
+  EXPECT_EQ(error(false), "") << "an encoder that is not there is left out";
+}
+
+TEST_F(LoraMergeTest, Fp8WeightsAreWidened) {
+  const HostTensor w = as_type(wave({12, 4}, 1), DType::f8_e4m3);
+  write_file(base, {{"blocks.0.qkv.weight", w}, {"blocks.0.proj.weight", as_type(wave({4, 4}, 3), DType::f8_e4m3)}});
+  const HostTensor down = wave({2, 4}, 1), up = wave({12, 2}, 2);
+  write_file(lora, {{"lora_unet_blocks_0_qkv.lora_down.weight", down}, {"lora_unet_blocks_0_qkv.lora_up.weight", up}});
+  Checkpoint checkpoint = open();
+  EXPECT_TRUE(checkpoint.stored_fp8("blocks.0.qkv.weight"));
+  checkpoint.merge({{lora, 1}});
+  EXPECT_FALSE(checkpoint.stored_fp8("blocks.0.qkv.weight")) << "the sum is no fp8 value";
+  EXPECT_TRUE(checkpoint.stored_fp8("blocks.0.proj.weight")) << "nothing is added to it";
+  const Matrix want = matrix(converted(w, DType::f32)) + matrix(up) * matrix(down);
+  expect_equal(weight(checkpoint, "blocks.0.qkv.weight"), want);
+  // Asked for, the sum is rounded, with one factor a row.
+  std::vector<std::byte> codes(48);
+  std::vector<float> factors(12);
+  checkpoint.read_fp8("blocks.0.qkv.weight", codes, factors);
+  for (int64_t r = 0; r < 12; ++r)
+    for (int64_t c = 0; c < 4; ++c) {
+      float code = 0;
+      convert(DType::f8_e4m3, &codes[static_cast<size_t>(r * 4 + c)], DType::f32, &code, 1);
+      const double value = want.at(r, c), factor = factors[static_cast<size_t>(r)];
+      EXPECT_NEAR(code * factor, value, std::max(std::abs(value) / 16, factor / 1024) * 1.0001) << r << " " << c;
+    }
+}
+
+// ---- what is wrong
+
+TEST_F(LoraMergeTest, WhatIsWrongIsSaid) {
+  const std::string x = "lora_unet_blocks_0_proj";
+  const Given down{x + ".lora_down.weight", wave({2, 4}, 1)}, up{x + ".lora_up.weight", wave({4, 2}, 2)};
+  struct Case {
+    std::vector<Given> tensors;
+    std::string key, why;
+  };
+  const std::vector<Case> cases{
+      {{down}, down.name, "its up (or B) matrix is missing"},
+      {{up}, up.name, "its down (or A) matrix is missing"},
+      {{down, up, {x + ".lora_A.weight", wave({2, 4}, 3)}}, x + ".lora_A.weight", "the same part of one module as"},
+      {{down, {x + ".lora_B.weight", wave({4, 2}, 3)}}, x, "spelled differently"},
+      {{down, {up.name, wave({4, 3}, 1)}}, x, "do not fit, expected [rank, in, ...]"},
+      {{{down.name, wave({2, 5}, 1)}, up}, x, "it changes [4, 5], the weight is [4, 4]"},
+      {{down, {up.name, wave({5, 2}, 1)}}, x, "it changes [5, 4], the weight is [4, 4]"},
+      {{down, up, {x + ".alpha", wave({2}, 1)}}, x + ".alpha", "alpha is one number"},
+      {{down, up, {x + ".alpha", floats({}, {std::nanf("")})}}, x, "is nan"},
+      {{{"lora_unet_blocks_0_qkv.lora_down.weight", wave({2, 4}, 1)},
+        {"lora_unet_blocks_0_qkv.lora_up.weight", wave({12, 2}, 1)},
+        {x + ".alpha", floats({}, {1})}},
+       x + ".alpha",
+       "no matrices beside this"},
+      {{down, up, {x + ".dora_scale", wave({3, 1}, 1)}}, x, "DoRA magnitude [3, 1], expected [4, 1] or [1, 4]"},
+      {{down, up, {x + ".diff", wave({4, 4}, 1)}}, x, "more than one kind"},
+      {{down, up, {x + ".diff_b", wave({4}, 1)}}, x, "the layer has none"},
+      {{{x + ".hada_w1_a", wave({4, 2}, 1)}}, x, "its `hada_w1_b` is missing"},
+      {{{x + ".lokr_w1", wave({2, 2}, 1)}, {x + ".lokr_w2_a", wave({2, 2}, 1)}}, x, "its `lokr_w2`, or both"},
+      {{down, up, {x + ".set_weight", wave({4, 4}, 1)}}, x + ".set_weight", "replaces the model's"},
+      {{down, up, {"note", wave({1}, 1)}}, "note", "no tensor of a LoRA"},
+      {{down,
+        up,
+        {"lora_unet_other.lora_down.weight", wave({2, 4}, 1)},
+        {"lora_unet_other.lora_up.weight", wave({4, 2}, 1)}},
+       "lora_unet_other",
+       "no layer of this model has this name"},
+      {{down,
+        up,
+        {"transformer.t.0.attn.to_out.0.lora_A.weight", wave({2, 4}, 1)},
+        {"transformer.t.0.attn.to_out.0.lora_B.weight", wave({4, 2}, 1)}},
+       "transformer.t.0.attn.to_out.0",
+       "changes the same weight as " + x}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.why);
+    write_file(lora, c.tensors);
+    EXPECT_THAT(error(), AllOf(HasSubstr("lora.safetensors"), HasSubstr(c.key), HasSubstr(c.why),
+                               HasSubstr("lora-host verify")));
+  }
+  write_file(lora, {{"a.weight", wave({2, 2}, 1)}});
+  EXPECT_THAT(error(), AllOf(HasSubstr("not a LoRA"), HasSubstr("--model")));
+}
+
+}  // namespace
+}  // namespace lh

@@ -1,0 +1,287 @@
+// Which programs load a LoRA file, for every shipped model: the formats that are written, and the spellings and tensors
+// of other tools. Expectations are those of the programs' sources (docs/lora-files.md).
+#include "io/lora_verify.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "io/lora_file.h"
+#include "support/golden.h"
+#include "support/model_files.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A small model of a golden case, by names and shapes, and a LoRA on its default layers and on a text encoder's.
+struct Small {
+  Small(const std::string& plugin, const std::string& name) : spec(spec_of(plugin)) {
+    const golden::Case golden(fs::path(LORA_TEST_DATA) / "golden" / name);
+    for (const auto& [key, tensor] : golden.json.at("weights").items())
+      weights[key] = {DType::f32, Shape(tensor.at("shape").get<std::vector<int64_t>>())};
+    for (const char* const component : {"clip_l", "clip_g", "t5"}) {
+      const std::string encoder = fmt::format("{}:", component);
+      if (spec.component(component) == nullptr) continue;
+      if (encoder == "t5:")
+        add_t5(weights, encoder, 64, 1, 100);
+      else
+        add_clip(weights, encoder, 64, 1, 100);
+    }
+    for (const auto& target : golden.json.at("lora").at("targets")) modules.push_back(on(target));
+    denoiser_modules = static_cast<int64_t>(modules.size());
+    modules.push_back(on("clip_l:text_model.encoder.layers.0.mlp.fc1"));
+  }
+
+  LoraModule on(const std::string& module) const {
+    const Shape& w = weights.at(module + ".weight").shape;
+    const int64_t rank = 2;
+    return {module, HostTensor(Desc{DType::f32, w.with(0, rank)}),
+            HostTensor(Desc{DType::f32, w.rank() == 4 ? Shape{w[0], rank, 1, 1} : Shape{w[0], rank}}), 1};
+  }
+
+  VerifyReport verify(const fs::path& path, const std::vector<std::string>& asked = {}) const {
+    return verify_lora(read_lora(path), spec, weights, asked);
+  }
+
+  CheckpointSpec spec;
+  Shapes weights;
+  std::vector<LoraModule> modules;
+  int64_t denoiser_modules = 0;
+};
+
+const ProgramReport& of(const VerifyReport& report, std::string_view program) {
+  for (const ProgramReport& one : report.programs)
+    if (one.program == program) return one;
+  throw std::runtime_error("no program " + std::string(program));
+}
+
+constexpr int64_t everything = -1;  // of unmatched keys
+
+struct Written {
+  const char *plugin, *golden, *format;
+  int64_t comfyui, kohya, diffusers;  // unmatched keys
+  bool full_size = false;
+};
+
+// The models' table of docs/lora-files.md. Attention layers of sdxl_tiny: 24 blocks of two with four modules each.
+constexpr Written formats[] = {
+    {"flux", "flux_schnell_tiny", "kohya", 0, 0, 3 * 13},  // width 256: its converter has 3072 in its code
+    {"flux", "flux_schnell_tiny", "kohya", 0, 0, 0, true},
+    {"flux", "flux_schnell_tiny", "comfyui", 0, everything, 0, true},
+    {"flux", "flux_schnell_tiny", "diffusers", 0, everything, 0},
+    {"sd35", "sd35_medium_tiny", "kohya", 0, 0, everything},
+    {"sd35", "sd35_medium_tiny", "comfyui", 0, everything, everything},
+    {"sd35", "sd35_medium_tiny", "diffusers", 0, everything, 0},
+    {"sd35", "sd35_large_tiny", "kohya", 0, 0, everything},
+    {"sd35", "sd35_large_tiny", "diffusers", 0, everything, 0},
+    {"sdxl", "sdxl_tiny", "kohya", 0, 0, 0},
+    {"sdxl", "sdxl_tiny", "comfyui", 0, everything, everything},
+    {"sdxl", "sdxl_tiny", "diffusers", -2, everything, 0},
+    {"sdxl", "sdxl_locon_tiny", "kohya", 0, 0, 0},
+    {"sdxl", "sdxl_locon_tiny", "comfyui", 0, everything, everything},
+    {"sdxl", "sdxl_locon_tiny", "diffusers", -2, everything, 0}};
+
+TEST(LoraVerify, WrittenFormats) {
+  const TempDir dir;
+  for (const Written& row : formats) {
+    SCOPED_TRACE(fmt::format("{} {} {}", row.golden, row.format, row.full_size ? "of the full size" : ""));
+    Small model(row.plugin, row.golden);
+    if (row.full_size) model.weights.at("img_in.weight").shape = {3072, 64};
+    const fs::path path = dir / "lora.safetensors";
+    write_lora(path, model.modules, model.spec, row.format, DType::f32, {});
+    const VerifyReport report = model.verify(path);
+    const auto keys = static_cast<int64_t>(Safetensors(path).tensors().size());
+    EXPECT_EQ(report.keys, keys);
+    // The attention of transformer blocks, by the names of diffusers.
+    const auto attention = std::ranges::count_if(model.modules, [](const LoraModule& m) {
+      return m.name.find(".attn1.to_") != std::string::npos || m.name.find(".attn2.to_") != std::string::npos;
+    });
+    for (const auto& [program, wanted] :
+         {std::pair{"comfyui", row.comfyui}, std::pair{"kohya", row.kohya}, std::pair{"diffusers", row.diffusers}}) {
+      const ProgramReport& one = of(report, program);
+      const int64_t unmatched = wanted == everything ? keys : wanted == -2 ? 2 * attention : wanted;
+      EXPECT_EQ(static_cast<int64_t>(one.issues.size()), unmatched)
+          << program << ": " << (one.issues.empty() ? "" : one.issues[0].key + ": " + one.issues[0].why);
+      EXPECT_EQ(one.loaded, keys - unmatched) << program;
+      EXPECT_EQ(report.good({program}), unmatched == 0) << program;
+      if (unmatched == keys) {
+        EXPECT_FALSE(one.meant) << program;
+        EXPECT_THAT(one.issues[0].fix, HasSubstr("save.format")) << program;
+      }
+    }
+  }
+}
+
+// What other tools write, one module at a time: which programs load all of its keys.
+struct Foreign {
+  const char *plugin, *golden, *name, *weight;  // canonical module; of a fused one the rows of its first part
+  const char* programs;                         // that load it
+  const char* suffixes = "lora_A";
+  int64_t parts = 1;
+};
+
+constexpr Foreign foreign[] = {
+    {"flux", "flux_schnell_tiny", "transformer.transformer_blocks.0.attn.to_q", "double_blocks.0.img_attn.qkv",
+     "comfyui diffusers", "lora_A", 3},
+    {"flux", "flux_schnell_tiny", "transformer.transformer_blocks.0.attn.to_q", "double_blocks.0.img_attn.qkv",
+     "comfyui", "lora_down", 3},
+    {"flux", "flux_schnell_tiny", "transformer_blocks.0.attn.to_q", "double_blocks.0.img_attn.qkv", "comfyui", "lora_A",
+     3},
+    {"flux", "flux_schnell_tiny", "base_model.model.transformer_blocks.0.attn.to_q", "double_blocks.0.img_attn.qkv", "",
+     "lora_A", 3},
+    {"flux", "flux_schnell_tiny", "lora_transformer_transformer_blocks_0_attn_to_q", "double_blocks.0.img_attn.qkv",
+     "comfyui", "lora_down", 3},
+    {"flux", "flux_schnell_tiny", "diffusion_model.double_blocks.0.img_mlp.0", "double_blocks.0.img_mlp.0", "comfyui"},
+    {"flux", "flux_schnell_tiny", "lora_te2_encoder_block_0_layer_0_SelfAttention_q",
+     "t5:encoder.block.0.layer.0.SelfAttention.q", "comfyui", "lora_down"},
+    {"flux", "flux_schnell_tiny", "lora_te3_encoder_block_0_layer_0_SelfAttention_q",
+     "t5:encoder.block.0.layer.0.SelfAttention.q", "comfyui kohya", "lora_down"},
+    {"sd35", "sd35_medium_tiny", "joint_blocks.0.x_block.mlp.fc1", "joint_blocks.0.x_block.mlp.fc1", ""},
+    {"sd35", "sd35_medium_tiny", "transformer_blocks.0.attn.to_q", "joint_blocks.0.x_block.attn.qkv", "", "lora_A", 3},
+    {"sd35", "sd35_medium_tiny", "base_model.model.transformer_blocks.0.attn.to_q", "joint_blocks.0.x_block.attn.qkv",
+     "comfyui", "lora_A", 3},
+    {"sd35", "sd35_medium_tiny", "lycoris_transformer_blocks_0_attn_to_q", "joint_blocks.0.x_block.attn.qkv", "comfyui",
+     "lora_down", 3},
+    {"sd35", "sd35_medium_tiny", "transformer.transformer_blocks.0.ff.net.2", "joint_blocks.0.x_block.mlp.fc2",
+     "comfyui", "lora_A+alpha"},
+    {"sd35", "sd35_medium_tiny", "text_encoder_2.text_model.encoder.layers.0.mlp.fc1",
+     "clip_g:text_model.encoder.layers.0.mlp.fc1", "comfyui diffusers"},
+    {"sd35", "sd35_medium_tiny", "lora_te1_encoder_layers_0_mlp_fc1", "clip_l:text_model.encoder.layers.0.mlp.fc1", "",
+     "lora_down"},
+    {"sdxl", "sdxl_tiny", "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn1.to_q",
+     "input_blocks.4.1.transformer_blocks.0.attn1.to_q", "diffusers"},
+    {"sdxl", "sdxl_tiny", "unet.down_blocks.1.attentions.0.transformer_blocks.0.ff.net.0.proj",
+     "input_blocks.4.1.transformer_blocks.0.ff.net.0.proj", "comfyui diffusers"},
+    {"sdxl", "sdxl_tiny", "unet.down_blocks.1.attentions.0.transformer_blocks.0.attn1.processor.to_out",
+     "input_blocks.4.1.transformer_blocks.0.attn1.to_out.0", "comfyui", "_lora.down"},
+    {"sdxl", "sdxl_tiny", "lora_unet_down_blocks_1_attentions_0_transformer_blocks_0_attn1_to_q",
+     "input_blocks.4.1.transformer_blocks.0.attn1.to_q", "comfyui kohya diffusers", "lora_down"},
+    {"sdxl", "sdxl_tiny", "lora_unet_time_embed_0", "time_embed.0", "comfyui kohya", "lora_down"},
+    {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "comfyui", "loha"},
+    {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "comfyui", "dora inputs"},
+    {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "", "dora rows"}};
+
+std::vector<Given> tensors_of(const Foreign& row, const Shape& weight) {
+  const std::string name = row.name, suffixes = row.suffixes;
+  const int64_t rows = weight[0] / row.parts, in = weight[1];
+  const auto zeros = [](Shape shape) { return HostTensor(Desc{DType::f32, std::move(shape)}); };
+  if (suffixes == "loha")
+    return {{name + ".hada_w1_a", zeros({rows, 2})},
+            {name + ".hada_w1_b", zeros({2, in})},
+            {name + ".hada_w2_a", zeros({rows, 2})},
+            {name + ".hada_w2_b", zeros({2, in})}};
+  const std::string separator = suffixes[0] == '_' ? "" : ".";
+  const bool letters = suffixes.starts_with("lora_A"), dora = suffixes.starts_with("dora");
+  const std::string down = dora ? "lora_down" : suffixes.substr(0, suffixes.find('+'));
+  const std::string up = letters ? "lora_B" : down == "_lora.down" ? "_lora.up" : "lora_up";
+  std::vector<Given> all{{name + separator + down + ".weight", zeros({2, in})},
+                         {name + separator + up + ".weight", zeros({rows, 2})}};
+  if (suffixes.ends_with("+alpha")) all.push_back({name + ".alpha", zeros({})});
+  if (dora) all.push_back({name + ".dora_scale", zeros(suffixes == "dora rows" ? Shape{rows, 1} : Shape{1, in})});
+  return all;
+}
+
+TEST(LoraVerify, OtherToolsSpellings) {
+  const TempDir dir;
+  for (const Foreign& row : foreign) {
+    SCOPED_TRACE(fmt::format("{} {}", row.name, row.suffixes));
+    const Small model(row.plugin, row.golden);
+    write_file(dir / "lora", tensors_of(row, model.weights.at(std::string(row.weight) + ".weight").shape));
+    const VerifyReport report = model.verify(dir / "lora");
+    std::string programs;
+    for (const ProgramReport& one : report.programs)
+      if (one.issues.empty()) programs += (programs.empty() ? "" : " ") + one.program;
+    EXPECT_EQ(programs, row.programs);
+    for (const ProgramReport& one : report.programs)
+      for (const LoraIssue& issue : one.issues) EXPECT_FALSE(issue.why.empty() || issue.fix.empty()) << issue.key;
+  }
+}
+
+// Keys of no layer of the model, of the wrong shape, half pairs: no program is said to load them.
+TEST(LoraVerify, WhatNoProgramLoads) {
+  const TempDir dir;
+  const Small model("sd35", "sd35_medium_tiny");
+  const auto zeros = [](Shape shape) { return HostTensor(Desc{DType::f32, std::move(shape)}); };
+  const std::string fits = "lora_unet_joint_blocks_0_x_block_mlp_fc1";
+  const Shape weight = model.weights.at("joint_blocks.0.x_block.mlp.fc1.weight").shape;
+  struct Case {
+    std::string name;
+    Shape down, up;
+    std::string why;
+  };
+  const std::vector<Case> cases{
+      {"lora_unet_double_blocks_0_img_mlp_0", {2, 4}, {4, 2}, "no layer of this model has this name"},
+      {"lora_te2_encoder_block_0_layer_0_SelfAttention_q", {2, 4}, {4, 2}, "no layer of this model has this name"},
+      {"text_encoder_3.encoder.block.0.layer.0.SelfAttention.q", {2, 4}, {4, 2}, "no layer of this model"},
+      {fits, {2, weight[1] + 1}, {weight[0], 2}, "it was trained for another model"},
+      {fits, {2, weight[1]}, {weight[0], 3}, "do not fit"}};
+  for (const Case& c : cases) {
+    SCOPED_TRACE(c.name + " " + c.why);
+    write_file(dir / "lora",
+               {{c.name + ".lora_down.weight", zeros(c.down)}, {c.name + ".lora_up.weight", zeros(c.up)}});
+    const VerifyReport report = model.verify(dir / "lora");
+    EXPECT_FALSE(report.good({}));
+    for (const ProgramReport& one : report.programs) {
+      ASSERT_EQ(one.issues.size(), 2u) << one.program;
+      EXPECT_THAT(one.issues[0].why, HasSubstr(c.why)) << one.program;
+    }
+  }
+}
+
+// Diffusers scales all modules by the first one's rank where a file has no alphas.
+TEST(LoraVerify, OneRankForDiffusers) {
+  const TempDir dir;
+  const Small model("flux", "flux_schnell_tiny");
+  const auto pair = [&](const std::string& name, const std::string& module, int64_t rank, std::vector<Given>& out) {
+    const Shape& w = model.weights.at(module + ".weight").shape;
+    out.push_back({"transformer." + name + ".lora_A.weight", HostTensor(Desc{DType::f32, {rank, w[1]}})});
+    out.push_back({"transformer." + name + ".lora_B.weight", HostTensor(Desc{DType::f32, {w[0], rank}})});
+  };
+  std::vector<Given> tensors;
+  pair("transformer_blocks.0.attn.to_out.0", "double_blocks.0.img_attn.proj", 2, tensors);
+  pair("transformer_blocks.0.ff.net.2", "double_blocks.0.img_mlp.2", 3, tensors);
+  write_file(dir / "lora", tensors);
+  const VerifyReport report = model.verify(dir / "lora");
+  EXPECT_TRUE(report.good({"comfyui"}));
+  ASSERT_EQ(of(report, "diffusers").issues.size(), 1u);
+  EXPECT_THAT(of(report, "diffusers").issues[0].why, HasSubstr("rank 3 beside modules of rank 2"));
+}
+
+// The command: its report, its exit code, what `--for` asks.
+TEST(LoraVerify, Command) {
+  const TempDir dir;
+  const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const std::string lora = dir / "lora.safetensors";
+  write_file(lora,
+             {{"lora_unet_single_blocks_0_linear2.lora_down.weight", HostTensor(Desc{DType::f32, {2, 1280}})},
+              {"lora_unet_single_blocks_0_linear2.lora_up.weight", HostTensor(Desc{DType::f32, {256, 2}})},
+              {"lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_down.weight", HostTensor(Desc{DType::f32, {2, 8}})},
+              {"lora_te1_text_model_encoder_layers_0_mlp_fc1.lora_up.weight", HostTensor(Desc{DType::f32, {8, 2}})}});
+  const auto verify = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), {"verify", lora, "--model", toy.string()});
+    return run_host(more);
+  };
+  const HostResult all = verify({});
+  EXPECT_EQ(all.code, 0) << all.output;
+  EXPECT_THAT(all.output,
+              AllOf(HasSubstr("4 keys, 2 modules"), HasSubstr("comfyui    2 loaded, 0 unmatched, 2 not checked"),
+                    HasSubstr("full size only"), HasSubstr("save it with save.format diffusers")));
+  EXPECT_EQ(verify({"--for", "comfyui,kohya"}).code, 0);
+  EXPECT_EQ(verify({"--for", "comfyui,diffusers"}).code, 3);
+  const HostResult unknown = verify({"--for", "a1111"});
+  EXPECT_EQ(unknown.code, 2);
+  EXPECT_THAT(unknown.output, HasSubstr("it knows comfyui, kohya, diffusers"));
+  const HostResult json = verify({"--json"});
+  const auto report = nlohmann::json::parse(json.output);
+  EXPECT_EQ(report.at("programs").at(2).at("unmatched"), 2) << json.output;
+  const HostResult inspected = run_host({"inspect", lora, "--json"});
+  EXPECT_EQ(nlohmann::json::parse(inspected.output).at("names_of").at(0).at("plugin"), "flux") << inspected.output;
+}
+
+}  // namespace
+}  // namespace lh::test
