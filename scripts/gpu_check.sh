@@ -81,9 +81,11 @@ fi
 if wanted bench; then
   for list in ${LORA_BENCH_MODELS:-flux1-dev sd3.5_large sd3.5_medium sd_xl_base_1.0}; do
     [ -f "$lists/$list.json" ] || continue
+    text=()
+    case $list in sd3.5_*) text=(--text-length 333) ;; esac  # both CLIPs and T5 one after the other
     for recompute in "" --recompute; do
       part "bench_$list$recompute" "$build/bin/lora-host" bench --like "$lists/$list.json" --resolution 1024 \
-        --batch-size 1 --rank 16 --times $recompute
+        --batch-size 1 --rank 16 "${text[@]}" --times $recompute
     done
   done
 fi

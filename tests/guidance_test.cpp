@@ -1,13 +1,9 @@
-// Guidance: how it is chosen, what it computes, and that a batch of both prompts gives what one after the other gives.
+// Guidance: how it is chosen and what it computes. Denoisers under guidance: denoiser_test.cpp.
 #include "sample/guidance.h"
 
 #include <gmock/gmock.h>
 
-#include "sample/denoiser.h"
-#include "support/device.h"
-#include "support/graph_run.h"
 #include "support/io_files.h"
-#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -90,56 +86,6 @@ TEST(Guidance, Formulas) {
   EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(2.0f, -8.0f));
   add_skip_layer(out, c, s, 2);
   EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(0.0f, -7.0f));
-}
-
-// The bundled model, with guidance in a batch and without one.
-class Sampled {
- public:
-  Sampled() : device_(tested_device()), model_(built_plugins(), model_config(), "") {}
-
-  std::vector<float> sample(const SampleConfig& config) {
-    SampleRequest request = complete_request(config, model_.recipe(), "a red circle", 5);
-    TextEncoding text(device_, model_, DType::f32, {});
-    text.prepare(prompts_of({request}));
-    const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
-    Denoiser denoiser(device_, model_, none, DType::f32, choose_sampler(built_plugins(), model_.recipe(), config),
-                      request, text.length());
-    const Weights weights(device_, model_.checkpoint(), denoiser.graph());
-    const DeviceMemory arena(device_, denoiser.memory().arena, "activations");
-    denoiser.bind(arena.data(), weights, nullptr);
-    const HostTensor out = denoiser.sample(request, text, [] { return false; });
-    return {out.as<float>().begin(), out.as<float>().end()};
-  }
-
- private:
-  static ModelConfig model_config() {
-    const std::filesystem::path folder = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
-    ModelConfig config;
-    config.name_or_path = folder / "flux_toy.safetensors";
-    config.files = {{"clip_path", folder / "clip_l.safetensors"}, {"t5_path", folder / "t5xxl.safetensors"}};
-    return config;
-  }
-  Device device_;
-  Model model_;
-};
-
-double difference(const std::vector<float>& a, const std::vector<float>& b) {
-  return relative_error(floats({static_cast<int64_t>(a.size())}, a), floats({static_cast<int64_t>(b.size())}, b));
-}
-
-TEST(Guidance, InABatchIsThatOfOneAfterTheOther) {
-  Sampled sampled;
-  SampleConfig config{.neg = "a blue square", .width = 32, .height = 32, .sample_steps = 2, .guidance_scale = 3.0};
-  const std::vector<float> one_by_one = sampled.sample(config);
-  config.batch_cfg = true;
-  const std::vector<float> batched = sampled.sample(config);
-  config.guidance_scale = 1;
-  const std::vector<float> unguided = sampled.sample(config);
-  config.neg = "something else";
-  EXPECT_EQ(sampled.sample(config), unguided) << "without guidance the negative prompt is not looked at";
-  // The batch differs by the order of float32 sums only: next to nothing beside what guidance changes.
-  EXPECT_LE(difference(batched, one_by_one), 1e-3 * difference(unguided, one_by_one));
-  EXPECT_GE(difference(unguided, one_by_one), 0.05);
 }
 
 }  // namespace

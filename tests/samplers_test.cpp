@@ -280,7 +280,8 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
       const std::string id = offered.descriptor->id;
       SampleConfig config;
       config.sampler = id;
-      if (id == "euler_ancestral" || !error_of([&] { choose_sampler(built_plugins(), recipe, config); }).empty()) continue;
+      if (id == "euler_ancestral" || !error_of([&] { choose_sampler(built_plugins(), recipe, config); }).empty())
+        continue;
       const NormalPictures pictures(recipe);
       const double coarse = pictures.error(device, offered, 20), fine = pictures.error(device, offered, 40);
       errors[id] = fine;

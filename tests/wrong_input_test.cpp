@@ -259,8 +259,6 @@ const Case cases[] = {
     // The machine; GPUs are in device_error_test.cpp.
     {"memory_limit", [](ToyRun& run) { run.config() += "memory_limit_mib: 2\n"; }, 4,
      R"(the run does not fit: 2 MiB of memory may be used\.[\s\S]*recomputing 100% of the blocks: \d+ MiB .*\n.*Lower datasets\.resolution, train\.batch_size)"},
-    {"picture_too_large_for_memory", [](ToyRun& run) { run.set("resolution", "2048").set("batch_size", "4096"); }, 4,
-     R"(the run does not fit)"},
     {"output_under_a_file",
      [](ToyRun& run) {
        put(run.folder() / "file", "");

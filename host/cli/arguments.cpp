@@ -232,6 +232,8 @@ void define(CLI::App& app, Arguments& raw) {
   bench->add_option("--like", raw.input, "Key list to make weights from on the device, instead of a model file.")
       ->type_name("KEYLIST");
   bench->add_option("--repeat", raw.repeats, "Steps to time [20].")->type_name("N");
+  bench->add_option("--text-length", raw.text_length, "Text tokens. [as the encoders give, or the longest tokenizer's]")
+      ->type_name("N");
   bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 

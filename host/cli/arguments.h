@@ -16,7 +16,7 @@ struct Arguments {
   bool version = false;
   FlagValues values;
   std::vector<std::string> plugin_dirs, datasets, loras, programs;
-  std::string config_file, model, checkpoint, resume, input, output, seed, repeats;
+  std::string config_file, model, checkpoint, resume, input, output, seed, repeats, text_length;
   bool recompute = false, times = false, json = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };

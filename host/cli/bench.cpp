@@ -124,12 +124,13 @@ int run_bench(const Options& options) {
   const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
   const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights());
   const int64_t side = config.datasets.front().resolution.front();
-  const PlanOptions plan_options{.step = {.compute = compute,
-                                          .loss = config.train.loss,
-                                          .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                                          .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
-                                 .batch = config.train.batch_size,
-                                 .text_length = text_length(device, model)};
+  const PlanOptions plan_options{
+      .step = {.compute = compute,
+               .loss = config.train.loss,
+               .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
+               .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
+      .batch = config.train.batch_size,
+      .text_length = options.text_length > 0 ? options.text_length : text_length(device, model)};
   TrainPlan plan(device, model, optimizer, selection, {Bucket{side, side}}, plan_options);
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);

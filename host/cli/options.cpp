@@ -117,6 +117,7 @@ Options parse_options(int argc, const char* const* argv) {
   options.output = schema::expand_home(raw.output);
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
+  options.text_length = parse_integer("--text-length", raw.text_length, options.text_length, 1);
   options.times = raw.times;
   options.json = raw.json;
   options.programs = raw.programs;

@@ -26,6 +26,7 @@ struct Options {
   std::filesystem::path output = {};       // make-checkpoint: the file to write; sample: image file or folder
   int64_t seed = 0;                        // make-checkpoint
   int64_t repeats = 20;                    // bench: steps to time
+  int64_t text_length = 0;                 // bench: text tokens; 0: as the model has them
   bool times = false;                      // bench: time by op as well
   bool json = false;                       // inspect, verify: for tools
   std::vector<std::string> programs = {};  // verify: that have to load the file
