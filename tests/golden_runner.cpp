@@ -241,7 +241,7 @@ int main(int argc, char** argv) {
   std::vector<std::filesystem::path> cases, plugin_dirs;
   app.add_option("--device", device_name, "cpu or cuda");
   app.add_option("--dtype", dtype, "float32, bfloat16 or float16");
-  app.add_option("--plugin-dir", plugin_dirs, "where plugins are");
+  app.add_option("--plugin-dir", plugin_dirs, "where plugins are; may be repeated")->allow_extra_args(false);
   app.add_option("cases", cases, "case folders")->required();
   CLI11_PARSE(app, argc, argv);
 

@@ -1,7 +1,7 @@
 // The reader takes what the format allows and nothing else; the writer's files pass it.
 #include "io/safetensors.h"
 
-#include <chrono>
+#include <ctime>
 #include <random>
 
 #include "core/hash.h"
@@ -291,25 +291,27 @@ TEST(Safetensors, FlippedBytesNeverCrash) {
     }
 }
 
-TEST(Safetensors, ReadsAHeaderOfTenThousandTensorsFast) {
+// Reading sixteen times the tensors takes about sixteen times the work: 256 times where every tensor looks at every
+// other. Processor time, so that a busy machine changes nothing.
+TEST(Safetensors, HeadersAreReadInLinearTime) {
   const TempDir dir;
-  std::vector<std::pair<std::string, Desc>> tensors;
-  for (int i = 0; i < 10000; ++i)
-    tensors.emplace_back(fmt::format("model.diffusion_model.block.{}.attn.proj.weight", i), Desc{DType::bf16, {1, 2}});
-  std::vector<std::byte> bytes(4);
-  stream_safetensors(dir / "big", tensors, {}, [&](size_t, const WriteBytes& write) { write(bytes); });
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    const Safetensors file(dir / "big");
-    best = std::min(best, std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count());
-  }
-  RecordProperty("milliseconds", static_cast<int>(best));
-#if defined(__SANITIZE_ADDRESS__) || !defined(NDEBUG)
-  EXPECT_LT(best, 1000);
-#else
-  EXPECT_LT(best, 50);
-#endif
+  const auto work = [&](int count) {
+    std::vector<std::pair<std::string, Desc>> tensors;
+    for (int i = 0; i < count; ++i)
+      tensors.emplace_back(fmt::format("model.diffusion_model.block.{}.attn.proj.weight", i),
+                           Desc{DType::bf16, {1, 2}});
+    const std::vector<std::byte> bytes(4);
+    stream_safetensors(dir / "big", tensors, {}, [&](size_t, const WriteBytes& write) { write(bytes); });
+    double least = 1e9;
+    for (int i = 0; i < 5; ++i) {
+      const std::clock_t start = std::clock();
+      const Safetensors file(dir / "big");
+      least = std::min(least, static_cast<double>(std::clock() - start));
+    }
+    return least;
+  };
+  const double few = work(1000);
+  EXPECT_LT(work(16000), 64 * few);
 }
 
 TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {

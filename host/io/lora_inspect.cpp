@@ -1,10 +1,10 @@
 #include "io/lora_inspect.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <regex>
 #include <set>
 
 #include "core/error.h"
@@ -94,15 +94,8 @@ Row row_of(const LoraFile& file, const LoraEntry& entry) {
 
 // "blocks.12.attn.to_q" is "blocks.#.attn.to_q".
 std::string without_numbers(const std::string& name) {
-  std::string out;
-  for (const char c : name) {
-    const bool digit = std::isdigit(static_cast<unsigned char>(c)) != 0;
-    if (!digit)
-      out += c;
-    else if (out.empty() || out.back() != '#')
-      out += '#';
-  }
-  return out;
+  static const std::regex number("(^|[._])[0-9]+(?=[._]|$)");  // linear2 and attn1 are names
+  return std::regex_replace(name, number, "$1#");
 }
 
 // How a model's names fit the file: modules by component and spelling.
