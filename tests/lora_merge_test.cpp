@@ -19,7 +19,11 @@ using ::testing::HasSubstr;
 constexpr const char* yaml = R"(
 components:
   denoiser:
-    lora: {kohya: lora_unet_, diffusers: "transformer.", native: "diffusion_model."}
+    lora:
+      kohya: lora_unet_
+      diffusers: "transformer."
+      native: "diffusion_model."
+      parts: [{name: "single.{i}.linear1_qkv", of: "single.{i}.linear1", rows: [0, 3]}]
     marker: blocks.0.qkv.weight
     diffusers:
       - {native: "blocks.{i}.qkv", from: ["t.{i}.attn.to_q", "t.{i}.attn.to_k", "t.{i}.attn.to_v"]}
@@ -202,6 +206,7 @@ constexpr Names all_names[] = {
     {"transformer.s.3.attn.to_k", "single.3.linear1", 4, 4},
     {"transformer.s.3.proj_mlp", "single.3.linear1", 12, 16},
     {"lora_unet_single_3_linear1", "single.3.linear1", 0, 28},
+    {"diffusion_model.single.3.linear1_qkv", "single.3.linear1", 0, 12},
     {"transformer.t.0.norm1.linear", "blocks.0.mod", 0, 8, true},
     {"lora_unet_t_0_norm1_linear", "blocks.0.mod", 0, 8, true},
     {"lora_unet_blocks_0_mod", "blocks.0.mod", 0, 8},

@@ -98,11 +98,28 @@ class SpecReader {
         for (KeyRule& part : this->rules(item)) out.diffusers.push_back(std::move(part));
     }
     if (const YAML::Node lora = node["lora"]) {
-      check_keys(lora, "lora", {"kohya", "diffusers", "native"});
+      check_keys(lora, "lora", {"kohya", "diffusers", "native", "parts"});
       if (lora["kohya"]) out.lora.kohya = texts(lora["kohya"], "kohya");
       if (lora["diffusers"]) out.lora.diffusers = texts(lora["diffusers"], "diffusers");
       if (lora["native"]) out.lora.native = texts(lora["native"], "native");
+      for (const auto& item : lora["parts"]) out.lora.parts.push_back(part_name(item));
     }
+    return out;
+  }
+
+  LoraPartName part_name(const YAML::Node& node) const {
+    check_keys(node, "an item of lora.parts", {"name", "of", "rows"});
+    if (!node["name"] || !node["of"] || !node["rows"])
+      wrong(node, "an item of lora.parts needs `name`, `of` and `rows`");
+    LoraPartName out{text(node["name"], "name"), text(node["of"], "of")};
+    std::vector<int64_t> rows;
+    if (!YAML::convert<std::vector<int64_t>>::decode(node["rows"], rows) || rows.size() != 2 || rows[0] < 0 ||
+        rows[1] <= rows[0] || rows[1] > 1024)
+      wrong(node["rows"],
+            "rows must be [first, end): how many times the module's inputs lie before them, and with them");
+    out.first = rows[0];
+    out.end = rows[1];
+    check_holes(node, out.name, out.of);
     return out;
   }
 
@@ -142,7 +159,7 @@ class SpecReader {
     for (const std::string& native : natives) {
       out.native = native;
       out.part = static_cast<int64_t>(all.size());
-      check_holes(node, out);
+      for (const std::string& source : out.diffusers) check_holes(node, native, source);
       all.push_back(out);
     }
     return all;
@@ -211,15 +228,15 @@ class SpecReader {
     return out;
   }
 
-  void check_holes(const YAML::Node& node, const KeyRule& rule) const {
-    try {
-      const auto holes = KeyPattern(rule.native).holes();
-      for (const std::string& source : rule.diffusers)
-        if (KeyPattern(source).holes() != holes)
-          wrong(node, fmt::format("`{}` and `{}` must have the same {{...}}", rule.native, source));
-    } catch (const std::invalid_argument& e) {
-      wrong(node, fmt::format("`{}`: {}", rule.native, e.what()));
-    }
+  void check_holes(const YAML::Node& node, const std::string& a, const std::string& b) const {
+    const auto holes = [&](const std::string& text) {
+      try {
+        return KeyPattern(text).holes();
+      } catch (const std::invalid_argument& e) {
+        wrong(node, fmt::format("`{}`: {}", text, e.what()));
+      }
+    };
+    if (holes(a) != holes(b)) wrong(node, fmt::format("`{}` and `{}` must have the same {{...}}", a, b));
   }
 
   const std::string& plugin_;

@@ -107,7 +107,7 @@ std::vector<int64_t> part_rows(int64_t rows, int64_t inputs, size_t parts) {
 }
 
 std::string LoraPlace::spelled(const LoraSpelling& spelling) const {
-  return spelled_name(spelling, whole && !swapped_halves ? native : std::string(), diffusers);
+  return spelled_name(spelling, whole && !swapped_halves ? native : part, diffusers);
 }
 
 LoraNameTable::LoraNameTable(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights) {
@@ -164,6 +164,16 @@ void LoraNameTable::add(const ComponentSpec& component, const std::string& nativ
     }
   }
   put(whole);
+  for (const LoraPartName& part : component.lora.parts) {
+    const auto numbers = KeyPattern(part.of).match(native);
+    if (!numbers || part.end * inputs > rows) continue;
+    LoraPlace place = whole;
+    place.part = KeyPattern(part.name).fill(*numbers);
+    place.first_row = part.first * inputs;
+    place.rows = (part.end - part.first) * inputs;
+    place.whole = false;
+    put(place);
+  }
 }
 
 const LoraPlace* LoraNameTable::find(const std::string& name) const {
@@ -187,6 +197,7 @@ LoraNamePatterns::LoraNamePatterns(const CheckpointSpec& spec) {
     const std::vector<LoraSpelling> spellings = read_spellings(spec, component);
     std::vector<KeyRule> rules = component.diffusers;
     if (rules.empty()) rules.push_back({.native = "{*}", .diffusers = {"{*}"}});
+    for (const LoraPartName& part : component.lora.parts) rules.push_back({.native = part.name, .diffusers = {}});
     for (const LoraSpelling& spelling : spellings)
       for (const KeyRule& rule : rules) {
         std::vector<std::string> names{is_native(spelling.form) ? rule.native : std::string()};

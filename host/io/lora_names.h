@@ -29,6 +29,7 @@ struct LoraPlace {
   std::string component;
   std::string native;     // the component's own name of the module, "blocks.0.attn.qkv"
   std::string diffusers;  // of these rows in the key map; empty: it has none, or several
+  std::string part;       // of these rows where they are not all of the module; empty: native names have none
   std::string module;     // as in adapters and weights: `native`, "<component>:" before it unless the denoiser's
   int64_t first_row = 0, rows = 0;
   bool whole = true;            // all rows of the weight

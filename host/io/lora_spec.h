@@ -29,9 +29,17 @@ struct LoraSpelling {
   bool operator==(const LoraSpelling&) const = default;
 };
 
+// A name that LoRA files have for some rows of a module: [first, end) in units of the module's inputs. Both names are
+// patterns of key maps, "blocks.{i}.qkv".
+struct LoraPartName {
+  std::string name, of;
+  int64_t first = 0, end = 0;
+};
+
 // A component's prefixes: the first of each is written, all are read. Empty: no program knows such names.
 struct LoraNames {
   std::vector<std::string> kohya, diffusers, native;
+  std::vector<LoraPartName> parts;  // in the native spellings
   bool empty() const { return kohya.empty() && diffusers.empty() && native.empty(); }
 };
 
