@@ -12,17 +12,6 @@
 namespace lh {
 namespace {
 
-constexpr size_t most_listed = 20;
-
-// Problems as lines, the first of them where there are many.
-std::string listed(const std::vector<LoraProblem>& problems) {
-  std::string text;
-  for (size_t i = 0; i < std::min(problems.size(), most_listed); ++i)
-    text += fmt::format("\n  {}: {}", problems[i].key, problems[i].why);
-  if (problems.size() > most_listed) text += fmt::format("\n  and {} more", problems.size() - most_listed);
-  return text;
-}
-
 // Do two modules of a file change the same numbers?
 bool overlap(const LoraPlace& a, const LoraPlace& b) {
   return a.first_row < b.first_row + b.rows && b.first_row < a.first_row + a.rows;

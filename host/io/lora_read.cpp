@@ -205,6 +205,15 @@ HostTensor read_f32(const LoraFile& file, const StoredTensor& tensor) {
   return converted(file.file->read(tensor.name), DType::f32);
 }
 
+std::string listed(const std::vector<LoraProblem>& problems) {
+  constexpr size_t most = 20;
+  std::string text;
+  for (size_t i = 0; i < std::min(problems.size(), most); ++i)
+    text += fmt::format("\n  {}: {}", problems[i].key, problems[i].why);
+  if (problems.size() > most) text += fmt::format("\n  and {} more", problems.size() - most);
+  return text;
+}
+
 bool is_lora(const Safetensors& file) {
   return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
     const auto key = split_lora_key(tensor.name);

@@ -42,6 +42,8 @@ struct LoraEntry {
 struct LoraProblem {  // a key that is no part of a usable module
   std::string key, why;
 };
+// Problems as lines that begin with a line break, the first of them where there are many.
+std::string listed(const std::vector<LoraProblem>& problems);
 
 struct LoraFile {
   FilePtr file;

@@ -124,11 +124,11 @@ Graph SamplerRun::build(uint32_t stage) const {
   const lh_status status = descriptor.build_stage(&building, stage, &desc);
   if (!building.error.empty()) fail(Code::plugin, "sampler '{}': {}", descriptor.id, building.error);
   if (status != LH_OK) fail(Code::plugin, "sampler '{}': {}", descriptor.id, sampler_.host->failure);
+  std::vector<std::string> tensors{"x", "model_out", "denoised", "epsilon", "noise"};
+  if (descriptor.space == LH_SPACE_SIGMA) tensors.emplace_back("derivative");
+  for (const auto& [carried, zero] : carried_) tensors.push_back(carried);
   for (const auto& [name, value] : graph.inputs) {
     const bool number = contains(scalars_, name);
-    std::vector<std::string> tensors{"x", "model_out", "denoised", "epsilon", "noise"};
-    if (descriptor.space == LH_SPACE_SIGMA) tensors.emplace_back("derivative");
-    for (const auto& [carried, zero] : carried_) tensors.push_back(carried);
     if (!number && !contains(tensors, name))
       fail(Code::plugin, "sampler '{}', stage {}: asks for the input '{}'; known: {}, and its scalars: {}",
            descriptor.id, stage, name, fmt::join(tensors, ", "), fmt::join(scalars_, ", "));

@@ -10,8 +10,6 @@
 namespace lh {
 namespace {
 
-constexpr size_t most_listed = 20;
-
 // Why a module is no pair of matrices that training can go on with; empty: it is one.
 std::string no_pair(const LoraEntry& entry) {
   if (entry.kind == LoraKind::full) return "it is a whole change of the weight, not a pair of matrices";
@@ -69,11 +67,8 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
   if (problems.empty() && parts_.empty())
     problems.push_back({path.filename().string(), "no tensor of it is part of a LoRA"});
   if (problems.empty()) return;
-  std::string list;
-  for (size_t i = 0; i < std::min(problems.size(), most_listed); ++i)
-    list += fmt::format("\n  {}: {}", problems[i].key, problems[i].why);
-  if (problems.size() > most_listed) list += fmt::format("\n  and {} more", problems.size() - most_listed);
-  fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(), list);
+  fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(),
+       listed(problems));
 }
 
 bool WarmStart::one_down(const std::vector<Part>& parts) const {

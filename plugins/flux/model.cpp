@@ -1,41 +1,40 @@
 // Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder.
-#include <array>
 #include <optional>
 
 #include "denoiser.h"
 #include "flux_text.hpp"
-#include "nn/autoencoder.hpp"
 #include "nn/clip.hpp"
+#include "nn/latent_model.hpp"
 #include "nn/t5.hpp"
 
 namespace flux {
 namespace {
 
+namespace nn = lora_host::nn;
 using lora_host::Failure;
 using lora_host::Graph;
 using lora_host::Sizes;
 using lora_host::Value;
 using lora_host::Weights;
 
-constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
-constexpr lora_host::nn::LatentScale latent_scale = {0.3611, 0.1159};
+constexpr nn::LatentModelFacts facts = {"flux", "transformer", {0.3611, 0.1159}};
 constexpr int64_t latent_channels = 16, vae_levels = 4;
 
-class Flux : public lora_host::Model {
+class Flux : public nn::LatentModel {
  public:
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Flux(const Weights& weights) {
+  explicit Flux(const Weights& weights) : LatentModel(facts) {
     if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
     check_variant(weights);
     if (!weights.first_with_prefix("vae:").empty())
-      lora_host::nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
+      nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("clip_l:").empty()) {
-      int64_t width = lora_host::nn::check_clip(weights, "clip_l:");
-      if (dims_) require_width("vector_in.in_layer.weight", dims_->pooled, "clip_l", width);
+      int64_t width = nn::check_clip(weights, "clip_l:");
+      if (dims_) nn::require_width("vector_in.in_layer.weight", dims_->pooled, "clip_l gives", width);
     }
     if (!weights.first_with_prefix("t5:").empty()) {
-      int64_t width = lora_host::nn::check_t5(weights, "t5:");
-      if (dims_) require_width("txt_in.weight", dims_->text, "t5", width);
+      int64_t width = nn::check_t5(weights, "t5:");
+      if (dims_) nn::require_width("txt_in.weight", dims_->text, "t5 gives", width);
     }
   }
 
@@ -46,23 +45,11 @@ class Flux : public lora_host::Model {
   }
 
   const char* recipe() const override { return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml; }
-  const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
-
-  void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
-    if (role == "denoiser") {
-      if (!dims_) throw Failure(LH_E_MODEL, "role denoiser needs the transformer; give its file as model.name_or_path");
-      return build_denoiser(g, *dims_, sizes);
-    }
-    if (role == "conditioner") return build_conditioner(g, sizes);
-    if (role == "vae.encode" || role == "vae.decode") {
-      g.weights().require_component("vae", "vae_path", role);
-      return role == "vae.encode" ? lora_host::nn::build_vae_encode(g, "vae:", latent_scale, sizes)
-                                  : lora_host::nn::build_vae_decode(g, "vae:", latent_scale, sizes);
-    }
-    throw Failure(LH_E_UNSUPPORTED, "flux has no role '" + std::string(role) + "'");
-  }
 
  private:
+  bool has_denoiser() const override { return dims_.has_value(); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { flux::build_denoiser(g, *dims_, sizes); }
+
   bool guided() const { return dims_ && dims_->guidance; }
 
   void check_variant(const Weights& weights) const {
@@ -78,20 +65,14 @@ class Flux : public lora_host::Model {
       throw Failure(LH_E_INVALID, "variant '" + *variant + "' is unknown; expected dev or schnell");
   }
 
-  static void require_width(const char* tensor, int64_t expected, const char* encoder, int64_t found) {
-    if (expected != found)
-      throw Failure(LH_E_MODEL, std::string(tensor) + " takes " + std::to_string(expected) + " columns, but " +
-                                    encoder + " gives " + std::to_string(found) + ": the files do not belong together");
-  }
-
-  static void build_conditioner(Graph& g, const Sizes& sizes) {
+  void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("clip_l", "clip_path", "conditioner");
     g.weights().require_component("t5", "t5_path", "conditioner");
     int64_t batch = sizes["batch"];
     Value clip_ids = g.input("clip_l.input_ids", {batch, sizes["clip_l.length"]}, LH_I32);
     Value t5_ids = g.input("t5.input_ids", {batch, sizes["t5.length"]}, LH_I32);
-    Value pooled = lora_host::nn::clip(g, clip_ids, "clip_l:").pooled;
-    Value hidden = lora_host::nn::t5(g, t5_ids, "t5:");
+    Value pooled = nn::clip(g, clip_ids, "clip_l:").pooled;
+    Value hidden = nn::t5(g, t5_ids, "t5:");
     g.output("text", hidden);
     g.output("pooled", pooled);
     g.output("t5.hidden", hidden);

@@ -4,11 +4,6 @@
 namespace samplers {
 namespace {
 
-using lora_host::Dims;
-using lora_host::Graph;
-using lora_host::Step;
-using lora_host::Value;
-
 struct Ddim {
   static constexpr const char* id = "ddim";
   static constexpr const char* const* objectives = all_models;

@@ -1,20 +1,14 @@
 // DPM-Solver++(2M), midpoint form (Lu et al. 2022, algorithm 2). With lambda = log(alpha / sigma), h = lambda' - lambda
 // and the last step's h_0:
-//   x' = sigma' / sigma x + alpha' (1 - e^-h) (m + (m - m_0) h / (2 h_0))     m = denoised, m_0 = that of the step
-//   before
-// The first step has no m_0 and the last one no finite h: both are first order, x' = sigma' / sigma x + alpha' (1 -
-// e^-h) m.
+//   x' = sigma' / sigma x + alpha' (1 - e^-h) (m + (m - m_0) h / (2 h_0))
+// where m = denoised and m_0 that of the step before. The first step has no m_0 and the last one no finite h: both are
+// first order, without the second term in the last bracket.
 #include <cmath>
 
 #include "samplers.h"
 
 namespace samplers {
 namespace {
-
-using lora_host::Dims;
-using lora_host::Graph;
-using lora_host::Step;
-using lora_host::Value;
 
 double lambda(const Step& step) { return std::log(step.alpha() / step.sigma()); }
 

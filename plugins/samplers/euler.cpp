@@ -11,11 +11,6 @@
 namespace samplers {
 namespace {
 
-using lora_host::Dims;
-using lora_host::Graph;
-using lora_host::Step;
-using lora_host::Value;
-
 struct Euler {
   static constexpr const char* id = "euler";
   static constexpr const char* const* objectives = all_models;

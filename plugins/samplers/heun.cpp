@@ -7,11 +7,6 @@
 namespace samplers {
 namespace {
 
-using lora_host::Dims;
-using lora_host::Graph;
-using lora_host::Step;
-using lora_host::Value;
-
 struct Heun {
   static constexpr const char* id = "heun";
   static constexpr const char* const* objectives = all_models;

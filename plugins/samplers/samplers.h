@@ -5,6 +5,11 @@
 
 namespace samplers {
 
+using lora_host::Dims;
+using lora_host::Graph;
+using lora_host::Step;
+using lora_host::Value;
+
 inline constexpr const char* all_models[] = {"flow", "epsilon", "v_prediction", nullptr};
 inline constexpr const char* flow_models[] = {"flow", nullptr};
 inline constexpr const char* discrete_models[] = {"epsilon", "v_prediction", nullptr};

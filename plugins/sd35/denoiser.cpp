@@ -1,12 +1,13 @@
 // The graph of the SD3.5 transformer.
 //
-//   vec = t_embedder(1000 sigma) + y_embedder(pooled)                                                  [B, h]
-//   x   = conv(latents) + the middle of pos_embed,   c = context_embedder(text)                        [B, S, h], [B,
-//   L, h] joint blocks: x and c with weights of their own, one attention over c then x. Some blocks of the medium model
-//   have
-//     a second attention over x alone, between the first and the mlp. In the last block c only gives keys and values.
-//   final layer: modulated norm and a linear back to patches, channels last
-// q and k go through RMS norms (SD3 medium: none). Positions are those of pos_embed; there are no rotary ones.
+//   vec = t_embedder(1000 sigma) + y_embedder(pooled)                      [B, h]
+//   x   = conv(latents) + the middle of pos_embed                          [B, S, h]
+//   c   = context_embedder(text)                                           [B, L, h]
+//   joint blocks: x and c with weights of their own, one attention over c then x
+//   final layer:  modulated norm and a linear back to patches, channels last
+// Some blocks of the medium model have a second attention over x alone, between the first and the mlp. In the last
+// block c only gives keys and values. q and k go through RMS norms (SD3 medium: none). Positions are those of
+// pos_embed; there are no rotary ones.
 #include "denoiser.h"
 
 #include "nn/mmdit.hpp"

@@ -6,8 +6,8 @@
 #include <optional>
 
 #include "denoiser.h"
-#include "nn/autoencoder.hpp"
 #include "nn/clip.hpp"
+#include "nn/latent_model.hpp"
 #include "nn/t5.hpp"
 #include "sd35_text.hpp"
 
@@ -21,8 +21,7 @@ using lora_host::Sizes;
 using lora_host::Value;
 using lora_host::Weights;
 
-constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
-constexpr nn::LatentScale latent_scale = {1.5305, 0.0609};
+constexpr nn::LatentModelFacts facts = {"sd35", "transformer", {1.5305, 0.0609}};
 constexpr int64_t latent_channels = 16, vae_levels = 4;
 
 struct Variant {
@@ -34,10 +33,10 @@ constexpr std::array<Variant, 4> variants = {{{"large", sd35_text::recipe_large_
                                               {"medium", sd35_text::recipe_medium_yaml},
                                               {"sd3-medium", sd35_text::recipe_sd3_medium_yaml}}};
 
-class Sd35 : public lora_host::Model {
+class Sd35 : public nn::LatentModel {
  public:
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Sd35(const Weights& weights) {
+  explicit Sd35(const Weights& weights) : LatentModel(facts) {
     if (!weights.first_with_prefix("x_embedder.").empty()) dims_ = read_dimensions(weights);
     variant_ = choose_variant(weights);
     if (!weights.first_with_prefix("vae:").empty())
@@ -52,23 +51,11 @@ class Sd35 : public lora_host::Model {
   }
 
   const char* recipe() const override { return variant_->recipe; }
-  const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
-
-  void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
-    if (role == "denoiser") {
-      if (!dims_) throw Failure(LH_E_MODEL, "role denoiser needs the transformer; give its file as model.name_or_path");
-      return build_denoiser(g, *dims_, sizes);
-    }
-    if (role == "conditioner") return build_conditioner(g, sizes);
-    if (role == "vae.encode" || role == "vae.decode") {
-      g.weights().require_component("vae", "vae_path", role);
-      return role == "vae.encode" ? nn::build_vae_encode(g, "vae:", latent_scale, sizes)
-                                  : nn::build_vae_decode(g, "vae:", latent_scale, sizes);
-    }
-    throw Failure(LH_E_UNSUPPORTED, "sd35 has no role '" + std::string(role) + "'");
-  }
 
  private:
+  bool has_denoiser() const override { return dims_.has_value(); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { sd35::build_denoiser(g, *dims_, sizes); }
+
   const Variant* choose_variant(const Weights& weights) const {
     std::string seen = "large";  // of the weights
     if (dims_ && !dims_->dual.empty()) seen = "medium";
@@ -98,17 +85,12 @@ class Sd35 : public lora_host::Model {
       pooled += clip == std::string("clip_g:") ? w.require("clip_g:text_projection.weight", {-1, width})[0] : width;
     }
     bool both = !w.first_with_prefix("clip_l:").empty() && !w.first_with_prefix("clip_g:").empty();
-    if (dims_ && both && pooled != dims_->pooled)
-      throw Failure(LH_E_MODEL, "y_embedder.mlp.0.weight takes " + std::to_string(dims_->pooled) +
-                                    " columns, but clip_l and clip_g together give " + std::to_string(pooled) +
-                                    ": the files do not belong together");
+    if (dims_ && both)
+      nn::require_width("y_embedder.mlp.0.weight", dims_->pooled, "clip_l and clip_g together give", pooled);
     if (dims_) text_width_ = dims_->text;
     if (!w.first_with_prefix("t5:").empty()) {
       int64_t width = nn::check_t5(w, "t5:");
-      if (dims_ && width != dims_->text)
-        throw Failure(LH_E_MODEL, "context_embedder.weight takes " + std::to_string(dims_->text) +
-                                      " columns, but t5 gives " + std::to_string(width) +
-                                      ": the files do not belong together");
+      if (dims_) nn::require_width("context_embedder.weight", dims_->text, "t5 gives", width);
       text_width_ = width;
     }
     if (text_width_ > 0 && hidden > text_width_)
@@ -119,7 +101,7 @@ class Sd35 : public lora_host::Model {
 
   // text = [ clip_l | clip_g | 0 ; t5 ] (columns; rows), pooled = clip_l's | clip_g's projected. Without T5 its rows
   // are zero, as many as CLIP has.
-  void build_conditioner(Graph& g, const Sizes& sizes) const {
+  void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("clip_l", "clip_path", "conditioner");
     g.weights().require_component("clip_g", "clip_g_path", "conditioner");
     if (text_width_ == 0)

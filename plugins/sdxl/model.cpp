@@ -3,8 +3,8 @@
 #include <optional>
 
 #include "denoiser.h"
-#include "nn/autoencoder.hpp"
 #include "nn/clip.hpp"
+#include "nn/latent_model.hpp"
 #include "sdxl_text.hpp"
 
 namespace sdxl {
@@ -17,8 +17,7 @@ using lora_host::Sizes;
 using lora_host::Value;
 using lora_host::Weights;
 
-constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
-constexpr nn::LatentScale latent_scale = {0.13025, 0.0};
+constexpr nn::LatentModelFacts facts = {"sdxl", "UNet", {0.13025, 0.0}};
 constexpr int64_t latent_channels = 4, vae_levels = 4;
 constexpr nn::ClipOptions clip_g_options = {.activation = "erf", .projection = true};
 
@@ -32,10 +31,10 @@ constexpr Variant v_pred = {"v_pred", sdxl_text::recipe_v_pred_yaml};
 constexpr Variant v_pred_ztsnr = {"v_pred_ztsnr", sdxl_text::recipe_v_pred_ztsnr_yaml};
 constexpr std::array<const Variant*, 3> variants = {&epsilon, &v_pred, &v_pred_ztsnr};
 
-class Sdxl : public lora_host::Model {
+class Sdxl : public nn::LatentModel {
  public:
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Sdxl(const Weights& weights) : variant_(choose_variant(weights)) {
+  explicit Sdxl(const Weights& weights) : LatentModel(facts), variant_(choose_variant(weights)) {
     if (weights.has("input_blocks.0.0.weight")) dims_ = read_dimensions(weights);
     if (!weights.first_with_prefix("vae:").empty()) nn::check_autoencoder(weights, "vae:", latent_channels, vae_levels);
     std::optional<int64_t> clip_l, clip_g;
@@ -57,23 +56,11 @@ class Sdxl : public lora_host::Model {
   }
 
   const char* recipe() const override { return variant_->recipe; }
-  const char* role(uint32_t index) const override { return index < roles.size() ? roles[index] : nullptr; }
-
-  void build(Graph& g, std::string_view role, const Sizes& sizes) const override {
-    if (role == "denoiser") {
-      if (!dims_) throw Failure(LH_E_MODEL, "role denoiser needs the UNet; give its file as model.name_or_path");
-      return build_denoiser(g, *dims_, sizes);
-    }
-    if (role == "conditioner") return build_conditioner(g, sizes);
-    if (role == "vae.encode" || role == "vae.decode") {
-      g.weights().require_component("vae", "vae_path", role);
-      return role == "vae.encode" ? nn::build_vae_encode(g, "vae:", latent_scale, sizes)
-                                  : nn::build_vae_decode(g, "vae:", latent_scale, sizes);
-    }
-    throw Failure(LH_E_UNSUPPORTED, "sdxl has no role '" + std::string(role) + "'");
-  }
 
  private:
+  bool has_denoiser() const override { return dims_.has_value(); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { sdxl::build_denoiser(g, *dims_, sizes); }
+
   // By the marker tensors of the file, or by the user where it has none.
   static const Variant* choose_variant(const Weights& weights) {
     bool ztsnr = weights.has("ztsnr");
@@ -92,7 +79,7 @@ class Sdxl : public lora_host::Model {
   }
 
   // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected.
-  static void build_conditioner(Graph& g, const Sizes& sizes) {
+  void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("clip_l", "clip_path", "conditioner");
     g.weights().require_component("clip_g", "clip_g_path", "conditioner");
     int64_t batch = sizes["batch"];

@@ -11,11 +11,15 @@
  *   LH_SPACE_LOG_SNR  the same for integrators in log(alpha / sigma): alpha is above 0 at every level, the levels are
  *                     evenly spaced with the end among them, and that has sigma 0.
  *
- * Inputs that a stage's graph may ask for:
- *   like the latents  x, model_out (what the model said of x, after guidance), denoised (the x0 that this means),
- * epsilon (the noise that it means), derivative (dx/dsigma; LH_SPACE_SIGMA only), noise (a new normal draw for each
- * step), and each carried tensor (zero at the first step) f32 [1]           each name in `scalars` Outputs: x, and
- * carried tensors; one that is no output of a stage keeps its value.
+ * Inputs that a stage's graph may ask for, f32 and like the latents:
+ *   x
+ *   model_out   what the model said of x, after guidance
+ *   denoised    the x0 that this means
+ *   epsilon     the noise that it means
+ *   derivative  dx/dsigma; LH_SPACE_SIGMA only
+ *   noise       a new normal draw for each step
+ * and each carried tensor, zero at the first step. Further inputs, f32 [1]: each name in `scalars`.
+ * Outputs: x, and carried tensors; one that is no output of a stage keeps its value.
  *
  * Stage 0 sees the model at the step's own level. Before each following stage the model is evaluated again, at the new
  * x and the sigma that `stage_sigma` gives.

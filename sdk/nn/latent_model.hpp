@@ -1,0 +1,61 @@
+// A model of latent diffusion: the four roles of such plugins, of which those of the autoencoder are alike in all.
+//
+//   class Mine : public nn::LatentModel { Mine(const Weights&) : LatentModel({"mine", "transformer", {scale, shift}})
+//   ... };
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "nn/autoencoder.hpp"
+
+namespace lora_host::nn {
+
+struct LatentModelFacts {
+  const char* id;       // of the plugin
+  const char* network;  // what the denoiser is, for messages: "transformer"
+  LatentScale latents;
+};
+
+// Encoders and the autoencoder can be opened without the denoiser.
+class LatentModel : public Model {
+ public:
+  const char* role(uint32_t index) const final { return index < roles.size() ? roles[index] : nullptr; }
+
+  void build(Graph& g, std::string_view role, const Sizes& sizes) const final {
+    if (role == "denoiser") {
+      if (!has_denoiser())
+        throw Failure(LH_E_MODEL, std::string("role denoiser needs the ") + facts_.network +
+                                      "; give its file as model.name_or_path");
+      return build_denoiser(g, sizes);
+    }
+    if (role == "conditioner") return build_conditioner(g, sizes);
+    if (role == "vae.encode" || role == "vae.decode") {
+      g.weights().require_component("vae", "vae_path", role);
+      return role == "vae.encode" ? build_vae_encode(g, "vae:", facts_.latents, sizes)
+                                  : build_vae_decode(g, "vae:", facts_.latents, sizes);
+    }
+    throw Failure(LH_E_UNSUPPORTED, facts_.id + (" has no role '" + std::string(role) + "'"));
+  }
+
+ protected:
+  explicit LatentModel(const LatentModelFacts& facts) : facts_(facts) {}
+
+ private:
+  virtual bool has_denoiser() const = 0;
+  virtual void build_denoiser(Graph& g, const Sizes& sizes) const = 0;
+  virtual void build_conditioner(Graph& g, const Sizes& sizes) const = 0;
+
+  static constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
+  LatentModelFacts facts_;
+};
+
+// Throws where a tensor takes another number of columns than the encoders give. givers: "t5 gives".
+inline void require_width(const std::string& tensor, int64_t takes, const std::string& givers, int64_t given) {
+  if (takes != given)
+    throw Failure(LH_E_MODEL, tensor + " takes " + std::to_string(takes) + " columns, but " + givers + " " +
+                                  std::to_string(given) + ": the files do not belong together");
+}
+
+}  // namespace lora_host::nn
