@@ -4,7 +4,7 @@
 //   main            parse the command line and the configuration                       cli/options, config/
 //   run_train       load plugins, prepare, train                                        cli/train
 //   Prepared        open the checkpoint, scan the dataset, compile graphs, plan memory  train/prepare
-//   compile         build -> adapt (LoRA) -> differentiate -> recompute -> prune        train/compile, graph/, ops/
+//   compile         build -> adapt (LoRA) -> differentiate -> recompute -> prune        compile/, passes/, ops/
 //   plan_memory     one arena, every buffer placed before a byte is taken               run/plan
 //   Trainer         load weights, then the steps: assemble, run, clip, update, save     train/trainer
 //   Program::run    one kernel call for each node                                       run/program, kernels/

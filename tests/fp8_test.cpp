@@ -9,8 +9,8 @@
 #include <limits>
 
 #include "core/float_formats.h"
-#include "graph/store_weights.h"
 #include "ops/ops.h"
+#include "passes/store_weights.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/model_files.h"

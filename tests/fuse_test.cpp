@@ -1,13 +1,13 @@
 // The fuse pass: what it recognises, what it leaves alone, and that results and gradients stay what they were.
-#include "graph/fuse.h"
+#include "passes/fuse.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 
-#include "graph/differentiate.h"
-#include "graph/prune.h"
 #include "ops/ops.h"
+#include "passes/differentiate.h"
+#include "passes/prune.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 

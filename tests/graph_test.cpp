@@ -2,11 +2,11 @@
 // values, LoRA adapters, pruning.
 #include <gmock/gmock.h>
 
-#include "graph/adapt.h"
-#include "graph/differentiate.h"
 #include "graph/print.h"
-#include "graph/prune.h"
 #include "ops/ops.h"
+#include "passes/adapt.h"
+#include "passes/differentiate.h"
+#include "passes/prune.h"
 #include "plugin/services.h"
 #include "support/device.h"
 #include "support/graph_run.h"

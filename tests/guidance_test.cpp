@@ -1,5 +1,5 @@
 // Guidance: how it is chosen and what it computes. Denoisers under guidance: denoiser_test.cpp.
-#include "sample/guidance.h"
+#include "diffusion/guidance.h"
 
 #include <gmock/gmock.h>
 

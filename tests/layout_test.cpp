@@ -6,15 +6,15 @@
 #include <regex>
 #include <set>
 
-#include "graph/differentiate.h"
+#include "compile/adapters.h"
+#include "compile/compile.h"
 #include "io/lora_file.h"
 #include "io/lora_merge.h"
+#include "passes/differentiate.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
-#include "train/adapters.h"
-#include "train/compile.h"
 
 namespace lh {
 namespace {

@@ -1,6 +1,6 @@
 // Training objectives: noise schedules, timestep laws and loss weights against the golden tables, what a training
 // example is made of, and settings that do not fit the model.
-#include "train/objective.h"
+#include "diffusion/objective.h"
 
 #include <gmock/gmock.h>
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <set>
 
-#include "sample/sampler.h"
+#include "diffusion/sampler.h"
 #include "support/device.h"
 #include "support/golden.h"
 #include "support/io_files.h"

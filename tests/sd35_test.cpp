@@ -4,16 +4,16 @@
 
 #include <set>
 
-#include "graph/adapt.h"
+#include "compile/adapters.h"
+#include "compile/compile.h"
+#include "encode/text_encoding.h"
+#include "passes/adapt.h"
 #include "run/plan.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/run_host.h"
-#include "train/adapters.h"
-#include "train/compile.h"
-#include "train/text_encoding.h"
 
 namespace lh::test {
 namespace {

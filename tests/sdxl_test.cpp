@@ -5,13 +5,13 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "graph/adapt.h"
+#include "compile/compile.h"
 #include "io/synthetic.h"
+#include "passes/adapt.h"
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
-#include "train/compile.h"
 
 namespace lh::test {
 namespace {

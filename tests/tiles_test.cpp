@@ -1,16 +1,16 @@
 // Tiles: how they cover a picture and blend, which ones are chosen, and the VAE in tiles against the VAE as a whole.
-#include "sample/tiles.h"
+#include "encode/tiles.h"
 
 #include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "core/hash.h"
+#include "encode/latent_encoding.h"
 #include "sample/sampling.h"
 #include "support/device.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
-#include "train/latent_encoding.h"
 
 namespace lh {
 namespace {

@@ -5,15 +5,15 @@
 #include <cmath>
 #include <set>
 
+#include "diffusion/random.h"
+#include "encode/tensor_cache.h"
 #include "ops/ops.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/io_files.h"
 #include "support/log.h"
 #include "train/batches.h"
-#include "train/random.h"
 #include "train/state.h"
-#include "train/tensor_cache.h"
 
 namespace lh {
 namespace {

@@ -1,6 +1,6 @@
 // Training that starts from a LoRA file: the first step changes the very weights that the file makes. And what is
 // trained is what sampling with the file shows.
-#include "train/warm_start.h"
+#include "compile/warm_start.h"
 
 #include <gmock/gmock.h>
 

@@ -7,7 +7,7 @@
 
 #include "config/dtype.h"
 #include "core/error.h"
-#include "graph/adapt.h"
+#include "passes/adapt.h"
 #include "plugin/recognise.h"
 
 namespace lh {

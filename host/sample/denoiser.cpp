@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "core/rows.h"
+#include "diffusion/random.h"
 #include "run/workspace.h"
-#include "train/random.h"
 
 namespace lh {
 namespace {

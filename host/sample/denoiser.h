@@ -5,13 +5,13 @@
 #include <memory>
 #include <vector>
 
+#include "compile/adapters.h"
+#include "compile/compile.h"
+#include "diffusion/sampler.h"
+#include "encode/text_encoding.h"
 #include "plugin/model.h"
 #include "run/weights.h"
-#include "sample/sampler.h"
 #include "sample/sampling.h"
-#include "train/adapters.h"
-#include "train/compile.h"
-#include "train/text_encoding.h"
 
 namespace lh {
 

@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 #include "data/caption.h"
-#include "train/latent_encoding.h"
+#include "encode/latent_encoding.h"
 
 namespace lh {
 

@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "data/image.h"
+#include "diffusion/guidance.h"
+#include "encode/vae.h"
 #include "run/weights.h"
-#include "sample/guidance.h"
-#include "sample/vae.h"
 
 namespace lh {
 

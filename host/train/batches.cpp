@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "train/random.h"
+#include "diffusion/random.h"
 
 namespace lh {
 

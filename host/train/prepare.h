@@ -7,20 +7,20 @@
 #include <string>
 #include <vector>
 
+#include "compile/warm_start.h"
 #include "config/config.h"
 #include "config/dtype.h"
 #include "data/dataset.h"
+#include "diffusion/objective.h"
+#include "encode/latent_encoding.h"
+#include "encode/live_text.h"
+#include "encode/text_encoding.h"
 #include "plugin/model.h"
 #include "plugin/optimizer.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
 #include "train/batches.h"
-#include "train/latent_encoding.h"
-#include "train/live_text.h"
-#include "train/objective.h"
-#include "train/text_encoding.h"
 #include "train/train_plan.h"
-#include "train/warm_start.h"
 
 namespace lh {
 

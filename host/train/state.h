@@ -10,7 +10,7 @@
 #include <optional>
 #include <string>
 
-#include "train/adapters.h"
+#include "compile/adapters.h"
 
 namespace lh {
 

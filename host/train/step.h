@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "compile/adapters.h"
+#include "compile/compile.h"
 #include "run/weights.h"
-#include "train/adapters.h"
-#include "train/compile.h"
 
 namespace lh {
 

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <cstring>
 
-#include "train/clip.h"
+#include "run/clip.h"
 
 namespace lh {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "run/clip.h"
 #include "run/feed.h"
 #include "run/workspace.h"
-#include "train/clip.h"
 
 namespace lh {
 

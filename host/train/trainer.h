@@ -7,9 +7,9 @@
 #include <memory>
 #include <optional>
 
+#include "io/run_folder.h"
 #include "train/output.h"
 #include "train/prepare.h"
-#include "train/run_folder.h"
 #include "train/state.h"
 #include "train/step_runner.h"
 

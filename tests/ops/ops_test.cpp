@@ -13,8 +13,8 @@
 
 #include "core/error.h"
 #include "graph/catalogue.h"
-#include "graph/differentiate.h"
 #include "graph/op.h"
+#include "passes/differentiate.h"
 #include "run/program.h"
 #include "support/device.h"
 #include "support/kernel_tensors.h"

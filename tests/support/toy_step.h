@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <vector>
 
+#include "compile/compile.h"
 #include "plugin/model.h"
 #include "support/graph_run.h"
-#include "train/compile.h"
 
 namespace lh::test {
 

@@ -1,0 +1,58 @@
+#include "compile/adapter_selection.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+AdapterSpec adapter(int64_t rank, std::optional<double> alpha, const NetworkConfig& network, uint64_t seed) {
+  return {rank, alpha.value_or(static_cast<double>(rank)), network.dropout, seed};
+}
+
+}  // namespace
+
+AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
+                                   const std::map<std::string, Desc>& weights, bool text_encoders)
+    : linear_(adapter(network.linear, network.linear_alpha, network, seed)),
+      conv_(adapter(network.conv, network.conv_alpha, network, seed)),
+      targets_(recipe.lora_targets),
+      only_(network.only_if_contains),
+      ignore_(network.ignore_if_contains) {
+  if (network.conv > 0) {
+    if (recipe.lora_conv_targets.empty())
+      fail(Code::config, "network.conv: a {} model has no convolutions to adapt. Remove it", recipe.family);
+    conv_targets_ = LoraTargets(recipe.lora_conv_targets);
+    for (const auto& [name, desc] : weights)
+      if (desc.shape.rank() == 4 && desc.shape[2] * desc.shape[3] > 1) large_kernels_.insert(module_of(name));
+  }
+  if (!text_encoders) return;
+  if (recipe.lora_text_targets.empty())
+    fail(Code::config,
+         "train.train_text_encoder: the text encoders of a {} model cannot be trained here. Set it to false",
+         recipe.family);
+  for (const auto& [encoder, patterns] : recipe.lora_text_targets) text_targets_.emplace(encoder, patterns);
+}
+
+const AdapterSpec* AdapterSelection::spec_of(const std::string& module) const {
+  if (const std::string encoder = component_of(module); !encoder.empty()) {
+    const auto targets = text_targets_.find(encoder);
+    const bool target = targets != text_targets_.end() && targets->second.contain(module.substr(encoder.size() + 1));
+    return target ? &linear_ : nullptr;
+  }
+  if (targets_.contain(module)) return &linear_;
+  if (!conv_targets_.contain(module)) return nullptr;
+  return large_kernels_.contains(module) ? &conv_ : &linear_;
+}
+
+const AdapterSpec* AdapterSelection::operator()(const std::string& module) const {
+  const auto contained = [&](const std::string& part) { return module.find(part) != std::string::npos; };
+  const AdapterSpec* spec = spec_of(module);
+  if (spec == nullptr || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
+      std::ranges::any_of(ignore_, contained))
+    return nullptr;
+  return spec;
+}
+
+}  // namespace lh

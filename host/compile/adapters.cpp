@@ -1,0 +1,119 @@
+#include "compile/adapters.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "diffusion/random.h"
+
+namespace lh {
+namespace {
+
+constexpr int64_t alignment = 64;  // elements: 256 bytes
+
+int64_t padded(int64_t elements) { return (elements + alignment - 1) / alignment * alignment; }
+
+int64_t section_size(const std::vector<AdapterTensor>& tensors) {
+  return tensors.empty() ? 0 : tensors.back().offset + padded(tensors.back().shape.numel());
+}
+
+}  // namespace
+
+Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
+                   const std::vector<std::string>& states, bool accumulate)
+    : adapted_(modules), sections_{"p", "g"} {
+  std::ranges::stable_sort(adapted_, {}, [](const AdaptedModule& module) { return component_of(module.name); });
+  if (accumulate) sections_.emplace_back("total");
+  sections_.insert(sections_.end(), states.begin(), states.end());
+  int64_t offset = 0;
+  for (const AdaptedModule& module : adapted_)
+    for (const Value v : {module.down, module.up}) {
+      const ValueInfo& info = graph.info(v);
+      tensors_.push_back({info.name, info.desc.shape, offset, info.channels_last});
+      offset += padded(tensors_.back().shape.numel());
+    }
+  section_elements_ = section_size(tensors_);
+}
+
+std::vector<AdapterTensor> Adapters::components() const {
+  std::vector<AdapterTensor> ranges;
+  for (const AdapterTensor& tensor : tensors_) {
+    const std::string component = component_of(tensor.name);
+    if (ranges.empty() || component_of(ranges.back().name) != component)
+      ranges.push_back({component + ":all tensors", {}, tensor.offset});
+    ranges.back().shape = Shape{tensor.offset + padded(tensor.shape.numel()) - ranges.back().offset};
+  }
+  return ranges;
+}
+
+int64_t Adapters::bytes(const std::vector<AdapterTensor>& tensors, size_t sections) {
+  return section_size(tensors) * static_cast<int64_t>(sections * sizeof(float));
+}
+
+int64_t Adapters::parameter_count() const {
+  int64_t count = 0;
+  for (const AdapterTensor& t : tensors_) count += t.shape.numel();
+  return count;
+}
+
+std::vector<std::string> Adapters::saved_sections() const {
+  std::vector<std::string> saved = sections_;
+  std::erase_if(saved, [](const std::string& section) { return section == "g" || section == "total"; });
+  return saved;
+}
+
+void Adapters::allocate(Device& device) {
+  memory_ = DeviceMemory(device, bytes(), "LoRA tensors, gradients and optimizer states");
+  const std::vector<float> zeros(static_cast<size_t>(section_elements_), 0.0f);
+  for (size_t s = 0; s < sections_.size(); ++s)
+    memory_.upload(static_cast<int64_t>(s) * section_elements_ * 4, zeros.data(), section_elements_ * 4);
+}
+
+void Adapters::initialise(uint64_t seed) {
+  for (size_t i = 0; i < tensors_.size(); ++i) {
+    HostTensor values(Desc{DType::f32, tensors_[i].shape});
+    if (i % 2 == 0) {  // down, up, down, up, ...
+      Random random(seed, Purpose::adapter_init, i, 0);
+      const Shape& shape = tensors_[i].shape;
+      const double bound = 1 / std::sqrt(static_cast<double>(shape.numel() / shape[0]));
+      for (float& v : values.as<float>()) v = static_cast<float>((2 * random.uniform() - 1) * bound);
+    }
+    upload("p", tensors_[i], values);
+  }
+}
+
+void* Adapters::at(const std::string& section, const AdapterTensor& tensor) const {
+  const auto it = std::ranges::find(sections_, section);
+  if (it == sections_.end()) fail(Code::internal, "no section '{}' of trained tensors", section);
+  return memory_.data() + ((it - sections_.begin()) * section_elements_ + tensor.offset) * 4;
+}
+
+void Adapters::upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const {
+  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
+  const HostTensor kept = tensor.channels_last ? nchw_to_nhwc(values) : values;
+  memory_.upload(offset, kept.data.data(), kept.desc.bytes());
+}
+
+HostTensor Adapters::download(const std::string& section, const AdapterTensor& tensor) const {
+  const Shape& s = tensor.shape;
+  HostTensor values(Desc{DType::f32, tensor.channels_last ? Shape{s[0], s[2], s[3], s[1]} : s});
+  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
+  memory_.download(offset, values.data.data(), values.desc.bytes());
+  return tensor.channels_last ? nhwc_to_nchw(values) : values;
+}
+
+void Adapters::bind(const Graph& graph, Externals& externals) const {
+  for (const AdapterTensor& tensor : tensors_)
+    if (const auto it = graph.params.find(tensor.name); it != graph.params.end())
+      externals[it->second] = at("p", tensor);
+}
+
+std::vector<LoraModule> Adapters::modules() const {
+  std::vector<LoraModule> result;
+  for (size_t i = 0; i < adapted_.size(); ++i)
+    result.push_back(
+        {adapted_[i].name, download("p", tensors_[2 * i]), download("p", tensors_[2 * i + 1]), adapted_[i].alpha});
+  return result;
+}
+
+}  // namespace lh

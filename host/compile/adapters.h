@@ -1,0 +1,59 @@
+// The trained tensors: LoRA matrices with their gradients and optimizer states, float32, in one piece of device memory.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "io/lora_file.h"
+#include "passes/adapt.h"
+#include "run/device.h"
+#include "run/program.h"
+
+namespace lh {
+
+struct AdapterTensor {
+  std::string name;
+  Shape shape;
+  int64_t offset = 0;          // in elements, within each section
+  bool channels_last = false;  // a convolution's: kept [rank, KH, KW, in] on the device
+};
+
+// Sections of the memory: "p", "g", where gradients are accumulated "total", and one for each optimizer state.
+class Adapters {
+ public:
+  Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, const std::vector<std::string>& states,
+           bool accumulate = false);
+  static int64_t bytes(const std::vector<AdapterTensor>& tensors, size_t sections);
+  int64_t bytes() const { return bytes(tensors_, sections_.size()); }
+  int64_t parameter_count() const;
+  const std::vector<AdaptedModule>& adapted() const { return adapted_; }
+  const std::vector<AdapterTensor>& tensors() const { return tensors_; }  // down and up of each of `adapted`
+  const std::vector<std::string>& sections() const { return sections_; }
+  std::vector<std::string> saved_sections() const;  // without the gradients
+  // All tensors of a section as one, with zeros between them: for what is done to every element alike.
+  AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
+  // The same for the tensors of each component: the denoiser's first, then each trained text encoder's.
+  std::vector<AdapterTensor> components() const;
+
+  void allocate(Device& device);
+  // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(n), 1/sqrt(n)) for n inputs of an output
+  // (torch.nn.Linear, torch.nn.Conv2d); up: 0; the rest 0.
+  void initialise(uint64_t seed);
+  void* at(const std::string& section, const AdapterTensor& tensor) const;
+  // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
+  void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
+  HostTensor download(const std::string& section, const AdapterTensor& tensor) const;
+  // Binds the parameters of another graph with the same modules.
+  void bind(const Graph& graph, Externals& externals) const;
+  std::vector<LoraModule> modules() const;
+
+ private:
+  std::vector<AdaptedModule> adapted_;
+  std::vector<AdapterTensor> tensors_;
+  std::vector<std::string> sections_;
+  int64_t section_elements_ = 0;
+  DeviceMemory memory_;
+};
+
+}  // namespace lh

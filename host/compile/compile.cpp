@@ -1,0 +1,137 @@
+#include "compile/compile.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/log.h"
+#include "graph/print.h"
+#include "ops/ops.h"
+#include "passes/differentiate.h"
+#include "passes/fuse.h"
+#include "passes/prune.h"
+#include "passes/recompute.h"
+#include "passes/store_weights.h"
+
+namespace lh {
+
+namespace {
+
+Value add_loss(Graph& graph, const StepOptions& options) {
+  const Value output = graph.outputs.at("output");
+  const Shape shape = graph.desc(output).shape;
+  const Value target = graph.add_input("target", {DType::f32, shape});
+  Value weight;
+  if (options.weighted) weight = graph.add_input("loss_weight", {DType::f32, {shape[0]}});
+  if (options.loss == "huber") return graph.add(huber_op, {output, target, weight}, {{"delta", 1.0}}, 0)[0];
+  return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
+}
+
+// The first scopes: their activations live longest, so dropping them gains most.
+std::set<int32_t> chosen_scopes(const std::vector<int32_t>& all, double share) {
+  const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(all.size())));
+  return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
+}
+
+void show(const char* pass, const Graph& graph) {
+  if (verbose("graph")) spdlog::info("graph after {}:\n{}", pass, print(graph));
+}
+
+}  // namespace
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options) {
+  TrainGraph result;
+  Graph& graph = result.graph;
+
+  // The plugin's ops, with shapes inferred as they are added.
+  const std::vector<std::string> roles = options.text_encoders ? std::vector<std::string>{"conditioner", "denoiser"}
+                                                               : std::vector<std::string>{"denoiser"};
+  graph = model.build_chain(roles, sizes, options.compute);
+  show("build", graph);
+
+  // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
+  // adapter there would learn nothing.
+  prune(graph);
+
+  // One op for what one kernel does at once.
+  fuse(graph);
+  show("fuse", graph);
+  // Weights of linears in the types they are kept in: fp8 stays fp8.
+  store_weights(graph, [&](const std::string& weight) -> std::optional<WeightForm> {
+    if (std::ranges::find(options.base_gradients, weight) != options.base_gradients.end()) return std::nullopt;
+    return model.weight_form(weight);
+  });
+  show("store_weights", graph);
+
+  // Adapters on the linears whose names match; from here on some parameters are trained.
+  result.modules = adapt(graph, select, true);
+  show("adapt", graph);
+
+  // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
+  const Value loss = add_loss(graph, options);
+  graph.outputs["loss"] = loss;
+  prune(graph);
+  const size_t forward_count = graph.nodes.size();
+  const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
+  std::vector<Value> trained;
+  for (const AdaptedModule& m : result.modules) trained.insert(trained.end(), {m.down, m.up});
+  for (const std::string& name : options.base_gradients) {
+    const auto it = graph.params.find(name);
+    if (it == graph.params.end()) fail(Code::data, "the denoiser does not use a weight '{}'", name);
+    trained.push_back(it->second);
+  }
+  for (const auto& [parameter, gradient] : differentiate(graph, loss, loss_scale, trained)) {
+    const std::string& name = graph.info(parameter).name;
+    if (!gradient) fail(Code::plugin, "the loss does not depend on '{}'", name);
+    graph.outputs["grad." + name] = gradient;
+  }
+  show("differentiate", graph);
+
+  // Drop activations of the chosen scopes and compute them again in the backward pass.
+  const std::vector<int32_t> scopes = checkpoint_scopes(graph);
+  const std::set<int32_t> chosen = chosen_scopes(scopes, options.recompute);
+  if (!chosen.empty()) recompute(graph, forward_count, chosen);
+  result.checkpoint_scopes = static_cast<int64_t>(scopes.size());
+  result.recomputed_scopes = static_cast<int64_t>(chosen.size());
+  prune(graph);
+  show("recompute", graph);
+  return result;
+}
+
+Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
+                         const SizeLists& lists) {
+  Graph graph = model.build("denoiser", sizes, compute, lists);
+  make_forward(graph, model, select);
+  return graph;
+}
+
+void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
+  const Shape& latents = denoiser.desc(denoiser.inputs.at("latents")).shape;  // [B, H, W, C]
+  const int64_t channels = latents[latents.rank() - 1];
+  if (channels == recipe.latents.channels) return;
+  fail(Code::data,
+       "this {} model takes {} channels where the latents of a picture have {}: it is also given a mask or another "
+       "picture, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
+       "model; its LoRA fits this one too where their blocks are the same",
+       recipe.family, channels, recipe.latents.channels);
+}
+
+void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {
+  fuse(graph);
+  store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });
+  adapt(graph, select, false);
+  prune(graph);
+}
+
+std::set<Value> external_to_step(const Graph& graph) {
+  std::set<Value> values = parameters(graph);
+  for (const auto& [name, v] : graph.inputs) values.insert(v);
+  for (const auto& [name, v] : graph.outputs)
+    if (name.starts_with("grad.")) values.insert(v);
+  return values;
+}
+
+}  // namespace lh

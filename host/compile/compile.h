@@ -1,0 +1,49 @@
+// The pass list that turns a model into a training step of one batch shape. Reading compile.cpp is reading the host.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "compile/adapter_selection.h"
+#include "graph/graph.h"
+#include "plugin/model.h"
+#include "run/plan.h"
+
+namespace lh {
+
+struct StepOptions {
+  DType compute = DType::f32;
+  std::string loss = "mse";
+  bool weighted = false;                    // each sample's loss has a weight
+  double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
+  std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
+  bool text_encoders = false;               // part of the step, in front of the denoiser
+};
+
+// Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
+// step is weighted, "loss_weight" (float32 [B]); with text encoders "<encoder>.input_ids" in place of text and pooled.
+// Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
+struct TrainGraph {
+  Graph graph{DType::f32};
+  std::vector<AdaptedModule> modules;
+  int64_t recomputed_scopes = 0, checkpoint_scopes = 0;
+};
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options);
+// Throws where the denoiser is to be given more than latents: models for inpainting and editing, which are neither
+// trained nor sampled.
+void require_plain_latents(const Graph& denoiser, const Recipe& recipe);
+// The passes of a graph that is only run forward: fused, weights as they are kept, adapters.
+void make_forward(Graph& graph, const Model& model, const SelectAdapter& select);
+// The denoiser with adapters, forward only. lists: as Model::build takes them.
+Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
+                         const SizeLists& lists = {});
+
+// Values of a training graph that live in memory of the caller: parameters, their gradients, inputs.
+std::set<Value> external_to_step(const Graph& graph);
+
+}  // namespace lh

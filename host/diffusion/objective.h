@@ -1,0 +1,56 @@
+// What a training example is made of: a noise level drawn by the run's law, the noisy latents
+// x_t = alpha x0 + sigma noise, and what the model should say about them.
+//   flow          alpha = 1 - sigma, time = sigma     target noise - x0
+//   epsilon       schedule at timestep t, time = t    target noise
+//   v_prediction  the same                            target alpha noise - sigma x0
+// Levels are float64 until they meet latents, which are float32.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "config/config.h"
+#include "diffusion/loss_weight.h"
+#include "diffusion/noise_schedule.h"
+#include "diffusion/random.h"
+#include "diffusion/timestep_law.h"
+#include "plugin/recipe.h"
+
+namespace lh {
+
+struct NoiseLevel {
+  double alpha = 0, sigma = 0;
+  float time = 0;    // the model's timestep input
+  float weight = 1;  // of the sample's loss
+};
+
+class TrainingObjective {
+ public:
+  // Throws lh::Error(Code::config) for settings that do not fit the model.
+  TrainingObjective(const TrainSection& train, const Recipe& recipe);
+  NoiseLevel draw(Random& random, int64_t tokens) const;
+  // All spans have one length; noisy and target are written.
+  void make_pair(std::span<const float> x0, std::span<const float> noise, const NoiseLevel& level,
+                 std::span<float> noisy, std::span<float> target) const;
+  bool weighted() const { return weight_.on(); }
+  const TimestepLaw& law() const { return law_; }
+  // Everything that decides what is trained on, in one line: a run can only be resumed with the same.
+  std::string text() const;
+
+ private:
+  NoiseLevel flow_level(double sigma) const;
+  NoiseLevel discrete_level(int64_t timestep) const;
+  Objective objective_;
+  TimestepLaw law_;
+  LossWeight weight_;
+  NoiseScheduleSpec spec_;
+  std::optional<NoiseSchedule> schedule_;  // of discrete timesteps
+};
+
+// Adds one number to each channel of noise [..., channels], offset times a normal one: without it a model hardly
+// learns how bright a picture is as a whole (Guttenberg 2023).
+void add_noise_offset(std::span<float> noise, int64_t channels, double offset, Random random);
+
+}  // namespace lh

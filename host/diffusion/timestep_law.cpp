@@ -1,0 +1,138 @@
+#include "diffusion/timestep_law.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "core/error.h"
+
+namespace lh {
+
+double sigmoid_law(double z, double scale) { return 1 / (1 + std::exp(-scale * z)); }
+
+double logit_normal_law(double z, double mean, double std) { return 1 / (1 + std::exp(-(mean + std * z))); }
+
+double mode_law(double u, double scale) {
+  const double c = std::cos(std::numbers::pi / 2 * u);
+  return 1 - u - scale * (c * c - 1 + u);
+}
+
+double cosmap_law(double u) { return 1 - 1 / (1 + std::tan(std::numbers::pi / 2 * u)); }
+
+double shift_time(double shift, double t) { return shift * t / (1 + (shift - 1) * t); }
+
+double shift_time_mu(double mu, double t) { return std::exp(mu) / (std::exp(mu) + 1 / t - 1); }
+
+namespace {
+
+constexpr int64_t denoising_steps = 1000;  // of train.min_denoising_steps and max_denoising_steps
+
+// The share of normal numbers below z.
+double normal_rank(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
+
+// The law of `train.weighting_scheme`, which names both densities and loss weights.
+bool is_density(const std::string& scheme) { return scheme == "logit_normal" || scheme == "mode"; }
+
+// One name for one law.
+std::string canonical(const std::string& type) { return type == "uniform" ? "linear" : type; }
+
+std::string chosen_type(const TrainSection& train, const Recipe& recipe) {
+  if (!is_density(train.weighting_scheme))
+    return canonical(train.timestep_type.empty() ? recipe.timestep.type : train.timestep_type);
+  if (!train.timestep_type.empty() && train.timestep_type != train.weighting_scheme)
+    fail(Code::config,
+         "train.weighting_scheme: {} says how noise levels are drawn, and so does train.timestep_type: {}; keep one",
+         train.weighting_scheme, train.timestep_type);
+  return train.weighting_scheme;
+}
+
+}  // namespace
+
+TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name_(chosen_type(train, recipe)) {
+  const bool own = name_ == canonical(recipe.timestep.type);
+  if (name_ == "linear") {
+    kind_ = Kind::linear;
+  } else if (name_ == "sigmoid" || name_ == "shift") {
+    kind_ = Kind::sigmoid;
+  } else if (name_ == "logit_normal") {
+    kind_ = Kind::logit_normal;
+  } else if (name_ == "mode") {
+    kind_ = Kind::mode;
+  } else if (name_ == "cosmap") {
+    kind_ = Kind::cosmap;
+  } else if (name_.ends_with("_shift")) {
+    if (recipe.objective != Objective::flow)
+      fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps", name_,
+           recipe.noise_schedule.steps);
+    kind_ = Kind::sigmoid;
+    resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
+  } else {
+    fail(Code::config, "train.timestep_type: '{}' is not known", name_);
+  }
+  refuse_unused(train);
+  scale_ = kind_ == Kind::mode ? train.mode_scale.value_or(1.29) : train.sigmoid_scale.value_or(1);
+  mean_ = train.logit_mean.value_or(0);
+  std_ = train.logit_std.value_or(1);
+  shift_ = train.timestep_shift.value_or(own || name_ == "shift" ? recipe.timestep.shift : 1);
+  if (train.max_denoising_steps < train.min_denoising_steps)
+    fail(Code::config, "train.max_denoising_steps: {} is below train.min_denoising_steps: {}",
+         train.max_denoising_steps, train.min_denoising_steps);
+  // Denoising steps count from pure noise.
+  lowest_ = 1 - static_cast<double>(train.max_denoising_steps + 1) / denoising_steps;
+  highest_ = 1 - static_cast<double>(train.min_denoising_steps) / denoising_steps;
+}
+
+void TimestepLaw::refuse_unused(const TrainSection& train) const {
+  struct Row {
+    const char* key;
+    bool given, used;
+    const char* of;
+  };
+  const Row rows[] = {
+      {"sigmoid_scale", train.sigmoid_scale.has_value(), kind_ == Kind::sigmoid, "sigmoid, shift and flux_shift"},
+      {"logit_mean", train.logit_mean.has_value(), kind_ == Kind::logit_normal, "logit_normal"},
+      {"logit_std", train.logit_std.has_value(), kind_ == Kind::logit_normal, "logit_normal"},
+      {"mode_scale", train.mode_scale.has_value(), kind_ == Kind::mode, "mode"},
+      {"timestep_shift", train.timestep_shift.has_value(), !resolution_,
+       "all types whose shift is not that of the "
+       "picture's size"},
+  };
+  for (const Row& row : rows)
+    if (row.given && !row.used)
+      fail(Code::config, "train.{}: belongs to timestep_type {}, but noise levels are drawn by {}; remove it", row.key,
+           row.of, name_);
+}
+
+TimestepLaw::Draw TimestepLaw::draw_one(Random& random) const {
+  if (kind_ == Kind::sigmoid || kind_ == Kind::logit_normal) {
+    const double z = random.normal();
+    return {kind_ == Kind::sigmoid ? sigmoid_law(z, scale_) : logit_normal_law(z, mean_, std_), normal_rank(z)};
+  }
+  const double u = random.uniform();
+  switch (kind_) {
+    case Kind::mode: return {mode_law(u, scale_), 1 - u};
+    case Kind::cosmap: return {cosmap_law(u), u};
+    default: return {u, u};
+  }
+}
+
+double TimestepLaw::draw(Random& random, int64_t tokens) const {
+  Draw drawn = draw_one(random);
+  // Shifts keep the order of times, so the limits hold before and after them.
+  while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_)) drawn = draw_one(random);
+  return resolution_ ? shift_time_mu(resolution_->mu(tokens), drawn.t) : shift_time(shift_, drawn.t);
+}
+
+std::string TimestepLaw::text() const {
+  std::string line = name_;
+  if (kind_ == Kind::sigmoid || kind_ == Kind::mode) line += fmt::format(" scale {}", scale_);
+  if (kind_ == Kind::logit_normal) line += fmt::format(" mean {} std {}", mean_, std_);
+  if (resolution_)
+    line += fmt::format(" mu {} at {} tokens to {} at {}", resolution_->base, resolution_->base_tokens,
+                        resolution_->max, resolution_->max_tokens);
+  else
+    line += fmt::format(" shift {}", shift_);
+  if (lowest_ > 0 || highest_ < 1) line += fmt::format(" ranks {} to {}", lowest_, highest_);
+  return line;
+}
+
+}  // namespace lh

@@ -1,0 +1,60 @@
+// How noise levels are drawn in training. A law is a density of the time t in (0, 1), 1 being pure noise; flow models
+// train at sigma = t, models of discrete timesteps at floor(steps t).
+//
+//   linear, uniform  t = u                                  u uniform in (0, 1), z normal
+//   sigmoid          t = sigmoid(scale z)
+//   logit_normal     t = sigmoid(mean + std z)              Esser et al. 2024, section 3.1; a positive mean is noisier
+//   mode             t = 1 - u - scale (cos^2(pi u / 2) - 1 + u)                          the same
+//   cosmap           density 2 / (pi (1 - 2 t + 2 t^2)):  t = 1 - 1 / (1 + tan(pi u / 2))  the same
+//   shift            sigmoid, with the model's own shift where none is given
+//   *_shift          sigmoid, shifted by exp(mu), mu growing with the number of image tokens
+// and then t' = shift t / (1 + (shift - 1) t).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/config.h"
+#include "diffusion/random.h"
+#include "plugin/recipe.h"
+
+namespace lh {
+
+double sigmoid_law(double z, double scale);
+double logit_normal_law(double z, double mean, double std);
+double mode_law(double u, double scale);
+double cosmap_law(double u);
+// s t / (1 + (s - 1) t): moves mass to noisier times for s > 1.
+double shift_time(double shift, double t);
+// e^mu / (e^mu + 1/t - 1) = shift_time(e^mu, t).
+double shift_time_mu(double mu, double t);
+
+// The law of a run: the user's choice over the model's recipe.
+class TimestepLaw {
+ public:
+  // Throws lh::Error(Code::config) for settings that do not fit the law or the objective.
+  TimestepLaw(const TrainSection& train, const Recipe& recipe);
+  // tokens: image tokens of the sample, for laws that depend on the image size.
+  double draw(Random& random, int64_t tokens) const;
+  const std::string& name() const { return name_; }
+  double shift() const { return shift_; }
+  // Everything that decides what is drawn, in one line.
+  std::string text() const;
+
+ private:
+  enum class Kind { linear, sigmoid, logit_normal, mode, cosmap };
+  struct Draw {
+    double t, rank;  // rank: the share of the law's times below t
+  };
+  Draw draw_one(Random& random) const;
+  void refuse_unused(const TrainSection& train) const;
+
+  std::string name_;
+  Kind kind_ = Kind::linear;
+  double scale_ = 1, mean_ = 0, std_ = 1, shift_ = 1;
+  std::optional<ResolutionShift> resolution_;
+  double lowest_ = 0, highest_ = 1;  // ranks of the times that are trained
+};
+
+}  // namespace lh

@@ -1,0 +1,25 @@
+#include "encode/live_text.h"
+
+namespace lh {
+
+LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text)
+    : device_(device), text_(text), graph_(text.conditioner(compute)) {
+  make_forward(graph_, model, select);
+  plan_ = plan_memory(graph_, parameters(graph_));
+}
+
+void LiveText::bind(std::byte* arena, const Weights& weights, const Adapters& adapters) {
+  Externals externals = weights.bind(graph_);
+  adapters.bind(graph_, externals);
+  program_ = std::make_unique<Program>(device_, graph_, plan_, arena, externals);
+}
+
+void LiveText::encode(const std::vector<std::string>& prompts) {
+  for (const std::string& prompt : prompts) {
+    for (const auto& [name, ids] : text_.tokens(prompt)) program_->set_input(name, ids);
+    program_->run();
+    text_.give(prompt, {{"text", program_->output("text")}, {"pooled", program_->output("pooled")}});
+  }
+}
+
+}  // namespace lh

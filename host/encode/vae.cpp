@@ -1,0 +1,76 @@
+#include "encode/vae.h"
+
+#include <algorithm>
+#include <optional>
+
+#include "core/error.h"
+#include "passes/prune.h"
+#include "run/weights.h"
+#include "run/workspace.h"
+
+namespace lh {
+
+int64_t MemoryRoom::total(const VaeMemory& vae) const {
+  return taken + vae.weights + vae.constants + std::max(arena, vae.arena) + std::max(workspace, vae.workspace);
+}
+
+std::string VaePlan::text() const {
+  const TileGrid p = pixels();
+  const std::string size = fmt::format("{} x {} pixels", p.columns.length, p.rows.length);
+  if (grid.whole()) return size;
+  return fmt::format("{} in {} x {} tiles of {} x {}", size, p.columns.starts.size(), p.rows.starts.size(),
+                     p.columns.size, p.rows.size);
+}
+
+void VaePlan::require(const MemoryRoom& room) const {
+  if (room.total(memory) <= room.limit) return;
+  fail(Code::resource,
+       "the VAE does not fit: to {} {} takes {} MiB (weights {}, activations {}, workspace {}), {} with what is beside "
+       "it, and {} MiB of memory may be used. Set model.vae_tile below {}, raise memory_limit_mib where it is set, or "
+       "end other programs that use the device",
+       role == VaeRole::encode ? "encode" : "decode", text(), MemoryRoom{}.total(memory) >> 20, memory.weights >> 20,
+       memory.arena >> 20, memory.workspace >> 20, room.total(memory) >> 20, room.limit >> 20,
+       std::max(grid.rows.size, grid.columns.size) * downscale);
+}
+
+VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
+  const bool encode = role == VaeRole::encode;
+  if (!model.checkpoint().has("vae"))
+    fail(Code::config, "model.vae_path: the VAE is needed to {} pictures, but no file was given for it",
+         encode ? "encode" : "decode");
+  const int64_t downscale = model.recipe().latents.downscale;
+  const int64_t unit = encode ? downscale : 1;  // what goes in: pixels or latent places
+  const Sizes sizes{{"batch", 1}, {"height", grid.rows.size * unit}, {"width", grid.columns.size * unit}};
+  Graph graph = model.build(encode ? "vae.encode" : "vae.decode", sizes, compute);
+  std::erase_if(graph.outputs, [&](const auto& item) { return item.first != (encode ? "moments" : "image"); });
+  prune(graph);
+  Plan plan = plan_memory(graph, parameters(graph));
+  const VaeMemory memory{.weights = weight_bytes(graph, weight_names(graph, model.checkpoint())),
+                         .arena = plan.bytes,
+                         .workspace = workspace_bytes(device, graph),
+                         .constants = constant_bytes(graph)};
+  return {role, grid, downscale, std::move(graph), std::move(plan), memory};
+}
+
+VaePlan Vae::fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const {
+  const int64_t downscale = model.recipe().latents.downscale;
+  const std::vector<TileGrid> choices =
+      tile_choices(picture.height / downscale, picture.width / downscale, downscale, tile);
+  std::optional<VaePlan> planned;
+  for (const TileGrid& grid : choices) {
+    planned.emplace(plan(role, grid));
+    if (room.total(planned->memory) <= room.limit) break;
+  }
+  return std::move(*planned);
+}
+
+void Vae::require_finite(VaeRole role, const HostTensor& given, const std::string& picture) const {
+  if (all_finite(given)) return;
+  const char* fix = compute == DType::f32 ? "Its file may be damaged"
+                                          : "Use train.dtype: fp32, which computes the VAE in float32 too. If it "
+                                            "overflows then as well, its file may be damaged";
+  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as model.vae_path", picture,
+       role == VaeRole::encode ? "encodes" : "decodes", dtype_name(compute), fix);
+}
+
+}  // namespace lh

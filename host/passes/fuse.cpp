@@ -1,0 +1,90 @@
+#include "passes/fuse.h"
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "graph/op.h"
+#include "ops/ops.h"
+#include "passes/prune.h"
+
+namespace lh {
+namespace {
+
+class Matcher {
+ public:
+  explicit Matcher(const Graph& graph)
+      : graph_(graph), producer_(graph.value_count() + 1, nullptr), readers_(graph.value_count() + 1, 0) {
+    for (const Node& node : graph.nodes) {
+      for (const Value in : node.inputs) ++readers_[in.id];
+      for (const Value out : node.outputs) producer_[out.id] = &node;
+    }
+    for (const auto& [name, v] : graph.outputs) ++readers_[v.id];
+  }
+
+  // The node that replaces `node`, if it ends one of the patterns.
+  std::optional<Node> match(const Node& node) const {
+    if (node.op != &add_op) return std::nullopt;
+    for (const auto& [product, other] : either_way(node)) {
+      const Node* mul = made_by(product, mul_op);
+      if (mul == nullptr) continue;
+      if (auto found = modulated_norm(node, *mul, other)) return found;
+      if (auto found = gated_residual(node, *mul, other)) return found;
+    }
+    return std::nullopt;
+  }
+
+ private:
+  using Pair = std::pair<Value, Value>;
+  static std::vector<Pair> either_way(const Node& node) {
+    return {{node.inputs[0], node.inputs[1]}, {node.inputs[1], node.inputs[0]}};
+  }
+  // The node that makes `v` by `op`, where nothing but the pattern reads it.
+  const Node* made_by(Value v, const OpDef& op) const {
+    const Node* node = producer_[v.id];
+    return node != nullptr && node->op == &op && readers_[v.id] == 1 ? node : nullptr;
+  }
+  bool is_tokens(Value v) const { return graph_.desc(v).shape.rank() == 3; }
+  // [B, 1, C] for tokens [B, S, C] of the same type.
+  bool is_modulation_of(Value v, Value tokens) const {
+    const Desc& x = graph_.desc(tokens);
+    return is_tokens(tokens) && graph_.desc(v) == Desc{x.dtype, x.shape.with(1, 1)};
+  }
+
+  std::optional<Node> modulated_norm(const Node& node, const Node& mul, Value shift) const {
+    for (const auto& [normed, factor] : either_way(mul)) {
+      const Node *norm = made_by(normed, layer_norm_op), *affine = producer_[factor.id];
+      if (norm == nullptr || affine == nullptr || affine->op != &affine_op) continue;
+      if (affine->attrs.f("scale") != 1 || affine->attrs.f("shift") != 1) continue;
+      const bool plain = (norm->inputs.size() < 2 || !norm->inputs[1]) && (norm->inputs.size() < 3 || !norm->inputs[2]);
+      const Value x = norm->inputs[0], scale = affine->inputs[0];
+      if (!plain || !is_modulation_of(scale, x) || !is_modulation_of(shift, x)) continue;
+      return Node{&modulated_norm_op, {x, scale, shift}, node.outputs, {{"eps", norm->attrs.f("eps")}}, node.scope};
+    }
+    return std::nullopt;
+  }
+
+  std::optional<Node> gated_residual(const Node& node, const Node& mul, Value x) const {
+    for (const auto& [gate, z] : either_way(mul))
+      if (graph_.desc(z) == graph_.desc(x) && is_modulation_of(gate, x) && graph_.desc(x).shape[1] > 1)
+        return Node{&gated_residual_op, {x, gate, z}, node.outputs, {}, node.scope};
+    return std::nullopt;
+  }
+
+  const Graph& graph_;
+  std::vector<const Node*> producer_;
+  std::vector<int32_t> readers_;
+};
+
+}  // namespace
+
+void fuse(Graph& graph) {
+  std::vector<std::pair<size_t, Node>> replacements;
+  const Matcher matcher(graph);
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    if (auto node = matcher.match(graph.nodes[n])) replacements.emplace_back(n, std::move(*node));
+  for (auto& [n, node] : replacements) graph.nodes[n] = std::move(node);
+  prune(graph);
+}
+
+}  // namespace lh
