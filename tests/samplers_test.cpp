@@ -367,31 +367,32 @@ TEST(Samplers, ThatMisbehaveAreNamed) {
          host_api().output(g, "x", host_api().input(g, "derivative", latents));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: asks for the input 'derivative'; known: x, model_out, denoised, epsilon, noise"},
+       "plugin 'test', sampler 'bad', build of stage 0: asks for the input 'derivative'; known: x, model_out, "
+       "denoised, epsilon, noise"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc*) {
          const lh_desc one{LH_F32, 1, {1}};
          host_api().output(g, "x", host_api().input(g, "x", &one));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: input 'x' is"},
+       "plugin 'test', sampler 'bad', build of stage 0: input 'x' is"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc* latents) {
          host_api().output(g, "y", host_api().input(g, "x", latents));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: needs an output 'x' like the latents"},
+       "plugin 'test', sampler 'bad', build of stage 0: needs an output 'x' like the latents"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc* latents) {
          host_api().input(g, "x", latents);
          host_api().input(g, "x", latents);
          return lh_status{LH_OK};
        },
-       "sampler 'bad': graph input 'x' is declared twice"},
+       "plugin 'test', sampler 'bad', build of stage 0: graph input 'x' is declared twice"},
   };
   Device device(tested_device());
   const Recipe recipe = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
-  lh_host host;
+  const PluginHost host{{&host_api()}, "test", {}};
   for (const Row& row : rows) {
     lh_sampler bad{};
     bad.struct_size = sizeof bad;
