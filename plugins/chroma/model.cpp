@@ -23,7 +23,7 @@ class Chroma : public nn::LatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit Chroma(const Weights& weights) : LatentModel(facts) {
-    if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
+    if (!weights.first_with_prefix("double_blocks.").empty()) dims_ = read_dimensions(weights);
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("t5:").empty()) {
