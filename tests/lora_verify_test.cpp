@@ -34,7 +34,7 @@ struct Small {
     }
     for (const auto& target : golden.json.at("lora").at("targets")) modules.push_back(on(target));
     denoiser_modules = static_cast<int64_t>(modules.size());
-    modules.push_back(on("clip_l:text_model.encoder.layers.0.mlp.fc1"));
+    if (spec.component("clip_l") != nullptr) modules.push_back(on("clip_l:text_model.encoder.layers.0.mlp.fc1"));
   }
 
   LoraModule on(const std::string& module) const {
@@ -74,6 +74,10 @@ constexpr Written formats[] = {
     {"flux", "flux_schnell_tiny", "kohya", 0, 0, 0, true},
     {"flux", "flux_schnell_tiny", "comfyui", 0, everything, 0, true},
     {"flux", "flux_schnell_tiny", "diffusers", 0, everything, 0},
+    {"chroma", "chroma_tiny", "kohya", 0, 0, everything},  // of another width than in its converter's code
+    {"chroma", "chroma_tiny", "kohya", 0, 0, 0, true},
+    {"chroma", "chroma_tiny", "comfyui", 0, everything, 0, true},
+    {"chroma", "chroma_tiny", "diffusers", 0, everything, 0},
     {"sd35", "sd35_medium_tiny", "kohya", 0, 0, everything},
     {"sd35", "sd35_medium_tiny", "comfyui", 0, everything, everything},
     {"sd35", "sd35_medium_tiny", "diffusers", 0, everything, 0},
@@ -141,6 +145,11 @@ constexpr Foreign foreign[] = {
      "t5:encoder.block.0.layer.0.SelfAttention.q", "comfyui", "lora_down"},
     {"flux", "flux_schnell_tiny", "lora_te3_encoder_block_0_layer_0_SelfAttention_q",
      "t5:encoder.block.0.layer.0.SelfAttention.q", "comfyui kohya", "lora_down"},
+    {"chroma", "chroma_tiny", "diffusion_model.double_blocks.0.img_mlp.0", "double_blocks.0.img_mlp.0", "comfyui"},
+    {"chroma", "chroma_tiny", "transformer.transformer_blocks.0.attn.to_q", "double_blocks.0.img_attn.qkv",
+     "comfyui diffusers", "lora_A", 3},
+    {"chroma", "chroma_tiny", "lora_te3_encoder_block_0_layer_0_SelfAttention_q",
+     "t5:encoder.block.0.layer.0.SelfAttention.q", "kohya", "lora_down"},
     {"sd35", "sd35_medium_tiny", "joint_blocks.0.x_block.mlp.fc1", "joint_blocks.0.x_block.mlp.fc1", ""},
     {"sd35", "sd35_medium_tiny", "transformer_blocks.0.attn.to_q", "joint_blocks.0.x_block.attn.qkv", "", "lora_A", 3},
     {"sd35", "sd35_medium_tiny", "base_model.model.transformer_blocks.0.attn.to_q", "joint_blocks.0.x_block.attn.qkv",
