@@ -19,7 +19,8 @@ components:
 constexpr const char* recipe_text = R"(
 family: llm
 objective: flow
-latents: {channels: 16, downscale: 8, multiple: 2, scale: 1.0, shift: 0.0}
+latents: {channels: 16, downscale: 8, multiple: 2}
+inputs: {}
 timestep: {type: sigmoid, shift: 1.0}
 sampling: {sampler: flow_euler, steps: 4, schedule: {kind: flow, dynamic: false, shift: 1.0}}
 lora: {targets: []}
