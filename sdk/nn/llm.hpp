@@ -18,6 +18,12 @@
 
 namespace lora_host::nn {
 
+// Longer contexts than those of the first training: angles are divided by `factor`; with `low_frequency` those of long
+// waves only (Llama 3).
+struct RopeScaling {
+  double factor = 1, low_frequency = 0, high_frequency = 0, original_length = 0;
+};
+
 struct LlmFacts {
   int64_t head_dim = 128;
   double eps = 1e-6;
@@ -26,15 +32,11 @@ struct LlmFacts {
   double attention_scale = 0;       // 0: 1 / sqrt(head_dim)
   double norm_offset = 0;           // norms multiply by offset + weight (Gemma: 1)
   double embedding_scale = 1;       // Gemma: sqrt(d)
-  // A token of a layer with a window sees that many, itself among them. Each `full_every`th layer has none; 0: all
-  // have.
+  // A token of a layer with a window sees that many, itself among them. Each `full_every`th layer has none (0: no
+  // layer).
   int64_t window = 0, full_every = 0;
-  double window_theta = 0;  // rope_theta of layers with a window; 0: the same
-  // Longer contexts: angles of layers without a window are divided by `factor`; with `low_frequency` those of long
-  // waves only (Llama 3).
-  struct RopeScaling {
-    double factor = 1, low_frequency = 0, high_frequency = 0, original_length = 0;
-  } rope_scaling;
+  double window_theta = 0;        // rope_theta of layers with a window; 0: the same
+  RopeScaling rope_scaling = {};  // of layers without a window
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
 };
@@ -127,7 +129,7 @@ class Llm {
   }
 
   double scaled(double frequency) const {
-    const LlmFacts::RopeScaling& s = facts_.rope_scaling;
+    const RopeScaling& s = facts_.rope_scaling;
     if (s.low_frequency == 0) return frequency / s.factor;
     double turns = s.original_length * frequency / (2 * std::numbers::pi);  // within the length of training
     double kept = (turns - s.low_frequency) / (s.high_frequency - s.low_frequency);
