@@ -77,7 +77,8 @@ class Reference {
           double dot = 0;
           for (int64_t d = 0; d < head; ++d) dot += at(q, i, h * head + d) * at(k, j, group * head + d);
           const bool seen = j <= i && j < real && !(windowed && i - j >= 3);
-          p.push_back(seen ? std::exp(scale * dot) : 0);
+          const double score = gemma_ ? 1.5 * std::tanh(scale * dot / 1.5) : scale * dot;
+          p.push_back(seen ? std::exp(score) : 0);
         }
         double total = 0;
         for (const double value : p) total += value;

@@ -30,6 +30,7 @@ struct LlmFacts {
   double rope_theta = 1e6;
   const char* activation = "silu";  // or a mode of gelu/1
   double attention_scale = 0;       // 0: 1 / sqrt(head_dim)
+  double attention_soft_cap = 0;    // scores s become cap tanh(s / cap) (Gemma 2: 50)
   double norm_offset = 0;           // norms multiply by offset + weight (Gemma: 1)
   double embedding_scale = 1;       // Gemma: sqrt(d)
   // A token of a layer with a window sees that many, itself among them. Each `full_every`th layer has none (0: no
@@ -40,14 +41,6 @@ struct LlmFacts {
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
 };
-
-// Keys or values [B, S, Hk, D] for `heads` heads of queries: each serves as many of them, one after the other.
-inline Value repeat_heads(Graph& g, Value x, int64_t heads) {
-  Dims d = g.shape(x);
-  if (d[2] == heads) return x;
-  x = g.expand(g.reshape(x, {d[0], d[1], d[2], 1, d[3]}), {d[0], d[1], d[2], heads / d[2], d[3]});
-  return g.reshape(x, {d[0], d[1], heads, d[3]});
-}
 
 class Llm {
  public:
@@ -116,11 +109,9 @@ class Llm {
     Value v = split_heads(g_, g_.linear(x, module + ".v_proj"), facts_.head_dim);
     q = g_.rope(q, reach.rope.cos, reach.rope.sin, false);
     k = g_.rope(k, reach.rope.cos, reach.rope.sin, false);
-    int64_t heads = g_.shape(q)[2];
     double width = static_cast<double>(facts_.head_dim);
     double scale = facts_.attention_scale > 0 ? facts_.attention_scale : 1 / std::sqrt(width);
-    Value y =
-        g_.attention(q, repeat_heads(g_, k, heads), repeat_heads(g_, v, heads), scale, reach.bias, key_lengths_, true);
+    Value y = g_.attention(q, k, v, scale, reach.bias, key_lengths_, {}, true, facts_.attention_soft_cap);
     return g_.linear(merge_heads(g_, y), module + ".o_proj");
   }
 
