@@ -13,26 +13,18 @@
 #include "run/weights.h"
 
 namespace lh {
-namespace {
-
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
-  if (spec.kind == "clip") return make_clip_tokenizer(tokenizer_folder("clip"), spec.pad);
-  if (spec.kind == "t5") return make_t5_tokenizer(tokenizer_folder("t5") / "spiece.model");
-  fail(Code::plugin, "tokenizer kind '{}' is not known (known: clip, t5)", spec.kind);
-}
-
-}  // namespace
 
 TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
     : device_(device), model_(model), compute_(compute), cache_(cache_folder) {
   for (const auto& [encoder, spec] : model.recipe().tokenizers) {
     const std::string weights = model.checkpoint().has(encoder) ? model.checkpoint().fingerprint(encoder) : "none";
-    encoders_ += fmt::format("{}:{}:{}:{}:{};", encoder, spec.kind, spec.length, spec.pad, weights);
+    tokenizers_[encoder] = make_tokenizer(spec, model.tokenizer_places(spec));
+    encoders_ += fmt::format("{}:{}:{}:{};", encoder, tokenizers_[encoder]->fingerprint(), spec.length, weights);
   }
 }
 
 std::string TextEncoding::key(const std::string& prompt) const {
-  return sha256_hex(fmt::format("text/1;{}{};{}", encoders_, dtype_name(compute_), prompt));
+  return sha256_hex(fmt::format("text/2;{}{};{}", encoders_, dtype_name(compute_), prompt));
 }
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts) {
@@ -74,13 +66,10 @@ const Tokens& TextEncoding::tokens(const std::string& prompt) {
   if (!added) return it->second;
   const auto& specs = model_.recipe().tokenizers;
   for (const auto& [encoder, spec] : specs) {
-    std::unique_ptr<Tokenizer>& tokenizer = tokenizers_[encoder];
-    if (!tokenizer) tokenizer = make_tokenizer(spec);
-    int64_t cut = 0;
-    const std::vector<int32_t> ids = tokenizer->encode(prompt, spec.length, &cut);
-    if (cut > 0 && encoder == specs.rbegin()->first)
-      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", cut, encoder, prompt);
-    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, ids);
+    const TokenRow row = tokenize(*tokenizers_.at(encoder), prompt, spec.length);
+    if (row.cut > 0 && encoder == specs.rbegin()->first)
+      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", row.cut, encoder, prompt);
+    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, row.ids);
   }
   return it->second;
 }

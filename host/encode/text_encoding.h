@@ -47,7 +47,7 @@ class TextEncoding {
   DType compute_;
   TensorCache cache_;
   std::string encoders_;                                          // identifies encoders and tokenizers in keys
-  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
+  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // by encoder
   std::map<std::string, Tokens> tokens_;                          // by prompt
   std::map<std::string, NamedTensors> given_;                     // likewise
 };

@@ -1,6 +1,7 @@
 // A model at work: a plugin's architecture over an opened checkpoint.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/tokenizer_files.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
 #include "plugin/recipe.h"
@@ -34,6 +36,8 @@ class Model {
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   // From here on weights are read with these LoRA files merged into them.
   void merge(const std::vector<LoraInput>& loras) { checkpoint_->merge(loras); }
+  // Where the files of one of its tokenizers may lie.
+  TokenizerPlaces tokenizer_places(const TokenizerSpec& spec) const;
   bool has_role(const std::string& role) const;
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.
@@ -56,6 +60,8 @@ class Model {
   std::unique_ptr<Checkpoint> checkpoint_;
   Recipe recipe_;
   std::string dtype_;  // model.dtype
+  std::filesystem::path plugin_file_;
+  std::map<std::string, std::filesystem::path> paths_;  // what the user gave, by configuration key
   LoraTargets lora_targets_;
 };
 

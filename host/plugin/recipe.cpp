@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "plugin/recipe_tokenizer.h"
 
 namespace lh {
 
@@ -46,7 +47,8 @@ class RecipeReader {
     out.objective = objective(need(root, "objective", "the recipe"));
     set(root, "guidance", out.guidance);
     out.latents = latents(need(root, "latents", "the recipe"));
-    for (const auto& item : root["tokenizers"]) out.tokenizers[text(item.first, "an encoder")] = tokenizer(item.second);
+    for (const auto& item : root["tokenizers"])
+      out.tokenizers[text(item.first, "an encoder")] = parse_tokenizer(item.second, plugin_);
     out.timestep = timestep(need(root, "timestep", "the recipe"), out.objective);
     if (const YAML::Node noise = root["noise_schedule"]) {
       if (out.objective == Objective::flow) wrong(noise, "noise_schedule belongs to epsilon and v_prediction models");
@@ -149,17 +151,6 @@ class RecipeReader {
     set(node, "multiple", out.multiple, 1, 1024);
     set_needed(node, "scale", "latents", out.scale, std::numeric_limits<double>::min(), infinite);
     set(node, "shift", out.shift, -infinite, infinite);
-    return out;
-  }
-
-  TokenizerSpec tokenizer(const YAML::Node& node) const {
-    check_fields(node, "a tokenizer", {"kind", "length", "pad", "max_length", "optional"});
-    TokenizerSpec out;
-    out.kind = choice(need(node, "kind", "a tokenizer"), "tokenizer kind", {"clip", "t5"});
-    set_needed(node, "length", "a tokenizer", out.length, 1, 65536);
-    set_needed(node, "pad", "a tokenizer", out.pad, 0, many - 1);
-    set(node, "max_length", out.max_length, static_cast<double>(out.length), 65536);
-    set(node, "optional", out.optional);
     return out;
   }
 
