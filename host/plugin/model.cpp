@@ -68,9 +68,11 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  std::map<std::string, std::filesystem::path> paths = config.files;
-  if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
-  checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
+  for (const auto& loaded : registry.plugins())
+    if (&loaded->host() == chosen.offered.host) plugin_file_ = loaded->path();
+  paths_ = config.files;
+  if (!config.name_or_path.empty()) paths_["name_or_path"] = config.name_or_path;
+  checkpoint_ = std::make_unique<Checkpoint>(spec_, paths_);
   std::map<std::string, std::string> settings;
   if (!config.variant.empty()) settings["variant"] = config.variant;
   try {
@@ -103,6 +105,14 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
     return left_out;
   });
+}
+
+TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
+  const auto path = [&](const std::string& key) {
+    const auto found = paths_.find(key);
+    return found == paths_.end() ? std::filesystem::path() : found->second;
+  };
+  return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
 }
 
 bool Model::has_role(const std::string& role) const {
