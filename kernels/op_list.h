@@ -10,6 +10,8 @@
   X(matmul, lk_matmul_params)                                   \
   X(conv2d, lk_conv2d_params)                                   \
   X(conv2d_backward, lk_conv2d_backward_params)                 \
+  X(conv3d, lk_conv3d_params)                                   \
+  X(conv3d_backward, lk_conv3d_backward_params)                 \
   X(attention, lk_attention_params)                             \
   X(attention_backward, lk_attention_backward_params)           \
   X(softmax, lk_softmax_params)                                 \

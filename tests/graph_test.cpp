@@ -402,7 +402,7 @@ TEST(Adapt, AConvolutionEqualsItsMergedWeight) {
       const Value w = g.add_param("m.weight", {DType::f32, {out, in, c.kernel, c.kernel}});
       const Value b = g.add_param("m.bias", {DType::f32, {out}});
       const std::vector<int64_t> pad(4, c.pad);
-      g.outputs["y"] = g.add(conv2d_op, {x, w, b}, {{"stride", c.stride}, {"pad", pad}}, 0)[0];
+      g.outputs["y"] = g.add(conv2d_op, {x, w, b}, {{"stride", c.stride}, {"pad", pad}, {"groups", int64_t{1}}}, 0)[0];
       if (adapted)
         adapt(
             g, [&](const std::string&) { return &spec; }, true);

@@ -13,6 +13,7 @@ const OpDef* find_op(std::string_view name) {
   static const std::array all{
       &linear_op,
       &conv2d_op,
+      &conv3d_op,
       &matmul_op,
       &embedding_op,
       &attention_op,

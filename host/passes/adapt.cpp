@@ -22,9 +22,11 @@ std::string up_name(const std::string& module) { return module + ".lora_up.weigh
 
 namespace {
 
-// The module of a layer whose weight is a parameter; empty for other nodes.
+// The module of a layer whose weight is a parameter; empty for other nodes, and for convolutions in groups, whose
+// channels the rank of an adapter would have to be divided among.
 std::string module_of(const Graph& graph, const Node& node) {
   if (node.op != &linear_op && node.op != &conv2d_op) return {};
+  if (node.op == &conv2d_op && node.attrs.i("groups") != 1) return {};
   const ValueInfo& weight = graph.info(node.inputs[1]);
   return weight.kind == ValueKind::param ? lh::module_of(weight.name) : std::string();
 }

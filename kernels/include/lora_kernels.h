@@ -3,7 +3,8 @@
  * Compute kernels for LoRA training, forward and backward, behind one interface for every backend.
  * The library knows tensors and nothing else: no graph, no model, no file.
  *
- * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C]; convolution weights are [O, KH, KW, C].
+ * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C], videos [N, T, H, W, C]; convolution weights are
+ *            [O, KH, KW, C] and [O, KT, KH, KW, C].
  * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
  * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
@@ -210,13 +211,15 @@ typedef struct lk_matmul_params {
 } lk_matmul_params;
 LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
 
-/* x [N, H, W, C], weight [O, KH, KW, C], y [N, OH, OW, O]; zero padding. */
+/* x [N, H, W, C], weight [O, KH, KW, C / groups], y [N, OH, OW, O]; zero padding. groups (at least 1) divides C and O:
+ * the outputs of group g see the channels of group g. */
 typedef struct lk_conv2d_params {
   lk_tensor x, weight;
   lk_tensor bias; /* optional */
   lk_tensor y;
   int32_t stride;
   int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
 } lk_conv2d_params;
 LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
 
@@ -227,8 +230,30 @@ typedef struct lk_conv2d_backward_params {
   lk_tensor dx, dweight, dbias; /* optional outputs */
   int32_t stride;
   int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
 } lk_conv2d_backward_params;
 LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params*);
+
+/* x [N, T, H, W, C], weight [O, KT, KH, KW, C], y [N, OT, OH, OW, O]; zero padding. stride is of time, height, width,
+ * pad is front, back, top, bottom, left, right: all padding of time in front makes the convolution causal. */
+typedef struct lk_conv3d_params {
+  lk_tensor x, weight;
+  lk_tensor bias; /* optional */
+  lk_tensor y;
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_params;
+LK_API lk_status lk_conv3d(lk_context*, const lk_conv3d_params*);
+
+typedef struct lk_conv3d_backward_params {
+  lk_tensor dy;
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_backward_params;
+LK_API lk_status lk_conv3d_backward(lk_context*, const lk_conv3d_backward_params*);
 
 /* ---- attention, softmax, position ------------------------------------------------------------------- */
 

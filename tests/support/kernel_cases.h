@@ -126,10 +126,10 @@ inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, in
     return y;
   };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_conv2d, context, {in[0], in[1], in[2], y, stride, pad, pad, pad + 1, pad});
+    return call(lk_conv2d, context, {in[0], in[1], in[2], y, stride, pad, pad, pad + 1, pad, 1});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_conv2d_backward, context, {dy, in[0], in[1], g[0], g[1], g[2], stride, pad, pad, pad + 1, pad});
+    return call(lk_conv2d_backward, context, {dy, in[0], in[1], g[0], g[1], g[2], stride, pad, pad, pad + 1, pad, 1});
   };
   c.differentiable = {true, true, true};
   return c;

@@ -24,25 +24,69 @@ OpCase linear(Dims x, int64_t out, bool bias) {
   return c;
 }
 
-// The weight's shape is [O, C, KH, KW], its memory [O, KH, KW, C] (graph.h, channels_last).
-OpCase conv2d(const Dims& x, int64_t o, int64_t k, int64_t stride, std::vector<int64_t> pad, const std::string& note) {
-  const int64_t n = x[0], h = x[1], w = x[2], ch = x[3];
-  const int64_t oh = (h + pad[0] + pad[2] - k) / stride + 1, ow = (w + pad[1] + pad[3] - k) / stride + 1;
-  OpCase c{"conv2d/1", {{x}, {{o, ch, k, k}}, {{o}}}, {{"stride", stride}, {"pad", pad}}, k * k * ch, {}, 1, note};
-  c.reference = [=](const Inputs& v) {
-    Values y;
-    each_index({n, oh, ow, o}, [&](const Dims& at) {
-      double sum = v[2][at[3]];
-      each_index({k, k, ch}, [&](const Dims& tap) {
-        const int64_t i = at[1] * stride - pad[0] + tap[0], j = at[2] * stride - pad[1] + tap[1];
-        if (i < 0 || i >= h || j < 0 || j >= w) return;
-        sum += v[0][((at[0] * h + i) * w + j) * ch + tap[2]] * v[1][((at[3] * k + tap[0]) * k + tap[1]) * ch + tap[2]];
-      });
-      y.push_back(sum);
-    });
-    return std::vector<Values>{y};
+// The weights' shapes are [O, C / groups, KH, KW] and [O, C, KT, KH, KW], in memory C is last (graph.h, channels_last).
+struct Convolution {
+  Dims x;  // [N, H, W, C] or [N, T, H, W, C]
+  int64_t outputs;
+  Dims kernel, stride, before, after;
+  int64_t groups = 1;
+};
+
+// One element: output channel at.back() of the place `at`.
+double convolved(const Convolution& c, const Inputs& v, const Dims& at) {
+  const size_t axes = c.kernel.size();
+  const int64_t channels = c.x.back() / c.groups, first = at.back() / (c.outputs / c.groups) * channels;
+  Dims taps = c.kernel, weight = c.kernel;
+  taps.push_back(channels);
+  weight.insert(weight.begin(), c.outputs);
+  weight.push_back(channels);
+  double sum = v[2][at.back()];
+  each_index(taps, [&](const Dims& tap) {
+    Dims from = at, tap_at = tap;
+    for (size_t i = 0; i < axes; ++i) {
+      from[i + 1] = at[i + 1] * c.stride[i] - c.before[i] + tap[i];
+      if (from[i + 1] < 0 || from[i + 1] >= c.x[i + 1]) return;
+    }
+    from.back() = first + tap.back();
+    tap_at.insert(tap_at.begin(), at.back());
+    sum += v[0][place_of(c.x, from)] * v[1][place_of(weight, tap_at)];
+  });
+  return sum;
+}
+
+OpCase convolution(const Convolution& c, const Attrs& attrs, const std::string& note) {
+  const int64_t channels = c.x.back() / c.groups;
+  Dims weight{c.outputs, channels}, y{c.x[0]};
+  weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
+  for (size_t i = 0; i < c.kernel.size(); ++i)
+    y.push_back((c.x[i + 1] + c.before[i] + c.after[i] - c.kernel[i]) / c.stride[i] + 1);
+  y.push_back(c.outputs);
+  OpCase out{c.kernel.size() == 2 ? "conv2d/1" : "conv3d/1",
+             {{c.x}, {weight}, {{c.outputs}}},
+             attrs,
+             count_of(c.kernel) * channels,
+             {},
+             1,
+             note};
+  out.reference = [=](const Inputs& v) {
+    Values result;
+    each_index(y, [&](const Dims& at) { result.push_back(convolved(c, v, at)); });
+    return std::vector<Values>{result};
   };
-  return c;
+  return out;
+}
+
+// pad is top left bottom right.
+OpCase conv2d(const Dims& x, int64_t o, int64_t k, int64_t stride, std::vector<int64_t> pad, const std::string& note,
+              int64_t groups = 1) {
+  Attrs attrs{{"stride", stride}, {"pad", pad}};
+  if (groups != 1) attrs.set("groups", groups);
+  return convolution({x, o, {k, k}, {stride, stride}, {pad[0], pad[1]}, {pad[2], pad[3]}, groups}, attrs, note);
+}
+
+OpCase conv3d(const Dims& x, int64_t o, const Dims& k, const Dims& stride, const Dims& pad, const std::string& note) {
+  return convolution({x, o, k, stride, {pad[0], pad[2], pad[4]}, {pad[1], pad[3], pad[5]}},
+                     {{"stride", stride}, {"pad", pad}}, note);
 }
 
 OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) {
@@ -149,6 +193,14 @@ std::vector<OpCase> contraction_cases() {
       conv2d({1, 31, 33, 1}, 1, 1, 1, {0, 0, 0, 0}, "one_by_one"),
       conv2d({2, 7, 5, 3}, 5, 3, 1, {1, 1, 1, 1}, "three_by_three"),
       conv2d({1, 8, 7, 3}, 2, 3, 2, {0, 1, 1, 0}, "stride_two"),
+      conv2d({2, 7, 5, 6}, 9, 3, 1, {1, 1, 1, 1}, "groups", 3),
+      conv2d({1, 8, 7, 5}, 5, 3, 2, {1, 1, 1, 1}, "depthwise", 5),
+      conv2d({1, 5, 7, 4}, 6, 1, 1, {0, 0, 0, 0}, "groups_one_by_one", 2),
+      conv3d({1, 5, 4, 5, 3}, 2, {3, 3, 3}, {1, 1, 1}, {2, 0, 1, 1, 1, 1}, "causal"),
+      conv3d({2, 1, 5, 4, 3}, 4, {3, 3, 3}, {1, 1, 1}, {2, 0, 1, 1, 1, 1}, "one_frame"),
+      conv3d({1, 7, 6, 5, 2}, 3, {3, 2, 3}, {2, 1, 3}, {1, 1, 0, 1, 2, 0}, "strides"),
+      conv3d({1, 3, 3, 2, 5}, 3, {3, 1, 1}, {2, 1, 1}, {0, 0, 0, 0, 0, 0}, "time"),
+      conv3d({2, 3, 3, 2, 5}, 3, {1, 1, 1}, {1, 1, 1}, {0, 0, 0, 0, 0, 0}, "pointwise"),
       matmul(1, 5, 33, 31, false, false),
       matmul(3, 5, 7, 31, true, false),
       matmul(2, 1, 31, 33, false, true),
