@@ -7,9 +7,9 @@
 
 namespace lh {
 
-// linear.cpp, lora.cpp, matmul.cpp, convolution.cpp, embedding.cpp
+// linear.cpp, lora.cpp, matmul.cpp, convolution.cpp, channels_last.cpp, embedding.cpp
 extern const OpDef linear_op, linear_backward_op, lora_op, lora_backward_op, matmul_op, conv2d_op, conv2d_backward_op,
-    conv3d_op, conv3d_backward_op, embedding_op;
+    conv3d_op, conv3d_backward_op, to_channels_last_op, from_channels_last_op, embedding_op;
 // attention.cpp, softmax.cpp, rope.cpp, timestep_embedding.cpp
 extern const OpDef attention_op, attention_backward_op, softmax_op, softmax_backward_op, rope_op, timestep_embedding_op;
 // layer_norm.cpp, rms_norm.cpp, group_norm.cpp

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "passes/layout.h"
 
 namespace lh {
 namespace {
@@ -48,6 +49,7 @@ Graph Optimizer::build_update(const Shape& parameter) const {
   const lh_status status = offered_.descriptor->build_update(self_, &building, &desc);
   if (!building.error.empty()) fail(Code::plugin, "optimizer '{}': {}", id_, building.error);
   if (status != LH_OK) fail(Code::plugin, "optimizer '{}': {}", id_, offered_.host->failure);
+  settle_layouts(graph);
   for (const std::string& name : states_)
     if (!graph.outputs.contains(name)) fail(Code::plugin, "optimizer '{}' gives no new '{}'", id_, name);
   if (!graph.outputs.contains("p")) fail(Code::plugin, "optimizer '{}' gives no new 'p'", id_);

@@ -148,12 +148,6 @@ lh_status op(lh_graph* g, const char* name, const lh_value* in, uint32_t n_in, c
     Attrs checked_attributes = checked_attrs(*entry, from_abi_attrs(attrs, n_attr), n_in, n_out);
     std::vector<Value> inputs;
     for (uint32_t i = 0; i < n_in; ++i) inputs.push_back(checked(g, in[i]));
-    // A convolution weight is kept channels-last in memory.
-    if (def->channels_last_input >= 0) {
-      ValueInfo& weight = g->graph->info(inputs.at(static_cast<size_t>(def->channels_last_input)));
-      if (weight.kind != ValueKind::param) fail(Code::plugin, "{}: the weight must be a parameter", name);
-      weight.channels_last = true;
-    }
     const std::vector<Value> made =
         g->graph->add(*def, std::move(inputs), std::move(checked_attributes), g->scopes.back());
     for (uint32_t i = 0; i < n_out; ++i) out[i] = {made[i].id};

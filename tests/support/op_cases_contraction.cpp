@@ -24,7 +24,6 @@ OpCase linear(Dims x, int64_t out, bool bias) {
   return c;
 }
 
-// The weights' shapes are [O, C / groups, KH, KW] and [O, C, KT, KH, KW], in memory C is last (graph.h, channels_last).
 struct Convolution {
   Dims x;  // [N, H, W, C] or [N, T, H, W, C]
   int64_t outputs;
@@ -36,18 +35,17 @@ struct Convolution {
 double convolved(const Convolution& c, const Inputs& v, const Dims& at) {
   const size_t axes = c.kernel.size();
   const int64_t channels = c.x.back() / c.groups, first = at.back() / (c.outputs / c.groups) * channels;
-  Dims taps = c.kernel, weight = c.kernel;
-  taps.push_back(channels);
-  weight.insert(weight.begin(), c.outputs);
-  weight.push_back(channels);
+  Dims taps = c.kernel, weight{c.outputs, channels};  // weight [O, C / groups, K...]
+  taps.insert(taps.begin(), channels);
+  weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
   double sum = v[2][at.back()];
   each_index(taps, [&](const Dims& tap) {
     Dims from = at, tap_at = tap;
     for (size_t i = 0; i < axes; ++i) {
-      from[i + 1] = at[i + 1] * c.stride[i] - c.before[i] + tap[i];
+      from[i + 1] = at[i + 1] * c.stride[i] - c.before[i] + tap[i + 1];
       if (from[i + 1] < 0 || from[i + 1] >= c.x[i + 1]) return;
     }
-    from.back() = first + tap.back();
+    from.back() = first + tap[0];
     tap_at.insert(tap_at.begin(), at.back());
     sum += v[0][place_of(c.x, from)] * v[1][place_of(weight, tap_at)];
   });
