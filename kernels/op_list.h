@@ -40,6 +40,8 @@
   X(embedding, lk_embedding_params)                             \
   X(gather, lk_gather_params)                                   \
   X(gather_backward, lk_gather_backward_params)                 \
+  X(top_k, lk_top_k_params)                                     \
+  X(top_k_backward, lk_top_k_backward_params)                   \
   X(find_first, lk_find_first_params)                           \
   X(upsample_nearest2x, lk_upsample_nearest2x_params)           \
   X(upsample_nearest2x_backward, lk_upsample_nearest2x_params)  \

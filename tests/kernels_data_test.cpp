@@ -183,6 +183,23 @@ TEST_F(Kernels, EmbeddingGatherFindFirst) {
   ASSERT_EQ(lk_gather_backward(context.get(), &back), LK_OK);
   EXPECT_EQ(load(dx), (Values{0, 0, 0, 0, 5, 6, 7, 8, 0, 0, 0, 0}));
 
+  const Tensor several = integers({2, 3}, {2, 0, 2, 1, 1, 1}), rows({2, 3, 2}, LK_F32);
+  const lk_gather_params take{x.view(), several.view(), rows.view()};
+  ASSERT_EQ(lk_gather(context.get(), &take), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(rows), (Values{5, 6, 1, 2, 5, 6, 9, 10, 9, 10, 9, 10}));
+  const Tensor sums = poisoned(context.get(), {2, 3, 2}, LK_F32);
+  const lk_gather_backward_params add{rows.view(), several.view(), sums.view()};
+  ASSERT_EQ(lk_gather_backward(context.get(), &add), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(sums), (Values{1, 2, 0, 0, 10, 12, 0, 0, 27, 30, 0, 0}));
+
+  const Tensor scores = floats({2, 5}, {1, 3, -0.0, 3, 0, NAN, -1, -2, 7, NAN}), best({2, 4}, LK_F32),
+               places({2, 4}, LK_I32);
+  const lk_top_k_params top{scores.view(), best.view(), places.view()};
+  ASSERT_EQ(lk_top_k(context.get(), &top), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(places), (Values{1, 3, 0, 2, 0, 4, 3, 1}));
+  const Values found = load(best);
+  EXPECT_EQ(Values(found.begin(), found.begin() + 4), (Values{3, 3, 1, 0}));
+
   const Tensor tokens = integers({2, 3}, {4, 9, 9, 1, 2, 3}), place({2}, LK_I32);
   const lk_find_first_params find{tokens.view(), place.view(), 9};
   ASSERT_EQ(lk_find_first(context.get(), &find), LK_OK);

@@ -64,6 +64,8 @@ const OpDef* find_op(std::string_view name) {
       &expand_op,
       &cast_op,
       &gather_op,
+      &take_op,
+      &top_k_op,
       &find_first_op,
       &upsample_nearest2x_op,
       &sum_op,

@@ -23,9 +23,11 @@ extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_
 // binary.cpp, where.cpp
 extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, equal_op, less_op, less_equal_op, greater_op,
     greater_equal_op, where_op;
-// reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, find_first.cpp, upsample_nearest2x.cpp
+// reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, top_k.cpp, find_first.cpp,
+// upsample_nearest2x.cpp
 extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op,
-    gather_op, gather_backward_op, find_first_op, upsample_nearest2x_op, upsample_nearest2x_backward_op;
+    gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op, upsample_nearest2x_op,
+    upsample_nearest2x_backward_op;
 // reduce_sum.cpp, loss.cpp
 extern const OpDef sum_op, mean_op, mse_op, huber_op, loss_backward_op;
 // adamw.cpp, dropout_mask.cpp

@@ -508,17 +508,32 @@ typedef struct lk_embedding_params {
 } lk_embedding_params;
 LK_API lk_status lk_embedding(lk_context*, const lk_embedding_params*);
 
-/* y[b, :] = x[b, index[b], :]; x [B, S, D], index i32 [B]. */
+/* y[b, k, ...] = x[b, index[b, k], ...]; x [B, S, ...], index i32 [B, K], y [B, K, ...]. index [B] takes one row of
+ * each sample, y [B, ...]. x and y floating, or both i32. An index outside the rows is LK_E_INVALID on the CPU; on a
+ * GPU its row of y is NaN (of i32: the lowest number), its row of dx the first one as NaN. */
 typedef struct lk_gather_params {
   lk_tensor x, index, y;
 } lk_gather_params;
 LK_API lk_status lk_gather(lk_context*, const lk_gather_params*);
 
-/* dx = 0 but for dx[b, index[b], :] = dy[b, :]. */
+/* dx[b, s, ...] = sum of dy[b, k, ...] over the k with index[b, k] == s, in the order of k. */
 typedef struct lk_gather_backward_params {
   lk_tensor dy, index, dx;
 } lk_gather_backward_params;
 LK_API lk_status lk_gather_backward(lk_context*, const lk_gather_backward_params*);
+
+/* The k largest of the last axis, largest first, equal ones by their place; NaN counts as larger than any number.
+ * x [..., N], values [..., k], index i32 [..., k]. */
+typedef struct lk_top_k_params {
+  lk_tensor x, values, index;
+} lk_top_k_params;
+LK_API lk_status lk_top_k(lk_context*, const lk_top_k_params*);
+
+/* dx = 0 but for dx[..., index[..., i]] = dvalues[..., i]. */
+typedef struct lk_top_k_backward_params {
+  lk_tensor dvalues, index, dx;
+} lk_top_k_backward_params;
+LK_API lk_status lk_top_k_backward(lk_context*, const lk_top_k_backward_params*);
 
 /* index[b] = first i with ids[b, i] == value, else the last position. ids i32 [B, L]. */
 typedef struct lk_find_first_params {

@@ -1,6 +1,7 @@
 // Ops that multiply and add over an axis, and the two that pick rows.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "support/op_cases.h"
 
@@ -181,6 +182,42 @@ OpCase gather(int64_t batch, int64_t length, int64_t width) {
           }};
 }
 
+OpCase take(const OpInput& x, int64_t taken) {
+  Dims y = x.dims, index{x.dims[0], taken};
+  y[1] = taken;
+  return {"take/1", {x, ids(index, 0, x.dims[1] - 1)}, {}, taken, [=](const Inputs& v) {
+            Values out;
+            each_index(y, [&](Dims i) {
+              i[1] = static_cast<int64_t>(v[1][place_of(index, {i[0], i[1]})]);
+              out.push_back(v[0][place_of(x.dims, i)]);
+            });
+            return std::vector<Values>{out};
+          }};
+}
+
+OpCase top_k(const Dims& x, int64_t k) {
+  const int64_t size = x.back();
+  return {"top_k/1",
+          {{x}},
+          {{"k", k}},
+          1,
+          [=](const Inputs& v) {
+            std::vector<Values> out(2);
+            for (size_t row = 0; row < v[0].size(); row += static_cast<size_t>(size)) {
+              const auto from = v[0].begin() + static_cast<int64_t>(row);
+              std::vector<int64_t> order(static_cast<size_t>(size));
+              std::iota(order.begin(), order.end(), 0);
+              std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return from[a] > from[b]; });
+              for (int64_t i = 0; i < k; ++i) {
+                out[0].push_back(from[order[i]]);
+                out[1].push_back(static_cast<double>(order[i]));
+              }
+            }
+            return out;
+          },
+          2};
+}
+
 }  // namespace
 
 std::vector<OpCase> contraction_cases() {
@@ -207,6 +244,14 @@ std::vector<OpCase> contraction_cases() {
       embedding({1}, 1, 1),
       gather(3, 31, 33),
       gather(1, 1, 1),
+      take({{3, 31, 33}}, 7),
+      take({{2, 5, 3, 2}}, 33),
+      take({{1, 7}}, 1),
+      take(ids({2, 31}, -9, 9), 5),
+      top_k({31, 33}, 5),
+      top_k({2, 3, 7}, 7),
+      top_k({1}, 1),
+      top_k({2, 257}, 31),
       attention({1, 31, 33, 2, 5, 0.7, false, {}, false}, "plain"),
       attention({2, 1, 33, 1, 31, 0.2, false, {}, false}, "one_query"),
       attention({1, 33, 33, 1, 8, 0.4, true, {}, false}, "causal"),
