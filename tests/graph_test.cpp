@@ -233,6 +233,21 @@ TEST(Differentiate, InputsWithoutARuleAreRefusedByName) {
 }
 
 // Behind a detach any op may stand: no gradient gets there.
+// A trained value may be compared: what the comparison gives is an integer, which no gradient passes.
+TEST(Differentiate, GoesAroundIntegers) {
+  Device device(tested_device());
+  Graph g(DType::f32);
+  const Value x = g.add_input("x", {DType::f32, {5}}), slope = g.add_constant(floats({1}, {0.25f}));
+  const Value zero = g.add_constant(floats({1}, {0}));
+  const Value leaky = g.add(mul_op, {x, slope}, {}, 0)[0], positive = g.add(greater_op, {x, zero}, {}, 0)[0];
+  const Value y = g.add(where_op, {positive, x, leaky}, {}, 0)[0];
+  const HostTensor weight = ramp({5}, 1), at = floats({5}, {-2, -1, 0.5, 1, 3});
+  g.outputs["dx"] = differentiate(g, loss_of(g, y, weight), g.add_constant(one()), {x}).at(x);
+  const HostTensor dx = run_graph(device, g, {{"x", at}}).at("dx");
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(dx.as<float>()[i], weight.as<float>()[i] * (at.as<float>()[i] > 0 ? 1 : 0.25f));
+}
+
 TEST(Differentiate, StopsAtADetach) {
   Graph g(DType::f32);
   const Value table = g.add_param("table", {DType::f32, {9, 5}}), ids = g.add_input("ids", {DType::i32, {3}});

@@ -4,74 +4,30 @@
 #include <numeric>
 
 #include "support/op_cases.h"
+#include "support/reference/products.h"
 
 namespace lh::test {
 namespace {
 
 OpCase linear(Dims x, int64_t out, bool bias) {
-  const int64_t in = x.back(), rows = count_of(x) / in;
+  const int64_t in = x.back();
   OpCase c{"linear/1", {{std::move(x)}, {{out, in}}}, {}, std::max(in, out), {}, 1, bias ? "bias" : "plain"};
   if (bias) c.inputs.push_back({{out}});
   c.reference = [=](const Inputs& v) {
-    Values y;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t o = 0; o < out; ++o) {
-        double sum = bias ? v[2][o] : 0;
-        for (int64_t i = 0; i < in; ++i) sum += v[0][r * in + i] * v[1][o * in + i];
-        y.push_back(sum);
-      }
-    return std::vector<Values>{y};
+    return std::vector<Values>{reference::linear(v[0], v[1], bias ? v[2] : Values{}, in, out)};
   };
   return c;
 }
 
-struct Convolution {
-  Dims x;  // [N, H, W, C] or [N, T, H, W, C]
-  int64_t outputs;
-  Dims kernel, stride, before, after;
-  int64_t groups = 1;
-};
-
-// One element: output channel at.back() of the place `at`.
-double convolved(const Convolution& c, const Inputs& v, const Dims& at) {
-  const size_t axes = c.kernel.size();
-  const int64_t channels = c.x.back() / c.groups, first = at.back() / (c.outputs / c.groups) * channels;
-  Dims taps = c.kernel, weight{c.outputs, channels};  // weight [O, C / groups, K...]
-  taps.insert(taps.begin(), channels);
-  weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
-  double sum = v[2][at.back()];
-  each_index(taps, [&](const Dims& tap) {
-    Dims from = at, tap_at = tap;
-    for (size_t i = 0; i < axes; ++i) {
-      from[i + 1] = at[i + 1] * c.stride[i] - c.before[i] + tap[i + 1];
-      if (from[i + 1] < 0 || from[i + 1] >= c.x[i + 1]) return;
-    }
-    from.back() = first + tap[0];
-    tap_at.insert(tap_at.begin(), at.back());
-    sum += v[0][place_of(c.x, from)] * v[1][place_of(weight, tap_at)];
-  });
-  return sum;
-}
-
-OpCase convolution(const Convolution& c, const Attrs& attrs, const std::string& note) {
-  const int64_t channels = c.x.back() / c.groups;
-  Dims weight{c.outputs, channels}, y{c.x[0]};
-  weight.insert(weight.end(), c.kernel.begin(), c.kernel.end());
-  for (size_t i = 0; i < c.kernel.size(); ++i)
-    y.push_back((c.x[i + 1] + c.before[i] + c.after[i] - c.kernel[i]) / c.stride[i] + 1);
-  y.push_back(c.outputs);
+OpCase convolution(const reference::Convolution& c, const Attrs& attrs, const std::string& note) {
   OpCase out{c.kernel.size() == 2 ? "conv2d/1" : "conv3d/1",
-             {{c.x}, {weight}, {{c.outputs}}},
+             {{c.x}, {c.weight()}, {{c.outputs}}},
              attrs,
-             count_of(c.kernel) * channels,
+             count_of(c.kernel) * c.channels(),
              {},
              1,
              note};
-  out.reference = [=](const Inputs& v) {
-    Values result;
-    each_index(y, [&](const Dims& at) { result.push_back(convolved(c, v, at)); });
-    return std::vector<Values>{result};
-  };
+  out.reference = [=](const Inputs& v) { return std::vector<Values>{reference::convolution(c, v[0], v[1], v[2])}; };
   return out;
 }
 
@@ -103,15 +59,7 @@ OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) 
           attrs,
           k,
           [=](const Inputs& v) {
-            Values y;
-            each_index({batch, m, n}, [&](const Dims& i) {
-              double sum = 0;
-              for (int64_t j = 0; j < k; ++j)
-                sum += v[0][i[0] * m * k + (ta ? j * m + i[1] : i[1] * k + j)] *
-                       v[1][i[0] * k * n + (tb ? i[2] * k + j : j * n + i[2])];
-              y.push_back(sum);
-            });
-            return std::vector<Values>{y};
+            return std::vector<Values>{reference::matmul({batch, m, k, n, ta, tb}, v[0], v[1])};
           },
           1,
           note};
