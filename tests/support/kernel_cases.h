@@ -6,6 +6,7 @@
 #include <functional>
 
 #include "support/kernel_tensors.h"
+#include "support/reference/attention.h"
 #include "support/reference/elementwise.h"
 #include "support/reference/products.h"
 #include "support/reference/rows.h"
@@ -180,24 +181,11 @@ inline Case attention_case(AttentionCase a) {
   c.output = c.inputs[0];
   c.depth = std::max({a.sq * a.group(), a.sk, a.d});
   constexpr double scale = 0.75;
+  const reference::Attention law{
+      a.b, a.sq, a.sk, a.h, a.key_heads, a.d, scale, a.soft_cap, a.bias ? c.inputs[3] : Shape{}};
   c.reference = [=](const Inputs& v) {
-    Values y(static_cast<size_t>(a.b * a.sq * a.h * a.d), 0.0);
-    for (int64_t t = 0; t < a.b * a.sq * a.h; ++t) {
-      const int64_t batch = t / (a.sq * a.h), i = t / a.h % a.sq, head = t % a.h / a.group();
-      double total = 0;
-      for (int64_t j = 0; j < a.sk; ++j) {
-        if (!a.seen(batch, i, j)) continue;
-        const int64_t key = ((batch * a.sk + j) * a.key_heads + head) * a.d;
-        double score = 0;
-        for (int64_t e = 0; e < a.d; ++e) score += scale * v[0][t * a.d + e] * v[1][key + e];
-        if (a.soft_cap > 0) score = a.soft_cap * std::tanh(score / a.soft_cap);
-        const double weight = std::exp(score + (a.bias ? v[3][i * a.sk + j] : 0.0));
-        total += weight;
-        for (int64_t e = 0; e < a.d; ++e) y[t * a.d + e] += weight * v[2][key + e];
-      }
-      for (int64_t e = 0; e < a.d && total > 0; ++e) y[t * a.d + e] /= total;
-    }
-    return y;
+    return reference::attention(law, v[0], v[1], v[2], v[3],
+                                [&](int64_t batch, int64_t i, int64_t j) { return a.seen(batch, i, j); });
   };
   const auto params = [=](const Views& in, const AttentionMasks& masks, lk_tensor o, lk_tensor lse) {
     lk_attention_backward_params p{};

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "support/op_cases.h"
+#include "support/reference/attention.h"
 #include "support/reference/products.h"
 
 namespace lh::test {
@@ -76,31 +77,6 @@ struct Attention {
   double soft_cap = 0;
 };
 
-// One row of probabilities times v.
-void attend(const Attention& a, const Inputs& v, const Dims& at, Values& y) {
-  const int64_t b = at[0], i = at[1], h = at[2], key_head = h / (a.heads / a.key_heads);
-  const int64_t query = ((b * a.queries + i) * a.heads + h) * a.width;
-  const auto key = [&](int64_t j) { return ((b * a.keys + j) * a.key_heads + key_head) * a.width; };
-  Values p(static_cast<size_t>(a.keys), -INFINITY);
-  const int64_t seen = a.lengths ? static_cast<int64_t>(v[4][b]) : a.keys;
-  for (int64_t j = 0; j < std::min(seen, a.causal ? i + 1 : seen); ++j) {
-    if (a.mask && v[5][b * a.keys + j] == 0) continue;
-    double dot = 0;
-    for (int64_t d = 0; d < a.width; ++d) dot += v[0][query + d] * v[1][key(j) + d];
-    const double s = a.scale * dot;
-    p[j] = (a.soft_cap > 0 ? a.soft_cap * std::tanh(s / a.soft_cap) : s) +
-           (a.bias.empty() ? 0 : v[3][place_of(a.bias, {b, h, i, j})]);
-  }
-  const double largest = *std::ranges::max_element(p);
-  double total = 0;
-  for (double& e : p) total += e = largest == -INFINITY ? 0 : std::exp(e - largest);
-  for (int64_t d = 0; d < a.width; ++d) {
-    double sum = 0;
-    for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[2][key(j) + d];
-    y.push_back(total == 0 ? 0 : sum / total);
-  }
-}
-
 OpCase attention(Attention a, const std::string& note) {
   if (a.key_heads == 0) a.key_heads = a.heads;
   OpCase c{"attention/1", {{{a.batch, a.queries, a.heads, a.width}}}, {{"scale", a.scale}}, a.keys + a.width, {}, 1,
@@ -113,10 +89,14 @@ OpCase attention(Attention a, const std::string& note) {
     c.inputs.push_back(a.lengths ? ids({a.batch}, 1, a.keys) : absent);
   }
   if (a.mask) c.inputs.push_back(ids({a.batch, a.keys}, 0, 1));  // another one for each item
+  const reference::Attention law{a.batch, a.queries, a.keys,     a.heads, a.key_heads,
+                                 a.width, a.scale,   a.soft_cap, a.bias};
   c.reference = [=](const Inputs& v) {
-    Values y;
-    each_index({a.batch, a.queries, a.heads}, [&](const Dims& at) { attend(a, v, at, y); });
-    return std::vector<Values>{y};
+    const auto seen = [&](int64_t b, int64_t i, int64_t j) {
+      if (a.lengths && static_cast<double>(j) >= v[4][b]) return false;
+      return !(a.causal && j > i) && !(a.mask && v[5][b * a.keys + j] == 0);
+    };
+    return std::vector<Values>{reference::attention(law, v[0], v[1], v[2], a.bias.empty() ? Values{} : v[3], seen)};
   };
   return c;
 }

@@ -73,28 +73,31 @@ struct Convolution {
   }
 };
 
-// The element `at` of a result without bias.
-inline double convolved(const Convolution& c, const Values& x, const Values& weight, const Dims& at) {
-  const int64_t first = at.back() / (c.outputs / c.groups) * c.channels();
-  const Dims weight_dims = c.weight(), taps(weight_dims.begin() + 1, weight_dims.end());
-  const size_t channel = c.channels_last ? taps.size() - 1 : 0, space = c.channels_last ? 0 : 1;
-  double sum = 0;
-  each_index(taps, [&](const Dims& tap) {
-    Dims from = at, in_weight = tap;
-    for (size_t i = 0; i < c.kernel.size(); ++i) {
-      from[i + 1] = at[i + 1] * c.stride[i] - c.before[i] + tap[i + space];
-      if (from[i + 1] < 0 || from[i + 1] >= c.x[i + 1]) return;
-    }
-    from.back() = first + tap[channel];
-    in_weight.insert(in_weight.begin(), at.back());
-    sum += x[place_of(c.x, from)] * weight[place_of(weight_dims, in_weight)];
-  });
-  return sum;
-}
-
 inline Values convolution(const Convolution& c, const Values& x, const Values& weight, const Values& bias) {
+  // With three axes: an image is one frame.
+  const auto three = [&](Dims dims, size_t at, int64_t missing) {
+    if (c.kernel.size() == 2) dims.insert(dims.begin() + static_cast<int64_t>(at), missing);
+    return dims;
+  };
+  const Dims from = three(c.x, 1, 1), to = three(c.y(), 1, 1), kernel = three(c.kernel, 0, 1);
+  const Dims stride = three(c.stride, 0, 1), before = three(c.before, 0, 0);
+  const int64_t channels = c.channels(), taps = count_of(kernel);
   Values y;
-  each_index(c.y(), [&](const Dims& at) { y.push_back(bias[at.back()] + convolved(c, x, weight, at)); });
+  each_index(to, [&](const Dims& at) {
+    const int64_t o = at[4], first = o / (c.outputs / c.groups) * channels;
+    double sum = bias[o];
+    for (int64_t tap = 0; tap < taps; ++tap) {
+      const int64_t t = at[1] * stride[0] - before[0] + tap / (kernel[1] * kernel[2]);
+      const int64_t i = at[2] * stride[1] - before[1] + tap / kernel[2] % kernel[1];
+      const int64_t j = at[3] * stride[2] - before[2] + tap % kernel[2];
+      if (t < 0 || t >= from[1] || i < 0 || i >= from[2] || j < 0 || j >= from[3]) continue;
+      const int64_t pixel = ((at[0] * from[1] + t) * from[2] + i) * from[3] + j;
+      for (int64_t ch = 0; ch < channels; ++ch)
+        sum += x[pixel * from[4] + first + ch] *
+               weight[c.channels_last ? (o * taps + tap) * channels + ch : (o * channels + ch) * taps + tap];
+    }
+    y.push_back(sum);
+  });
   return y;
 }
 
