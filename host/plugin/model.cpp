@@ -8,6 +8,7 @@
 #include "config/dtype.h"
 #include "core/error.h"
 #include "passes/adapt.h"
+#include "passes/layout.h"
 #include "plugin/recognise.h"
 
 namespace lh {
@@ -140,6 +141,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
     plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
+  settle_layouts(graph);
   return graph;
 }
 
