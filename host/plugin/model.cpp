@@ -30,12 +30,15 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   const std::filesystem::path& path = config.name_or_path;
   const std::vector<Opinion> opinions = ask_plugins(registry, path);
   if (plugin.empty()) {
-    if (!opinions.empty() && opinions[0].confidence > 0) return opinions[0];
-    std::string words;
-    for (const Opinion& opinion : opinions) {
-      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
-      if (opinion.mistake) words += fmt::format("\n  {}", opinion.mistake->what());
+    const auto broke = std::ranges::find_if(opinions, [](const Opinion& o) { return o.mistake && o.has_marker; });
+    if (!opinions.empty() && opinions[0].confidence > 0) {
+      if (broke != opinions.end()) spdlog::warn("{}", broke->mistake->what());
+      return opinions[0];
     }
+    if (broke != opinions.end()) throw Error(*broke->mistake);
+    std::string words;
+    for (const Opinion& opinion : opinions)
+      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
     fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}).{}{}", path.string(), list, words,
          what_it_is(registry, path));
   }
@@ -126,11 +129,23 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   Graph graph(compute);
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-    const std::map<std::string, Value> given = std::exchange(graph.outputs, {});
-    plugin_->build(graph, role, sizes, lists, given);
+    plugin_->build(graph, role, sizes, lists, bound_inputs(std::exchange(graph.outputs, {})));
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;
+}
+
+// What the denoiser's inputs are bound to, of what the conditioner gave in the same graph.
+Model::Given Model::bound_inputs(const Given& outputs) const {
+  Given given;
+  const auto give = [&](const std::string& input, const std::string& output) {
+    if (const auto found = outputs.find(output); found != outputs.end()) given.emplace(input, found->second);
+  };
+  for (const auto& [name, spec] : recipe_.inputs) {
+    if (spec.source == InputSpec::Source::conditioner) give(name, spec.of);
+    if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
+  }
+  return given;
 }
 
 }  // namespace lh
