@@ -129,7 +129,8 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   Graph graph(compute);
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-    plugin_->build(graph, role, sizes, lists, bound_inputs(std::exchange(graph.outputs, {})));
+    const Given given = bound_inputs(std::exchange(graph.outputs, {}));
+    plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;

@@ -232,23 +232,30 @@ LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params
 
 /* ---- attention, softmax, position ------------------------------------------------------------------- */
 
-/* q [B, Sq, H, D], k and v [B, Sk, H, D], o like q. p = softmax(scale q k^T + bias); o = p v.
- * bias: [1 or B, 1 or H, Sq, Sk]. key_lengths: i32 [B], keys at and after it are not seen. causal: key j <= query i.
- * lse [B, H, Sq] f32 = natural log of the sum of exponentials, for the backward pass. */
+/* q [B, Sq, H, D], k and v [B, Sk, Hk, D] where Hk divides H (grouped heads: query head h reads key head h / (H / Hk)),
+ * o like q. s = scale q k^T, and soft_cap tanh(s / soft_cap) where soft_cap is not 0; p = softmax(s + bias) over the
+ * keys that a query sees; o = p v. bias: [1 or B, 1 or H, Sq, Sk]. A key is seen where all of these allow it.
+ * key_lengths, i32 [B]: keys before it. key_mask, i32 [B, Sk]: keys where it is not 0. causal: keys j <= i by query i,
+ * counted in k as it is given. A query that sees no key has o = 0 and lse = -infinity, its dq is 0 and it adds nothing
+ * to dk and dv; the dk and dv of a key that no query sees are 0. lse [B, H, Sq] f32 = natural log of the sum of
+ * exponentials, for the backward pass. */
 typedef struct lk_attention_params {
   lk_tensor q, k, v;
-  lk_tensor bias, key_lengths; /* optional */
+  lk_tensor bias, key_lengths, key_mask; /* optional */
   float scale;
+  float soft_cap; /* 0: none */
   int32_t causal;
   lk_tensor o;
   lk_tensor lse; /* optional output */
 } lk_attention_params;
 LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
 
+/* dk and dv sum over the query heads of their group. */
 typedef struct lk_attention_backward_params {
   lk_tensor d_o, q, k, v, o, lse;
-  lk_tensor bias, key_lengths; /* optional */
+  lk_tensor bias, key_lengths, key_mask; /* optional */
   float scale;
+  float soft_cap;
   int32_t causal;
   lk_tensor dq, dk, dv;
 } lk_attention_backward_params;
@@ -371,8 +378,15 @@ typedef int32_t lk_unary_kind;
 #define LK_SQUARE 12
 #define LK_AFFINE 13 /* a x + b */
 #define LK_CLAMP 14  /* min(max(x, a), b) */
+#define LK_SIN 15    /* radians */
+#define LK_COS 16
+#define LK_LOG 17 /* natural */
+#define LK_FLOOR 18
+#define LK_CEIL 19
+#define LK_ROUND 20 /* to the nearest integer, halves to the even one */
 
-/* In place allowed (y == x). */
+/* x and y floating, or both i32 for LK_RELU, LK_ABS, LK_SIGN, LK_SQUARE, LK_AFFINE and LK_CLAMP: a and b are then whole
+ * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). */
 typedef struct lk_unary_params {
   lk_unary_kind kind;
   float a, b;
@@ -380,7 +394,7 @@ typedef struct lk_unary_params {
 } lk_unary_params;
 LK_API lk_status lk_unary(lk_context*, const lk_unary_params*);
 
-/* dx = dy * f'(x). In place allowed (dx == dy). */
+/* dx = dy * f'(x), zero where f is constant in steps. In place allowed (dx == dy). */
 typedef struct lk_unary_backward_params {
   lk_unary_kind kind;
   float a, b;
@@ -395,9 +409,15 @@ typedef int32_t lk_binary_kind;
 #define LK_DIV 3
 #define LK_MAX 4
 #define LK_MIN 5
-#define LK_GREATER_EQUAL 6 /* 1.0 or 0.0 */
+#define LK_GREATER_EQUAL 6 /* this and the following: 1 or 0, and 0 where an operand is NaN */
+#define LK_EQUAL 7
+#define LK_LESS 8
+#define LK_LESS_EQUAL 9
+#define LK_GREATER 10
 
-/* y = a (kind) b, right-aligned broadcast. In place allowed where shapes are equal. */
+/* y = a (kind) b, right-aligned broadcast. a and b are floating, or both i32; y is floating or i32 as they are, and
+ * either for comparisons. i32: results wrap modulo 2^32, and there is no LK_DIV. In place allowed where shapes are
+ * equal. */
 typedef struct lk_binary_params {
   lk_binary_kind kind;
   lk_tensor a, b, y;
@@ -419,7 +439,8 @@ typedef struct lk_gated_residual_backward_params {
 } lk_gated_residual_backward_params;
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
-/* y = condition != 0 ? a : b, all of one shape. */
+/* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
+ * fp8. */
 typedef struct lk_where_params {
   lk_tensor condition, a, b, y;
 } lk_where_params;
@@ -456,7 +477,7 @@ typedef struct lk_fill_params {
 } lk_fill_params;
 LK_API lk_status lk_fill(lk_context*, const lk_fill_params*);
 
-/* y = x repeated along the axes where x has 1 and y more (equal ranks). */
+/* y = x repeated along the axes where x has 1 and y more (equal ranks). Both floating, or both i32. */
 typedef struct lk_expand_params {
   lk_tensor x, y;
 } lk_expand_params;
@@ -497,7 +518,8 @@ LK_API lk_status lk_upsample_nearest2x_backward(lk_context*, const lk_upsample_n
 
 /* ---- reductions and losses -------------------------------------------------------------------------- */
 
-/* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). */
+/* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). Both floating, or both i32 with scale 1:
+ * the sum is then exact modulo 2^32. */
 typedef struct lk_reduce_sum_params {
   lk_tensor x, y;
   float scale;
