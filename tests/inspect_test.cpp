@@ -85,9 +85,9 @@ TEST(Inspect, EncodersAlone) {
     const char* key;
     std::vector<const char*> plugins;
   };
-  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"flux", "sd35", "z_image"}},
+  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "sd35", "z_image"}},
                       {"clip_l.safetensors", "clip_l", "clip_path", {"flux", "sd35", "sdxl"}},
-                      {"t5xxl.safetensors", "t5", "t5_path", {"flux", "sd35"}}};
+                      {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "sd35"}}};
   for (const Row& row : rows) {
     const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / row.file);
     EXPECT_EQ(report.plugin, "") << row.file;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/tensor.h"
+#include "io/documents.h"
 #include "io/lora_spec.h"
 #include "io/safetensors.h"
 
@@ -39,7 +40,7 @@ struct ComponentSpec {
   std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
   std::string marker;                          // canonical key that proves the component is there
   std::vector<std::string> ignore;             // glob patterns of keys to drop
-  std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
+  std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing; patterns
   std::vector<std::string> also;               // keys of a single file that belong to it without any prefix
   std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;
@@ -77,6 +78,8 @@ class Checkpoint {
   // Reads a weight as fp8 codes and the factors that multiply them: as it is stored (stored_fp8), or else rounded to
   // e4m3 with one factor for each row.
   void read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const;
+  // Texts and metadata beside the weights.
+  const Documents& documents() const;
   // For each component: fingerprint of its files and of what is merged into it.
   std::string fingerprint(const std::string& component) const;
   std::filesystem::path file_of(const std::string& name) const;
@@ -92,6 +95,7 @@ class Checkpoint {
 struct ProbedWeights {
   bool has_marker = false;
   std::map<std::string, Desc> weights;
+  Documents documents = {};  // of the denoiser, and of the folder that it was looked for in
 };
 ProbedWeights probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
 

@@ -88,7 +88,11 @@ class SpecReader {
     if (node["ignore"]) out.ignore = texts(node["ignore"], "ignore");
     if (const YAML::Node aliases = node["aliases"]) {
       if (!aliases.IsMap()) wrong(aliases, "aliases must be a mapping of missing key to the key to use");
-      for (const auto& item : aliases) out.aliases[text(item.first, "an alias")] = text(item.second, "an alias");
+      for (const auto& item : aliases) {
+        const std::string key = text(item.first, "an alias"), instead = text(item.second, "an alias");
+        check_holes(item.second, key, instead);
+        out.aliases[key] = instead;
+      }
     }
     if (node["also"]) out.also = texts(node["also"], "also");
     if (node["folder"]) out.folder = text(node["folder"], "folder");

@@ -19,21 +19,28 @@ bool ignored(const ComponentSpec& component, const std::string& key) {
                              [&](const std::string& glob) { return ::fnmatch(glob.c_str(), key.c_str(), 0) == 0; });
 }
 
-// Is the marker, or the key that may stand for it, among the keys?
+// Is the marker, or a key that may stand for it, among the keys?
 template <typename Has>
 bool has_marker(const ComponentSpec& component, const Has& has) {
-  if (has(component.marker)) return true;
-  const auto alias = component.aliases.find(component.marker);
-  return alias != component.aliases.end() && has(alias->second);
+  return has(component.marker) || std::ranges::any_of(component.aliases, [&](const auto& alias) {
+           const auto holes = KeyPattern(alias.first).match(component.marker);
+           return holes && has(KeyPattern(alias.second).fill(*holes));
+         });
 }
 
 // Missing keys get what their alias holds; then what nobody wants goes.
 void apply_aliases(const ComponentSpec& component, std::map<std::string, Assembly>& weights) {
   for (const auto& [key, instead] : component.aliases) {
-    if (weights.contains(key) || !weights.contains(instead)) continue;
-    auto node = weights.extract(instead);
-    node.key() = key;
-    weights.insert(std::move(node));
+    const KeyPattern wanted(key), found(instead);
+    std::vector<std::pair<std::string, std::string>> renames;  // from, to
+    for (const auto& [name, assembly] : weights)
+      if (const auto holes = found.match(name))
+        if (const std::string to = wanted.fill(*holes); !weights.contains(to)) renames.emplace_back(name, to);
+    for (const auto& [from, to] : renames) {
+      auto node = weights.extract(from);
+      node.key() = to;
+      weights.insert(std::move(node));
+    }
   }
   std::erase_if(weights, [&](const auto& item) { return ignored(component, item.first); });
 }
@@ -114,7 +121,7 @@ bool has_renamed_marker(const ComponentSpec& component, const StoredKeys& keys) 
 }
 
 LoadedComponent as_named(const ComponentSpec& component, const StoredKeys& keys, const std::vector<FilePtr>& files) {
-  LoadedComponent out{{}, files};
+  LoadedComponent out{.weights = {}, .files = files};
   for (const auto& [key, piece] : resolve_scales(keys)) out.weights.emplace(key, as_stored(piece));
   apply_aliases(component, out.weights);
   return out;
@@ -131,7 +138,8 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
   for (const auto& [key, piece] : pieces) {
     auto natives = map.native(key, rows);
     if (natives.empty()) {
-      const bool alias = std::ranges::any_of(component.aliases, [&](const auto& item) { return item.second == key; });
+      const bool alias = std::ranges::any_of(
+          component.aliases, [&](const auto& item) { return KeyPattern(item.second).match(key).has_value(); });
       if (alias || std::ranges::find(component.also, key) != component.also.end())
         natives.push_back({nullptr, 0, key});
       else if (!ignored(component, key))
@@ -150,7 +158,7 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
          "{}: tensor \"{}\" ({} in all) is not in the plugin's key map for `{}`. This is another model than the plugin "
          "knows, or its key map is incomplete",
          strangers[0]->file->path().string(), strangers[0]->tensor->name, strangers.size(), component.name);
-  LoadedComponent out{{}, files};
+  LoadedComponent out{.weights = {}, .files = files};
   for (const auto& [name, draft] : drafts) {
     const size_t wanted = draft.rule == nullptr ? 1 : draft.rule->diffusers.size();
     if (draft.pieces.size() == wanted) {
@@ -207,12 +215,15 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
                                               const fs::path& path, FileCache& cache, UnknownKeys unknown) {
   if (!fs::is_directory(path)) return in_file(spec, component, cache.open(path), unknown);
   const bool inside = !component.folder.empty() && fs::is_directory(path / component.folder);
+  const fs::path folder = inside ? path / component.folder : path;
   std::vector<FilePtr> files;
-  for (const fs::path& file : weight_set(inside ? path / component.folder : path)) files.push_back(cache.open(file));
+  for (const fs::path& file : weight_set(folder)) files.push_back(cache.open(file));
   if (files.empty()) return std::nullopt;
   const StoredKeys keys = stored_keys(files);
   if (!has_renamed_marker(component, keys)) return std::nullopt;
-  return renamed(component, keys, files, unknown);
+  LoadedComponent loaded = renamed(component, keys, files, unknown);
+  loaded.folder = folder;
+  return loaded;
 }
 
 }  // namespace lh

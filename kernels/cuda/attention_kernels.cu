@@ -309,8 +309,10 @@ __device__ void differentiate(const Problem& a, const Place& at, int64_t query, 
   dp = s * (dp - delta) * scored.slope;
 }
 
+// Two blocks on a multiprocessor where the results are small enough: worth a few registers in local memory.
 template <int Columns>
-__global__ void __launch_bounds__(tile_threads) attention_key_gradient_kernel(Problem a, Gradients g, Out dk, Out dv) {
+__global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
+    attention_key_gradient_kernel(Problem a, Gradients g, Out dk, Out dv) {
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   Place at = place(a, a.keys, a.key_heads, Columns);

@@ -70,7 +70,7 @@ class Sd35 : public nn::LatentModel {
     }
     std::string known;
     for (const Variant& variant : variants) known += (known.empty() ? "" : ", ") + std::string(variant.name);
-    throw Failure(LH_E_INVALID, "variant '" + name + "' is unknown; expected one of " + known);
+    throw Failure(LH_E_SETTING, "variant '" + name + "' is unknown; expected one of " + known);
   }
 
   // Hidden and pooled widths of the encoders that are there, against each other and the denoiser.

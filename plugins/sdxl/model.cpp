@@ -75,7 +75,7 @@ class Sdxl : public nn::LatentModel {
                                       " model. Leave model.variant out");
       return variant;
     }
-    throw Failure(LH_E_INVALID, "variant '" + *wanted + "' is unknown; expected epsilon, v_pred or v_pred_ztsnr");
+    throw Failure(LH_E_SETTING, "variant '" + *wanted + "' is unknown; expected epsilon, v_pred or v_pred_ztsnr");
   }
 
   // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected.

@@ -18,7 +18,7 @@ inline Value patchify_channel_first(Graph& g, Value x, int64_t p) {
   Dims d = g.shape(x);  // [B, H, W, C]
   int64_t h = d[1] / p, w = d[2] / p;
   if (h * p != d[1] || w * p != d[2])
-    throw Failure(LH_E_INVALID, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
+    throw Failure(LH_E_SETTING, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
   Value cut = g.reshape(x, {d[0], h, p, w, p, d[3]});
   return g.reshape(g.permute(cut, {0, 1, 3, 5, 2, 4}), {d[0], h * w, d[3] * p * p});  // [B, h w, C p p]
 }
@@ -103,16 +103,15 @@ inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
   return {g.concat({first.q, second.q}, 1), g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
 }
 
-// softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]
-// key_lengths i32 [B]: tokens at and after it are not seen.
+// softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]. key_lengths i32 [B]:
+// keys at and after it are not seen.
 inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}, Value key_lengths = {}) {
   int64_t head_dim = g.shape(x.q)[3];
   if (rope.cos) {
     x.q = g.rope(x.q, rope.cos, rope.sin);
     x.k = g.rope(x.k, rope.cos, rope.sin);
   }
-  double scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
-  return merge_heads(g, g.attention(x.q, x.k, x.v, scale, {}, key_lengths));
+  return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, key_lengths));
 }
 
 // fc2(gelu_tanh(fc1 x))
@@ -136,7 +135,11 @@ class JointStream {
   // activated = silu(vec); `pieces` of the modulation: 2 without attend and feed_forward, 6, or more for what a family
   // adds.
   Qkv qkv(Value activated, int64_t pieces, int64_t head_dim) {
-    mod_ = modulation(g_, activated, names_.modulation, pieces);
+    return qkv(modulation(g_, activated, names_.modulation, pieces), head_dim);
+  }
+  // ... made elsewhere
+  Qkv qkv(std::vector<Value> mod, int64_t head_dim) {
+    mod_ = std::move(mod);
     return fused_qkv(g_, modulated_norm(g_, x_, mod_[0], mod_[1]), names_.qkv, head_dim, names_.q_norm, names_.k_norm);
   }
   void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
@@ -159,8 +162,9 @@ struct JointAttention {
   Value first, second;  // [B, S, h]
 };
 
-inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {}) {
-  Value all = self_attention(g, concat_tokens(g, first, second), rope);
+inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {},
+                                      Value key_lengths = {}) {
+  Value all = self_attention(g, concat_tokens(g, first, second), rope, key_lengths);
   std::vector<Value> parts = g.split(all, 1, {g.shape(first.q)[1], g.shape(second.q)[1]});
   return {parts[0], parts[1]};
 }
