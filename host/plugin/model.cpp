@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/dtype.h"
+#include "config/model_keys.h"
 #include "core/error.h"
 #include "passes/adapt.h"
 #include "plugin/recognise.h"
@@ -53,7 +54,7 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  if (config.name_or_path.empty() && (plugin.empty() || config.files.empty()))
+  if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
@@ -62,12 +63,15 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   offered_ = chosen.offered;
   id_ = offered_.descriptor->id;
   spec_ = std::move(chosen.spec);
-  std::map<std::string, std::filesystem::path> paths = config.files;
+  ModelValues values = read_given(config.given, id_, registry.model_keys());
+  files_ = std::move(values.files);
+  std::map<std::string, std::filesystem::path> paths;
+  for (const ComponentSpec& component : spec_.components)
+    if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   offered_.host->weights = &checkpoint_->weights();
-  offered_.host->settings.clear();
-  if (!config.variant.empty()) offered_.host->settings["variant"] = config.variant;
+  offered_.host->settings = std::move(values.settings);
   if (offered_.descriptor->create(offered_.host, &self_) != LH_OK)
     fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
@@ -103,6 +107,11 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
     return left_out;
   });
+}
+
+std::optional<std::filesystem::path> Model::file(const std::string& key) const {
+  const auto found = files_.find(key);
+  return found == files_.end() ? std::nullopt : std::optional(found->second);
 }
 
 bool Model::has_role(const std::string& role) const {

@@ -1,6 +1,7 @@
 // A model at work: a plugin's architecture over an opened checkpoint.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,6 +35,8 @@ class Model {
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   // From here on weights are read with these LoRA files merged into them.
   void merge(const std::vector<LoraInput>& loras) { checkpoint_->merge(loras); }
+  // What the user gave under a key of the plugin's that names a file; nothing: no such file.
+  std::optional<std::filesystem::path> file(const std::string& key) const;
   bool has_role(const std::string& role) const;
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.
@@ -53,6 +56,7 @@ class Model {
   Offered<lh_model> offered_;
   void* self_ = nullptr;
   CheckpointSpec spec_;
+  std::map<std::string, std::filesystem::path> files_;  // by key of `model:`
   std::unique_ptr<Checkpoint> checkpoint_;
   Recipe recipe_;
   std::string dtype_;  // model.dtype

@@ -1,6 +1,7 @@
 #include "plugin/registry.h"
 
 #include "core/error.h"
+#include "io/checkpoint.h"
 
 namespace lh {
 
@@ -25,6 +26,13 @@ std::vector<Offered<lh_sampler>> Registry::samplers() const {
   std::vector<Offered<lh_sampler>> all;
   for (const auto& plugin : plugins_)
     for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, plugin->host()});
+  return all;
+}
+
+std::vector<PluginKeys> Registry::model_keys() const {
+  std::vector<PluginKeys> all;
+  for (const auto& [model, host] : models())
+    all.push_back({model->id, CheckpointSpec::parse(model->checkpoint, model->id).keys});
   return all;
 }
 

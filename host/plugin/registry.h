@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/model_keys.h"
 #include "plugin/loader.h"
 #include "plugin/services.h"
 
@@ -23,6 +24,8 @@ class Registry {
   const Plugins& plugins() const { return plugins_; }
   std::vector<Offered<lh_model>> models() const;
   std::vector<Offered<lh_sampler>> samplers() const;
+  // The keys of `model:` that each model has.
+  std::vector<PluginKeys> model_keys() const;
   // Throw lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
   Offered<lh_sampler> sampler(const std::string& id) const;
