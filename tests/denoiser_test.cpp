@@ -51,7 +51,7 @@ class SmallModel {
     config.width = config.height = 64;
     const SampleRequest request = complete_request(config, recipe(), "a cat", 5);
     Denoiser denoiser(device_, *model_, no_adapter, DType::f32, choose_sampler(built_plugins(), recipe(), config),
-                      request, length_);
+                      request, {{"text_length", length_}});
     const Weights weights(device_, model_->checkpoint(), denoiser.graph());
     const DeviceMemory arena(device_, denoiser.memory().arena, "activations");
     denoiser.bind(arena.data(), weights, nullptr);

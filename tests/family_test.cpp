@@ -160,7 +160,7 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   text.prepare(prompts_of({request}));
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
   const SamplerChoice sampler = choose_sampler(built_plugins(), model.recipe(), config.sample);
-  Denoiser denoiser(device, model, no_adapter, DType::f32, sampler, request, text.length());
+  Denoiser denoiser(device, model, no_adapter, DType::f32, sampler, request, text.lengths(prompts_of({request})));
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);

@@ -102,14 +102,15 @@ class CaseRun {
  private:
   Sizes sizes() const {
     Sizes out;
+    const auto& inputs = model_.recipe().inputs;
     for (const auto& [key, spec] : case_.json.at("inputs").items()) {
       const auto shape = spec.at("shape").get<std::vector<int64_t>>();
       out["batch"] = shape[0];
       if (key == "latents" || key == "image") {
         out["height"] = shape[2];
         out["width"] = shape[3];
-      } else if (key == "text") {
-        out["text_length"] = shape[1];
+      } else if (const auto bound = inputs.find(key); bound != inputs.end() && shape.size() >= 3) {
+        out[length_size(key)] = shape[1];
       } else if (key.ends_with(".input_ids")) {
         out[key.substr(0, key.size() - 10) + ".length"] = shape[1];
       }

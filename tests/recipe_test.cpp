@@ -15,8 +15,8 @@ using ::testing::HasSubstr;
 constexpr const char* flow = R"(family: tiny
 variant: small
 objective: flow
-guidance: false
-latents: {channels: 16, downscale: 8, multiple: 2, scale: 1.5, shift: 0.06, preview: [[1, 2, 3]]}
+inputs: {text: {source: conditioner.text, mask: conditioner.there, round: 32}, there: {source: mask.text}, size_ids: {source: picture, values: [height, 1.5]}, t: {source: log_snr, per: token}, control: {source: image.control, as: pixels}, flag: {source: constant, value: 2}}
+latents: {channels: 16, downscale: 8, multiple: 2}
 tokenizers:
   clip_l: {kind: clip, length: 77, pad: 49407}
   t5: {kind: t5, length: 256, max_length: 512, pad: 0, optional: true}
@@ -31,14 +31,14 @@ lora:
   targets: ['blocks\.[0-9]+\.qkv']
   conv_targets: ['res\.[0-9]+']
   text_targets: {clip_l: ['layers\.[0-9]+']}
-  networks: [lora, locon]
 metadata: {ss_base_model_version: tiny}
 )";
 
 constexpr const char* discrete = R"(family: tiny
 objective: v_prediction
 noise_schedule: {kind: scaled_linear, beta_start: 0.00085, beta_end: 0.012, steps: 1000, zero_terminal_snr: true}
-latents: {channels: 4, downscale: 8, scale: 0.13}
+latents: {channels: 4, axes: [time, height, width], downscale: [4, 8, 8]}
+inputs: {t: {source: time}}
 timestep: {type: uniform}
 sampling:
   sampler: euler
@@ -70,7 +70,23 @@ TEST(Recipe, FlowModel) {
   EXPECT_EQ(r.sampling.skip_layer_guidance->end, 0.2);
   EXPECT_THAT(r.lora_conv_targets, ElementsAre("res\\.[0-9]+"));
   EXPECT_THAT(r.lora_text_targets.at("clip_l"), ElementsAre("layers\\.[0-9]+"));
-  EXPECT_THAT(r.lora_networks, ElementsAre("lora", "locon"));
+  using Source = InputSpec::Source;
+  const InputSpec& text = r.inputs.at("text");
+  EXPECT_EQ(text.source, Source::conditioner);
+  EXPECT_EQ(text.of, "text");
+  EXPECT_EQ(text.mask, "there");
+  EXPECT_EQ(text.round, 32);
+  EXPECT_EQ(text.text(), "conditioner.text");
+  EXPECT_EQ(r.inputs.at("there").of, "text");
+  ASSERT_EQ(r.inputs.at("size_ids").numbers.size(), 2u);
+  EXPECT_EQ(r.inputs.at("size_ids").numbers[0].name, "height");
+  EXPECT_EQ(r.inputs.at("size_ids").numbers[1].value, 1.5);
+  EXPECT_TRUE(r.inputs.at("t").per_token);
+  EXPECT_EQ(r.inputs.at("control").image, InputSpec::Image::pixels);
+  EXPECT_EQ(r.inputs.at("flag").value, 2);
+  EXPECT_FALSE(r.guided());
+  ASSERT_EQ(r.denoisers.size(), 1u);
+  EXPECT_EQ(r.denoisers[0].role, "denoiser");
   EXPECT_EQ(r.metadata.at("ss_base_model_version"), "tiny");
 }
 
@@ -84,7 +100,9 @@ TEST(Recipe, ModelOfDiscreteTimesteps) {
   EXPECT_FALSE(r.sampling.schedule.set_alpha_to_one);
   EXPECT_EQ(r.sampling.guidance, 1);
   EXPECT_FALSE(r.sampling.skip_layer_guidance);
-  EXPECT_THAT(r.lora_networks, ElementsAre("lora"));
+  EXPECT_TRUE(r.latents.time);
+  EXPECT_EQ(r.latents.time_downscale, 4);
+  EXPECT_EQ(r.latents.downscale, 8);
 }
 
 TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
@@ -98,10 +116,24 @@ TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
        "line 3: objective `score` is not known to this host; known: flow, epsilon, v_prediction"},
       {flow, "family: tiny\n", "", "line 1: the recipe needs the field `family`"},
       {flow, "variant: small", "family: other", "line 2: field `family` is there twice in the recipe"},
-      {flow, "guidance: false", "guidance: perhaps", "line 4: guidance must be true or false"},
+      {flow, "source: conditioner.text", "source: encoder.text",
+       "line 4: source `encoder.text` is not known to this host; known: conditioner.<name>"},
+      {flow, "source: conditioner.text", "source: conditioner", "line 4: source `conditioner` is not known"},
+      {flow, "source: mask.text", "source: mask.size_ids",
+       "line 4: `mask.size_ids`: expected an input from the conditioner that has a mask"},
+      {flow, "mask: conditioner.there", "mask: there", "line 4: mask must be an output of the conditioner"},
+      {flow, "values: [height, 1.5]", "values: [depth]", "line 4: value `depth` is not known"},
+      {flow, "per: token", "per: pixel", "line 4: per `pixel` is not known"},
+      {flow, "as: pixels", "as: text", "line 4: as `text` is not known"},
+      {flow, "flag: {source: constant, value: 2}", "flag: {source: constant}",
+       "line 4: input `flag` needs the field `value`"},
+      {flow, "flag:", "latents:", "line 4: `latents` always are the noisy latents"},
+      {discrete, "axes: [time, height, width]", "axes: [height, time]", "line 4: axes must be"},
+      {discrete, "downscale: [4, 8, 8]", "downscale: [8, 8]", "line 4: downscale has 2 numbers for 3 axes"},
+      {discrete, "downscale: [4, 8, 8]", "downscale: [4, 8, 16]",
+       "line 4: height and width must have the same downscale"},
       {flow, "channels: 16", "channels: 0", "line 5: channels must be a whole number from 1 to 4096"},
       {flow, "channels: 16", "channels: 1.5", "line 5: channels must be a whole number"},
-      {flow, "scale: 1.5", "scale: nan", "line 5: scale must be a number"},
       {flow, "kind: clip", "kind: bert", "line 7: tokenizer kind `bert` is not known"},
       {flow, "max_length: 512", "max_length: 100", "line 8: max_length must be a whole number from 256"},
       {flow, "type: logit_normal", "type: lognormal", "line 9: timestep type `lognormal` is not known"},
@@ -114,19 +146,20 @@ TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
       {flow, "layers: [7, 8, 9]", "layers: []", "line 15: layers must be a list of block numbers"},
       {flow, "[7, 8, 9]", "[7, x]", "line 15: a layer must be a block's number"},
       {flow, "end: 0.2", "end: 0.001", "line 15: end must be a number from 0.01 to 1"},
-      {flow, "guidance: false", "guidance: true", "line 15: skip_layer_guidance does not go with guidance: true"},
+      {flow, "flag: {source: constant, value: 2}", "flag: {source: guidance}",
+       "line 15: skip_layer_guidance does not go with an input that is given the guidance"},
       {flow, "'res\\.[0-9]+'", "'res['", "line 18: lora.conv_targets: `res[` is no regular expression"},
       {flow, "{clip_l: ['layers", "{clip_x: ['layers", "line 19: lora.text_targets: `clip_x` has no tokenizer"},
-      {flow, "guidance: false", "noise_schedule: {kind: linear, beta_start: 0.1, beta_end: 0.2}",
+      {flow, "objective: flow", "objective: flow\nnoise_schedule: {kind: linear, beta_start: 0.1, beta_end: 0.2}",
        "line 4: noise_schedule belongs to epsilon and v_prediction models"},
       {discrete, "v_prediction", "epsilon", "line 3: zero_terminal_snr needs objective v_prediction"},
       {discrete, "beta_end: 0.012", "beta_end: 0.0001", "line 3: beta_end must be a number from 0.00085"},
       {discrete, "kind: scaled_linear", "kind: cosine", "line 3: noise_schedule kind `cosine` is not known"},
-      {discrete, "spacing: leading", "spacing: trailing", "line 9: offset belongs to leading spacing"},
-      {discrete, "spacing: leading", "spacing: linspace", "line 9: spacing `linspace` is not known"},
+      {discrete, "spacing: leading", "spacing: trailing", "line 10: offset belongs to leading spacing"},
+      {discrete, "spacing: leading", "spacing: linspace", "line 10: spacing `linspace` is not known"},
       {discrete, "{type: uniform}", "{type: uniform, weighting: cosmap}",
-       "line 5: weighting and resolution_shift belong"},
-      {discrete, "targets: [a]", "targets: a", "line 10: lora.targets must be a list"},
+       "line 6: weighting and resolution_shift belong"},
+      {discrete, "targets: [a]", "targets: a", "line 11: lora.targets must be a list"},
       {discrete, "[a]}", "[a]", "plugin tiny: recipe line"},
   };
   for (const Row& row : rows) {

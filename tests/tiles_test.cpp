@@ -216,14 +216,11 @@ class TiledVae : public ::testing::Test {
   HostTensor latents(int64_t tile_pixels) {
     LatentEncoding encoding(vae(tile_pixels), plenty, {});
     encoding.prepare(data);
-    const HostTensor& moments = encoding.moments(data.samples[0]);
-    const LatentSpec& spec = model.recipe().latents;
-    const auto z = static_cast<size_t>(spec.channels);
-    HostTensor x(Desc{DType::f32, moments.desc.shape.with(3, spec.channels)});
-    for (size_t i = 0; i < x.as<float>().size(); ++i) {
-      const double mean = moments.as<float>()[i / z * 2 * z + i % z];
-      x.as<float>()[i] = static_cast<float>((mean - spec.shift) * spec.scale);
-    }
+    const HostTensor& posterior = encoding.posterior(data.samples[0]);
+    const int64_t channels = model.recipe().latents.channels;
+    const auto z = static_cast<size_t>(channels);
+    HostTensor x(Desc{DType::f32, posterior.desc.shape.with(3, channels)});
+    for (size_t i = 0; i < x.as<float>().size(); ++i) x.as<float>()[i] = posterior.as<float>()[i / z * 2 * z + i % z];
     return x;
   }
   Image decoded(int64_t tile_pixels, const HostTensor& latents) {

@@ -61,21 +61,19 @@ HostTensor pattern(const Desc& like) {
   return tensor;
 }
 
-StepInputs step_inputs(const Graph& graph) {
-  StepInputs inputs;
-  const auto fill = [&](const char* name, HostTensor& tensor) {
-    if (const auto it = graph.inputs.find(name); it != graph.inputs.end()) tensor = pattern(graph.desc(it->second));
+// Inputs of a step as training makes them, from made-up pictures and prompts at half noise.
+StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
+  const DenoiserInputs table(model.recipe());
+  const NamedTensors conditioning = table.pattern(graph);
+  const auto side = [&](const char* name) {
+    return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
-  fill("latents", inputs.latents);
-  fill("target", inputs.target);
-  fill("text", inputs.text);
-  fill("pooled", inputs.pooled);
-  fill("timestep", inputs.timestep);
-  std::ranges::fill(inputs.timestep.as<float>(), 0.5f);
-  fill("guidance", inputs.guidance);
-  std::ranges::fill(inputs.guidance.as<float>(), 1.0f);
-  fill("size_ids", inputs.size_ids);
-  fill("loss_weight", inputs.loss_weight);
+  const float h = side("height"), w = side("width");
+  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}};
+  StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
+  for (const char* name : {"latents", "target", "loss_weight"})
+    if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
+      inputs.tensors[name] = pattern(graph.desc(it->second));
   return inputs;
 }
 
@@ -98,15 +96,20 @@ class HollowCheckpoint {
   fs::path path_;
 };
 
-// Tokens of a prompt: of the model's own encoders, or of its longest tokenizer where they are not there.
-int64_t text_length(Device& device, const Model& model) {
-  int64_t longest = 0;
-  bool complete = true;
+// Rows of text: as many as asked for; of the model's own encoders, or of its longest tokenizer where they are not
+// there.
+Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
+  int64_t longest = asked;
+  bool complete = asked == 0;
   for (const auto& [encoder, spec] : model.recipe().tokenizers) {
     complete &= model.checkpoint().has(encoder);
-    longest = std::max(longest, spec.length);
+    if (asked == 0) longest = std::max(longest, spec.length);
   }
-  return complete ? TextEncoding(device, model, DType::f32, {}).length() : longest;
+  if (complete) return TextEncoding(device, model, DType::f32, {}).most_lengths();
+  Sizes lengths;
+  for (const auto& [name, spec] : model.recipe().inputs)
+    if (spec.source == InputSpec::Source::conditioner) lengths[length_size(name)] = longest;
+  return lengths;
 }
 
 }  // namespace
@@ -124,22 +127,21 @@ int run_bench(const Options& options) {
   const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
   const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights());
   const int64_t side = config.datasets.front().resolution.front();
-  const PlanOptions plan_options{
-      .step = {.compute = compute,
-               .loss = config.train.loss,
-               .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-               .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
-      .batch = config.train.batch_size,
-      .text_length = options.text_length > 0 ? options.text_length : text_length(device, model)};
-  TrainPlan plan(device, model, optimizer, selection, {Bucket{side, side}}, plan_options);
+  const PlanOptions plan_options{.step = {.compute = compute,
+                                          .loss = config.train.loss,
+                                          .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
+                                          .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
+                                 .batch = config.train.batch_size};
+  const StepShape shape{{side, side}, text_lengths(device, model, options.text_length)};
+  TrainPlan plan(device, model, optimizer, selection, {shape}, plan_options);
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);
 
   fmt::print("device                 {}{}\n", before.name,
              device.is_cpu() ? fmt::format(", {} threads", device.threads()) : fmt::format(", {}", before.libraries));
   fmt::print("model                  {} {}, {}x{} pixels, batch {}, {} text tokens, {}\n", model.recipe().family,
-             model.recipe().variant, side, side, config.train.batch_size, plan_options.text_length,
-             dtype_name(compute));
+             model.recipe().variant, side, side, config.train.batch_size,
+             shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
   fmt::print("LoRA                   rank {} on {} modules, {} parameters; {}\n", config.network.linear,
              train.modules.size(), plan.adapters->parameter_count(), optimizer.id());
   fmt::print(
@@ -157,7 +159,10 @@ int run_bench(const Options& options) {
   plan.adapters->initialise(1);
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
-  const StepInputs inputs = step_inputs(train.graph);
+  Sizes sizes = shape.lengths;
+  sizes["batch"] = config.train.batch_size;
+  sizes["height"] = sizes["width"] = side / model.recipe().latents.downscale;
+  const StepInputs inputs = step_inputs(model, train.graph, sizes);
   const auto run_step = [&] {
     runner.enqueue(learning_rates(config.train, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
   };

@@ -39,7 +39,7 @@ int run_sample(const Options& options) {
   text.prepare(prompts_of(requests));
 
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
-  Denoiser denoiser(device, model, no_adapter, compute, sampler, requests.front(), text.length());
+  Denoiser denoiser(device, model, no_adapter, compute, sampler, requests.front(), text.lengths(prompts_of(requests)));
   const Graph& graph = denoiser.graph();
   const Denoiser::Memory memory = denoiser.memory();
   const MemoryRoom room{.limit = limit,

@@ -28,4 +28,13 @@ inline HostTensor row_of(const HostTensor& batch, int64_t index) {
   return out;
 }
 
+// The first `count` rows of [1, n, ...] as [1, count, ...].
+inline HostTensor first_rows(const HostTensor& all, int64_t count) {
+  std::vector<int64_t> dims(all.desc.shape.dims().begin(), all.desc.shape.dims().end());
+  dims[1] = count;
+  HostTensor out(Desc{all.desc.dtype, Shape(dims)});
+  std::copy_n(all.data.begin(), out.data.size(), out.data.begin());
+  return out;
+}
+
 }  // namespace lh

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -88,6 +89,8 @@ struct HostTensor {
   static HostTensor from_floats(Shape shape, std::span<const float> values);
   static HostTensor from_ints(Shape shape, std::span<const int32_t> values);
 };
+
+using NamedTensors = std::map<std::string, HostTensor>;
 
 lk_tensor kernel_tensor(const Desc& desc, void* data);
 

@@ -203,13 +203,12 @@ void add_samples(const DatasetConfig& config, const std::vector<Picture>& pictur
 
 }  // namespace
 
-std::array<float, 6> size_ids(const Sample& s) {
+PictureNumbers picture_numbers(const Sample& s) {
   const CropGeometry crop = crop_geometry(s.size, {s.bucket.width, s.bucket.height});
   const int64_t left = s.flip ? crop.scaled.width - crop.left - s.bucket.width : crop.left;
-  const int64_t numbers[] = {s.size.height, s.size.width, crop.top, left, s.bucket.height, s.bucket.width};
-  std::array<float, 6> ids{};
-  std::ranges::copy(numbers, ids.begin());
-  return ids;
+  const auto number = [](int64_t pixels) { return static_cast<float>(pixels); };
+  return {number(s.size.height), number(s.size.width),    number(crop.top),
+          number(left),          number(s.bucket.height), number(s.bucket.width)};
 }
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,

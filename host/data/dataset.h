@@ -1,7 +1,6 @@
 // The training set: images with captions, sorted into aspect-ratio buckets.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -29,10 +28,14 @@ struct Sample {
   int64_t repeats = 1;
 };
 
-// What models that are conditioned on sizes are told of a sample: height and width of the image as it is, top and left
-// of the crop in the pixels of the scaled (and, where the sample is flipped, mirrored) image, height and width of the
+// What models that are conditioned on sizes are told of a sample, in pixels: height and width of the image as it is,
+// top and left of the crop in the scaled (and, where the sample is flipped, mirrored) image, height and width of the
 // crop.
-std::array<float, 6> size_ids(const Sample& sample);
+struct PictureNumbers {
+  float original_height = 0, original_width = 0, crop_top = 0, crop_left = 0, height = 0, width = 0;
+  bool operator==(const PictureNumbers&) const = default;
+};
+PictureNumbers picture_numbers(const Sample& sample);
 
 struct Dataset {
   std::vector<Sample> samples;  // in a fixed order: dataset, resolution, file name, flip

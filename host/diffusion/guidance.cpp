@@ -36,7 +36,7 @@ std::optional<SkipLayerGuidance> skip_layers_of(const SampleConfig& config, cons
 Guidance guidance_of(const SampleConfig& config, const Recipe& recipe) {
   Guidance guidance;
   guidance.scale = config.guidance_scale.value_or(recipe.sampling.guidance);
-  guidance.classifier_free = !recipe.guidance && guidance.scale != 1;
+  guidance.classifier_free = !recipe.guided() && guidance.scale != 1;
   guidance.batched = guidance.classifier_free && config.batch_cfg;
   guidance.skip_layers = skip_layers_of(config, recipe, guidance.classifier_free);
   return guidance;

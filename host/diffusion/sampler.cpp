@@ -167,7 +167,7 @@ HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
         if (sigma <= 0) break;
         at = schedule_.at_sigma(sigma);
       }
-      const HostTensor said = calls.model(scaled(at.input_scale, x), at.time, step);
+      const HostTensor said = calls.model(scaled(at.input_scale, x), at.for_model(), step);
       Program& program = *stages_[stage];
       descriptor.scalar_values(&levels, step, stage, numbers.data());
       for (const auto& [name, value] : program.graph().inputs) {

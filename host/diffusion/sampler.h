@@ -25,8 +25,8 @@ struct SamplerChoice {
 SamplerChoice choose_sampler(const Registry& registry, const Recipe& recipe, const SampleConfig& config);
 
 struct SamplerCalls {
-  // The model's output for x in the model's own scale.
-  std::function<HostTensor(const HostTensor& x, double time, int64_t step)> model;
+  // The model's output for x, in the model's own scale as is the level.
+  std::function<HostTensor(const HostTensor& x, const SamplingLevel& level, int64_t step)> model;
   // New noise, for samplers that add some.
   std::function<HostTensor(int64_t step)> noise;
   // Before each step, with the x it begins with in the sampler's scale; false stops the run.

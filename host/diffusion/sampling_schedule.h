@@ -23,6 +23,7 @@ namespace lh {
 // x = alpha x0 + sigma noise in the sampler's scale; the model is given x * input_scale and `time`.
 struct SamplingLevel {
   double alpha = 1, sigma = 0, time = 0, input_scale = 1;
+  SamplingLevel for_model() const { return {alpha * input_scale, sigma * input_scale, time, 1}; }
 };
 
 class SamplingSchedule {

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/signals.h"
+#include "graph/fingerprint.h"
 #include "run/weights.h"
 
 namespace lh {
@@ -45,7 +46,7 @@ Image tensor_to_image(const HostTensor& tensor) {
 LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder)
     : vae_(vae), room_{.limit = memory}, cache_(cache_folder) {
   const Checkpoint& checkpoint = vae.model.checkpoint();
-  fingerprint_ = checkpoint.has("vae") ? checkpoint.fingerprint("vae") : "none";
+  weights_ = checkpoint.has("vae") ? checkpoint.fingerprint("vae") : "none";
   std::error_code none;  // no folder: nothing is cached
   for (const auto& entry : std::filesystem::directory_iterator(cache_folder, none)) {
     const std::string file = entry.path().filename().string();
@@ -53,18 +54,21 @@ LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesy
   }
 }
 
-const TileGrid& LatentEncoding::grid(const Bucket& bucket) const {
-  if (const auto it = grids_.find(bucket); it != grids_.end()) return it->second;
+const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) const {
+  if (const auto it = encoders_.find(bucket); it != encoders_.end()) return it->second;
   const VaePlan plan = vae_.fit(VaeRole::encode, {bucket.width, bucket.height}, room_);
   plan.require(room_);
-  return grids_.emplace(bucket, plan.grid).first->second;
+  return encoders_.emplace(bucket, Encoder{plan.grid, fingerprint(plan.graph)}).first->second;
 }
 
+// Everything that decides what the encoder gives: the picture and how it is cut, the graph with its constants, the
+// weights, the tiles.
 std::string LatentEncoding::key(const Sample& s) const {
-  std::string rest = fmt::format("latent/1;{};{};{}x{};{}", fingerprint_, dtype_name(vae_.compute), s.bucket.width,
-                                 s.bucket.height, s.flip ? "flip" : "");
+  const auto& [tiles, graph] = encoder(s.bucket);
+  std::string rest =
+      fmt::format("latent/2;{};{};{}x{};{}", weights_, graph, s.bucket.width, s.bucket.height, s.flip ? "flip" : "");
   // Where tiles lie follows from their size and number.
-  if (const TileGrid& tiles = grid(s.bucket); !tiles.whole())
+  if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
                         tiles.columns.size, tiles.rows.size);
   return picture_part(s.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
@@ -103,32 +107,42 @@ void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
     if (stop_requested()) return;  // what is encoded stays in the cache
     if (!program || bucket != sample->bucket) {
       bucket = sample->bucket;
-      plan.emplace(vae_.plan(VaeRole::encode, grid(bucket)));
+      plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles));
       if (!plan->grid.whole()) spdlog::info("the VAE encodes pictures of {}", plan->text());
       if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    cache_.put(key(*sample), {{"moments", encode(*sample, *plan, *program)}});
+    cache_.put(key(*sample), {{"posterior", encode(*sample, *plan, *program)}});
   }
 }
 
 HostTensor LatentEncoding::encode(const Sample& sample, const VaePlan& plan, Program& program) const {
   const Image image = resize_and_crop(decode_image(sample.image), sample.bucket.width, sample.bucket.height);
-  HostTensor moments =
+  HostTensor posterior =
       in_tiles(image_to_tensor(image, sample.flip), plan.pixels(), plan.grid, [&](const HostTensor& tile) {
         program.set_input("image", tile);
         program.run();
-        return converted(program.output("moments"), DType::f32);
+        return converted(program.output("posterior"), DType::f32);
       });
-  vae_.require_finite(VaeRole::encode, moments, sample.image.string());
-  return moments;
+  vae_.require_finite(VaeRole::encode, posterior, sample.image.string());
+  return posterior;
 }
 
-const HostTensor& LatentEncoding::moments(const Sample& sample) {
+const HostTensor& LatentEncoding::posterior(const Sample& sample) {
   const NamedTensors* found = cache_.find(key(sample));
   if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", sample.image.string());
-  return found->at("moments");
+  return found->at("posterior");
+}
+
+void LatentEncoding::draw(const Sample& sample, Random random, std::span<float> out) {
+  const std::span<const float> p = posterior(sample).as<float>();
+  const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
+  random.fill_normal(out);
+  for (size_t i = 0; i < out.size(); ++i) {
+    const size_t at = i / channels * 2 * channels + i % channels;  // mean; its deviation is `channels` behind it
+    out[i] = p[at] + p[at + channels] * out[i];
+  }
 }
 
 }  // namespace lh

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "data/dataset.h"
+#include "diffusion/random.h"
 #include "encode/tensor_cache.h"
 #include "encode/vae.h"
 #include "run/program.h"
@@ -21,20 +22,26 @@ class LatentEncoding {
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const Dataset& dataset) const;
   bool known(const std::string& content_hash) const;  // some bucket of this picture was cached when this was made
-  // Mean and log-variance of the posterior, float32 [h, w, 2z]; the sample must have been prepared.
-  const HostTensor& moments(const Sample& sample);
+  // Mean and standard deviation in model space, float32 [1, h, w, 2C]; the sample must have been prepared.
+  const HostTensor& posterior(const Sample& sample);
+  // A draw of it, mean + deviation * normal: [h, w, C].
+  void draw(const Sample& sample, Random random, std::span<float> out);
 
  private:
-  const TileGrid& grid(const Bucket& bucket) const;
+  struct Encoder {
+    TileGrid tiles;
+    std::string fingerprint;  // of the graph for one tile
+  };
+  const Encoder& encoder(const Bucket& bucket) const;
   std::string key(const Sample& sample) const;
   void encode(const std::vector<const Sample*>& samples);
   HostTensor encode(const Sample& sample, const VaePlan& plan, Program& program) const;
   Vae vae_;
   MemoryRoom room_;
-  mutable std::map<Bucket, TileGrid> grids_;  // as far as asked for
+  mutable std::map<Bucket, Encoder> encoders_;  // as far as asked for
   TensorCache cache_;
   std::set<std::string> cached_pictures_;  // content hashes, as far as keys hold them
-  std::string fingerprint_;                // of the VAE's files
+  std::string weights_;                    // fingerprint of the VAE's files
 };
 
 // RGB bytes to float32 [1, H, W, 3] in [-1, 1], and back with clamping.

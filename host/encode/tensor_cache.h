@@ -10,8 +10,6 @@
 
 namespace lh {
 
-using NamedTensors = std::map<std::string, HostTensor>;
-
 class TensorCache {
  public:
   // An empty folder keeps everything in memory only.

@@ -2,12 +2,15 @@
 
 #include <spdlog/spdlog.h>
 
+#include <algorithm>
 #include <memory>
 #include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/rows.h"
 #include "core/signals.h"
+#include "graph/fingerprint.h"
 #include "passes/prune.h"
 #include "run/program.h"
 #include "run/weights.h"
@@ -21,18 +24,56 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
   fail(Code::plugin, "tokenizer kind '{}' is not known (known: clip, t5)", spec.kind);
 }
 
+// What the denoiser needs of the conditioner: the outputs that its inputs are bound to, and their masks.
+std::set<std::string> outputs_asked_for(const Recipe& recipe) {
+  std::set<std::string> names;
+  for (const auto& [input, spec] : recipe.inputs) {
+    if (spec.source != InputSpec::Source::conditioner) continue;
+    names.insert(spec.of);
+    if (!spec.mask.empty()) names.insert(spec.mask);
+  }
+  return names;
+}
+
+int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
+
+// Rows in front that a mask [1, L] keeps.
+int64_t count_rows(const HostTensor& mask, const std::string& name, const std::string& plugin) {
+  const HostTensor exact = converted(mask, DType::i32);
+  const std::span<const int32_t> values = exact.as<int32_t>();
+  const auto end = std::ranges::find(values, 0);
+  if (std::find_if(end, values.end(), [](int32_t v) { return v != 0; }) != values.end())
+    fail(Code::plugin,
+         "plugin '{}', role conditioner: output '{}' keeps rows behind others that it leaves out; expected those that "
+         "are there in front",
+         plugin, name);
+  if (end == values.begin())
+    fail(Code::plugin, "plugin '{}', role conditioner: output '{}' keeps no row of a prompt; expected one at least",
+         plugin, name);
+  return end - values.begin();
+}
+
 }  // namespace
 
 TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {
-  for (const auto& [encoder, spec] : model.recipe().tokenizers) {
-    const std::string weights = model.checkpoint().has(encoder) ? model.checkpoint().fingerprint(encoder) : "none";
-    encoders_ += fmt::format("{}:{}:{}:{}:{};", encoder, spec.kind, spec.length, spec.pad, weights);
-  }
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {}
+
+const Graph& TextEncoding::graph() {
+  if (!graph_) graph_.emplace(conditioner(compute_));
+  return *graph_;
 }
 
-std::string TextEncoding::key(const std::string& prompt) const {
-  return sha256_hex(fmt::format("text/1;{}{};{}", encoders_, dtype_name(compute_), prompt));
+// Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
+// prompt.
+std::string TextEncoding::key(const std::string& prompt) {
+  if (identity_.empty()) {
+    identity_ = "text/2;" + fingerprint(graph());
+    for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
+      const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
+      identity_ += fmt::format(";{}:{}:{}:{}:{}", encoder, spec.kind, spec.length, spec.pad, weights);
+    }
+  }
+  return sha256_hex(identity_ + ";" + prompt);
 }
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts) {
@@ -42,7 +83,7 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   if (!missing.empty()) encode(missing);
 }
 
-Sizes TextEncoding::lengths() const {
+Sizes TextEncoding::encoder_sizes() const {
   Sizes sizes;
   for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
     if (!model_.checkpoint().has(encoder)) {
@@ -56,17 +97,63 @@ Sizes TextEncoding::lengths() const {
 }
 
 Graph TextEncoding::conditioner(DType compute) const {
-  Sizes sizes = lengths();
+  Sizes sizes = encoder_sizes();
   sizes["batch"] = 1;
   Graph graph = model_.build("conditioner", sizes, compute);
-  std::erase_if(graph.outputs, [](const auto& item) { return item.first != "text" && item.first != "pooled"; });
+  const std::set<std::string> wanted = outputs_asked_for(model_.recipe());
+  for (const std::string& name : wanted)
+    if (!graph.outputs.contains(name))
+      fail(Code::plugin, "plugin '{}', role conditioner: has no output '{}', from which the recipe makes an input",
+           model_.id(), name);
+  std::erase_if(graph.outputs, [&](const auto& item) { return !wanted.contains(item.first); });
   prune(graph);
   return graph;
 }
 
-int64_t TextEncoding::length() const {
-  const Graph graph = conditioner(compute_);
-  return graph.desc(graph.outputs.at("text")).shape[1];
+// Made by the part of the conditioner that the mask depends on, which is as a rule the tokens' own mask alone.
+int64_t TextEncoding::rows_there(const std::string& mask, const std::string& prompt) {
+  const auto [known, added] = there_.try_emplace({mask, prompt}, 0);
+  if (!added) return known->second;
+  OwnedProgram& program = masks_[mask];
+  if (!program) {
+    Graph part = graph();
+    std::erase_if(part.outputs, [&](const auto& item) { return item.first != mask; });
+    prune(part);
+    if (!parameters(part).empty())
+      fail(Code::plugin, "plugin '{}', role conditioner: the mask '{}' depends on weights; expected on tokens alone",
+           model_.id(), mask);
+    program = OwnedProgram(device_, std::move(part), {}, "text masks");
+  }
+  for (const auto& [name, ids] : tokens(prompt))
+    if (program->graph().inputs.contains(name)) program->set_input(name, ids);
+  program->run();
+  return known->second = count_rows(program->output(mask), mask, model_.id());
+}
+
+Sizes TextEncoding::lengths(const std::string& prompt) {
+  Sizes sizes = most_lengths();
+  for (const auto& [input, spec] : model_.recipe().inputs) {
+    if (spec.source != InputSpec::Source::conditioner || spec.mask.empty()) continue;
+    sizes[length_size(input)] = rounded_up(rows_there(spec.mask, prompt), spec.round);
+  }
+  return sizes;
+}
+
+Sizes TextEncoding::lengths(const std::vector<std::string>& prompts) {
+  Sizes longest;
+  for (const std::string& prompt : prompts)
+    for (const auto& [name, length] : lengths(prompt)) longest[name] = std::max(longest[name], length);
+  return longest;
+}
+
+Sizes TextEncoding::most_lengths() {
+  Sizes sizes;
+  for (const auto& [input, spec] : model_.recipe().inputs) {
+    if (spec.source != InputSpec::Source::conditioner) continue;
+    const Shape& shape = graph().desc(graph().outputs.at(spec.of)).shape;  // [1, L, ...]
+    if (shape.rank() >= 3) sizes[length_size(input)] = rounded_up(shape[1], spec.round);
+  }
+  return sizes;
 }
 
 const Tokens& TextEncoding::tokens(const std::string& prompt) {
@@ -85,36 +172,47 @@ const Tokens& TextEncoding::tokens(const std::string& prompt) {
   return it->second;
 }
 
-int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) const {
+int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) {
   std::set<std::string> missing;
   for (const std::string& prompt : prompts)
     if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
   if (missing.empty()) return 0;
-  const Graph graph = conditioner(compute_);
   int64_t each = 0;
-  for (const auto& [name, value] : graph.outputs) each += graph.desc(value).bytes();
+  for (const auto& [name, value] : graph().outputs) each += graph().desc(value).bytes();
   return each * static_cast<int64_t>(missing.size());
 }
 
+NamedTensors TextEncoding::conditioning(Program& conditioner) const {
+  NamedTensors out;
+  for (const auto& [input, spec] : model_.recipe().inputs) {
+    if (spec.source != InputSpec::Source::conditioner || out.contains(spec.of)) continue;
+    HostTensor all = conditioner.output(spec.of);
+    if (!spec.mask.empty()) all = first_rows(all, count_rows(conditioner.output(spec.mask), spec.mask, model_.id()));
+    out.emplace(spec.of, std::move(all));
+  }
+  return out;
+}
+
 void TextEncoding::encode(const std::vector<std::string>& prompts) {
-  Graph graph = conditioner(compute_);
-  const Weights weights(device_, model_.checkpoint(), graph);
-  const Externals bound = weights.bind(graph);
-  OwnedProgram program(device_, std::move(graph), bound, "text encoders");
+  Graph conditioner = graph();
+  const Weights weights(device_, model_.checkpoint(), conditioner);
+  const Externals bound = weights.bind(conditioner);
+  OwnedProgram program(device_, std::move(conditioner), bound, "text encoders");
   spdlog::info("encoding {} prompts", prompts.size());
   for (const std::string& prompt : prompts) {
     if (stop_requested()) return;  // what is encoded stays in the cache
-    for (const auto& [name, ids] : tokens(prompt)) program->set_input(name, ids);
+    for (const auto& [name, ids] : tokens(prompt))
+      if (program->graph().inputs.contains(name)) program->set_input(name, ids);
     program->run();
-    cache_.put(key(prompt), {{"text", program->output("text")}, {"pooled", program->output("pooled")}});
+    cache_.put(key(prompt), conditioning(*program));
   }
 }
 
-Conditioning TextEncoding::at(const std::string& prompt) {
+const NamedTensors& TextEncoding::at(const std::string& prompt) {
   const auto given = given_.find(prompt);
   const NamedTensors* found = given != given_.end() ? &given->second : cache_.find(key(prompt));
   if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
-  return {&found->at("text"), &found->at("pooled")};
+  return *found;
 }
 
 }  // namespace lh

@@ -2,23 +2,21 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "data/tokenizer.h"
+#include "encode/denoiser_inputs.h"
 #include "encode/tensor_cache.h"
 #include "plugin/model.h"
 #include "run/device.h"
+#include "run/program.h"
 
 namespace lh {
 
-struct Conditioning {
-  const HostTensor* text = nullptr;    // [1, L, D]
-  const HostTensor* pooled = nullptr;  // [1, P]
-};
-
-// The inputs of the conditioner for one prompt: "<encoder>.input_ids" -> i32 [1, L].
-using Tokens = std::map<std::string, HostTensor>;
+// The inputs of the conditioner for one prompt: "<encoder>.input_ids" and "<encoder>.attention_mask", i32 [1, L].
+using Tokens = NamedTensors;
 
 class TextEncoding {
  public:
@@ -26,30 +24,43 @@ class TextEncoding {
   // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs.
   void prepare(const std::vector<std::string>& prompts);
   // Disk space that prepare() will take.
-  int64_t bytes_to_cache(const std::vector<std::string>& prompts) const;
-  // Tokens of `text`, without running anything.
-  int64_t length() const;
-  // "<encoder>.length" of every encoder.
-  Sizes lengths() const;
-  // The conditioner for one prompt: ids of every encoder -> text, pooled.
+  int64_t bytes_to_cache(const std::vector<std::string>& prompts);
+
+  // Sizes that the denoiser's graph is built with, "text_length": for one prompt, for the longest of several, and for
+  // any prompt. Known without running an encoder.
+  Sizes lengths(const std::string& prompt);
+  Sizes lengths(const std::vector<std::string>& prompts);
+  Sizes most_lengths();
+  // Sizes that the conditioner's graph is built with, "<encoder>.length".
+  Sizes encoder_sizes() const;
+
+  // The conditioner for one prompt, with the outputs that the denoiser is given.
   Graph conditioner(DType compute) const;
   const Tokens& tokens(const std::string& prompt);
+  // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
+  NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
-  Conditioning at(const std::string& prompt);
+  const NamedTensors& at(const std::string& prompt);
   // Conditioning that stands for a prompt from now on, whatever is cached.
   void give(const std::string& prompt, NamedTensors conditioning) { given_[prompt] = std::move(conditioning); }
 
  private:
-  std::string key(const std::string& prompt) const;
+  const Graph& graph();
+  std::string key(const std::string& prompt);
+  int64_t rows_there(const std::string& mask, const std::string& prompt);
   void encode(const std::vector<std::string>& prompts);
+
   Device& device_;
   const Model& model_;
   DType compute_;
   TensorCache cache_;
-  std::string encoders_;                                          // identifies encoders and tokenizers in keys
+  std::optional<Graph> graph_;                                    // the conditioner, built when first asked for
+  std::string identity_;                                          // of graph, weights and tokenizers, for keys
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
   std::map<std::string, Tokens> tokens_;                          // by prompt
   std::map<std::string, NamedTensors> given_;                     // likewise
+  std::map<std::string, OwnedProgram> masks_;  // by output: the part of the conditioner that makes it
+  std::map<std::pair<std::string, std::string>, int64_t> there_;  // by mask and prompt: rows that are there
 };
 
 }  // namespace lh

@@ -42,7 +42,21 @@ VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
   const int64_t unit = encode ? downscale : 1;  // what goes in: pixels or latent places
   const Sizes sizes{{"batch", 1}, {"height", grid.rows.size * unit}, {"width", grid.columns.size * unit}};
   Graph graph = model.build(encode ? "vae.encode" : "vae.decode", sizes, compute);
-  std::erase_if(graph.outputs, [&](const auto& item) { return item.first != (encode ? "moments" : "image"); });
+  const char* output = encode ? "posterior" : "image";
+  const LatentSpec& latents = model.recipe().latents;
+  const int64_t times = encode ? 1 : downscale;
+  const Shape expected{1, grid.rows.size * times, grid.columns.size * times, encode ? 2 * latents.channels : 3};
+  const auto found = graph.outputs.find(output);
+  if (found == graph.outputs.end())
+    fail(Code::plugin, "plugin '{}', role {}: has no output '{}'", model.id(), encode ? "vae.encode" : "vae.decode",
+         output);
+  if (const Shape& shape = graph.desc(found->second).shape; shape != expected)
+    fail(Code::plugin,
+         "plugin '{}', role {}: output '{}' is {}, expected {}: latents of {} channels, {} pixels a place (recipe: "
+         "latents)",
+         model.id(), encode ? "vae.encode" : "vae.decode", output, shape.text(), expected.text(), latents.channels,
+         downscale);
+  std::erase_if(graph.outputs, [&](const auto& item) { return item.first != output; });
   prune(graph);
   Plan plan = plan_memory(graph, parameters(graph));
   const VaeMemory memory{.weights = weight_bytes(graph, weight_names(graph, model.checkpoint())),

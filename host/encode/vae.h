@@ -32,7 +32,7 @@ struct VaePlan {
   VaeRole role;
   TileGrid grid;      // in latent places
   int64_t downscale;  // pixels of one
-  Graph graph;        // of one tile; its one output is the image or the moments
+  Graph graph;        // of one tile; its one output is the image or the posterior
   Plan plan;
   VaeMemory memory;
 

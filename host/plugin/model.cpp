@@ -139,11 +139,24 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
   for (const std::string& role : roles) {
-    const Given given = std::exchange(graph.outputs, {});
+    const Given given = bound_inputs(std::exchange(graph.outputs, {}));
     add_role(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;
+}
+
+// What the denoiser's inputs are bound to, of what the conditioner gave in the same graph.
+Model::Given Model::bound_inputs(const Given& outputs) const {
+  Given given;
+  const auto give = [&](const std::string& input, const std::string& output) {
+    if (const auto found = outputs.find(output); found != outputs.end()) given.emplace(input, found->second);
+  };
+  for (const auto& [name, spec] : recipe_.inputs) {
+    if (spec.source == InputSpec::Source::conditioner) give(name, spec.of);
+    if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
+  }
+  return given;
 }
 
 void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,

@@ -43,13 +43,14 @@ class Model {
   std::optional<WeightForm> weight_form(const std::string& weight) const;
   // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
   Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
-  // Several roles one after another in one graph: what an earlier one gives is the input of that name of a later one.
+  // Several roles one after another in one graph: what an earlier one gives is what inputs of a later one are bound to.
   Graph build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
                     const SizeLists& lists = {}) const;
 
  private:
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
+  Given bound_inputs(const Given& outputs) const;
   void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
                 const Given& given) const;
   std::string id_;

@@ -23,6 +23,37 @@ double ResolutionShift::mu(int64_t tokens) const {
   return base + (static_cast<double>(tokens) - base_tokens) * (max - base) / (max_tokens - base_tokens);
 }
 
+namespace {
+
+struct SourceName {
+  const char* name;
+  InputSpec::Source source;
+  bool dotted;  // "conditioner.text"
+};
+constexpr SourceName source_names[] = {
+    {"conditioner", InputSpec::Source::conditioner, true},
+    {"mask", InputSpec::Source::mask, true},
+    {"lengths", InputSpec::Source::lengths, true},
+    {"time", InputSpec::Source::time, false},
+    {"sigma", InputSpec::Source::sigma, false},
+    {"log_snr", InputSpec::Source::log_snr, false},
+    {"guidance", InputSpec::Source::guidance, false},
+    {"picture", InputSpec::Source::picture, false},
+    {"image", InputSpec::Source::image, true},
+    {"constant", InputSpec::Source::constant, false},
+};
+
+}  // namespace
+
+std::string InputSpec::text() const {
+  const auto named = std::ranges::find(source_names, source, &SourceName::source);
+  return named->dotted ? fmt::format("{}.{}", named->name, of) : named->name;
+}
+
+bool Recipe::guided() const {
+  return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::guidance; });
+}
+
 bool LoraTargets::contain(const std::string& module) const {
   return std::ranges::any_of(patterns_, [&](const std::regex& p) { return std::regex_match(module, p); });
 }
@@ -38,15 +69,18 @@ class RecipeReader {
 
   Recipe read(const YAML::Node& root) const {
     check_fields(root, "the recipe",
-                 {"family", "variant", "objective", "guidance", "latents", "tokenizers", "noise_schedule", "timestep",
-                  "sampling", "lora", "metadata"});
+                 {"family", "variant", "objective", "latents", "other_latents", "inputs", "denoisers", "tokenizers",
+                  "noise_schedule", "timestep", "sampling", "lora", "metadata"});
     Recipe out;
     out.family = text(need(root, "family", "the recipe"), "family");
     set(root, "variant", out.variant);
     out.objective = objective(need(root, "objective", "the recipe"));
-    set(root, "guidance", out.guidance);
     out.latents = latents(need(root, "latents", "the recipe"));
+    for (const auto& item : root["other_latents"])
+      out.other_latents[text(item.first, "latents")] = latents(item.second);
     for (const auto& item : root["tokenizers"]) out.tokenizers[text(item.first, "an encoder")] = tokenizer(item.second);
+    read_inputs(need(root, "inputs", "the recipe"), out);
+    if (const YAML::Node list = root["denoisers"]) out.denoisers = denoisers(list);
     out.timestep = timestep(need(root, "timestep", "the recipe"), out.objective);
     if (const YAML::Node noise = root["noise_schedule"]) {
       if (out.objective == Objective::flow) wrong(noise, "noise_schedule belongs to epsilon and v_prediction models");
@@ -142,14 +176,141 @@ class RecipeReader {
   }
 
   LatentSpec latents(const YAML::Node& node) const {
-    check_fields(node, "latents", {"channels", "downscale", "multiple", "scale", "shift", "preview"});
+    check_fields(node, "latents", {"channels", "axes", "downscale", "multiple"});
     LatentSpec out;
     set_needed(node, "channels", "latents", out.channels, 1, 4096);
-    set_needed(node, "downscale", "latents", out.downscale, 1, 1024);
     set(node, "multiple", out.multiple, 1, 1024);
-    set_needed(node, "scale", "latents", out.scale, std::numeric_limits<double>::min(), infinite);
-    set(node, "shift", out.shift, -infinite, infinite);
+    std::vector<std::string> axes{"height", "width"};
+    if (const YAML::Node given = node["axes"]) axes = texts(given, "axes");
+    out.time = axes == std::vector<std::string>{"time", "height", "width"};
+    if (!out.time && axes != std::vector<std::string>{"height", "width"})
+      wrong(node["axes"], "axes must be [height, width] or [time, height, width]");
+    const YAML::Node downscale = need(node, "downscale", "latents");
+    if (!downscale.IsSequence()) {
+      set(node, "downscale", out.downscale, 1, 1024);
+      return out;
+    }
+    std::vector<int64_t> each;
+    for (const auto& item : downscale) {
+      int64_t value = 0;
+      if (!YAML::convert<int64_t>::decode(item, value) || value < 1 || value > 1024)
+        wrong(item, "downscale must be a whole number from 1 to 1024 for each of the axes");
+      each.push_back(value);
+    }
+    if (each.size() != axes.size())
+      wrong(downscale, fmt::format("downscale has {} numbers for {} axes", each.size(), axes.size()));
+    if (each.back() != each[each.size() - 2]) wrong(downscale, "height and width must have the same downscale");
+    out.downscale = each.back();
+    if (out.time) out.time_downscale = each.front();
     return out;
+  }
+
+  std::vector<std::string> texts(const YAML::Node& node, const std::string& what) const {
+    if (!node.IsSequence()) wrong(node, fmt::format("{} must be a list", what));
+    std::vector<std::string> list;
+    for (const auto& item : node) list.push_back(text(item, "an item of " + what));
+    return list;
+  }
+
+  void read_inputs(const YAML::Node& node, Recipe& out) const {
+    if (!node.IsMap()) wrong(node, "inputs must be a mapping of the denoiser's inputs to their sources");
+    for (const auto& item : node) {
+      const std::string name = text(item.first, "an input's name");
+      if (name == "latents") wrong(item.first, "`latents` always are the noisy latents; leave it out");
+      if (!out.inputs.emplace(name, input(name, item.second)).second)
+        wrong(item.first, fmt::format("input `{}` is there twice", name));
+    }
+    for (const auto& item : node) {
+      const InputSpec& spec = out.inputs.at(item.first.Scalar());
+      if (spec.source != InputSpec::Source::mask && spec.source != InputSpec::Source::lengths) continue;
+      const auto of = out.inputs.find(spec.of);
+      if (of == out.inputs.end() || of->second.source != InputSpec::Source::conditioner || of->second.mask.empty())
+        wrong(item.second, fmt::format("`{}`: expected an input from the conditioner that has a mask", spec.text()));
+    }
+  }
+
+  InputSpec input(const std::string& name, const YAML::Node& node) const {
+    using Source = InputSpec::Source;
+    const std::string what = fmt::format("input `{}`", name);
+    if (!node.IsMap()) wrong(node, what + " must be a mapping with a `source`");
+    const std::string source = text(need(node, "source", what.c_str()), "source");
+    const size_t dot = source.find('.');
+    const std::string kind = source.substr(0, dot);
+    InputSpec out;
+    const auto known = std::ranges::find(source_names, kind, &SourceName::name);
+    if (known == std::end(source_names) || known->dotted != (dot != std::string::npos)) {
+      std::string list;
+      for (const SourceName& s : source_names)
+        list += fmt::format("{}{}{}", list.empty() ? "" : ", ", s.name, s.dotted ? ".<name>" : "");
+      wrong(node["source"], fmt::format("source `{}` is not known to this host; known: {}", source, list));
+    }
+    out.source = known->source;
+    if (known->dotted) out.of = source.substr(dot + 1);
+    switch (out.source) {
+      case Source::conditioner:
+        check_fields(node, what, {"source", "mask", "round"});
+        if (const YAML::Node mask = node["mask"]) {
+          const std::string output = text(mask, "mask");
+          if (!output.starts_with("conditioner.") || output.size() == 12)
+            wrong(mask, "mask must be an output of the conditioner, such as conditioner.text_mask");
+          out.mask = output.substr(12);
+        }
+        set(node, "round", out.round, 1, 4096);
+        if (out.round > 1 && out.mask.empty()) wrong(node["round"], "round goes with a mask");
+        break;
+      case Source::time:
+      case Source::sigma:
+      case Source::log_snr:
+        check_fields(node, what, {"source", "per"});
+        if (node["per"]) out.per_token = choice(node["per"], "per", {"sample", "token"}) == "token";
+        break;
+      case Source::picture:
+        check_fields(node, what, {"source", "values"});
+        out.numbers = numbers(need(node, "values", what.c_str()));
+        break;
+      case Source::image: {
+        check_fields(node, what, {"source", "as"});
+        const std::string as = choice(need(node, "as", what.c_str()), "as", {"latents", "pixels", "mask"});
+        out.image = as == "latents"  ? InputSpec::Image::latents
+                    : as == "pixels" ? InputSpec::Image::pixels
+                                     : InputSpec::Image::mask;
+        break;
+      }
+      case Source::constant:
+        check_fields(node, what, {"source", "value"});
+        set_needed(node, "value", what.c_str(), out.value, -infinite, infinite);
+        break;
+      default: check_fields(node, what, {"source"});
+    }
+    return out;
+  }
+
+  std::vector<InputSpec::Number> numbers(const YAML::Node& node) const {
+    if (!node.IsSequence() || node.size() == 0) wrong(node, "values must be a list of names and numbers");
+    std::vector<InputSpec::Number> list;
+    for (const auto& item : node) {
+      InputSpec::Number number;
+      if (!item.IsScalar() || !YAML::convert<double>::decode(item, number.value))
+        number.name =
+            choice(item, "value", {"original_height", "original_width", "crop_top", "crop_left", "height", "width"});
+      list.push_back(number);
+    }
+    return list;
+  }
+
+  std::vector<DenoiserSpec> denoisers(const YAML::Node& node) const {
+    if (!node.IsSequence() || node.size() == 0) wrong(node, "denoisers must be a list of roles, from the noisiest");
+    std::vector<DenoiserSpec> list;
+    for (const auto& item : node) {
+      check_fields(item, "a denoiser", {"role", "above"});
+      DenoiserSpec spec{text(need(item, "role", "a denoiser"), "role")};
+      set(item, "above", spec.above, 0, 1);
+      if (!list.empty() && spec.above >= list.back().above)
+        wrong(item, "each denoiser begins at less noise than the one before it");
+      list.push_back(spec);
+    }
+    if (list.back().above != 0) wrong(node, "the last denoiser must reach down to no noise: leave its `above` out");
+    return list;
   }
 
   TokenizerSpec tokenizer(const YAML::Node& node) const {
@@ -254,14 +415,14 @@ class RecipeReader {
     set(node, "guidance", out.guidance, 0, 100);
     out.schedule = schedule(need(node, "schedule", "sampling"), recipe);
     if (const YAML::Node skip = node["skip_layer_guidance"]) {
-      if (recipe.guidance) wrong(skip, "skip_layer_guidance does not go with guidance: true");
+      if (recipe.guided()) wrong(skip, "skip_layer_guidance does not go with an input that is given the guidance");
       out.skip_layer_guidance = skip_layer_guidance(skip);
     }
     return out;
   }
 
   void read_lora(const YAML::Node& node, Recipe& out) const {
-    check_fields(node, "lora", {"targets", "conv_targets", "text_targets", "networks"});
+    check_fields(node, "lora", {"targets", "conv_targets", "text_targets"});
     out.lora_targets = patterns(need(node, "targets", "lora"), "lora.targets");
     if (node["conv_targets"]) out.lora_conv_targets = patterns(node["conv_targets"], "lora.conv_targets");
     for (const auto& item : node["text_targets"]) {
@@ -269,11 +430,6 @@ class RecipeReader {
       if (!out.tokenizers.contains(encoder))
         wrong(item.first, fmt::format("lora.text_targets: `{}` has no tokenizer, so it is no text encoder", encoder));
       out.lora_text_targets[encoder] = patterns(item.second, "lora.text_targets");
-    }
-    if (const YAML::Node networks = node["networks"]) {
-      if (!networks.IsSequence()) wrong(networks, "lora.networks must be a list");
-      out.lora_networks.clear();
-      for (const auto& item : networks) out.lora_networks.push_back(text(item, "a network"));
     }
   }
 

@@ -19,12 +19,53 @@ enum class Objective {
 };
 std::string_view objective_name(Objective objective);
 
+// The shape of what is diffused, [B, height, width, C] or [B, time, height, width, C]. Scale, shift and statistics
+// belong to the graphs of the VAE: latents are in model space wherever the host sees them.
 struct LatentSpec {
   int64_t channels = 0;
-  int64_t downscale = 8;        // pixels of one latent place
-  int64_t multiple = 1;         // latent sides are multiples of it
-  double scale = 1, shift = 0;  // model space = (z - shift) * scale
+  int64_t downscale = 8;       // pixels of one place of height and width
+  int64_t multiple = 1;        // latent sides are multiples of it
+  bool time = false;           // there is an axis of time
+  int64_t time_downscale = 1;  // frames of one place of it
   int64_t pixel_step() const { return downscale * multiple; }
+};
+
+// What one input of the denoiser's graph is given. encode/denoiser_inputs.h says how each source is made.
+struct InputSpec {
+  enum class Source {
+    conditioner,  // an output of the conditioner for the sample's prompt
+    mask,         // i32 [B, L]: which rows of another input are there
+    lengths,      // i32 [B]: how many
+    time,         // f32 [B]: sigma of flow models, the training timestep of others
+    sigma,        // f32 [B]
+    log_snr,      // f32 [B]: log(alpha^2 / sigma^2)
+    guidance,     // f32 [B]: strength for models that were distilled from guidance
+    picture,      // f32 [B, n]: numbers of the picture and constants
+    image,        // another picture of the sample
+    constant,     // f32 [B]
+  };
+  enum class Image { latents, pixels, mask };
+  // A number of the picture, or a constant where `name` is empty.
+  struct Number {
+    std::string name;
+    double value = 0;
+  };
+
+  Source source = Source::constant;
+  std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key
+  std::string mask;        // conditioner: the output, i32 [1, L], that says which of the rows are there; empty: all
+  int64_t round = 1;       // conditioner with a mask: rows are padded to a multiple of this
+  bool per_token = false;  // noise levels: f32 [B, tokens]
+  std::vector<Number> numbers;  // picture
+  Image image = Image::latents;
+  double value = 0;          // constant
+  std::string text() const;  // "conditioner.text", as the recipe has it
+};
+
+// A denoiser's share of the noise levels, where a model has several: sigma above `above`, up to the next one's.
+struct DenoiserSpec {
+  std::string role = "denoiser";
+  double above = 0;
 };
 
 struct TokenizerSpec {
@@ -97,16 +138,19 @@ class LoraTargets {
 struct Recipe {
   std::string family, variant;
   Objective objective = Objective::flow;
-  bool guidance = false;  // the model takes a distilled guidance strength
   LatentSpec latents;
+  std::map<std::string, LatentSpec> other_latents;  // diffused together with `latents`; by input
+  std::map<std::string, InputSpec> inputs;          // of the denoiser's graph, beside its latents
+  std::vector<DenoiserSpec> denoisers{{}};          // from the noisiest
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   NoiseScheduleSpec noise_schedule;
   TimestepSpec timestep;
   SamplingSpec sampling;
   std::vector<std::string> lora_targets, lora_conv_targets;           // patterns of LoraTargets
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
-  std::vector<std::string> lora_networks{"lora"};                     // adapter types that the targets take
   std::map<std::string, std::string> metadata;                        // for LoRA files
+
+  bool guided() const;  // one of the inputs is a distilled guidance strength
 
   // Throws lh::Error(Code::plugin) naming plugin and line: unknown and missing fields, values out of range, and what
   // does not fit the objective.

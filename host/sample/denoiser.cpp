@@ -13,35 +13,31 @@ int64_t image_tokens(const SampleRequest& request, const LatentSpec& latents) {
   return request.height / latents.pixel_step() * (request.width / latents.pixel_step());
 }
 
-// One number for each of `count` rows.
-HostTensor repeated(double value, size_t count) {
-  return HostTensor::from_floats({static_cast<int64_t>(count)}, std::vector<float>(count, static_cast<float>(value)));
-}
-
 }  // namespace
 
 Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute,
-                   const SamplerChoice& sampler, const SampleRequest& like, int64_t text_length)
+                   const SamplerChoice& sampler, const SampleRequest& like, const Sizes& lengths)
     : device_(device),
       model_(model),
       sampler_(sampler),
       like_(like),
       schedule_(model.recipe(), sampler.sampler.descriptor->space, like.steps,
                 image_tokens(like, model.recipe().latents), sampler.karras),
-      whole_(compile(select, compute, like.guidance.batched ? 2 : 1, text_length, {})) {
+      inputs_(model.recipe()),
+      whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {})) {
   if (like.guidance.skip_layers)
-    skipping_.emplace(compile(select, compute, 1, text_length, like.guidance.skip_layers->layers));
+    skipping_.emplace(compile(select, compute, 1, lengths, like.guidance.skip_layers->layers));
 }
 
-Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, int64_t text_length,
+Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                                      const std::vector<int64_t>& skip_layers) const {
   const int64_t downscale = model_.recipe().latents.downscale;
-  const Sizes sizes{{"batch", batch},
-                    {"height", like_.height / downscale},
-                    {"width", like_.width / downscale},
-                    {"text_length", text_length}};
   Compiled compiled;
-  compiled.graph = build_sample_graph(model_, sizes, select, compute,
+  compiled.sizes = lengths;
+  compiled.sizes["batch"] = batch;
+  compiled.sizes["height"] = like_.height / downscale;
+  compiled.sizes["width"] = like_.width / downscale;
+  compiled.graph = build_sample_graph(model_, compiled.sizes, select, compute,
                                       skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
   require_plain_latents(compiled.graph, model_.recipe());
   compiled.plan = plan_memory(compiled.graph, parameters(compiled.graph));
@@ -70,48 +66,39 @@ void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* ad
   if (skipping_) bind_one(*skipping_);
 }
 
-// The model's output for x with each of the prompts, a row each.
-HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, double time,
-                              const std::vector<Conditioning>& prompts) {
+// The model's output for x with the conditioning of each of the prompts, a row each.
+HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
+                              const std::vector<const NamedTensors*>& prompts) {
   Program& program = *compiled.program;
-  const size_t count = prompts.size();
-  std::vector<const HostTensor*> text, pooled;
-  for (const Conditioning& prompt : prompts) {
-    text.push_back(prompt.text);
-    pooled.push_back(prompt.pooled);
-  }
-  program.set_input("latents", stack_rows(std::vector<const HostTensor*>(count, &x)));
-  program.set_input("timestep", repeated(time, count));
-  program.set_input("text", stack_rows(text));
-  program.set_input("pooled", stack_rows(pooled));
-  if (compiled.graph.inputs.contains("guidance")) program.set_input("guidance", repeated(like_.guidance.scale, count));
-  if (compiled.graph.inputs.contains("size_ids")) {  // a picture that was made in this size and not cropped
-    const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
-    const HostTensor ids = HostTensor::from_floats({1, 6}, std::vector<float>{h, w, 0, 0, h, w});
-    program.set_input("size_ids", stack_rows(std::vector<const HostTensor*>(count, &ids)));
-  }
+  const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
+  std::vector<InputRow> rows;
+  for (const NamedTensors* prompt : prompts)  // a picture that was made in this size and not cropped
+    rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}});
+  program.set_input("latents", stack_rows(std::vector<const HostTensor*>(rows.size(), &x)));
+  for (const auto& [name, tensor] : inputs_.batch(rows, compiled.sizes))
+    if (compiled.graph.inputs.contains(name)) program.set_input(name, tensor);
   program.run();
   return converted(program.output("output"), DType::f32);
 }
 
-HostTensor Denoiser::guided(const HostTensor& x, double time, int64_t step, const SampleRequest& request,
+HostTensor Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                             TextEncoding& text) {
   const Guidance& guidance = like_.guidance;
-  const Conditioning prompt = text.at(request.prompt);
-  if (!guidance.classifier_free) return evaluate(whole_, x, time, {prompt});
-  const Conditioning negative = text.at(request.negative);
+  const NamedTensors* prompt = &text.at(request.prompt);
+  if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
+  const NamedTensors* negative = &text.at(request.negative);
   HostTensor with, without;
   if (guidance.batched) {
-    const HostTensor both = evaluate(whole_, x, time, {negative, prompt});
+    const HostTensor both = evaluate(whole_, x, level, {negative, prompt});
     without = row_of(both, 0);
     with = row_of(both, 1);
   } else {
-    with = evaluate(whole_, x, time, {prompt});
-    without = evaluate(whole_, x, time, {negative});
+    with = evaluate(whole_, x, level, {prompt});
+    without = evaluate(whole_, x, level, {negative});
   }
   HostTensor out = classifier_free(with, without, guidance.scale);
   if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps()))
-    add_skip_layer(out, with, evaluate(*skipping_, x, time, {prompt}), guidance.skip_layers->scale);
+    add_skip_layer(out, with, evaluate(*skipping_, x, level, {prompt}), guidance.skip_layers->scale);
   return out;
 }
 
@@ -124,11 +111,13 @@ HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, co
     return draw;
   };
   SamplerRun run(device_, sampler_.sampler, model_.recipe().objective, schedule_, shape);
-  return run.run(
-      normal(Purpose::sample_noise, 0),
-      {.model = [&](const HostTensor& x, double time, int64_t step) { return guided(x, time, step, request, text); },
-       .noise = [&](int64_t step) { return normal(Purpose::sampler_noise, step); },
-       .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});
+  return run.run(normal(Purpose::sample_noise, 0),
+                 {.model =
+                      [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
+                        return guided(x, {at.alpha, at.sigma, static_cast<float>(at.time)}, step, request, text);
+                      },
+                  .noise = [&](int64_t step) { return normal(Purpose::sampler_noise, step); },
+                  .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});
 }
 
 }  // namespace lh

@@ -17,9 +17,9 @@ namespace lh {
 
 class Denoiser {
  public:
-  // All pictures will have the size, steps and guidance of `like`.
+  // All pictures will have the size, steps and guidance of `like`; lengths: of the longest prompt (TextEncoding).
   Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, const SamplerChoice& sampler,
-           const SampleRequest& like, int64_t text_length);
+           const SampleRequest& like, const Sizes& lengths);
   // The graph that uses every weight and adapter.
   const Graph& graph() const { return whole_.graph; }
   // What its programs take of the device, one at a time in one arena.
@@ -33,20 +33,24 @@ class Denoiser {
 
  private:
   struct Compiled {
+    Sizes sizes;
     Graph graph{DType::f32};
     Plan plan;
     std::unique_ptr<Program> program;
   };
-  Compiled compile(const SelectAdapter& select, DType compute, int64_t batch, int64_t text_length,
+  Compiled compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
                    const std::vector<int64_t>& skip_layers) const;
-  HostTensor evaluate(Compiled& compiled, const HostTensor& x, double time, const std::vector<Conditioning>& prompts);
-  HostTensor guided(const HostTensor& x, double time, int64_t step, const SampleRequest& request, TextEncoding& text);
+  HostTensor evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
+                      const std::vector<const NamedTensors*>& prompts);
+  HostTensor guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
+                    TextEncoding& text);
 
   Device& device_;
   const Model& model_;
   SamplerChoice sampler_;
   SampleRequest like_;
   SamplingSchedule schedule_;
+  DenoiserInputs inputs_;
   Compiled whole_;
   std::optional<Compiled> skipping_;  // without the blocks of skip-layer guidance
 };

@@ -43,7 +43,7 @@ void add_objective(const Prepared& p, std::map<std::string, std::string>& entrie
   number("ss_logit_mean", train.logit_mean);
   number("ss_logit_std", train.logit_std);
   number("ss_mode_scale", train.mode_scale);
-  if (recipe.guidance) number("ss_guidance_scale", train.cfg_scale);
+  if (recipe.guided()) number("ss_guidance_scale", train.cfg_scale);
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ int64_t already_used(const fs::path& folder) {
 
 }  // namespace
 
-DiskNeed disk_need(const Prepared& p) {
+DiskNeed disk_need(Prepared& p) {
   const Config& c = p.config;
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
   const auto sections = static_cast<int64_t>(p.plan->adapters->saved_sections().size());
@@ -50,7 +50,7 @@ DiskNeed disk_need(const Prepared& p) {
   return need;
 }
 
-void check_disk(const Prepared& p) {
+void check_disk(Prepared& p) {
   const fs::path folder = p.config.output_dir(), there = existing_part(folder);
   std::error_code none;
   if (!fs::is_directory(there, none))

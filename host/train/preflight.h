@@ -12,9 +12,9 @@ struct DiskNeed {
   int64_t cache = 0;              // encoded pictures and prompts that are not cached yet
   int64_t total() const { return state * states + lora * loras + cache; }
 };
-DiskNeed disk_need(const Prepared& prepared);
+DiskNeed disk_need(Prepared& prepared);
 
 // Throws lh::Error(Code::resource) when the output folder cannot be written or lacks the space.
-void check_disk(const Prepared& prepared);
+void check_disk(Prepared& prepared);
 
 }  // namespace lh

@@ -41,14 +41,13 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                            [this](const std::string& hash) { return latents.known(hash); })) {
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
+  shapes.emplace(dataset, text, selection.text_encoders());
   fit_memory();
   if (!c.network.pretrained_lora_path.empty())
     warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
 }
 
 void Prepared::compile(double recompute, int64_t limit) {
-  std::set<Bucket> buckets;
-  for (const Sample& sample : dataset.samples) buckets.insert(sample.bucket);
   const bool train_text = selection.text_encoders();
   const PlanOptions options{.step = {.compute = compute,
                                      .loss = config.train.loss,
@@ -56,13 +55,12 @@ void Prepared::compile(double recompute, int64_t limit) {
                                      .recompute = recompute,
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
-                            .text_length = text.length(),
-                            .token_lengths = train_text ? text.lengths() : Sizes{},
+                            .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
                             .accumulate = config.train.gradient_accumulation > 1};
-  plan.emplace(device, model, optimizer, selection, buckets, options);
+  plan.emplace(device, model, optimizer, selection, shapes->all(), options);
   if (requests.empty()) return;
-  denoiser =
-      std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), options.text_length);
+  const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
+  denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);
   const Denoiser::Memory sampling = denoiser->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {

@@ -30,9 +30,6 @@ DType encoder_dtype(const Device& device, DType compute);
 // Memory that a run may use: of a GPU what is free now, less what the libraries load with their kernels.
 int64_t memory_limit(const Config& config, const Device& device);
 
-// The caption that stands in for a dropped one.
-inline const std::string dropped_caption;
-
 struct Prepared {
   Prepared(const Registry& registry, const Config& config);
 
@@ -49,6 +46,7 @@ struct Prepared {
   Dataset dataset;
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
+  std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
   std::optional<WarmStart> warm_start;       // network.pretrained_lora_path
   std::unique_ptr<Denoiser> denoiser;        // for samples; none when no sample is asked for

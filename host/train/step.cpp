@@ -40,19 +40,14 @@ void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& we
 
 // nullptr for the counter, which is no tensor of StepInputs.
 const HostTensor* TrainStep::given(const std::string& name, const StepInputs& inputs) const {
-  const std::map<std::string_view, const HostTensor*> known{
-      {"latents", &inputs.latents},   {"target", &inputs.target},           {"text", &inputs.text},
-      {"pooled", &inputs.pooled},     {"timestep", &inputs.timestep},       {"guidance", &inputs.guidance},
-      {"size_ids", &inputs.size_ids}, {"loss_weight", &inputs.loss_weight}, {"step", nullptr}};
-  const auto it = known.find(name);
-  const auto ids = inputs.token_ids.find(name);
-  if (it == known.end() && ids == inputs.token_ids.end())
-    fail(Code::plugin, "the denoiser has an input '{}', which training does not know", name);
-  const HostTensor* tensor = it != known.end() ? it->second : &ids->second;
+  if (name == "step") return nullptr;
+  const auto found = inputs.tensors.find(name);
+  if (found == inputs.tensors.end())
+    fail(Code::plugin, "the denoiser asks for an input '{}', for which the recipe has no source", name);
   const Desc& want = train_.graph.desc(train_.graph.inputs.at(name));
-  if (tensor != nullptr && tensor->desc.shape != want.shape)
-    fail(Code::internal, "input '{}' is {}, expected {}", name, tensor->desc.text(), want.text());
-  return tensor;
+  if (found->second.desc.shape != want.shape)
+    fail(Code::internal, "input '{}' is {}, expected {}", name, found->second.desc.text(), want.text());
+  return &found->second;
 }
 
 void TrainStep::write(const StepInputs& inputs, std::byte* staging) const {

@@ -5,20 +5,17 @@
 
 #include "compile/adapters.h"
 #include "compile/compile.h"
+#include "encode/denoiser_inputs.h"
 #include "run/weights.h"
 
 namespace lh {
 
-// What a step computes from: everything on the host, image tensors [B, H, W, C].
+// What a step computes from, by name, on the host: the noisy `latents` and their `target` [B, H, W, C], `loss_weight`
+// [B], whatever the denoiser asks for besides, and token ids where text encoders are trained. More than the graph asks
+// for may be there.
 struct StepInputs {
-  HostTensor latents, target;  // noisy latents and what the model should say
-  HostTensor text, pooled;
-  std::map<std::string, HostTensor> token_ids;  // "<encoder>.input_ids" i32 [B, L], where text encoders are trained
-  HostTensor timestep;                          // f32 [B]
-  HostTensor guidance;                          // f32 [B]; for models that take it
-  HostTensor size_ids;                          // f32 [B, 6]; for models that take them
-  HostTensor loss_weight;                       // f32 [B]; for weighted steps
-  int32_t step = 0;                             // counter for dropout
+  NamedTensors tensors;
+  int32_t step = 0;  // counter for dropout, the input `step`
 };
 
 // Memory of a step that outlives it.

@@ -10,20 +10,20 @@
 namespace lh {
 
 TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
-                     const std::set<Bucket>& buckets, const PlanOptions& options) {
+                     const std::set<StepShape>& shapes, const PlanOptions& options) {
   const Recipe& recipe = model.recipe();
   const auto add = [&](const Graph& graph, int64_t arena) {
     also(arena, workspace_bytes(device, graph), constant_bytes(graph));
   };
-  for (const Bucket& bucket : buckets) {
-    Sizes sizes{{"batch", options.batch},
-                {"height", bucket.height / recipe.latents.downscale},
-                {"width", bucket.width / recipe.latents.downscale},
-                {"text_length", options.text_length}};
-    sizes.insert(options.token_lengths.begin(), options.token_lengths.end());
+  for (const StepShape& shape : shapes) {
+    Sizes sizes = shape.lengths;
+    sizes["batch"] = options.batch;
+    sizes["height"] = shape.bucket.height / recipe.latents.downscale;
+    sizes["width"] = shape.bucket.width / recipe.latents.downscale;
+    sizes.insert(options.encoder_sizes.begin(), options.encoder_sizes.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
     add(step->train_graph().graph, step->arena_bytes());
-    steps[bucket] = std::move(step);
+    steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
   require_plain_latents(first.graph, recipe);

@@ -11,6 +11,7 @@
 #include "plugin/optimizer.h"
 #include "run/update.h"
 #include "train/step.h"
+#include "train/step_shapes.h"
 
 namespace lh {
 
@@ -32,18 +33,18 @@ enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCAL
 
 struct PlanOptions {
   StepOptions step;
-  int64_t batch = 1, text_length = 0;
-  Sizes token_lengths = {};  // "<encoder>.length", where text encoders are part of the step
+  int64_t batch = 1;
+  Sizes encoder_sizes = {};  // "<encoder>.length", where text encoders are part of the step
   bool accumulate = false;   // gradients of several micro-batches are added up
 };
 
 struct TrainPlan {
   TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
-            const std::set<Bucket>& buckets, const PlanOptions& options);
+            const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
 
-  std::map<Bucket, std::unique_ptr<TrainStep>> steps;
+  std::map<StepShape, std::unique_ptr<TrainStep>> steps;
   std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
   std::vector<AdapterTensor> parts;    // what one update works on: a tensor, or all of a component as one
   std::vector<UpdatePlan> updates;     // one for each part

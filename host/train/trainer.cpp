@@ -9,7 +9,6 @@
 #include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
-#include "core/rows.h"
 #include "core/signals.h"
 #include "train/lr_schedule.h"
 #include "train/metadata.h"
@@ -61,28 +60,14 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"train.loss", c.train.loss}};
 }
 
-// A draw of the VAE's posterior in model space: (mean + exp(logvar / 2) eps - shift) * scale.
-void draw_latents(const HostTensor& moments, const LatentSpec& spec, Random random, std::span<float> out) {
-  const std::span<const float> m = moments.as<float>();
-  const auto z = static_cast<size_t>(spec.channels);
-  std::vector<float> eps(out.size());
-  random.fill_normal(eps);
-  for (size_t i = 0; i < out.size(); ++i) {
-    const size_t place = i / z, channel = i % z;
-    const float mean = m[place * 2 * z + channel];
-    const float logvar = std::clamp(m[place * 2 * z + z + channel], -30.0f, 20.0f);
-    const float value = mean + std::exp(0.5f * logvar) * eps[i];
-    out[i] = static_cast<float>((value - spec.shift) * spec.scale);
-  }
-}
-
 }  // namespace
 
 Trainer::Trainer(Prepared& prepared, const std::string& resume)
     : p_(prepared),
       config_(prepared.config),
       folder_(prepared.config.output_dir()),
-      order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)) {
+      order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)),
+      maker_(prepared) {
   check_start(resume);
   load();
   if (!stop_requested()) start_or_resume();
@@ -150,65 +135,10 @@ void Trainer::start_or_resume() {
   output_ = std::make_unique<Output>(config_, state_.step);
 }
 
-StepInputs Trainer::assemble(const Batch& batch, int64_t micro_step) {
-  const Recipe& recipe = p_.model.recipe();
-  const auto size = static_cast<int64_t>(batch.samples.size());
-  const int64_t h = batch.bucket.height / recipe.latents.downscale, w = batch.bucket.width / recipe.latents.downscale;
-  const auto count = static_cast<size_t>(h * w * recipe.latents.channels);
-  const int64_t tokens = h * w / (recipe.latents.multiple * recipe.latents.multiple);
-  const auto seed = static_cast<uint64_t>(config_.train.seed);
-  const auto draw = static_cast<uint64_t>(micro_step);
-
-  StepInputs in;
-  in.latents = HostTensor(Desc{DType::f32, {size, h, w, recipe.latents.channels}});
-  in.target = HostTensor(in.latents.desc);
-  std::vector<const HostTensor*> texts, pooled;
-  std::map<std::string, std::vector<const HostTensor*>> token_ids;
-  std::vector<float> times, weights, sizes, x0(count), noise(count);
-  for (int64_t j = 0; j < size; ++j) {
-    const auto lane = static_cast<uint32_t>(j);
-    const Sample& sample = p_.dataset.samples[static_cast<size_t>(batch.samples[static_cast<size_t>(j)])];
-    draw_latents(p_.latents.moments(sample), recipe.latents, Random(seed, Purpose::posterior, draw, lane), x0);
-    Random(seed, Purpose::noise, draw, lane).fill_normal(noise);
-    if (config_.train.noise_offset > 0)
-      add_noise_offset(noise, recipe.latents.channels, config_.train.noise_offset,
-                       Random(seed, Purpose::noise_offset, draw, lane));
-    Random time(seed, Purpose::timestep, draw, lane);
-    const NoiseLevel level = p_.objective.draw(time, tokens);
-    times.push_back(level.time);
-    weights.push_back(level.weight);
-    std::ranges::copy(size_ids(sample), std::back_inserter(sizes));
-    const auto at = static_cast<size_t>(j) * count;
-    p_.objective.make_pair(x0, noise, level, in.latents.as<float>().subspan(at, count),
-                           in.target.as<float>().subspan(at, count));
-    const bool dropped = sample.caption_dropout_rate > 0 &&
-                         Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
-    const std::string& caption = dropped ? dropped_caption : sample.caption;
-    if (p_.selection.text_encoders()) {
-      for (const auto& [name, ids] : p_.text.tokens(caption)) token_ids[name].push_back(&ids);
-    } else {
-      const Conditioning conditioning = p_.text.at(caption);
-      texts.push_back(conditioning.text);
-      pooled.push_back(conditioning.pooled);
-    }
-  }
-  if (!texts.empty()) {
-    in.text = stack_rows(texts);
-    in.pooled = stack_rows(pooled);
-  }
-  for (const auto& [name, rows] : token_ids) in.token_ids[name] = stack_rows(rows);
-  in.timestep = HostTensor::from_floats({size}, times);
-  in.loss_weight = HostTensor::from_floats({size}, weights);
-  in.size_ids = HostTensor::from_floats({size, 6}, sizes);
-  in.guidance = HostTensor::from_floats(
-      {size}, std::vector<float>(static_cast<size_t>(size), static_cast<float>(config_.train.cfg_scale)));
-  in.step = static_cast<int32_t>(micro_step);
-  return in;
-}
-
 MicroBatch Trainer::micro_batch(int64_t index) {
   const Batch& batch = order_.at(index);
-  return {p_.plan->steps.at(batch.bucket).get(), assemble(batch, index)};
+  const StepShape shape = p_.shapes->of(batch);
+  return {p_.plan->steps.at(shape).get(), maker_.make(batch, shape, index)};
 }
 
 void Trainer::enqueue(int64_t step) {

@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "io/run_folder.h"
+#include "train/batch_maker.h"
 #include "train/output.h"
 #include "train/prepare.h"
 #include "train/state.h"
@@ -26,7 +27,6 @@ class Trainer {
   void load();
   void start_or_resume();
   MicroBatch micro_batch(int64_t index);
-  StepInputs assemble(const Batch& batch, int64_t micro_step);
   void enqueue(int64_t step);
   double collect(int64_t step);             // waits for the step; gives its loss
   bool boundary_after(int64_t step) const;  // something is done after the step that needs its result
@@ -39,6 +39,7 @@ class Trainer {
   RunFolder folder_;
   std::filesystem::path resume_from_;  // folder of states; empty: a new run
   BatchOrder order_;
+  BatchMaker maker_;
   std::optional<Weights> weights_;
   std::optional<StepRunner> runner_;
   RunState state_;

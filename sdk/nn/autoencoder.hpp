@@ -1,7 +1,7 @@
 // The convolutional KL autoencoder of latent diffusion: images [N, H, W, 3] <-> latents [N, H/8, W/8, z].
 //
 // Levels, blocks, channels, z and the quant convolutions follow from the weights (native names under `prefix`, e.g.
-// "vae:"). Norms have 32 groups and eps 1e-6. latent_mean = (mean - shift) * scale is what the denoiser sees.
+// "vae:"). Norms have 32 groups and eps 1e-6. The denoiser sees (z - shift) * scale.
 #pragma once
 
 #include <cmath>
@@ -108,14 +108,23 @@ struct LatentScale {
   double scale, shift;
 };
 
-// Role vae.encode: image -> moments, latent_mean.
+// Outputs of role vae.encode: `posterior` f32 [N, h, w, 2z], mean and standard deviation of the latents in model space,
+// and for inspection `moments` (mean and log-variance, as the network gives them) and `latent_mean`.
+inline void output_posterior(Graph& g, Value moments, LatentScale to_model) {
+  int64_t z = g.shape(moments)[3] / 2;
+  Value exact = g.cast(moments, LH_F32);
+  Value mean = g.affine(g.slice(exact, -1, 0, z), to_model.scale, -to_model.shift * to_model.scale);
+  Value deviation = g.exp(g.affine(g.clamp(g.slice(exact, -1, z, z), -30, 20), 0.5));
+  g.output("posterior", g.concat({mean, g.affine(deviation, to_model.scale)}, -1));
+  g.output("moments", moments);
+  g.output("latent_mean", mean);
+}
+
+// Role vae.encode.
 inline void build_vae_encode(Graph& g, const std::string& prefix, LatentScale to_model, const Sizes& sizes) {
   int64_t channels = g.weights().require(prefix + "encoder.conv_in.weight", {-1, -1, 3, 3})[1];
   Value image = g.input("image", {sizes["batch"], sizes["height"], sizes["width"], channels});
-  Value moments = Autoencoder(g, prefix).encode(image);
-  Value mean = g.slice(moments, -1, 0, g.shape(moments)[3] / 2);
-  g.output("moments", moments);
-  g.output("latent_mean", g.affine(mean, to_model.scale, -to_model.shift * to_model.scale));
+  output_posterior(g, Autoencoder(g, prefix).encode(image), to_model);
 }
 
 // Role vae.decode: latents in model space -> image.

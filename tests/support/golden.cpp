@@ -24,7 +24,7 @@ HostTensor Case::tensor(const std::string& key, const nlohmann::json& spec) cons
     generate(seed + "/" + key, spec.at("offset"), spec.at("scale"), out.as<float>());
     return out;
   }
-  if (key.ends_with("_ids") && key != "size_ids")
+  if (key.ends_with("input_ids") || key.ends_with("_mask"))
     return HostTensor::from_ints(shape, spec.at("values").get<std::vector<int32_t>>());
   std::vector<float> values;
   for (const auto& v : spec.at("values")) values.push_back(static_cast<float>(v.get<double>()));

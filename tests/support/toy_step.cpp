@@ -19,19 +19,11 @@ TrainGraph toy_graph(const Model& model, double share) {
 namespace {
 
 StepInputs toy_inputs(const Graph& g) {
-  const auto made = [&](const char* name, int64_t seed) {
-    const auto it = g.inputs.find(name);
-    return it == g.inputs.end() ? HostTensor{} : ramp(g.desc(it->second).shape, seed);
-  };
-  StepInputs in;
-  in.latents = made("latents", 1);
-  in.target = made("target", 2);
-  in.text = made("text", 3);
-  in.pooled = made("pooled", 4);
-  in.guidance = made("guidance", 5);
-  in.size_ids = made("size_ids", 6);
-  in.timestep = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
-  in.step = 9;
+  StepInputs in{{}, 9};
+  for (const auto& [name, value] : g.inputs)
+    if (name != "step" && name != "loss_scale")
+      in.tensors[name] = ramp(g.desc(value).shape, static_cast<int64_t>(in.tensors.size()) + 1);
+  in.tensors["timestep"] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
   return in;
 }
 

@@ -1,0 +1,39 @@
+#include "train/step_shapes.h"
+
+#include <algorithm>
+
+namespace lh {
+namespace {
+
+constexpr size_t most_shapes = 12;  // each takes a plan, and its record on the device
+
+void grow(Sizes& lengths, const Sizes& others) {
+  for (const auto& [name, length] : others) lengths[name] = std::max(lengths[name], length);
+}
+
+}  // namespace
+
+StepShapes::StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text) {
+  std::map<Bucket, Sizes> longest;
+  for (const Sample& sample : dataset.samples) {
+    Sizes& lengths = lengths_.emplace_back(any_text ? text.most_lengths() : text.lengths(sample.caption));
+    if (!any_text && sample.caption_dropout_rate > 0) grow(lengths, text.lengths(dropped_caption));
+    grow(longest[sample.bucket], lengths);
+    all_.insert({sample.bucket, lengths});
+  }
+  if (all_.size() <= std::max(most_shapes, longest.size())) return;
+  all_.clear();
+  for (size_t i = 0; i < lengths_.size(); ++i) {
+    lengths_[i] = longest.at(dataset.samples[i].bucket);
+    all_.insert({dataset.samples[i].bucket, lengths_[i]});
+  }
+}
+
+// Of several lengths of one name the largest: with one name it is that of one of the samples, so its shape is in `all`.
+StepShape StepShapes::of(const Batch& batch) const {
+  StepShape shape{batch.bucket, {}};
+  for (const int64_t sample : batch.samples) grow(shape.lengths, lengths_[static_cast<size_t>(sample)]);
+  return shape;
+}
+
+}  // namespace lh

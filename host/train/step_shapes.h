@@ -1,0 +1,35 @@
+// The shapes of a run's batches: the size of their pictures, and how many rows of text they have. A compiled step
+// serves one shape, so both are known before the first step.
+#pragma once
+
+#include <set>
+#include <vector>
+
+#include "encode/text_encoding.h"
+#include "train/batches.h"
+
+namespace lh {
+
+// The caption that stands in for a dropped one.
+inline const std::string dropped_caption;
+
+struct StepShape {
+  Bucket bucket;
+  Sizes lengths;  // of the denoiser's graph: "text_length"
+  auto operator<=>(const StepShape&) const = default;
+};
+
+class StepShapes {
+ public:
+  // Each batch has the length of its longest caption, rounded up as the recipe says; where that would make too many
+  // shapes, of the longest caption of its bucket. any_text: captions are encoded within the step, all at full length.
+  StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text);
+  const std::set<StepShape>& all() const { return all_; }
+  StepShape of(const Batch& batch) const;
+
+ private:
+  std::vector<Sizes> lengths_;  // by sample
+  std::set<StepShape> all_;
+};
+
+}  // namespace lh
