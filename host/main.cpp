@@ -21,6 +21,7 @@
 #include "core/error.h"
 #include "core/log.h"
 #include "core/progress.h"
+#include "core/signals.h"
 
 namespace {
 
@@ -35,6 +36,7 @@ int report(lh::Code code, const char* kind, const std::string& text) {
 int main(int argc, char** argv) {
   lh::sleep_when_idle(argv);
   lh::survive_write_signals();
+  lh::install_crash_handlers();
   try {
     lh::init_log();
     const lh::Options options = lh::parse_options(argc, argv);

@@ -1,4 +1,5 @@
-// lk_attention and its gradients: q, o [B, Sq, H, D], k and v [B, Sk, H, D], bias [1|B, 1|H, Sq, Sk], lse [B, H, Sq].
+// lk_attention and its gradients: q, o [B, Sq, H, D], k and v [B, Sk, Hk, D], bias [1|B, 1|H, Sq, Sk], key_lengths [B],
+// key_mask [B, Sk], lse [B, H, Sq].
 #include "check.h"
 #include "dispatch.h"
 
@@ -11,10 +12,12 @@ void check_inputs(const lk::Check& check, const Params& p) {
   check.floating(LK_ARG(p, k));
   check.rank(LK_ARG(p, k), 4, 4);
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], depth = p.q.dims[3];
-  const int64_t keys = p.k.dims[1];
-  check.shape(LK_ARG(p, k), {batch, keys, heads, depth});
+  const int64_t keys = p.k.dims[1], key_heads = p.k.dims[2];
+  check.require(heads % key_heads == 0, "k", "a number of heads that divides the " + std::to_string(heads) + " of q",
+                std::to_string(key_heads));
+  check.shape(LK_ARG(p, k), {batch, keys, key_heads, depth});
   check.floating(LK_ARG(p, v));
-  check.shape(LK_ARG(p, v), {batch, keys, heads, depth});
+  check.shape(LK_ARG(p, v), {batch, keys, key_heads, depth});
   if (lk::present(p.bias)) {
     check.floating(LK_ARG(p, bias));
     check.rank(LK_ARG(p, bias), 4, 4);
@@ -24,7 +27,13 @@ void check_inputs(const lk::Check& check, const Params& p) {
     check.dtype(LK_ARG(p, key_lengths), LK_I32);
     check.shape(LK_ARG(p, key_lengths), {batch});
   }
+  if (lk::present(p.key_mask)) {
+    check.dtype(LK_ARG(p, key_mask), LK_I32);
+    check.shape(LK_ARG(p, key_mask), {batch, keys});
+  }
   check.finite("scale", p.scale);
+  check.finite("soft_cap", p.soft_cap);
+  check.require(p.soft_cap >= 0, "soft_cap", "0 (none) or a value above 0", std::to_string(p.soft_cap));
 }
 
 void check_attention(const lk_attention_params& p) {
@@ -37,7 +46,8 @@ void check_attention(const lk_attention_params& p) {
     check.shape(LK_ARG(p, lse), {p.q.dims[0], p.q.dims[2], p.q.dims[1]});
   }
   for (const lk::Arg& output : {LK_ARG(p, o), LK_ARG(p, lse)}) {
-    check.separate(output, {LK_ARG(p, q), LK_ARG(p, k), LK_ARG(p, v), LK_ARG(p, bias), LK_ARG(p, key_lengths)});
+    check.separate(output, {LK_ARG(p, q), LK_ARG(p, k), LK_ARG(p, v), LK_ARG(p, bias), LK_ARG(p, key_lengths),
+                            LK_ARG(p, key_mask)});
   }
   check.separate(LK_ARG(p, o), {LK_ARG(p, lse)});
 }
@@ -59,7 +69,7 @@ void check_attention_backward(const lk_attention_backward_params& p) {
   check.shape(LK_ARG(p, dv), lk::shape_of(p.k));
   for (const lk::Arg& output : {LK_ARG(p, dq), LK_ARG(p, dk), LK_ARG(p, dv)}) {
     check.separate(output, {LK_ARG(p, d_o), LK_ARG(p, q), LK_ARG(p, k), LK_ARG(p, v), LK_ARG(p, o), LK_ARG(p, lse),
-                            LK_ARG(p, bias), LK_ARG(p, key_lengths)});
+                            LK_ARG(p, bias), LK_ARG(p, key_lengths), LK_ARG(p, key_mask)});
   }
   check.separate(LK_ARG(p, dq), {LK_ARG(p, dk), LK_ARG(p, dv)});
   check.separate(LK_ARG(p, dk), {LK_ARG(p, dv)});

@@ -24,16 +24,16 @@ using ::testing::IsEmpty;
 // A graph under construction through the C ABI, over a checkpoint with one tensor.
 struct Building {
   std::map<std::string, Desc> weights{{"w.weight", {DType::f16, {4, 8}}}};
-  lh_host host;
+  PluginHost host{{&host_api()}, "test", {}};
   Graph graph{DType::bf16};
-  lh_graph handle;
+  ModelHandle model = open_context(host, weights);
+  GraphHandle opened = open_graph(host, graph, model.get());
+  GraphContext& handle = *opened;
   const lh_host_api& api = host_api();
 
-  Building() {
-    host.weights = &weights;
-    handle.host = &host;
-    handle.graph = &graph;
-  }
+  Building() { handle.gate.open(); }
+  ~Building() { handle.gate.close(); }
+  std::string error() const { return handle.error ? handle.error->what() : ""; }
   static lh_desc desc(std::initializer_list<int64_t> dims, lh_dtype dtype = LH_FLOAT) {
     lh_desc d{dtype, static_cast<uint32_t>(dims.size()), {}};
     std::copy(dims.begin(), dims.end(), d.dims);
@@ -67,8 +67,8 @@ TEST(Graph, ShapeRuleErrorsNameOpScopeAndShapes) {
   b.api.scope(&b.handle, "denoiser", 0);
   b.api.scope(&b.handle, "blocks.3", LH_SCOPE_CHECKPOINT);
   EXPECT_EQ(b.op("linear/1", {x, b.api.param(&b.handle, "w.weight")}), LH_E_GRAPH);
-  EXPECT_THAT(b.handle.error, AllOf(HasSubstr("linear/1"), HasSubstr("'denoiser/blocks.3'"), HasSubstr("[2, 7]"),
-                                    HasSubstr("w.weight"), HasSubstr("[4, 8]")));
+  EXPECT_THAT(b.error(), AllOf(HasSubstr("linear/1"), HasSubstr("'denoiser/blocks.3'"), HasSubstr("[2, 7]"),
+                               HasSubstr("w.weight"), HasSubstr("[4, 8]")));
 }
 
 TEST(Graph, WrongUseOfTheAbiIsAGraphError) {
@@ -120,13 +120,13 @@ TEST(Graph, WrongUseOfTheAbiIsAGraphError) {
     Building b;
     const lh_value x = b.input("x", {2, 8});
     rows[i].use(b, x);
-    const std::string first = b.handle.error;
+    const std::string first = b.error();
     for (const std::string& word : rows[i].named) EXPECT_THAT(first, HasSubstr(word));
     // Sticky: later calls fail, add nothing, and keep the first text.
     EXPECT_EQ(b.op("silu/1", {x}), LH_E_GRAPH);
     EXPECT_EQ(b.op("another/1", {x}), LH_E_GRAPH);
     EXPECT_EQ(b.input("later", {1}).id, 0u);
-    EXPECT_EQ(b.handle.error, first);
+    EXPECT_EQ(b.error(), first);
     EXPECT_THAT(b.graph.nodes, IsEmpty());
   }
 }

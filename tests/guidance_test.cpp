@@ -14,7 +14,7 @@ using ::testing::HasSubstr;
 Recipe recipe_with(bool distilled, bool skips) {
   Recipe recipe;
   recipe.family = "tiny";
-  recipe.guidance = distilled;
+  if (distilled) recipe.inputs["strength"].source = InputSpec::Source::guidance;
   recipe.sampling.guidance = 4.5;
   if (skips) recipe.sampling.skip_layer_guidance = SkipLayerGuidance{{7, 8, 9}, 2.5, 0.01, 0.2};
   return recipe;

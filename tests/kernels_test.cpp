@@ -112,7 +112,7 @@ TEST_P(KernelOps, BrokenArgumentsAreNamedAndNothingIsWritten) {
 }
 
 TEST_P(KernelOps, EqualCallsGiveEqualBits) {
-  for (const Case& c : {linear_case(257, 257, 257), attention_case(2, 129, 257, 4, 16, 0), norm_case(2, 257, 64, 32),
+  for (const Case& c : {linear_case(257, 257, 257), attention_case({2, 129, 257, 4, 16}), norm_case(2, 257, 64, 32),
                         conv_case(2, 33, 31, 8, 8, 3, 1, 1)}) {
     make_inputs(c);
     const Tensor first = poisoned(context.get(), c.output, GetParam());

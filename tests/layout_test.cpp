@@ -342,7 +342,7 @@ TEST(FullSize, GraphAdaptersAndPlan) {
     const Described model(plugin_id, shapes);
     EXPECT_EQ(model.confidence(), 100);
     const Recipe recipe = model.recipe();
-    EXPECT_EQ(recipe.guidance, guided);
+    EXPECT_EQ(recipe.guided(), guided);
     const int64_t text = recipe.tokenizers.at("t5").length;
     EXPECT_EQ(text, guided ? 512 : 256);
     Graph graph = model.denoiser({{"batch", 1}, {"height", 128}, {"width", 128}, {"text_length", text}});  // 1024x1024

@@ -111,11 +111,11 @@ Floats trajectory(const Case& c) {
   int64_t step_before = -1;
   SamplerRun run(device, choice.sampler, s.recipe.objective, schedule, start.desc.shape);
   const HostTensor end = run.run(start, {.model =
-                                             [&](const HostTensor& x, double time, int64_t step) {
+                                             [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
                                                if (step == step_before) keep(fmt::format("predictor.{}", step), x);
                                                step_before = step;
-                                               found["times"].push_back(static_cast<float>(time));
-                                               return model_of(c, x, time);
+                                               found["times"].push_back(static_cast<float>(at.time));
+                                               return model_of(c, x, at.time);
                                              },
                                          .noise = [&](int64_t step) { return c.input(fmt::format("noise.{}", step)); },
                                          .proceed =
@@ -196,8 +196,8 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
         SamplerRun run(device, offered, objective, schedule, x0.desc.shape);
         const HostTensor end = run.run(
             start, {.model =
-                        [&](const HostTensor& x, double time, int64_t) {
-                          const auto [alpha, sigma] = level_of(recipe, time);
+                        [&](const HostTensor& x, const SamplingLevel& at, int64_t) {
+                          const auto [alpha, sigma] = level_of(recipe, at.time);
                           HostTensor out(x.desc);
                           for (size_t i = 0; i < out.as<float>().size(); ++i) {
                             const double picture = x0.as<float>()[i],
@@ -232,7 +232,7 @@ class NormalPictures {
     HostTensor first;
     SamplerRun run(device, sampler, recipe_.objective, schedule, start.desc.shape);
     const HostTensor end =
-        run.run(start, {.model = [&](const HostTensor& x, double time, int64_t) { return say(x, time); },
+        run.run(start, {.model = [&](const HostTensor& x, const SamplingLevel& at, int64_t) { return say(x, at.time); },
                         .noise = {},
                         .proceed =
                             [&](int64_t step, const HostTensor& x) {
@@ -301,7 +301,7 @@ TEST(Samplers, StopBeforeAStep) {
   SamplerRun run(device, choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
   int calls = 0;
   run.run(floats({1, 1, 1, 1}, {1}), {.model =
-                                          [&](const HostTensor& x, double, int64_t) {
+                                          [&](const HostTensor& x, const SamplingLevel&, int64_t) {
                                             ++calls;
                                             return x;
                                           },
@@ -367,31 +367,32 @@ TEST(Samplers, ThatMisbehaveAreNamed) {
          host_api().output(g, "x", host_api().input(g, "derivative", latents));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: asks for the input 'derivative'; known: x, model_out, denoised, epsilon, noise"},
+       "plugin 'test', sampler 'bad', build of stage 0: asks for the input 'derivative'; known: x, model_out, "
+       "denoised, epsilon, noise"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc*) {
          const lh_desc one{LH_F32, 1, {1}};
          host_api().output(g, "x", host_api().input(g, "x", &one));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: input 'x' is"},
+       "plugin 'test', sampler 'bad', build of stage 0: input 'x' is"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc* latents) {
          host_api().output(g, "y", host_api().input(g, "x", latents));
          return lh_status{LH_OK};
        },
-       "sampler 'bad', stage 0: needs an output 'x' like the latents"},
+       "plugin 'test', sampler 'bad', build of stage 0: needs an output 'x' like the latents"},
       {LH_SPACE_SIGMA,
        [](lh_graph* g, uint32_t, const lh_desc* latents) {
          host_api().input(g, "x", latents);
          host_api().input(g, "x", latents);
          return lh_status{LH_OK};
        },
-       "sampler 'bad': graph input 'x' is declared twice"},
+       "plugin 'test', sampler 'bad', build of stage 0: graph input 'x' is declared twice"},
   };
   Device device(tested_device());
   const Recipe recipe = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
-  lh_host host;
+  const PluginHost host{{&host_api()}, "test", {}};
   for (const Row& row : rows) {
     lh_sampler bad{};
     bad.struct_size = sizeof bad;

@@ -270,7 +270,7 @@ TEST(Sd35, EncodersThatAreNeeded) {
   for (const auto& [encoder, key] :
        {std::pair<std::string, std::string>{"clip_l", "clip_path"}, {"clip_g", "clip_g_path"}}) {
     const Model model(built_plugins(), write_separate(dir / encoder, {encoder}), "");
-    EXPECT_THAT(error_of([&] { (void)TextEncoding(device, model, DType::f32, {}).length(); }),
+    EXPECT_THAT(error_of([&] { (void)TextEncoding(device, model, DType::f32, {}).most_lengths().at("text_length"); }),
                 HasSubstr(fmt::format("model.{}: text encoder '{}' is needed", key, encoder)));
   }
 }
@@ -282,7 +282,7 @@ TEST(Sd35, TheUserSetsTheLengthOfT5) {
   const auto length = [&](int64_t asked) {
     config.max_sequence_length = asked;
     const Model model(built_plugins(), config, "");
-    return TextEncoding(device, model, DType::f32, {}).length();
+    return TextEncoding(device, model, DType::f32, {}).most_lengths().at("text_length");
   };
   EXPECT_EQ(length(0), 77 + 256);
   EXPECT_EQ(length(77), 77 + 77);

@@ -172,11 +172,9 @@ TEST(Sdxl, OtherModelsOfTheLayoutAreRefusedByName) {
     for (const Refused& row : refused) {
       Shapes shapes = row.unet.shapes();
       for (const std::string& name : row.extra) shapes[name] = {DType::f32, {1}};
-      offered.host->weights = &shapes;
-      offered.host->failure.clear();
-      EXPECT_EQ(offered.descriptor->probe(offered.host), 0) << row.name;
-      EXPECT_THAT(offered.host->failure, HasSubstr(row.reason)) << row.name;
-      offered.host->weights = nullptr;
+      const Probe said = probe(offered, shapes, nullptr);
+      EXPECT_EQ(said.confidence, 0) << row.name;
+      EXPECT_THAT(said.words, HasSubstr(row.reason)) << row.name;
     }
   }
 }

@@ -26,6 +26,10 @@ void apply_model(const Arguments& raw, Config& config) {
   const fs::path path = schema::expand_home(raw.model);
   if (!raw.checkpoint.empty()) config.model.name_or_path = schema::expand_home(raw.checkpoint);
   if (raw.model.empty()) return;
+  if (path.extension() == ".so" && !raw.checkpoint.empty()) {
+    config.plugin = path;
+    return;
+  }
   if (fs::exists(path, error)) {
     if (!raw.checkpoint.empty())
       fail(Code::config, "--model {} is a path and --checkpoint {} another: give one of them", raw.model,

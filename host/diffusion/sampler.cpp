@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cmath>
+#include <limits>
 
 #include "core/error.h"
+#include "plugin/call.h"
+#include "plugin/services.h"
 
 namespace lh {
 namespace {
@@ -119,26 +123,25 @@ SamplerRun::SamplerRun(Device& device, const Offered<lh_sampler>& sampler, Objec
 Graph SamplerRun::build(uint32_t stage) const {
   const lh_sampler& descriptor = *sampler_.descriptor;
   Graph graph(DType::f32);
-  lh_graph building{.host = sampler_.host, .graph = &graph};
+  const GraphHandle handle = open_graph(*sampler_.host, graph);
   const lh_desc desc = to_abi({DType::f32, shape_});
-  const lh_status status = descriptor.build_stage(&building, stage, &desc);
-  if (!building.error.empty()) fail(Code::plugin, "sampler '{}': {}", descriptor.id, building.error);
-  if (status != LH_OK) fail(Code::plugin, "sampler '{}': {}", descriptor.id, sampler_.host->failure);
+  Call call(*sampler_.host, fmt::format("sampler '{}', build of stage {}", descriptor.id, stage), nullptr,
+            handle.get());
+  call.check(call.run([&] { return descriptor.build_stage(handle.get(), stage, &desc); }));
   std::vector<std::string> tensors{"x", "model_out", "denoised", "epsilon", "noise"};
   if (descriptor.space == LH_SPACE_SIGMA) tensors.emplace_back("derivative");
   for (const auto& [carried, zero] : carried_) tensors.push_back(carried);
   for (const auto& [name, value] : graph.inputs) {
     const bool number = contains(scalars_, name);
     if (!number && !contains(tensors, name))
-      fail(Code::plugin, "sampler '{}', stage {}: asks for the input '{}'; known: {}, and its scalars: {}",
-           descriptor.id, stage, name, fmt::join(tensors, ", "), fmt::join(scalars_, ", "));
+      call.wrong(fmt::format("asks for the input '{}'; known: {}, and its scalars: {}", name, fmt::join(tensors, ", "),
+                             fmt::join(scalars_, ", ")));
     const Desc expected{DType::f32, number ? Shape{1} : shape_};
     if (graph.desc(value) != expected)
-      fail(Code::plugin, "sampler '{}', stage {}: input '{}' is {}, expected {}", descriptor.id, stage, name,
-           graph.desc(value).text(), expected.text());
+      call.wrong(fmt::format("input '{}' is {}, expected {}", name, graph.desc(value).text(), expected.text()));
   }
   if (!graph.outputs.contains("x") || graph.desc(graph.outputs.at("x")) != Desc{DType::f32, shape_})
-    fail(Code::plugin, "sampler '{}', stage {}: needs an output 'x' like the latents", descriptor.id, stage);
+    call.wrong("needs an output 'x' like the latents");
   return graph;
 }
 
@@ -153,23 +156,40 @@ HostTensor SamplerRun::input(const std::string& name, const HostTensor& x, const
   return model_out;
 }
 
+double SamplerRun::stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const {
+  Call call(*sampler_.host, fmt::format("sampler '{}', stage_sigma", sampler_.descriptor->id));
+  const double sigma = call.run([&] { return sampler_.descriptor->stage_sigma(&levels, step, stage); });
+  if (!std::isfinite(sigma)) call.wrong(fmt::format("gave {} at step {}, stage {}", sigma, step, stage));
+  return sigma;
+}
+
+std::vector<double> SamplerRun::scalar_values(const lh_levels& levels, uint32_t step, uint32_t stage) const {
+  std::vector<double> numbers(scalars_.size(), std::numeric_limits<double>::quiet_NaN());
+  if (numbers.empty()) return numbers;
+  Call call(*sampler_.host, fmt::format("sampler '{}', scalar_values", sampler_.descriptor->id));
+  call.run([&] { sampler_.descriptor->scalar_values(&levels, step, stage, numbers.data()); });
+  for (size_t i = 0; i < numbers.size(); ++i)
+    if (!std::isfinite(numbers[i]))
+      call.wrong(fmt::format("gave {} = {} at step {}, stage {}", scalars_[i], numbers[i], step, stage));
+  return numbers;
+}
+
 HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
   const lh_sampler& descriptor = *sampler_.descriptor;
   const lh_levels levels{sizeof(lh_levels), static_cast<uint32_t>(schedule_.steps()), alphas_.data(), sigmas_.data()};
-  std::vector<double> numbers(scalars_.size());
   for (auto& [name, value] : carried_) value = HostTensor(value.desc);
   HostTensor x = scaled(schedule_.start(), start);
   for (uint32_t step = 0; step < levels.steps && calls.proceed(step, x); ++step) {
     SamplingLevel at = schedule_.level(step);
     for (uint32_t stage = 0; stage < descriptor.stages; ++stage) {
       if (stage > 0) {
-        const double sigma = descriptor.stage_sigma(&levels, step, stage);
+        const double sigma = stage_sigma(levels, step, stage);
         if (sigma <= 0) break;
         at = schedule_.at_sigma(sigma);
       }
       const HostTensor said = calls.model(scaled(at.input_scale, x), at.for_model(), step);
       Program& program = *stages_[stage];
-      descriptor.scalar_values(&levels, step, stage, numbers.data());
+      const std::vector<double> numbers = scalar_values(levels, step, stage);
       for (const auto& [name, value] : program.graph().inputs) {
         const auto number = std::ranges::find(scalars_, name);
         if (number != scalars_.end())

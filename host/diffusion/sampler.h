@@ -43,6 +43,8 @@ class SamplerRun {
 
  private:
   Graph build(uint32_t stage) const;
+  double stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const;
+  std::vector<double> scalar_values(const lh_levels& levels, uint32_t step, uint32_t stage) const;
   HostTensor input(const std::string& name, const HostTensor& x, const HostTensor& model_out,
                    const SamplingLevel& level) const;
   const Offered<lh_sampler>& sampler_;

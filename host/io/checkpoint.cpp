@@ -19,6 +19,7 @@ struct Checkpoint::Impl {
   std::map<std::string, Desc> weights;
   std::map<std::string, const Assembly*> recipes;
   std::string paths;  // for error texts
+  Documents documents;
   std::optional<LoraMerge> merged;
 
   // What is added to a weight as it is read; empty: nothing.
@@ -85,10 +86,12 @@ Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, f
       auto loaded = load_component(spec, component, path->second, cache, UnknownKeys::refuse);
       if (!loaded) continue;
       useful.insert(key);
+      impl_->documents.add(component.name, loaded->folder, loaded->files);
       impl_->components.emplace(component.name, std::move(*loaded));
       break;
     }
   }
+  if (const auto main = paths.find(main_key); main != paths.end()) impl_->documents.set_root(main->second);
   for (const auto& [key, path] : paths) {
     if (!useful.contains(key)) nothing_there(spec, key, path);
     impl_->paths += fmt::format("{}{}", impl_->paths.empty() ? "" : ", ", path.string());
@@ -111,6 +114,8 @@ void Checkpoint::merge(const std::vector<LoraInput>& loras) {
 bool Checkpoint::has(const std::string& component) const { return impl_->components.contains(component); }
 
 const std::map<std::string, Desc>& Checkpoint::weights() const { return impl_->weights; }
+
+const Documents& Checkpoint::documents() const { return impl_->documents; }
 
 void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const {
   read_assembly(impl_->recipe(name), name, dtype, channels_last, out, impl_->change(name));
@@ -171,8 +176,10 @@ ProbedWeights probe_weights(const CheckpointSpec& spec, const fs::path& path) {
   if (!fs::exists(path)) fail(Code::data, "{} does not exist", path.string());
   FileCache cache;
   const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::keep);
-  if (!loaded) return {false, stored_names(*denoiser, path, cache)};
-  ProbedWeights probed{true, {}};
+  if (!loaded) return {.has_marker = false, .weights = stored_names(*denoiser, path, cache)};
+  ProbedWeights probed{.has_marker = true, .weights = {}};
+  probed.documents.set_root(path);
+  probed.documents.add("denoiser", loaded->folder, loaded->files);
   for (const auto& [name, recipe] : loaded->weights) probed.weights.emplace(name, recipe.desc);
   return probed;
 }

@@ -13,6 +13,7 @@
 
 #include "config/model_keys.h"
 #include "core/tensor.h"
+#include "io/documents.h"
 #include "io/lora_spec.h"
 #include "io/safetensors.h"
 
@@ -79,6 +80,8 @@ class Checkpoint {
   // Reads a weight as fp8 codes and the factors that multiply them: as it is stored (stored_fp8), or else rounded to
   // e4m3 with one factor for each row.
   void read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const;
+  // Texts and metadata beside the weights.
+  const Documents& documents() const;
   // For each component: fingerprint of its files and of what is merged into it.
   std::string fingerprint(const std::string& component) const;
   std::filesystem::path file_of(const std::string& name) const;
@@ -94,6 +97,7 @@ class Checkpoint {
 struct ProbedWeights {
   bool has_marker = false;
   std::map<std::string, Desc> weights;
+  Documents documents = {};  // of the denoiser, and of the folder that it was looked for in
 };
 ProbedWeights probe_weights(const CheckpointSpec& spec, const std::filesystem::path& path);
 

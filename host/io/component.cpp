@@ -114,7 +114,7 @@ bool has_renamed_marker(const ComponentSpec& component, const StoredKeys& keys) 
 }
 
 LoadedComponent as_named(const ComponentSpec& component, const StoredKeys& keys, const std::vector<FilePtr>& files) {
-  LoadedComponent out{{}, files};
+  LoadedComponent out{.weights = {}, .files = files};
   for (const auto& [key, piece] : resolve_scales(keys)) out.weights.emplace(key, as_stored(piece));
   apply_aliases(component, out.weights);
   return out;
@@ -150,7 +150,7 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
          "{}: tensor \"{}\" ({} in all) is not in the plugin's key map for `{}`. This is another model than the plugin "
          "knows, or its key map is incomplete",
          strangers[0]->file->path().string(), strangers[0]->tensor->name, strangers.size(), component.name);
-  LoadedComponent out{{}, files};
+  LoadedComponent out{.weights = {}, .files = files};
   for (const auto& [name, draft] : drafts) {
     const size_t wanted = draft.rule == nullptr ? 1 : draft.rule->diffusers.size();
     if (draft.pieces.size() == wanted) {
@@ -207,12 +207,15 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
                                               const fs::path& path, FileCache& cache, UnknownKeys unknown) {
   if (!fs::is_directory(path)) return in_file(spec, component, cache.open(path), unknown);
   const bool inside = !component.folder.empty() && fs::is_directory(path / component.folder);
+  const fs::path folder = inside ? path / component.folder : path;
   std::vector<FilePtr> files;
-  for (const fs::path& file : weight_set(inside ? path / component.folder : path)) files.push_back(cache.open(file));
+  for (const fs::path& file : weight_set(folder)) files.push_back(cache.open(file));
   if (files.empty()) return std::nullopt;
   const StoredKeys keys = stored_keys(files);
   if (!has_renamed_marker(component, keys)) return std::nullopt;
-  return renamed(component, keys, files, unknown);
+  LoadedComponent loaded = renamed(component, keys, files, unknown);
+  loaded.folder = folder;
+  return loaded;
 }
 
 }  // namespace lh

@@ -24,6 +24,7 @@ struct Assembly {  // how to make one canonical tensor
 struct LoadedComponent {
   std::map<std::string, Assembly> weights;
   std::vector<FilePtr> files;
+  std::filesystem::path folder = {};  // that holds them; empty where the component is in a single file
 };
 
 // Keys nobody asked for: an error in a real load; when only looking whether a file fits a plugin they keep their names.

@@ -55,8 +55,10 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
   CheckpointReport report;
   const std::vector<Opinion> opinions = ask_plugins(registry, path);
   if (opinions.empty() || opinions[0].confidence <= 0) {
-    for (const Opinion& opinion : opinions)
+    for (const Opinion& opinion : opinions) {
       if (!opinion.words.empty()) report.words[opinion.id()] = opinion.words;
+      if (opinion.mistake) report.words[opinion.id()] = opinion.mistake->what();
+    }
     report.parts = parts_at(registry, path);
     return report;
   }
@@ -72,7 +74,7 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
       part.config_key = component.config_key;
       add_up(checkpoint, component.name == "denoiser" ? "" : component.name + ":", part);
     }
-    const PluginModel model(surest.offered, checkpoint.weights());
+    const PluginModel model(surest.offered, checkpoint.weights(), &checkpoint.documents());
     const Recipe recipe = Recipe::parse(model.recipe(), report.plugin);
     report.family = recipe.family;
     report.variant = recipe.variant;

@@ -4,11 +4,14 @@
 #ifndef BOOST_DLL_USE_STD_FS
 #define BOOST_DLL_USE_STD_FS
 #endif
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstddef>
 #include <cstdlib>
 #include <deque>
+#include <mutex>
 #include <set>
 #include <system_error>
 #include <vector>
@@ -17,7 +20,9 @@
 #include <xmmintrin.h>
 #endif
 
+#include "config/value.h"
 #include "core/error.h"
+#include "plugin/call.h"
 #include "plugin/elf_note.h"
 
 namespace lh {
@@ -46,33 +51,34 @@ class FloatingPointGuard {
 #endif
 };
 
-void check_version(const fs::path& path, uint16_t major, uint16_t minor_needed) {
-  if (major == LH_ABI_MAJOR && minor_needed <= LH_ABI_MINOR) return;
-  // A higher number means the plugin is the newer side.
-  bool newer = major != LH_ABI_MAJOR ? major > LH_ABI_MAJOR : true;
-  lh::fail(Code::plugin, "{}: needs plugin ABI {}.{}, this host has {}.{}; {}", path.string(), major, minor_needed,
-           LH_ABI_MAJOR, LH_ABI_MINOR,
+void check_version(const fs::path& path, int32_t major, int32_t minor_needed) {
+  const bool old = major < LH_ABI_MAJOR || (major == LH_ABI_MAJOR && minor_needed < LH_ABI_OLDEST);
+  const bool newer = major > LH_ABI_MAJOR || (major == LH_ABI_MAJOR && minor_needed > LH_ABI_MINOR);
+  if (!old && !newer) return;
+  const std::string served = LH_ABI_OLDEST == LH_ABI_MINOR
+                                 ? fmt::format("{}.{}", LH_ABI_MAJOR, LH_ABI_MINOR)
+                                 : fmt::format("{0}.{1} to {0}.{2}", LH_ABI_MAJOR, LH_ABI_OLDEST, LH_ABI_MINOR);
+  lh::fail(Code::plugin, "{}: needs plugin ABI {}.{}, this host has {}; {}", path.string(), major, minor_needed, served,
            newer ? "update lora-host, or rebuild the plugin with this host's SDK"
                  : "rebuild the plugin with this host's SDK");
 }
 
-// Has the struct a field that ends at `end`?
-#define LH_REACHES(entry, type, field) ((entry).struct_size >= offsetof(type, field) + sizeof((entry).field))
-
-const lh_plugin_entry* find_entry(const fs::path& path, const boost::dll::shared_library& library) {
+// The plugin's record. Fields up to the version are read first: they are the same in every version.
+const lh_plugin_entry& find_entry(const fs::path& path, const boost::dll::shared_library& library) {
   if (!library.has(LH_PLUGIN_SYMBOL)) lh::fail(Code::plugin, "{}: does not export {}", path.string(), LH_PLUGIN_SYMBOL);
   const lh_plugin_entry& entry = library.get<const lh_plugin_entry>(LH_PLUGIN_SYMBOL);
-  if (!LH_REACHES(entry, lh_plugin_entry, abi_minor_needed))
+  if (!LH_HAS(&entry, lh_plugin_entry, abi_minor_needed))
     lh::fail(Code::plugin, "{}: its {} has struct_size {}, too small to be one", path.string(), LH_PLUGIN_SYMBOL,
              entry.struct_size);
   check_version(path, entry.abi_major, entry.abi_minor_needed);
-  if (!LH_REACHES(entry, lh_plugin_entry, factory))
+  if (!LH_HAS(&entry, lh_plugin_entry, factory))
     lh::fail(Code::plugin, "{}: its {} has struct_size {}, expected at least {}; rebuild it with this host's SDK",
-             path.string(), LH_PLUGIN_SYMBOL, entry.struct_size, sizeof(lh_plugin_entry));
+             path.string(), LH_PLUGIN_SYMBOL, entry.struct_size,
+             offsetof(lh_plugin_entry, factory) + sizeof(entry.factory));
   if (entry.id == nullptr || entry.version == nullptr || entry.license == nullptr || entry.init == nullptr ||
       entry.deinit == nullptr || entry.factory == nullptr)
     lh::fail(Code::plugin, "{}: its {} lacks a field", path.string(), LH_PLUGIN_SYMBOL);
-  return &entry;
+  return entry;
 }
 
 // Opens a library for good: threads and static objects of a plugin outlive any moment at which unloading would be safe.
@@ -86,71 +92,156 @@ const boost::dll::shared_library& open_library(const fs::path& path) {
   }
 }
 
-// Every open Plugin, the newest last. A library has one state however often it is opened, and that state belongs to the
-// newest Plugin of it.
-struct OpenPlugin {
-  const Plugin* plugin;
-  const lh_host_api* api;
-};
-std::vector<OpenPlugin>& open_plugins() {
-  static auto* all = new std::vector<OpenPlugin>;
-  return *all;
+// Loading, init and deinit are one at a time.
+std::mutex& loading() {
+  static auto* mutex = new std::mutex;
+  return *mutex;
 }
 
 }  // namespace
 
-Plugin::Plugin(const fs::path& file, const lh_host_api& api, const MakeHost& make_host) : path_(fs::absolute(file)) {
-  AbiNote note = read_abi_note(path_);
-  check_version(path_, note.major, note.minor_needed);
+// A library is opened once in a process, however many Plugins there are of it: the first one starts it, the last one
+// stops it.
+struct Plugin::Library {
+  PluginHost host = {};
+  const lh_plugin_entry* entry = nullptr;
+  int64_t users = 0;
 
-  FloatingPointGuard floating_point;
-  const boost::dll::shared_library& library = open_library(path_);
+  static Library& of(const fs::path& path, const lh_plugin_entry& entry, const lh_host_api& api) {
+    static auto* all = new std::deque<Library>;
+    for (Library& library : *all)
+      if (library.entry == &entry) return library;
+    Library& library = all->emplace_back();
+    library.entry = &entry;
+    library.host.api = &api;
+    library.host.id = entry.id;
+    library.host.path = path;
+    return library;
+  }
+};
+
+Plugin::Plugin(const fs::path& file, const lh_host_api& api) : path_(fs::absolute(file).lexically_normal()) {
+  const AbiNote note = read_abi_note(path_);
+  check_version(path_, note.major, note.minor_needed);
+  const std::lock_guard lock(loading());
+  const FloatingPointGuard floating_point;
+  const boost::dll::shared_library& opened = open_library(path_);
   if (floating_point.restore())
     lh::fail(Code::plugin, "{}: loading it switched the processor to flush-to-zero; build it without -ffast-math",
              path_.string());
-  entry_ = find_entry(path_, library);
-  host_ = make_host(path_.string());
-  lh_status status = entry_->init(host_, &api, path_.c_str());
-  bool changed = floating_point.restore();
-  if (status != LH_OK)
-    lh::fail(Code::plugin, "{}: plugin '{}' {} refused to start (status {})", path_.string(), entry_->id,
-             entry_->version, status);
-  if (changed) {
-    entry_->deinit();
-    lh::fail(Code::plugin, "{}: its init switched the processor to flush-to-zero", path_.string());
+  const lh_plugin_entry& entry = find_entry(path_, opened);
+  library_ = &Library::of(path_, entry, api);
+  if (library_->users == 0) {
+    Call call(library_->host, "init");
+    const lh_status status = call.run([&] { return entry.init(&library_->host, path_.c_str()); });
+    const bool changed = floating_point.restore();
+    if (status != LH_OK)
+      lh::fail(Code::plugin, "{}: plugin '{}' {} refused to start (status {}){}{}", path_.string(), entry.id,
+               entry.version, status, call.reason().empty() ? "" : ": ", call.reason());
+    library_->users = 1;
+    if (changed) {
+      stop();
+      lh::fail(Code::plugin, "{}: its init switched the processor to flush-to-zero", path_.string());
+    }
+  } else {
+    ++library_->users;
   }
-  open_plugins().push_back({this, &api});
+  try {
+    models_ = descriptors<lh_model>(LH_MODEL_FACTORY);
+    optimizers_ = descriptors<lh_optimizer>(LH_OPTIMIZER_FACTORY);
+    samplers_ = descriptors<lh_sampler>(LH_SAMPLER_FACTORY);
+  } catch (...) {
+    stop();
+    throw;
+  }
 }
 
 Plugin::~Plugin() {
-  std::vector<OpenPlugin>& open = open_plugins();
-  std::erase_if(open, [&](const OpenPlugin& other) { return other.plugin == this; });
-  entry_->deinit();
-  const auto heir =
-      std::find_if(open.rbegin(), open.rend(), [&](const OpenPlugin& other) { return other.plugin->entry_ == entry_; });
-  if (heir != open.rend()) (void)entry_->init(heir->plugin->host_, heir->api, heir->plugin->path_.c_str());
+  const std::lock_guard lock(loading());
+  stop();
 }
 
-template <typename T>
-std::vector<const T*> Plugin::descriptors(const char* factory) const {
-  std::vector<const T*> list;
-  for (uint32_t index = 0;; ++index) {
-    const auto* descriptor = static_cast<const T*>(entry_->factory(factory, index));
-    if (descriptor == nullptr) return list;
-    if (index == 1024) lh::fail(Code::plugin, "{}: {} does not end its list", path_.string(), factory);
-    if (!LH_REACHES(*descriptor, T, id) || descriptor->id == nullptr)
-      lh::fail(Code::plugin, "{}: {} number {} has no id", path_.string(), factory, index);
-    // The ABI is 0.x: no descriptor is older than this host's.
-    if (descriptor->struct_size < sizeof(T))
-      lh::fail(Code::plugin, "{}: {} '{}' has struct_size {}, expected {}; rebuild the plugin with this host's SDK",
-               path_.string(), factory, descriptor->id, descriptor->struct_size, sizeof(T));
-    list.push_back(descriptor);
+void Plugin::stop() noexcept {
+  if (--library_->users > 0) return;
+  try {
+    Call call(library_->host, "deinit");
+    call.run([&] { library_->entry->deinit(); });
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
   }
 }
 
-std::vector<const lh_model*> Plugin::models() const { return descriptors<lh_model>(LH_MODEL_FACTORY); }
-std::vector<const lh_optimizer*> Plugin::optimizers() const { return descriptors<lh_optimizer>(LH_OPTIMIZER_FACTORY); }
-std::vector<const lh_sampler*> Plugin::samplers() const { return descriptors<lh_sampler>(LH_SAMPLER_FACTORY); }
+const lh_plugin_entry& Plugin::entry() const { return *library_->entry; }
+const PluginHost& Plugin::host() const { return library_->host; }
+
+namespace {
+
+// The fields that a descriptor must have; later ones than those of the oldest minor number are not among them.
+struct Field {
+  const char* name;
+  bool there;
+};
+
+std::vector<Field> required_fields(const lh_model& m) {
+  return {{"checkpoint", m.checkpoint != nullptr},
+          {"probe", m.probe != nullptr},
+          {"create", m.create != nullptr},
+          {"destroy", m.destroy != nullptr},
+          {"recipe", m.recipe != nullptr},
+          {"role", m.role != nullptr},
+          {"build", m.build != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_optimizer& o) {
+  return {{"create", o.create != nullptr},
+          {"destroy", o.destroy != nullptr},
+          {"state", o.state != nullptr},
+          {"build_update", o.build_update != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_sampler& s) {
+  const bool has_scalars = s.scalars != nullptr && s.scalars[0] != nullptr;
+  return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
+          {"space (LH_SPACE_*)", s.space >= LH_SPACE_SIGMA && s.space <= LH_SPACE_LOG_SNR},
+          {"stages", s.stages > 0},
+          {"scalar_values", !has_scalars || s.scalar_values != nullptr},
+          {"stage_sigma", s.stages <= 1 || s.stage_sigma != nullptr},
+          {"build_stage", s.build_stage != nullptr}};
+}
+
+// Sizes of the oldest minor number that this host takes.
+template <typename T>
+uint32_t least_size;
+template <>
+constexpr uint32_t least_size<lh_model> = offsetof(lh_model, build) + sizeof(lh_model::build);
+template <>
+constexpr uint32_t least_size<lh_optimizer> = offsetof(lh_optimizer, build_update) + sizeof(lh_optimizer::build_update);
+template <>
+constexpr uint32_t least_size<lh_sampler> = offsetof(lh_sampler, build_stage) + sizeof(lh_sampler::build_stage);
+
+}  // namespace
+
+template <typename T>
+std::vector<const T*> Plugin::descriptors(const char* factory) const {
+  constexpr uint32_t limit = 1024;
+  std::vector<const T*> list;
+  for (uint32_t index = 0;; ++index) {
+    Call call(host(), "factory");
+    const auto* descriptor = static_cast<const T*>(call.run([&] { return library_->entry->factory(factory, index); }));
+    if (descriptor == nullptr) return list;
+    if (index == limit) lh::fail(Code::plugin, "{}: {} does not end its list", path_.string(), factory);
+    if (!LH_HAS(descriptor, T, id) || descriptor->id == nullptr || descriptor->id[0] == '\0')
+      lh::fail(Code::plugin, "{}: {} number {} has no id", path_.string(), factory, index);
+    if (descriptor->struct_size < least_size<T>)
+      lh::fail(Code::plugin,
+               "{}: {} '{}' has struct_size {}, expected at least {}; rebuild the plugin with this host's SDK",
+               path_.string(), factory, descriptor->id, descriptor->struct_size, least_size<T>);
+    for (const Field& field : required_fields(*descriptor))
+      if (!field.there)
+        lh::fail(Code::plugin, "{}: {} '{}' has no {}", path_.string(), factory, descriptor->id, field.name);
+    list.push_back(descriptor);
+  }
+}
 
 std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& from_command_line) {
   std::vector<PluginDirectory> dirs;
@@ -175,10 +266,17 @@ std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& fro
   return dirs;
 }
 
-Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const lh_host_api& api, const MakeHost& make_host,
-                     const std::vector<std::string>& asked_for) {
+bool is_plugin_path(const std::string& name) { return name.find('/') != std::string::npos || name.ends_with(".so"); }
+
+fs::path plugin_file(const std::string& name) { return fs::absolute(schema::expand_home(name)).lexically_normal(); }
+
+Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector<std::string>& asked_for,
+                     const lh_host_api& api) {
   Plugins plugins;
   std::set<std::string> seen;
+  for (const std::string& name : asked_for)
+    if (is_plugin_path(name) && seen.insert(plugin_file(name).stem().string()).second)
+      plugins.add(std::make_unique<Plugin>(plugin_file(name), api));
   for (const PluginDirectory& dir : dirs) {
     std::error_code error;
     std::vector<fs::path> files;
@@ -191,11 +289,11 @@ Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const lh_host_api
       std::string name = file.stem().string();
       if (!seen.insert(name).second) continue;
       try {
-        plugins.add(std::make_unique<Plugin>(file, api, make_host));
+        plugins.add(std::make_unique<Plugin>(file, api));
       } catch (const Error& failure) {
         bool named = std::find(asked_for.begin(), asked_for.end(), name) != asked_for.end();
         if (named || dir.asked_for || failure.code() != Code::plugin) throw;
-        api.log(nullptr, LH_LOG_WARNING, fmt::format("plugin left out: {}", failure.what()).c_str());
+        spdlog::warn("plugin left out: {}", failure.what());
       }
     }
   }

@@ -2,43 +2,45 @@
 #pragma once
 
 #include <filesystem>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "lora_host/lora_host.h"
+#include "plugin/services.h"
 
 namespace lh {
 
-// Makes the host handle that one plugin gets; the caller owns it and keeps it as long as the plugin.
-using MakeHost = std::function<lh_host*(const std::string& plugin_path)>;
-
+// A plugin in use. There may be several of one library, which is started once.
 class Plugin {
  public:
-  // Throws lh::Error(Code::plugin) when the file is no plugin for this host or its init fails.
-  Plugin(const std::filesystem::path& file, const lh_host_api& api, const MakeHost& make_host);
-  ~Plugin();  // calls deinit; the library stays loaded
+  // Throws lh::Error(Code::plugin) when the file is no plugin for this host, its init fails or what it offers lacks a
+  // field. api: the table that its handles begin with.
+  explicit Plugin(const std::filesystem::path& file, const lh_host_api& api = host_api());
+  ~Plugin();  // the last one of a library calls deinit; the library stays loaded
   Plugin(const Plugin&) = delete;
   Plugin& operator=(const Plugin&) = delete;
 
   const std::filesystem::path& path() const { return path_; }
-  const lh_plugin_entry& entry() const { return *entry_; }
-  lh_host* host() const { return host_; }
-  std::vector<const lh_model*> models() const;
-  std::vector<const lh_optimizer*> optimizers() const;
-  std::vector<const lh_sampler*> samplers() const;
+  const lh_plugin_entry& entry() const;
+  const PluginHost& host() const;  // lives as long as the process
+  const std::vector<const lh_model*>& models() const { return models_; }
+  const std::vector<const lh_optimizer*>& optimizers() const { return optimizers_; }
+  const std::vector<const lh_sampler*>& samplers() const { return samplers_; }
 
  private:
   template <typename T>
   std::vector<const T*> descriptors(const char* factory) const;
+  void stop() noexcept;
 
+  struct Library;
   std::filesystem::path path_;
-  const lh_plugin_entry* entry_ = nullptr;
-  lh_host* host_ = nullptr;
+  Library* library_ = nullptr;
+  std::vector<const lh_model*> models_;
+  std::vector<const lh_optimizer*> optimizers_;
+  std::vector<const lh_sampler*> samplers_;
 };
 
-// Plugins in order of loading; the last one is deinitialised first.
+// Plugins in order of loading; the last one is stopped first.
 class Plugins {
  public:
   Plugins() = default;
@@ -63,14 +65,18 @@ struct PluginDirectory {
 };
 
 // Where plugins are looked for: --plugin-dir, $LORA_HOST_PLUGIN_PATH (colon-separated), <folder of the
-// executable>/../lib/ lora-host (also under the distribution's name of the library folder, such as
+// executable>/../lib/lora-host (also under the distribution's name of the library folder, such as
 // lib/x86_64-linux-gnu).
 std::vector<PluginDirectory> plugin_directories(const std::vector<std::filesystem::path>& from_command_line);
 
-// Loads every *.so of the directories, by name; a name seen before is skipped, so earlier directories win. A plugin
-// that cannot be loaded is an error when the user named it (`asked_for`) or its directory; in the default directory it
-// is a warning (api.log with host NULL) and left out.
-Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const lh_host_api& api, const MakeHost& make_host,
-                     const std::vector<std::string>& asked_for = {});
+// Does the user's name of a plugin mean a file? It has a slash or ends with .so.
+bool is_plugin_path(const std::string& name);
+std::filesystem::path plugin_file(const std::string& name);  // absolute, with ~ as the user's home
+
+// Loads the files among `asked_for`, then every *.so of the directories, by name; a name seen before is skipped, so
+// what comes first wins. A plugin that cannot be loaded is an error when the user named it (`asked_for`) or its
+// directory; in the default directory it is a warning and left out.
+Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector<std::string>& asked_for = {},
+                     const lh_host_api& api = host_api());
 
 }  // namespace lh

@@ -15,7 +15,8 @@ namespace lh {
 namespace {
 
 // The plugin to open the model with: the one that was asked for, or the surest.
-Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
+Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& name) {
+  const std::string plugin = registry.model_id(name);
   std::vector<std::string> known;
   for (const Offered<lh_model>& offered : registry.models()) known.push_back(offered.descriptor->id);
   const std::string list = known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "));
@@ -32,16 +33,22 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   if (plugin.empty()) {
     if (!opinions.empty() && opinions[0].confidence > 0) return opinions[0];
     std::string words;
-    for (const Opinion& opinion : opinions)
+    for (const Opinion& opinion : opinions) {
       if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
+      if (opinion.mistake) words += fmt::format("\n  {}", opinion.mistake->what());
+    }
     fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}).{}{}", path.string(), list, words,
          what_it_is(registry, path));
   }
   const Opinion& asked = *std::ranges::find(opinions, plugin, &Opinion::id);
+  if (asked.mistake) throw Error(*asked.mistake);
   if (asked.confidence > 0) return asked;
-  const std::string why =
-      asked.words.empty() ? fmt::format("its marker tensor '{}' is not there", asked.spec.component("denoiser")->marker)
-                          : asked.words;
+  std::string why = asked.words;
+  if (why.empty())
+    why = asked.has_marker
+              ? "its marker tensor is there, but the plugin does not know these weights and does not say why (probe "
+                "gave 0)"
+              : fmt::format("its marker tensor '{}' is not there", asked.spec.component("denoiser")->marker);
   const Opinion& surest = opinions[0];
   const std::string instead =
       surest.confidence > 0
@@ -60,8 +67,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
   dtype_ = config.dtype;
   Opinion chosen = choose(registry, config, plugin);
-  offered_ = chosen.offered;
-  id_ = offered_.descriptor->id;
+  id_ = chosen.id();
   spec_ = std::move(chosen.spec);
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
@@ -70,23 +76,16 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
-  offered_.host->weights = &checkpoint_->weights();
-  offered_.host->settings = std::move(values.settings);
-  if (offered_.descriptor->create(offered_.host, &self_) != LH_OK)
-    fail(Code::data, "{}: {}", config.name_or_path.string(), offered_.host->failure);
   try {
-    recipe_ = Recipe::parse(offered_.descriptor->recipe(self_), id_);
-    settle_tokenizers(config);
-    lora_targets_ = LoraTargets(recipe_.lora_targets);
-  } catch (...) {
-    offered_.descriptor->destroy(self_);
-    throw;
+    plugin_ =
+        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), values.settings);
+  } catch (const Error& e) {
+    if (e.code() != Code::data || config.name_or_path.empty()) throw;
+    fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
   }
-}
-
-Model::~Model() {
-  offered_.descriptor->destroy(self_);
-  offered_.host->weights = nullptr;
+  recipe_ = Recipe::parse(plugin_->recipe(), id_);
+  settle_tokenizers(config);
+  lora_targets_ = LoraTargets(recipe_.lora_targets);
 }
 
 void Model::settle_tokenizers(const ModelConfig& config) {
@@ -115,11 +114,7 @@ std::optional<std::filesystem::path> Model::file(const std::string& key) const {
 }
 
 bool Model::has_role(const std::string& role) const {
-  for (uint32_t i = 0;; ++i) {
-    const char* name = offered_.descriptor->role(self_, i);
-    if (name == nullptr) return false;
-    if (role == name) return true;
-  }
+  return std::ranges::find(plugin_->roles(), role) != plugin_->roles().end();
 }
 
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
@@ -136,11 +131,11 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, c
 
 Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
                          const SizeLists& lists) const {
-  offered_.host->weights = &checkpoint_->weights();  // several models of one plugin may be open
   Graph graph(compute);
   for (const std::string& role : roles) {
+    if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
     const Given given = bound_inputs(std::exchange(graph.outputs, {}));
-    add_role(graph, role, sizes, lists, given);
+    plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   return graph;
@@ -157,27 +152,6 @@ Model::Given Model::bound_inputs(const Given& outputs) const {
     if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
   }
   return given;
-}
-
-void Model::add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
-                     const Given& given) const {
-  if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-  lh_graph building{.host = offered_.host, .graph = &graph, .given = given};
-  std::vector<lh_attr> attrs;
-  for (const auto& [name, size] : sizes) {
-    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
-    attr.v.i = size;
-    attrs.push_back(attr);
-  }
-  for (const auto& [name, list] : lists) {
-    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64_LIST, .count = static_cast<uint32_t>(list.size()), .v = {}};
-    attr.v.is = list.data();
-    attrs.push_back(attr);
-  }
-  const lh_status status =
-      offered_.descriptor->build(self_, &building, role.c_str(), attrs.data(), static_cast<uint32_t>(attrs.size()));
-  if (!building.error.empty()) fail(Code::data, "plugin '{}', role {}: {}", id_, role, building.error);
-  if (status != LH_OK) fail(Code::plugin, "plugin '{}', role {}: {}", id_, role, offered_.host->failure);
 }
 
 }  // namespace lh

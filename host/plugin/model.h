@@ -1,4 +1,5 @@
-// A model at work: a plugin's architecture over an opened checkpoint.
+// A model at work: a plugin's architecture over an opened checkpoint. Any number can be open, of one plugin too; graphs
+// may be built from several threads.
 #pragma once
 
 #include <filesystem>
@@ -11,19 +12,15 @@
 #include "config/config.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
+#include "plugin/plugin_model.h"
 #include "plugin/recipe.h"
-#include "plugin/registry.h"
 
 namespace lh {
-
-using Sizes = std::map<std::string, int64_t>;
-using SizeLists = std::map<std::string, std::vector<int64_t>>;
 
 class Model {
  public:
   // Opens the checkpoint with the plugin called `plugin`, or with the one that is surest of it.
   Model(const Registry& registry, const ModelConfig& config, const std::string& plugin);
-  ~Model();
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 
@@ -51,14 +48,11 @@ class Model {
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
   Given bound_inputs(const Given& outputs) const;
-  void add_role(Graph& graph, const std::string& role, const Sizes& sizes, const SizeLists& lists,
-                const Given& given) const;
   std::string id_;
-  Offered<lh_model> offered_;
-  void* self_ = nullptr;
   CheckpointSpec spec_;
   std::map<std::string, std::filesystem::path> files_;  // by key of `model:`
   std::unique_ptr<Checkpoint> checkpoint_;
+  std::unique_ptr<PluginModel> plugin_;
   Recipe recipe_;
   std::string dtype_;  // model.dtype
   LoraTargets lora_targets_;

@@ -1,8 +1,12 @@
 #include "plugin/optimizer.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 
 #include "core/error.h"
+#include "plugin/call.h"
+#include "plugin/services.h"
 
 namespace lh {
 namespace {
@@ -34,37 +38,76 @@ Optimizer::Optimizer(const Registry& registry, const std::string& id,
     }
     attrs.push_back(attr);
   }
-  if (offered_.descriptor->create(offered_.host, attrs.data(), static_cast<uint32_t>(attrs.size()), &self_) != LH_OK)
-    fail(Code::config, "train.optimizer_params: {}", offered_.host->failure);
-  for (uint32_t i = 0; const char* name = offered_.descriptor->state(self_, i); ++i) states_.emplace_back(name);
+  create(attrs);
+  try {
+    read_states();
+  } catch (...) {
+    destroy();
+    throw;
+  }
 }
 
-Optimizer::~Optimizer() { offered_.descriptor->destroy(self_); }
+Optimizer::~Optimizer() { destroy(); }
+
+std::string Optimizer::call_name(const std::string& function) const {
+  return fmt::format("optimizer '{}', {}", id_, function);
+}
+
+void Optimizer::create(const std::vector<lh_attr>& options) {
+  Call call(*offered_.host, call_name("create"));
+  void* self = nullptr;
+  const lh_status status = call.run([&] {
+    return offered_.descriptor->create(offered_.host, options.data(), static_cast<uint32_t>(options.size()), &self);
+  });
+  if ((status == LH_E_INVALID || status == LH_E_SETTING) && call.said_status() != LH_OK)
+    fail(Code::config, "train.optimizer_params: {}", call.reason());
+  call.check(status);
+  self_ = self;
+}
+
+void Optimizer::destroy() noexcept {
+  try {
+    Call call(*offered_.host, call_name("destroy"));
+    call.run([&] { offered_.descriptor->destroy(self_); });
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
+void Optimizer::read_states() {
+  constexpr uint32_t limit = 64;
+  for (uint32_t i = 0;; ++i) {
+    Call call(*offered_.host, call_name("state"));
+    const char* name = call.run([&] { return offered_.descriptor->state(self_, i); });
+    call.check();
+    if (name == nullptr) return;
+    if (i == limit) call.wrong(fmt::format("the list of states does not end: number {} is still there", i));
+    states_.emplace_back(name);
+  }
+}
 
 Graph Optimizer::build_update(const Shape& parameter) const {
   Graph graph(DType::f32);
-  lh_graph building{.host = offered_.host, .graph = &graph};
+  const GraphHandle handle = open_graph(*offered_.host, graph);
   const lh_desc desc = to_abi({DType::f32, parameter});
-  const lh_status status = offered_.descriptor->build_update(self_, &building, &desc);
-  if (!building.error.empty()) fail(Code::plugin, "optimizer '{}': {}", id_, building.error);
-  if (status != LH_OK) fail(Code::plugin, "optimizer '{}': {}", id_, offered_.host->failure);
+  Call call(*offered_.host, call_name("build_update"), nullptr, handle.get());
+  call.check(call.run([&] { return offered_.descriptor->build_update(self_, handle.get(), &desc); }));
   for (const std::string& name : states_)
-    if (!graph.outputs.contains(name)) fail(Code::plugin, "optimizer '{}' gives no new '{}'", id_, name);
-  if (!graph.outputs.contains("p")) fail(Code::plugin, "optimizer '{}' gives no new 'p'", id_);
+    if (!graph.outputs.contains(name)) call.wrong(fmt::format("gives no new '{}'", name));
+  if (!graph.outputs.contains("p")) call.wrong("gives no new 'p'");
   // The tensors are bound to memory of exactly these sizes.
   const Desc tensor{DType::f32, parameter}, scalar{DType::f32, {1}};
   for (const auto& [name, value] : graph.inputs) {
     const Desc& want = name == "lr" || name == "step" ? scalar : tensor;
     if (graph.desc(value) != want)
-      fail(Code::plugin, "optimizer '{}' declares the input '{}' as {}, expected {}", id_, name,
-           graph.desc(value).text(), want.text());
+      call.wrong(
+          fmt::format("declares the input '{}' as {}, expected {}", name, graph.desc(value).text(), want.text()));
   }
   for (const auto& [name, value] : graph.outputs) {
     if (name != "p" && std::ranges::find(states_, name) == states_.end())
-      fail(Code::plugin, "optimizer '{}' gives '{}', which is neither p nor a state of it", id_, name);
+      call.wrong(fmt::format("gives '{}', which is neither p nor a state of it", name));
     if (graph.desc(value) != tensor)
-      fail(Code::plugin, "optimizer '{}' gives '{}' as {}, expected {}", id_, name, graph.desc(value).text(),
-           tensor.text());
+      call.wrong(fmt::format("gives '{}' as {}, expected {}", name, graph.desc(value).text(), tensor.text()));
   }
   return graph;
 }

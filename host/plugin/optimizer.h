@@ -23,6 +23,10 @@ class Optimizer {
   Graph build_update(const Shape& parameter) const;
 
  private:
+  std::string call_name(const std::string& function) const;
+  void create(const std::vector<lh_attr>& options);
+  void read_states();
+  void destroy() noexcept;
   std::string id_;
   Offered<lh_optimizer> offered_;
   void* self_ = nullptr;

@@ -15,13 +15,14 @@ Opinion ask(const Offered<lh_model>& offered, const fs::path& path) {
   Opinion opinion{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id), 0, {}};
   const ProbedWeights probed = probe_weights(opinion.spec, path);
   if (probed.weights.empty()) return opinion;
-  offered.host->weights = &probed.weights;
-  offered.host->failure.clear();
-  const int32_t confidence = offered.descriptor->probe(offered.host);
-  offered.host->weights = nullptr;
-  opinion.words = std::move(offered.host->failure);
-  offered.host->failure.clear();
-  if (probed.has_marker && opinion.words.empty()) opinion.confidence = confidence;
+  opinion.has_marker = probed.has_marker;
+  try {
+    const Probe said = probe(offered, probed.weights, &probed.documents);
+    opinion.words = said.words;
+    if (probed.has_marker) opinion.confidence = said.confidence;
+  } catch (const Error& mistake) {
+    opinion.mistake = mistake;  // another plugin may take it
+  }
   return opinion;
 }
 
@@ -30,7 +31,7 @@ bool takes(const Offered<lh_model>& offered, const ComponentSpec& component, con
   CheckpointSpec alone;
   alone.components = {component};
   const Checkpoint checkpoint(alone, {{component.config_key, path}});
-  const PluginModel opened(offered, checkpoint.weights());
+  const PluginModel opened(offered, checkpoint.weights(), &checkpoint.documents());
   return true;
 } catch (const Error&) {
   return false;  // its keys or shapes are not those of this plugin
@@ -45,21 +46,6 @@ std::string names_in(const fs::path& folder) {
 }
 
 }  // namespace
-
-PluginModel::PluginModel(const Offered<lh_model>& offered, const std::map<std::string, Desc>& weights)
-    : offered_(offered) {
-  offered.host->weights = &weights;
-  offered.host->settings.clear();
-  const bool created = offered.descriptor->create(offered.host, &self_) == LH_OK;
-  if (created) return;
-  offered.host->weights = nullptr;
-  fail(Code::data, "{}", offered.host->failure);
-}
-
-PluginModel::~PluginModel() {
-  offered_.descriptor->destroy(self_);
-  offered_.host->weights = nullptr;
-}
 
 std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
   std::vector<Opinion> opinions;

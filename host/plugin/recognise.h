@@ -3,11 +3,13 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "core/error.h"
 #include "io/checkpoint.h"
-#include "plugin/registry.h"
+#include "plugin/plugin_model.h"
 
 namespace lh {
 
@@ -15,28 +17,15 @@ namespace lh {
 struct Opinion {
   Offered<lh_model> offered;
   CheckpointSpec spec;
-  int32_t confidence = 0;  // 0..100
-  std::string words;       // what the plugin takes it for instead, where it knows
+  int32_t confidence = 0;             // 0..100
+  std::string words;                  // what the plugin takes it for instead, where it knows
+  bool has_marker = false;            // the denoiser's marker tensor is there
+  std::optional<Error> mistake = {};  // of the plugin, while it looked
   std::string id() const { return offered.descriptor->id; }
 };
 
 // Of every plugin, the surest first; of equals, in the order in which they were loaded.
 std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem::path& path);
-
-// A plugin's model over names and shapes, gone with this object. Throws lh::Error with the plugin's words where they do
-// not fit it.
-class PluginModel {
- public:
-  PluginModel(const Offered<lh_model>& offered, const std::map<std::string, Desc>& weights);
-  ~PluginModel();
-  PluginModel(const PluginModel&) = delete;
-  PluginModel& operator=(const PluginModel&) = delete;
-  const char* recipe() const { return offered_.descriptor->recipe(self_); }
-
- private:
-  Offered<lh_model> offered_;
-  void* self_ = nullptr;
-};
 
 // A component that a plugin could take from a path: it is there, and the plugin opens it.
 struct Part {

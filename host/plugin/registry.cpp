@@ -1,31 +1,26 @@
 #include "plugin/registry.h"
 
+#include <fmt/ranges.h>
+
 #include "core/error.h"
 #include "io/checkpoint.h"
 
 namespace lh {
 
 Registry::Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for)
-    : plugins_(load_plugins(
-          plugin_directories(directories), host_api(),
-          [this](const std::string& path) {
-            hosts_.push_back(std::make_unique<lh_host>());
-            hosts_.back()->plugin = std::filesystem::path(path).stem();
-            return hosts_.back().get();
-          },
-          asked_for)) {}
+    : plugins_(load_plugins(plugin_directories(directories), asked_for)) {}
 
 std::vector<Offered<lh_model>> Registry::models() const {
   std::vector<Offered<lh_model>> all;
   for (const auto& plugin : plugins_)
-    for (const lh_model* model : plugin->models()) all.push_back({model, plugin->host()});
+    for (const lh_model* model : plugin->models()) all.push_back({model, &plugin->host()});
   return all;
 }
 
 std::vector<Offered<lh_sampler>> Registry::samplers() const {
   std::vector<Offered<lh_sampler>> all;
   for (const auto& plugin : plugins_)
-    for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, plugin->host()});
+    for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, &plugin->host()});
   return all;
 }
 
@@ -36,6 +31,22 @@ std::vector<PluginKeys> Registry::model_keys() const {
   return all;
 }
 
+std::string Registry::model_id(const std::string& name) const {
+  if (!is_plugin_path(name)) return name;
+  const std::filesystem::path path = plugin_file(name);
+  for (const auto& plugin : plugins_) {
+    if (plugin->path() != path) continue;
+    std::vector<std::string> ids;
+    for (const lh_model* model : plugin->models()) ids.emplace_back(model->id);
+    if (ids.size() == 1) return ids[0];
+    if (ids.empty()) fail(Code::plugin, "{}: this plugin offers no model", path.string());
+    fail(Code::plugin, "{}: this plugin offers several models: {}. Say which: `plugin: {}` with --plugin-dir {}",
+         path.string(), fmt::join(ids, ", "), ids[0], path.parent_path().string());
+  }
+  fail(Code::plugin, "{}: this plugin is not loaded; give its folder with --plugin-dir {}", path.string(),
+       path.parent_path().string());
+}
+
 namespace {
 
 template <typename Descriptor, typename List>
@@ -43,7 +54,7 @@ Offered<Descriptor> find_by_id(const Plugins& plugins, List list, const std::str
   std::string known;
   for (const auto& plugin : plugins)
     for (const Descriptor* d : ((*plugin).*list)()) {
-      if (id == d->id) return {d, plugin->host()};
+      if (id == d->id) return {d, &plugin->host()};
       known += (known.empty() ? "" : ", ") + std::string(d->id);
     }
   fail(Code::config, "{} '{}' is in no plugin. Known: {}", kind, id, known.empty() ? "none" : known);

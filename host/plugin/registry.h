@@ -2,36 +2,37 @@
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "config/model_keys.h"
 #include "plugin/loader.h"
-#include "plugin/services.h"
 
 namespace lh {
 
 template <typename Descriptor>
 struct Offered {
   const Descriptor* descriptor = nullptr;
-  lh_host* host = nullptr;
+  const PluginHost* host = nullptr;
 };
 
 class Registry {
  public:
+  // asked_for: plugins that the user named, by id or path; empty names are none.
   Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for);
   const Plugins& plugins() const { return plugins_; }
   std::vector<Offered<lh_model>> models() const;
   std::vector<Offered<lh_sampler>> samplers() const;
   // The keys of `model:` that each model has.
   std::vector<PluginKeys> model_keys() const;
+  // The id of a model plugin that the user named by id or by the path of its file. Throws lh::Error(Code::plugin) where
+  // the file has no model, or several.
+  std::string model_id(const std::string& name) const;
   // Throw lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
   Offered<lh_sampler> sampler(const std::string& id) const;
 
  private:
-  std::vector<std::unique_ptr<lh_host>> hosts_;
   Plugins plugins_;
 };
 

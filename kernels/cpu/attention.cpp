@@ -1,14 +1,16 @@
-// Scaled dot-product attention. q, o [B, Sq, H, D], k and v [B, Sk, H, D], bias [1|B, 1|H, Sq, Sk], lse [B, H, Sq].
+// Scaled dot-product attention. q, o [B, Sq, H, D], k and v [B, Sk, Hk, D], bias [1|B, 1|H, Sq, Sk], lse [B, H, Sq].
 //
-// A head of q is a matrix with row stride H D, so no head is ever copied out. The forward pass takes blocks of query
-// rows: scores [block, keys] = scale q k^T + bias, softmax by rows, o = p v; the scores of a block are the only
-// intermediate. The softmax divides o instead of p, which is the smaller of the two.
+// A head of q is a matrix with row stride H D, a head of k one with row stride Hk D, so no head is ever copied out. The
+// forward pass takes blocks of query rows: scores [block, keys] = scale q k^T + bias, softmax by rows, o = p v; the
+// scores of a block are the only intermediate. The softmax divides o instead of p, which is the smaller of the two.
 //
 // The backward pass recomputes p = e^(scores - lse) block by block:
 //   dv += p^T do,  dp = do v^T,  ds = p (dp - sum_d(do o)),  dq = scale ds k,  dk += scale ds^T q
-// One task owns the dk and dv of a head, so they are added up in a fixed order.
+// A cap on the scores multiplies ds by its slope 1 - tanh^2. One task owns the dk and dv of a key head and takes the
+// query heads of its group in turn, so they are added up in a fixed order.
 //
-// A query that sees no key (length 0, or bias -inf everywhere) has o = 0, lse = -inf and takes no part in gradients.
+// A query that sees no key (length 0, nothing in the mask, bias -inf everywhere) has o = 0, lse = -inf and takes no
+// part in gradients.
 #include <cstring>
 
 #include "cpu/convert.h"
@@ -23,17 +25,20 @@ constexpr int64_t block_floats = 128 << 10;  // scores of one task
 constexpr float minus_infinity = -std::numeric_limits<float>::infinity();
 
 struct Problem {
-  int64_t batch, queries, keys, heads, depth;
+  int64_t batch, queries, keys, heads, key_heads, depth;
   const float *q, *k, *v, *bias;
   int64_t bias_batch, bias_head;  // strides, 0 where broadcast
-  const int32_t* key_lengths;
-  float scale;
+  const int32_t *key_lengths, *key_mask;
+  float scale, soft_cap;
   bool causal;
 
+  int64_t group() const { return heads / key_heads; }
   int64_t stride() const { return heads * depth; }
+  int64_t key_stride() const { return key_heads * depth; }
   int64_t block() const { return std::min(queries, std::clamp<int64_t>(block_floats / keys, 32, 256)); }
   int64_t query_offset(int64_t b, int64_t h, int64_t i) const { return ((b * queries + i) * heads + h) * depth; }
-  int64_t key_offset(int64_t b, int64_t h) const { return (b * keys * heads + h) * depth; }
+  // h: a head of q
+  int64_t key_offset(int64_t b, int64_t h) const { return (b * keys * key_heads + h / group()) * depth; }
   // Keys below this index are seen by some query of rows < last.
   int64_t visible(int64_t b, int64_t last) const {
     const int64_t length = key_lengths != nullptr ? std::clamp<int64_t>(key_lengths[b], 0, keys) : keys;
@@ -45,33 +50,56 @@ template <class Params>
 Problem problem(const Params& p, const float* q, const float* k, const float* v, const float* bias) {
   const int64_t plane = p.q.dims[1] * p.k.dims[1];
   const bool per_batch = present(p.bias) && p.bias.dims[0] > 1, per_head = present(p.bias) && p.bias.dims[1] > 1;
-  return {p.q.dims[0],
-          p.q.dims[1],
-          p.k.dims[1],
-          p.q.dims[2],
-          p.q.dims[3],
-          q,
-          k,
-          v,
-          bias,
-          per_batch ? p.bias.dims[1] * plane : 0,
-          per_head ? plane : 0,
-          static_cast<const int32_t*>(p.key_lengths.data),
-          p.scale,
-          p.causal != 0};
+  return {.batch = p.q.dims[0],
+          .queries = p.q.dims[1],
+          .keys = p.k.dims[1],
+          .heads = p.q.dims[2],
+          .key_heads = p.k.dims[2],
+          .depth = p.q.dims[3],
+          .q = q,
+          .k = k,
+          .v = v,
+          .bias = bias,
+          .bias_batch = per_batch ? p.bias.dims[1] * plane : 0,
+          .bias_head = per_head ? plane : 0,
+          .key_lengths = static_cast<const int32_t*>(p.key_lengths.data),
+          .key_mask = static_cast<const int32_t*>(p.key_mask.data),
+          .scale = p.scale,
+          .soft_cap = p.soft_cap,
+          .causal = p.causal != 0};
 }
 
-// s [last - first, seen] = scale q k^T + bias; keys that a row may not see get -inf.
-void scores(const Problem& a, int64_t b, int64_t h, int64_t first, int64_t last, int64_t seen, float* s) {
+// x becomes cap tanh(x / cap); slope, unless nullptr, its derivative by x.
+void cap_row(float* x, int64_t n, float cap, float* slope) {
+  const float inverse = 1.0f / cap;
+#pragma omp simd
+  for (int64_t j = 0; j < n; ++j) x[j] = tanh_float(x[j] * inverse);
+  if (slope != nullptr) {
+#pragma omp simd
+    for (int64_t j = 0; j < n; ++j) slope[j] = 1.0f - x[j] * x[j];
+  }
+  row_scale(x, n, cap);
+}
+
+// s [last - first, seen] = scale q k^T, capped, + bias; keys that a row may not see get -inf. `slopes`, like s, where
+// they are wanted and the scores are capped.
+void scores(const Problem& a, int64_t b, int64_t h, int64_t first, int64_t last, int64_t seen, float* s,
+            float* slopes = nullptr) {
   gemm_serial(last - first, seen, a.depth, a.scale, {a.q + a.query_offset(b, h, first), a.stride()},
-              {a.k + a.key_offset(b, h), a.stride(), true}, 0.0f, s, seen);
+              {a.k + a.key_offset(b, h), a.key_stride(), true}, 0.0f, s, seen);
   for (int64_t i = first; i < last; ++i) {
     float* const row = s + (i - first) * seen;
     const int64_t limit = a.visible(b, i + 1);
+    if (a.soft_cap > 0.0f) cap_row(row, limit, a.soft_cap, slopes != nullptr ? slopes + (i - first) * seen : nullptr);
     if (a.bias != nullptr) {
       const float* const bias = a.bias + b * a.bias_batch + h * a.bias_head + i * a.keys;
 #pragma omp simd
       for (int64_t j = 0; j < limit; ++j) row[j] += bias[j];
+    }
+    if (a.key_mask != nullptr) {
+      const int32_t* const mask = a.key_mask + b * a.keys;
+#pragma omp simd
+      for (int64_t j = 0; j < limit; ++j) row[j] = mask[j] != 0 ? row[j] : minus_infinity;
     }
     for (int64_t j = limit; j < seen; ++j) row[j] = minus_infinity;
   }
@@ -99,7 +127,7 @@ void forward_block(const Problem& a, int64_t b, int64_t h, int64_t first, int64_
     inverse[i] = sum == 0.0 ? 0.0f : static_cast<float>(1.0 / sum);
     if (log_sums != nullptr) log_sums[i] = sum == 0.0 ? minus_infinity : static_cast<float>(shift + std::log(sum));
   }
-  gemm_serial(rows, a.depth, seen, 1.0f, {s, seen}, {a.v + a.key_offset(b, h), a.stride()}, 0.0f, out, a.stride());
+  gemm_serial(rows, a.depth, seen, 1.0f, {s, seen}, {a.v + a.key_offset(b, h), a.key_stride()}, 0.0f, out, a.stride());
   for (int64_t i = 0; i < rows; ++i) row_scale(out + i * a.stride(), a.depth, inverse[i]);
 }
 
@@ -108,8 +136,9 @@ struct Gradients {
   float *dq, *dk, *dv;
 };
 
+// `slopes` is nullptr where the scores are not capped.
 void backward_block(const Problem& a, const Gradients& g, int64_t b, int64_t h, int64_t first, int64_t last, float* p,
-                    float* ds) {
+                    float* ds, float* slopes) {
   const int64_t seen = a.visible(b, last), rows = last - first, offset = a.query_offset(b, h, first);
   const int64_t keys = a.key_offset(b, h);
   if (seen == 0) {
@@ -118,8 +147,9 @@ void backward_block(const Problem& a, const Gradients& g, int64_t b, int64_t h, 
     }
     return;
   }
-  scores(a, b, h, first, last, seen, p);
-  gemm_serial(rows, seen, a.depth, 1.0f, {g.d_o + offset, a.stride()}, {a.v + keys, a.stride(), true}, 0.0f, ds, seen);
+  scores(a, b, h, first, last, seen, p, slopes);
+  gemm_serial(rows, seen, a.depth, 1.0f, {g.d_o + offset, a.stride()}, {a.v + keys, a.key_stride(), true}, 0.0f, ds,
+              seen);
   for (int64_t i = 0; i < rows; ++i) {
     const float log_sum = g.lse[(b * a.heads + h) * a.queries + first + i];
     const float delta =
@@ -136,11 +166,18 @@ void backward_block(const Problem& a, const Gradients& g, int64_t b, int64_t h, 
       p_row[j] = probability;
       ds_row[j] = probability * (ds_row[j] - delta);
     }
+    if (slopes != nullptr) {  // those after the limit were not computed
+      const float* const slope = slopes + i * seen;
+      const int64_t limit = a.visible(b, first + i + 1);
+#pragma omp simd
+      for (int64_t j = 0; j < limit; ++j) ds_row[j] *= slope[j];
+    }
   }
-  gemm_serial(seen, a.depth, rows, 1.0f, {p, seen, true}, {g.d_o + offset, a.stride()}, 1.0f, g.dv + keys, a.stride());
-  gemm_serial(rows, a.depth, seen, a.scale, {ds, seen}, {a.k + keys, a.stride()}, 0.0f, g.dq + offset, a.stride());
+  gemm_serial(seen, a.depth, rows, 1.0f, {p, seen, true}, {g.d_o + offset, a.stride()}, 1.0f, g.dv + keys,
+              a.key_stride());
+  gemm_serial(rows, a.depth, seen, a.scale, {ds, seen}, {a.k + keys, a.key_stride()}, 0.0f, g.dq + offset, a.stride());
   gemm_serial(seen, a.depth, rows, a.scale, {ds, seen, true}, {a.q + offset, a.stride()}, 1.0f, g.dk + keys,
-              a.stride());
+              a.key_stride());
 }
 
 }  // namespace
@@ -164,17 +201,21 @@ void attention_backward(Cpu& cpu, const lk_attention_backward_params& p) {
   const FloatOut dq(cpu, p.dq), dk(cpu, p.dk), dv(cpu, p.dv);
   const Problem a = problem(p, q, k, v, bias);
   const Gradients g{d_o, o, lse, dq, dk, dv};
-  const int64_t block = a.block();
-  const Scratch<float> scratch(cpu, 2 * cpu.threads() * block * a.keys);
-  parallel_tasks(cpu, a.batch * a.heads, [&](int64_t task, int64_t slot) {
-    const int64_t b = task / a.heads, h = task % a.heads;
+  const int64_t block = a.block(), buffer = block * a.keys, buffers = a.soft_cap > 0.0f ? 3 : 2;
+  const Scratch<float> scratch(cpu, buffers * cpu.threads() * buffer);
+  parallel_tasks(cpu, a.batch * a.key_heads, [&](int64_t task, int64_t slot) {
+    const int64_t b = task / a.key_heads, first_head = task % a.key_heads * a.group();
     for (int64_t j = 0; j < a.keys; ++j) {
-      std::memset(g.dk + a.key_offset(b, h) + j * a.stride(), 0, static_cast<size_t>(a.depth) * sizeof(float));
-      std::memset(g.dv + a.key_offset(b, h) + j * a.stride(), 0, static_cast<size_t>(a.depth) * sizeof(float));
+      const int64_t row = a.key_offset(b, first_head) + j * a.key_stride();
+      std::memset(g.dk + row, 0, static_cast<size_t>(a.depth) * sizeof(float));
+      std::memset(g.dv + row, 0, static_cast<size_t>(a.depth) * sizeof(float));
     }
-    float* const own = scratch.data() + 2 * slot * block * a.keys;
-    for (int64_t first = 0; first < a.queries; first += block) {
-      backward_block(a, g, b, h, first, std::min(a.queries, first + block), own, own + block * a.keys);
+    float* const own = scratch.data() + buffers * slot * buffer;
+    for (int64_t h = first_head; h < first_head + a.group(); ++h) {
+      for (int64_t first = 0; first < a.queries; first += block) {
+        backward_block(a, g, b, h, first, std::min(a.queries, first + block), own, own + buffer,
+                       buffers > 2 ? own + 2 * buffer : nullptr);
+      }
     }
   });
 }

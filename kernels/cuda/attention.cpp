@@ -1,8 +1,16 @@
 // Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else.
 //
-// cuDNN takes bf16 or f16 throughout, no bias, no causal mask, and head widths that are multiples of 8. Lengths of keys
-// become its padding mask. What it does with items of length 0 and with gradients of keys after the length is not
-// defined, so it is told a length of at least 1 and blank_rows sets the results that nobody sees.
+// cuDNN takes bf16 or f16 throughout, no bias, no cap on the scores, and head widths that are multiples of 8. Lengths
+// of keys become its padding mask. What it does with items of length 0 and with gradients of keys after the length is
+// not defined, so it is told a length of at least 1 and blank_rows sets the results that nobody sees.
+//
+// A mask of keys becomes lengths too: copies of k and v have the seen rows first (attention_keys.cu). With a causal
+// mask that would lose the rows' positions, so the two together are for the own kernels. A causal mask with different
+// numbers of queries and keys is theirs as well.
+//
+// Grouped heads: the forward pass reads k and v as they are, or where cuDNN has no such plan, copies with every head
+// repeated. The backward pass always takes the copies, so its plans are those of ungrouped heads, and sums up dk and dv
+// of each group afterwards, in order.
 #include "cuda/attention.h"
 
 #include <limits>
@@ -15,9 +23,14 @@ namespace lk::cuda {
 
 namespace {
 
-// What one call of a plan computes: `batch` items and `heads` of the tensors' `all_heads`.
+// What one call of a plan computes: `batch` items and `heads` of the tensors' `all_heads`; as many heads of k and v, or
+// all of them where they are fewer (`key_heads`).
 struct Shape {
-  int64_t batch, queries, keys, heads, all_heads, width;
+  int64_t batch, queries, keys, heads, all_heads, key_heads, all_key_heads, width;
+};
+
+struct Masks {
+  bool lengths, causal;
 };
 
 enum class Operation : int64_t { attention = 1, attention_backward, attention_backward_in_order };
@@ -48,15 +61,14 @@ class Tensors {
  public:
   Tensors(DnnGraph& graph, const Shape& s, cudnnDataType_t type) : graph_(graph), s_(s), type_(type) {}
 
-  DnnTensor query_rows(int64_t id) { return rows(id, s_.queries); }  // [b, h, Sq, d]
-  DnnTensor key_rows(int64_t id) { return rows(id, s_.keys); }       // [b, h, Sk, d]
-  DnnTensor keys_transposed(int64_t id) {                            // [b, h, d, Sk]
-    return graph_.real(id, type_, {s_.batch, s_.heads, s_.width, s_.keys}, {s_.keys * row(), s_.width, 1, row()});
+  DnnTensor query_rows(int64_t id) { return graph_.real(id, type_, query_dims(), query_strides()); }  // [b, h, Sq, d]
+  DnnTensor key_rows(int64_t id) { return graph_.real(id, type_, key_dims(), key_strides()); }        // [b, hk, Sk, d]
+  DnnTensor keys_transposed(int64_t id) {                                                             // [b, hk, d, Sk]
+    const int64_t row = key_row();
+    return graph_.real(id, type_, {s_.batch, s_.key_heads, s_.width, s_.keys}, {s_.keys * row, s_.width, 1, row});
   }
-  DnnTensor inner_key_rows() { return graph_.inner(type_, {s_.batch, s_.heads, s_.keys, s_.width}, strides(s_.keys)); }
-  DnnTensor inner_query_rows() {
-    return graph_.inner(CUDNN_DATA_FLOAT, {s_.batch, s_.heads, s_.queries, s_.width}, strides(s_.queries));
-  }
+  DnnTensor inner_key_rows() { return graph_.inner(type_, key_dims(), key_strides()); }
+  DnnTensor inner_query_rows() { return graph_.inner(CUDNN_DATA_FLOAT, query_dims(), query_strides()); }
   DnnTensor query_sums(int64_t id) {  // float32, dense
     const DnnDims dims{s_.batch, s_.heads, s_.queries, s_.width};
     return graph_.real(id, CUDNN_DATA_FLOAT, dims, dense_strides(dims));
@@ -77,29 +89,30 @@ class Tensors {
   cudnnDataType_t type() const { return type_; }
 
  private:
-  int64_t row() const { return s_.all_heads * s_.width; }
-  DnnDims strides(int64_t rows) const { return {rows * row(), s_.width, row(), 1}; }
-  DnnTensor rows(int64_t id, int64_t rows) {
-    return graph_.real(id, type_, {s_.batch, s_.heads, rows, s_.width}, strides(rows));
-  }
+  int64_t query_row() const { return s_.all_heads * s_.width; }
+  int64_t key_row() const { return s_.all_key_heads * s_.width; }
+  DnnDims query_dims() const { return {s_.batch, s_.heads, s_.queries, s_.width}; }
+  DnnDims query_strides() const { return {s_.queries * query_row(), s_.width, query_row(), 1}; }
+  DnnDims key_dims() const { return {s_.batch, s_.key_heads, s_.keys, s_.width}; }
+  DnnDims key_strides() const { return {s_.keys * key_row(), s_.width, key_row(), 1}; }
 
   DnnGraph& graph_;
   const Shape& s_;
   cudnnDataType_t type_;
 };
 
-// Both nullptr where nothing is masked.
+// Both nullptr where there are none.
 struct Lengths {
   DnnTensor queries = nullptr, keys = nullptr;
-  Lengths(Tensors& t, bool masked) {
-    if (!masked) return;
+  Lengths(Tensors& t, const Masks& masks) {
+    if (!masks.lengths) return;
     queries = t.lengths(query_lengths_id);
     keys = t.lengths(key_lengths_id);
   }
 };
 
-void describe_forward(DnnGraph& graph, Tensors t, bool masked) {
-  const Lengths lengths(t, masked);
+void describe_forward(DnnGraph& graph, Tensors t, const Masks& masks) {
+  const Lengths lengths(t, masks);
   graph.sdpa({.q = t.query_rows(q_id),
               .k = t.key_rows(k_id),
               .v = t.key_rows(v_id),
@@ -111,29 +124,49 @@ void describe_forward(DnnGraph& graph, Tensors t, bool masked) {
 }
 
 // scale q k^T, the lowest float where masked.
-DnnTensor scaled_scores(DnnGraph& graph, Tensors& t, const Lengths& lengths, DnnTensor q, DnnTensor k_transposed,
-                        DnnTensor scale) {
-  const DnnTensor products = t.scores(), scaled = t.scores();
+DnnTensor scaled_scores(DnnGraph& graph, Tensors& t, const Lengths& lengths, bool causal, DnnTensor q,
+                        DnnTensor k_transposed, DnnTensor scale) {
+  const DnnTensor products = t.scores();
+  DnnTensor x = t.scores();
   graph.matmul(q, k_transposed, products, lengths.queries, lengths.keys);
-  graph.pointwise(CUDNN_POINTWISE_MUL, products, scale, scaled);
-  if (lengths.keys == nullptr) return scaled;
+  graph.pointwise(CUDNN_POINTWISE_MUL, products, scale, x);
+  if (lengths.keys == nullptr && !causal) return x;
   const cudnnDataType_t boolean = CUDNN_DATA_BOOLEAN;
-  const DnnTensor query = t.scores(CUDNN_DATA_INT32), key = t.scores(CUDNN_DATA_INT32), masked = t.scores();
-  const DnnTensor query_in = t.scores(boolean), key_in = t.scores(boolean), in = t.scores(boolean);
-  graph.index(scaled, 2, query);
-  graph.index(scaled, 3, key);
-  graph.pointwise(CUDNN_POINTWISE_CMP_LT, query, lengths.queries, query_in, boolean);
-  graph.pointwise(CUDNN_POINTWISE_CMP_LT, key, lengths.keys, key_in, boolean);
-  graph.pointwise(CUDNN_POINTWISE_LOGICAL_AND, query_in, key_in, in, boolean);
-  graph.select(in, scaled, graph.scalar(lowest_id), masked);
-  return masked;
+  const DnnTensor lowest_float = graph.scalar(lowest_id);
+  const auto places = [&](int64_t axis) {
+    const DnnTensor y = t.scores(CUDNN_DATA_INT32);
+    graph.index(x, axis, y);
+    return y;
+  };
+  const auto compare = [&](cudnnPointwiseMode_t mode, DnnTensor a, DnnTensor b) {
+    const DnnTensor y = t.scores(boolean);
+    graph.pointwise(mode, a, b, y, boolean);
+    return y;
+  };
+  const auto keep = [&](DnnTensor where) {
+    const DnnTensor y = t.scores();
+    graph.select(where, x, lowest_float, y);
+    x = y;
+  };
+  if (lengths.keys != nullptr) {
+    const DnnTensor query = places(2), key = places(3);
+    const DnnTensor query_in = compare(CUDNN_POINTWISE_CMP_LT, query, lengths.queries);
+    const DnnTensor key_in = compare(CUDNN_POINTWISE_CMP_LT, key, lengths.keys);
+    keep(compare(CUDNN_POINTWISE_LOGICAL_AND, query_in, key_in));
+  }
+  if (causal) {
+    const DnnTensor query = places(2), key = places(3);
+    keep(compare(CUDNN_POINTWISE_CMP_GE, query, key));
+  }
+  return x;
 }
 
-// The forward pass in its parts, which cuDNN recognises as a whole: for versions without the operation above.
-void describe_forward_parts(DnnGraph& graph, Tensors t, bool masked) {
-  const Lengths lengths(t, masked);
-  const DnnTensor x =
-      scaled_scores(graph, t, lengths, t.query_rows(q_id), t.keys_transposed(k_id), graph.scalar(scale_id));
+// The forward pass in its parts, which cuDNN recognises as a whole: for versions without the operation above, and for
+// causal masks, which that operation does not have.
+void describe_forward_parts(DnnGraph& graph, Tensors t, const Masks& masks) {
+  const Lengths lengths(t, masks);
+  const DnnTensor x = scaled_scores(graph, t, lengths, masks.causal, t.query_rows(q_id), t.keys_transposed(k_id),
+                                    graph.scalar(scale_id));
   const DnnTensor largest = t.inner_statistics(), shifted = t.scores(), e = t.scores(), sum = t.inner_statistics();
   const DnnTensor log_sum = t.inner_statistics(), p = t.scores(t.type());
   graph.reduce(CUDNN_REDUCE_TENSOR_MAX, x, largest);
@@ -148,8 +181,8 @@ void describe_forward_parts(DnnGraph& graph, Tensors t, bool masked) {
 
 // The backward pass in the parts that cuDNN recognises. With a float32 sum for dq beside dq the blocks of keys add to
 // it in the order in which they finish; without it ds is stored and dq computed from it in order.
-void describe_backward(DnnGraph& graph, Tensors t, bool masked, bool in_order) {
-  const Lengths lengths(t, masked);
+void describe_backward(DnnGraph& graph, Tensors t, const Masks& masks, bool in_order) {
+  const Lengths lengths(t, masks);
   const DnnTensor q = t.query_rows(q_id), d_o = t.query_rows(d_o_id);
   const DnnTensor k_transposed = t.keys_transposed(k_id), v_transposed = t.keys_transposed(v_id);
   const DnnTensor scale = graph.scalar(scale_id), delta = t.statistics(delta_id);
@@ -159,7 +192,7 @@ void describe_backward(DnnGraph& graph, Tensors t, bool masked, bool in_order) {
     graph.reduce(CUDNN_REDUCE_TENSOR_ADD, product, sum);
     graph.pointwise(CUDNN_POINTWISE_MUL, sum, graph.scalar(one_id), delta);
   }
-  const DnnTensor x = scaled_scores(graph, t, lengths, q, k_transposed, scale);
+  const DnnTensor x = scaled_scores(graph, t, lengths, masks.causal, q, k_transposed, scale);
   const DnnTensor relative = t.scores(), p = t.scores(), p_transposed = t.scores_transposed();
   graph.pointwise(CUDNN_POINTWISE_SUB, x, t.statistics(lse_id), relative);
   graph.pointwise(CUDNN_POINTWISE_EXP, relative, nullptr, p);
@@ -193,15 +226,25 @@ int64_t most_stored_scores(const Cuda& cuda) {
   return std::min<int64_t>(int64_t{1} << 30, static_cast<int64_t>(cuda.device().totalGlobalMem / 32));
 }
 
-const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool masked) {
+const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, const Masks& masks) {
   const cudnnDataType_t type = dnn_type(dtype);
   const auto describe = [&](auto&& graph_of) {
-    return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, type), masked); };
+    return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, type), masks); };
   };
   const DnnAccept accept{.workspace = most_workspace};
   for (const bool parts : {false, true}) {
-    const DnnKey key{
-        static_cast<int64_t>(Operation::attention), parts, dtype, masked, s.batch, s.queries, s.keys, s.heads, s.width};
+    if (masks.causal && !parts) continue;
+    const DnnKey key{static_cast<int64_t>(Operation::attention),
+                     parts,
+                     dtype,
+                     masks.lengths,
+                     masks.causal,
+                     s.batch,
+                     s.queries,
+                     s.keys,
+                     s.heads,
+                     s.key_heads,
+                     s.width};
     const DnnPlan* const plan =
         cuda.dnn().plan(key, describe(parts ? describe_forward_parts : describe_forward), accept);
     if (plan != nullptr) return plan;
@@ -209,11 +252,12 @@ const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool mas
   return nullptr;
 }
 
-const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool masked, bool in_order) {
+const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, const Masks& masks, bool in_order) {
   const DnnKey key{
       static_cast<int64_t>(in_order ? Operation::attention_backward_in_order : Operation::attention_backward),
       dtype,
-      masked,
+      masks.lengths,
+      masks.causal,
       s.batch,
       s.queries,
       s.keys,
@@ -221,15 +265,16 @@ const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, bool ma
       s.all_heads,
       s.width};
   return cuda.dnn().plan(
-      key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, dnn_type(dtype)), masked, in_order); },
+      key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, dnn_type(dtype)), masks, in_order); },
       {.workspace = most_workspace});
 }
 
 // Whether cuDNN is worth asking. While measuring, addresses mean nothing: operands count as aligned.
 template <class Params>
 bool suits_cudnn(const Cuda& cuda, const Params& p, int64_t widest, std::initializer_list<const lk_tensor*> tensors) {
-  const int64_t width = p.q.dims[3];
-  if (cuda.capability() < 80 || present(p.bias) || p.causal != 0 || width > widest || width % 8 != 0) return false;
+  const int64_t queries = p.q.dims[1], width = p.q.dims[3];
+  if (cuda.capability() < 80 || present(p.bias) || p.soft_cap != 0.0f || width > widest || width % 8 != 0) return false;
+  if (p.causal != 0 && (queries != p.k.dims[1] || queries == 1 || present(p.key_mask))) return false;
   if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
   for (const lk_tensor* t : tensors) {
     if (t->dtype != p.q.dtype && t != &p.lse) return false;
@@ -239,9 +284,37 @@ bool suits_cudnn(const Cuda& cuda, const Params& p, int64_t widest, std::initial
 }
 
 template <class Params>
-Shape shape(const Params& p) {
-  return {p.q.dims[0], p.q.dims[1], p.k.dims[1], p.q.dims[2], p.q.dims[2], p.q.dims[3]};
+int64_t group(const Params& p) {
+  return p.q.dims[2] / p.k.dims[2];
 }
+
+// With the heads of k as they are, or repeated.
+template <class Params>
+Shape shape(const Params& p, bool repeated) {
+  const int64_t heads = p.q.dims[2], key_heads = repeated ? heads : p.k.dims[2];
+  return {p.q.dims[0], p.q.dims[1], p.k.dims[1], heads, heads, key_heads, key_heads, p.q.dims[3]};
+}
+
+// k and v as cuDNN reads them, and how many of their first rows are seen.
+struct Keys {
+  lk_tensor k, v, lengths;  // lengths: absent where all are
+  KeyPlaces places;
+  bool copied;
+
+  template <class Params>
+  Keys(Cuda& cuda, const Params& p, bool repeated)
+      : k(p.k), v(p.v), lengths(p.key_lengths), copied(repeated || present(p.key_mask)) {
+    if (present(p.key_mask)) {
+      places = place_keys(cuda, p.key_mask, p.key_lengths);
+      lengths.data = places.counts;
+    }
+    if (copied) {
+      k = copy_keys(cuda, p.k, repeated ? group(p) : 1, places);
+      v = copy_keys(cuda, p.v, repeated ? group(p) : 1, places);
+    }
+  }
+  const int32_t* length_values() const { return static_cast<const int32_t*>(lengths.data); }
+};
 
 template <class Params>
 std::string name(const char* op, const Params& p) {
@@ -249,31 +322,37 @@ std::string name(const char* op, const Params& p) {
          lk_dtype_name(p.q.dtype);
 }
 
-// Scratch with the lengths of every item, or nothing where nothing is masked.
+// Scratch with the lengths of every item, or nothing where the plan reads none. `given` may be nullptr: all keys.
 struct LengthValues {
   int32_t *queries = nullptr, *keys = nullptr;
-  LengthValues(Cuda& cuda, const Shape& s, bool masked, const lk_tensor& given, int64_t spacing) {
-    if (!masked) return;
+  LengthValues(Cuda& cuda, const Shape& s, const Masks& masks, const int32_t* given, int64_t spacing) {
+    if (!masks.lengths) return;
     queries = cuda.scratch<int32_t>(s.batch * spacing);
     keys = cuda.scratch<int32_t>(s.batch * spacing);
-    write_lengths(cuda, static_cast<const int32_t*>(given.data), s.batch, s.queries, s.keys, spacing, queries, keys);
+    write_lengths(cuda, given, s.batch, s.queries, s.keys, spacing, queries, keys);
   }
 };
 
 bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
   if (!suits_cudnn(cuda, p, 512, {&p.q, &p.k, &p.v, &p.o, &p.lse})) return false;
-  const Shape s = shape(p);
-  const bool masked = present(p.key_lengths);
-  const DnnPlan* const plan = forward_plan(cuda, s, p.q.dtype, masked);
+  const Masks masks{present(p.key_lengths) || present(p.key_mask), p.causal != 0};
+  bool repeated = false;
+  const DnnPlan* plan = forward_plan(cuda, shape(p, repeated), p.q.dtype, masks);
+  if (plan == nullptr && group(p) > 1) {
+    repeated = true;
+    plan = forward_plan(cuda, shape(p, repeated), p.q.dtype, masks);
+  }
   if (plan == nullptr) return false;
+  const Shape s = shape(p, repeated);
   const int64_t rows = s.heads * s.queries;
-  const LengthValues lengths(cuda, s, masked, p.key_lengths, 1);
+  const Keys keys(cuda, p, repeated);
+  const LengthValues lengths(cuda, s, masks, keys.length_values(), 1);
   void* const lse = present(p.lse) ? p.lse.data : cuda.scratch<float>(s.batch * rows);
   void* const workspace = cuda.scratch<std::byte>(plan->workspace());
   cuda.dnn().run(*plan,
                  {{q_id, p.q.data},
-                  {k_id, p.k.data},
-                  {v_id, p.v.data},
+                  {k_id, keys.k.data},
+                  {v_id, keys.v.data},
                   {o_id, p.o.data},
                   {lse_id, lse},
                   {scale_id, &p.scale},
@@ -281,8 +360,8 @@ bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
                   {key_lengths_id, lengths.keys},
                   {lowest_id, &lowest}},
                  workspace);
-  if (masked) {
-    const int32_t* const given = static_cast<const int32_t*>(p.key_lengths.data);
+  if (masks.lengths) {
+    const int32_t* const given = keys.length_values();
     blank_rows(cuda, given, s.batch, s.queries, s.heads * s.width, false, 0.0f, p.o.data, p.o.dtype);
     blank_rows(cuda, given, s.batch, rows, 1, false, -std::numeric_limits<float>::infinity(), lse, LK_F32);
   }
@@ -298,15 +377,17 @@ Shape in_order_slice(const Cuda& cuda, const Shape& all) {
   if (all.batch * all.heads * plane <= most) return slice;
   slice.batch = 1;
   while (slice.heads > 1 && (all.heads % slice.heads != 0 || slice.heads * plane > most)) --slice.heads;
+  slice.key_heads = slice.heads;
   return slice;
 }
 
 bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params& p) {
   if (!suits_cudnn(cuda, p, 256, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv, &p.lse})) return false;
-  const Shape all = shape(p);
-  const bool in_order = !cuda.fast(), masked = present(p.key_lengths) || mask_needed(all);
+  const bool in_order = !cuda.fast(), some_seen = present(p.key_lengths) || present(p.key_mask);
+  const Shape all = shape(p, true);
+  const Masks masks{some_seen || mask_needed(all), p.causal != 0};
   const Shape slice = in_order ? in_order_slice(cuda, all) : all;
-  const DnnPlan* const plan = backward_plan(cuda, slice, p.q.dtype, masked, in_order);
+  const DnnPlan* const plan = backward_plan(cuda, slice, p.q.dtype, masks, in_order);
   if (plan == nullptr) return false;
   // The statistics of a slice may begin anywhere, cuDNN wants them at multiples of 16 bytes: slices use a copy.
   const bool sliced = slice.batch != all.batch || slice.heads != all.heads;
@@ -314,7 +395,11 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   float* const delta = cuda.scratch<float>(rows);
   float* const lse_copy = sliced ? cuda.scratch<float>(rows) : nullptr;
   const int64_t spacing = sliced ? 4 : 1;
-  const LengthValues lengths(cuda, all, masked, p.key_lengths, spacing);
+  const Keys keys(cuda, p, group(p) > 1);
+  lk_tensor dk = keys.k, dv = keys.v;
+  dk.data = keys.copied ? cuda.scratch<uint16_t>(numel(dk)) : p.dk.data;
+  dv.data = keys.copied ? cuda.scratch<uint16_t>(numel(dv)) : p.dv.data;
+  const LengthValues lengths(cuda, all, masks, keys.length_values(), spacing);
   float* const dq_sum = in_order ? nullptr : cuda.scratch<float>(numel(p.q));
   void* const workspace = cuda.scratch<std::byte>(plan->workspace());
   for (int64_t b = 0; b < all.batch; b += slice.batch) {
@@ -332,30 +417,36 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
       }
       cuda.dnn().run(*plan,
                      {{q_id, part(p.q)},
-                      {k_id, part(p.k)},
-                      {v_id, part(p.v)},
+                      {k_id, part(keys.k)},
+                      {v_id, part(keys.v)},
                       {o_id, part(p.o)},
                       {lse_id, lse},
                       {scale_id, &p.scale},
-                      {query_lengths_id, masked ? lengths.queries + b * spacing : nullptr},
-                      {key_lengths_id, masked ? lengths.keys + b * spacing : nullptr},
+                      {query_lengths_id, masks.lengths ? lengths.queries + b * spacing : nullptr},
+                      {key_lengths_id, masks.lengths ? lengths.keys + b * spacing : nullptr},
                       {lowest_id, &lowest},
                       {d_o_id, part(p.d_o)},
                       {dq_id, part(p.dq)},
-                      {dk_id, part(p.dk)},
-                      {dv_id, part(p.dv)},
+                      {dk_id, part(dk)},
+                      {dv_id, part(dv)},
                       {one_id, &one},
                       {delta_id, delta},
                       {dq_sum_id, dq_sum}},
                      workspace);
     }
   }
-  if (present(p.key_lengths)) {
-    const int32_t* const given = static_cast<const int32_t*>(p.key_lengths.data);
-    const int64_t width = all.heads * all.width;
-    blank_rows(cuda, given, all.batch, all.queries, width, false, 0.0f, p.dq.data, p.dq.dtype);
-    blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dk.data, p.dk.dtype);
-    blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dv.data, p.dv.dtype);
+  if (keys.copied) {
+    collect_key_gradient(cuda, dk, group(p), keys.places, p.dk);
+    collect_key_gradient(cuda, dv, group(p), keys.places, p.dv);
+  }
+  if (some_seen) {
+    const int32_t* const given = keys.length_values();
+    blank_rows(cuda, given, all.batch, all.queries, all.heads * all.width, false, 0.0f, p.dq.data, p.dq.dtype);
+    if (!present(p.key_mask)) {
+      const int64_t width = p.k.dims[2] * all.width;
+      blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dk.data, p.dk.dtype);
+      blank_rows(cuda, given, all.batch, all.keys, width, true, 0.0f, p.dv.data, p.dv.dtype);
+    }
   }
   return true;
 }

@@ -5,8 +5,8 @@
 
 namespace lk::cuda {
 
-// Float32 arithmetic for every type, shape, bias and mask; sums in a fixed order. No workspace but for the backward
-// pass, which takes float32 [B, H, Sq].
+// Float32 arithmetic for every type, shape, bias, mask and cap; sums in a fixed order. No workspace but for the
+// backward pass, which takes float32 [B, H, Sq].
 void attention_by_kernels(Cuda& cuda, const lk_attention_params& p);
 void attention_backward_by_kernels(Cuda& cuda, const lk_attention_backward_params& p);
 
@@ -19,5 +19,22 @@ void write_lengths(Cuda& cuda, const int32_t* lengths, int64_t batch, int64_t qu
 // not keys, all rows of an item of length 0.
 void blank_rows(Cuda& cuda, const int32_t* lengths, int64_t batch, int64_t rows, int64_t width, bool rows_are_keys,
                 float value, void* y, lk_dtype dtype);
+
+// Where copies of keys lie: in each item the `counts[b]` seen ones first, in their order. Both nullptr: all keys are
+// seen and none moves.
+struct KeyPlaces {
+  int32_t *places = nullptr, *counts = nullptr;  // scratch [B, Sk] and [B]
+};
+
+// Of the keys that `mask` [B, Sk] and `lengths` [B] (may be absent) allow.
+KeyPlaces place_keys(Cuda& cuda, const lk_tensor& mask, const lk_tensor& lengths);
+
+// x [B, Sk, Hk, D] of 16 bit, D a multiple of 8 -> scratch [B, Sk, Hk * group, D]: every head `group` times, rows at
+// their places, zeros in the places of keys that are not seen.
+lk_tensor copy_keys(Cuda& cuda, const lk_tensor& x, int64_t group, const KeyPlaces& places);
+
+// The way back for a gradient dy of such a copy: dx = sums over the group in float32 and in order, 0 for keys that are
+// not seen. What lies in dy at their places is not read.
+void collect_key_gradient(Cuda& cuda, const lk_tensor& dy, int64_t group, const KeyPlaces& places, const lk_tensor& dx);
 
 }  // namespace lk::cuda

@@ -6,6 +6,8 @@
 // Backward. p = e^(scores - lse) is made again, twice: one kernel owns 64 keys and passes over the queries for dk and
 // dv, one owns 64 queries and passes over the keys for dq. So every sum has one owner and a fixed order.
 //   delta = sum_d(do o),  dp = do v^T,  ds = p (dp - delta),  dv = p^T do,  dk = scale ds^T q,  dq = scale ds k
+// A cap on the scores multiplies ds by its slope 1 - tanh^2. The keys' block takes the query heads of its group in
+// turn.
 //
 // A block holds up to `Columns` columns of its results in registers; wider heads take several blocks, which repeat
 // the scores. A query that sees no key has o = 0, lse = -inf and takes no part in gradients.
@@ -42,33 +44,43 @@ struct Problem {
   Heads q, k, v;
   In bias;  // data nullptr: none
   int64_t bias_batch, bias_head;
-  const int32_t* key_lengths;
-  int64_t batch, queries, keys, heads, width;
-  float scale;
+  const int32_t *key_lengths, *key_mask;
+  int64_t batch, queries, keys, heads, key_heads, width;
+  float scale, soft_cap;
   bool causal;
 };
 
-// Which head a block works on, which of its tiles and which of its columns.
+// Which head a block works on, which of its tiles and which of its columns. The head is one of q, and key_head the one
+// that it reads.
 struct Place {
-  int64_t batch, head, first, column;
+  int64_t batch, head, key_head, first, column;
   int64_t length;  // keys that this batch item has
 };
 
-__device__ Place place(const Problem& a, int64_t rows, int columns) {
-  const int64_t tiles = (rows + tile - 1) / tile, index = blockIdx.x;
-  const int64_t head = index / tiles % (a.batch * a.heads);
+// Of a block that owns `rows` of each of `heads`: those of q or of k. A block that owns keys begins with the first
+// query head of its group.
+__device__ Place place(const Problem& a, int64_t rows, int64_t heads, int columns) {
+  const int64_t tiles = (rows + tile - 1) / tile, index = blockIdx.x, group = a.heads / a.key_heads;
+  const int64_t head = index / tiles % (a.batch * heads);
   Place at;
-  at.batch = head / a.heads;
-  at.head = head % a.heads;
+  at.batch = head / heads;
+  at.head = head % heads * (a.heads / heads);
+  at.key_head = at.head / group;
   at.first = index % tiles * tile;
-  at.column = index / (tiles * a.batch * a.heads) * columns;
+  at.column = index / (tiles * a.batch * heads) * columns;
   at.length = a.keys;
   if (a.key_lengths != nullptr) at.length = min(max(static_cast<int64_t>(a.key_lengths[at.batch]), int64_t{0}), a.keys);
   return at;
 }
 
-__device__ Matrix matrix(const Problem& a, const Place& at, const Heads& x, int64_t rows, int64_t limit) {
-  return {x.in, (at.batch * rows * a.heads + at.head) * a.width, a.heads * a.width, limit, a.width, x.wide_loads};
+__device__ Matrix query_matrix(const Problem& a, const Place& at, const Heads& x) {
+  return {x.in,        (at.batch * a.queries * a.heads + at.head) * a.width, a.heads * a.width, a.queries, a.width,
+          x.wide_loads};
+}
+
+__device__ Matrix key_matrix(const Problem& a, const Place& at, const Heads& x, int64_t limit) {
+  return {x.in,        (at.batch * a.keys * a.key_heads + at.key_head) * a.width, a.key_heads * a.width, limit, a.width,
+          x.wide_loads};
 }
 
 // Columns column .. + 7 of a row; column is a multiple of 8.
@@ -158,25 +170,36 @@ __device__ void set_zero(float (&sum)[4][Values]) {
 }
 
 __device__ bool visible(const Problem& a, const Place& at, int64_t query, int64_t key) {
-  return query < a.queries && key < at.length && (!a.causal || key <= query);
+  return query < a.queries && key < at.length && (!a.causal || key <= query) &&
+         (a.key_mask == nullptr || a.key_mask[at.batch * a.keys + key] != 0);
 }
+
+struct Score {
+  float value, slope;  // slope: derivative of the value by scale q k^T
+};
 
 // From the product q k^T of a pair that is visible.
-__device__ float score(const Problem& a, const Place& at, int64_t query, int64_t key, float product) {
-  const float scaled = a.scale * product;
-  if (a.bias.data == nullptr) return scaled;
-  return scaled + load(a.bias, at.batch * a.bias_batch + at.head * a.bias_head + query * a.keys + key);
+__device__ Score score(const Problem& a, const Place& at, int64_t query, int64_t key, float product) {
+  Score s{a.scale * product, 1.0f};
+  if (a.soft_cap > 0.0f) {
+    const float t = tanhf(s.value / a.soft_cap);
+    s = {a.soft_cap * t, 1.0f - t * t};
+  }
+  if (a.bias.data != nullptr) {
+    s.value += load(a.bias, at.batch * a.bias_batch + at.head * a.bias_head + query * a.keys + key);
+  }
+  return s;
 }
 
-// Writes factor[i] * sum[i] to the rows of a head.
+// Writes factor[i] * sum[i] to the rows of head number `head` of `heads`.
 template <int Columns>
-__device__ void write_rows(const Problem& a, const Place& at, int64_t rows, const Out& y,
+__device__ void write_rows(const Problem& a, const Place& at, int64_t rows, int64_t head, int64_t heads, const Out& y,
                            const float (&sum)[4][Columns / 16], const float (&factor)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const int64_t row = at.first + tile_row() + i;
     if (row >= rows) continue;
-    const int64_t offset = ((at.batch * rows + row) * a.heads + at.head) * a.width;
+    const int64_t offset = ((at.batch * rows + row) * heads + head) * a.width;
 #pragma unroll
     for (int j = 0; j < Columns / 16; ++j) {
       const int64_t column = at.column + j / 4 * tile + tile_column() + j % 4;
@@ -202,10 +225,10 @@ template <int Columns>
 __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out o, float* lse) {
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
-  const Place at = place(a, a.queries, Columns);
+  const Place at = place(a, a.queries, a.heads, Columns);
   const int64_t seen = a.causal ? min(at.length, at.first + tile) : at.length;
-  const Matrix q = matrix(a, at, a.q, a.queries, a.queries);
-  const Matrix k = matrix(a, at, a.k, a.keys, seen), v = matrix(a, at, a.v, a.keys, seen);
+  const Matrix q = query_matrix(a, at, a.q);
+  const Matrix k = key_matrix(a, at, a.k, seen), v = key_matrix(a, at, a.v, seen);
   float sum[4][Columns / 16], largest[4], total[4];
   set_zero(sum);
 #pragma unroll
@@ -223,7 +246,7 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
         const int64_t key = first + tile_column() + j;
-        s[i][j] = visible(a, at, query, key) ? score(a, at, query, key, s[i][j]) : -INFINITY;
+        s[i][j] = visible(a, at, query, key) ? score(a, at, query, key, s[i][j]).value : -INFINITY;
         top = fmaxf(top, s[i][j]);
       }
       top = row_max(top);
@@ -253,7 +276,7 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
       lse[(at.batch * a.heads + at.head) * a.queries + query] = total[i] == 0.0f ? -INFINITY : shift + logf(total[i]);
     }
   }
-  write_rows<Columns>(a, at, a.queries, o, sum, inverse);
+  write_rows<Columns>(a, at, a.queries, at.head, a.heads, o, sum, inverse);
 }
 
 // delta [B, H, Sq] = sum_d(do o): a warp for each row of do [B, Sq, H, D].
@@ -281,55 +304,60 @@ __device__ void differentiate(const Problem& a, const Place& at, int64_t query, 
     s = dp = 0.0f;
     return;
   }
-  s = expf(score(a, at, query, key, s) - log_sum);
-  dp = s * (dp - delta);
+  const Score scored = score(a, at, query, key, s);
+  s = expf(scored.value - log_sum);
+  dp = s * (dp - delta) * scored.slope;
 }
 
+// Two blocks on a multiprocessor where the results are small enough: worth a few registers in local memory.
 template <int Columns>
-__global__ void __launch_bounds__(tile_threads) attention_key_gradient_kernel(Problem a, Gradients g, Out dk, Out dv) {
+__global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
+    attention_key_gradient_kernel(Problem a, Gradients g, Out dk, Out dv) {
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
-  const Place at = place(a, a.keys, Columns);
-  const Matrix q = matrix(a, at, a.q, a.queries, a.queries), d_o = matrix(a, at, g.d_o, a.queries, a.queries);
-  const Matrix k = matrix(a, at, a.k, a.keys, at.length), v = matrix(a, at, a.v, a.keys, at.length);
-  const int64_t statistics = (at.batch * a.heads + at.head) * a.queries;
-  const int64_t last = at.first < at.length ? a.queries : 0;
+  Place at = place(a, a.keys, a.key_heads, Columns);
+  const Matrix k = key_matrix(a, at, a.k, at.length), v = key_matrix(a, at, a.v, at.length);
+  const int64_t last = at.first < at.length ? a.queries : 0, last_head = at.head + a.heads / a.key_heads;
   float dk_sum[4][Columns / 16], dv_sum[4][Columns / 16];
   set_zero(dk_sum);
   set_zero(dv_sum);
-  for (int64_t first = a.causal ? at.first : 0; first < last; first += tile) {
-    float s[4][4], dp[4][4];
-    multiply_rows(stage, k, at.first, q, first, s);
-    multiply_rows(stage, v, at.first, d_o, first, dp);
+  for (; at.head < last_head; ++at.head) {
+    const Matrix q = query_matrix(a, at, a.q), d_o = query_matrix(a, at, g.d_o);
+    const int64_t statistics = (at.batch * a.heads + at.head) * a.queries;
+    for (int64_t first = a.causal ? at.first : 0; first < last; first += tile) {
+      float s[4][4], dp[4][4];
+      multiply_rows(stage, k, at.first, q, first, s);
+      multiply_rows(stage, v, at.first, d_o, first, dp);
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-      const int64_t query = first + tile_column() + j;
-      const float log_sum = query < a.queries ? g.lse[statistics + query] : -INFINITY;
-      const float delta = query < a.queries ? g.delta[statistics + query] : 0.0f;
+      for (int j = 0; j < 4; ++j) {
+        const int64_t query = first + tile_column() + j;
+        const float log_sum = query < a.queries ? g.lse[statistics + query] : -INFINITY;
+        const float delta = query < a.queries ? g.delta[statistics + query] : 0.0f;
 #pragma unroll
-      for (int i = 0; i < 4; ++i) {
-        differentiate(a, at, query, at.first + tile_row() + i, log_sum, delta, s[i][j], dp[i][j]);
+        for (int i = 0; i < 4; ++i) {
+          differentiate(a, at, query, at.first + tile_row() + i, log_sum, delta, s[i][j], dp[i][j]);
+        }
       }
+      keep_transposed(weights, s);
+      add_weighted_rows<Columns>(stage, weights, d_o, first, at.column, dv_sum);
+      __syncthreads();  // the weights have been read
+      keep_transposed(weights, dp);
+      add_weighted_rows<Columns>(stage, weights, q, first, at.column, dk_sum);
     }
-    keep_transposed(weights, s);
-    add_weighted_rows<Columns>(stage, weights, d_o, first, at.column, dv_sum);
-    __syncthreads();  // the weights have been read
-    keep_transposed(weights, dp);
-    add_weighted_rows<Columns>(stage, weights, q, first, at.column, dk_sum);
   }
   const float one[4] = {1.0f, 1.0f, 1.0f, 1.0f}, scale[4] = {a.scale, a.scale, a.scale, a.scale};
-  write_rows<Columns>(a, at, a.keys, dv, dv_sum, one);
-  write_rows<Columns>(a, at, a.keys, dk, dk_sum, scale);
+  write_rows<Columns>(a, at, a.keys, at.key_head, a.key_heads, dv, dv_sum, one);
+  write_rows<Columns>(a, at, a.keys, at.key_head, a.key_heads, dk, dk_sum, scale);
 }
 
 template <int Columns>
 __global__ void __launch_bounds__(tile_threads) attention_query_gradient_kernel(Problem a, Gradients g, Out dq) {
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
-  const Place at = place(a, a.queries, Columns);
+  const Place at = place(a, a.queries, a.heads, Columns);
   const int64_t seen = a.causal ? min(at.length, at.first + tile) : at.length;
-  const Matrix q = matrix(a, at, a.q, a.queries, a.queries), d_o = matrix(a, at, g.d_o, a.queries, a.queries);
-  const Matrix k = matrix(a, at, a.k, a.keys, seen), v = matrix(a, at, a.v, a.keys, seen);
+  const Matrix q = query_matrix(a, at, a.q), d_o = query_matrix(a, at, g.d_o);
+  const Matrix k = key_matrix(a, at, a.k, seen), v = key_matrix(a, at, a.v, seen);
   const int64_t statistics = (at.batch * a.heads + at.head) * a.queries;
   float sum[4][Columns / 16], log_sum[4], delta[4];
   set_zero(sum);
@@ -355,25 +383,7 @@ __global__ void __launch_bounds__(tile_threads) attention_query_gradient_kernel(
     add_weighted_rows<Columns>(stage, weights, k, first, at.column, sum);
   }
   const float scale[4] = {a.scale, a.scale, a.scale, a.scale};
-  write_rows<Columns>(a, at, a.queries, dq, sum, scale);
-}
-
-__global__ void write_lengths_kernel(const int32_t* lengths, int64_t batch, int32_t queries, int32_t keys,
-                                     int64_t spacing, int32_t* query_lengths, int32_t* key_lengths) {
-  for (int64_t b = threadIdx.x; b < batch; b += blockDim.x) {
-    query_lengths[b * spacing] = queries;
-    key_lengths[b * spacing] = lengths != nullptr ? min(max(lengths[b], 1), keys) : keys;
-  }
-}
-
-__global__ void blank_rows_kernel(const int32_t* lengths, int64_t batch, int64_t rows, int64_t width,
-                                  bool rows_are_keys, float value, Out y) {
-  const int64_t parts = gridDim.x / batch, item = blockIdx.x / parts, part = blockIdx.x % parts;
-  const int64_t length = lengths[item];
-  const int64_t kept = rows_are_keys ? min(max(length, int64_t{0}), rows) : length > 0 ? rows : 0;
-  for (int64_t i = kept * width + part * blockDim.x + threadIdx.x; i < rows * width; i += parts * blockDim.x) {
-    store(y, item * rows * width + i, value);
-  }
+  write_rows<Columns>(a, at, a.queries, at.head, a.heads, dq, sum, scale);
 }
 
 Heads heads(const lk_tensor& t) { return {in(t), aligned(t, t.dims[3])}; }
@@ -389,17 +399,20 @@ Problem problem(const Params& p) {
           .bias_batch = biased && p.bias.dims[0] > 1 ? p.bias.dims[1] * plane : 0,
           .bias_head = biased && p.bias.dims[1] > 1 ? plane : 0,
           .key_lengths = static_cast<const int32_t*>(p.key_lengths.data),
+          .key_mask = static_cast<const int32_t*>(p.key_mask.data),
           .batch = p.q.dims[0],
           .queries = p.q.dims[1],
           .keys = p.k.dims[1],
           .heads = p.q.dims[2],
+          .key_heads = p.k.dims[2],
           .width = p.q.dims[3],
           .scale = p.scale,
+          .soft_cap = p.soft_cap,
           .causal = p.causal != 0};
 }
 
-dim3 blocks(const Problem& a, int64_t rows, int columns) {
-  return dim3(static_cast<unsigned>(ceil_div(rows, tile) * a.batch * a.heads * ceil_div(a.width, columns)));
+dim3 blocks(const Problem& a, int64_t rows, int64_t heads, int columns) {
+  return dim3(static_cast<unsigned>(ceil_div(rows, tile) * a.batch * heads * ceil_div(a.width, columns)));
 }
 
 }  // namespace
@@ -410,7 +423,8 @@ void attention_by_kernels(Cuda& cuda, const lk_attention_params& p) {
   const auto kernel = columns == 64    ? attention_kernel<64>
                       : columns == 128 ? attention_kernel<128>
                                        : attention_kernel<256>;
-  cuda.launch(kernel, blocks(a, a.queries, columns), tile_threads, 0, a, out(p.o), static_cast<float*>(p.lse.data));
+  cuda.launch(kernel, blocks(a, a.queries, a.heads, columns), tile_threads, 0, a, out(p.o),
+              static_cast<float*>(p.lse.data));
 }
 
 void attention_backward_by_kernels(Cuda& cuda, const lk_attention_backward_params& p) {
@@ -422,22 +436,9 @@ void attention_backward_by_kernels(Cuda& cuda, const lk_attention_backward_param
   const Gradients g{heads(p.d_o), static_cast<const float*>(p.lse.data), delta};
   const int columns = a.width <= 64 ? 64 : 128;
   cuda.launch(columns == 64 ? attention_key_gradient_kernel<64> : attention_key_gradient_kernel<128>,
-              blocks(a, a.keys, columns), tile_threads, 0, a, g, out(p.dk), out(p.dv));
+              blocks(a, a.keys, a.key_heads, columns), tile_threads, 0, a, g, out(p.dk), out(p.dv));
   cuda.launch(columns == 64 ? attention_query_gradient_kernel<64> : attention_query_gradient_kernel<128>,
-              blocks(a, a.queries, columns), tile_threads, 0, a, g, out(p.dq));
-}
-
-void write_lengths(Cuda& cuda, const int32_t* lengths, int64_t batch, int64_t queries, int64_t keys, int64_t spacing,
-                   int32_t* query_lengths, int32_t* key_lengths) {
-  cuda.launch(write_lengths_kernel, 1, block_threads, 0, lengths, batch, static_cast<int32_t>(queries),
-              static_cast<int32_t>(keys), spacing, query_lengths, key_lengths);
-}
-
-void blank_rows(Cuda& cuda, const int32_t* lengths, int64_t batch, int64_t rows, int64_t width, bool rows_are_keys,
-                float value, void* y, lk_dtype dtype) {
-  const int64_t parts = std::min<int64_t>(ceil_div(rows * width, block_threads), 256);
-  cuda.launch(blank_rows_kernel, dim3(static_cast<unsigned>(batch * parts)), block_threads, 0, lengths, batch, rows,
-              width, rows_are_keys, value, Out{y, dtype});
+              blocks(a, a.queries, a.heads, columns), tile_threads, 0, a, g, out(p.dq));
 }
 
 }  // namespace lk::cuda

@@ -232,23 +232,30 @@ LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params
 
 /* ---- attention, softmax, position ------------------------------------------------------------------- */
 
-/* q [B, Sq, H, D], k and v [B, Sk, H, D], o like q. p = softmax(scale q k^T + bias); o = p v.
- * bias: [1 or B, 1 or H, Sq, Sk]. key_lengths: i32 [B], keys at and after it are not seen. causal: key j <= query i.
- * lse [B, H, Sq] f32 = natural log of the sum of exponentials, for the backward pass. */
+/* q [B, Sq, H, D], k and v [B, Sk, Hk, D] where Hk divides H (grouped heads: query head h reads key head h / (H / Hk)),
+ * o like q. s = scale q k^T, and soft_cap tanh(s / soft_cap) where soft_cap is not 0; p = softmax(s + bias) over the
+ * keys that a query sees; o = p v. bias: [1 or B, 1 or H, Sq, Sk]. A key is seen where all of these allow it.
+ * key_lengths, i32 [B]: keys before it. key_mask, i32 [B, Sk]: keys where it is not 0. causal: keys j <= i by query i,
+ * counted in k as it is given. A query that sees no key has o = 0 and lse = -infinity, its dq is 0 and it adds nothing
+ * to dk and dv; the dk and dv of a key that no query sees are 0. lse [B, H, Sq] f32 = natural log of the sum of
+ * exponentials, for the backward pass. */
 typedef struct lk_attention_params {
   lk_tensor q, k, v;
-  lk_tensor bias, key_lengths; /* optional */
+  lk_tensor bias, key_lengths, key_mask; /* optional */
   float scale;
+  float soft_cap; /* 0: none */
   int32_t causal;
   lk_tensor o;
   lk_tensor lse; /* optional output */
 } lk_attention_params;
 LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
 
+/* dk and dv sum over the query heads of their group. */
 typedef struct lk_attention_backward_params {
   lk_tensor d_o, q, k, v, o, lse;
-  lk_tensor bias, key_lengths; /* optional */
+  lk_tensor bias, key_lengths, key_mask; /* optional */
   float scale;
+  float soft_cap;
   int32_t causal;
   lk_tensor dq, dk, dv;
 } lk_attention_backward_params;

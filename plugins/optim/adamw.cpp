@@ -23,9 +23,9 @@ class AdamW : public lora_host::Optimizer {
         eps_(options.real("eps", 1e-8)),
         weight_decay_(options.real("weight_decay", 0.01)) {
     for (double beta : {beta1_, beta2_})
-      if (!(beta >= 0 && beta < 1)) throw Failure(LH_E_INVALID, "adamw: betas must be in [0, 1)");
+      if (!(beta >= 0 && beta < 1)) throw Failure(LH_E_SETTING, "adamw: betas must be in [0, 1)");
     if (!(eps_ >= 0) || !(weight_decay_ >= 0))
-      throw Failure(LH_E_INVALID, "adamw: eps and weight_decay must not be negative");
+      throw Failure(LH_E_SETTING, "adamw: eps and weight_decay must not be negative");
   }
 
   const char* state(uint32_t index) const override { return index < 2 ? states[index] : nullptr; }

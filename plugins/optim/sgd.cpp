@@ -23,9 +23,9 @@ class Sgd : public lora_host::Optimizer {
         weight_decay_(options.real("weight_decay", 0)),
         nesterov_(options.flag("nesterov", false)) {
     if (!(momentum_ >= 0) || !(weight_decay_ >= 0))
-      throw Failure(LH_E_INVALID, "sgd: momentum and weight_decay must not be negative");
+      throw Failure(LH_E_SETTING, "sgd: momentum and weight_decay must not be negative");
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0))
-      throw Failure(LH_E_INVALID, "sgd: nesterov needs a momentum above 0 and a dampening of 0");
+      throw Failure(LH_E_SETTING, "sgd: nesterov needs a momentum above 0 and a dampening of 0");
   }
 
   const char* state(uint32_t index) const override {

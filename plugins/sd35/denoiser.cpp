@@ -70,11 +70,11 @@ struct Builder {
 Value embed_patches(Graph& g, const Dimensions& dims, Value latents, int64_t height, int64_t width) {
   int64_t h = height / dims.patch, w = width / dims.patch;
   if (h * dims.patch != height || w * dims.patch != width)
-    throw Failure(LH_E_INVALID, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
+    throw Failure(LH_E_SETTING, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
                                     " do not divide into patches of " + std::to_string(dims.patch));
   if (h > dims.grid || w > dims.grid) {
     std::string largest = std::to_string(dims.grid * dims.patch);
-    throw Failure(LH_E_INVALID, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
+    throw Failure(LH_E_SETTING, "latents of " + std::to_string(height) + "x" + std::to_string(width) +
                                     ": pos_embed has positions for at most " + largest + "x" + largest +
                                     "; use smaller images");
   }

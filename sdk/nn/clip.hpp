@@ -49,7 +49,7 @@ inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const Cli
     Value q = g.reshape(g.linear(y, layer + ".self_attn.q_proj"), split);
     Value k = g.reshape(g.linear(y, layer + ".self_attn.k_proj"), split);
     Value v = g.reshape(g.linear(y, layer + ".self_attn.v_proj"), split);
-    y = g.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, {}, true);
+    y = g.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, {}, {}, true);
     x = g.add(x, g.linear(g.reshape(y, {d[0], d[1], hidden}), layer + ".self_attn.out_proj"));
     y = g.linear(g.layer_norm(x, layer + ".layer_norm2", eps), layer + ".mlp.fc1");
     x = g.add(x, g.linear(g.gelu(y, options.activation), layer + ".mlp.fc2"));

@@ -209,7 +209,7 @@ class UNet {
     Dims d = g_.shape(x);
     int64_t step = int64_t{1} << layout_.levels;
     if (d[1] % step != 0 || d[2] % step != 0)
-      throw Failure(LH_E_INVALID, "latents " + dims_text(d) + " are halved " + std::to_string(layout_.levels) +
+      throw Failure(LH_E_SETTING, "latents " + dims_text(d) + " are halved " + std::to_string(layout_.levels) +
                                       " times: height and width must be multiples of " + std::to_string(step));
   }
 

@@ -17,7 +17,7 @@ class SignSgd : public lora_host::Optimizer {
  public:
   explicit SignSgd(const Options& options)
       : momentum_(options.real("momentum", 0.9)), weight_decay_(options.real("weight_decay", 0)) {
-    if (!(momentum_ >= 0 && momentum_ < 1)) throw Failure(LH_E_INVALID, "sign_sgd: momentum must be in [0, 1)");
+    if (!(momentum_ >= 0 && momentum_ < 1)) throw Failure(LH_E_SETTING, "sign_sgd: momentum must be in [0, 1)");
   }
 
   // One state tensor for each parameter: the host makes it, starts it at zero, saves and restores it.

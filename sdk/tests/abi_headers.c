@@ -1,12 +1,11 @@
 /* The ABI headers as C99, alone and together; with what a plugin in C would write. */
 #include "lora_host/lora_host.h"
 
-LH_ABI_NOTE(LH_ABI_MINOR);
+LH_ABI_NOTE(LH_TARGET_MINOR);
 
-static lh_status start(const lh_host* host, const lh_host_api* api, const char* path) {
-  (void)host;
+static lh_status start(const lh_host* host, const char* path) {
   (void)path;
-  return api->struct_size < sizeof(lh_host_api) ? LH_E_UNSUPPORTED : LH_OK;
+  return LH_HAS(host->api, lh_host_api, describe) ? LH_OK : LH_E_UNSUPPORTED;
 }
 static void stop(void) {}
 static const void* factory(const char* id, uint32_t index) {
@@ -17,7 +16,7 @@ static const void* factory(const char* id, uint32_t index) {
 
 extern const lh_plugin_entry lora_host_c_entry;
 const lh_plugin_entry lora_host_c_entry = {
-    sizeof(lh_plugin_entry), LH_ABI_MAJOR, LH_ABI_MINOR, "c", "0", "MIT", start, stop, factory};
+    sizeof(lh_plugin_entry), LH_ABI_MAJOR, LH_TARGET_MINOR, "c", "0", "MIT", start, stop, factory};
 
 /* Sizes and offsets that other compilers must agree on (LP64). */
 #define SAME(name, condition) typedef char name[(condition) ? 1 : -1]

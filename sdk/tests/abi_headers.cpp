@@ -11,4 +11,4 @@ static_assert(offsetof(lh_desc, dims) == 8 && offsetof(lh_attr, v) == 16);
 static_assert(offsetof(lh_abi_note, abi_major) == 24 && offsetof(lh_abi_note, abi_minor_needed) == 26);
 static_assert(offsetof(lh_host_api, log) == 8 && offsetof(lh_plugin_entry, id) == 8);
 
-LH_ABI_NOTE(LH_ABI_MINOR);
+LH_ABI_NOTE(LH_TARGET_MINOR);

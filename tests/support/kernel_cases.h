@@ -135,52 +135,100 @@ inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, in
   return c;
 }
 
-// variant: 0 plain, 1 bias of one head and batch, 2 causal, 3 key lengths (the last batch entry sees no key)
-inline Case attention_case(int64_t b, int64_t sq, int64_t sk, int64_t h, int64_t d, int variant) {
+struct AttentionCase {
+  int64_t b, sq, sk, h, d;
+  int64_t key_heads = 0;  // 0: as many as heads
+  bool bias = false;      // of one head and batch
+  bool causal = false;
+  bool lengths = false;  // the last batch entry sees no key
+  bool mask = false;     // another one in each batch entry; the last of several sees no key
+  double soft_cap = 0;
+
+  int64_t length(int64_t batch) const { return !lengths ? sk : batch == b - 1 ? 0 : std::min<int64_t>(sk, 5); }
+  bool masked(int64_t batch, int64_t key) const {
+    return mask && ((key * 7 + batch * 3) % 5 > 2 || (b > 1 && batch == b - 1));
+  }
+  bool seen(int64_t batch, int64_t query, int64_t key) const {
+    return key < length(batch) && !(causal && key > query) && !masked(batch, key);
+  }
+  int64_t group() const { return h / key_heads; }
+};
+
+// The optional inputs of a case in memory.
+struct AttentionMasks {
+  Tensor lengths, mask;
+
+  explicit AttentionMasks(const AttentionCase& a) : lengths({a.b}, LK_I32), mask({a.b, a.sk}, LK_I32) {
+    std::vector<int32_t> length, seen;
+    for (int64_t i = 0; i < a.b; ++i) {
+      length.push_back(static_cast<int32_t>(a.length(i)));
+      for (int64_t j = 0; j < a.sk; ++j) seen.push_back(a.masked(i, j) ? 0 : 1);
+    }
+    lengths.write(length.data(), 0, a.b * static_cast<int64_t>(sizeof(int32_t)));
+    mask.write(seen.data(), 0, a.b * a.sk * static_cast<int64_t>(sizeof(int32_t)));
+  }
+  lk_tensor lengths_of(const AttentionCase& a) const { return a.lengths ? lengths.view() : lk_tensor{}; }
+  lk_tensor mask_of(const AttentionCase& a) const { return a.mask ? mask.view() : lk_tensor{}; }
+};
+
+// The forward pass that `p` describes, and then the backward pass if `p` has outputs for it.
+inline lk_status run_attention(lk_context* context, const lk_attention_backward_params& p) {
+  const lk_status status =
+      call(lk_attention, context,
+           {p.q, p.k, p.v, p.bias, p.key_lengths, p.key_mask, p.scale, p.soft_cap, p.causal, p.o, p.lse});
+  return status != LK_OK || p.dq.data == nullptr ? status : call(lk_attention_backward, context, p);
+}
+
+inline Case attention_case(AttentionCase a) {
+  if (a.key_heads == 0) a.key_heads = a.h;
   Case c;
-  c.inner = 2;
-  c.name = "attention " + std::to_string(variant);
-  c.inputs = {{b, sq, h, d}, {b, sk, h, d}, {b, sk, h, d}, {1, 1, sq, sk}};
-  c.output = {b, sq, h, d};
-  c.depth = std::max({sq, sk, d});
+  // Gradients of k and v are rounded once for each head before they are added up over a group.
+  c.inner = a.key_heads < a.h ? 3 : 2;
+  c.name = "attention of " + std::to_string(a.sq) + " x " + std::to_string(a.sk) + ", heads " + std::to_string(a.h) +
+           "/" + std::to_string(a.key_heads) + (a.bias ? " bias" : "") + (a.causal ? " causal" : "") +
+           (a.lengths ? " lengths" : "") + (a.mask ? " mask" : "") + (a.soft_cap > 0 ? " cap" : "");
+  const Shape keys{a.b, a.sk, a.key_heads, a.d};
+  c.inputs = {{a.b, a.sq, a.h, a.d}, keys, keys, {1, 1, a.sq, a.sk}};
+  c.output = c.inputs[0];
+  c.depth = std::max({a.sq * a.group(), a.sk, a.d});
   constexpr double scale = 0.75;
   c.reference = [=](const Inputs& v) {
-    Values y(static_cast<size_t>(b * sq * h * d), 0.0);
-    for (int64_t t = 0; t < b * sq * h; ++t) {
-      const int64_t batch = t / (sq * h), i = t / h % sq, head = t % h;
-      int64_t seen = variant == 2 ? std::min(sk, i + 1) : sk;
-      if (variant == 3) seen = batch == b - 1 ? 0 : std::min<int64_t>(sk, 5);
+    Values y(static_cast<size_t>(a.b * a.sq * a.h * a.d), 0.0);
+    for (int64_t t = 0; t < a.b * a.sq * a.h; ++t) {
+      const int64_t batch = t / (a.sq * a.h), i = t / a.h % a.sq, head = t % a.h / a.group();
       double total = 0;
-      for (int64_t j = 0; j < seen; ++j) {
-        const int64_t key = ((batch * sk + j) * h + head) * d;
-        double score = variant == 1 ? v[3][i * sk + j] : 0.0;
-        for (int64_t e = 0; e < d; ++e) score += scale * v[0][t * d + e] * v[1][key + e];
-        total += std::exp(score);
-        for (int64_t e = 0; e < d; ++e) y[t * d + e] += std::exp(score) * v[2][key + e];
+      for (int64_t j = 0; j < a.sk; ++j) {
+        if (!a.seen(batch, i, j)) continue;
+        const int64_t key = ((batch * a.sk + j) * a.key_heads + head) * a.d;
+        double score = 0;
+        for (int64_t e = 0; e < a.d; ++e) score += scale * v[0][t * a.d + e] * v[1][key + e];
+        if (a.soft_cap > 0) score = a.soft_cap * std::tanh(score / a.soft_cap);
+        const double weight = std::exp(score + (a.bias ? v[3][i * a.sk + j] : 0.0));
+        total += weight;
+        for (int64_t e = 0; e < a.d; ++e) y[t * a.d + e] += weight * v[2][key + e];
       }
-      for (int64_t e = 0; e < d && seen > 0; ++e) y[t * d + e] /= total;
+      for (int64_t e = 0; e < a.d && total > 0; ++e) y[t * a.d + e] /= total;
     }
     return y;
   };
-  const auto lengths = [=](Tensor& tensor) {
-    for (int32_t i = 0; i < b; ++i) tensor.put(i, i == b - 1 ? 0 : 5);
-    return variant == 3 ? tensor.view() : lk_tensor{};
+  const auto params = [=](const Views& in, const AttentionMasks& masks, lk_tensor o, lk_tensor lse) {
+    lk_attention_backward_params p{};
+    p.q = in[0], p.k = in[1], p.v = in[2], p.o = o, p.lse = lse;
+    if (a.bias) p.bias = in[3];
+    p.key_lengths = masks.lengths_of(a), p.key_mask = masks.mask_of(a);
+    p.scale = scale, p.soft_cap = static_cast<float>(a.soft_cap), p.causal = a.causal;
+    return p;
   };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    Tensor storage({b}, LK_I32);
-    return call(
-        lk_attention, context,
-        {in[0], in[1], in[2], variant == 1 ? in[3] : lk_tensor{}, lengths(storage), scale, variant == 2, y, {}});
+    const AttentionMasks masks(a);
+    return run_attention(context, params(in, masks, y, {}));
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    Tensor storage({b}, LK_I32), lse({b, h, sq}, LK_F32), o({b, sq, h, d}, LK_F32);
-    const lk_tensor bias = variant == 1 ? in[3] : lk_tensor{}, key_lengths = lengths(storage);
-    const lk_status status = call(lk_attention, context,
-                                  {in[0], in[1], in[2], bias, key_lengths, scale, variant == 2, o.view(), lse.view()});
-    if (status != LK_OK) return status;
-    return call(
-        lk_attention_backward, context,
-        {dy, in[0], in[1], in[2], o.view(), lse.view(), bias, key_lengths, scale, variant == 2, g[0], g[1], g[2]});
+    const AttentionMasks masks(a);
+    const Tensor lse({a.b, a.h, a.sq}, LK_F32), o({a.b, a.sq, a.h, a.d}, LK_F32);
+    lk_attention_backward_params p = params(in, masks, o.view(), lse.view());
+    p.d_o = dy, p.dq = g[0], p.dk = g[1], p.dv = g[2];
+    return run_attention(context, p);
   };
   c.differentiable = {true, true, true, false};
   return c;
@@ -423,11 +471,26 @@ inline std::vector<Case> all_cases() {
                              gated_residual_case(2, 257, 33),
                              loss_case(LK_MSE, 3, 257),
                              loss_case(LK_HUBER, 3, 257)};
-  for (int variant = 0; variant < 4; ++variant) {
-    cases.push_back(attention_case(2, 33, 31, 3, 8, variant));
-    cases.push_back(attention_case(1, 1, 1, 1, 1, variant));
+  for (AttentionCase a : {AttentionCase{2, 33, 31, 3, 8}, AttentionCase{1, 1, 1, 1, 1}}) {
+    cases.push_back(attention_case(a));
+    for (bool AttentionCase::*const kind : {&AttentionCase::bias, &AttentionCase::causal, &AttentionCase::lengths}) {
+      AttentionCase with = a;
+      with.*kind = true;
+      cases.push_back(attention_case(with));
+    }
   }
-  cases.push_back(attention_case(1, 129, 257, 1, 16, 0));
+  cases.push_back(attention_case({1, 129, 257, 1, 16}));
+  // Multiples of 8 in width: a GPU may have kernels of their own for these.
+  cases.push_back(attention_case({.b = 2, .sq = 33, .sk = 65, .h = 4, .d = 32, .key_heads = 2}));
+  cases.push_back(attention_case({.b = 2, .sq = 65, .sk = 65, .h = 2, .d = 32, .causal = true}));
+  cases.push_back(attention_case({.b = 1, .sq = 129, .sk = 129, .h = 2, .d = 16, .key_heads = 1, .causal = true}));
+  cases.push_back(
+      attention_case({.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 16, .key_heads = 2, .causal = true, .lengths = true}));
+  cases.push_back(attention_case({.b = 3, .sq = 33, .sk = 65, .h = 2, .d = 32, .mask = true}));
+  cases.push_back(attention_case({.b = 3, .sq = 33, .sk = 300, .h = 4, .d = 16, .key_heads = 1, .mask = true}));
+  cases.push_back(
+      attention_case({.b = 2, .sq = 7, .sk = 33, .h = 2, .d = 8, .causal = true, .lengths = true, .mask = true}));
+  cases.push_back(attention_case({.b = 2, .sq = 33, .sk = 31, .h = 4, .d = 8, .key_heads = 2, .soft_cap = 1.5}));
   for (lk_unary_kind kind = LK_SILU; kind <= LK_CLAMP; ++kind) cases.push_back(unary_case(kind, 257));
   return cases;
 }

@@ -268,43 +268,23 @@ HostTensor output_of(const Model& model, Graph graph, const std::string& output)
   return program->output(output);
 }
 
+namespace {
+
+std::map<std::string, std::string> settings_of(const std::string& variant) {
+  return variant.empty() ? std::map<std::string, std::string>{}
+                         : std::map<std::string, std::string>{{"variant", variant}};
+}
+
+}  // namespace
+
 Described::Described(const std::string& plugin, const Shapes& shapes, const std::string& variant)
-    : shapes_(shapes), offered_(model_plugin(plugin)) {
-  offered_.host->weights = &shapes_;
-  offered_.host->settings.clear();
-  if (!variant.empty()) offered_.host->settings["variant"] = variant;
-  const bool created = offered_.descriptor->create(offered_.host, &self_) == LH_OK;
-  offered_.host->settings.clear();
-  if (created) return;
-  offered_.host->weights = nullptr;
-  throw std::runtime_error(offered_.host->failure);
-}
+    : shapes_(shapes), offered_(model_plugin(plugin)), model_(offered_, shapes_, nullptr, settings_of(variant)) {}
 
-Described::~Described() {
-  offered_.descriptor->destroy(self_);
-  offered_.host->weights = nullptr;
-}
-
-Recipe Described::recipe() const { return Recipe::parse(offered_.descriptor->recipe(self_), offered_.descriptor->id); }
+Recipe Described::recipe() const { return Recipe::parse(model_.recipe(), offered_.descriptor->id); }
 
 Graph Described::denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers) const {
   Graph graph(DType::bf16);
-  lh_graph building{.host = offered_.host, .graph = &graph};
-  std::vector<lh_attr> attrs;
-  for (const auto& [name, size] : sizes) {
-    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_I64, .count = 1, .v = {}};
-    attr.v.i = size;
-    attrs.push_back(attr);
-  }
-  if (!skip_layers.empty()) {
-    lh_attr attr{
-        .name = "skip_layers", .type = LH_ATTR_I64_LIST, .count = static_cast<uint32_t>(skip_layers.size()), .v = {}};
-    attr.v.is = skip_layers.data();
-    attrs.push_back(attr);
-  }
-  const lh_status status =
-      offered_.descriptor->build(self_, &building, "denoiser", attrs.data(), static_cast<uint32_t>(attrs.size()));
-  if (status != LH_OK) throw std::runtime_error(building.error + offered_.host->failure);
+  model_.build(graph, "denoiser", sizes, skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
   return graph;
 }
 

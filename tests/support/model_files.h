@@ -14,7 +14,7 @@ namespace lh::test {
 
 using Shapes = std::map<std::string, Desc>;
 
-// The plugins that were built. A plugin knows one host at a time, so all tests take them from here.
+// The plugins that were built.
 const Registry& built_plugins();
 CheckpointSpec spec_of(const std::string& plugin);
 
@@ -63,17 +63,14 @@ HostTensor output_of(const Model& model, Graph graph, const std::string& output)
 class Described {
  public:
   Described(const std::string& plugin, const Shapes& shapes, const std::string& variant = "");
-  ~Described();
-  Described(const Described&) = delete;
-  Described& operator=(const Described&) = delete;
-  int32_t confidence() const { return offered_.descriptor->probe(offered_.host); }
+  int32_t confidence() const { return probe(offered_, shapes_, nullptr).confidence; }
   Recipe recipe() const;
   Graph denoiser(const Sizes& sizes, const std::vector<int64_t>& skip_layers = {}) const;
 
  private:
   Shapes shapes_;
   Offered<lh_model> offered_;
-  void* self_ = nullptr;
+  PluginModel model_;
 };
 
 }  // namespace lh::test

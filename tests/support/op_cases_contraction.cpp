@@ -80,38 +80,48 @@ struct Attention {
   bool causal;
   Dims bias;  // empty: none
   bool lengths;
+  int64_t key_heads = 0;  // 0: as many as heads
+  bool mask = false;
+  double soft_cap = 0;
 };
 
 // One row of probabilities times v.
 void attend(const Attention& a, const Inputs& v, const Dims& at, Values& y) {
-  const int64_t b = at[0], i = at[1], h = at[2];
-  const auto row = [&](int64_t s, int64_t count) { return ((b * count + s) * a.heads + h) * a.width; };
+  const int64_t b = at[0], i = at[1], h = at[2], key_head = h / (a.heads / a.key_heads);
+  const int64_t query = ((b * a.queries + i) * a.heads + h) * a.width;
+  const auto key = [&](int64_t j) { return ((b * a.keys + j) * a.key_heads + key_head) * a.width; };
   Values p(static_cast<size_t>(a.keys), -INFINITY);
   const int64_t seen = a.lengths ? static_cast<int64_t>(v[4][b]) : a.keys;
   for (int64_t j = 0; j < std::min(seen, a.causal ? i + 1 : seen); ++j) {
+    if (a.mask && v[5][b * a.keys + j] == 0) continue;
     double dot = 0;
-    for (int64_t d = 0; d < a.width; ++d) dot += v[0][row(i, a.queries) + d] * v[1][row(j, a.keys) + d];
-    p[j] = a.scale * dot + (a.bias.empty() ? 0 : v[3][place_of(a.bias, {b, h, i, j})]);
+    for (int64_t d = 0; d < a.width; ++d) dot += v[0][query + d] * v[1][key(j) + d];
+    const double s = a.scale * dot;
+    p[j] = (a.soft_cap > 0 ? a.soft_cap * std::tanh(s / a.soft_cap) : s) +
+           (a.bias.empty() ? 0 : v[3][place_of(a.bias, {b, h, i, j})]);
   }
   const double largest = *std::ranges::max_element(p);
   double total = 0;
-  for (double& e : p) total += e = std::exp(e - largest);
+  for (double& e : p) total += e = largest == -INFINITY ? 0 : std::exp(e - largest);
   for (int64_t d = 0; d < a.width; ++d) {
     double sum = 0;
-    for (int64_t j = 0; j < a.keys; ++j) sum += p[j] / total * v[2][row(j, a.keys) + d];
-    y.push_back(sum);
+    for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[2][key(j) + d];
+    y.push_back(total == 0 ? 0 : sum / total);
   }
 }
 
-OpCase attention(const Attention& a, const std::string& note) {
+OpCase attention(Attention a, const std::string& note) {
+  if (a.key_heads == 0) a.key_heads = a.heads;
   OpCase c{"attention/1", {{{a.batch, a.queries, a.heads, a.width}}}, {{"scale", a.scale}}, a.keys + a.width, {}, 1,
            note};
-  for (int kv = 0; kv < 2; ++kv) c.inputs.push_back({{a.batch, a.keys, a.heads, a.width}});
+  for (int kv = 0; kv < 2; ++kv) c.inputs.push_back({{a.batch, a.keys, a.key_heads, a.width}});
   if (a.causal) c.attrs.set("causal", int64_t{1});
-  if (!a.bias.empty() || a.lengths) {
+  if (a.soft_cap > 0) c.attrs.set("soft_cap", a.soft_cap);
+  if (!a.bias.empty() || a.lengths || a.mask) {
     c.inputs.push_back(a.bias.empty() ? absent : OpInput{a.bias, -1, 1, Storage::tested, false});
     c.inputs.push_back(a.lengths ? ids({a.batch}, 1, a.keys) : absent);
   }
+  if (a.mask) c.inputs.push_back(ids({a.batch, a.keys}, 0, 1));  // another one for each item
   c.reference = [=](const Inputs& v) {
     Values y;
     each_index({a.batch, a.queries, a.heads}, [&](const Dims& at) { attend(a, v, at, y); });
@@ -162,7 +172,18 @@ std::vector<OpCase> contraction_cases() {
       attention({1, 33, 33, 1, 8, 0.4, true, {}, false}, "causal"),
       attention({2, 5, 7, 3, 4, 0.5, false, {1, 3, 5, 7}, false}, "bias"),
       attention({3, 5, 31, 2, 4, 0.5, false, {}, true}, "lengths"),
-      attention({2, 7, 7, 2, 4, 0.5, true, {2, 1, 7, 7}, true}, "everything"),
+      attention({2, 7, 7, 2, 4, 0.5, true, {2, 1, 7, 7}, true}, "causal_bias_lengths"),
+      attention({2, 5, 31, 4, 8, 0.4, false, {}, false, 2}, "grouped"),
+      attention({2, 33, 7, 3, 5, 0.5, false, {1, 3, 33, 7}, false, 1}, "one_key_head_bias"),
+      attention({2, 33, 33, 4, 8, 0.4, true, {}, true, 2}, "grouped_causal_lengths"),
+      attention({2, 5, 31, 6, 8, 0.4, true, {}, false, 3}, "grouped_causal_fewer_queries"),
+      attention({2, 31, 5, 4, 8, 0.4, true, {}, false, 2}, "grouped_causal_fewer_keys"),
+      attention({2, 5, 31, 2, 8, 0.5, false, {}, false, 0, true}, "mask"),
+      attention({2, 5, 33, 4, 8, 0.5, false, {}, true, 2, true}, "grouped_mask_lengths"),
+      attention({2, 33, 33, 2, 8, 0.5, true, {}, false, 0, true}, "causal_mask"),
+      attention({1, 7, 33, 2, 31, 0.7, false, {}, false, 0, false, 1.5}, "soft_cap"),
+      attention({2, 7, 33, 4, 8, 0.9, false, {}, false, 2, false, 1.25}, "soft_cap_grouped"),
+      attention({2, 7, 7, 4, 4, 0.5, true, {2, 1, 7, 7}, true, 2, true, 2.0}, "everything"),
   };
 }
 

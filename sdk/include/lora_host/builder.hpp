@@ -81,9 +81,9 @@ inline lh_attr integers(const char* name, const Integers& values) {
 
 class Builder {
  public:
-  Builder(const lh_host_api& api, lh_graph* graph) : api_(&api), graph_(graph) {}
+  explicit Builder(lh_graph* graph) : graph_(graph) {}
 
-  const lh_host_api& api() const { return *api_; }
+  const lh_host_api& api() const { return *graph_->api; }
   lh_graph* graph() const { return graph_; }
 
   // Adds an op by its full name. After an error all values are absent and the graph keeps the first message.
@@ -92,14 +92,13 @@ class Builder {
     in.reserve(inputs.size());
     for (Value value : inputs) in.push_back(value.handle);
     std::vector<Value> values(outputs);
-    lh_status status = api_->op(graph_, op, in.data(), static_cast<uint32_t>(in.size()), attrs.begin(),
+    lh_status status = api().op(graph_, op, in.data(), static_cast<uint32_t>(in.size()), attrs.begin(),
                                 static_cast<uint32_t>(attrs.size()), out.data(), static_cast<uint32_t>(outputs));
     for (size_t i = 0; i < outputs && status == LH_OK; ++i) values[i].handle = out[i];
     return values;
   }
 
  private:
-  const lh_host_api* api_;
   lh_graph* graph_;
 };
 

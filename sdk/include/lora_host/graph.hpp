@@ -11,11 +11,16 @@ namespace lora_host {
 
 class Graph : public Ops {
  public:
-  explicit Graph(lh_graph* graph) : Ops(*runtime.api, graph), host_(runtime.host) {}
-  Graph(lh_graph* graph, const lh_host* host) : Ops(*runtime.api, graph), host_(host) {}
+  // model: what the graph's weights come from; none for the graphs of optimizers and samplers.
+  explicit Graph(lh_graph* graph, const lh_model_ctx* model = nullptr) : Ops(graph), model_(model) {}
 
-  bool has_op(const char* op) const { return api().has_op(host_, op) != 0; }
-  Weights weights() const { return Weights(host_); }
+  bool has_op(const char* op) const { return api().has_op(op) != 0; }
+  Weights weights() const {
+    if (model_ == nullptr) throw Failure(LH_E_INVALID, "this graph has no checkpoint to take weights from");
+    return Weights(model_);
+  }
+  // Writes to the host's log; level is LH_LOG_*.
+  void log(int32_t level, const std::string& text) const { api().log(nullptr, level, text.c_str()); }
 
   Value input(const std::string& name, const Dims& dims, lh_dtype dtype = LH_FLOAT) {
     lh_desc desc = make_desc(dtype, dims);
@@ -72,9 +77,8 @@ class Graph : public Ops {
  private:
   Value weight(const std::string& module) { return param(module + ".weight"); }
   Value bias(const std::string& module) {
-    lh_desc desc{};
     std::string name = module + ".bias";
-    return api().weight_find(host_, name.c_str(), &desc) == LH_OK ? param(name) : Value{};
+    return weights().has(name) ? param(name) : Value{};
   }
   template <typename T>
   Value constant(lh_dtype dtype, const Dims& dims, const std::vector<T>& data) {
@@ -86,7 +90,7 @@ class Graph : public Ops {
     return {api().constant(graph(), &desc, data.data())};
   }
 
-  const lh_host* host_;
+  const lh_model_ctx* model_;
 };
 
 }  // namespace lora_host

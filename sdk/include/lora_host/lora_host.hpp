@@ -2,7 +2,7 @@
 // plugin.
 #pragma once
 
+#include "lora_host/border.hpp"
 #include "lora_host/graph.hpp"
 #include "lora_host/plugin.hpp"
-#include "lora_host/runtime.hpp"
 #include "lora_host/weights.hpp"

@@ -11,16 +11,19 @@
 
 #define LH_OPTIMIZER_FACTORY "lh.optimizer/1"
 
+/* Every field but `options` is required. */
 typedef struct lh_optimizer {
   uint32_t struct_size;
   const char* id;
-  /* Names of `optimizer_params` the rule understands, NULL-terminated; anything else is refused by the host. */
+  /* Names of `optimizer_params` the rule understands, NULL-terminated; anything else is refused by the host. NULL:
+   * none.
+   */
   const char* const* options;
-  /* options: the user's values as f64 (numbers; flags are 0 or 1) or f64 lists. [setup] */
+  /* options: the user's values as f64 (numbers; flags are 0 or 1) or f64 lists. [object] */
   lh_status (*create)(const lh_host*, const lh_attr* options, uint32_t n_options, void** self);
-  void (*destroy)(void* self);                      /* [setup] */
-  const char* (*state)(void* self, uint32_t index); /* state tensor names; NULL ends the list [setup] */
-  lh_status (*build_update)(void* self, lh_graph*, const lh_desc* parameter); /* [build] */
+  void (*destroy)(void* self);                      /* [object] */
+  const char* (*state)(void* self, uint32_t index); /* state names; NULL ends the list [object] */
+  lh_status (*build_update)(void* self, lh_graph*, const lh_desc* parameter); /* [object] */
 } lh_optimizer;
 
 #endif

@@ -5,6 +5,7 @@
 //   LORA_HOST_PLUGIN("mine", "1.0.0", "MIT", {LH_MODEL_FACTORY, &my_model})
 #pragma once
 
+#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -29,21 +30,28 @@ constexpr lh_model model(const char* id, const char* checkpoint) {
   out.struct_size = sizeof(lh_model);
   out.id = id;
   out.checkpoint = checkpoint;
-  out.probe = [](const lh_host* host) noexcept -> int32_t {
+  out.probe = [](const lh_model_ctx* context) noexcept -> int32_t {
     int32_t confidence = 0;
-    (void)guarded(host, [&] { confidence = T::probe(Weights(host)); });
+    (void)guarded(*context->api, [&] { confidence = T::probe(Weights(context)); });
     return confidence;
   };
-  out.create = [](const lh_host* host, void** self) noexcept {
-    return guarded(host, [&] { *self = static_cast<Model*>(std::make_unique<T>(Weights(host)).release()); });
+  out.create = [](const lh_model_ctx* context, void** self) noexcept {
+    return guarded(*context->api, [&] {
+      *self = new Held<Model>{context->api, std::make_unique<T>(Weights(context))};
+    });
   };
-  out.destroy = [](void* self) noexcept { delete static_cast<Model*>(self); };
-  out.recipe = [](void* self) noexcept { return static_cast<Model*>(self)->recipe(); };
-  out.role = [](void* self, uint32_t index) noexcept { return static_cast<Model*>(self)->role(index); };
-  out.build = [](void* self, lh_graph* graph, const char* role, const lh_attr* sizes, uint32_t count) noexcept {
-    return guarded(runtime.host, [&] {
-      Graph g(graph);
-      static_cast<Model*>(self)->build(g, role, Sizes(sizes, count));
+  out.destroy = [](void* self) noexcept { delete &Held<Model>::of(self); };
+  out.recipe = [](void* self) noexcept {
+    return Held<Model>::of(self).text([](const Model& model) { return model.recipe(); });
+  };
+  out.role = [](void* self, uint32_t index) noexcept {
+    return Held<Model>::of(self).text([&](const Model& model) { return model.role(index); });
+  };
+  out.build = [](void* self, const lh_model_ctx* context, lh_graph* graph, const char* role, const lh_attr* sizes,
+                 uint32_t count) noexcept {
+    return guarded(*graph->api, [&] {
+      Graph g(graph, context);
+      Held<Model>::of(self).object->build(g, role, Sizes(sizes, count));
     });
   };
   return out;
@@ -64,15 +72,18 @@ constexpr lh_optimizer optimizer(const char* id, const char* const* options) {
   out.id = id;
   out.options = options;
   out.create = [](const lh_host* host, const lh_attr* options, uint32_t count, void** self) noexcept {
-    return guarded(host,
-                   [&] { *self = static_cast<Optimizer*>(std::make_unique<T>(Options(options, count)).release()); });
+    return guarded(*host->api, [&] {
+      *self = new Held<Optimizer>{host->api, std::make_unique<T>(Options(options, count))};
+    });
   };
-  out.destroy = [](void* self) noexcept { delete static_cast<Optimizer*>(self); };
-  out.state = [](void* self, uint32_t index) noexcept { return static_cast<Optimizer*>(self)->state(index); };
+  out.destroy = [](void* self) noexcept { delete &Held<Optimizer>::of(self); };
+  out.state = [](void* self, uint32_t index) noexcept {
+    return Held<Optimizer>::of(self).text([&](const Optimizer& rule) { return rule.state(index); });
+  };
   out.build_update = [](void* self, lh_graph* graph, const lh_desc* parameter) noexcept {
-    return guarded(runtime.host, [&] {
+    return guarded(*graph->api, [&] {
       Graph g(graph);
-      static_cast<Optimizer*>(self)->build_update(g, dims_of(*parameter));
+      Held<Optimizer>::of(self).object->build_update(g, dims_of(*parameter));
     });
   };
   return out;
@@ -111,15 +122,24 @@ constexpr lh_sampler sampler() {
   out.stages = T::stages;
   out.carried = T::carried;
   out.scalars = T::scalars;
+  // These have no handle to fail through: the host refuses what is not finite.
   out.scalar_values = [](const lh_levels* levels, uint32_t step, uint32_t stage, double* values) noexcept {
-    T::scalar_values(Step(*levels, step), stage, values);
+    try {
+      T::scalar_values(Step(*levels, step), stage, values);
+    } catch (...) {
+      for (const char* const* name = T::scalars; *name != nullptr; ++name) *values++ = NAN;
+    }
   };
   if constexpr (T::stages > 1)
-    out.stage_sigma = [](const lh_levels* levels, uint32_t step, uint32_t stage) noexcept {
-      return T::stage_sigma(Step(*levels, step), stage);
+    out.stage_sigma = [](const lh_levels* levels, uint32_t step, uint32_t stage) noexcept -> double {
+      try {
+        return T::stage_sigma(Step(*levels, step), stage);
+      } catch (...) {
+        return NAN;
+      }
     };
   out.build_stage = [](lh_graph* graph, uint32_t stage, const lh_desc* latents) noexcept {
-    return guarded(runtime.host, [&] {
+    return guarded(*graph->api, [&] {
       Graph g(graph);
       T::build(g, stage, dims_of(*latents));
     });
@@ -139,30 +159,27 @@ inline const void* part_at(const Part* parts, size_t count, const char* factory,
   return nullptr;
 }
 
-inline lh_status start(const lh_host* host, const lh_host_api* api, const char* plugin_path) noexcept {
-  if (host == nullptr || api == nullptr || api->struct_size < sizeof(lh_host_api)) return LH_E_UNSUPPORTED;
-  runtime.host = host;
-  runtime.api = api;
-  return guarded(host, [&] { runtime.plugin_path = plugin_path; });
-}
-
-inline void stop() noexcept { runtime = {}; }
+// Nothing is kept from init: every handle brings the host's table.
+inline lh_status start(const lh_host*, const char*) noexcept { return LH_OK; }
+inline void stop() noexcept {}
 
 }  // namespace lora_host
 
 // Defines all that a plugin exports: the symbol lh_plugin and the ELF note. What follows the license are Parts,
-// {factory, &descriptor}.
+// {factory, &descriptor}. The plugin loads in hosts from LH_TARGET_MINOR on.
 #define LORA_HOST_PLUGIN(plugin_id, plugin_version, plugin_license, ...)                                          \
   namespace {                                                                                                     \
+  static_assert(LH_TARGET_MINOR >= LH_ABI_OLDEST && LH_TARGET_MINOR <= LH_ABI_MINOR,                              \
+                "LH_TARGET_MINOR is no minor number that these headers have");                                    \
   constexpr lora_host::Part lora_host_parts[] = {__VA_ARGS__};                                                    \
   const void* lora_host_factory(const char* factory, uint32_t index) {                                            \
     return lora_host::part_at(lora_host_parts, sizeof lora_host_parts / sizeof *lora_host_parts, factory, index); \
   }                                                                                                               \
-  LH_ABI_NOTE(LH_ABI_MINOR);                                                                                      \
+  LH_ABI_NOTE(LH_TARGET_MINOR);                                                                                   \
   }                                                                                                               \
   extern "C" {                                                                                                    \
   LH_EXPORT extern const lh_plugin_entry lh_plugin;                                                               \
   }                                                                                                               \
-  const lh_plugin_entry lh_plugin = {sizeof(lh_plugin_entry), LH_ABI_MAJOR,   LH_ABI_MINOR,     plugin_id,        \
+  const lh_plugin_entry lh_plugin = {sizeof(lh_plugin_entry), LH_ABI_MAJOR,   LH_TARGET_MINOR,  plugin_id,        \
                                      plugin_version,          plugin_license, lora_host::start, lora_host::stop,  \
                                      lora_host_factory};

@@ -43,20 +43,21 @@ typedef struct lh_levels {
   const double* sigma; /* steps + 1, falling */
 } lh_levels;
 
+/* Required are id, objectives, stages and build_stage; scalar_values with scalars, stage_sigma with further stages. */
 typedef struct lh_sampler {
   uint32_t struct_size;
   const char* id;
   const char* const* objectives; /* models it is for: "flow", "epsilon", "v_prediction"; NULL-terminated */
   int32_t space;                 /* LH_SPACE_* */
   uint32_t stages;               /* most model evaluations in one step */
-  const char* const* carried;    /* tensors kept from stage to stage and from step to step; NULL-terminated */
-  const char* const* scalars;    /* numbers that change with the step; NULL-terminated */
+  const char* const* carried;    /* tensors kept from stage to stage and from step to step; NULL-terminated or NULL */
+  const char* const* scalars;    /* numbers that change with the step; NULL-terminated or NULL */
   /* The values of `scalars` at a stage of a step; `out` has room for all. Pure. [any-thread] */
   void (*scalar_values)(const lh_levels*, uint32_t step, uint32_t stage, double* out);
   /* Sigma at which a stage after the first sees the model; 0: the step ends without it. NULL where there is one stage.
    * Pure. [any-thread] */
   double (*stage_sigma)(const lh_levels*, uint32_t step, uint32_t stage);
-  lh_status (*build_stage)(lh_graph*, uint32_t stage, const lh_desc* latents); /* [build] */
+  lh_status (*build_stage)(lh_graph*, uint32_t stage, const lh_desc* latents); /* [any-thread] */
 } lh_sampler;
 
 #endif

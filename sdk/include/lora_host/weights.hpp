@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "lora_host/runtime.hpp"
+#include "lora_host/border.hpp"
 
 namespace lora_host {
 
@@ -32,13 +32,11 @@ inline lh_desc make_desc(lh_dtype dtype, const Dims& dims) {
 
 class Weights {
  public:
-  explicit Weights(const lh_host* host) : host_(host), api_(runtime.api) {}
-
-  const lh_host* host() const { return host_; }
+  explicit Weights(const lh_model_ctx* model) : model_(model) {}
 
   std::optional<Dims> find(const std::string& name) const {
     lh_desc desc{};
-    if (api_->weight_find(host_, name.c_str(), &desc) != LH_OK) return std::nullopt;
+    if (api().weight_find(model_, name.c_str(), &desc) != LH_OK) return std::nullopt;
     return dims_of(desc);
   }
   bool has(const std::string& name) const { return find(name).has_value(); }
@@ -80,23 +78,54 @@ class Weights {
   }
   // First name that starts with `prefix`, "" when there is none.
   std::string first_with_prefix(std::string_view prefix) const {
-    for (uint64_t i = 0; i < api_->weight_count(host_); ++i) {
-      const char* name = nullptr;
-      lh_desc desc{};
-      if (api_->weight_at(host_, i, &name, &desc) == LH_OK && std::string_view(name).starts_with(prefix)) return name;
-    }
-    return "";
+    const char* name = name_at(api().weight_lower_bound(model_, std::string(prefix).c_str()));
+    return name != nullptr && std::string_view(name).starts_with(prefix) ? name : "";
   }
-  // A setting of the user, e.g. "variant".
-  std::optional<std::string> setting(const char* key) const {
-    const char* value = nullptr;
-    if (api_->setting(host_, key, &value) != LH_OK || value == nullptr) return std::nullopt;
-    return std::string(value);
+  // All names that start with `prefix`, sorted.
+  std::vector<std::string> names(const std::string& prefix = "") const {
+    std::vector<std::string> out;
+    for (uint64_t i = api().weight_lower_bound(model_, prefix.c_str());; ++i) {
+      const char* name = name_at(i);
+      if (name == nullptr || !std::string_view(name).starts_with(prefix)) return out;
+      out.emplace_back(name);
+    }
   }
 
+  // A setting of the user, e.g. "variant".
+  std::optional<std::string> setting(const std::string& key) const {
+    const char* text = nullptr;
+    return given(api().setting(model_, key.c_str(), &text), text);
+  }
+  // A text file from the component's folder in a diffusers directory ("config.json"); component "" is the folder of the
+  // model itself ("model_index.json"). Nothing where there is none: absence() then says what was looked for and where.
+  std::optional<std::string> document(const std::string& component, const std::string& name) const {
+    const char* text = nullptr;
+    return given(api().document(model_, component.empty() ? nullptr : component.c_str(), name.c_str(), &text), text);
+  }
+  // An entry of the metadata in the component's safetensors files.
+  std::optional<std::string> metadata(const std::string& component, const std::string& key) const {
+    const char* text = nullptr;
+    return given(api().metadata(model_, component.c_str(), key.c_str(), &text), text);
+  }
+  // Why the last of these gave nothing, for an error of your own.
+  std::string absence() const { return api().failure(); }
+
+  // Writes to the host's log; level is LH_LOG_*.
+  void log(int32_t level, const std::string& text) const { api().log(nullptr, level, text.c_str()); }
+
  private:
-  const lh_host* host_;
-  const lh_host_api* api_;
+  const lh_host_api& api() const { return *model_->api; }
+  const char* name_at(uint64_t index) const {
+    const char* name = nullptr;
+    lh_desc desc{};
+    return api().weight_at(model_, index, &name, &desc) == LH_OK ? name : nullptr;
+  }
+  static std::optional<std::string> given(lh_status status, const char* text) {
+    if (status != LH_OK || text == nullptr) return std::nullopt;
+    return std::string(text);
+  }
+
+  const lh_model_ctx* model_;
 };
 
 // Attributes by name: the sizes of a build, the options of an optimizer.

@@ -1,0 +1,238 @@
+// lk_attention beyond the table of kernel_cases.h: both passes with every tensor of one type (a GPU has library kernels
+// for 16 bit), exact zeros where nothing is seen, equal bits, and refused arguments.
+#include <gmock/gmock.h>
+
+#include "support/kernel_cases.h"
+
+namespace {
+
+using namespace lk_test;
+using ::testing::HasSubstr;
+
+constexpr double scale = 0.5;
+
+struct Results {
+  Values o, lse, dq, dk, dv;
+};
+
+// All results for q, k, v, do in float64.
+Results truth(const AttentionCase& a, const Values& q, const Values& k, const Values& v, const Values& d_o) {
+  Results r{Values(q.size()), Values(static_cast<size_t>(a.b * a.h * a.sq)), Values(q.size()), Values(k.size()),
+            Values(k.size())};
+  for (int64_t t = 0; t < a.b * a.sq * a.h; ++t) {
+    const int64_t batch = t / (a.sq * a.h), i = t / a.h % a.sq, h = t % a.h, row = t * a.d;
+    const auto key = [&](int64_t j) { return ((batch * a.sk + j) * a.key_heads + h / a.group()) * a.d; };
+    const auto dot = [&](const Values& x, int64_t at, const Values& y, int64_t from) {
+      double sum = 0;
+      for (int64_t e = 0; e < a.d; ++e) sum += x[at + e] * y[from + e];
+      return sum;
+    };
+    Values p(static_cast<size_t>(a.sk)), slope(p.size(), 1.0);
+    double total = 0;
+    for (int64_t j = 0; j < a.sk; ++j) {
+      if (!a.seen(batch, i, j)) continue;
+      double s = scale * dot(q, row, k, key(j));
+      if (a.soft_cap > 0) {
+        const double tanh = std::tanh(s / a.soft_cap);
+        s = a.soft_cap * tanh;
+        slope[j] = 1 - tanh * tanh;
+      }
+      total += p[j] = std::exp(s);
+    }
+    r.lse[(batch * a.h + h) * a.sq + i] = std::log(total);
+    if (total == 0) continue;
+    for (int64_t j = 0; j < a.sk; ++j) {
+      p[j] /= total;
+      for (int64_t e = 0; e < a.d; ++e) r.o[row + e] += p[j] * v[key(j) + e];
+    }
+    const double delta = dot(d_o, row, r.o, row);
+    for (int64_t j = 0; j < a.sk; ++j) {
+      const double ds = scale * slope[j] * p[j] * (dot(d_o, row, v, key(j)) - delta);
+      for (int64_t e = 0; e < a.d; ++e) {
+        r.dq[row + e] += ds * k[key(j) + e];
+        r.dk[key(j) + e] += ds * q[row + e];
+        r.dv[key(j) + e] += p[j] * d_o[row + e];
+      }
+    }
+  }
+  return r;
+}
+
+// A case in memory; outputs are NaN until they are written.
+struct Memory {
+  AttentionCase a;
+  AttentionMasks masks;
+  Tensor q, k, v, d_o, o, lse, dq, dk, dv;
+
+  Memory(lk_context* context, std::mt19937& random, const AttentionCase& given, lk_dtype dtype)
+      : a(given),
+        masks(given),
+        q(random_tensor(context, random, {a.b, a.sq, a.h, a.d}, dtype, -1, 1)),
+        k(random_tensor(context, random, {a.b, a.sk, a.key_heads, a.d}, dtype, -1, 1)),
+        v(random_tensor(context, random, {a.b, a.sk, a.key_heads, a.d}, dtype, -1, 1)),
+        d_o(random_tensor(context, random, {a.b, a.sq, a.h, a.d}, dtype, -1, 1)),
+        o(poisoned(context, {a.b, a.sq, a.h, a.d}, dtype)),
+        lse(poisoned(context, {a.b, a.h, a.sq}, LK_F32)),
+        dq(poisoned(context, {a.b, a.sq, a.h, a.d}, dtype)),
+        dk(poisoned(context, {a.b, a.sk, a.key_heads, a.d}, dtype)),
+        dv(poisoned(context, {a.b, a.sk, a.key_heads, a.d}, dtype)) {}
+
+  lk_attention_backward_params params() const {
+    lk_attention_backward_params p{};
+    p.d_o = d_o.view(), p.q = q.view(), p.k = k.view(), p.v = v.view(), p.o = o.view(), p.lse = lse.view();
+    p.key_lengths = masks.lengths_of(a), p.key_mask = masks.mask_of(a);
+    p.scale = static_cast<float>(scale), p.soft_cap = static_cast<float>(a.soft_cap), p.causal = a.causal;
+    p.dq = dq.view(), p.dk = dk.view(), p.dv = dv.view();
+    return p;
+  }
+};
+
+std::vector<AttentionCase> cases() {
+  return {{.b = 2, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2},
+          {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2},
+          {.b = 1, .sq = 128, .sk = 128, .h = 4, .d = 32, .key_heads = 1},
+          {.b = 2, .sq = 130, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .causal = true},
+          {.b = 1, .sq = 128, .sk = 128, .h = 2, .d = 128, .key_heads = 2, .causal = true},
+          {.b = 2, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true},
+          {.b = 3, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
+          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
+          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .lengths = true},
+          {.b = 2, .sq = 33, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true},
+          {.b = 2, .sq = 65, .sk = 33, .h = 2, .d = 64, .key_heads = 1, .causal = true},
+          {.b = 3, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .mask = true},
+          {.b = 1, .sq = 33, .sk = 600, .h = 2, .d = 64, .key_heads = 2, .mask = true},
+          {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .mask = true},
+          {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 1, .lengths = true, .mask = true},
+          {.b = 2, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .mask = true},
+          {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
+          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .mask = true, .soft_cap = 2}};
+}
+
+std::string name_of(const AttentionCase& a) { return attention_case(a).name; }
+
+class KernelAttention : public testing::TestWithParam<lk_dtype> {
+ protected:
+  Context context = make_context();
+  std::mt19937 random{31};
+
+  Results run(const Memory& m) {
+    EXPECT_EQ(run_attention(context.get(), m.params()), LK_OK) << name_of(m.a) << ": " << lk_last_error(context.get());
+    return {m.o.load(context.get()), m.lse.load(context.get()), m.dq.load(context.get()), m.dk.load(context.get()),
+            m.dv.load(context.get())};
+  }
+};
+
+TEST_P(KernelAttention, BothPassesMatchFloat64) {
+  for (const AttentionCase& a : cases()) {
+    const Memory m(context.get(), random, a, GetParam());
+    const Results got = run(m), want = truth(a, m.q.load(context.get()), m.k.load(context.get()),
+                                             m.v.load(context.get()), m.d_o.load(context.get()));
+    const int64_t depth = std::max(a.sq * a.group(), a.sk);
+    // Rounded: weights, for the gradients also o and ds, and dk and dv of each head before they are added up.
+    expect_near(name_of(a) + ", o", got.o, want.o, GetParam(), depth, 2);
+    expect_near(name_of(a) + ", dq", got.dq, want.dq, GetParam(), depth, 6);
+    expect_near(name_of(a) + ", dk", got.dk, want.dk, GetParam(), depth, 6);
+    expect_near(name_of(a) + ", dv", got.dv, want.dv, GetParam(), depth, 6);
+    for (size_t i = 0; i < want.lse.size(); ++i) {
+      if (std::isinf(want.lse[i])) {
+        ASSERT_EQ(got.lse[i], want.lse[i]) << name_of(a) << ", lse " << i;
+      } else {
+        ASSERT_NEAR(got.lse[i], want.lse[i], 1e-4) << name_of(a) << ", lse " << i;
+      }
+    }
+  }
+}
+
+TEST_P(KernelAttention, WhatNothingSeesIsExactlyZero) {
+  for (const AttentionCase& a : cases()) {
+    const Memory m(context.get(), random, a, GetParam());
+    const Results got = run(m);
+    const auto expect_zero = [&](const char* what, const Values& x, int64_t row, int64_t width) {
+      for (int64_t i = row * width; i < (row + 1) * width; ++i)
+        ASSERT_EQ(x[i], 0.0) << name_of(a) << ", " << what << " " << i;
+    };
+    for (int64_t b = 0; b < a.b; ++b) {
+      for (int64_t i = 0; i < a.sq; ++i) {
+        bool sees = false;
+        for (int64_t j = 0; j < a.sk; ++j) sees = sees || a.seen(b, i, j);
+        if (sees) continue;
+        expect_zero("o", got.o, b * a.sq + i, a.h * a.d);
+        expect_zero("dq", got.dq, b * a.sq + i, a.h * a.d);
+      }
+      for (int64_t j = 0; j < a.sk; ++j) {
+        if (a.seen(b, a.sq - 1, j)) continue;  // the last query sees the most
+        expect_zero("dk", got.dk, b * a.sk + j, a.key_heads * a.d);
+        expect_zero("dv", got.dv, b * a.sk + j, a.key_heads * a.d);
+      }
+    }
+  }
+}
+
+TEST_P(KernelAttention, EqualCallsGiveEqualBits) {
+  for (const AttentionCase& a : cases()) {
+    const Memory m(context.get(), random, a, GetParam());
+    std::vector<std::vector<unsigned char>> first;
+    for (int repeat = 0; repeat < 3; ++repeat) {
+      run(m);
+      size_t n = 0;
+      for (const Tensor* t : {&m.o, &m.lse, &m.dq, &m.dk, &m.dv}) {
+        if (repeat == 0) first.push_back(t->bytes());
+        EXPECT_EQ(t->bytes(), first[n++]) << name_of(a) << ", result " << n;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KernelAttention, testing::Values(LK_F32, LK_F16, LK_BF16),
+                         [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
+
+TEST_F(Kernels, AttentionRefusesWrongArguments) {
+  const Memory m(context.get(), random,
+                 {.b = 2, .sq = 5, .sk = 7, .h = 4, .d = 8, .key_heads = 2, .lengths = true, .mask = true}, LK_F32);
+  const auto refused = [&](const lk_attention_backward_params& p, const std::string& text) {
+    const lk_attention_params forward{p.q,     p.k,        p.v,      p.bias, p.key_lengths, p.key_mask,
+                                      p.scale, p.soft_cap, p.causal, p.o,    p.lse};
+    EXPECT_EQ(lk_attention(context.get(), &forward), LK_E_INVALID) << text;
+    EXPECT_THAT(lk_last_error(context.get()), HasSubstr("attention: " + text));
+    EXPECT_EQ(lk_attention_backward(context.get(), &p), LK_E_INVALID) << text;
+    EXPECT_THAT(lk_last_error(context.get()), HasSubstr("attention_backward: " + text));
+  };
+  const std::vector<unsigned char> before = m.o.bytes();
+  const Tensor three({2, 7, 3, 8}, LK_F32), eight({2, 7, 8, 8}, LK_F32), one({2, 7, 1, 8}, LK_F32);
+  auto p = m.params();
+  p.k = p.v = three.view();
+  refused(p, "k: expected a number of heads that divides the 4 of q, found 3");
+  p.k = p.v = eight.view();
+  refused(p, "k: expected a number of heads that divides the 4 of q, found 8");
+  p = m.params();
+  p.v = one.view();
+  refused(p, "v: expected shape [2, 7, 2, 8], found [2, 7, 1, 8]");
+  p = m.params();
+  p.key_mask.dtype = LK_F32;
+  refused(p, "key_mask: expected");
+  p = m.params();
+  p.key_mask.dims[1] = 6;
+  refused(p, "key_mask: expected shape [2, 7], found [2, 6]");
+  p = m.params();
+  p.key_mask.rank = 1;
+  refused(p, "key_mask: expected shape [2, 7]");
+  p = m.params();
+  p.soft_cap = -1;
+  refused(p, "soft_cap: expected 0 (none) or a value above 0");
+  p.soft_cap = std::numeric_limits<float>::quiet_NaN();
+  refused(p, "soft_cap: expected a finite value");
+  p.soft_cap = std::numeric_limits<float>::infinity();
+  refused(p, "soft_cap: expected a finite value");
+  p = m.params();
+  p.dq = p.q;
+  p.dq.data = p.key_mask.data;
+  EXPECT_EQ(lk_attention_backward(context.get(), &p), LK_E_INVALID);
+  EXPECT_THAT(lk_last_error(context.get()), HasSubstr("dq: expected no overlap with key_"));
+  p = m.params();
+  p.dk = one.view();
+  EXPECT_EQ(lk_attention_backward(context.get(), &p), LK_E_INVALID);
+  EXPECT_THAT(lk_last_error(context.get()), HasSubstr("dk: expected shape [2, 7, 2, 8]"));
+  EXPECT_EQ(before, m.o.bytes());
+}
+
+}  // namespace

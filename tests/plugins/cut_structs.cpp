@@ -1,0 +1,89 @@
+// Everything that this plugin fills ends where it ended in ABI 0.2, directly in front of a page that nobody may read: a
+// host that reads further crashes.
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstring>
+
+#include "lora_host/lora_host.hpp"
+
+namespace {
+
+using lora_host::Graph;
+using lora_host::Value;
+
+// A copy of the first `size` bytes, for good.
+template <typename T>
+const T* cut(T whole, size_t size) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  char* end = static_cast<char*>(memory) + page;
+  whole.struct_size = static_cast<uint32_t>(size);
+  std::memcpy(end - size, &whole, size);
+  mprotect(end, page, PROT_NONE);
+  return reinterpret_cast<const T*>(end - size);
+}
+
+#define SIZE(type, last_field) offsetof(type, last_field) + sizeof(type::last_field)
+
+class CutModel : public lora_host::Model {
+ public:
+  explicit CutModel(const lora_host::Weights&) {}
+  static int32_t probe(const lora_host::Weights&) { return 0; }
+  const char* recipe() const override { return ""; }
+  const char* role(uint32_t) const override { return nullptr; }
+  void build(Graph&, std::string_view, const lora_host::Sizes&) const override {}
+};
+constexpr const char* checkpoint_yaml =
+    "components:\n  denoiser: {config: name_or_path, prefixes: [''], marker: cut_structs.weight}\n";
+constexpr lh_model model = lora_host::model<CutModel>("cut_model", checkpoint_yaml);
+
+constexpr const char* nothing[] = {nullptr};
+class CutOptimizer : public lora_host::Optimizer {
+ public:
+  explicit CutOptimizer(const lora_host::Options&) {}
+  const char* state(uint32_t) const override { return nullptr; }
+  void build_update(Graph& g, const lora_host::Dims& parameter) const override {
+    g.output("p", g.sub(g.input("p", parameter, LH_F32), g.input("g", parameter, LH_F32)));
+  }
+};
+constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nothing);
+
+struct CutSampler {
+  static constexpr const char* id = "cut_sampler";
+  static constexpr const char* objectives[] = {"flow", nullptr};
+  static constexpr int32_t space = LH_SPACE_SIGMA;
+  static constexpr uint32_t stages = 1;
+  static constexpr const char* carried[] = {nullptr};
+  static constexpr const char* scalars[] = {nullptr};
+  static void scalar_values(const lora_host::Step&, uint32_t, double*) {}
+  static void build(Graph& g, uint32_t, const lora_host::Dims& latents) { g.output("x", g.input("denoised", latents)); }
+};
+constexpr lh_sampler sampler = lora_host::sampler<CutSampler>();
+
+const void* factory(const char* id, uint32_t index) {
+  static const lh_model* cut_model = cut(model, SIZE(lh_model, build));
+  static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_update));
+  static const lh_sampler* cut_sampler = cut(sampler, SIZE(lh_sampler, build_stage));
+  if (index > 0) return nullptr;
+  if (std::strcmp(id, LH_MODEL_FACTORY) == 0) return cut_model;
+  if (std::strcmp(id, LH_OPTIMIZER_FACTORY) == 0) return cut_optimizer;
+  return std::strcmp(id, LH_SAMPLER_FACTORY) == 0 ? cut_sampler : nullptr;
+}
+
+LH_ABI_NOTE(LH_TARGET_MINOR);
+
+}  // namespace
+
+extern "C" {
+LH_EXPORT extern const lh_plugin_entry lh_plugin;
+}
+const lh_plugin_entry lh_plugin = {SIZE(lh_plugin_entry, factory),
+                                   LH_ABI_MAJOR,
+                                   LH_TARGET_MINOR,
+                                   "cut_structs",
+                                   "0",
+                                   "MIT",
+                                   lora_host::start,
+                                   lora_host::stop,
+                                   factory};
