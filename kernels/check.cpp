@@ -62,6 +62,32 @@ void Check::dtype(Arg arg, lk_dtype dtype) const {
   require(arg.tensor->dtype == dtype, arg.name, lk_dtype_name(dtype), lk_dtype_name(arg.tensor->dtype));
 }
 
+void Check::number(Arg arg) const {
+  tensor(arg);
+  require(is_float(arg.tensor->dtype) || arg.tensor->dtype == LK_I32, arg.name, "f32, f16, bf16 or i32",
+          lk_dtype_name(arg.tensor->dtype));
+}
+
+void Check::number_like(Arg arg, Arg like) const {
+  if (like.tensor->dtype == LK_I32) return dtype(arg, LK_I32);
+  floating(arg);
+}
+
+void Check::broadcast(Arg y, std::initializer_list<Arg> inputs) const {
+  std::vector<int64_t> expected;
+  for (const Arg& input : inputs) {
+    const Shape dims = shape_of(*input.tensor);
+    if (dims.size() > expected.size()) expected.insert(expected.begin(), dims.size() - expected.size(), 1);
+    for (size_t i = 0; i < dims.size(); ++i) {
+      int64_t& size = expected[expected.size() - dims.size() + i];
+      require(dims[i] == size || dims[i] == 1 || size == 1, input.name,
+              "a shape that broadcasts with " + shape_text(expected), shape_text(dims));
+      if (size == 1) size = dims[i];
+    }
+  }
+  shape(y, expected);
+}
+
 void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
   tensor(arg);
   const int32_t rank = arg.tensor->rank;

@@ -39,6 +39,10 @@ class Check {
   void floating(Arg arg) const;  // f32, f16, bf16
   void weight(Arg arg) const;    // also fp8
   void dtype(Arg arg, lk_dtype dtype) const;
+  void number(Arg arg) const;                 // f32, f16, bf16 or i32
+  void number_like(Arg arg, Arg like) const;  // i32 where `like` is, floating otherwise
+  // `y` has the shape that a, b, ... have when they are repeated to fit each other, right-aligned.
+  void broadcast(Arg y, std::initializer_list<Arg> inputs) const;
   void rank(Arg arg, int32_t lowest, int32_t highest) const;
   void shape(Arg arg, Shape expected) const;
   void shape(Arg arg, std::initializer_list<int64_t> expected) const {

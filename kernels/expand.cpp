@@ -6,8 +6,8 @@ namespace {
 
 void check_expand(const lk_expand_params& p) {
   const lk::Check check("expand");
-  check.floating(LK_ARG(p, x));
-  check.floating(LK_ARG(p, y));
+  check.number(LK_ARG(p, x));
+  check.number_like(LK_ARG(p, y), LK_ARG(p, x));
   check.rank(LK_ARG(p, y), p.x.rank, p.x.rank);
   for (int32_t i = 0; i < p.x.rank; ++i) {
     check.require(p.x.dims[i] == 1 || p.x.dims[i] == p.y.dims[i], "y",

@@ -1,18 +1,34 @@
 // lk_unary and its gradient: y = f(x), dx = dy f'(x), element by element, in place allowed.
+#include <cmath>
+
 #include "check.h"
 #include "dispatch.h"
+#include "integers.h"
 
 namespace {
 
 void check_kind(const lk::Check& check, lk_unary_kind kind) {
-  check.require(kind >= LK_SILU && kind <= LK_CLAMP, "kind", "0 to 14", std::to_string(kind));
+  check.require(kind >= LK_SILU && kind <= LK_ROUND, "kind", "0 to 20", std::to_string(kind));
+}
+
+void check_whole(const lk::Check& check, const char* name, float value) {
+  check.require(std::fabs(value) <= 16777216.0f && value == std::nearbyint(value), name,
+                "a whole number from -2^24 to 2^24 for i32", std::to_string(value));
+}
+
+void check_integer(const lk::Check& check, const lk_unary_params& p) {
+  check.require(lk::integer_unary_kind(p.kind), "x", "f32, f16 or bf16 for kind " + std::to_string(p.kind), "i32");
+  if (p.kind != LK_AFFINE && p.kind != LK_CLAMP) return;
+  check_whole(check, "a", p.a);
+  check_whole(check, "b", p.b);
 }
 
 void check_unary(const lk_unary_params& p) {
   const lk::Check check("unary");
   check_kind(check, p.kind);
-  check.floating(LK_ARG(p, x));
-  check.floating(LK_ARG(p, y));
+  check.number(LK_ARG(p, x));
+  check.number_like(LK_ARG(p, y), LK_ARG(p, x));
+  if (p.x.dtype == LK_I32) check_integer(check, p);
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
   check.in_place_or_separate(LK_ARG(p, y), LK_ARG(p, x));
 }

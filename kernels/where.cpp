@@ -1,4 +1,4 @@
-// lk_where: y = condition != 0 ? a : b, all of one shape.
+// lk_where: y = condition != 0 ? a : b with right-aligned broadcasting.
 #include "check.h"
 #include "dispatch.h"
 
@@ -9,12 +9,10 @@ void check_where(const lk_where_params& p) {
   check.tensor(LK_ARG(p, condition));
   check.require(p.condition.dtype != LK_F8_E4M3 && p.condition.dtype != LK_F8_E5M2, "condition",
                 "f32, f16, bf16, i32, i64 or u8", lk_dtype_name(p.condition.dtype));
-  check.floating(LK_ARG(p, a));
-  check.shape(LK_ARG(p, a), lk::shape_of(p.condition));
-  check.floating(LK_ARG(p, b));
-  check.shape(LK_ARG(p, b), lk::shape_of(p.condition));
-  check.floating(LK_ARG(p, y));
-  check.shape(LK_ARG(p, y), lk::shape_of(p.condition));
+  check.number(LK_ARG(p, a));
+  check.number_like(LK_ARG(p, b), LK_ARG(p, a));
+  check.number_like(LK_ARG(p, y), LK_ARG(p, a));
+  check.broadcast(LK_ARG(p, y), {LK_ARG(p, condition), LK_ARG(p, a), LK_ARG(p, b)});
   check.separate(LK_ARG(p, y), {LK_ARG(p, condition), LK_ARG(p, a), LK_ARG(p, b)});
 }
 

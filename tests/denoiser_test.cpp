@@ -35,12 +35,17 @@ class SmallModel {
     config.name_or_path = dir_ / "model.safetensors";
     model_.emplace(built_plugins(), config, "");
     text_.emplace(device_, *model_, DType::f32, std::filesystem::path());
-    const Shape text = case_.input("text").desc.shape, pooled = case_.input("pooled").desc.shape;
-    length_ = text[1];
+    length_ = case_.input("text").desc.shape[1];
     int64_t seed = 0;
-    for (const char* prompt : {"a cat", "blurred"}) {
-      seed += 10;
-      text_->give(prompt, {{"text", ramp({1, text[1], text[2]}, seed)}, {"pooled", ramp({1, pooled[1]}, seed + 1)}});
+    for (const std::string prompt : {"a cat", "blurred"}) {
+      NamedTensors conditioning;
+      for (const auto& [input, spec] : recipe().inputs) {
+        if (spec.source != InputSpec::Source::conditioner) continue;
+        Shape shape = case_.input(input).desc.shape.with(0, 1);
+        if (!spec.mask.empty() && prompt == "blurred") shape = shape.with(1, shape[1] - 2);  // a shorter one
+        conditioning.emplace(spec.of, ramp(shape, ++seed));
+      }
+      text_->give(prompt, std::move(conditioning));
     }
   }
 
@@ -101,7 +106,8 @@ TEST_P(DenoiserOf, SamplersRun) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, DenoiserOf, testing::Values("flux_schnell_tiny", "sd35_medium_tiny", "sdxl_tiny"),
+INSTANTIATE_TEST_SUITE_P(All, DenoiserOf,
+                         testing::Values("flux_schnell_tiny", "chroma_tiny", "sd35_medium_tiny", "sdxl_tiny"),
                          [](const auto& info) { return std::string(info.param); });
 
 // In the last of two Euler steps, out is changed by scale (c - s), so x by sigma times that: in proportion to the

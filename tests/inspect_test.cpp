@@ -85,9 +85,9 @@ TEST(Inspect, EncodersAlone) {
     const char* key;
     std::vector<const char*> plugins;
   };
-  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"flux", "sd35"}},
+  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "sd35", "z_image"}},
                       {"clip_l.safetensors", "clip_l", "clip_path", {"flux", "sd35", "sdxl"}},
-                      {"t5xxl.safetensors", "t5", "t5_path", {"flux", "sd35"}}};
+                      {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "sd35"}}};
   for (const Row& row : rows) {
     const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / row.file);
     EXPECT_EQ(report.plugin, "") << row.file;
@@ -124,7 +124,9 @@ TEST(Inspect, PublishedFiles) {
                       {"sd3.5_large", "sd35", "large", 923, 8146280768},
                       {"sd3.5_medium", "sd35", "medium", 665, 2469663936},
                       {"sd3.5_medium.diffusers-transformer", "sd35", "medium", 665, 2469663936},
-                      {"sd_xl_base_1.0", "sdxl", "epsilon", 1680, 2567463684}};
+                      {"sd_xl_base_1.0", "sdxl", "epsilon", 1680, 2567463684},
+                      {"z_image", "z_image", "base", 453, 6154908736},
+                      {"z_image.diffusers-transformer", "z_image", "base", 453, 6154908736}};
   if (!fs::exists(key_lists() / "sd3.5_large.json")) GTEST_SKIP() << "no key lists in " << key_lists();
   const TempDir dir;
   for (const Row& row : rows) {

@@ -15,7 +15,7 @@ TEST_F(Kernels, BinaryBroadcasts) {
       {{2, 3, 31}, {2, 3, 31}}, {{2, 3, 31}, {1}},    {{2, 3, 31}, {31}}, {{2, 3, 31}, {2, 1, 31}},
       {{3, 1}, {2, 1, 33}},     {{2, 3, 31}, {3, 1}}, {{1}, {1}},         {{2, 1, 4, 1}, {3, 1, 5}}};
   for (const auto& [a_shape, b_shape] : shapes) {
-    for (lk_binary_kind kind = LK_ADD; kind <= LK_GREATER_EQUAL; ++kind) {
+    for (lk_binary_kind kind = LK_ADD; kind <= LK_GREATER; ++kind) {
       const Tensor a = random_tensor(context.get(), random, a_shape, LK_F32, 0.5, 2);
       const Tensor b = random_tensor(context.get(), random, b_shape, LK_F32, 0.5, 2);
       Shape shape(std::max(a_shape.size(), b_shape.size()));
@@ -42,10 +42,65 @@ TEST_F(Kernels, BinaryBroadcasts) {
           return offset;
         };
         const double l = va[at(a_shape)], r = vb[at(b_shape)];
-        const double expected[] = {l + r, l - r, l * r, l / r, std::max(l, r), std::min(l, r), l >= r ? 1.0 : 0.0};
+        const double expected[] = {l + r,          l - r,          l * r,          l / r,
+                                   std::max(l, r), std::min(l, r), double(l >= r), double(l == r),
+                                   double(l < r),  double(l <= r), double(l > r)};
         ASSERT_NEAR(vy[i], expected[kind], 4e-7) << "kind " << kind << " element " << i;
       }
     }
+  }
+}
+
+TEST_F(Kernels, IntegersWrapAndRefuseWhatHasNoMeaning) {
+  const Tensor a = integers({3}, {INT32_MAX, -7, 1 << 20}), b = integers({1}, {3}), y({3}, LK_I32), f({3}, LK_F32);
+  const auto values = [&](const Tensor& t) {
+    std::vector<int32_t> found(3);
+    std::memcpy(found.data(), t.bytes().data(), sizeof(int32_t) * found.size());
+    return found;
+  };
+  lk_binary_params p{LK_ADD, a.view(), b.view(), y.view()};
+  ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(values(y), (std::vector<int32_t>{INT32_MIN + 2, -4, (1 << 20) + 3}));
+  p.kind = LK_GREATER;
+  p.y = f.view();  // the result of a comparison is either
+  ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(f), (Values{1, 0, 1}));
+  p.kind = LK_DIV;
+  p.y = y.view();
+  EXPECT_EQ(lk_binary(context.get(), &p), LK_E_INVALID);
+  EXPECT_STREQ(lk_last_error(context.get()), "binary: kind: expected no division of i32, found LK_DIV");
+  p = {LK_ADD, a.view(), f.view(), y.view()};
+  EXPECT_EQ(lk_binary(context.get(), &p), LK_E_INVALID);
+
+  lk_unary_params u{LK_AFFINE, 4096, -1, a.view(), y.view()};
+  ASSERT_EQ(lk_unary(context.get(), &u), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(values(y), (std::vector<int32_t>{-4097, -28673, -1}));
+  u.a = 0.5f;
+  EXPECT_EQ(lk_unary(context.get(), &u), LK_E_INVALID);
+  u.kind = LK_EXP;
+  EXPECT_EQ(lk_unary(context.get(), &u), LK_E_INVALID);
+
+  const Tensor sum({1}, LK_I32);
+  lk_reduce_sum_params s{a.view(), sum.view(), 1.0f};
+  ASSERT_EQ(lk_reduce_sum(context.get(), &s), LK_OK) << lk_last_error(context.get());
+  int32_t total = 0;
+  std::memcpy(&total, sum.bytes().data(), sizeof total);
+  EXPECT_EQ(total, INT32_MIN + (1 << 20) - 8);
+  s.scale = 0.5f;
+  EXPECT_EQ(lk_reduce_sum(context.get(), &s), LK_E_INVALID);
+}
+
+TEST_F(Kernels, ComparisonsGiveIntegersAndNanIsNeverTrue) {
+  const Tensor a = floats({4}, {1, 2, 3, NAN}), b = floats({4}, {2, 2, 2, NAN}), y({4}, LK_I32);
+  const std::vector<std::pair<lk_binary_kind, Values>> expected = {{LK_GREATER_EQUAL, {0, 1, 1, 0}},
+                                                                   {LK_EQUAL, {0, 1, 0, 0}},
+                                                                   {LK_LESS, {1, 0, 0, 0}},
+                                                                   {LK_LESS_EQUAL, {1, 1, 0, 0}},
+                                                                   {LK_GREATER, {0, 0, 1, 0}}};
+  for (const auto& [kind, values] : expected) {
+    const lk_binary_params p{kind, a.view(), b.view(), y.view()};
+    ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << lk_last_error(context.get());
+    EXPECT_EQ(load(y), values) << "kind " << kind;
   }
 }
 

@@ -14,7 +14,7 @@
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
-#include "support/model_files.h"
+#include "support/model_shapes.h"
 
 namespace lh {
 namespace {
@@ -298,38 +298,21 @@ TEST_F(LoraRoundTrip, KeysAreThoseThatToolsLoad) {
 
 // Names and shapes of the full-size transformer: 19 double and 38 single blocks of width 3072.
 Shapes full_size(bool guided) {
-  const int64_t h = 3072, mlp = 4 * h;
-  Shapes shapes;
-  add_linear(shapes, "img_in", h, 64);
-  add_linear(shapes, "txt_in", h, 4096);
+  const FluxBlocks blocks{3072, 4096, 19, 38};
+  const int64_t h = blocks.hidden;
+  Shapes shapes = blocks.shapes();
   for (const auto& [name, in] :
        std::map<std::string, int64_t>{{"time_in", 256}, {"vector_in", 768}, {"guidance_in", 256}}) {
     if (name == "guidance_in" && !guided) continue;
     add_linear(shapes, name + ".in_layer", h, in);
     add_linear(shapes, name + ".out_layer", h, h);
   }
-  const auto norms = [&](const std::string& name) {
-    for (const char* side : {".query_norm.scale", ".key_norm.scale"}) shapes[name + side] = {DType::bf16, {128}};
-  };
-  for (int i = 0; i < 19; ++i)
-    for (const char* stream : {"img", "txt"}) {
-      const std::string block = fmt::format("double_blocks.{}.{}_", i, stream);
-      add_linear(shapes, block + "mod.lin", 6 * h, h);
-      add_linear(shapes, block + "attn.qkv", 3 * h, h);
-      add_linear(shapes, block + "attn.proj", h, h);
-      add_linear(shapes, block + "mlp.0", mlp, h);
-      add_linear(shapes, block + "mlp.2", h, mlp);
-      norms(block + "attn.norm");
-    }
-  for (int i = 0; i < 38; ++i) {
-    const std::string block = fmt::format("single_blocks.{}.", i);
-    add_linear(shapes, block + "modulation.lin", 3 * h, h);
-    add_linear(shapes, block + "linear1", 3 * h + mlp, h);
-    add_linear(shapes, block + "linear2", h, h + mlp);
-    norms(block + "norm");
-  }
+  for (int64_t i = 0; i < blocks.double_blocks; ++i)
+    for (const char* stream : {"img", "txt"})
+      add_linear(shapes, fmt::format("double_blocks.{}.{}_mod.lin", i, stream), 6 * h, h);
+  for (int64_t i = 0; i < blocks.single_blocks; ++i)
+    add_linear(shapes, fmt::format("single_blocks.{}.modulation.lin", i), 3 * h, h);
   add_linear(shapes, "final_layer.adaLN_modulation.1", 2 * h, h);
-  add_linear(shapes, "final_layer.linear", 64, h);
   return shapes;
 }
 

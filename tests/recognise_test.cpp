@@ -37,6 +37,8 @@ Tensors operator+(Tensors a, const Tensors& b) {
   return a;
 }
 
+const Tensors chroma_block = double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}};
+
 struct Case {
   const char* name;
   std::function<void(const fs::path&)> make;  // a file or folder at this path
@@ -55,24 +57,34 @@ const Case cases[] = {
      "",
      {R"(model: no model plugin knows this checkpoint \(asked: .*flux.*sd35.*\)\.$)"}},
     // Relatives, in the words of the plugin that knows them.
-    {"chroma",
-     file_of(double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}}),
-     "",
-     {R"(  flux: this is a Chroma model)"}},
-    {"chroma_behind_a_prefix",
-     file_of(double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}}, "model.diffusion_model."),
+    {"chroma_for_flux",
+     file_of(chroma_block),
      "flux",
-     {R"(not a checkpoint of plugin 'flux': this is a Chroma model)"}},
+     {R"(not a checkpoint of plugin 'flux': this is a Chroma model)", R"(plugin 'chroma' takes it)"}},
+    {"chroma_behind_a_prefix",
+     file_of(chroma_block, "model.diffusion_model."),
+     "flux",
+     {R"(not a checkpoint of plugin 'flux': this is a Chroma model)", R"(plugin 'chroma' takes it)"}},
     {"chroma_of_diffusers",
      [](const fs::path& path) {
-       write(path / "transformer" / "diffusion_pytorch_model.safetensors",
-             {{"transformer_blocks.0.attn.to_q.weight", {2, 2}},
-              {"transformer_blocks.0.attn.to_k.weight", {2, 2}},
-              {"transformer_blocks.0.attn.to_v.weight", {2, 2}},
-              {"distilled_guidance_layer.in_proj.weight", {2, 2}}});
+       Tensors tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}},
+                       {"single_transformer_blocks.0.proj_mlp.weight", {2, 2}}};
+       for (const char* block : {"transformer_blocks", "single_transformer_blocks"})
+         for (const char* part : {"q", "k", "v"})
+           tensors.emplace_back(fmt::format("{}.0.attn.to_{}.weight", block, part), Shape{2, 2});
+       write(path / "transformer" / "diffusion_pytorch_model.safetensors", tensors);
      },
-     "",
-     {R"(flux: this is a Chroma model)"}},
+     "flux",
+     {R"(this is a Chroma model)", R"(plugin 'chroma' takes it)"}},
+    {"chroma_without_its_ends", file_of(chroma_block), "", {R"(missing tensor img_in\.weight)"}},
+    {"radiance",
+     file_of(chroma_block + Tensors{{"nerf_blocks.0.norm.scale", {2}}}),
+     "chroma",
+     {R"(this is Chroma1-Radiance, which works on pixels)"}},
+    {"flux_for_chroma",
+     copy_of("flux_toy.safetensors"),
+     "chroma",
+     {R"(not a checkpoint of plugin 'chroma': this is a Flux\.1 model)", R"(plugin 'flux' takes it)"}},
     {"flux_2",
      file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
      "",
@@ -105,6 +117,10 @@ const Case cases[] = {
      },
      "",
      {R"(sd35: this is an AuraFlow model)"}},
+    {"lumina_2",
+     file_of({{"layers.0.attention.qkv.weight", {6, 2}}, {"context_refiner.0.attention.qkv.weight", {6, 2}}}),
+     "",
+     {R"(z_image: this is a Lumina 2 model: its text comes from Gemma)"}},
     {"mmdit_without_positions", file_of(joint_block), "", {R"(sd35: this is an MMDiT without stored positions)"}},
     {"sd3_with_further_inputs",
      file_of(joint_block + Tensors{{"pos_embed", {1, 4, 2}},
@@ -121,24 +137,24 @@ const Case cases[] = {
     {"autoencoder",
      copy_of("ae.safetensors"),
      "",
-     {R"(It holds vae of flux, sd35: give it as model\.vae_path)",
+     {R"(It holds vae of .*flux, sd35.*: give it as model\.vae_path)",
       R"(model\.name_or_path is the file or folder of the denoiser)"}},
     {"autoencoder_for_a_plugin",
      copy_of("ae.safetensors"),
      "flux",
-     {R"(its marker tensor 'double_blocks\S+' is not there)", R"(It holds vae of flux, sd35)"}},
+     {R"(its marker tensor 'double_blocks\S+' is not there)", R"(It holds vae of .*flux, sd35)"}},
     {"text_encoder",
      copy_of("clip_l.safetensors"),
      "",
      {R"(It holds clip_l of flux, .*sd35.*: give it as model\.clip_path)"}},
-    {"t5", copy_of("t5xxl.safetensors"), "", {R"(It holds t5 of flux, sd35: give it as model\.t5_path)"}},
+    {"t5", copy_of("t5xxl.safetensors"), "", {R"(It holds t5 of .*flux, sd35.*: give it as model\.t5_path)"}},
     {"folder_without_a_denoiser",
      [](const fs::path& path) {
        write_directory(path, spec_of("flux"), {{"vae", tensors_of(toy / "ae.safetensors")}}, {"vae"}, "", as_is);
        fs::create_directories(path / "tokenizer");
      },
      "",
-     {R"(It holds vae of flux, sd35)"}},
+     {R"(It holds vae of .*flux, sd35)"}},
     {"folder_of_a_single_file",
      [](const fs::path& path) {
        fs::create_directories(path);
@@ -181,7 +197,11 @@ TEST(Recognise, TheSurestPluginComesFirst) {
   EXPECT_EQ(opinions[0].id(), "flux");
   EXPECT_EQ(opinions[0].confidence, 100);
   for (const Opinion& opinion : opinions) {
-    EXPECT_EQ(opinion.words, "") << opinion.id();
+    if (opinion.id() == "chroma") {  // it knows whose names these are
+      EXPECT_THAT(opinion.words, testing::HasSubstr("this is a Flux.1 model"));
+    } else {
+      EXPECT_EQ(opinion.words, "") << opinion.id();
+    }
     if (opinion.id() != "flux") {
       EXPECT_EQ(opinion.confidence, 0) << opinion.id();
     }

@@ -37,6 +37,8 @@ class Gradient {
   Value emit(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   std::vector<Value> emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   void set(size_t input, Value gradient) { result[input] = gradient; }
+  // The constant 0, [1] in the type of the first result.
+  Value zero() const;
   // `x` in the storage type of `like`: a gradient has the type of its value.
   Value cast_like(Value x, Value like) const;
 
@@ -60,7 +62,7 @@ struct Launch {
 struct OpDef {
   const char* name;  // "rope/1"
   std::vector<Desc> (*infer)(const Infer&);
-  void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through
+  void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through; none ever does through integers
   lk_status (*launch)(const Launch&) = nullptr;
   bool alias = false;                 // output 0 is input 0 with another shape: no kernel runs
   int channels_last_input = -1;       // input that is a convolution weight, kept [O, KH, KW, I] in memory

@@ -41,7 +41,7 @@ struct ComponentSpec {
   std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
   std::string marker;                          // canonical key that proves the component is there
   std::vector<std::string> ignore;             // glob patterns of keys to drop
-  std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing
+  std::map<std::string, std::string> aliases;  // canonical key -> key to use when it is missing; patterns
   std::vector<std::string> also;               // keys of a single file that belong to it without any prefix
   std::string folder;                          // in a diffusers directory
   std::vector<KeyRule> diffusers;

@@ -116,8 +116,10 @@ ComponentSpec read_component(const Strict& in, const std::string& name, const No
   out.marker = in.text(*marker, "marker");
   in.set(node, "ignore", out.ignore);
   if (const Node* aliases = node.find("aliases"))
-    for (const auto& [key, instead] : in.entries(*aliases, "aliases"))
-      out.aliases[key.text] = in.text(instead, "an alias");
+    for (const auto& [key, instead] : in.entries(*aliases, "aliases")) {
+      check_holes(in, instead, key.text, in.text(instead, "an alias"));
+      out.aliases[key.text] = instead.text;
+    }
   in.set(node, "also", out.also);
   in.set(node, "folder", out.folder);
   if (const Node* rules = node.find("diffusers"))

@@ -19,21 +19,28 @@ bool ignored(const ComponentSpec& component, const std::string& key) {
                              [&](const std::string& glob) { return ::fnmatch(glob.c_str(), key.c_str(), 0) == 0; });
 }
 
-// Is the marker, or the key that may stand for it, among the keys?
+// Is the marker, or a key that may stand for it, among the keys?
 template <typename Has>
 bool has_marker(const ComponentSpec& component, const Has& has) {
-  if (has(component.marker)) return true;
-  const auto alias = component.aliases.find(component.marker);
-  return alias != component.aliases.end() && has(alias->second);
+  return has(component.marker) || std::ranges::any_of(component.aliases, [&](const auto& alias) {
+           const auto holes = KeyPattern(alias.first).match(component.marker);
+           return holes && has(KeyPattern(alias.second).fill(*holes));
+         });
 }
 
 // Missing keys get what their alias holds; then what nobody wants goes.
 void apply_aliases(const ComponentSpec& component, std::map<std::string, Assembly>& weights) {
   for (const auto& [key, instead] : component.aliases) {
-    if (weights.contains(key) || !weights.contains(instead)) continue;
-    auto node = weights.extract(instead);
-    node.key() = key;
-    weights.insert(std::move(node));
+    const KeyPattern wanted(key), found(instead);
+    std::vector<std::pair<std::string, std::string>> renames;  // from, to
+    for (const auto& [name, assembly] : weights)
+      if (const auto holes = found.match(name))
+        if (const std::string to = wanted.fill(*holes); !weights.contains(to)) renames.emplace_back(name, to);
+    for (const auto& [from, to] : renames) {
+      auto node = weights.extract(from);
+      node.key() = to;
+      weights.insert(std::move(node));
+    }
   }
   std::erase_if(weights, [&](const auto& item) { return ignored(component, item.first); });
 }
@@ -131,7 +138,8 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
   for (const auto& [key, piece] : pieces) {
     auto natives = map.native(key, rows);
     if (natives.empty()) {
-      const bool alias = std::ranges::any_of(component.aliases, [&](const auto& item) { return item.second == key; });
+      const bool alias = std::ranges::any_of(
+          component.aliases, [&](const auto& item) { return KeyPattern(item.second).match(key).has_value(); });
       if (alias || std::ranges::find(component.also, key) != component.also.end())
         natives.push_back({nullptr, 0, key});
       else if (!ignored(component, key))

@@ -8,6 +8,8 @@
 namespace lh {
 
 const OpDef* find_op(std::string_view name) {
+  // One to a line.
+  // clang-format off
   static const std::array all{
       &linear_op,
       &conv2d_op,
@@ -31,6 +33,12 @@ const OpDef* find_op(std::string_view name) {
       &abs_op,
       &sign_op,
       &square_op,
+      &sin_op,
+      &cos_op,
+      &log_op,
+      &floor_op,
+      &ceil_op,
+      &round_op,
       &affine_op,
       &clamp_op,
       &add_op,
@@ -39,6 +47,11 @@ const OpDef* find_op(std::string_view name) {
       &div_op,
       &max_op,
       &min_op,
+      &equal_op,
+      &less_op,
+      &less_equal_op,
+      &greater_op,
+      &greater_equal_op,
       &where_op,
       &reshape_op,
       &detach_op,
@@ -58,6 +71,7 @@ const OpDef* find_op(std::string_view name) {
       &huber_op,
       &adamw_update_op,
   };
+  // clang-format on
   for (const OpDef* op : all)
     if (name == op->name) return op;
   return nullptr;
@@ -76,6 +90,21 @@ int64_t axis_of(const Desc& x, int64_t axis) {
   const int64_t rank = x.shape.rank();
   expect(axis >= -rank && axis < rank, fmt::format("axis {} is outside rank {}", axis, rank));
   return axis < 0 ? axis + rank : axis;
+}
+
+Shape broadcast(std::initializer_list<const Desc*> inputs) {
+  std::vector<int64_t> dims;
+  for (const Desc* input : inputs) {
+    const auto add = input->shape.dims();
+    if (add.size() > dims.size()) dims.insert(dims.begin(), add.size() - dims.size(), 1);
+    for (size_t i = 0; i < add.size(); ++i) {
+      int64_t& dim = dims[dims.size() - add.size() + i];
+      expect(add[i] == dim || add[i] == 1 || dim == 1,
+             "shapes do not broadcast: " + Shape(dims).text() + " and " + input->shape.text());
+      if (dim == 1) dim = add[i];
+    }
+  }
+  return Shape(std::move(dims));
 }
 
 Value optional(const Gradient& g, size_t index) { return index < g.input_count() ? g.in(index) : Value{}; }

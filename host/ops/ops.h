@@ -19,9 +19,10 @@ extern const OpDef layer_norm_op, layer_norm_backward_op, rms_norm_op, rms_norm_
 extern const OpDef modulated_norm_op, modulated_norm_backward_op, gated_residual_op, gated_residual_backward_op;
 // unary.cpp
 extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_op, rsqrt_op, abs_op, sign_op,
-    square_op, affine_op, clamp_op, unary_backward_op;
+    square_op, sin_op, cos_op, log_op, floor_op, ceil_op, round_op, affine_op, clamp_op, unary_backward_op;
 // binary.cpp, where.cpp
-extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, greater_equal_op, where_op;
+extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, equal_op, less_op, less_equal_op, greater_op,
+    greater_equal_op, where_op;
 // reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, find_first.cpp, upsample_nearest2x.cpp
 extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op,
     gather_op, gather_backward_op, find_first_op, upsample_nearest2x_op, upsample_nearest2x_backward_op;
@@ -35,6 +36,9 @@ const Desc& required(const Infer& a, size_t index);
 void expect(bool condition, const std::string& what);
 // Axis in [0, rank), negative ones counted from the end.
 int64_t axis_of(const Desc& x, int64_t axis);
+
+// The shape that all of them have when they are repeated to fit each other, right-aligned.
+Shape broadcast(std::initializer_list<const Desc*> inputs);
 
 // Optional input of a node, 0 when it is absent.
 Value optional(const Gradient& g, size_t index);

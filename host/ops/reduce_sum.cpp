@@ -1,4 +1,4 @@
-// sum and mean over axes, which stay as 1.
+// sum and mean over axes, which stay as 1. A sum of int32 is exact modulo 2^32.
 #include "ops/ops.h"
 
 namespace lh {
@@ -9,6 +9,18 @@ std::vector<Desc> infer(const Infer& a) {
   Shape shape = x.shape;
   for (const int64_t axis : a.attrs.list("axes")) shape = shape.with(axis_of(x, axis), 1);
   return {{x.dtype, std::move(shape)}};
+}
+
+std::vector<Desc> infer_sum(const Infer& a) {
+  const Desc& x = required(a, 0);
+  expect(is_float(x.dtype) || x.dtype == DType::i32, "x must be floating or int32, is " + x.text());
+  return infer(a);
+}
+
+std::vector<Desc> infer_mean(const Infer& a) {
+  const Desc& x = required(a, 0);
+  expect(is_float(x.dtype), "x must be floating, is " + x.text() + "; cast it first");
+  return infer(a);
 }
 
 lk_status launch_scaled(const Launch& l, double scale) {
@@ -27,12 +39,12 @@ void spread(Gradient& g, double scale) {
 }  // namespace
 
 const OpDef sum_op{.name = "sum/1",
-                   .infer = infer,
+                   .infer = infer_sum,
                    .gradient = [](Gradient& g) { spread(g, 1); },
                    .launch = [](const Launch& l) { return launch_scaled(l, 1); }};
 const OpDef mean_op{
     .name = "mean/1",
-    .infer = infer,
+    .infer = infer_mean,
     .gradient = [](Gradient& g) { spread(g, ratio(g.shape(g.out()).numel(), g.shape(g.in(0)).numel())); },
     .launch = [](const Launch& l) { return launch_scaled(l, ratio(lk_numel(&l.out[0]), lk_numel(&l.in[0]))); }};
 

@@ -1,11 +1,31 @@
 // Elementwise functions of one tensor. Each op names its kernel kind; all share one backward op that reads the input.
+#include <cmath>
+
 #include "core/error.h"
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
-std::vector<Desc> infer(const Infer& a) { return {required(a, 0)}; }
+std::vector<Desc> infer(const Infer& a) {
+  const Desc& x = required(a, 0);
+  expect(is_float(x.dtype), "x must be floating, is " + x.text() + "; cast it first");
+  return {x};
+}
+
+// Also for int32, with whole numbers as attributes.
+template <const char* const... attributes>
+std::vector<Desc> infer_number(const Infer& a) {
+  const Desc& x = required(a, 0);
+  if (x.dtype != DType::i32) return infer(a);
+  for (const char* const name : std::initializer_list<const char*>{attributes...}) {
+    const double value = a.attrs.f(name);
+    expect(value == std::nearbyint(value) && std::fabs(value) <= 16777216,
+           fmt::format("{} must be a whole number from -2^24 to 2^24 for int32, is {}", name, value));
+  }
+  return {x};
+}
+constexpr char scale[] = "scale", shift[] = "shift", low[] = "low", high[] = "high";
 
 lk_status run(const Launch& l, lk_unary_kind kind, double a = 0, double b = 0) {
   lk_unary_params p{};
@@ -22,9 +42,9 @@ void emit_backward(Gradient& g, lk_unary_kind kind, double a = 0, double b = 0) 
 }
 
 template <lk_unary_kind kind>
-constexpr OpDef plain(const char* name) {
+constexpr OpDef plain(const char* name, std::vector<Desc> (*shape_rule)(const Infer&) = infer) {
   return {.name = name,
-          .infer = infer,
+          .infer = shape_rule,
           .gradient = [](Gradient& g) { emit_backward(g, kind); },
           .launch = [](const Launch& l) { return run(l, kind); },
           .elementwise = true};
@@ -59,13 +79,19 @@ lk_status launch_backward(const Launch& l) {
 const OpDef silu_op = plain<LK_SILU>("silu/1");
 const OpDef sigmoid_op = plain<LK_SIGMOID>("sigmoid/1");
 const OpDef tanh_op = plain<LK_TANH>("tanh/1");
-const OpDef relu_op = plain<LK_RELU>("relu/1");
+const OpDef relu_op = plain<LK_RELU>("relu/1", infer_number);
 const OpDef exp_op = plain<LK_EXP>("exp/1");
 const OpDef sqrt_op = plain<LK_SQRT>("sqrt/1");
 const OpDef rsqrt_op = plain<LK_RSQRT>("rsqrt/1");
-const OpDef abs_op = plain<LK_ABS>("abs/1");
-const OpDef sign_op = plain<LK_SIGN>("sign/1");
-const OpDef square_op = plain<LK_SQUARE>("square/1");
+const OpDef abs_op = plain<LK_ABS>("abs/1", infer_number);
+const OpDef sign_op = plain<LK_SIGN>("sign/1", infer_number);
+const OpDef square_op = plain<LK_SQUARE>("square/1", infer_number);
+const OpDef sin_op = plain<LK_SIN>("sin/1");
+const OpDef cos_op = plain<LK_COS>("cos/1");
+const OpDef log_op = plain<LK_LOG>("log/1");
+const OpDef floor_op = plain<LK_FLOOR>("floor/1");
+const OpDef ceil_op = plain<LK_CEIL>("ceil/1");
+const OpDef round_op = plain<LK_ROUND>("round/1");
 const OpDef gelu_op{.name = "gelu/1",
                     .infer = infer_gelu,
                     .gradient = [](Gradient& g) { emit_backward(g, gelu_kind(g.attrs())); },
@@ -73,7 +99,7 @@ const OpDef gelu_op{.name = "gelu/1",
                     .elementwise = true};
 const OpDef affine_op{
     .name = "affine/1",
-    .infer = infer,
+    .infer = infer_number<scale, shift>,
     // d(a x + b) = a dy: another affine, which does not keep x alive.
     .gradient =
         [](Gradient& g) {
@@ -83,7 +109,7 @@ const OpDef affine_op{
     .elementwise = true};
 const OpDef clamp_op{
     .name = "clamp/1",
-    .infer = infer,
+    .infer = infer_number<low, high>,
     .gradient = [](Gradient& g) { emit_backward(g, LK_CLAMP, g.attrs().f("low"), g.attrs().f("high")); },
     .launch = [](const Launch& l) { return run(l, LK_CLAMP, l.attrs.f("low"), l.attrs.f("high")); },
     .elementwise = true};

@@ -1,4 +1,4 @@
-// where: condition != 0 ? a : b, all of one shape.
+// where: condition != 0 ? a : b with right-aligned broadcasting; the result has the type of a.
 #include "ops/ops.h"
 
 namespace lh {
@@ -6,14 +6,15 @@ namespace {
 
 std::vector<Desc> infer(const Infer& args) {
   const Desc &condition = required(args, 0), &a = required(args, 1), &b = required(args, 2);
-  expect(condition.shape == a.shape && a.shape == b.shape, "condition, a and b must have one shape");
-  return {a};
+  expect(is_float(a.dtype) ? is_float(b.dtype) : a.dtype == DType::i32 && b.dtype == DType::i32,
+         "a and b must both be floating or both int32, are " + a.text() + " and " + b.text() + "; cast one of them");
+  return {{a.dtype, broadcast({&condition, &a, &b})}};
 }
 
 void gradient(Gradient& g) {
-  const Value zero = g.emit(affine_op, {g.dout()}, {{"scale", 0.0}, {"shift", 0.0}});
-  if (g.needs(1)) g.set(1, g.emit(where_op, {g.in(0), g.dout(), zero}));
-  if (g.needs(2)) g.set(2, g.cast_like(g.emit(where_op, {g.in(0), zero, g.dout()}), g.in(2)));
+  const Value zero = g.zero();
+  if (g.needs(1)) g.set(1, reduce_to(g, g.emit(where_op, {g.in(0), g.dout(), zero}), g.in(1)));
+  if (g.needs(2)) g.set(2, reduce_to(g, g.emit(where_op, {g.in(0), zero, g.dout()}), g.in(2)));
 }
 
 lk_status launch(const Launch& l) {

@@ -20,6 +20,8 @@ Value Gradient::emit(const OpDef& op, std::vector<Value> inputs, Attrs attrs) co
   return emit_all(op, std::move(inputs), std::move(attrs)).front();
 }
 
+Value Gradient::zero() const { return graph_.add_constant(HostTensor(Desc{graph_.desc(out()).dtype, {1}})); }
+
 Value Gradient::cast_like(Value x, Value like) const {
   const DType dtype = graph_.desc(like).dtype;
   if (graph_.desc(x).dtype == dtype) return x;
@@ -41,7 +43,8 @@ std::vector<char> reaches(const Graph& graph, Value loss) {
   return reached;
 }
 
-// values[id] = 1 where a gradient has to flow: the value depends on a parameter.
+// values[id] = 1 where a gradient has to flow: the value depends on a parameter. Integers have no derivative: what
+// comparisons, indices and casts to integers give is a constant of the backward pass.
 std::vector<char> depends(const Graph& graph, const std::vector<Value>& parameters, const std::vector<char>& reached) {
   std::vector<char> tracked(graph.value_count() + 1, 0);
   for (const Value p : parameters) tracked[p.id] = 1;
@@ -51,10 +54,11 @@ std::vector<char> depends(const Graph& graph, const std::vector<Value>& paramete
     for (const Value in : node.inputs) tracks |= in && tracked[in.id] != 0;
     if (!tracks || node.op == &detach_op) continue;
     if (node.op->gradient == nullptr) {
-      if (reached[node.outputs.front().id] != 0) missing += "\n  " + graph.describe(node);
+      if (reached[node.outputs.front().id] != 0 && is_float(graph.desc(node.outputs.front()).dtype))
+        missing += "\n  " + graph.describe(node);
       continue;
     }
-    for (const Value out : node.outputs) tracked[out.id] = 1;
+    for (const Value out : node.outputs) tracked[out.id] = is_float(graph.desc(out).dtype) ? 1 : 0;
   }
   if (!missing.empty())
     fail(Code::plugin, "no gradient passes through these ops, but a trained tensor is behind them:{}", missing);

@@ -66,7 +66,8 @@ class Matcher {
 
   std::optional<Node> gated_residual(const Node& node, const Node& mul, Value x) const {
     for (const auto& [gate, z] : either_way(mul))
-      if (graph_.desc(z) == graph_.desc(x) && is_modulation_of(gate, x) && graph_.desc(x).shape[1] > 1)
+      if (graph_.desc(z) == graph_.desc(x) && is_float(graph_.desc(x).dtype) && is_modulation_of(gate, x) &&
+          graph_.desc(x).shape[1] > 1)
         return Node{&gated_residual_op, {x, gate, z}, node.outputs, {}, node.scope};
     return std::nullopt;
   }

@@ -2,8 +2,10 @@
 //
 // Neighbouring axes that are all kept or all summed are joined; each summed group is then one pass
 // [outer, reduced, inner] -> [outer, inner], from the last group to the first, so every pass reads memory in order.
+#include "cpu/broadcast.h"
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
+#include "integers.h"
 
 namespace lk::cpu {
 
@@ -77,9 +79,23 @@ void pass(Cpu& cpu, const T* x, int64_t outer, int64_t reduced, int64_t inner, d
   }
 }
 
+// Exact modulo 2^32, whatever the order.
+void sum_integers(const lk_reduce_sum_params& p) {
+  const Walk<1> walk(p.x, {&p.y});
+  const auto* const x = static_cast<const int32_t*>(p.x.data);
+  auto* const y = static_cast<int32_t*>(p.y.data);
+  std::fill_n(y, numel(p.y), 0);
+  const int64_t inner = walk.inner(), step = walk.inner_stride(0);
+  for (int64_t row = 0; row < walk.rows(); ++row) {
+    int32_t* const to = y + walk.offset(0, row);
+    for (int64_t i = 0; i < inner; ++i) to[i * step] = integer_binary(LK_ADD, to[i * step], x[row * inner + i]);
+  }
+}
+
 }  // namespace
 
 void reduce_sum(Cpu& cpu, const lk_reduce_sum_params& p) {
+  if (p.x.dtype == LK_I32) return sum_integers(p);
   const FloatIn x(cpu, p.x);
   const FloatOut y(cpu, p.y);
   const std::vector<Group> groups = joined_groups(p);

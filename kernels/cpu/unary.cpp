@@ -1,6 +1,7 @@
 // Elementwise functions and their derivatives. Each is a small functor; one loop applies it.
 #include "cpu/convert.h"
 #include "cpu/vector_math.h"
+#include "integers.h"
 
 namespace lk::cpu {
 
@@ -112,6 +113,36 @@ struct Clamp {
   float slope(float x) const { return x >= a && x <= b ? 1.0f : 0.0f; }
 };
 
+struct Sin {
+  float value(float x) const { return std::sin(x); }
+  float slope(float x) const { return std::cos(x); }
+};
+
+struct Cos {
+  float value(float x) const { return std::cos(x); }
+  float slope(float x) const { return -std::sin(x); }
+};
+
+struct Log {
+  float value(float x) const { return std::log(x); }
+  float slope(float x) const { return 1.0f / x; }
+};
+
+struct Floor {
+  float value(float x) const { return std::floor(x); }
+  float slope(float) const { return 0.0f; }
+};
+
+struct Ceil {
+  float value(float x) const { return std::ceil(x); }
+  float slope(float) const { return 0.0f; }
+};
+
+struct Round {
+  float value(float x) const { return std::nearbyint(x); }
+  float slope(float) const { return 0.0f; }
+};
+
 template <class Apply>
 void with_function(lk_unary_kind kind, float a, float b, const Apply& apply) {
   switch (kind) {
@@ -130,13 +161,31 @@ void with_function(lk_unary_kind kind, float a, float b, const Apply& apply) {
     case LK_SQUARE: return apply(Square{});
     case LK_AFFINE: return apply(Affine{a, b});
     case LK_CLAMP: return apply(Clamp{a, b});
+    case LK_SIN: return apply(Sin{});
+    case LK_COS: return apply(Cos{});
+    case LK_LOG: return apply(Log{});
+    case LK_FLOOR: return apply(Floor{});
+    case LK_CEIL: return apply(Ceil{});
+    case LK_ROUND: return apply(Round{});
     default: return;  // arguments were checked
   }
+}
+
+void unary_integers(const Cpu& cpu, const lk_unary_params& p) {
+  const auto* const from = static_cast<const int32_t*>(p.x.data);
+  auto* const to = static_cast<int32_t*>(p.y.data);
+  const auto kind = p.kind;
+  const bool plain = kind != LK_AFFINE && kind != LK_CLAMP;
+  const int32_t a = plain ? 0 : static_cast<int32_t>(p.a), b = plain ? 0 : static_cast<int32_t>(p.b);
+  parallel_for(cpu, numel(p.x), 1, [=](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = integer_unary(kind, a, b, from[i]);
+  });
 }
 
 }  // namespace
 
 void unary(Cpu& cpu, const lk_unary_params& p) {
+  if (p.x.dtype == LK_I32) return unary_integers(cpu, p);
   const FloatIn x(cpu, p.x);
   const FloatOut y(cpu, p.y);
   const float* const from = x;

@@ -22,9 +22,11 @@ __global__ void expand_kernel(ChunksIn x, Axes<1> axes, ChunksOut y, int64_t chu
 
 void expand(Cuda& cuda, const lk_expand_params& p) {
   const Axes<1> axes = broadcast_axes<1>(p.y, {&p.x});
+  lk_tensor x = p.x, y = p.y;
+  if (x.dtype == LK_I32) x.dtype = y.dtype = LK_F32;  // 32 bits that nothing computes with
   const int64_t width = axes.inner(), chunks = numel(p.y) / width * chunks_of(width);
-  cuda.launch(expand_kernel, grid_for(cuda, chunks), block_threads, 0, chunks_in(p.x, axes.row_width()), axes,
-              chunks_out(p.y, axes.row_width()), chunks);
+  cuda.launch(expand_kernel, grid_for(cuda, chunks), block_threads, 0, chunks_in(x, axes.row_width()), axes,
+              chunks_out(y, axes.row_width()), chunks);
 }
 
 }  // namespace lk::cuda

@@ -6,7 +6,9 @@
 // with the few values it adds and not with their number in all.
 #include <vector>
 
+#include "cuda/axes.cuh"
 #include "cuda/column_sums.cuh"
+#include "cuda/elements.cuh"
 #include "cuda/reduce.cuh"
 
 namespace lk::cuda {
@@ -131,6 +133,22 @@ std::vector<Group> joined_groups(const lk_reduce_sum_params& p) {
   return groups;
 }
 
+// Exact modulo 2^32, so that the order in which threads add is of no consequence.
+__global__ void sum_integers_kernel(const int32_t* x, Axes<1> axes, int32_t* y, int64_t count) {
+  for (int64_t i = thread_index(); i < count; i += thread_count()) {
+    int64_t at[1];
+    axes.locate(i, axes.rank, at);
+    atomicAdd(y + at[0], x[i]);
+  }
+}
+
+void sum_integers(Cuda& cuda, const lk_reduce_sum_params& p) {
+  const int64_t count = numel(p.x);
+  cuda.fill_zero(p.y.data, bytes_of(p.y));
+  cuda.launch(sum_integers_kernel, grid_for(cuda, count), block_threads, 0, static_cast<const int32_t*>(p.x.data),
+              broadcast_axes<1>(p.x, {&p.y}), static_cast<int32_t*>(p.y.data), count);
+}
+
 }  // namespace
 
 void add_slabs(Cuda& cuda, const float* partial, int sums, int64_t slabs, int64_t count, const Sums& y, float scale) {
@@ -146,6 +164,7 @@ void sum_columns(Cuda& cuda, const In& x, const Columns& shape, const Out& y, fl
 }
 
 void reduce_sum(Cuda& cuda, const lk_reduce_sum_params& p) {
+  if (p.x.dtype == LK_I32) return sum_integers(cuda, p);
   const std::vector<Group> groups = joined_groups(p);
   size_t left = 0;
   for (const Group& group : groups) left += group.summed ? 1 : 0;

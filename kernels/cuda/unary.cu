@@ -2,6 +2,7 @@
 // a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
 // the last place of float32.
 #include "cuda/elements.cuh"
+#include "integers.h"
 
 namespace lk::cuda {
 
@@ -116,13 +117,53 @@ struct Clamp {
   __device__ float slope(float x) const { return x >= a && x <= b ? 1.0f : 0.0f; }
 };
 
+struct Sin {
+  __device__ float value(float x) const { return sinf(x); }
+  __device__ float slope(float x) const { return cosf(x); }
+};
+
+struct Cos {
+  __device__ float value(float x) const { return cosf(x); }
+  __device__ float slope(float x) const { return -sinf(x); }
+};
+
+struct Log {
+  __device__ float value(float x) const { return logf(x); }
+  __device__ float slope(float x) const { return 1.0f / x; }
+};
+
+struct Floor {
+  __device__ float value(float x) const { return floorf(x); }
+  __device__ float slope(float) const { return 0.0f; }
+};
+
+struct Ceil {
+  __device__ float value(float x) const { return ceilf(x); }
+  __device__ float slope(float) const { return 0.0f; }
+};
+
+struct Round {
+  __device__ float value(float x) const { return rintf(x); }
+  __device__ float slope(float) const { return 0.0f; }
+};
+
 struct Function {
   lk_unary_kind kind;
   float a, b;
 };
 
-template <class Apply>
+// Functions whose code needs many registers have kernels of their own: the others keep their occupancy.
+bool heavy_kind(lk_unary_kind kind) { return kind == LK_SIN || kind == LK_COS || kind == LK_LOG; }
+
+template <bool heavy, class Apply>
 __device__ void with_function(const Function& f, const Apply& apply) {
+  if constexpr (heavy) {
+    switch (f.kind) {
+      case LK_SIN: return apply(Sin{});
+      case LK_COS: return apply(Cos{});
+      default: return apply(Log{});
+    }
+  }
   switch (f.kind) {
     case LK_SILU: return apply(Silu{});
     case LK_GELU_ERF: return apply(GeluErf{});
@@ -138,16 +179,20 @@ __device__ void with_function(const Function& f, const Apply& apply) {
     case LK_SIGN: return apply(Sign{});
     case LK_SQUARE: return apply(Square{});
     case LK_AFFINE: return apply(Affine{f.a, f.b});
-    default: return apply(Clamp{f.a, f.b});
+    case LK_FLOOR: return apply(Floor{});
+    case LK_CEIL: return apply(Ceil{});
+    case LK_CLAMP: return apply(Clamp{f.a, f.b});
+    default: return apply(Round{});
   }
 }
 
+template <bool heavy>
 __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, int64_t count) {
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     const int length = chunk_length(count - i);
     float v[8];
     load_chunk(x, i, length, v);
-    with_function(function, [&v](auto f) {
+    with_function<heavy>(function, [&v](auto f) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) v[k] = f.value(v[k]);
     });
@@ -155,13 +200,14 @@ __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, int64_t
   }
 }
 
+template <bool heavy>
 __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, int64_t count) {
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     const int length = chunk_length(count - i);
     float g[8], v[8];
     load_chunk(dy, i, length, g);
     load_chunk(x, i, length, v);
-    with_function(function, [&g, &v](auto f) {
+    with_function<heavy>(function, [&g, &v](auto f) {
 #pragma unroll
       for (int k = 0; k < 8; ++k) g[k] *= f.slope(v[k]);
     });
@@ -169,18 +215,31 @@ __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x
   }
 }
 
+__global__ void integer_kernel(lk_unary_kind kind, int32_t a, int32_t b, const int32_t* x, int32_t* y, int64_t count) {
+  for (int64_t i = thread_index(); i < count; i += thread_count()) y[i] = integer_unary(kind, a, b, x[i]);
+}
+
 }  // namespace
 
 void unary(Cuda& cuda, const lk_unary_params& p) {
   const int64_t count = numel(p.x);
-  cuda.launch(unary_kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
-              chunks_in(p.x), chunks_out(p.y), count);
+  if (p.x.dtype == LK_I32) {
+    const bool plain = p.kind != LK_AFFINE && p.kind != LK_CLAMP;
+    const int32_t a = plain ? 0 : static_cast<int32_t>(p.a), b = plain ? 0 : static_cast<int32_t>(p.b);
+    cuda.launch(integer_kernel, grid_for(cuda, count), block_threads, 0, p.kind, a, b,
+                static_cast<const int32_t*>(p.x.data), static_cast<int32_t*>(p.y.data), count);
+    return;
+  }
+  const auto kernel = heavy_kind(p.kind) ? unary_kernel<true> : unary_kernel<false>;
+  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b}, chunks_in(p.x),
+              chunks_out(p.y), count);
 }
 
 void unary_backward(Cuda& cuda, const lk_unary_backward_params& p) {
   const int64_t count = numel(p.x);
-  cuda.launch(unary_backward_kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
-              chunks_in(p.dy), chunks_in(p.x), chunks_out(p.dx), count);
+  const auto kernel = heavy_kind(p.kind) ? unary_backward_kernel<true> : unary_backward_kernel<false>;
+  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b}, chunks_in(p.dy),
+              chunks_in(p.x), chunks_out(p.dx), count);
 }
 
 }  // namespace lk::cuda

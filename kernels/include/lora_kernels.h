@@ -378,8 +378,15 @@ typedef int32_t lk_unary_kind;
 #define LK_SQUARE 12
 #define LK_AFFINE 13 /* a x + b */
 #define LK_CLAMP 14  /* min(max(x, a), b) */
+#define LK_SIN 15    /* radians */
+#define LK_COS 16
+#define LK_LOG 17 /* natural */
+#define LK_FLOOR 18
+#define LK_CEIL 19
+#define LK_ROUND 20 /* to the nearest integer, halves to the even one */
 
-/* In place allowed (y == x). */
+/* x and y floating, or both i32 for LK_RELU, LK_ABS, LK_SIGN, LK_SQUARE, LK_AFFINE and LK_CLAMP: a and b are then whole
+ * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). */
 typedef struct lk_unary_params {
   lk_unary_kind kind;
   float a, b;
@@ -387,7 +394,7 @@ typedef struct lk_unary_params {
 } lk_unary_params;
 LK_API lk_status lk_unary(lk_context*, const lk_unary_params*);
 
-/* dx = dy * f'(x). In place allowed (dx == dy). */
+/* dx = dy * f'(x), zero where f is constant in steps. In place allowed (dx == dy). */
 typedef struct lk_unary_backward_params {
   lk_unary_kind kind;
   float a, b;
@@ -402,9 +409,15 @@ typedef int32_t lk_binary_kind;
 #define LK_DIV 3
 #define LK_MAX 4
 #define LK_MIN 5
-#define LK_GREATER_EQUAL 6 /* 1.0 or 0.0 */
+#define LK_GREATER_EQUAL 6 /* this and the following: 1 or 0, and 0 where an operand is NaN */
+#define LK_EQUAL 7
+#define LK_LESS 8
+#define LK_LESS_EQUAL 9
+#define LK_GREATER 10
 
-/* y = a (kind) b, right-aligned broadcast. In place allowed where shapes are equal. */
+/* y = a (kind) b, right-aligned broadcast. a and b are floating, or both i32; y is floating or i32 as they are, and
+ * either for comparisons. i32: results wrap modulo 2^32, and there is no LK_DIV. In place allowed where shapes are
+ * equal. */
 typedef struct lk_binary_params {
   lk_binary_kind kind;
   lk_tensor a, b, y;
@@ -426,7 +439,8 @@ typedef struct lk_gated_residual_backward_params {
 } lk_gated_residual_backward_params;
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
-/* y = condition != 0 ? a : b, all of one shape. */
+/* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
+ * fp8. */
 typedef struct lk_where_params {
   lk_tensor condition, a, b, y;
 } lk_where_params;
@@ -463,7 +477,7 @@ typedef struct lk_fill_params {
 } lk_fill_params;
 LK_API lk_status lk_fill(lk_context*, const lk_fill_params*);
 
-/* y = x repeated along the axes where x has 1 and y more (equal ranks). */
+/* y = x repeated along the axes where x has 1 and y more (equal ranks). Both floating, or both i32. */
 typedef struct lk_expand_params {
   lk_tensor x, y;
 } lk_expand_params;
@@ -504,7 +518,8 @@ LK_API lk_status lk_upsample_nearest2x_backward(lk_context*, const lk_upsample_n
 
 /* ---- reductions and losses -------------------------------------------------------------------------- */
 
-/* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). */
+/* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). Both floating, or both i32 with scale 1:
+ * the sum is then exact modulo 2^32. */
 typedef struct lk_reduce_sum_params {
   lk_tensor x, y;
   float scale;

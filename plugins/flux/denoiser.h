@@ -3,24 +3,20 @@
 
 #include <optional>
 
-#include "lora_host/lora_host.hpp"
+#include "nn/flux_blocks.hpp"
 
 namespace flux {
 
-struct Dimensions {
-  static constexpr int64_t head_dim = 128;  // rotary axes 16 + 56 + 56
-  static constexpr int64_t patch = 2;
-  int64_t hidden = 0;         // heads * 128
-  int64_t channels = 0;       // of the latents
-  int64_t text = 0;           // width of the text states
-  int64_t pooled = 0;         // width of the pooled vector
-  int64_t double_blocks = 0;  // text and image with weights of their own
-  int64_t single_blocks = 0;  // one sequence
-  bool guidance = false;      // distilled guidance (dev)
+struct Dimensions : lora_host::nn::FluxDimensions {
+  int64_t pooled = 0;     // width of the pooled vector
+  bool guidance = false;  // distilled guidance (dev)
 };
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// Linear that makes the modulation of "double_blocks.3.img", "single_blocks.3" or "final_layer".
+std::string modulation_of(const std::string& name);
 
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);

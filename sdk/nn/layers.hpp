@@ -19,6 +19,19 @@ inline Value merge_heads(Graph& g, Value x) {
   return g.reshape(x, {d[0], d[1], d[2] * d[3]});
 }
 
+// Rows that are there, of a mask i32 [B, L] (1 = there; those come first) -> f32 [B]
+inline Value mask_lengths(Graph& g, Value mask) {
+  return g.reshape(g.sum(g.cast(mask, LH_F32), {1}), {g.shape(mask)[0]});
+}
+
+// The mask of `length` places: lengths f32 [B] -> f32 [B, L]
+inline Value length_mask(Graph& g, Value lengths, int64_t length) {
+  std::vector<float> places;
+  for (int64_t i = 0; i < length; ++i) places.push_back(static_cast<float>(i));
+  Value left = g.sub(g.reshape(lengths, {g.shape(lengths)[0], 1}), g.constant({1, length}, places));
+  return g.clamp(left, 0, 1);
+}
+
 // Two linears with silu between them; `first` and `second` are their names inside `module`.
 inline Value embedder(Graph& g, Value x, const std::string& module, const std::string& first,
                       const std::string& second) {

@@ -4,12 +4,12 @@
 //   y = (1 + scale) * layer_norm(x) + shift;   x = x + gate * f(y)
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <string>
 #include <vector>
 
 #include "nn/layers.hpp"
+#include "nn/rope.hpp"
 
 namespace lora_host::nn {
 
@@ -31,7 +31,17 @@ inline Value unpatchify_channel_first(Graph& g, Value x, int64_t height, int64_t
   return g.reshape(g.permute(cut, {0, 1, 4, 2, 5, 3}), {d[0], height, width, c});
 }
 
-// "b (h w) (p q c) -> b (h p) (w q) c": the channel is the fastest part of a token.
+// "b (h p) (w q) c -> b (h w) (p q c)": the channel is the fastest part of a token.
+inline Value patchify_channel_last(Graph& g, Value x, int64_t p) {
+  Dims d = g.shape(x);  // [B, H, W, C]
+  int64_t h = d[1] / p, w = d[2] / p;
+  if (h * p != d[1] || w * p != d[2])
+    throw Failure(LH_E_INVALID, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
+  Value cut = g.reshape(x, {d[0], h, p, w, p, d[3]});
+  return g.reshape(g.permute(cut, {0, 1, 3, 2, 4, 5}), {d[0], h * w, p * p * d[3]});  // [B, h w, p p C]
+}
+
+// The inverse, for an image of height x width.
 inline Value unpatchify_channel_last(Graph& g, Value x, int64_t height, int64_t width, int64_t p) {
   Dims d = g.shape(x);  // [B, h w, p p C]
   int64_t h = height / p, w = width / p, c = d[2] / (p * p);
@@ -46,30 +56,6 @@ inline Value cropped_positions(Graph& g, const std::string& name, int64_t side, 
   Value grid = g.reshape(table, {1, side, side, channels});
   grid = g.slice(grid, 1, (side - h) / 2, h);
   return g.reshape(g.slice(grid, 2, (side - w) / 2, w), {1, h * w, channels});
-}
-
-// Rotary angles: position id * theta^(-2k / axis), k < axis / 2, for each axis of the ids, side by side.
-// Computed in double, stored as f32 [S, sum(axes) / 2].
-struct RopeTables {
-  Value cos, sin;
-};
-
-template <size_t N>
-RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::array<int64_t, N>& axes,
-                       double theta) {
-  std::vector<float> cosines, sines;
-  int64_t half = 0;
-  for (int64_t axis : axes) half += axis / 2;
-  for (const auto& id : ids)
-    for (size_t a = 0; a < N; ++a)
-      for (int64_t k = 0; k < axes[a] / 2; ++k) {
-        double exponent = 2.0 * static_cast<double>(k) / static_cast<double>(axes[a]);
-        double angle = static_cast<double>(id[a]) * std::pow(theta, -exponent);
-        cosines.push_back(static_cast<float>(std::cos(angle)));
-        sines.push_back(static_cast<float>(std::sin(angle)));
-      }
-  Dims dims = {static_cast<int64_t>(ids.size()), half};
-  return {g.constant(dims, cosines), g.constant(dims, sines)};
 }
 
 // Pieces [B, 1, h] of lin(activated), where activated = silu(vec) [B, h].
@@ -105,11 +91,11 @@ inline Qkv heads(Graph& g, Value q, Value k, Value v, int64_t head_dim, const st
 
 // One linear whose rows are q, k, v.
 inline Qkv fused_qkv(Graph& g, Value x, const std::string& module, int64_t head_dim, const std::string& q_norm,
-                     const std::string& k_norm) {
+                     const std::string& k_norm, double eps = 1e-6) {
   Value all = g.linear(x, module);
   int64_t h = g.shape(all)[2] / 3;
   std::vector<Value> parts = g.split(all, -1, {h, h, h});
-  return heads(g, parts[0], parts[1], parts[2], head_dim, q_norm, k_norm);
+  return heads(g, parts[0], parts[1], parts[2], head_dim, q_norm, k_norm, eps);
 }
 
 // Two streams as one sequence, `first` in front.
@@ -117,14 +103,15 @@ inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
   return {g.concat({first.q, second.q}, 1), g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
 }
 
-// softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]
-inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}) {
+// softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]. key_lengths i32 [B]:
+// keys at and after it are not seen.
+inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}, Value key_lengths = {}) {
   int64_t head_dim = g.shape(x.q)[3];
   if (rope.cos) {
     x.q = g.rope(x.q, rope.cos, rope.sin);
     x.k = g.rope(x.k, rope.cos, rope.sin);
   }
-  return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim))));
+  return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, key_lengths));
 }
 
 // fc2(gelu_tanh(fc1 x))
@@ -148,7 +135,11 @@ class JointStream {
   // activated = silu(vec); `pieces` of the modulation: 2 without attend and feed_forward, 6, or more for what a family
   // adds.
   Qkv qkv(Value activated, int64_t pieces, int64_t head_dim) {
-    mod_ = modulation(g_, activated, names_.modulation, pieces);
+    return qkv(modulation(g_, activated, names_.modulation, pieces), head_dim);
+  }
+  // ... made elsewhere
+  Qkv qkv(std::vector<Value> mod, int64_t head_dim) {
+    mod_ = std::move(mod);
     return fused_qkv(g_, modulated_norm(g_, x_, mod_[0], mod_[1]), names_.qkv, head_dim, names_.q_norm, names_.k_norm);
   }
   void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
@@ -171,8 +162,9 @@ struct JointAttention {
   Value first, second;  // [B, S, h]
 };
 
-inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {}) {
-  Value all = self_attention(g, concat_tokens(g, first, second), rope);
+inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {},
+                                      Value key_lengths = {}) {
+  Value all = self_attention(g, concat_tokens(g, first, second), rope, key_lengths);
   std::vector<Value> parts = g.split(all, 1, {g.shape(first.q)[1], g.shape(second.q)[1]});
   return {parts[0], parts[1]};
 }

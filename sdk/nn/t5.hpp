@@ -1,8 +1,10 @@
 // The T5 v1.1 encoder: ids i32 [B, L] -> hidden states [B, L, d] after the final norm.
 //
-// Attention has no 1/sqrt(d) and no mask; the relative position bias of block 0 is added in every block: place j seen
-// from place i falls into one of 32 buckets by j - i (16 for each direction: 8 exact, the rest logarithmic up to 128).
-// MLP: wo(gelu_tanh(wi_0 x) * wi_1 x). All norms are RMS, eps 1e-6. Heads = columns of the bias table.
+// Attention has no 1/sqrt(d), and a mask only where key_lengths i32 [B] are given (keys at and after it are not seen,
+// as with an attention mask over tokens that are padded on the right); the relative position bias of block 0 is added
+// in every block: place j seen from place i falls into one of 32 buckets by j - i (16 for each direction: 8 exact, the
+// rest logarithmic up to 128). MLP: wo(gelu_tanh(wi_0 x) * wi_1 x). All norms are RMS, eps 1e-6. Heads = columns of the
+// bias table.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +42,7 @@ inline std::string t5_table(const std::string& prefix) {
   return prefix + "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
 }
 
-inline Value t5(Graph& g, Value ids, const std::string& prefix) {
+inline Value t5(Graph& g, Value ids, const std::string& prefix, Value key_lengths = {}) {
   constexpr double eps = 1e-6;
   Weights weights = g.weights();
   Dims d = g.shape(ids);  // [B, L]
@@ -60,7 +62,7 @@ inline Value t5(Graph& g, Value ids, const std::string& prefix) {
     Value q = g.reshape(g.linear(y, attention + ".q"), split);
     Value k = g.reshape(g.linear(y, attention + ".k"), split);
     Value v = g.reshape(g.linear(y, attention + ".v"), split);
-    y = g.reshape(g.attention(q, k, v, 1.0, bias), {d[0], d[1], inner});
+    y = g.reshape(g.attention(q, k, v, 1.0, bias, key_lengths), {d[0], d[1], inner});
     x = g.add(x, g.linear(y, attention + ".o"));
     y = g.rms_norm(x, block + ".layer.1.layer_norm", eps);
     y = g.mul(g.gelu(g.linear(y, dense + ".wi_0"), "tanh"), g.linear(y, dense + ".wi_1"));

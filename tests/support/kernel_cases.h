@@ -376,6 +376,12 @@ inline double unary_reference(lk_unary_kind kind, double a, double b, double x) 
     case LK_SIGN: return x > 0 ? 1 : -1;
     case LK_SQUARE: return x * x;
     case LK_AFFINE: return a * x + b;
+    case LK_SIN: return std::sin(x);
+    case LK_COS: return std::cos(x);
+    case LK_LOG: return std::log(x);
+    case LK_FLOOR: return std::floor(x);
+    case LK_CEIL: return std::ceil(x);
+    case LK_ROUND: return std::nearbyint(x);
     default: return std::clamp(x, a, b);
   }
 }
@@ -386,7 +392,7 @@ inline Case unary_case(lk_unary_kind kind, int64_t count) {
   c.inputs = {{count}};
   c.output = {count};
   c.depth = 4;
-  const bool positive = kind == LK_SQRT || kind == LK_RSQRT;
+  const bool positive = kind == LK_SQRT || kind == LK_RSQRT || kind == LK_LOG;
   c.low = positive ? 0.25 : -6;
   c.high = 6;
   // Ends of the clamp that no 16-bit value meets: differences across a corner have no limit.
@@ -399,10 +405,12 @@ inline Case unary_case(lk_unary_kind kind, int64_t count) {
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_unary, context, {kind, a, b, in[0], y});
   };
+  // 16-bit values lie on the steps of these, where differences have no limit.
+  const bool steps = kind == LK_FLOOR || kind == LK_CEIL || kind == LK_ROUND;
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_unary_backward, context, {kind, a, b, dy, in[0], g[0]});
+    return steps ? LK_OK : call(lk_unary_backward, context, {kind, a, b, dy, in[0], g[0]});
   };
-  c.differentiable = {true};
+  c.differentiable = {!steps};
   return c;
 }
 
@@ -491,7 +499,7 @@ inline std::vector<Case> all_cases() {
   cases.push_back(
       attention_case({.b = 2, .sq = 7, .sk = 33, .h = 2, .d = 8, .causal = true, .lengths = true, .mask = true}));
   cases.push_back(attention_case({.b = 2, .sq = 33, .sk = 31, .h = 4, .d = 8, .key_heads = 2, .soft_cap = 1.5}));
-  for (lk_unary_kind kind = LK_SILU; kind <= LK_CLAMP; ++kind) cases.push_back(unary_case(kind, 257));
+  for (lk_unary_kind kind = LK_SILU; kind <= LK_ROUND; ++kind) cases.push_back(unary_case(kind, 257));
   return cases;
 }
 

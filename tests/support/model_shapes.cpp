@@ -58,6 +58,46 @@ void Mmdit::stream(Shapes& out, const std::string& name, int64_t pieces) const {
   add_linear(out, name + "mlp.fc2", hidden, 4 * hidden);
 }
 
+Shapes FluxBlocks::shapes() const {
+  const int64_t h = hidden, mlp = 4 * h;
+  Shapes out;
+  const auto norms = [&](const std::string& name) {
+    for (const char* side : {".query_norm.scale", ".key_norm.scale"}) out[name + side] = {DType::bf16, {128}};
+  };
+  add_linear(out, "img_in", h, 64);
+  add_linear(out, "txt_in", h, text);
+  for (int64_t i = 0; i < double_blocks; ++i)
+    for (const char* stream : {"img", "txt"}) {
+      const std::string block = fmt::format("double_blocks.{}.{}_", i, stream);
+      add_linear(out, block + "attn.qkv", 3 * h, h);
+      add_linear(out, block + "attn.proj", h, h);
+      add_linear(out, block + "mlp.0", mlp, h);
+      add_linear(out, block + "mlp.2", h, mlp);
+      norms(block + "attn.norm");
+    }
+  for (int64_t i = 0; i < single_blocks; ++i) {
+    const std::string block = fmt::format("single_blocks.{}.", i);
+    add_linear(out, block + "linear1", 3 * h + mlp, h);
+    add_linear(out, block + "linear2", h, h + mlp);
+    norms(block + "norm");
+  }
+  add_linear(out, "final_layer.linear", 64, h);
+  return out;
+}
+
+Shapes Chroma::shapes() const {
+  Shapes out = FluxBlocks::shapes();
+  const std::string root = "distilled_guidance_layer.";
+  add_linear(out, root + "in_proj", wide, 64);
+  add_linear(out, root + "out_proj", hidden, wide);
+  for (int64_t i = 0; i < layers; ++i) {
+    for (const char* part : {"in_layer", "out_layer"})
+      add_linear(out, fmt::format("{}layers.{}.{}", root, i, part), wide, wide);
+    out[fmt::format("{}norms.{}.scale", root, i)] = {DType::bf16, {wide}};
+  }
+  return out;
+}
+
 Shapes Unet::shapes() const {
   Shapes out;
   const int64_t wide = 4 * channels;
@@ -143,6 +183,15 @@ void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, 
   std::vector<Given> all = filled(text);
   append(all, "model.diffusion_model.", filled(denoiser.shapes()));
   append(all, "first_stage_model.", golden_weights("vae_sd35_encode"));
+  write_file(path, all);
+}
+
+void write_small_chroma(const std::filesystem::path& path) {
+  Shapes text;
+  add_t5(text, "text_encoders.t5xxl.transformer.", small_chroma.text, 2, t5_words);
+  std::vector<Given> all = filled(text);
+  append(all, "model.diffusion_model.", filled(small_chroma.shapes()));
+  append(all, "vae.", golden_weights("vae_flux_encode"));
   write_file(path, all);
 }
 

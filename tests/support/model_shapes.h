@@ -18,6 +18,20 @@ struct Mmdit {
   void stream(Shapes& out, const std::string& name, int64_t pieces) const;
 };
 
+// What Flux.1 and its relatives share: all but what makes their modulation.
+struct FluxBlocks {
+  int64_t hidden, text, double_blocks, single_blocks;
+
+  Shapes shapes() const;
+};
+
+// The transformer of Chroma; `wide`: of the network that makes the modulation.
+struct Chroma : FluxBlocks {
+  int64_t wide, layers = 5;
+
+  Shapes shapes() const;
+};
+
 // The UNet of SDXL and its relatives.
 struct Unet {
   int64_t channels, context, label;
@@ -35,6 +49,7 @@ struct Unet {
 };
 
 inline constexpr Mmdit small_medium{3, 2, 24, 128, 192, 128}, small_large{3, 0, 16, 128, 192, 128};
+inline constexpr Chroma small_chroma{{128, 192, 1, 2}, 40, 2};
 inline const Unet small_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
 
 // The weights of a golden case under its names: an autoencoder that works.
@@ -43,6 +58,7 @@ std::vector<Given> golden_weights(const std::string& golden_case);
 // One file with everything that a run needs, with as many words as the tokenizers have. `denoiser` is one of the small
 // ones above. markers: further tensors without elements.
 void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, bool with_t5 = true);
+void write_small_chroma(const std::filesystem::path& path);
 void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers = {});
 
 }  // namespace lh::test

@@ -118,11 +118,12 @@ OpCase timestep_embedding(int64_t batch, int64_t dim, const Attrs& attrs, double
   return c;
 }
 
-OpCase reduce(const std::string& op, const Dims& x, const List& axes) {
+OpCase reduce(const std::string& op, const OpInput& in, const List& axes) {
+  const Dims x = in.dims;
   Dims y = x;
   for (const int64_t axis : axes) y[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis)] = 1;
   const int64_t terms = count_of(x) / count_of(y);
-  return {op, {{x}}, {{"axes", axes}}, terms, [=](const Inputs& v) {
+  return {op, {in}, {{"axes", axes}}, terms, [=](const Inputs& v) {
             Values sums(static_cast<size_t>(count_of(y)), 0.0);
             each_index(x, [&](const Dims& i) { sums[place_of(y, i)] += v[0][place_of(x, i)]; });
             if (op == "mean/1")
@@ -189,11 +190,13 @@ std::vector<OpCase> row_cases() {
       rope({1, 3, 2, 66}, true, false),
       timestep_embedding(3, 34, {{"scale", 1000.0}}, 10000, 1000, false),
       timestep_embedding(1, 2, {{"max_period", 100.0}, {"sin_first", int64_t{1}}}, 100, 1, true),
-      reduce("sum/1", {31, 33}, {0, 1}),
-      reduce("sum/1", {3, 31, 5}, {1}),
-      reduce("sum/1", {3, 5, 33}, {0, -1}),
-      reduce("mean/1", {31, 33}, {-1}),
-      reduce("mean/1", {2, 3, 31}, {0, 2}),
+      reduce("sum/1", {{31, 33}}, {0, 1}),
+      reduce("sum/1", {{3, 31, 5}}, {1}),
+      reduce("sum/1", {{3, 5, 33}}, {0, -1}),
+      reduce("sum/1", ids({3, 31, 5}, -9, 9), {1}),
+      reduce("sum/1", ids({31, 33}, -9, 9), {0, 1}),
+      reduce("mean/1", {{31, 33}}, {-1}),
+      reduce("mean/1", {{2, 3, 31}}, {0, 2}),
       loss("mse/1", {31, 33}, false, 1),
       loss("mse/1", {3, 7, 5}, true, 1),
       loss("huber/1", {31, 33}, false, 1),

@@ -129,6 +129,10 @@ OpCase upsample(const Dims& x) {
           })};
 }
 
+OpCase expand(const OpInput& x, const Dims& y) {
+  return {"expand/1", {x}, {{"shape", y}}, 1, moved(x.dims, y, [](const Dims& i) { return i; })};
+}
+
 OpCase find_first(const Dims& dims, int64_t value) {
   return {"find_first/1", {ids(dims, 0, 9)}, {{"value", value}}, 1, [=](const Inputs& v) {
             Values y;
@@ -162,16 +166,9 @@ std::vector<OpCase> shape_cases() {
       slice({33, 31}, 1, 30, 1, -1),
       pad({3, 31, 5}, {0, 1, 2}, {1, 0, 3}, 0.5),
       pad({1, 33}, {0, 0}, {0, 1}, 0),
-      {"expand/1",
-       {{{31, 1}}},
-       {{"shape", List{31, 33}}},
-       1,
-       moved({31, 1}, {31, 33}, [](const Dims& i) { return i; })},
-      {"expand/1",
-       {{{1, 5, 1, 3}}},
-       {{"shape", List{7, 5, 2, 3}}},
-       1,
-       moved({1, 5, 1, 3}, {7, 5, 2, 3}, [](const Dims& i) { return i; })},
+      expand({{31, 1}}, {31, 33}),
+      expand({{1, 5, 1, 3}}, {7, 5, 2, 3}),
+      expand(ids({31, 1, 3}, -9, 9), {31, 33, 3}),
       upsample({1, 1, 1, 1}),
       upsample({2, 5, 3, 31}),
       find_first({33, 31}, 3),

@@ -1,0 +1,179 @@
+// The transformer of Flux.1 and of models that grew out of it, by the names of the original files.
+//
+//   double blocks: text and image tokens with weights of their own, one attention over both
+//   single blocks: one sequence; attention and mlp side by side
+//   final layer:   modulated norm and a linear back to 2x2 patches
+//
+// What a model makes its modulation of is its own: it gives the vectors when a block asks for them, by name. Rotary
+// ids: text (0, 0, 0), image (0, row, column).
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "nn/mmdit.hpp"
+
+namespace lora_host::nn {
+
+struct FluxDimensions {
+  static constexpr int64_t head_dim = 128;  // rotary axes 16 + 56 + 56
+  static constexpr int64_t patch = 2;
+  int64_t hidden = 0;         // heads * 128
+  int64_t channels = 0;       // of the latents
+  int64_t text = 0;           // width of the text states
+  int64_t double_blocks = 0;  // text and image with weights of their own
+  int64_t single_blocks = 0;  // one sequence
+};
+
+// Name of the RMS scale of a norm; files of some tools call it .weight.
+inline std::string flux_norm(const Weights& w, const std::string& norm) {
+  return norm + (w.has(norm + ".weight") ? ".weight" : ".scale");
+}
+
+inline void require_flux_double(const Weights& w, const std::string& side, int64_t h) {  // "double_blocks.3.img"
+  int64_t inner = w.require(side + "_mlp.0.weight", {-1, h})[0];
+  w.require_linear(side + "_attn.qkv", 3 * h, h);
+  w.require_linear(side + "_attn.proj", h, h);
+  w.require_linear(side + "_mlp.0", inner, h);
+  w.require_linear(side + "_mlp.2", h, inner);
+  for (const char* norm : {"_attn.norm.query_norm", "_attn.norm.key_norm"})
+    w.require(flux_norm(w, side + norm), {FluxDimensions::head_dim});
+}
+
+inline void require_flux_single(const Weights& w, const std::string& block, int64_t h) {
+  int64_t wide = w.require(block + ".linear1.weight", {-1, h})[0];
+  if (wide <= 3 * h)
+    throw Failure(LH_E_MODEL, block + ".linear1.weight: expected more than " + std::to_string(3 * h) +
+                                  " rows (q, k, v and the mlp), found " + std::to_string(wide));
+  w.require_linear(block + ".linear1", wide, h);
+  w.require_linear(block + ".linear2", h, wide - 2 * h);
+  for (const char* norm : {".norm.query_norm", ".norm.key_norm"})
+    w.require(flux_norm(w, block + norm), {FluxDimensions::head_dim});
+}
+
+// Reads them from all that is not modulation, and throws where a tensor of that is missing or of another shape.
+inline FluxDimensions read_flux_dimensions(const Weights& w) {
+  constexpr int64_t head_dim = FluxDimensions::head_dim, patch = FluxDimensions::patch;
+  Dims in = w.require("img_in.weight", {-1, -1});
+  int64_t h = in[0], out = w.require("final_layer.linear.weight", {-1, h})[0];
+  if (h % head_dim != 0)
+    throw Failure(LH_E_MODEL,
+                  "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
+  if (in[1] != out)
+    throw Failure(LH_E_MODEL, "img_in.weight: expected shape " + dims_text({h, out}) + ", found " + dims_text(in) +
+                                  "; inpainting and control variants take extra channels and cannot be trained here");
+  FluxDimensions dims{.hidden = h,
+                      .channels = out / (patch * patch),
+                      .text = w.require("txt_in.weight", {h, -1})[1],
+                      .double_blocks = w.count("double_blocks.", ".img_attn.qkv.weight"),
+                      .single_blocks = w.count("single_blocks.", ".linear1.weight")};
+  w.require_linear("img_in", h, out);
+  w.require_linear("txt_in", h, dims.text);
+  for (int64_t i = 0; i < std::max<int64_t>(dims.double_blocks, 1); ++i)
+    for (const char* side : {".img", ".txt"}) require_flux_double(w, "double_blocks." + std::to_string(i) + side, h);
+  for (int64_t i = 0; i < std::max<int64_t>(dims.single_blocks, 1); ++i)
+    require_flux_single(w, "single_blocks." + std::to_string(i), h);
+  w.require_linear("final_layer.linear", out, h);
+  return dims;
+}
+
+// Vectors [B, 1, h] for "double_blocks.3.img", "double_blocks.3.txt" (six: shift, scale, gate of the attention, and of
+// the mlp), "single_blocks.3" (three) and "final_layer" (shift, scale). Called inside the scope of the block.
+using FluxModulation = std::function<std::vector<Value>(const std::string& name, int64_t pieces)>;
+
+class FluxTransformer {
+ public:
+  // text_lengths f32 [B]: only that many of a sample's text tokens are seen; empty: all. Text that is cut short stands
+  // behind the image, so that what is not seen is the end of the keys, which costs nothing.
+  FluxTransformer(Graph& g, const FluxDimensions& dims, FluxModulation modulation, Value text_lengths = {})
+      : g_(g), dims_(dims), modulation_(std::move(modulation)), text_lengths_(text_lengths) {}
+
+  // latents [B, H, W, C], text [B, L, D] -> [B, H, W, C]
+  Value operator()(Value latents, Value text) {
+    Dims d = g_.shape(latents);
+    constexpr int64_t patch = FluxDimensions::patch;
+    Value img = g_.linear(patchify_channel_first(g_, latents, patch), "img_in");  // [B, S, h]
+    Value txt = g_.linear(text, "txt_in");                                        // [B, L, h]
+    place(g_.shape(txt)[1], d[1] / patch, d[2] / patch);
+    for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block("double_blocks." + std::to_string(i), img, txt);
+    Value x = g_.concat(in_order(img, txt), 1);
+    for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block("single_blocks." + std::to_string(i), x);
+    x = g_.slice(x, 1, text_last() ? 0 : g_.shape(txt)[1], g_.shape(img)[1]);
+    std::vector<Value> mod = modulation_("final_layer", 2);
+    x = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
+    return unpatchify_channel_first(g_, x, d[1], d[2], patch);
+  }
+
+ private:
+  bool text_last() const { return static_cast<bool>(text_lengths_); }
+  std::vector<Value> in_order(Value img, Value txt) const {
+    return text_last() ? std::vector{img, txt} : std::vector{txt, img};
+  }
+
+  // Positions of the tokens, and how many of them are seen.
+  void place(int64_t text, int64_t rows, int64_t columns) {
+    using Id = std::array<int64_t, 3>;
+    std::vector<Id> ids;
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
+    ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
+    rope_ = rope_tables(g_, ids, Id{16, 56, 56}, 10000.0);
+    if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(rows * columns)), LH_I32);
+  }
+
+  std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }
+
+  JointStream stream(const std::string& name, Value x) const {  // "double_blocks.3.img"
+    return JointStream(g_,
+                       {.modulation = {},
+                        .qkv = name + "_attn.qkv",
+                        .q_norm = norm(name + "_attn.norm.query_norm"),
+                        .k_norm = norm(name + "_attn.norm.key_norm"),
+                        .proj = name + "_attn.proj",
+                        .fc1 = name + "_mlp.0",
+                        .fc2 = name + "_mlp.2"},
+                       x);
+  }
+
+  void double_block(const std::string& block, Value& img, Value& txt) {
+    auto scope = g_.scope(block, LH_SCOPE_CHECKPOINT);
+    JointStream image = stream(block + ".img", img), text = stream(block + ".txt", txt);
+    Qkv image_qkv = image.qkv(modulation_(block + ".img", 6), FluxDimensions::head_dim);
+    Qkv text_qkv = text.qkv(modulation_(block + ".txt", 6), FluxDimensions::head_dim);
+    if (text_last()) {
+      JointAttention attention = joint_attention(g_, image_qkv, text_qkv, rope_, seen_);
+      image.attend(attention.first);
+      text.attend(attention.second);
+    } else {
+      JointAttention attention = joint_attention(g_, text_qkv, image_qkv, rope_);
+      image.attend(attention.second);
+      text.attend(attention.first);
+    }
+    image.feed_forward();
+    text.feed_forward();
+    img = image.x();
+    txt = text.x();
+  }
+
+  Value single_block(const std::string& block, Value x) {
+    auto scope = g_.scope(block, LH_SCOPE_CHECKPOINT);
+    std::vector<Value> mod = modulation_(block, 3);
+    Value wide = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), block + ".linear1");  // [B, S, 3h + mlp]
+    int64_t h = dims_.hidden;
+    std::vector<Value> parts = g_.split(wide, -1, {h, h, h, g_.shape(wide)[2] - 3 * h});
+    Qkv qkv = heads(g_, parts[0], parts[1], parts[2], FluxDimensions::head_dim, norm(block + ".norm.query_norm"),
+                    norm(block + ".norm.key_norm"));
+    Value attention = self_attention(g_, qkv, rope_, seen_);
+    Value y = g_.linear(g_.concat({attention, g_.gelu(parts[3], "tanh")}, -1), block + ".linear2");
+    return gated(g_, x, mod[2], y);
+  }
+
+  Graph& g_;
+  FluxDimensions dims_;
+  FluxModulation modulation_;
+  Value text_lengths_, seen_;  // seen_ i32 [B]: keys
+  RopeTables rope_;
+};
+
+}  // namespace lora_host::nn

@@ -1,0 +1,176 @@
+// A decoder-only language model (Llama, Mistral, Qwen2.5, Qwen3, Gemma) that reads a prompt: ids i32 [B, L] and their
+// mask -> hidden states [B, L, d].
+//
+//   x = embedding;  x += o(attention(q, k, v of norm(x)));  x += down(act(gate y) * up y), y = norm(x)
+// Attention is causal, with rotary positions in halves (i, i + D/2). Real tokens stand in front and pads behind them: a
+// pad sees the tokens before it and no pad. Widths, depth, heads, biases, norms of q and k, and norms after attention
+// and MLP (Gemma) follow from the weights, which have their Hugging Face names; LlmFacts are what they do not say.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <string>
+#include <vector>
+
+#include "nn/layers.hpp"
+#include "nn/rope.hpp"
+
+namespace lora_host::nn {
+
+// Longer contexts than those of the first training: angles are divided by `factor`; with `low_frequency` those of long
+// waves only (Llama 3).
+struct RopeScaling {
+  double factor = 1, low_frequency = 0, high_frequency = 0, original_length = 0;
+};
+
+struct LlmFacts {
+  int64_t head_dim = 128;
+  double eps = 1e-6;
+  double rope_theta = 1e6;
+  const char* activation = "silu";  // or a mode of gelu/1
+  double attention_scale = 0;       // 0: 1 / sqrt(head_dim)
+  double attention_soft_cap = 0;    // scores s become cap tanh(s / cap) (Gemma 2: 50)
+  double norm_offset = 0;           // norms multiply by offset + weight (Gemma: 1)
+  double embedding_scale = 1;       // Gemma: sqrt(d)
+  // A token of a layer with a window sees that many, itself among them. Each `full_every`th layer has none (0: no
+  // layer).
+  int64_t window = 0, full_every = 0;
+  double window_theta = 0;        // rope_theta of layers with a window; 0: the same
+  RopeScaling rope_scaling = {};  // of layers without a window
+
+  bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
+};
+
+class Llm {
+ public:
+  // The weights are those of `prefix`, e.g. "qwen3:". mask i32 [B, L]: 1 = there.
+  Llm(Graph& g, std::string prefix, const LlmFacts& facts, Value ids, Value mask)
+      : g_(g), root_(std::move(prefix) + "model."), facts_(facts), ids_(ids), length_(g.shape(ids)[1]) {
+    Value count = g.sum(g.cast(mask, LH_F32), {1});
+    key_lengths_ = g.cast(g.reshape(g.clamp(count, 1, static_cast<double>(length_)), {g.shape(ids)[0]}), LH_I32);
+    std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
+    for (double& frequency : frequencies) frequency = scaled(frequency);
+    plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
+    if (facts.window_theta > 0)
+      windowed_.rope = rope_tables(g, length_, rope_frequencies(facts.head_dim, facts.window_theta));
+    if (facts.window > 0 && facts.window < length_) windowed_.bias = window_bias();
+  }
+
+  static int64_t layers(const Weights& weights, const std::string& prefix) {
+    return weights.count(prefix + "model.layers.", ".self_attn.q_proj.weight");
+  }
+
+  // After 0, 1, ... `depth` layers, without the final norm.
+  std::vector<Value> states(int64_t depth) {
+    Value x = g_.embedding(ids_, root_ + "embed_tokens");
+    if (facts_.embedding_scale != 1) x = g_.affine(x, facts_.embedding_scale);
+    std::vector<Value> all = {x};
+    for (int64_t i = 0; i < depth; ++i) all.push_back(x = layer(i, x));
+    return all;
+  }
+  Value final_norm(Value x) { return norm(x, root_ + "norm"); }
+
+ private:
+  Value norm(Value x, const std::string& module) {
+    if (facts_.norm_offset == 0) return g_.rms_norm(x, module, facts_.eps);
+    Value weight = g_.affine(g_.cast(g_.param(module + ".weight"), LH_F32), 1, facts_.norm_offset);
+    return g_.rms_norm(x, facts_.eps, weight);
+  }
+
+  Value layer(int64_t index, Value x) {
+    std::string name = root_ + "layers." + std::to_string(index);
+    auto scope = g_.scope(name, LH_SCOPE_CHECKPOINT);
+    bool sandwich = g_.weights().has(name + ".pre_feedforward_layernorm.weight");
+    Value y =
+        attention(norm(x, name + ".input_layernorm"), name + ".self_attn", facts_.windowed(index) ? windowed_ : plain_);
+    if (sandwich) y = norm(y, name + ".post_attention_layernorm");
+    x = g_.add(x, y);
+    y = norm(x, name + (sandwich ? ".pre_feedforward_layernorm" : ".post_attention_layernorm"));
+    y = g_.linear(g_.mul(activation(g_.linear(y, name + ".mlp.gate_proj")), g_.linear(y, name + ".mlp.up_proj")),
+                  name + ".mlp.down_proj");
+    if (sandwich) y = norm(y, name + ".post_feedforward_layernorm");
+    return g_.add(x, y);
+  }
+
+  Value activation(Value x) {
+    return std::string(facts_.activation) == "silu" ? g_.silu(x) : g_.gelu(x, facts_.activation);
+  }
+
+  // What a kind of layer attends by.
+  struct Reach {
+    RopeTables rope;
+    Value bias;
+  };
+
+  Value attention(Value x, const std::string& module, const Reach& reach) {
+    Value q = head_norm(split_heads(g_, g_.linear(x, module + ".q_proj"), facts_.head_dim), module + ".q_norm");
+    Value k = head_norm(split_heads(g_, g_.linear(x, module + ".k_proj"), facts_.head_dim), module + ".k_norm");
+    Value v = split_heads(g_, g_.linear(x, module + ".v_proj"), facts_.head_dim);
+    q = g_.rope(q, reach.rope.cos, reach.rope.sin, false);
+    k = g_.rope(k, reach.rope.cos, reach.rope.sin, false);
+    double width = static_cast<double>(facts_.head_dim);
+    double scale = facts_.attention_scale > 0 ? facts_.attention_scale : 1 / std::sqrt(width);
+    Value y = g_.attention(q, k, v, scale, reach.bias, key_lengths_, {}, true, facts_.attention_soft_cap);
+    return g_.linear(merge_heads(g_, y), module + ".o_proj");
+  }
+
+  Value head_norm(Value x, const std::string& module) {
+    return g_.weights().has(module + ".weight") ? norm(x, module) : x;
+  }
+
+  double scaled(double frequency) const {
+    const RopeScaling& s = facts_.rope_scaling;
+    if (s.low_frequency == 0) return frequency / s.factor;
+    double turns = s.original_length * frequency / (2 * std::numbers::pi);  // within the length of training
+    double kept = (turns - s.low_frequency) / (s.high_frequency - s.low_frequency);
+    kept = std::min(1.0, std::max(0.0, kept));
+    return frequency * (kept + (1 - kept) / s.factor);
+  }
+
+  // [1, 1, L, L]: keys before the window are out of reach.
+  Value window_bias() {
+    std::vector<float> bias;
+    for (int64_t i = 0; i < length_; ++i)
+      for (int64_t j = 0; j < length_; ++j) bias.push_back(i - j < facts_.window ? 0.0f : -1e30f);
+    return g_.constant({1, 1, length_, length_}, bias);
+  }
+
+  Graph& g_;
+  std::string root_;  // "qwen3:model."
+  LlmFacts facts_;
+  Value ids_;
+  int64_t length_;
+  Value key_lengths_;  // real tokens of each sample, at least 1
+  Reach plain_, windowed_;
+};
+
+// Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states.
+inline int64_t check_llm(const Weights& weights, const std::string& prefix, const LlmFacts& facts) {
+  std::string root = prefix + "model.";
+  int64_t d = weights.require(root + "embed_tokens.weight", {-1, -1})[1];
+  int64_t layers = Llm::layers(weights, prefix);
+  if (layers == 0) throw Failure(LH_E_MODEL, "missing tensor " + root + "layers.0.self_attn.q_proj.weight");
+  auto rows = [&](const std::string& module, int64_t in) { return weights.require(module + ".weight", {-1, in})[0]; };
+  for (int64_t i = 0; i < layers; ++i) {
+    std::string name = root + "layers." + std::to_string(i), attention = name + ".self_attn";
+    int64_t queries = rows(attention + ".q_proj", d), keys = rows(attention + ".k_proj", d);
+    if (keys % facts.head_dim != 0 || queries % keys != 0)
+      throw Failure(LH_E_MODEL, attention + ": " + std::to_string(queries) + " rows of q_proj and " +
+                                    std::to_string(keys) + " of k_proj are not groups of heads of " +
+                                    std::to_string(facts.head_dim));
+    weights.require_linear(attention + ".v_proj", keys, d, false);
+    weights.require_linear(attention + ".o_proj", d, queries, false);
+    for (const char* head_norm : {".q_norm.weight", ".k_norm.weight"})
+      if (weights.has(attention + head_norm)) weights.require(attention + head_norm, {facts.head_dim});
+    int64_t inner = rows(name + ".mlp.gate_proj", d);
+    weights.require_linear(name + ".mlp.up_proj", inner, d, false);
+    weights.require_linear(name + ".mlp.down_proj", d, inner, false);
+    for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
+      weights.require(name + norm, {d});
+  }
+  weights.require(root + "norm.weight", {d});
+  return d;
+}
+
+}  // namespace lora_host::nn

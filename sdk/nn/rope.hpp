@@ -1,0 +1,59 @@
+// Tables of rotary positions: cosines and sines of angles, computed in double and stored as f32 [S, D/2].
+#pragma once
+
+#include <array>
+#include <cmath>
+#include <vector>
+
+#include "lora_host/lora_host.hpp"
+
+namespace lora_host::nn {
+
+struct RopeTables {
+  Value cos, sin;
+};
+
+// theta^(-2k / width), k < width / 2
+inline std::vector<double> rope_frequencies(int64_t width, double theta) {
+  std::vector<double> frequencies;
+  for (int64_t k = 0; k < width / 2; ++k)
+    frequencies.push_back(std::pow(theta, -2.0 * static_cast<double>(k) / static_cast<double>(width)));
+  return frequencies;
+}
+
+// Angles of positions, in rows one after the other.
+class RopeAngles {
+ public:
+  void add(double angle) {
+    cosines_.push_back(static_cast<float>(std::cos(angle)));
+    sines_.push_back(static_cast<float>(std::sin(angle)));
+  }
+  void add(int64_t position, const std::vector<double>& frequencies) {
+    for (double frequency : frequencies) add(static_cast<double>(position) * frequency);
+  }
+  RopeTables tables(Graph& g, const Dims& dims) const { return {g.constant(dims, cosines_), g.constant(dims, sines_)}; }
+
+ private:
+  std::vector<float> cosines_, sines_;
+};
+
+// For positions 0, 1, ... `length` - 1.
+inline RopeTables rope_tables(Graph& g, int64_t length, const std::vector<double>& frequencies) {
+  RopeAngles angles;
+  for (int64_t i = 0; i < length; ++i) angles.add(i, frequencies);
+  return angles.tables(g, {length, static_cast<int64_t>(frequencies.size())});
+}
+
+// For positions on several axes: the angles of each axis side by side.
+template <size_t N>
+RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::array<int64_t, N>& axes,
+                       double theta) {
+  RopeAngles angles;
+  int64_t half = 0;
+  for (int64_t axis : axes) half += axis / 2;
+  for (const auto& id : ids)
+    for (size_t a = 0; a < N; ++a) angles.add(id[a], rope_frequencies(axes[a], theta));
+  return angles.tables(g, {static_cast<int64_t>(ids.size()), half});
+}
+
+}  // namespace lora_host::nn
