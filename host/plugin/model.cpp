@@ -69,12 +69,14 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
+  for (const auto& plugin : registry.plugins())
+    if (&plugin->host() == chosen.offered.host) plugin_file_ = plugin->path();
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
-  std::map<std::string, std::filesystem::path> paths;
+  if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
+  std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers
   for (const ComponentSpec& component : spec_.components)
     if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
-  if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   try {
     plugin_ =
@@ -108,9 +110,12 @@ void Model::settle_tokenizers(const ModelConfig& config) {
   });
 }
 
-std::optional<std::filesystem::path> Model::file(const std::string& key) const {
-  const auto found = files_.find(key);
-  return found == files_.end() ? std::nullopt : std::optional(found->second);
+TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
+  const auto path = [&](const std::string& key) {
+    const auto found = files_.find(key);
+    return found == files_.end() ? std::filesystem::path() : found->second;
+  };
+  return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
 }
 
 bool Model::has_role(const std::string& role) const {
