@@ -105,6 +105,30 @@ TEST(Recipe, ModelOfDiscreteTimesteps) {
   EXPECT_EQ(r.latents.downscale, 8);
 }
 
+TEST(Recipe, Tokenizers) {
+  std::string text = flow;
+  const std::string before = "{kind: clip, length: 77, pad: 49407}";
+  text.replace(text.find(before), before.size(),
+               R"({kind: bpe, files: {folder: tokenizer, config: tokenizer_path, bundled: words}, length: 99, drop: 34,
+            template: "<u>{system}: {prompt}</u>", system: "Say it", lower: true, strip: true, pad: "<|pad|>",
+            begin: [1, "2"], end: [], side: left, mask: true, rules: {normalizer: {type: NFC, flag: false, text: "0"}}})");
+  const TokenizerSpec spec = Recipe::parse(text, "tiny").tokenizers.at("clip_l");
+  EXPECT_EQ(spec.kind, "bpe");
+  EXPECT_EQ(spec.files.folder, "tokenizer");
+  EXPECT_EQ(spec.files.config, "tokenizer_path");
+  EXPECT_EQ(spec.files.bundled, "words");
+  EXPECT_EQ(spec.text, "<u>{system}: {prompt}</u>");
+  EXPECT_EQ(spec.system, "Say it");
+  EXPECT_EQ(spec.drop, 34);
+  EXPECT_TRUE(spec.lower && spec.strip && spec.mask);
+  EXPECT_EQ(spec.pad, TokenName("<|pad|>"));
+  EXPECT_EQ(spec.begin, (std::vector<TokenName>{1, "2"}));
+  EXPECT_EQ(spec.end, std::vector<TokenName>());
+  EXPECT_EQ(spec.side, TokenizerSpec::Side::left);
+  EXPECT_EQ(spec.rules, R"({"normalizer":{"flag":false,"text":"0","type":"NFC"}})");
+  EXPECT_EQ(Recipe::parse(flow, "tiny").tokenizers.at("clip_l").pad, TokenName(49407));
+}
+
 TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
   struct Row {
     const char *text, *what, *by, *error;
@@ -134,7 +158,18 @@ TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
        "line 4: height and width must have the same downscale"},
       {flow, "channels: 16", "channels: 0", "line 5: channels must be a whole number from 1 to 4096"},
       {flow, "channels: 16", "channels: 1.5", "line 5: channels must be a whole number"},
-      {flow, "kind: clip", "kind: bert", "line 7: tokenizer kind `bert` is not known"},
+      {flow, "kind: clip", "kind: ../clip", "line 7: kind must be a name of letters, digits, '_', '-' and '.'"},
+      {flow, "pad: 49407", "padding: 49407", "line 7: unknown field `padding` in a tokenizer; known: kind, files"},
+      {flow, "pad: 49407", "pad: -1", "line 7: pad: -1 is no id of a token"},
+      {flow, "length: 77", "length: 0", "line 7: length must be a whole number from 1 to 65536"},
+      {flow, ", length: 77", "", "line 7: a tokenizer needs the field `length`"},
+      {flow, "pad: 49407", "template: 'a {text}'", "line 7: template must hold {prompt}, the place of the prompt"},
+      {flow, "pad: 49407", "system: be brief", "line 7: system needs a template with {system}"},
+      {flow, "pad: 49407", "side: both", "line 7: side must be right or left"},
+      {flow, "pad: 49407", "drop: 77", "line 7: drop must be a whole number from 0 to 76"},
+      {flow, "pad: 49407", "files: {folder: a/b}", "line 7: folder must be a name"},
+      {flow, "pad: 49407", "files: {path: a}", "line 7: unknown field `path` in files; known: folder, config, bundled"},
+      {flow, "pad: 49407", "rules: [a]", "line 7: rules must be a mapping"},
       {flow, "max_length: 512", "max_length: 100", "line 8: max_length must be a whole number from 256"},
       {flow, "type: logit_normal", "type: lognormal", "line 9: timestep type `lognormal` is not known"},
       {flow, "weighting: cosmap", "weighting: min_snr", "line 9: timestep weighting `min_snr` is not known"},

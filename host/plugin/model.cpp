@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/dtype.h"
+#include "config/model_keys.h"
 #include "core/error.h"
 #include "passes/adapt.h"
 #include "plugin/recognise.h"
@@ -60,7 +61,7 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  if (config.name_or_path.empty() && (plugin.empty() || config.files.empty()))
+  if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
@@ -68,14 +69,18 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  std::map<std::string, std::filesystem::path> paths = config.files;
-  if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
+  for (const auto& plugin : registry.plugins())
+    if (&plugin->host() == chosen.offered.host) plugin_file_ = plugin->path();
+  ModelValues values = read_given(config.given, id_, registry.model_keys());
+  files_ = std::move(values.files);
+  if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
+  std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers
+  for (const ComponentSpec& component : spec_.components)
+    if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
-  std::map<std::string, std::string> settings;
-  if (!config.variant.empty()) settings["variant"] = config.variant;
   try {
     plugin_ =
-        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), settings);
+        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), values.settings);
   } catch (const Error& e) {
     if (e.code() != Code::data || config.name_or_path.empty()) throw;
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
@@ -103,6 +108,14 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
     return left_out;
   });
+}
+
+TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
+  const auto path = [&](const std::string& key) {
+    const auto found = files_.find(key);
+    return found == files_.end() ? std::filesystem::path() : found->second;
+  };
+  return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
 }
 
 bool Model::has_role(const std::string& role) const {

@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "plugin/recipe_tokenizer.h"
 
 namespace lh {
 
@@ -78,7 +79,8 @@ class RecipeReader {
     out.latents = latents(need(root, "latents", "the recipe"));
     for (const auto& item : root["other_latents"])
       out.other_latents[text(item.first, "latents")] = latents(item.second);
-    for (const auto& item : root["tokenizers"]) out.tokenizers[text(item.first, "an encoder")] = tokenizer(item.second);
+    for (const auto& item : root["tokenizers"])
+      out.tokenizers[text(item.first, "an encoder")] = parse_tokenizer(item.second, plugin_);
     read_inputs(need(root, "inputs", "the recipe"), out);
     if (const YAML::Node list = root["denoisers"]) out.denoisers = denoisers(list);
     out.timestep = timestep(need(root, "timestep", "the recipe"), out.objective);
@@ -311,17 +313,6 @@ class RecipeReader {
     }
     if (list.back().above != 0) wrong(node, "the last denoiser must reach down to no noise: leave its `above` out");
     return list;
-  }
-
-  TokenizerSpec tokenizer(const YAML::Node& node) const {
-    check_fields(node, "a tokenizer", {"kind", "length", "pad", "max_length", "optional"});
-    TokenizerSpec out;
-    out.kind = choice(need(node, "kind", "a tokenizer"), "tokenizer kind", {"clip", "t5"});
-    set_needed(node, "length", "a tokenizer", out.length, 1, 65536);
-    set_needed(node, "pad", "a tokenizer", out.pad, 0, many - 1);
-    set(node, "max_length", out.max_length, static_cast<double>(out.length), 65536);
-    set(node, "optional", out.optional);
-    return out;
   }
 
   NoiseScheduleSpec noise_schedule(const YAML::Node& node, Objective objective) const {
