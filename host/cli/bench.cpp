@@ -119,7 +119,7 @@ int run_bench(const Options& options) {
   Config config = options.config;
   std::optional<HollowCheckpoint> hollow;
   if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
-  const Registry registry(options.plugin_dirs, {config.plugin});
+  const Registry& registry = *options.registry;
   Device device(config.device, config.train.deterministic);
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);

@@ -26,7 +26,7 @@ int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
-  const Registry registry(options.plugin_dirs, {config.plugin});
+  const Registry& registry = *options.registry;
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin);

@@ -3,13 +3,17 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
+#include "config/model_keys.h"
 
 namespace lh {
 
-struct ConfigNeeds {  // what the text itself must name
-  bool model = true, datasets = true;
+struct ConfigNeeds {
+  bool model = true, datasets = true;  // the text itself must name them
+  const std::vector<PluginKeys>* plugins =
+      nullptr;  // a key of `model` that none of them has is unknown; null: not said
 };
 
 // `file` is what problems are reported under. Throws like load_config.

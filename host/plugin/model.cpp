@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/dtype.h"
+#include "config/model_keys.h"
 #include "core/error.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
@@ -64,7 +65,7 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  if (config.name_or_path.empty() && (plugin.empty() || config.files.empty()))
+  if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
@@ -74,14 +75,16 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   spec_ = std::move(chosen.spec);
   for (const auto& loaded : registry.plugins())
     if (&loaded->host() == chosen.offered.host) plugin_file_ = loaded->path();
-  paths_ = config.files;
-  if (!config.name_or_path.empty()) paths_["name_or_path"] = config.name_or_path;
-  checkpoint_ = std::make_unique<Checkpoint>(spec_, paths_);
-  std::map<std::string, std::string> settings;
-  if (!config.variant.empty()) settings["variant"] = config.variant;
+  ModelValues values = read_given(config.given, id_, registry.model_keys());
+  files_ = std::move(values.files);
+  if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
+  std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers
+  for (const ComponentSpec& component : spec_.components)
+    if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
+  checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   try {
-    plugin_ =
-        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), settings);
+    plugin_ = std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(),
+                                            values.settings);
   } catch (const Error& e) {
     if (e.code() != Code::data || config.name_or_path.empty()) throw;
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
@@ -113,8 +116,8 @@ void Model::settle_tokenizers(const ModelConfig& config) {
 
 TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
   const auto path = [&](const std::string& key) {
-    const auto found = paths_.find(key);
-    return found == paths_.end() ? std::filesystem::path() : found->second;
+    const auto found = files_.find(key);
+    return found == files_.end() ? std::filesystem::path() : found->second;
   };
   return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
 }

@@ -56,7 +56,7 @@ class Model {
   Recipe recipe_;
   std::string dtype_;  // model.dtype
   std::filesystem::path plugin_file_;
-  std::map<std::string, std::filesystem::path> paths_;  // what the user gave, by configuration key
+  std::map<std::string, std::filesystem::path> files_;  // what the user gave, by key of `model:`
   LoraTargets lora_targets_;
 };
 

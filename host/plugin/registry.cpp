@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "io/checkpoint.h"
 
 namespace lh {
 
@@ -20,6 +21,13 @@ std::vector<Offered<lh_sampler>> Registry::samplers() const {
   std::vector<Offered<lh_sampler>> all;
   for (const auto& plugin : plugins_)
     for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, &plugin->host()});
+  return all;
+}
+
+std::vector<PluginKeys> Registry::model_keys() const {
+  std::vector<PluginKeys> all;
+  for (const auto& [model, host] : models())
+    all.push_back({model->id, CheckpointSpec::parse(model->checkpoint, model->id).keys});
   return all;
 }
 
