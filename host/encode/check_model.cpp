@@ -73,11 +73,11 @@ class ModelCheck {
     }
     for (const auto& [name, spec] : recipe_.inputs) {
       if (spec.source != Source::conditioner) continue;
-      const Desc& output = output_of(graph, role, spec.of, "inputs." + name);
+      const Desc output = output_of(graph, role, spec.of, "inputs." + name);
       if (output.shape.rank() < 2 || output.shape[0] != 1)
         wrong(role, "output '{}' is {}, expected [1, ...] for a batch of 1", spec.of, output.text());
       if (!spec.mask.empty()) {
-        const Desc& mask = output_of(graph, role, spec.mask, "inputs." + name + ".mask");
+        const Desc mask = output_of(graph, role, spec.mask, "inputs." + name + ".mask");
         if (mask.shape.rank() != 2 || output.shape.rank() < 3 || mask.shape[1] != output.shape[1])
           wrong(role, "mask '{}' is {} and '{}' is {}, expected [1, L] and [1, L, ...]", spec.mask, mask.text(),
                 spec.of, output.text());
@@ -87,7 +87,7 @@ class ModelCheck {
     }
   }
 
-  const Desc& output_of(const Graph& graph, const char* role, const std::string& output,
+  Desc output_of(const Graph& graph, const char* role, const std::string& output,
                         const std::string& field) const {
     const auto found = graph.outputs.find(output);
     if (found == graph.outputs.end())
@@ -159,7 +159,7 @@ class ModelCheck {
       wrong(role, "asks for {}, expected the input '{}' alone", list(graph.inputs), in);
     if (const Desc& given = input(graph, in); given.shape != in_shape || !is_float(given.dtype))
       wrong(role, "input '{}' is {}, expected a float {} (recipe: latents)", in, given.text(), in_shape.text());
-    if (const Desc& given = output_of(graph, role, out, "latents"); given.shape != out_shape || !is_float(given.dtype))
+    if (const Desc given = output_of(graph, role, out, "latents"); given.shape != out_shape || !is_float(given.dtype))
       wrong(role, "output '{}' is {}, expected a float {} (recipe: latents.downscale, channels)", out, given.text(),
             out_shape.text());
   }
