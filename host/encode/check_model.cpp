@@ -52,7 +52,7 @@ class ModelCheck {
     });
   }
 
-  static const Desc& input(const Graph& graph, const std::string& name) { return graph.desc(graph.inputs.at(name)); }
+  static Desc input(const Graph& graph, const std::string& name) { return graph.desc(graph.inputs.at(name)); }
 
   void conditioner() {
     constexpr const char* role = "conditioner";
@@ -117,7 +117,7 @@ class ModelCheck {
               list(graph.inputs));
     const Shape latents{1, side, side, channels};
     if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
-    if (const Desc& given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
+    if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
       wrong(role, "input 'latents' is {}, expected [B, height, width, channels]", given.text());
     // More channels than latents have are those of a model for inpainting: the user's file, not the plugin's mistake.
     if (input(graph, "latents").shape == latents) inputs(graph, sizes);
@@ -135,7 +135,7 @@ class ModelCheck {
     for (const auto& [name, tensor] : conditioning_) conditioning.insert_or_assign(name, tensor);
     const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {}, table.pattern_images(graph)};
     for (const auto& [name, tensor] : table.batch({row}, sizes)) {
-      const Desc& asked = input(graph, name);
+      const Desc asked = input(graph, name);
       const bool fits = asked.shape == tensor.desc.shape && is_float(asked.dtype) == is_float(tensor.desc.dtype);
       if (!fits)
         wrong("denoiser", "input '{}' is {}, but its source {} gives {} (recipe: inputs.{})", name, asked.text(),
@@ -157,7 +157,7 @@ class ModelCheck {
               const Shape& out_shape) const {
     if (graph.inputs.size() != 1 || !graph.inputs.contains(in))
       wrong(role, "asks for {}, expected the input '{}' alone", list(graph.inputs), in);
-    if (const Desc& given = input(graph, in); given.shape != in_shape || !is_float(given.dtype))
+    if (const Desc given = input(graph, in); given.shape != in_shape || !is_float(given.dtype))
       wrong(role, "input '{}' is {}, expected a float {} (recipe: latents)", in, given.text(), in_shape.text());
     if (const Desc given = output_of(graph, role, out, "latents"); given.shape != out_shape || !is_float(given.dtype))
       wrong(role, "output '{}' is {}, expected a float {} (recipe: latents.downscale, channels)", out, given.text(),
