@@ -10,9 +10,13 @@
 #include <fstream>
 #include <thread>
 
+#include "diffusion/sampler.h"
+#include "diffusion/sampling_schedule.h"
 #include "graph/print.h"
 #include "plugin/call.h"
 #include "plugin/model.h"
+#include "plugin/optimizer.h"
+#include "support/device.h"
 #include "support/model_files.h"
 #include "support/op_cases.h"
 

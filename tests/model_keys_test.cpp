@@ -10,6 +10,7 @@
 #include "plugin/model.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/run_host.h"
 
 namespace lh::test {
 namespace {
@@ -148,6 +149,19 @@ TEST(ModelKeys, VariantsOfShippedModels) {
                   read_given({{"variant", {"huge"}}}, plugin, plugins);
                 }),
                 StartsWith(std::string("model.variant: ") + text));
+}
+
+TEST(ModelKeys, PluginsListThem) {
+  const std::string text = run_host({"plugins", "--verbose"}).output;
+  for (const char* line :
+       {"\n  model      sd35\n",
+        "\n      t5_path       (path) T5 text encoder, where the checkpoint has none. The model ",
+        "\n      variant       (large|large-turbo|medium|sd3-medium) Needed for large-turbo",
+        "\n      t5            model.t5_path, keys behind text_encoders.t5xxl.transformer., ",
+        "; folder text_encoder_3\n", "\n      text          conditioner.text\n",
+        "\n      size_ids      picture: original_height, ", "\n    options: betas, eps, weight_decay\n"})
+    EXPECT_THAT(text, HasSubstr(line));
+  EXPECT_THAT(run_host({"plugins"}).output, testing::Not(HasSubstr("t5_path")));
 }
 
 TEST(ModelKeys, AModelIsOpenedWithThoseOfItsPlugin) {

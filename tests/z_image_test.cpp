@@ -45,7 +45,8 @@ ModelConfig single(const fs::path& path) {
 ModelConfig write_separate(const fs::path& folder) {
   for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
   ModelConfig config = single(folder / "denoiser.safetensors");
-  config.files = {{"vae_path", folder / "vae.safetensors"}, {"qwen3_path", folder / "qwen3.safetensors"}};
+  config.given["vae_path"] = {folder / "vae.safetensors"};
+  config.given["qwen3_path"] = {folder / "qwen3.safetensors"};
   return config;
 }
 

@@ -276,12 +276,23 @@ std::span<const ConfigFlag> sample_flags() { return sample_flags_rows; }
 
 FirstLook first_look(int argc, const char* const* argv) {
   const std::vector<std::string> args = with_command(argc, argv);
-  FirstLook look{.command = args[std::min(place_of_command(args), args.size() - 1)]};
-  for (size_t i = 0; i < args.size(); ++i) {
-    if (args[i].starts_with("--plugin-dir=")) look.plugin_dirs.push_back(args[i].substr(plugin_dir.size() + 1));
-    if (args[i] == plugin_dir && i + 1 < args.size()) look.plugin_dirs.push_back(args[++i]);
-  }
-  return look;
+  const auto values = [&](const std::string& flag) {
+    std::vector<std::string> all;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].starts_with(flag + "=")) all.push_back(args[i].substr(flag.size() + 1));
+      if (args[i] == flag && i + 1 < args.size()) all.push_back(args[++i]);
+    }
+    return all;
+  };
+  const auto value = [&](const std::string& flag) {
+    const std::vector<std::string> all = values(flag);
+    return all.empty() ? "" : all.back();
+  };
+  return {.command = args[std::min(place_of_command(args), args.size() - 1)],
+          .config_file = value("--config"),
+          .plugin = value("--plugin"),
+          .model = value("--model"),
+          .plugin_dirs = values(std::string(plugin_dir))};
 }
 
 Arguments parse_arguments(int argc, const char* const* argv, const std::vector<PluginKeys>& plugins) {

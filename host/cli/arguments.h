@@ -26,7 +26,7 @@ struct Arguments {
 
 // What has to be known before a command line is read, because plugins have flags of their own.
 struct FirstLook {
-  std::string command;
+  std::string command, config_file, plugin, model;
   std::vector<std::string> plugin_dirs;
 };
 FirstLook first_look(int argc, const char* const* argv);

@@ -81,6 +81,14 @@ bool opens_model(const std::string& command) {
   return command == "train" || command == "sample" || command == "bench" || command == "verify";
 }
 
+// The plugin that the user names: by a flag, as --model ID, or in the file.
+std::string plugin_asked_for(const FirstLook& look) {
+  std::error_code error;
+  if (!look.plugin.empty()) return look.plugin;
+  if (!look.model.empty() && !is_plugin_path(look.model) && !fs::exists(look.model, error)) return look.model;
+  return look.config_file.empty() ? "" : plugin_named_in(schema::expand_home(look.config_file));
+}
+
 void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
   const bool datasets = options.command == "train";
   if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
@@ -125,7 +133,7 @@ Options parse_options(int argc, const char* const* argv) {
   std::shared_ptr<const Registry> registry;
   std::vector<PluginKeys> plugins;
   if (opens_model(look.command)) {
-    registry = std::make_shared<const Registry>(plugin_dirs, std::vector<std::string>{});
+    registry = std::make_shared<const Registry>(plugin_dirs, std::vector<std::string>{plugin_asked_for(look)});
     plugins = registry->model_keys();
   }
   Arguments raw = parse_arguments(argc, argv, plugins);

@@ -6,7 +6,10 @@
 
 #include "cli/commands.h"
 #include "cli/plugin_flags.h"
+#include "core/error.h"
 #include "io/checkpoint.h"
+#include "plugin/plugin_model.h"
+#include "plugin/recipe.h"
 #include "plugin/registry.h"
 
 namespace lh {
@@ -26,7 +29,32 @@ std::string component_line(const ComponentSpec& component) {
                      component.folder.empty() ? "" : fmt::format("; folder {}", component.folder));
 }
 
-void print_model(const lh_model& model) {
+// What an input of the denoiser is given: "conditioner.text, rows of conditioner.text_mask", "picture: height, 0".
+std::string input_line(const InputSpec& spec) {
+  std::vector<std::string> numbers;
+  for (const InputSpec::Number& number : spec.numbers)
+    numbers.push_back(number.name.empty() ? fmt::format("{}", number.value) : number.name);
+  std::string line = spec.text();
+  if (!numbers.empty()) line += fmt::format(": {}", fmt::join(numbers, ", "));
+  if (spec.source == InputSpec::Source::constant) line += fmt::format(": {}", spec.value);
+  if (!spec.mask.empty()) line += fmt::format(", rows of conditioner.{}", spec.mask);
+  return spec.per_token ? line + ", for each token" : line;
+}
+
+// A plugin's recipe may depend on weights; this is the one that it has without any, if it has.
+void print_recipe(const Offered<lh_model>& offered, size_t width) try {
+  const std::map<std::string, Desc> none;
+  const PluginModel model(offered, none);
+  const Recipe recipe = Recipe::parse(model.recipe(), offered.descriptor->id);
+  fmt::print("    inputs of the denoiser, beside its latents (weights may say otherwise)\n");
+  for (const auto& [name, spec] : recipe.inputs) fmt::print("      {:<{}}  {}\n", name, width, input_line(spec));
+  fmt::print("    roles: {}\n", fmt::join(model.roles(), ", "));
+} catch (const Error& error) {
+  if (error.code() == Code::plugin) throw;
+}
+
+void print_model(const Offered<lh_model>& offered) {
+  const lh_model& model = *offered.descriptor;
   const CheckpointSpec spec = CheckpointSpec::parse(model.checkpoint, model.id);
   size_t width = std::string_view("name_or_path").size();
   for (const ModelKey& key : spec.keys) width = std::max(width, key.name.size());
@@ -44,6 +72,7 @@ void print_model(const lh_model& model) {
     if (setting(key)) print(key.name, fmt::format("({}) {}", key.value_name(), key.help));
   fmt::print("    components\n");
   for (const ComponentSpec& component : spec.components) print(component.name, component_line(component));
+  print_recipe(offered, width);
 }
 
 }  // namespace
@@ -56,7 +85,7 @@ int run_plugins(const Options& options) {
                entry.license, plugin->path().string());
     for (const lh_model* model : plugin->models()) {
       fmt::print("  model      {}\n", model->id);
-      if (options.verbose) print_model(*model);
+      if (options.verbose) print_model({model, &plugin->host()});
     }
     for (const lh_optimizer* optimizer : plugin->optimizers()) {
       fmt::print("  optimizer  {}\n", optimizer->id);

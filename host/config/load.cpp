@@ -253,7 +253,9 @@ Config parse_config(const std::string& text, const std::string& file, ConfigNeed
   return Reader(file, needs).read(text);
 }
 
-Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
+namespace {
+
+std::string read_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     fail(Code::config, "{}: expected a file, found a directory", file.string());
@@ -264,7 +266,25 @@ Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) fail(Code::config, "{}: cannot be read", file.string());
   text.resize(static_cast<size_t>(stream.gcount()));
-  return parse_config(text, file.string(), needs);
+  return text;
+}
+
+}  // namespace
+
+Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
+  return parse_config(read_text(file), file.string(), needs);
+}
+
+std::string plugin_named_in(const std::filesystem::path& file) try {
+  std::vector<yaml::Problem> problems;
+  const Node document = yaml::parse(read_text(file), problems);
+  const Node* run = &document;
+  if (const Node* config = document.find("config"))  // ai-toolkit's wrapper
+    if (const Node* process = config->find("process"); process && process->items.size() == 1) run = &process->items[0];
+  const Node* plugin = run->find("plugin");
+  return plugin == nullptr || !problems.empty() ? "" : plugin->text;
+} catch (const Error&) {
+  return "";
 }
 
 Config load_config(const std::filesystem::path& file) { return load_config(file, ConfigNeeds{}); }

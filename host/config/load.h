@@ -19,5 +19,8 @@ struct ConfigNeeds {
 // `file` is what problems are reported under. Throws like load_config.
 Config parse_config(const std::string& text, const std::string& file, ConfigNeeds needs = {});
 Config load_config(const std::filesystem::path& file, ConfigNeeds needs);
+// The key `plugin` of a file, by which plugins can be loaded before the file is read: some are named by their path.
+// Empty where it is not set or the file cannot be read; load_config says what is wrong then.
+std::string plugin_named_in(const std::filesystem::path& file);
 
 }  // namespace lh

@@ -1,23 +1,17 @@
 // The YAML of a tokenizer: in a recipe, and in the tokenizer.yaml of a bundled folder.
 #pragma once
 
-#include <yaml-cpp/yaml.h>
-
 #include <cstdint>
 #include <filesystem>
-#include <functional>
-#include <initializer_list>
 #include <string>
 
+#include "config/strict.h"
 #include "data/tokenizer_spec.h"
 
 namespace lh {
 
-// Throws; called with the node that is wrong and what is wrong with it.
-using YamlComplaint = std::function<void(const YAML::Node&, const std::string&)>;
-
 // Every field of a recipe's tokenizer.
-TokenizerSpec read_tokenizer_spec(const YAML::Node& node, const YamlComplaint& wrong);
+TokenizerSpec read_tokenizer_spec(const yaml::Strict& in, const yaml::Node& node);
 
 // A tokenizer.yaml: what files of a kind leave unsaid. A recipe whose `kind` is the folder's name takes everything from
 // it that it does not say itself.

@@ -73,8 +73,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  for (const auto& loaded : registry.plugins())
-    if (&loaded->host() == chosen.offered.host) plugin_file_ = loaded->path();
+  plugin_file_ = chosen.offered.host->path;
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
@@ -95,6 +94,15 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 }
 
 void Model::settle_tokenizers(const ModelConfig& config) {
+  for (const auto& [encoder, spec] : recipe_.tokenizers) {
+    const auto names_it = [&](const ModelKey& key) { return key.name == spec.files.config; };
+    if (!spec.files.config.empty() && std::ranges::none_of(spec_.keys, names_it))
+      fail(Code::plugin,
+           "plugin {}: recipe: tokenizers.{}.files.config: users cannot set `{}`: name it under `files` of the "
+           "checkpoint "
+           "YAML, with its help",
+           id_, encoder, spec.files.config);
+  }
   if (const int64_t length = config.max_sequence_length; length > 0) {
     int64_t limit = 0;
     for (auto& [encoder, spec] : recipe_.tokenizers) {

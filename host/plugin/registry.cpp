@@ -26,8 +26,12 @@ std::vector<Offered<lh_sampler>> Registry::samplers() const {
 
 std::vector<PluginKeys> Registry::model_keys() const {
   std::vector<PluginKeys> all;
-  for (const auto& [model, host] : models())
-    all.push_back({model->id, CheckpointSpec::parse(model->checkpoint, model->id).keys});
+  for (const auto& [model, host] : models()) try {
+      all.push_back({model->id, {}});
+      all.back().keys = CheckpointSpec::parse(model->checkpoint, model->id).keys;
+    } catch (const Error&) {
+      continue;  // said when a model is opened with it; others can be
+    }
   return all;
 }
 
