@@ -137,7 +137,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
 done
 unset LORA_HOST_PLUGIN_PATH
 
-# A model plugin of the host needs nothing else either: blocks of the SDK, and their rules for checkpoint files.
+# Files that a plugin's tokenizers are made of lie beside it.
 mkdir "$work/model"
 cat >"$work/model/CMakeLists.txt" <<CMAKE
 cmake_minimum_required(VERSION 3.22)
@@ -147,7 +147,7 @@ file(GLOB sources $root/plugins/flux/*.cpp)
 file(GLOB texts $root/plugins/flux/*.yaml)
 lora_host_add_plugin(flux SOURCES \${sources} EMBED \${texts} DATA $root/plugins/z_image/tokenizers)
 CMAKE
-check "a model plugin finds the installed SDK" cmake -S "$work/model" -B "$work/model/build" \
+check "a model plugin with data finds the installed SDK" cmake -S "$work/model" -B "$work/model/build" \
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$(cache CMAKE_CXX_COMPILER)" -DCMAKE_CXX_FLAGS=-O0
 check "it builds" cmake --build "$work/model/build"
 check "its data lies beside it" cmp "$root/plugins/z_image/tokenizers/qwen3/merges.txt" \
