@@ -120,7 +120,8 @@ class Weights {
     lh_desc desc{};
     return api().weight_at(model_, index, &name, &desc) == LH_OK ? name : nullptr;
   }
-  static std::optional<std::string> given(lh_status status, const char* text) {
+  // By reference: a call in the same expression fills the text, before or after an argument would be copied.
+  static std::optional<std::string> given(lh_status status, const char* const& text) {
     if (status != LH_OK || text == nullptr) return std::nullopt;
     return std::string(text);
   }
