@@ -8,6 +8,7 @@
 #include "config/dtype.h"
 #include "config/model_keys.h"
 #include "core/error.h"
+#include "ops/ops.h"
 #include "passes/adapt.h"
 #include "plugin/recognise.h"
 
@@ -58,6 +59,12 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
 }
 
+// How many rows a mask i32 [B, L] keeps: i32 [B].
+Value lengths_of(Graph& graph, Value mask) {
+  const Value rows = graph.add(sum_op, {mask}, {{"axes", std::vector<int64_t>{1}}}, 0)[0];
+  return graph.add(reshape_op, {rows}, {{"shape", std::vector<int64_t>{graph.desc(mask).shape[0]}}}, 0)[0];
+}
+
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
@@ -79,8 +86,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   try {
-    plugin_ =
-        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), values.settings);
+    plugin_ = std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(),
+                                            values.settings);
   } catch (const Error& e) {
     if (e.code() != Code::data || config.name_or_path.empty()) throw;
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
@@ -139,7 +146,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   Graph graph(compute);
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-    const Given given = bound_inputs(std::exchange(graph.outputs, {}));
+    const Given given = bound_inputs(graph, std::exchange(graph.outputs, {}));
     plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
@@ -147,7 +154,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
 }
 
 // What the denoiser's inputs are bound to, of what the conditioner gave in the same graph.
-Model::Given Model::bound_inputs(const Given& outputs) const {
+Model::Given Model::bound_inputs(Graph& graph, const Given& outputs) const {
   Given given;
   const auto give = [&](const std::string& input, const std::string& output) {
     if (const auto found = outputs.find(output); found != outputs.end()) given.emplace(input, found->second);
@@ -155,6 +162,9 @@ Model::Given Model::bound_inputs(const Given& outputs) const {
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == InputSpec::Source::conditioner) give(name, spec.of);
     if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
+    if (spec.source != InputSpec::Source::lengths) continue;
+    if (const auto mask = outputs.find(recipe_.inputs.at(spec.of).mask); mask != outputs.end())
+      given.emplace(name, lengths_of(graph, mask->second));
   }
   return given;
 }
