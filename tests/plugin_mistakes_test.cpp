@@ -80,6 +80,7 @@ const Row rows[] = {
     {"create_model", "w.weight is not mine", Code::data},
     {"create_failure_of_the_host", "the checkpoint has no tensor 'absent'", Code::data},
     {"create_setting", "variant 'x' is unknown", Code::config},
+    {"create_document", "config.json: the model has no files", Code::data},
     // Threads: handles in the wrong place.
     {"create_thread",
      "plugin 'mistakes', create: called weight_count on a thread that is in no callback with this "
@@ -92,6 +93,7 @@ const Row rows[] = {
      "this lh_graph (abi.h, Threads)"},
     {"build_null_handle",
      "plugin 'mistakes', build of role denoiser: called output on a thread that is in no callback"},
+    {"build_kept_graph", "plugin 'mistakes', build of role denoiser: called output on a thread that is in no callback"},
     // Building.
     {"build_throws", "plugin 'mistakes', build of role denoiser: a C++ exception left the plugin: thrown by build"},
     {"build_null_input", "plugin 'mistakes', build of role denoiser: input: a NULL pointer for name"},
@@ -126,6 +128,25 @@ TEST(PluginMistakes, AreNamed) {
     }
   }
   EXPECT_NO_THROW(use_model());
+}
+
+// `plugin: ./mistakes.so` means its only model.
+TEST(PluginMistakes, AFileIsAskedForByItsModel) {
+  const auto id = [](const char* what) -> std::string {
+    const Mistake mistake(what);
+    try {
+      return Registry({}, {library.string()}).model_id(library.string());
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), Code::plugin);
+      return error.what();
+    }
+  };
+  EXPECT_EQ(id(""), "mistakes");
+  EXPECT_THAT(id("two_models"),
+              HasSubstr("mistakes.so: this plugin offers several models: mistakes, second. Say which"));
+  EXPECT_THAT(id("no_model"), HasSubstr("mistakes.so: this plugin offers no model"));
+  EXPECT_EQ(Registry({}, {}).model_id("flux"), "flux");
+  EXPECT_THROW(Registry({}, {"./absent.so"}), Error);
 }
 
 // A crash inside a plugin ends the program with its name and the call; outside of one nothing changes.

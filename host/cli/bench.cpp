@@ -69,7 +69,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
     return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
   const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}};
+  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(graph)};
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
   for (const char* name : {"latents", "target", "loss_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())

@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/signals.h"
+#include "encode/check_model.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
 #include "train/prepare.h"
@@ -31,6 +32,7 @@ int run_sample(const Options& options) {
   Model model(registry, config.model, config.plugin);
   model.merge(options.loras);
   const Recipe& recipe = model.recipe();
+  check_model(model, compute_dtype(config.train.dtype));
   const DType compute = compute_dtype(config.train.dtype);
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 

@@ -72,7 +72,7 @@ class Checkpoint {
   bool has(const std::string& component) const;
   // Canonical name -> stored desc (fp8 keeps its type): plain key for the denoiser, "<component>:<key>" for others.
   const std::map<std::string, Desc>& weights() const;
-  // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,KH,KW] -> [O,KH,KW,I].
+  // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,K...] -> [O,K...,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
   // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
   // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.

@@ -1,6 +1,7 @@
 #include "plugin/handles.h"
 
 #include <algorithm>
+#include <deque>
 #include <functional>
 #include <utility>
 
@@ -10,14 +11,16 @@ namespace {
 // Its address tells threads apart.
 thread_local const char this_thread = 0;
 
+// A handle rests for a while before it is used again: meanwhile it is known as one that nobody may use.
 template <typename Handle>
 class Pool {
  public:
   Handle* take() {
+    constexpr size_t resting = 64;
     const std::lock_guard lock(mutex_);
-    if (free_.empty()) return new Handle;
-    Handle* handle = free_.back();
-    free_.pop_back();
+    if (free_.size() <= resting) return new Handle;
+    Handle* handle = free_.front();
+    free_.pop_front();
     return handle;
   }
   void give_back(Handle* handle) {
@@ -31,7 +34,7 @@ class Pool {
 
  private:
   std::mutex mutex_;
-  std::vector<Handle*> free_;
+  std::deque<Handle*> free_;
 };
 
 }  // namespace

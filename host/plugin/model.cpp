@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "ops/ops.h"
 #include "passes/adapt.h"
+#include "passes/layout.h"
 #include "plugin/recognise.h"
 
 namespace lh {
@@ -32,12 +33,15 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   const std::filesystem::path& path = config.name_or_path;
   const std::vector<Opinion> opinions = ask_plugins(registry, path);
   if (plugin.empty()) {
-    if (!opinions.empty() && opinions[0].confidence > 0) return opinions[0];
-    std::string words;
-    for (const Opinion& opinion : opinions) {
-      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
-      if (opinion.mistake) words += fmt::format("\n  {}", opinion.mistake->what());
+    const auto broke = std::ranges::find_if(opinions, [](const Opinion& o) { return o.mistake && o.has_marker; });
+    if (!opinions.empty() && opinions[0].confidence > 0) {
+      if (broke != opinions.end()) spdlog::warn("{}", broke->mistake->what());
+      return opinions[0];
     }
+    if (broke != opinions.end()) throw Error(*broke->mistake);
+    std::string words;
+    for (const Opinion& opinion : opinions)
+      if (!opinion.words.empty()) words += fmt::format("\n  {}: {}", opinion.id(), opinion.words);
     fail(Code::data, "{}: no model plugin knows this checkpoint (asked: {}).{}{}", path.string(), list, words,
          what_it_is(registry, path));
   }
@@ -76,8 +80,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  for (const auto& plugin : registry.plugins())
-    if (&plugin->host() == chosen.offered.host) plugin_file_ = plugin->path();
+  for (const auto& loaded : registry.plugins())
+    if (&loaded->host() == chosen.offered.host) plugin_file_ = loaded->path();
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
@@ -150,6 +154,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
     plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
+  settle_layouts(graph);
   return graph;
 }
 

@@ -61,9 +61,9 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value mask = g.input("text_mask", {batch, length}, LH_I32);
   Value timestep = g.input("timestep", {batch}, LH_F32);
   Value vectors = approximator(g, dims, timestep);
-  const auto modulation = [&](const std::string& name, int64_t pieces) {
-    Value own = g.slice(vectors, 1, dims.first_vector(name), pieces);
-    return g.split(own, 1, std::vector<int64_t>(static_cast<size_t>(pieces), 1));
+  const auto modulation = [&](const nn::FluxPart& part) {
+    Value own = g.slice(vectors, 1, dims.first_vector(part), part.vectors());
+    return g.split(own, 1, std::vector<int64_t>(static_cast<size_t>(part.vectors()), 1));
   };
   nn::FluxTransformer transformer(g, dims, modulation, nn::mask_lengths(g, mask));
   g.output("output", transformer(latents, text));

@@ -24,7 +24,7 @@ const T* cut(T whole, size_t size) {
   return reinterpret_cast<const T*>(end - size);
 }
 
-#define SIZE(type, last_field) offsetof(type, last_field) + sizeof(type::last_field)
+#define SIZE(type, last_field) (offsetof(type, last_field) + sizeof(type::last_field))
 
 class CutModel : public lora_host::Model {
  public:

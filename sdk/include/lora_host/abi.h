@@ -24,7 +24,8 @@
  *
  * Threads. Each function has one tag. Those of the host's table, which a plugin calls:
  *    [any-thread]  at any time, from any thread.
- *    [model]       inside a callback that was given this lh_model_ctx, on the thread of that callback.
+ *    [model]       inside a callback that was given this lh_model_ctx, or the `self` that was created with it, on the
+ *                  thread of that callback.
  *    [build]       inside a callback that was given this lh_graph, on the thread of that callback.
  *  Those of a plugin, which the host calls:
  *    [setup]       one call at a time in the whole process.

@@ -4,10 +4,11 @@
  *   denoiser     latents, and any further inputs by the model's own names: the recipe's `inputs` says of each where it
  *                comes from (docs/plugin-guide.md) -> output, like latents
  *   conditioner  for each text encoder of the recipe: <encoder>.input_ids i32 [B, L] and, with `mask: true`,
- *                <encoder>.attention_mask i32 [B, L] (1 = a token is there) -> outputs that the recipe binds to inputs
- * of the denoiser; any further ones are for inspection vae.encode   image [N, H, W, 3] in [-1, 1] -> posterior f32 [N,
- * h, w, 2C]: mean | standard deviation on the channels, in model space (after scale, shift, patchification,
- * statistics); for inspection also moments (mean | log-variance as the autoencoder gives them) and latent_mean
+ *                <encoder>.attention_mask i32 [B, L] (1 = a token is there) -> outputs that the recipe binds to
+ *                inputs of the denoiser; any further ones are for inspection
+ *   vae.encode   image [N, H, W, 3] in [-1, 1] -> posterior f32 [N, h, w, 2C]: mean | standard deviation, in model
+ *                space (after scale, shift, patchification, statistics); for inspection also moments (mean |
+ *                log-variance as the autoencoder gives them) and latent_mean
  *   vae.decode   latents in model space -> image
  * Sizes given to build, all at least 1:
  *   denoiser     batch; height and width of the latents; <input>_length for every input from the conditioner of rank 3
@@ -31,15 +32,13 @@ typedef struct lh_model {
   const char* id;
   /* YAML: the files that make up a checkpoint, their key prefixes and key maps (docs/plugin-guide.md). Static. */
   const char* checkpoint;
-  /* 0..100: how sure the plugin is that these weights are its own. With 0, fail() may say what they are instead.
-   * [object]
-   */
+  /* 0..100: how sure the plugin is that these weights are its own; or 0 and fail(LH_E_MODEL, "what they are instead").
+   * [object] */
   int32_t (*probe)(const lh_model_ctx*);
   /* Reads dimensions from weight shapes. The lh_model_ctx lives until destroy has returned. [object] */
   lh_status (*create)(const lh_model_ctx*, void** self);
   void (*destroy)(void* self); /* [object] */
-  /* YAML: objective, inputs, tokenizers, timestep law, sampling defaults, LoRA targets. Lives until destroy. [object]
-   */
+  /* YAML: objective, inputs, tokenizers, timestep law, sampling, LoRA targets. Lives until destroy. [object] */
   const char* (*recipe)(void* self);
   const char* (*role)(void* self, uint32_t index); /* NULL ends the list [object] */
   /* Gets the lh_model_ctx that `self` was created with. [object] */

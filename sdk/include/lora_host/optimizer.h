@@ -15,14 +15,12 @@
 typedef struct lh_optimizer {
   uint32_t struct_size;
   const char* id;
-  /* Names of `optimizer_params` the rule understands, NULL-terminated; anything else is refused by the host. NULL:
-   * none.
-   */
+  /* Names of `optimizer_params` the rule understands, NULL-terminated or NULL; the host refuses anything else. */
   const char* const* options;
   /* options: the user's values as f64 (numbers; flags are 0 or 1) or f64 lists. [object] */
   lh_status (*create)(const lh_host*, const lh_attr* options, uint32_t n_options, void** self);
-  void (*destroy)(void* self);                      /* [object] */
-  const char* (*state)(void* self, uint32_t index); /* state names; NULL ends the list [object] */
+  void (*destroy)(void* self);                                                /* [object] */
+  const char* (*state)(void* self, uint32_t index);                           /* names; NULL ends the list [object] */
   lh_status (*build_update)(void* self, lh_graph*, const lh_desc* parameter); /* [object] */
 } lh_optimizer;
 

@@ -9,17 +9,14 @@ typedef struct lh_plugin_entry {
   uint32_t struct_size;
   uint16_t abi_major, abi_minor_needed; /* LH_ABI_MAJOR, LH_TARGET_MINOR */
   const char *id, *version, *license;
-  /* Once in a process, before any other call; quick, no GPU. After deinit the host may begin again with init. [setup]
-   */
+  /* Once in a process, before any other call; quick, no GPU. After deinit there may be an init again. [setup] */
   lh_status (*init)(const lh_host*, const char* plugin_path);
   void (*deinit)(void); /* after every other call [setup] */
   /* Static descriptor number `index` of the kind `factory_id` ("lh.model/1", ...); NULL ends the list. [setup] */
   const void* (*factory)(const char* factory_id, uint32_t index);
 } lh_plugin_entry;
 
-/* `const lh_plugin_entry lh_plugin` is the exported symbol. Its fields up to abi_minor_needed never move, in any
- * version.
- */
+/* `const lh_plugin_entry lh_plugin` is the exported symbol. Up to abi_minor_needed it is the same in every version. */
 #define LH_PLUGIN_SYMBOL "lh_plugin"
 
 /* The same ABI numbers as an ELF note (section .note.lora_host, owner "lora-host", type 1, 2 x u16 descriptor padded to
