@@ -8,6 +8,7 @@
 #include "config/dtype.h"
 #include "config/model_keys.h"
 #include "core/error.h"
+#include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
 #include "plugin/recognise.h"
@@ -60,6 +61,12 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
                         surest.id())
           : what_it_is(registry, path);
   fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
+}
+
+// How many rows a mask i32 [B, L] keeps: i32 [B].
+Value lengths_of(Graph& graph, Value mask) {
+  const Value rows = graph.add(sum_op, {mask}, {{"axes", std::vector<int64_t>{1}}}, 0)[0];
+  return graph.add(reshape_op, {rows}, {{"shape", std::vector<int64_t>{graph.desc(mask).shape[0]}}}, 0)[0];
 }
 
 }  // namespace
@@ -151,7 +158,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   Graph graph(compute);
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-    const Given given = bound_inputs(std::exchange(graph.outputs, {}));
+    const Given given = bound_inputs(graph, std::exchange(graph.outputs, {}));
     plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
@@ -160,7 +167,7 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
 }
 
 // What the denoiser's inputs are bound to, of what the conditioner gave in the same graph.
-Model::Given Model::bound_inputs(const Given& outputs) const {
+Model::Given Model::bound_inputs(Graph& graph, const Given& outputs) const {
   Given given;
   const auto give = [&](const std::string& input, const std::string& output) {
     if (const auto found = outputs.find(output); found != outputs.end()) given.emplace(input, found->second);
@@ -168,6 +175,9 @@ Model::Given Model::bound_inputs(const Given& outputs) const {
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == InputSpec::Source::conditioner) give(name, spec.of);
     if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
+    if (spec.source != InputSpec::Source::lengths) continue;
+    if (const auto mask = outputs.find(recipe_.inputs.at(spec.of).mask); mask != outputs.end())
+      given.emplace(name, lengths_of(graph, mask->second));
   }
   return given;
 }

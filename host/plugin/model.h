@@ -48,7 +48,7 @@ class Model {
  private:
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
-  Given bound_inputs(const Given& outputs) const;
+  Given bound_inputs(Graph& graph, const Given& outputs) const;
   std::string id_;
   CheckpointSpec spec_;
   std::unique_ptr<Checkpoint> checkpoint_;
