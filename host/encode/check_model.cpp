@@ -60,7 +60,9 @@ class ModelCheck {
     std::map<std::string, int64_t> known;
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
       sizes[encoder + ".length"] = spec.length;
-      known[encoder + ".input_ids"] = known[encoder + ".attention_mask"] = spec.length;
+      if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
+      known[encoder + ".input_ids"] = spec.length;
+      if (spec.mask) known[encoder + ".attention_mask"] = spec.length;
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs) {
