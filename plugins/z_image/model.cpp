@@ -30,7 +30,7 @@ class ZImage : public nn::LatentModel {
     if (!weights.first_with_prefix("x_embedder.").empty()) dims_ = read_dimensions(weights);
     std::string variant = weights.setting("variant").value_or("base");
     if (variant != "base" && variant != "turbo")
-      throw Failure(LH_E_INVALID, "variant '" + variant + "' is unknown; expected base or turbo");
+      throw Failure(LH_E_SETTING, "variant '" + variant + "' is unknown; expected base or turbo");
     turbo_ = variant == "turbo";
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);

@@ -94,18 +94,22 @@ class Weights {
   // A setting of the user, e.g. "variant".
   std::optional<std::string> setting(const std::string& key) const {
     const char* text = nullptr;
-    return given(api().setting(model_, key.c_str(), &text), text);
+    const lh_status status = api().setting(model_, key.c_str(), &text);
+    return given(status, text);
   }
   // A text file from the component's folder in a diffusers directory ("config.json"); component "" is the folder of the
   // model itself ("model_index.json"). Nothing where there is none: absence() then says what was looked for and where.
   std::optional<std::string> document(const std::string& component, const std::string& name) const {
     const char* text = nullptr;
-    return given(api().document(model_, component.empty() ? nullptr : component.c_str(), name.c_str(), &text), text);
+    const char* of = component.empty() ? nullptr : component.c_str();
+    const lh_status status = api().document(model_, of, name.c_str(), &text);
+    return given(status, text);
   }
   // An entry of the metadata in the component's safetensors files.
   std::optional<std::string> metadata(const std::string& component, const std::string& key) const {
     const char* text = nullptr;
-    return given(api().metadata(model_, component.c_str(), key.c_str(), &text), text);
+    const lh_status status = api().metadata(model_, component.c_str(), key.c_str(), &text);
+    return given(status, text);
   }
   // Why the last of these gave nothing, for an error of your own.
   std::string absence() const { return api().failure(); }
