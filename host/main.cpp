@@ -1,8 +1,8 @@
 // lora-host: trains LoRA adapters for diffusion models.
 //
 // A run is a list of passes, and this is the way through the house:
-//   main            parse the command line and the configuration                       cli/options, config/
-//   run_train       load plugins, prepare, train                                        cli/train
+//   main            load plugins, parse the command line and the configuration         cli/options, config/
+//   run_train       prepare, train                                                      cli/train
 //   Prepared        open the checkpoint, scan the dataset, compile graphs, plan memory  train/prepare
 //   compile         build -> adapt (LoRA) -> differentiate -> recompute -> prune        compile/, passes/, ops/
 //   plan_memory     one arena, every buffer placed before a byte is taken               run/plan

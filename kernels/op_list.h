@@ -10,6 +10,8 @@
   X(matmul, lk_matmul_params)                                   \
   X(conv2d, lk_conv2d_params)                                   \
   X(conv2d_backward, lk_conv2d_backward_params)                 \
+  X(conv3d, lk_conv3d_params)                                   \
+  X(conv3d_backward, lk_conv3d_backward_params)                 \
   X(attention, lk_attention_params)                             \
   X(attention_backward, lk_attention_backward_params)           \
   X(softmax, lk_softmax_params)                                 \
@@ -38,6 +40,8 @@
   X(embedding, lk_embedding_params)                             \
   X(gather, lk_gather_params)                                   \
   X(gather_backward, lk_gather_backward_params)                 \
+  X(top_k, lk_top_k_params)                                     \
+  X(top_k_backward, lk_top_k_backward_params)                   \
   X(find_first, lk_find_first_params)                           \
   X(upsample_nearest2x, lk_upsample_nearest2x_params)           \
   X(upsample_nearest2x_backward, lk_upsample_nearest2x_params)  \

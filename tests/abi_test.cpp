@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "diffusion/sampler.h"
+#include "diffusion/sampling_schedule.h"
 #include "graph/print.h"
 #include "plugin/call.h"
 #include "plugin/model.h"

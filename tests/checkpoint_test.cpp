@@ -1,6 +1,8 @@
 // One model in every layout that it is found in: each must give the same canonical weights.
 #include "io/checkpoint.h"
 
+#include <gmock/gmock.h>
+
 #include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
@@ -35,6 +37,7 @@ components:
       - {native: "deep.3.{*}", from: "down.0.{*}", exact: true}
   vae:
     config: vae_path
+    help: The autoencoder.
     prefixes: ["first_stage_model.", "vae."]
     marker: encoder.conv_in.weight
     folder: vae
@@ -44,6 +47,7 @@ components:
       - {native: text_projection, from: text_projection.weight, how: transpose, exact: true}
   t5:
     config: t5_path
+    help: The encoder.
     prefixes: ["text_encoders.t5."]
     marker: shared.weight
     aliases: {shared.weight: encoder.embed_tokens.weight}
@@ -392,50 +396,59 @@ TEST_F(CheckpointTest, EveryConversionRoundsLikeTheReference) {
   }
 }
 
-TEST(CheckpointSpecTest, MistakesNamePluginAndLine) {
+TEST(CheckpointSpecTest, MistakesNamePluginAndPlace) {
   const std::string head = "components:\n  denoiser:\n    marker: a.weight\n";
   struct Case {
-    std::string yaml, text;
+    std::string yaml, text;  // text: what follows "plugin broken-plugin: checkpoint YAML:"
   };
   const std::vector<Case> cases{
-      {"components: [", "line"},
-      {"{}", "`components` must list"},
-      {"components:\n  denoiser: {}\n", "line 2: component `denoiser` needs a `marker`"},
-      {head + "    prefixs: [a]\n", "line 4: unknown key `prefixs`"},
-      {head + "    lora: {koya: a}\n", "line 4: unknown key `koya` in lora; known: kohya, diffusers, native"},
-      {head + "    lora: {parts: [{name: a, of: b}]}\n", "line 4: an item of lora.parts needs `name`, `of` and `rows`"},
-      {head + "    lora: {parts: [{name: a, of: b, rows: [3, 1]}]}\n", "line 4: rows must be [first, end)"},
+      {"components: [", "1:1: not YAML: "},
+      {"{}", "1:1: `components` must list at least one component"},
+      {"components: {}", "1:13: `components` must list"},
+      {"components:\n  denoiser: {}\n", "2:13: component `denoiser` needs a `marker`"},
+      {"components:\n  a: {marker: &x b}\n", "2:15: anchors (&name) are not allowed"},
+      {head + "    prefixs: [a]\n",
+       "4:5: unknown field `prefixs` in component `denoiser`. Did you mean `prefixes`? Known: config, "},
+      {head + "    lora: {koya: a}\n",
+       "4:12: unknown field `koya` in lora. Did you mean `kohya`? Known: kohya, diffusers, native, parts"},
+      {head + "    lora: {parts: [{name: a, of: b}]}\n", "4:20: an item of lora.parts needs the field `rows`"},
+      {head + "    lora: {parts: [{name: a, of: b, rows: [3, 1]}]}\n", "4:43: rows must be [first, end)"},
+      {head + "    lora: {parts: [{name: a, of: b, rows: [-1, 1]}]}\n",
+       "4:44: an item of rows must be an integer, 0 to 1024, found -1"},
       {head + "    lora: {parts: [{name: 'a.{i}', of: 'b', rows: [0, 1]}]}\n",
-       "`a.{i}` and `b` must have the same {...}"},
-      {head + "lora_loaders: {p: [{components: b, names: '{native}', tensors: alpha}]}\n", "there is no component `b`"},
+       "4:20: `a.{i}` and `b` must have the same {...}"},
+      {head + "lora_loaders: {p: [{components: b, names: '{native}', tensors: alpha}]}\n",
+       "4:33: there is no component `b`"},
       {head + "lora_loaders: {p: [{components: denoiser, names: a, tensors: alpha}]}\n",
-       "line 4: name `a` must be a prefix and one of {native}, {native_}"},
+       "4:50: name `a` must be a prefix and one of {native}, {native_}"},
       {head + "lora_loaders: {p: [{components: denoiser, names: '{native}', tensors: zip}]}\n",
-       "line 4: tensors `zip`; known: pairs, lora_down, lora_A"},
+       "4:71: tensors `zip` is unknown; known: pairs, lora_down, lora_A"},
       {head + "lora_loaders: {p: [{components: denoiser, names: '{native}', tensors: diff, only: '('}]}\n",
-       "line 4: `(` is no regular expression"},
+       "4:83: only: `(` is no regular expression"},
       {head + "lora_loaders: {p: [{names: '{native}', tensors: diff}]}\n",
-       "line 4: a lora_loaders rule needs `components`, `names` and `tensors`"},
-      {head + "    marker: b\n", "line 4: key `marker` is there twice"},
-      {head + "    diffusers:\n      - {native: a}\n", "line 5: a diffusers rule needs"},
-      {head + "    diffusers:\n      - {native: a, from: b, how: magic}\n", "line 5: how `magic`; known"},
-      {head + "    diffusers:\n      - {native: a, from: [b, c], how: copy}\n", "line 5: how `copy` takes one"},
+       "4:20: a lora_loaders rule needs the field `components`"},
+      {head + "    marker: b\n", "4:5: marker: set twice, first in line 3"},
+      {head + "    diffusers:\n      - {native: a}\n", "5:9: a diffusers rule needs the field `from`"},
+      {head + "    diffusers:\n      - {native: a, from: b, how: magic}\n",
+       "5:35: how `magic` is unknown; known: copy, "},
+      {head + "    diffusers:\n      - {native: a, from: [b, c], how: copy}\n", "5:27: how `copy` takes one `from`"},
       {head + "    diffusers:\n      - {native: [a, b], from: c, how: copy}\n",
-       "line 5: how `copy` takes one `native`, found 2"},
+       "5:18: how `copy` takes one `native`, found 2"},
       {head + "    diffusers:\n      - {native: a, from: c, how: split_rows}\n",
-       "line 5: how `split_rows` takes several `native`, found 1"},
-      {head + "    diffusers:\n      - {native: [a, b], from: [c, d]}\n", "line 5: how `split_rows` takes one `from`"},
+       "5:18: how `split_rows` takes several `native`, found 1"},
+      {head + "    diffusers:\n      - {native: [a, b], from: [c, d]}\n",
+       "5:32: how `split_rows` takes one `from`, found 2"},
       {head + "    diffusers:\n      - {native: 'a.{i}', from: 'b.{j}'}\n",
-       "line 5: `a.{i}` and `b.{j}` must have the same"},
-      {head + "    diffusers:\n      - {native: 'a.{i', from: 'b'}\n", "line 5: `a.{i`: '{' without"},
-      {head + "    diffusers:\n      - {native: a, from: b, exact: perhaps}\n", "line 5: exact must be true or false"},
-      {head + "    aliases: [a]\n", "line 4: aliases must be a mapping"},
-      {head + "lora: {prefix: x}\n", "line 4: unknown key `lora` in the checkpoint"}};
-  for (const Case& c : cases) {
-    const std::string text = error_of([&] { CheckpointSpec::parse(c.yaml, "broken-plugin"); });
-    EXPECT_NE(text.find(c.text), std::string::npos) << c.yaml << ": " << text;
-    EXPECT_NE(text.find("plugin broken-plugin: checkpoint YAML line "), std::string::npos) << text;
-  }
+       "5:9: `a.{i}` and `b.{j}` must have the same"},
+      {head + "    diffusers:\n      - {native: 'a.{i', from: 'b'}\n", "5:9: `a.{i`: '{' without"},
+      {head + "    diffusers:\n      - {native: a, from: b, exact: perhaps}\n",
+       "5:37: exact must be true or false, found perhaps"},
+      {head + "    aliases: [a]\n", "4:14: aliases must be a mapping, found a list"},
+      {head + "lora: {prefix: x}\n", "4:1: unknown field `lora` in the checkpoint. Known: components"}};
+  for (const Case& c : cases)
+    EXPECT_THAT(error_of([&] { CheckpointSpec::parse(c.yaml, "broken-plugin"); }),
+                testing::StartsWith("plugin broken-plugin: checkpoint YAML:" + c.text))
+        << c.yaml;
 }
 
 // ---- names of a folder in a single file, tensors split by rows, keys beside the prefix
@@ -568,7 +581,8 @@ TEST_F(CheckpointTest, RealFilesWhereTheyAre) {
   const auto shared = std::filesystem::path(LORA_SOURCE_DIR) / "../shared/data/toy_flux";
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no shared data here";
   const CheckpointSpec toy = CheckpointSpec::parse(
-      "components:\n  denoiser: {marker: double_blocks.0.img_attn.qkv.weight}\n  vae: {config: vae_path, marker: "
+      "components:\n  denoiser: {marker: double_blocks.0.img_attn.qkv.weight}\n  vae: {config: vae_path, help: a, "
+      "marker: "
       "encoder.conv_in.weight}\n",
       "toy");
   const Checkpoint c(toy, {{"name_or_path", shared / "flux_toy.safetensors"}, {"vae_path", shared / "ae.safetensors"}});

@@ -39,7 +39,10 @@ ModelConfig write_separate(const fs::path& folder) {
   for (const auto& [name, tensors] : components()) {
     const fs::path path = folder / (name + ".safetensors");
     write_file(path, tensors);
-    (name == "denoiser" ? config.name_or_path : config.files[name + "_path"]) = path;
+    if (name == "denoiser")
+      config.name_or_path = path;
+    else
+      config.given[name + "_path"] = {path};
   }
   return config;
 }

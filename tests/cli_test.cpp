@@ -56,7 +56,7 @@ TEST_F(Cli, TrainIsTheDefaultCommand) {
   EXPECT_EQ(options.config.train.steps, 5);
   EXPECT_EQ(options.resume, "");
   EXPECT_FALSE(options.dry_run);
-  EXPECT_EQ(parse({"--plugin-dir", "x", "--config", config_.c_str()}).plugin_dirs.size(), 1u);
+  EXPECT_EQ(parse({"--plugin-dir", folder_.c_str(), "--config", config_.c_str()}).plugin_dirs.size(), 1u);
 }
 
 TEST_F(Cli, ShortFormNeedsNoFile) {
@@ -157,10 +157,27 @@ TEST_F(Cli, SampleCollectsPromptsAndLoras) {
   EXPECT_EQ(options.config.sample.sample_steps, 4);
   EXPECT_EQ(options.config.sample.guidance_scale, 3.5);
   EXPECT_EQ(options.config.sample.width, 640);
-  EXPECT_EQ(options.config.model.files.size(), 3u);
-  EXPECT_EQ(options.config.model.files.at("t5_path"), "t");
+  EXPECT_EQ(options.config.model.given.size(), 3u);
+  EXPECT_EQ(options.config.model.given.at("t5_path").text, "t");
   EXPECT_EQ(options.output, "o.png");
   EXPECT_THAT(parse({"sample", "--config", config_.c_str()}).config.sample.prompts, ElementsAre("one"));
+}
+
+// Keys of plugins have flags, and the help of a command lists them.
+TEST_F(Cli, FilesAndSettingsOfPlugins) {
+  const Options options = parse({"train", "--config", config_.c_str(), "--clip-g", "g", "--variant", "v_pred"});
+  ASSERT_NE(options.registry, nullptr);
+  EXPECT_EQ(options.config.model.given.at("clip_g_path").text, "g");
+  EXPECT_EQ(options.config.model.given.at("clip_g_path").source, "--clip-g");
+  EXPECT_EQ(options.config.model.given.at("variant").text, "v_pred");
+  const std::string help = parse({"train", "--help"}).text;
+  for (const char* line : {"Files and settings of plugin sdxl:", "\n  --clip-g PATH               Second CLIP text",
+                           "\n  --variant epsilon|v_pred|v_pred_ztsnr "})
+    EXPECT_THAT(help, HasSubstr(line));
+  EXPECT_THAT(error_of({"train", "--config", config_.c_str(), "--varient", "g"}), HasSubstr("Did you mean --variant?"));
+  EXPECT_THAT(error_of({"plugins", "--t5", "t"}), HasSubstr("unknown argument"));
+  std::ofstream(config_, std::ios::app) << "trian: x\n";
+  EXPECT_THAT(error_of({"--config", config_.c_str()}), HasSubstr("trian: unknown key. Did you mean train?"));
 }
 
 TEST_F(Cli, OtherCommands) {

@@ -48,7 +48,7 @@ TEST(Config, MinimalFileHasTheDocumentedDefaults) {
   EXPECT_THAT(config.datasets[0].resolution, ElementsAre(512));
   EXPECT_EQ(config.train.steps, 1000);
   EXPECT_FALSE(config.network.linear_alpha.has_value());
-  EXPECT_TRUE(config.model.files.empty());
+  EXPECT_TRUE(config.model.given.empty());
 }
 
 // A file as ai-toolkit ships them, less what is not supported.
@@ -236,7 +236,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"name: *a\n", "c.yaml:3:7: not YAML: the referenced anchor is not defined"},
         Mistake{"name: !!python/object:os.system x\n",
                 "c.yaml:3:7: tags are not allowed, found tag:yaml.org,2002:python/object:os.system"},
-        Mistake{"---\nname: x\n", "c.yaml:3:1: a second document starts here: a configuration is one document"},
+        Mistake{"---\nname: x\n", "c.yaml:3:1: a second document starts here, expected one"},
         Mistake{"{a: b}: c\n", "c.yaml:3:1: a key must be a word, found a list or mapping"},
         Mistake{"train: {lr: 1\n", "c.yaml:4:1: not YAML: end of map flow not found"},
         Mistake{"name: \"a\001\"\n", "c.yaml:3:9: control character 0x01 in the text"},
@@ -274,8 +274,7 @@ TEST(Config, WrapperMistakes) {
 }
 
 TEST(Config, RefusesBombsEarly) {
-  EXPECT_EQ(error_of(std::string((1 << 20) + 1, ' ')),
-            "c.yaml:1:1: 1048577 bytes, a configuration has at most 1048576");
+  EXPECT_EQ(error_of(std::string((1 << 20) + 1, ' ')), "c.yaml:1:1: 1048577 bytes, expected at most 1048576");
   EXPECT_NE(error_of(std::string(1000000, '[')), "");
   EXPECT_THAT(error_of("a:\n  " + std::string(50, '[') + std::string(50, ']')),
               HasSubstr("nested deeper than 32 levels"));
@@ -322,7 +321,7 @@ TEST(Config, EffectiveConfigurationReadsBackTheSame) {
   config.train.lr = 0.1 + 0.2;
   config.train.timestep_shift = 3.1582;
   config.train.lr_scheduler_params = {{"warmup_steps", 10}, {"lr_end", 1e-7}};
-  config.model.files = {{"vae_path", "v.safetensors"}};
+  config.model.given = {{"vae_path", {"v.safetensors"}}, {"variant", {"1"}}, {"t5_path", {}}};
   config.sample.prompts = {"yes", "1", "[a, b]", "null", "ä"};
   const std::string printed = to_yaml(config);
   const Config again = parse_config(printed, "printed.yaml");
@@ -330,7 +329,9 @@ TEST(Config, EffectiveConfigurationReadsBackTheSame) {
   EXPECT_EQ(again.trigger_word, config.trigger_word);
   EXPECT_EQ(again.train.lr, config.train.lr);
   EXPECT_EQ(again.sample.prompts, config.sample.prompts);
-  EXPECT_EQ(again.model.files, config.model.files);
+  EXPECT_EQ(again.model.given.at("vae_path").text, "v.safetensors");
+  EXPECT_EQ(again.model.given.at("variant").text, "1");
+  EXPECT_FALSE(again.model.given.contains("t5_path"));
   EXPECT_EQ(again.train.optimizer_params, config.train.optimizer_params);
   EXPECT_EQ(again.datasets.size(), 2u);
 }

@@ -57,7 +57,7 @@ class CaseModel {
       if (found->config_key == "name_or_path")
         config.name_or_path = folder_ / (file + ".safetensors");
       else
-        config.files[found->config_key] = folder_ / (file + ".safetensors");
+        config.given[found->config_key] = {folder_ / (file + ".safetensors")};
     };
     if (c.json.contains("prefixes")) {  // of each encoder; "<file>:" where every encoder has a file
       for (const auto& [encoder, prefix] : c.json.at("prefixes").items()) {

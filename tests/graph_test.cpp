@@ -6,6 +6,7 @@
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/differentiate.h"
+#include "passes/layout.h"
 #include "passes/prune.h"
 #include "plugin/services.h"
 #include "support/device.h"
@@ -232,6 +233,21 @@ TEST(Differentiate, InputsWithoutARuleAreRefusedByName) {
 }
 
 // Behind a detach any op may stand: no gradient gets there.
+// A trained value may be compared: what the comparison gives is an integer, which no gradient passes.
+TEST(Differentiate, GoesAroundIntegers) {
+  Device device(tested_device());
+  Graph g(DType::f32);
+  const Value x = g.add_input("x", {DType::f32, {5}}), slope = g.add_constant(floats({1}, {0.25f}));
+  const Value zero = g.add_constant(floats({1}, {0}));
+  const Value leaky = g.add(mul_op, {x, slope}, {}, 0)[0], positive = g.add(greater_op, {x, zero}, {}, 0)[0];
+  const Value y = g.add(where_op, {positive, x, leaky}, {}, 0)[0];
+  const HostTensor weight = ramp({5}, 1), at = floats({5}, {-2, -1, 0.5, 1, 3});
+  g.outputs["dx"] = differentiate(g, loss_of(g, y, weight), g.add_constant(one()), {x}).at(x);
+  const HostTensor dx = run_graph(device, g, {{"x", at}}).at("dx");
+  for (size_t i = 0; i < 5; ++i)
+    EXPECT_EQ(dx.as<float>()[i], weight.as<float>()[i] * (at.as<float>()[i] > 0 ? 1 : 0.25f));
+}
+
 TEST(Differentiate, StopsAtADetach) {
   Graph g(DType::f32);
   const Value table = g.add_param("table", {DType::f32, {9, 5}}), ids = g.add_input("ids", {DType::i32, {3}});
@@ -402,7 +418,7 @@ TEST(Adapt, AConvolutionEqualsItsMergedWeight) {
       const Value w = g.add_param("m.weight", {DType::f32, {out, in, c.kernel, c.kernel}});
       const Value b = g.add_param("m.bias", {DType::f32, {out}});
       const std::vector<int64_t> pad(4, c.pad);
-      g.outputs["y"] = g.add(conv2d_op, {x, w, b}, {{"stride", c.stride}, {"pad", pad}}, 0)[0];
+      g.outputs["y"] = g.add(conv2d_op, {x, w, b}, {{"stride", c.stride}, {"pad", pad}, {"groups", int64_t{1}}}, 0)[0];
       if (adapted)
         adapt(
             g, [&](const std::string&) { return &spec; }, true);
@@ -428,6 +444,63 @@ TEST(Adapt, AConvolutionEqualsItsMergedWeight) {
     // Two sums of at most 27 terms in float32.
     EXPECT_LT(relative_error(got, run_graph(device, build(false), given).at("y")), 27 * 6e-8) << "kernel " << c.kernel;
   }
+}
+
+Attrs window(int64_t pad) {
+  return {{"stride", int64_t{1}}, {"pad", std::vector<int64_t>(4, pad)}, {"groups", int64_t{1}}};
+}
+
+TEST(Layout, AWeightThatOnlyConvolutionsReadIsStoredChannelsLast) {
+  Graph g(DType::f32);
+  const Value x = g.add_input("x", {DType::f32, {1, 4, 4, 3}}), w = g.add_param("w", {DType::f32, {3, 3, 3, 3}});
+  const Value once = g.add(conv2d_op, {x, w, {}}, window(1), 0)[0];
+  g.outputs["y"] = g.add(conv2d_op, {once, w, {}}, window(1), 0)[0];
+  settle_layouts(g);
+  EXPECT_TRUE(g.info(w).channels_last);
+  EXPECT_EQ(g.nodes.size(), 2u);
+}
+
+// A weight with another reader keeps the order of its file, a computed one has it: both are permuted, once.
+TEST(Layout, OtherWeightsArePermuted) {
+  const HostTensor weight = ramp({4, 3, 3, 3}, 1), x = ramp({2, 5, 4, 3}, 2);
+  Device device(tested_device());
+  const auto build = [](bool computed, bool shared) {
+    Graph g(DType::f32);
+    const Value image = g.add_input("x", {DType::f32, {2, 5, 4, 3}});
+    const Value w = g.add_param("m.weight", {DType::f32, {4, 3, 3, 3}});
+    const Value used = computed ? g.add(affine_op, {w}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0] : w;
+    const Value a = g.add(conv2d_op, {image, used, {}}, window(1), 0)[0];
+    const Value b = g.add(conv2d_op, {image, used, {}}, window(1), 0)[0];
+    g.outputs["y"] = g.add(add_op, {a, b}, {}, 0)[0];
+    if (shared) g.outputs["weight"] = g.add(abs_op, {w}, {}, 0)[0];
+    settle_layouts(g);
+    settle_layouts(g);  // which changes nothing
+    return g;
+  };
+  const HostTensor want =
+      run_graph(device, build(false, false), {{"x", x}, {"m.weight", nchw_to_nhwc(weight)}}).at("y");
+  for (const auto& [computed, shared] : {std::pair{true, false}, {false, true}, {true, true}}) {
+    const Graph g = build(computed, shared);
+    EXPECT_FALSE(g.info(g.params.at("m.weight")).channels_last);
+    EXPECT_EQ(std::ranges::count(g.nodes, &to_channels_last_op, &Node::op), 1);
+    const Tensors got = run_graph(device, g, {{"x", x}, {"m.weight", weight}});
+    EXPECT_EQ(relative_error(got.at("y"), want), 0) << computed << shared;
+  }
+}
+
+TEST(Layout, ASharedWeightHasItsAdapter) {
+  const AdapterSpec spec{2, 6, 0, 0};
+  Graph g(DType::f32);
+  const Value x = g.add_input("x", {DType::f32, {2, 5, 4, 3}});
+  const Value w = g.add_param("m.weight", {DType::f32, {4, 3, 3, 3}});
+  g.outputs["y"] = g.add(conv2d_op, {x, w, {}}, window(1), 0)[0];
+  g.outputs["weight"] = g.add(abs_op, {w}, {}, 0)[0];
+  settle_layouts(g);
+  const auto modules = adapt(
+      g, [&](const std::string&) { return &spec; }, true);
+  ASSERT_EQ(modules.size(), 1u);
+  EXPECT_EQ(modules[0].name, "m");
+  EXPECT_TRUE(g.info(modules[0].down).channels_last);
 }
 
 TEST(Prune, DropsWhatNothingReads) {

@@ -5,6 +5,9 @@
 #include <numeric>
 
 #include "support/kernel_tensors.h"
+#include "support/reference/elementwise.h"
+#include "support/reference/products.h"
+#include "support/reference/rows.h"
 
 namespace {
 
@@ -18,34 +21,13 @@ TEST_F(Kernels, BinaryBroadcasts) {
     for (lk_binary_kind kind = LK_ADD; kind <= LK_GREATER; ++kind) {
       const Tensor a = random_tensor(context.get(), random, a_shape, LK_F32, 0.5, 2);
       const Tensor b = random_tensor(context.get(), random, b_shape, LK_F32, 0.5, 2);
-      Shape shape(std::max(a_shape.size(), b_shape.size()));
-      for (size_t i = 0; i < shape.size(); ++i) {
-        const int64_t da = i < a_shape.size() ? a_shape[a_shape.size() - 1 - i] : 1;
-        const int64_t db = i < b_shape.size() ? b_shape[b_shape.size() - 1 - i] : 1;
-        shape[shape.size() - 1 - i] = std::max(da, db);
-      }
+      const Shape shape = reference::broadcast(a_shape, b_shape);
       const Tensor y = poisoned(context.get(), shape, LK_F32);
       const lk_binary_params p{kind, a.view(), b.view(), y.view()};
       ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << lk_last_error(context.get());
-      const Values va = load(a), vb = load(b), vy = load(y);
-      for (int64_t i = 0; i < count_of(shape); ++i) {
-        const auto at = [&](const Shape& from) {
-          int64_t rest = i, offset = 0, stride = 1;
-          for (size_t k = 0; k < shape.size(); ++k) {
-            const int64_t place = rest % shape[shape.size() - 1 - k];
-            rest /= shape[shape.size() - 1 - k];
-            if (k >= from.size()) continue;
-            const int64_t dim = from[from.size() - 1 - k];
-            offset += (dim == 1 ? 0 : place) * stride;
-            stride *= dim;
-          }
-          return offset;
-        };
-        const double l = va[at(a_shape)], r = vb[at(b_shape)];
-        const double expected[] = {l + r,          l - r,          l * r,          l / r,
-                                   std::max(l, r), std::min(l, r), double(l >= r), double(l == r),
-                                   double(l < r),  double(l <= r), double(l > r)};
-        ASSERT_NEAR(vy[i], expected[kind], 4e-7) << "kind " << kind << " element " << i;
+      const Values expected = reference::binary(kind, a_shape, load(a), b_shape, load(b)), found = load(y);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        ASSERT_NEAR(found[i], expected[i], 4e-7) << "kind " << kind << " element " << i;
       }
     }
   }
@@ -183,6 +165,23 @@ TEST_F(Kernels, EmbeddingGatherFindFirst) {
   ASSERT_EQ(lk_gather_backward(context.get(), &back), LK_OK);
   EXPECT_EQ(load(dx), (Values{0, 0, 0, 0, 5, 6, 7, 8, 0, 0, 0, 0}));
 
+  const Tensor several = integers({2, 3}, {2, 0, 2, 1, 1, 1}), rows({2, 3, 2}, LK_F32);
+  const lk_gather_params take{x.view(), several.view(), rows.view()};
+  ASSERT_EQ(lk_gather(context.get(), &take), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(rows), (Values{5, 6, 1, 2, 5, 6, 9, 10, 9, 10, 9, 10}));
+  const Tensor sums = poisoned(context.get(), {2, 3, 2}, LK_F32);
+  const lk_gather_backward_params add{rows.view(), several.view(), sums.view()};
+  ASSERT_EQ(lk_gather_backward(context.get(), &add), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(sums), (Values{1, 2, 0, 0, 10, 12, 0, 0, 27, 30, 0, 0}));
+
+  const Tensor scores = floats({2, 5}, {1, 3, -0.0, 3, 0, NAN, -1, -2, 7, NAN}), best({2, 4}, LK_F32),
+               places({2, 4}, LK_I32);
+  const lk_top_k_params top{scores.view(), best.view(), places.view()};
+  ASSERT_EQ(lk_top_k(context.get(), &top), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(load(places), (Values{1, 3, 0, 2, 0, 4, 3, 1}));
+  const Values found = load(best);
+  EXPECT_EQ(Values(found.begin(), found.begin() + 4), (Values{3, 3, 1, 0}));
+
   const Tensor tokens = integers({2, 3}, {4, 9, 9, 1, 2, 3}), place({2}, LK_I32);
   const lk_find_first_params find{tokens.view(), place.view(), 9};
   ASSERT_EQ(lk_find_first(context.get(), &find), LK_OK);
@@ -208,26 +207,19 @@ TEST_F(Kernels, UpsampleRopeTimestep) {
     const lk_rope_params inverse{turned.view(), cos.view(), sin.view(), again.view(), interleaved, 1};
     ASSERT_EQ(lk_rope(context.get(), &p), LK_OK);
     ASSERT_EQ(lk_rope(context.get(), &inverse), LK_OK);
+    const reference::Rope law{{2, 3, 2, 4}, false, interleaved != 0};
     const Values from = load(q), to = load(turned), restored = load(again);
-    for (int64_t i = 0; i < 24; ++i) {  // pairs
-      const int64_t vector = i / 2, pair = i % 2, angle = vector / 2 % 3 * 2 + pair;
-      const int64_t first = vector * 4 + (interleaved ? 2 * pair : pair), second = first + (interleaved ? 1 : 2);
-      EXPECT_NEAR(to[first], from[first] * cosines[angle] - from[second] * sines[angle], 3e-7);
-      EXPECT_NEAR(to[second], from[first] * sines[angle] + from[second] * cosines[angle], 3e-7);
-      EXPECT_NEAR(restored[first], from[first], 5e-7);
+    const Values expected = reference::rope(law, from, cosines, sines);
+    for (size_t i = 0; i < from.size(); ++i) {
+      EXPECT_NEAR(to[i], expected[i], 3e-7);
+      EXPECT_NEAR(restored[i], from[i], 5e-7);
     }
   }
   const Tensor t = floats({2}, {0.5, 999.25}), embedding({2, 6}, LK_F32);
   const lk_timestep_embedding_params p{t.view(), embedding.view(), 10000, 1000, 0};
   ASSERT_EQ(lk_timestep_embedding(context.get(), &p), LK_OK);
-  const Values got = load(embedding);
-  for (int b = 0; b < 2; ++b) {
-    for (int k = 0; k < 3; ++k) {
-      const double angle = 1000 * load(t)[b] * std::exp(-std::log(10000.0) * k / 3);
-      EXPECT_NEAR(got[b * 6 + k], std::cos(angle), 1e-7);
-      EXPECT_NEAR(got[b * 6 + 3 + k], std::sin(angle), 1e-7);
-    }
-  }
+  const Values got = load(embedding), expected = reference::timestep_embedding(load(t), 6, 10000, 1000, false);
+  for (size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-7);
 }
 
 TEST_F(Kernels, ReduceSumMatchesLoopsForEveryChoiceOfAxes) {
@@ -240,18 +232,9 @@ TEST_F(Kernels, ReduceSumMatchesLoopsForEveryChoiceOfAxes) {
     const Tensor y = poisoned(context.get(), out, LK_F32);
     const lk_reduce_sum_params p{x.view(), y.view(), 0.5f};
     ASSERT_EQ(lk_reduce_sum(context.get(), &p), LK_OK);
-    Values expected(static_cast<size_t>(count_of(out)), 0.0);
-    for (int64_t i = 0; i < count_of(shape); ++i) {
-      int64_t rest = i, offset = 0, stride = 1;
-      for (int k = 3; k >= 0; --k) {
-        offset += (out[k] == 1 ? 0 : rest % shape[k]) * stride;
-        stride *= out[k];
-        rest /= shape[k];
-      }
-      expected[offset] += 0.5 * from[i];
-    }
+    const Values expected = reference::reduce_sum(shape, out, from);
     const Values got = load(y);
-    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-5) << "axes " << mask;
+    for (size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], 0.5 * expected[i], 1e-5) << "axes " << mask;
   }
 }
 
@@ -262,11 +245,10 @@ TEST_F(Kernels, Fp8WeightsAreDequantised) {
   const Tensor y = poisoned(context.get(), {33, 7}, LK_F32);
   const lk_linear_params p{x.view(), weight.view(), scale.view(), {}, y.view()};
   ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
-  const Values vx = load(x), vw = load(weight), vs = load(scale);
-  Values expected(33 * 7, 0.0);
-  for (int i = 0; i < 33 * 7; ++i) {
-    for (int j = 0; j < 31; ++j) expected[i] += vx[i / 7 * 31 + j] * vw[i % 7 * 31 + j] * vs[i % 7];
-  }
+  Values codes = load(weight);
+  const Values factors = load(scale);
+  for (size_t i = 0; i < codes.size(); ++i) codes[i] *= factors[i / 31];
+  const Values expected = reference::linear(load(x), codes, {}, 31, 7);
   expect_near("fp8 linear", load(y), expected, LK_F32, 31);
 }
 
@@ -302,16 +284,7 @@ TEST_F(Kernels, MatmulTransposes) {
     const Tensor c = poisoned(context.get(), {batch, m, n}, LK_F32);
     const lk_matmul_params p{a.view(), b.view(), c.view(), ta, tb};
     ASSERT_EQ(lk_matmul(context.get(), &p), LK_OK) << lk_last_error(context.get());
-    const Values va = load(a), vb = load(b);
-    Values expected;
-    for (int64_t i = 0; i < batch * m * n; ++i) {
-      const int64_t t = i / (m * n), row = i / n % m, col = i % n;
-      double sum = 0;
-      for (int64_t j = 0; j < k; ++j) {
-        sum += va[t * m * k + (ta ? j * m + row : row * k + j)] * vb[t * k * n + (tb ? col * k + j : j * n + col)];
-      }
-      expected.push_back(sum);
-    }
+    const Values expected = reference::matmul({batch, m, k, n, ta != 0, tb != 0}, load(a), load(b));
     expect_near("matmul", load(c), expected, LK_F32, k);
   }
 }

@@ -36,9 +36,9 @@ ModelConfig single(const fs::path& path) {
 
 ModelConfig original() {
   ModelConfig config = single(toy / "flux_toy.safetensors");
-  config.files = {{"vae_path", toy / "ae.safetensors"},
-                  {"clip_path", toy / "clip_l.safetensors"},
-                  {"t5_path", toy / "t5xxl.safetensors"}};
+  config.given["vae_path"] = {toy / "ae.safetensors"};
+  config.given["clip_path"] = {toy / "clip_l.safetensors"};
+  config.given["t5_path"] = {toy / "t5xxl.safetensors"};
   return config;
 }
 

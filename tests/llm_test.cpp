@@ -202,8 +202,8 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   write_file(dir / "llm.safetensors", file);
   static const Registry registry({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-llm"}, {});
   ModelConfig config;
-  config.files["t5_path"] = dir / "llm.safetensors";
-  config.variant = gemma ? "gemma" : "llama";
+  config.given["llm_path"] = {dir / "llm.safetensors"};
+  config.given["variant"] = {gemma ? "gemma" : "llama"};
   const Model model(registry, config, "test_llm");
 
   const auto batch = static_cast<int64_t>(lengths.size());

@@ -36,6 +36,7 @@ components:
   clip:
     lora: {kohya: [lora_te1_, lora_te_], diffusers: "text_encoder.", native: "text_encoders.clip.transformer."}
     config: clip_path
+    help: The encoder.
     marker: text_model.layers.0.fc1.weight
     diffusers:
       - {native: "text_model.{*}", from: "text_model.{*}", exact: true}

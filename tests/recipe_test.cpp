@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include <regex>
+
 #include "plugin/registry.h"
 #include "support/io_files.h"
 
@@ -11,6 +13,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::StartsWith;
 
 constexpr const char* flow = R"(family: tiny
 variant: small
@@ -105,26 +108,59 @@ TEST(Recipe, ModelOfDiscreteTimesteps) {
   EXPECT_EQ(r.latents.downscale, 8);
 }
 
-TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
+TEST(Recipe, Tokenizers) {
+  std::string text = flow;
+  const std::string before = "{kind: clip, length: 77, pad: 49407}";
+  text.replace(text.find(before), before.size(),
+               R"({kind: bpe, files: {folder: tokenizer, config: tokenizer_path, bundled: words}, length: 99, drop: 34,
+            template: "<u>{system}: {prompt}</u>", system: "Say it", lower: true, strip: true, pad: "<|pad|>",
+            begin: [1, "2"], end: [], side: left, mask: true, rules: {normalizer: {type: NFC, flag: false, text: "0"}}})");
+  const TokenizerSpec spec = Recipe::parse(text, "tiny").tokenizers.at("clip_l");
+  EXPECT_EQ(spec.kind, "bpe");
+  EXPECT_EQ(spec.files.folder, "tokenizer");
+  EXPECT_EQ(spec.files.config, "tokenizer_path");
+  EXPECT_EQ(spec.files.bundled, "words");
+  EXPECT_EQ(spec.text, "<u>{system}: {prompt}</u>");
+  EXPECT_EQ(spec.system, "Say it");
+  EXPECT_EQ(spec.drop, 34);
+  EXPECT_TRUE(spec.lower && spec.strip && spec.mask);
+  EXPECT_EQ(spec.pad, TokenName("<|pad|>"));
+  EXPECT_EQ(spec.begin, (std::vector<TokenName>{1, "2"}));
+  EXPECT_EQ(spec.end, std::vector<TokenName>());
+  EXPECT_EQ(spec.side, TokenizerSpec::Side::left);
+  EXPECT_EQ(spec.rules, R"({"normalizer":{"flag":false,"text":"0","type":"NFC"}})");
+  EXPECT_EQ(Recipe::parse(flow, "tiny").tokenizers.at("clip_l").pad, TokenName(49407));
+}
+
+// "plugin tiny: recipe:3:12: what" as "plugin tiny: line 3: what".
+std::string without_column(const std::string& error) {
+  return std::regex_replace(error, std::regex("recipe:([0-9]+):[0-9]+: "), "line $1: ");
+}
+
+TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
+  std::string score = flow;
+  score.replace(score.find("objective: flow"), 15, "objective: score");
+  EXPECT_EQ(error_of([&] { Recipe::parse(score, "tiny"); }),
+            "plugin tiny: recipe:3:12: objective `score` is unknown; known: flow, epsilon, v_prediction");
   struct Row {
     const char *text, *what, *by, *error;
   };
   const Row rows[] = {
       {flow,
-       "variant:", "varient:", "plugin tiny: recipe line 2: unknown field `varient` in the recipe; known: family"},
+       "variant:", "varient:", "line 2: unknown field `varient` in the recipe. Did you mean `variant`? Known: family"},
       {flow, "objective: flow", "objective: score",
-       "line 3: objective `score` is not known to this host; known: flow, epsilon, v_prediction"},
+       "line 3: objective `score` is unknown; known: flow, epsilon, v_prediction"},
       {flow, "family: tiny\n", "", "line 1: the recipe needs the field `family`"},
-      {flow, "variant: small", "family: other", "line 2: field `family` is there twice in the recipe"},
+      {flow, "variant: small", "family: other", "line 2: family: set twice, first in line 1"},
       {flow, "source: conditioner.text", "source: encoder.text",
-       "line 4: source `encoder.text` is not known to this host; known: conditioner.<name>"},
-      {flow, "source: conditioner.text", "source: conditioner", "line 4: source `conditioner` is not known"},
+       "line 4: source `encoder.text` is unknown; known: conditioner.<name>"},
+      {flow, "source: conditioner.text", "source: conditioner", "line 4: source `conditioner` is unknown"},
       {flow, "source: mask.text", "source: mask.size_ids",
        "line 4: `mask.size_ids`: expected an input from the conditioner that has a mask"},
       {flow, "mask: conditioner.there", "mask: there", "line 4: mask must be an output of the conditioner"},
-      {flow, "values: [height, 1.5]", "values: [depth]", "line 4: value `depth` is not known"},
-      {flow, "per: token", "per: pixel", "line 4: per `pixel` is not known"},
-      {flow, "as: pixels", "as: text", "line 4: as `text` is not known"},
+      {flow, "values: [height, 1.5]", "values: [depth]", "line 4: value `depth` is unknown"},
+      {flow, "per: token", "per: pixel", "line 4: per `pixel` is unknown"},
+      {flow, "as: pixels", "as: text", "line 4: as `text` is unknown"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: constant}",
        "line 4: input `flag` needs the field `value`"},
       {flow, "flag:", "latents:", "line 4: `latents` always are the noisy latents"},
@@ -132,20 +168,31 @@ TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
       {discrete, "downscale: [4, 8, 8]", "downscale: [8, 8]", "line 4: downscale has 2 numbers for 3 axes"},
       {discrete, "downscale: [4, 8, 8]", "downscale: [4, 8, 16]",
        "line 4: height and width must have the same downscale"},
-      {flow, "channels: 16", "channels: 0", "line 5: channels must be a whole number from 1 to 4096"},
-      {flow, "channels: 16", "channels: 1.5", "line 5: channels must be a whole number"},
-      {flow, "kind: clip", "kind: bert", "line 7: tokenizer kind `bert` is not known"},
-      {flow, "max_length: 512", "max_length: 100", "line 8: max_length must be a whole number from 256"},
-      {flow, "type: logit_normal", "type: lognormal", "line 9: timestep type `lognormal` is not known"},
-      {flow, "weighting: cosmap", "weighting: min_snr", "line 9: timestep weighting `min_snr` is not known"},
+      {flow, "channels: 16", "channels: 0", "line 5: channels must be an integer, 1 to 4096, found 0"},
+      {flow, "channels: 16", "channels: 1.5", "line 5: channels must be an integer, 1 to 4096, found 1.5"},
+      {flow, "kind: clip", "kind: ../clip", "line 7: kind must be a name of letters, digits, '_', '-' and '.'"},
+      {flow, "pad: 49407", "padding: 49407", "line 7: unknown field `padding` in a tokenizer. Known: kind, files"},
+      {flow, "pad: 49407", "pad: -1", "line 7: pad: -1 is no id of a token"},
+      {flow, "length: 77", "length: 0", "line 7: length must be an integer, 1 to 65536, found 0"},
+      {flow, ", length: 77", "", "line 7: a tokenizer needs the field `length`"},
+      {flow, "pad: 49407", "template: 'a {text}'", "line 7: template must hold {prompt}, the place of the prompt"},
+      {flow, "pad: 49407", "system: be brief", "line 7: system needs a template with {system}"},
+      {flow, "pad: 49407", "side: both", "line 7: side `both` is unknown; known: right, left"},
+      {flow, "pad: 49407", "drop: 77", "line 7: drop must be an integer, 0 to 76, found 77"},
+      {flow, "pad: 49407", "files: {folder: a/b}", "line 7: folder must be a name"},
+      {flow, "pad: 49407", "files: {path: a}", "line 7: unknown field `path` in files. Known: folder, config, bundled"},
+      {flow, "pad: 49407", "rules: [a]", "line 7: rules must be a mapping, found a list"},
+      {flow, "max_length: 512", "max_length: 100", "line 8: max_length must be an integer, 256 to 65536, found 100"},
+      {flow, "type: logit_normal", "type: lognormal", "line 9: timestep type `lognormal` is unknown"},
+      {flow, "weighting: cosmap", "weighting: min_snr", "line 9: timestep weighting `min_snr` is unknown"},
       {flow, "type: logit_normal", "type: resolution_shift", "line 9: type resolution_shift needs the field"},
       {flow, "kind: flow, ", "kind: discrete, ", "line 14: schedule kind discrete does not fit objective flow"},
       {flow, "dynamic: false", "dynamic: true", "line 14: dynamic: true needs timestep.resolution_shift"},
       {flow, "shift: 3.0, shift_twice", "spacing: leading, shift_twice",
        "line 14: unknown field `spacing` in a flow schedule"},
       {flow, "layers: [7, 8, 9]", "layers: []", "line 15: layers must be a list of block numbers"},
-      {flow, "[7, 8, 9]", "[7, x]", "line 15: a layer must be a block's number"},
-      {flow, "end: 0.2", "end: 0.001", "line 15: end must be a number from 0.01 to 1"},
+      {flow, "[7, 8, 9]", "[7, x]", "line 15: an item of layers must be an integer, at least 0, found x"},
+      {flow, "end: 0.2", "end: 0.001", "line 15: end must be a number, 0.01 to 1, found 0.001"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: guidance}",
        "line 15: skip_layer_guidance does not go with an input that is given the guidance"},
       {flow, "'res\\.[0-9]+'", "'res['", "line 18: lora.conv_targets: `res[` is no regular expression"},
@@ -153,25 +200,28 @@ TEST(Recipe, MistakesAreNamedWithPluginAndLine) {
       {flow, "objective: flow", "objective: flow\nnoise_schedule: {kind: linear, beta_start: 0.1, beta_end: 0.2}",
        "line 4: noise_schedule belongs to epsilon and v_prediction models"},
       {discrete, "v_prediction", "epsilon", "line 3: zero_terminal_snr needs objective v_prediction"},
-      {discrete, "beta_end: 0.012", "beta_end: 0.0001", "line 3: beta_end must be a number from 0.00085"},
-      {discrete, "kind: scaled_linear", "kind: cosine", "line 3: noise_schedule kind `cosine` is not known"},
+      {discrete, "beta_end: 0.012", "beta_end: 0.0001",
+       "line 3: beta_end must be a number, at least 0.00085 and less than 1"},
+      {discrete, "kind: scaled_linear", "kind: cosine", "line 3: noise_schedule kind `cosine` is unknown"},
       {discrete, "spacing: leading", "spacing: trailing", "line 10: offset belongs to leading spacing"},
-      {discrete, "spacing: leading", "spacing: linspace", "line 10: spacing `linspace` is not known"},
+      {discrete, "spacing: leading", "spacing: linspace", "line 10: spacing `linspace` is unknown"},
       {discrete, "{type: uniform}", "{type: uniform, weighting: cosmap}",
        "line 6: weighting and resolution_shift belong"},
-      {discrete, "targets: [a]", "targets: a", "line 11: lora.targets must be a list"},
-      {discrete, "[a]}", "[a]", "plugin tiny: recipe line"},
+      {discrete, "targets: [a]", "targets: a", "line 11: lora.targets must be a list, found a"},
+      {discrete, "[a]}", "[a]", "line 12: not YAML: "},
   };
   for (const Row& row : rows) {
     std::string text = row.text;
     const size_t at = text.find(row.what);
     ASSERT_NE(at, text.npos) << row.what;
     text.replace(at, std::string(row.what).size(), row.by);
-    EXPECT_THAT(error_of([&] { Recipe::parse(text, "tiny"); }), HasSubstr(row.error)) << text;
+    EXPECT_THAT(without_column(error_of([&] { Recipe::parse(text, "tiny"); })),
+                StartsWith(std::string("plugin tiny: ") + row.error))
+        << text;
   }
   std::string without = discrete;
   without.erase(without.find("noise_schedule"), without.find("latents") - without.find("noise_schedule"));
-  EXPECT_THAT(error_of([&] { Recipe::parse(without, "tiny"); }),
+  EXPECT_THAT(without_column(error_of([&] { Recipe::parse(without, "tiny"); })),
               HasSubstr("line 2: objective v_prediction needs a noise_schedule"));
 }
 

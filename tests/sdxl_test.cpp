@@ -200,7 +200,6 @@ const VariantCase variant_cases[] = {
     {{"v_pred", "ztsnr"}, "v_pred_ztsnr", "v_pred_ztsnr"},
     {{"v_pred"}, "epsilon", "", "variant is epsilon, but the checkpoint has the tensor v_pred: it is a v_pred model"},
     {{"v_pred", "ztsnr"}, "v_pred", "", "variant is v_pred, but the checkpoint has the tensor ztsnr beside v_pred"},
-    {{}, "v", "", "variant 'v' is unknown; expected epsilon, v_pred or v_pred_ztsnr"},
 };
 
 TEST(Sdxl, VariantsAreToldByMarkersAndSetting) {
@@ -297,7 +296,10 @@ ModelConfig write_separate(const fs::path& folder) {
            {"denoiser", ""}, {"vae", "vae_path"}, {"clip_l", "clip_path"}, {"clip_g", "clip_g_path"}}) {
     const fs::path path = folder / (name + ".safetensors");
     write_file(path, components().at(name));
-    (key.empty() ? config.name_or_path : config.files[key]) = path;
+    if (key.empty())
+      config.name_or_path = path;
+    else
+      config.given[key] = {path};
   }
   return config;
 }
@@ -523,10 +525,10 @@ TEST(Sdxl, FilesThatDoNotBelongTogether) {
   Shapes other;
   add_clip(other, "", 192, 1, 50);
   write_file(dir / "other.safetensors", filled(other));
-  config.files["clip_path"] = dir / "other.safetensors";
+  config.given["clip_path"] = {dir / "other.safetensors"};
   EXPECT_THAT(error_of([&] { Model(built_plugins(), config, ""); }),
               HasSubstr("the UNet takes text of width 192, but clip_l and clip_g give 192 + 128"));
-  std::swap(config.files["clip_path"] = dir / "clip_l.safetensors", config.files["clip_g_path"]);
+  std::swap(config.given["clip_path"] = {dir / "clip_l.safetensors"}, config.given["clip_g_path"]);
   EXPECT_THAT(error_of([&] { Model(built_plugins(), config, ""); }),
               HasSubstr("missing tensor clip_g:text_projection.weight"));
 }

@@ -23,7 +23,8 @@ class TextTraining : public ::testing::Test {
   static ModelConfig config() {
     ModelConfig config;
     config.name_or_path = toy / "flux_toy.safetensors";
-    config.files = {{"clip_path", toy / "clip_l.safetensors"}, {"t5_path", toy / "t5xxl.safetensors"}};
+    config.given["clip_path"] = {toy / "clip_l.safetensors"};
+    config.given["t5_path"] = {toy / "t5xxl.safetensors"};
     return config;
   }
   static HostTensor ids(const Desc& desc, int64_t seed) {

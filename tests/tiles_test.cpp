@@ -189,7 +189,7 @@ const fs::path source = LORA_SOURCE_DIR;
 ModelConfig toy() {
   ModelConfig config;
   config.name_or_path = source / "examples/toy_flux/flux_toy.safetensors";
-  config.files = {{"vae_path", source / "examples/toy_flux/ae.safetensors"}};
+  config.given["vae_path"] = {source / "examples/toy_flux/ae.safetensors"};
   return config;
 }
 
@@ -316,7 +316,7 @@ TEST_F(TiledVae, NanAndInfinityAreFound) {
       if (t.name == tensor) std::ranges::fill(t.tensor.data, std::byte{0x7c});  // NaN in float16
     write_file(dir / "vae.safetensors", weights);
     ModelConfig config = toy();
-    config.files["vae_path"] = dir / "vae.safetensors";
+    config.given["vae_path"] = {dir / "vae.safetensors"};
     const Model broken(built_plugins(), config, "");
     const HostTensor x = latents(0);
     const Vae vae{device, broken, DType::f32, 0};

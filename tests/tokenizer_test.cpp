@@ -3,66 +3,90 @@
 
 #include <gtest/gtest.h>
 
-#include <cstdlib>
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "support/token_files.h"
 
-namespace lh {
+namespace lh::test {
 namespace {
 
+namespace fs = std::filesystem;
 using Ids = std::vector<int32_t>;
 
-nlohmann::json golden(const std::string& name) {
-  std::ifstream file(std::string(LORA_TEST_DATA) + "/" + name);
-  EXPECT_TRUE(file.good()) << name;
-  return nlohmann::json::parse(file);
+nlohmann::json read_json(const fs::path& file) {
+  std::ifstream in(file);
+  EXPECT_TRUE(in.good()) << file;
+  return nlohmann::json::parse(in);
 }
+nlohmann::json golden(const std::string& name) { return read_json(fs::path(LORA_TEST_DATA) / name); }
 
-std::string share(const std::string& kind) { return std::string(LORA_SOURCE_DIR) + "/share/tokenizers/" + kind; }
+const fs::path share = fs::path(LORA_SOURCE_DIR) / "share" / "tokenizers";
 
+std::unique_ptr<Tokenizer> clip(int32_t pad) {
+  TokenizerSpec spec = tokenizer_spec("clip");
+  spec.pad = pad;
+  return make_tokenizer(spec, {});
+}
 const Tokenizer& clip_l() {
-  static const auto tokenizer = make_clip_tokenizer(share("clip"), 49407);
+  static const auto tokenizer = clip(49407);
   return *tokenizer;
 }
 const Tokenizer& t5() {
-  static const auto tokenizer = make_t5_tokenizer(share("t5") + "/spiece.model");
+  static const auto tokenizer = make_tokenizer(tokenizer_spec("t5"), {});
+  return *tokenizer;
+}
+const TokenizerPlaces of_plugin{.user = {}, .checkpoint = {}, .plugin = LORA_SOURCE_DIR "/plugins/z_image.so"};
+TokenizerSpec qwen3_spec() {
+  TokenizerSpec spec = tokenizer_spec("bpe");
+  spec.files.bundled = "qwen3";
+  return spec;
+}
+const Tokenizer& qwen3() {
+  static const auto tokenizer = make_tokenizer(qwen3_spec(), of_plugin);
   return *tokenizer;
 }
 
 TEST(ClipTokenizer, EqualsTheGoldenIds) {
-  const auto g = make_clip_tokenizer(share("clip"), 0);
+  const auto g = clip(0);
   int64_t count = 0;
   const auto json = golden("clip.json");
   for (const auto& prompt : json["prompts"]) {
     const auto text = prompt["text"].get<std::string>();
-    EXPECT_EQ(clip_l().encode(text, 77), prompt["clip_l"].get<Ids>()) << text;
-    EXPECT_EQ(g->encode(text, 77), prompt["clip_g"].get<Ids>()) << text;
+    EXPECT_EQ(tokenize(clip_l(), text, 77).ids, prompt["clip_l"].get<Ids>()) << text;
+    EXPECT_EQ(tokenize(*g, text, 77).ids, prompt["clip_g"].get<Ids>()) << text;
     ++count;
   }
   EXPECT_EQ(count, 64);
 }
 
 TEST(ClipTokenizer, CutsAndSaysHowMuch) {
-  int64_t cut = -1;
-  EXPECT_EQ(clip_l().encode("a photo of a cat", 77, &cut).size(), 77u);
-  EXPECT_EQ(cut, 0);
-  EXPECT_EQ(clip_l().encode("a photo of a cat", 7, &cut), (Ids{49406, 320, 1125, 539, 320, 2368, 49407}));
-  EXPECT_EQ(cut, 0);
-  EXPECT_EQ(clip_l().encode("a photo of a cat", 5, &cut), (Ids{49406, 320, 1125, 539, 49407}));
-  EXPECT_EQ(cut, 2);
-  EXPECT_THROW(clip_l().encode("a", 1), Error);
+  TokenRow row = tokenize(clip_l(), "a photo of a cat", 77);
+  EXPECT_EQ(row.ids.size(), 77u);
+  EXPECT_EQ(row.cut, 0);
+  row = tokenize(clip_l(), "a photo of a cat", 7);
+  EXPECT_EQ(row.ids, (Ids{49406, 320, 1125, 539, 320, 2368, 49407}));
+  EXPECT_EQ(row.cut, 0);
+  row = tokenize(clip_l(), "a photo of a cat", 5);
+  EXPECT_EQ(row.ids, (Ids{49406, 320, 1125, 539, 49407}));
+  EXPECT_EQ(row.cut, 2);
+  EXPECT_THROW(tokenize(clip_l(), "a", 1), Error);
+}
+
+TEST(ClipTokenizer, MarksAreIdsWhereTheyStandAndWordsInCapitals) {
+  EXPECT_EQ(clip_l().encode("<|endoftext|>"), Ids{49407});
+  EXPECT_EQ(clip_l().encode("<|ENDOFTEXT|>!!"), clip_l().encode("<| endoftext |> !!"));
+  EXPECT_EQ(clip_l().encode("\u0130"), clip_l().encode("i\u0307"));
 }
 
 TEST(ClipTokenizer, LongWordsTakeNoQuadraticTime) {
-  int64_t cut = 0;
-  clip_l().encode(std::string(64 << 10, 'a'), 77, &cut);
-  EXPECT_GT(cut, 0);
+  EXPECT_GT(tokenize(clip_l(), std::string(64 << 10, 'a'), 77).cut, 0);
 }
 
 TEST(ClipTokenizer, BrokenUtf8IsReplacedNotFatal) {
-  EXPECT_EQ(clip_l().encode("cat \xff", 77), clip_l().encode("cat \xef\xbf\xbd", 77));
+  EXPECT_EQ(clip_l().encode("cat \xff"), clip_l().encode("cat \xef\xbf\xbd"));
 }
 
 TEST(T5Tokenizer, EqualsTheGoldenIds) {
@@ -79,7 +103,7 @@ TEST(T5Tokenizer, EqualsTheGoldenIds) {
         ids.resize(static_cast<size_t>(length), 0);
         return ids;
       };
-      const Ids ids = t5().encode(text, length);
+      const Ids ids = tokenize(t5(), text, length).ids;
       const bool equal =
           ids == expected("ids") || (prompt.contains("sentencepiece") && ids == expected("sentencepiece"));
       EXPECT_TRUE(equal) << text;
@@ -90,53 +114,85 @@ TEST(T5Tokenizer, EqualsTheGoldenIds) {
 }
 
 TEST(T5Tokenizer, CutsAndSaysHowMuch) {
-  int64_t cut = -1;
-  EXPECT_EQ(t5().encode("a photo of a cat", 8, &cut), (Ids{3, 9, 1202, 13, 3, 9, 1712, 1}));
-  EXPECT_EQ(cut, 0);
-  EXPECT_EQ(t5().encode("a photo of a cat", 4, &cut), (Ids{3, 9, 1202, 1}));
-  EXPECT_EQ(cut, 4);
+  TokenRow row = tokenize(t5(), "a photo of a cat", 8);
+  EXPECT_EQ(row.ids, (Ids{3, 9, 1202, 13, 3, 9, 1712, 1}));
+  EXPECT_EQ(row.cut, 0);
+  row = tokenize(t5(), "a photo of a cat", 4);
+  EXPECT_EQ(row.ids, (Ids{3, 9, 1202, 1}));
+  EXPECT_EQ(row.cut, 4);
+  EXPECT_EQ(tokenize(t5(), "a photo", 6).mask, (Ids{1, 1, 1, 1, 0, 0}));
 }
 
-TEST(TokenizerFiles, MissingOrDamagedFilesAreNamed) {
-  EXPECT_THROW(make_clip_tokenizer("/nowhere", 0), Error);
-  EXPECT_THROW(make_t5_tokenizer("/nowhere/spiece.model"), Error);
-  const auto folder = std::filesystem::path(testing::TempDir()) / "lora_tokenizer_test";
-  std::filesystem::create_directories(folder);
-  const auto expect_error = [&](const std::string& part) {
-    try {
-      make_clip_tokenizer(folder, 0)->encode("a", 77);
-      FAIL() << "expected an error about " << part;
-    } catch (const Error& error) {
-      EXPECT_NE(std::string(error.what()).find(part), std::string::npos) << error.what();
-      EXPECT_EQ(error.code(), Code::data);
-    }
+// Every row of a table: {"text", "ids"}, and those inside templates.
+int64_t expect_table(const Tokenizer& tokenizer, const nlohmann::json& table) {
+  int64_t count = 0;
+  const auto row = [&](const nlohmann::json& item) {
+    const auto text = item.at("text").get<std::string>();
+    EXPECT_EQ(tokenizer.encode(text), item.at("ids").get<Ids>()) << text;
+    ++count;
   };
-  std::ofstream(folder / "merges.txt") << "#version: 0.2\ni n\nt h\n";
-  std::ofstream(folder / "vocab.json") << "{ \"a\": ";
-  expect_error("vocab.json");
-  std::ofstream(folder / "vocab.json") << R"({ "a": 1 })";
-  expect_error("found 1");
-  std::filesystem::copy_file(share("clip") + "/vocab.json", folder / "vocab.json",
-                             std::filesystem::copy_options::overwrite_existing);
-  expect_error("found 2");
-  std::ofstream(folder / "merges.txt") << "#version: 0.2\ni nqzx\n";
-  expect_error("merge 0");
-  std::ofstream(folder / "merges.txt") << "#version";
-  expect_error("merges.txt");
-  std::ofstream(folder / "spiece.model") << "not a model";
-  EXPECT_THROW(make_t5_tokenizer(folder / "spiece.model")->encode("a", 8), Error);
-  std::filesystem::remove_all(folder);
+  for (const auto& item : table.at("prompts")) row(item);
+  for (const auto& [family, items] : table.at("templates").items())
+    for (const auto& item : items) row(item);
+  return count;
 }
 
-TEST(TokenizerFiles, FolderFollowsTheEnvironment) {
-  EXPECT_THROW(tokenizer_folder("other"), Error);
-  setenv("LORA_HOST_DATA", "/nowhere", 1);
-  EXPECT_THROW(tokenizer_folder("clip"), Error);
-  setenv("LORA_HOST_DATA", (std::string(LORA_SOURCE_DIR) + "/share").c_str(), 1);
-  EXPECT_EQ(tokenizer_folder("clip"), share("clip"));
-  EXPECT_EQ(tokenizer_folder("t5"), share("t5"));
-  unsetenv("LORA_HOST_DATA");
+TEST(BpeTokenizer, EqualsTheGoldenIdsOfATokenizerJson) {
+  const auto tokenizer = tokenizer_of(fs::path(LORA_TEST_DATA) / "qwen_small", tokenizer_spec("bpe"));
+  EXPECT_EQ(expect_table(*tokenizer, golden("qwen_small/qwen.json")), 327);
+}
+
+TEST(BpeTokenizer, EqualsTheGoldenIdsOfVocabularyAndMerges) {
+  const auto table = golden("qwen3.json");
+  EXPECT_EQ(expect_table(qwen3(), table), 327);
+  for (const auto& [token, id] : table["added"].items()) EXPECT_EQ(qwen3().encode(token), Ids{id.get<int32_t>()});
+}
+
+// Tables that are kept outside of the repository: a folder tokenizer_NAME with or without a tokenizer.json of its own.
+TEST(BpeTokenizer, EqualsFurtherTables) {
+  const fs::path tables = fs::path(LORA_SOURCE_DIR) / ".." / "shared" / "golden";
+  if (!fs::is_directory(tables)) GTEST_SKIP() << "there is no " << tables;
+  for (const auto& folder : fs::directory_iterator(tables)) {
+    if (!folder.path().filename().string().starts_with("tokenizer_")) continue;
+    const bool own = fs::exists(folder.path() / "tokenizer.json");
+    const auto tokenizer = own ? tokenizer_of(folder.path(), tokenizer_spec("bpe")) : nullptr;
+    for (const auto& file : fs::directory_iterator(folder)) {
+      if (file.path().extension() != ".json" || file.path().filename() == "tokenizer.json") continue;
+      EXPECT_GT(expect_table(own ? *tokenizer : qwen3(), read_json(file.path())), 0) << file.path();
+    }
+  }
+}
+
+TEST(TokenizerTemplate, IsPutAroundThePrompt) {
+  TokenizerSpec spec = qwen3_spec();
+  spec.pad = "<|endoftext|>";
+  spec.text = "<|im_start|>system\n{system}<|im_end|>\n<|im_start|>user\n{prompt}<|im_end|>\n<|im_start|>assistant\n";
+  spec.system =
+      "Describe the image by detailing the color, shape, size, texture, quantity, text, spatial relationships of the "
+      "objects and background:";
+  const auto tokenizer = make_tokenizer(spec, of_plugin);
+  const auto table = golden("qwen3.json");
+  const Ids front = table["prefix_tokens"]["qwen_image"].get<Ids>();
+  Ids ids = tokenizer->encode("a {system} cat");
+  ASSERT_GT(ids.size(), front.size());
+  EXPECT_EQ(Ids(ids.begin(), ids.begin() + static_cast<int64_t>(front.size())), front);
+  EXPECT_EQ(std::ranges::count(ids, 151644), 3) << "a prompt is no template";
+
+  // What is too long loses its tail, the template's end with it.
+  const auto size = static_cast<int64_t>(ids.size());
+  const TokenRow cut = tokenize(*tokenizer, "a {system} cat", size - 7);
+  EXPECT_EQ(cut.cut, 7);
+  EXPECT_EQ(cut.ids, Ids(ids.begin(), ids.end() - 7));
+
+  spec.side = TokenizerSpec::Side::left;
+  spec.strip = spec.lower = true;
+  const TokenRow left = tokenize(*make_tokenizer(spec, of_plugin), " \u00a0A {SYSTEM} Cat\n", size + 2);
+  ids.insert(ids.begin(), 2, 151643);
+  EXPECT_EQ(left.ids, ids);
+  EXPECT_EQ(left.mask[1], 0);
+  EXPECT_EQ(left.mask[2], 1);
+  EXPECT_EQ(left.cut, 0);
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::test

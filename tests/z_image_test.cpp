@@ -6,6 +6,7 @@
 
 #include "compile/adapters.h"
 #include "compile/compile.h"
+#include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
 #include "run/weights.h"
@@ -44,7 +45,8 @@ ModelConfig single(const fs::path& path) {
 ModelConfig write_separate(const fs::path& folder) {
   for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
   ModelConfig config = single(folder / "denoiser.safetensors");
-  config.files = {{"vae_path", folder / "vae.safetensors"}, {"qwen3_path", folder / "qwen3.safetensors"}};
+  config.given["vae_path"] = {folder / "vae.safetensors"};
+  config.given["qwen3_path"] = {folder / "qwen3.safetensors"};
   return config;
 }
 
@@ -152,6 +154,27 @@ TEST_P(ZImageLayouts, OpenAsTheSameModel) {
 
 INSTANTIATE_TEST_SUITE_P(All, ZImageLayouts, testing::ValuesIn(layouts),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// ---- prompts
+
+// The plugin's own tokenizer files, found beside it, and the chat template.
+TEST(ZImage, PromptsAreTokensOfQwen3) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir / "");
+  config.max_sequence_length = 16;
+  const Model model(built_plugins(), config, "");
+  Device device(tested_device());
+  TextEncoding text(device, model, DType::f32, {});
+  const Tokens& tokens = text.tokens("a photo of a cat");
+  const auto values = [&](const char* name) {
+    const std::span<const int32_t> all = tokens.at(name).as<int32_t>();
+    return std::vector<int32_t>(all.begin(), all.end());
+  };
+  EXPECT_EQ(values("qwen3.input_ids"), (std::vector<int32_t>{151644, 872, 198, 64, 6548, 315, 264, 8251, 151645, 198,
+                                                             151644, 77091, 198, 151643, 151643, 151643}));
+  EXPECT_EQ(values("qwen3.attention_mask"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}));
+  EXPECT_EQ(text.encoder_sizes().at("qwen3.length"), 16);
+}
 
 // ---- variants
 

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "cli/plugin_flags.h"
+#include "config/nearest.h"
 #include "config/schema.h"
 #include "config/value.h"
 #include "core/error.h"
@@ -21,12 +23,7 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--dtype", "train.dtype", ""},
     {"--model-dtype", "model.dtype",
      "Type in which the base weights are kept: float8_e4m3 for half the memory of bf16."},
-    {"--variant", "model.variant", ""},
     {"--memory-limit", "memory_limit_mib", ""},
-    {"--vae", "model.vae_path", ""},
-    {"--clip", "model.clip_path", ""},
-    {"--clip-g", "model.clip_g_path", ""},
-    {"--t5", "model.t5_path", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {
     {"--rank", "network.linear", "Rank of the adapters."},
@@ -84,6 +81,7 @@ constexpr const char* sample_examples = R"(Examples:
   lora-host sample --config train.yaml --lora dog.safetensors:0.8 --lora style.safetensors --prompt "my dog" --seed 7)";
 constexpr const char* plugins_examples = R"(Examples:
   lora-host plugins
+  lora-host plugins --verbose
   lora-host plugins --plugin-dir ./build/plugins)";
 constexpr const char* inspect_examples = R"(Examples:
   lora-host inspect model.safetensors
@@ -100,19 +98,27 @@ constexpr const char* bench_examples = R"(Examples:
   lora-host bench --model model.safetensors --resolution 1024 --rank 16
   lora-host bench --plugin NAME --like keys.json --resolution 1024 --rank 16 --times)";
 
+constexpr std::string_view plugin_dir = "--plugin-dir";
+
+// Where the command stands, or should: after the --plugin-dir flags that may come first.
+size_t place_of_command(const std::vector<std::string>& args) {
+  size_t at = 0;
+  while (at < args.size() && (args[at] == plugin_dir || args[at].starts_with("--plugin-dir=")))
+    at += args[at] == plugin_dir ? 2 : 1;
+  return at;
+}
+
 // The command line with the command spelled out: "lora-host --config x" is "lora-host train --config x".
 std::vector<std::string> with_command(int argc, const char* const* argv) {
   std::vector<std::string> args(argv + std::min(argc, 1), argv + argc);
-  size_t at = 0;
-  while (at < args.size() && (args[at] == "--plugin-dir" || args[at].starts_with("--plugin-dir=")))
-    at += args[at] == "--plugin-dir" ? 2 : 1;
+  const size_t at = place_of_command(args);
   if (at >= args.size()) {
     if (args.empty()) args.push_back("--help");
     return args;
   }
   if (const std::string& word = args[at]; !word.starts_with('-')) {
     if (std::ranges::find(commands, word) != std::end(commands)) return args;
-    const std::string near = schema::nearest_of(word, commands);
+    const std::string near = nearest_of(word, commands);
     fail(Code::config, "unknown command {}. {}", word,
          near.empty() ? fmt::format("Known: {}", fmt::join(commands, ", ")) : fmt::format("Did you mean {}?", near));
   } else if (word != "--help" && word != "-h" && word != "--version") {
@@ -154,6 +160,16 @@ void add_flags(CLI::App* app, std::span<const ConfigFlag> flags, Arguments& raw)
   }
 }
 
+// The last thing a command that opens a model gets, because a plugin's key does not take the flag of another option.
+void add_plugin_flags(CLI::App* app, const std::vector<PluginKeys>& plugins, Arguments& raw) {
+  const auto taken = [&](const std::string& flag) {
+    return app->get_option_no_throw(flag) != nullptr || app->get_parent()->get_option_no_throw(flag) != nullptr;
+  };
+  const auto flags = plugin_flags(plugins, taken);
+  for (const auto& [flag, key] : flags) app->add_option(flag, raw.given[key])->group("");
+  app->footer(plugin_flags_help(plugins, flags) + app->get_footer());
+}
+
 void add_model(CLI::App* app, Arguments& raw) {
   app->add_option("--config", raw.config_file, "Configuration file (docs/config.md).")->type_name("FILE");
   app->add_option("--model", raw.model, "Checkpoint file or diffusers directory, or the id of a model plugin.")
@@ -173,7 +189,7 @@ void add_dataset(CLI::App* app, Arguments& raw) {
       ->type_name("DIR");
 }
 
-void define(CLI::App& app, Arguments& raw) {
+void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& raw) {
   app.footer(main_examples);
   app.require_subcommand(0, 1);
   app.fallthrough();
@@ -203,7 +219,8 @@ void define(CLI::App& app, Arguments& raw) {
       ->type_name("FILE[:STRENGTH]");
   sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
 
-  app.add_subcommand("plugins", "List the plugins that are found.")->footer(plugins_examples);
+  auto* list = app.add_subcommand("plugins", "List the plugins that are found.")->footer(plugins_examples);
+  list->add_flag("--verbose", raw.verbose, "Show what they take: files, settings, components, options.");
 
   auto* inspect = app.add_subcommand("inspect", "Show what a file holds.")->footer(inspect_examples);
   inspect->add_option("file", raw.input, "Checkpoint, LoRA or diffusers directory.")->required()->type_name("FILE");
@@ -237,6 +254,7 @@ void define(CLI::App& app, Arguments& raw) {
   bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 
+  for (CLI::App* command : {train, sample, verify, bench}) add_plugin_flags(command, plugins, raw);
   for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
 }
 
@@ -246,7 +264,7 @@ std::string suggestion(const std::string& word, const CLI::App& command) {
   for (const CLI::Option* option : command.get_options())
     if (!option->get_lnames().empty()) names.push_back("--" + option->get_lnames()[0]);
   const std::vector<std::string_view> views(names.begin(), names.end());
-  const std::string near = schema::nearest_of(word.substr(0, word.find('=')), views);
+  const std::string near = nearest_of(word.substr(0, word.find('=')), views);
   return near.empty() ? "" : fmt::format(" Did you mean {}?", near);
 }
 
@@ -256,10 +274,31 @@ std::span<const ConfigFlag> model_flags() { return model_flags_rows; }
 std::span<const ConfigFlag> train_flags() { return train_flags_rows; }
 std::span<const ConfigFlag> sample_flags() { return sample_flags_rows; }
 
-Arguments parse_arguments(int argc, const char* const* argv) {
+FirstLook first_look(int argc, const char* const* argv) {
+  const std::vector<std::string> args = with_command(argc, argv);
+  const auto values = [&](const std::string& flag) {
+    std::vector<std::string> all;
+    for (size_t i = 0; i < args.size(); ++i) {
+      if (args[i].starts_with(flag + "=")) all.push_back(args[i].substr(flag.size() + 1));
+      if (args[i] == flag && i + 1 < args.size()) all.push_back(args[++i]);
+    }
+    return all;
+  };
+  const auto value = [&](const std::string& flag) {
+    const std::vector<std::string> all = values(flag);
+    return all.empty() ? "" : all.back();
+  };
+  return {.command = args[std::min(place_of_command(args), args.size() - 1)],
+          .config_file = value("--config"),
+          .plugin = value("--plugin"),
+          .model = value("--model"),
+          .plugin_dirs = values(std::string(plugin_dir))};
+}
+
+Arguments parse_arguments(int argc, const char* const* argv, const std::vector<PluginKeys>& plugins) {
   Arguments raw;
   CLI::App app("lora-host trains LoRA adapters for diffusion models.", "lora-host");
-  define(app, raw);
+  define(app, plugins, raw);
   std::vector<std::string> args = with_command(argc, argv);
   std::ranges::reverse(args);  // as CLI11 wants them
   const auto command = [&]() -> CLI::App* {

@@ -1,11 +1,13 @@
 // The commands and flags of lora-host as CLI11 sees them: names, help texts and examples, no meaning yet.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "cli/flags.h"
+#include "config/model_keys.h"
 
 namespace lh {
 
@@ -15,14 +17,22 @@ struct Arguments {
   std::string text;     // not empty: help, to be printed
   bool version = false;
   FlagValues values;
+  std::map<std::string, std::string> given;  // key of a plugin -> value of its flag
   std::vector<std::string> plugin_dirs, datasets, loras, programs;
   std::string config_file, model, checkpoint, resume, input, output, seed, repeats, text_length;
-  bool recompute = false, times = false, json = false;
+  bool recompute = false, times = false, json = false, verbose = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };
 
-// Throws lh::Error(Code::config) for what is not a command line of lora-host.
-Arguments parse_arguments(int argc, const char* const* argv);
+// What has to be known before a command line is read, because plugins have flags of their own.
+struct FirstLook {
+  std::string command, config_file, plugin, model;
+  std::vector<std::string> plugin_dirs;
+};
+FirstLook first_look(int argc, const char* const* argv);
+
+// Throws lh::Error(Code::config) for what is not a command line of lora-host. plugins: keys that have flags.
+Arguments parse_arguments(int argc, const char* const* argv, const std::vector<PluginKeys>& plugins);
 
 std::span<const ConfigFlag> model_flags();  // of every command that runs a model
 std::span<const ConfigFlag> train_flags();

@@ -69,7 +69,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
     return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
   const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}};
+  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(graph)};
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
   for (const char* name : {"latents", "target", "loss_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
@@ -119,7 +119,7 @@ int run_bench(const Options& options) {
   Config config = options.config;
   std::optional<HollowCheckpoint> hollow;
   if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
-  const Registry registry(options.plugin_dirs, {config.plugin});
+  const Registry& registry = *options.registry;
   Device device(config.device, config.train.deterministic);
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);

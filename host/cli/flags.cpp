@@ -46,7 +46,6 @@ void apply_flags(std::span<const ConfigFlag> flags, const FlagValues& values, Co
         if (problems.empty()) schema::assign(key, key.field(config, dataset), node, problems);
     for (const auto& problem : problems) lines.push_back(fmt::format("{}: {}", flag.flag, problem.text));
   }
-  std::erase_if(config.model.files, [](const auto& entry) { return entry.second.empty(); });
   if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
 }
 

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "cli/arguments.h"
+#include "cli/plugin_flags.h"
 #include "config/load.h"
 #include "config/value.h"
 #include "core/error.h"
@@ -17,9 +18,10 @@
 namespace lh {
 namespace {
 
+namespace fs = std::filesystem;
+
 // --model is a path or a plugin id; --checkpoint is the path then.
 void apply_model(const Arguments& raw, Config& config) {
-  namespace fs = std::filesystem;
   std::error_code error;
   const fs::path path = schema::expand_home(raw.model);
   if (!raw.checkpoint.empty()) config.model.name_or_path = schema::expand_home(raw.checkpoint);
@@ -75,7 +77,19 @@ int64_t parse_integer(const char* flag, const std::string& text, int64_t fallbac
   return number;
 }
 
-void build_config(Arguments& raw, Options& options) {
+bool opens_model(const std::string& command) {
+  return command == "train" || command == "sample" || command == "bench" || command == "verify";
+}
+
+// The plugin that the user names: by a flag, as --model ID, or in the file.
+std::string plugin_asked_for(const FirstLook& look) {
+  std::error_code error;
+  if (!look.plugin.empty()) return look.plugin;
+  if (!look.model.empty() && !is_plugin_path(look.model) && !fs::exists(look.model, error)) return look.model;
+  return look.config_file.empty() ? "" : plugin_named_in(schema::expand_home(look.config_file));
+}
+
+void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
   const bool datasets = options.command == "train";
   if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
     fail(Code::config, "--fp16, --bf16, --fp32 and --dtype exclude each other");
@@ -86,10 +100,13 @@ void build_config(Arguments& raw, Options& options) {
   Config& config = options.config;
   if (!raw.config_file.empty())
     config = load_config(schema::expand_home(raw.config_file), {.model = raw.model.empty() && raw.checkpoint.empty(),
-                                                                .datasets = datasets && raw.datasets.empty()});
+                                                                .datasets = datasets && raw.datasets.empty(),
+                                                                .plugins = &plugins});
   apply_model(raw, config);
   if (datasets) apply_datasets(raw, config);
   if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);
+  for (const auto& [key, value] : raw.given)
+    if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
   apply_flags(model_flags(), raw.values, config);
   apply_flags(options.command == "sample" ? sample_flags() : train_flags(), raw.values, config);
 
@@ -110,12 +127,20 @@ void build_config(Arguments& raw, Options& options) {
 }  // namespace
 
 Options parse_options(int argc, const char* const* argv) {
-  Arguments raw = parse_arguments(argc, argv);
+  const FirstLook look = first_look(argc, argv);
+  std::vector<fs::path> plugin_dirs;
+  for (const std::string& folder : look.plugin_dirs) plugin_dirs.push_back(schema::expand_home(folder));
+  std::shared_ptr<const Registry> registry;
+  std::vector<PluginKeys> plugins;
+  if (opens_model(look.command)) {
+    registry = std::make_shared<const Registry>(plugin_dirs, std::vector<std::string>{plugin_asked_for(look)});
+    plugins = registry->model_keys();
+  }
+  Arguments raw = parse_arguments(argc, argv, plugins);
   if (raw.version) return {.command = "print", .text = version_text()};
   if (raw.command.empty() || !raw.text.empty()) return {.command = "print", .text = raw.text};
 
-  Options options{.command = raw.command};
-  for (const std::string& folder : raw.plugin_dirs) options.plugin_dirs.push_back(schema::expand_home(folder));
+  Options options{.command = raw.command, .plugin_dirs = plugin_dirs, .registry = registry};
   options.dry_run = raw.dry_run;
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);
@@ -124,12 +149,11 @@ Options parse_options(int argc, const char* const* argv) {
   options.text_length = parse_integer("--text-length", raw.text_length, options.text_length, 1);
   options.times = raw.times;
   options.json = raw.json;
+  options.verbose = raw.verbose;
   options.programs = raw.programs;
   for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
-  if (options.command == "train" || options.command == "sample" || options.command == "bench" ||
-      options.command == "verify")
-    build_config(raw, options);
+  if (opens_model(options.command)) build_config(raw, plugins, options);
   return options;
 }
 

@@ -2,12 +2,14 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
 #include "io/lora_merge.h"
+#include "plugin/registry.h"
 
 namespace lh {
 
@@ -17,6 +19,7 @@ struct Options {
   std::string command = {};
   std::string text = {};
   std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
+  std::shared_ptr<const Registry> registry = {};        // train, sample, bench, verify: of those folders
   Config config = {};                                   // train, sample, bench, verify: the file, then the flags
 
   std::string resume = {};  // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
@@ -29,10 +32,12 @@ struct Options {
   int64_t text_length = 0;                 // bench: text tokens; 0: as the model has them
   bool times = false;                      // bench: time by op as well
   bool json = false;                       // inspect, verify: for tools
+  bool verbose = false;                    // plugins: all that they take
   std::vector<std::string> programs = {};  // verify: that have to load the file
 };
 
-// Throws lh::Error(Code::config) that says what is wrong with the command line or the configuration file.
+// Throws lh::Error(Code::config) that says what is wrong with the command line or the configuration file. Plugins are
+// loaded first, by the commands that open a model: they have keys and flags of their own.
 Options parse_options(int argc, const char* const* argv);
 
 // "lora-host 0.1.0", the ABI and the backends of this build.

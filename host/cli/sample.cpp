@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "core/error.h"
 #include "core/signals.h"
+#include "encode/check_model.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
 #include "train/prepare.h"
@@ -25,12 +26,13 @@ int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
-  const Registry registry(options.plugin_dirs, {config.plugin});
+  const Registry& registry = *options.registry;
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin);
   model.merge(options.loras);
   const Recipe& recipe = model.recipe();
+  check_model(model, compute_dtype(config.train.dtype));
   const DType compute = compute_dtype(config.train.dtype);
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 

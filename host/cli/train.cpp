@@ -11,7 +11,7 @@ namespace lh {
 
 int run_train(const Options& options) {
   const Config& config = options.config;
-  const Registry registry(options.plugin_dirs, {config.plugin});
+  const Registry& registry = *options.registry;
   Prepared prepared(registry, config);
   check_disk(prepared);
   if (options.dry_run) {

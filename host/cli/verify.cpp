@@ -12,7 +12,7 @@
 namespace lh {
 
 int run_verify(const Options& options) {
-  const Registry registry(options.plugin_dirs, {options.config.plugin});
+  const Registry& registry = *options.registry;
   const Model model(registry, options.config.model, options.config.plugin);
   const LoraFile lora = read_lora(options.input);
   if (!is_lora(*lora.file))

@@ -116,4 +116,13 @@ std::vector<LoraModule> Adapters::modules() const {
   return result;
 }
 
+std::vector<LoraModule> Adapters::empty_modules() const {
+  std::vector<LoraModule> result;
+  const auto zeros = [](const Shape& shape) { return HostTensor(Desc{DType::f32, shape}); };
+  for (size_t i = 0; i < adapted_.size(); ++i)
+    result.push_back(
+        {adapted_[i].name, zeros(tensors_[2 * i].shape.with(0, 1)), zeros(tensors_[2 * i + 1].shape.with(1, 1)), 1});
+  return result;
+}
+
 }  // namespace lh

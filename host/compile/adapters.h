@@ -47,6 +47,8 @@ class Adapters {
   // Binds the parameters of another graph with the same modules.
   void bind(const Graph& graph, Externals& externals) const;
   std::vector<LoraModule> modules() const;
+  // The same names and sizes with zeros of rank 1, before there is memory.
+  std::vector<LoraModule> empty_modules() const;
 
  private:
   std::vector<AdaptedModule> adapted_;

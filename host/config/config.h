@@ -11,13 +11,19 @@
 
 namespace lh {
 
+// The value of a key that a plugin may have, and where it stands: in a file, or after a flag (line 0).
+struct GivenValue {
+  std::string text = {};
+  std::string source = {};
+  int line = 0, column = 0;
+};
+
 struct ModelConfig {
-  std::filesystem::path name_or_path;                  // single file or diffusers directory
-  std::map<std::string, std::filesystem::path> files;  // "vae_path", "clip_path", "t5_path": further component files
-  std::string dtype = "auto";                          // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
-  std::string variant;                                 // where the weights cannot tell
-  int64_t max_sequence_length = 0;                     // tokens of the long text encoder; 0 = the model's own
-  int64_t vae_tile = 0;                                // pixels; 0 = as large as fits
+  std::filesystem::path name_or_path;       // single file or diffusers directory
+  std::map<std::string, GivenValue> given;  // files and settings of the plugin: "vae_path" (model_keys.h)
+  std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
+  int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
+  int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
 };
 
 struct NetworkConfig {

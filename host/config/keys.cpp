@@ -84,11 +84,6 @@ template <auto Member>
 Field each(Config&, DatasetConfig& dataset) {
   return &(dataset.*Member);
 }
-constexpr char vae_path[] = "vae_path", clip_path[] = "clip_path", clip_g_path[] = "clip_g_path", t5_path[] = "t5_path";
-template <const char* Name>
-Field file(Config& config, DatasetConfig&) {
-  return &config.model.files[Name];
-}
 
 constexpr auto M = &Config::model;
 constexpr auto N = &Config::network;
@@ -117,20 +112,15 @@ const Key table[] = {
      in<M, &ModelConfig::name_or_path>,
      "Checkpoint file or diffusers directory.",
      {.required = true}},
-    {"model.vae_path", file<vae_path>, "Image autoencoder, where the checkpoint has none."},
-    {"model.clip_path", file<clip_path>, "CLIP text encoder, where the checkpoint has none."},
-    {"model.clip_g_path", file<clip_g_path>, "Second CLIP text encoder, where the model has two."},
-    {"model.t5_path", file<t5_path>, "T5 text encoder, where the checkpoint has none."},
     {"model.dtype",
      in<M, &ModelConfig::dtype>,
      "Type in which the weights of the denoiser's linear layers are kept. auto: fp8 where the file has fp8, else "
      "train.dtype. float8_e4m3: fp8 as well in the layers that LoRA goes on, rounded when they are loaded, with one "
      "factor for each row: half the memory of bf16. The others: converted when they are loaded.",
      {.choices = storage_types}},
-    {"model.variant", in<M, &ModelConfig::variant>, "Model variant, where the weights cannot tell."},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
-     "Tokens of a prompt for a text encoder that takes any number, such as T5. 0: the model's own.",
+     "Tokens of a prompt for a text encoder that takes any number. 0: the model's own.",
      {.range = {.low = 0, .high = 4096}}},
     {"model.vae_tile",
      in<M, &ModelConfig::vae_tile>,
@@ -155,7 +145,7 @@ const Key table[] = {
      {.range = positive}},
     {"network.dropout",
      in<N, &NetworkConfig::dropout>,
-     "Chance that an element of the adapter's input is dropped.",
+     "Chance that one of the rank values between the adapter's two matrices is dropped.",
      {.range = {.low = 0, .high = 1, .below = true}}},
     {"network.pretrained_lora_path", in<N, &NetworkConfig::pretrained_lora_path>,
      "LoRA file to start from, of any tool: its modules are what the first step changes."},
@@ -309,12 +299,10 @@ const Key table[] = {
      {.range = guidance}},
     {"sample.batch_cfg", in<S, &SampleConfig::batch_cfg>,
      "Guidance needs the model with and without the prompt: true runs both as one batch, which is faster on a large "
-     "GPU "
-     "and takes more memory; false one after the other."},
+     "GPU and takes more memory; false one after the other."},
     {"sample.skip_guidance_layers", in<S, &SampleConfig::skip_guidance_layers>,
      "Skip-layer guidance, for models that have it: samples are led away from what the model says without these "
-     "blocks. "
-     "Empty: the model's own."},
+     "blocks. Empty: the model's own."},
     {"sample.skip_layer_guidance_scale",
      in<S, &SampleConfig::skip_layer_guidance_scale>,
      "How far. 0: not at all. Empty: the model's own.",

@@ -9,6 +9,7 @@
 #include <map>
 #include <sstream>
 
+#include "config/scalar.h"
 #include "config/schema.h"
 #include "config/value.h"
 #include "config/yaml.h"
@@ -31,19 +32,11 @@ auto lookup(Table table, std::string_view path) {
   return row == table.end() ? nullptr : &*row;
 }
 
-// Whether some key lives below `path`.
-bool is_section(std::string_view path) {
-  const std::string prefix = fmt::format("{}.", path);
-  const auto below = [&](const auto& row) { return row.path.starts_with(prefix); };
-  return std::ranges::any_of(schema::keys(), below) || std::ranges::any_of(schema::aliases(), below) ||
-         std::ranges::any_of(schema::ignored(), below) || std::ranges::any_of(schema::refused(), below);
-}
-
 // Does the value of an unsupported key switch it off?
 bool is_harmless(const Node& node, std::string_view harmless) {
   if (node.kind == Kind::null) return true;
   if (node.kind != Kind::scalar) return node.items.empty() && node.entries.empty();
-  const auto flag = schema::read_bool(node);
+  const auto flag = yaml::flag_of(node);
   if (!harmless.empty())
     return node.text == harmless || (harmless == "true" && flag.value_or(false)) ||
            (harmless == "1" && node.text == "1.0");
@@ -60,7 +53,6 @@ class Reader {
       read_run(unwrap(document));
       for (const schema::Switch& row : schema::switches())
         if (const auto at = switched_.find(row.path); at != switched_.end()) row.apply(config_, at->second);
-      std::erase_if(config_.model.files, [](const auto& entry) { return entry.second.empty(); });
     }
     if (!problems_.empty()) report();
     if (!ignored_.empty())
@@ -158,7 +150,7 @@ class Reader {
         continue;
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
-      } else if (is_section(full)) {
+      } else if (schema::is_section(full)) {
         if (value.kind == Kind::map)
           read_section(value, full, name, dataset);
         else if (value.kind != Kind::null)
@@ -209,7 +201,7 @@ class Reader {
   // Keys that exist in ai-toolkit only, and unknown ones.
   void read_foreign(const Node& key, const Node& value, const std::string& path, const std::string& name) {
     if (const schema::Switch* row = lookup(schema::switches(), path)) {
-      if (const auto on = schema::read_bool(value))
+      if (const auto on = yaml::flag_of(value))
         switched_[row->path] = *on;
       else
         problem(value.place, name, "expected true or false, found " + yaml::describe(value));
@@ -218,12 +210,25 @@ class Reader {
     } else if (const schema::Refused* refused = lookup(schema::refused(), path)) {
       if (!is_harmless(value, refused->harmless))
         problem(key.place, name, fmt::format("not supported: {}", refused->fix));
-    } else if (path.starts_with("model.is_") && schema::read_bool(value)) {
+    } else if (path.starts_with("model.is_") && yaml::flag_of(value)) {
       ignored_.push_back(name);  // is_<architecture>: true
+    } else if (path == "model." + key.text) {
+      keep(key, value);
     } else {
       const std::string near = schema::nearest(path);
       problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));
     }
+  }
+
+  // A key that the model's plugin may have.
+  void keep(const Node& key, const Node& value) {
+    const std::string name = "model." + key.text;
+    const auto has = [&](const PluginKeys& plugin) { return plugin.find(key.text) != nullptr; };
+    if (needs_.plugins != nullptr && std::ranges::none_of(*needs_.plugins, has))
+      return problem(key.place, name, unknown_model_key(key.text, *needs_.plugins));
+    if (value.kind != Kind::scalar && value.kind != Kind::null)
+      return problem(value.place, name, "expected a single value, found " + yaml::describe(value));
+    config_.model.given[key.text] = {value.text, file_, key.place.line, key.place.column};
   }
 
   struct Seen {
@@ -248,7 +253,9 @@ Config parse_config(const std::string& text, const std::string& file, ConfigNeed
   return Reader(file, needs).read(text);
 }
 
-Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
+namespace {
+
+std::string read_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     fail(Code::config, "{}: expected a file, found a directory", file.string());
@@ -259,7 +266,25 @@ Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
   stream.read(text.data(), static_cast<std::streamsize>(text.size()));
   if (stream.bad()) fail(Code::config, "{}: cannot be read", file.string());
   text.resize(static_cast<size_t>(stream.gcount()));
-  return parse_config(text, file.string(), needs);
+  return text;
+}
+
+}  // namespace
+
+Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
+  return parse_config(read_text(file), file.string(), needs);
+}
+
+std::string plugin_named_in(const std::filesystem::path& file) try {
+  std::vector<yaml::Problem> problems;
+  const Node document = yaml::parse(read_text(file), problems);
+  const Node* run = &document;
+  if (const Node* config = document.find("config"))  // ai-toolkit's wrapper
+    if (const Node* process = config->find("process"); process && process->items.size() == 1) run = &process->items[0];
+  const Node* plugin = run->find("plugin");
+  return plugin == nullptr || !problems.empty() ? "" : plugin->text;
+} catch (const Error&) {
+  return "";
 }
 
 Config load_config(const std::filesystem::path& file) { return load_config(file, ConfigNeeds{}); }

@@ -3,17 +3,24 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "config/config.h"
+#include "config/model_keys.h"
 
 namespace lh {
 
-struct ConfigNeeds {  // what the text itself must name
-  bool model = true, datasets = true;
+struct ConfigNeeds {
+  bool model = true, datasets = true;  // the text itself must name them
+  const std::vector<PluginKeys>* plugins =
+      nullptr;  // a key of `model` that none of them has is unknown; null: not said
 };
 
 // `file` is what problems are reported under. Throws like load_config.
 Config parse_config(const std::string& text, const std::string& file, ConfigNeeds needs = {});
 Config load_config(const std::filesystem::path& file, ConfigNeeds needs);
+// The key `plugin` of a file, by which plugins can be loaded before the file is read: some are named by their path.
+// Empty where it is not set or the file cannot be read; load_config says what is wrong then.
+std::string plugin_named_in(const std::filesystem::path& file);
 
 }  // namespace lh

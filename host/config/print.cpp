@@ -41,6 +41,11 @@ void describe_key(std::string& out, const schema::Key& key) {
                      key.doc);
 }
 
+constexpr const char* plugin_keys_note =
+    "\nFurther keys of `model` belong to the model's plugin: files of its components (`vae_path`), and settings "
+    "(`variant`).\n`lora-host plugins --verbose` lists them with what they take. On the command line `--vae FILE` is "
+    "`vae_path`, and `--variant`\n`variant`. A key that the plugin does not have is an error.\n";
+
 }  // namespace
 
 std::string to_yaml(const Config& given) {
@@ -68,6 +73,9 @@ std::string to_yaml(const Config& given) {
       out += fmt::format("{}:\n", section);
       const size_t header = out.size();
       print_keys(section, unused, "  ", "  ");
+      if (section == "model")
+        for (auto& [name, value] : config.model.given)
+          if (!value.text.empty()) out += fmt::format("  {}: {}\n", name, schema::print_value(&value.text));
       if (out.size() == header) out.resize(before);
     } else if (!config.datasets.empty()) {
       out += "datasets:\n";
@@ -82,6 +90,7 @@ std::string config_reference() {
   std::string_view section = "none";
   for (const schema::Key& key : schema::keys()) {
     const std::string_view of = split(key.path).first;
+    if (section == "model" && of != section) out += plugin_keys_note;
     if (of != section)
       out += fmt::format("{}### {}\n\n| Key | Value | Default | Meaning |\n| --- | --- | --- | --- |\n",
                          out.empty() ? "" : "\n", of.empty() ? "Top level" : fmt::format("`{}`", of));

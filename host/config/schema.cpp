@@ -3,26 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+
+#include "config/nearest.h"
 
 namespace lh::schema {
 namespace {
-
-// Insertions, deletions, substitutions and swaps of neighbours between two words.
-int64_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<int64_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
-  std::iota(last.begin(), last.end(), 0);
-  for (size_t i = 1; i <= a.size(); ++i) {
-    row[0] = static_cast<int64_t>(i);
-    for (size_t j = 1; j <= b.size(); ++j) {
-      row[j] = std::min({row[j - 1] + 1, last[j] + 1, last[j - 1] + (a[i - 1] != b[j - 1])});
-      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) row[j] = std::min(row[j], before[j - 2] + 1);
-    }
-    before.swap(last);
-    last.swap(row);
-  }
-  return last.back();
-}
 
 std::string_view section_of(std::string_view path) {
   const size_t dot = path.rfind('.');
@@ -32,6 +17,15 @@ std::string_view section_of(std::string_view path) {
 std::string_view leaf_of(std::string_view path) {
   const size_t dot = path.rfind('.');
   return dot == path.npos ? path : path.substr(dot + 1);
+}
+
+// Does `fits` hold for the path of a row, in any of the tables?
+template <typename Fits>
+bool any_row(Fits fits) {
+  const auto in = [&](auto table) {
+    return std::ranges::any_of(table, [&](const auto& row) { return fits(row.path); });
+  };
+  return in(keys()) || in(aliases()) || in(ignored()) || in(refused()) || in(switches());
 }
 
 struct TypeName {
@@ -49,23 +43,6 @@ struct TypeName {
 
 }  // namespace
 
-bool Range::holds(double value) const {
-  return (above ? value > low : value >= low) && (below ? value < high : value <= high);  // false for NaN
-}
-
-std::string Range::text() const {
-  const double infinity = std::numeric_limits<double>::infinity();
-  const auto number = [](double x) {
-    return x < 1e15 && x == static_cast<double>(static_cast<int64_t>(x)) ? fmt::format("{}", static_cast<int64_t>(x))
-                                                                         : fmt::format("{}", x);
-  };
-  if (high == infinity)
-    return low == -infinity ? "" : fmt::format("{} {}", above ? "more than" : "at least", number(low));
-  if (!above && !below) return fmt::format("{} to {}", number(low), number(high));
-  return fmt::format("{} {} and {} {}", above ? "more than" : "at least", number(low), below ? "less than" : "at most",
-                     number(high));
-}
-
 const Key* find(std::string_view path) {
   for (const Alias& alias : aliases())
     if (alias.path == path) path = alias.key;
@@ -74,21 +51,17 @@ const Key* find(std::string_view path) {
   return nullptr;
 }
 
-std::string nearest_of(std::string_view word, std::span<const std::string_view> candidates) {
-  if (word.size() > 64) return "";
-  int64_t best = std::max<int64_t>(1, static_cast<int64_t>(word.size()) / 3) + 1;
-  std::string_view found;
-  for (const std::string_view candidate : candidates) {
-    const int64_t distance = edit_distance(word, candidate);
-    if (distance >= best) continue;
-    best = distance;
-    found = candidate;
-  }
-  return std::string(found);
+bool is_section(std::string_view path) {
+  const std::string prefix = fmt::format("{}.", path);
+  return any_row([&](std::string_view row) { return row.starts_with(prefix); });
 }
 
-std::string nearest(std::string_view path) {
-  std::vector<std::string_view> here;  // leaves in the same section
+bool is_taken(std::string_view path) {
+  return is_section(path) || any_row([&](std::string_view row) { return row == path; });
+}
+
+std::string nearest(std::string_view path, std::span<const std::string_view> more) {
+  std::vector<std::string_view> here(more.begin(), more.end());  // leaves in the same section
   std::vector<std::string_view> sections;
   for (const Key& key : keys()) {
     const std::string_view section = section_of(key.path);

@@ -5,7 +5,6 @@
 #pragma once
 
 #include <filesystem>
-#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -15,6 +14,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "config/range.h"
 
 namespace lh::schema {
 
@@ -25,13 +25,6 @@ using NumberLists = std::map<std::string, std::vector<double>>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
                            Texts*, Integers*, Numbers*, NumberLists*>;
-
-struct Range {
-  double low = -std::numeric_limits<double>::infinity(), high = std::numeric_limits<double>::infinity();
-  bool above = false, below = false;  // the end itself is out
-  bool holds(double value) const;
-  std::string text() const;  // "1 to 64", "more than 0"; empty when everything is in
-};
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds
@@ -83,10 +76,10 @@ std::span<const Refused> refused();
 std::span<const Switch> switches();
 
 const Key* find(std::string_view path);  // by path or alias; nullptr when unknown
-// The known path nearest to an unknown one, or empty when none is near.
-std::string nearest(std::string_view path);
-// The candidate with the smallest edit distance, or empty when none is near.
-std::string nearest_of(std::string_view word, std::span<const std::string_view> candidates);
+bool is_section(std::string_view path);  // has some table keys below it?
+bool is_taken(std::string_view path);    // or is it a key of some table itself?
+// The known path nearest to an unknown one, or empty when none is near. more: further keys of its section.
+std::string nearest(std::string_view path, std::span<const std::string_view> more = {});
 
 std::string type_name(const Key& key);  // "integer", "number or list of numbers"
 

@@ -4,9 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdlib>
-#include <type_traits>
+
+#include "config/nearest.h"
+#include "config/scalar.h"
 
 namespace lh::schema {
 namespace {
@@ -19,22 +20,9 @@ std::string lower(std::string text) {
   return text;
 }
 
-template <typename T>
-std::optional<T> read_number(const Node& node) {
-  if (node.kind != Kind::scalar || node.quoted) return std::nullopt;
-  std::string_view text = node.text;
-  if (text.starts_with('+')) text.remove_prefix(1);
-  if (text.empty() || (text[0] != '-' && text[0] != '.' && !std::isdigit(static_cast<unsigned char>(text[0]))))
-    return std::nullopt;  // from_chars would take "inf" and "nan"
-  T value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
 std::optional<double> read_real(const Node& node) {
-  if (const auto flag = node.quoted ? std::nullopt : read_bool(node)) return *flag ? 1.0 : 0.0;
-  return read_number<double>(node);
+  if (const auto flag = yaml::flag_of(node)) return *flag ? 1.0 : 0.0;
+  return yaml::number_of(node);
 }
 
 // Flags of a prompt that ai-toolkit takes out of its text ("a cat --w 768").
@@ -72,7 +60,7 @@ class Assign {
     if (node_.kind == Kind::null) return;
     const auto text = read_text(node_, "a path");
     if (!text) return;
-    if (text->find("${") != text->npos) return found(node_, "environment variables are not expanded: write the path");
+    if (const std::string wrong = problem_of_path(*text); !wrong.empty()) return found(node_, wrong);
     *out = expand_home(*text);
   }
 
@@ -86,7 +74,7 @@ class Assign {
   }
 
   void operator()(bool* out) {
-    if (const auto value = read_bool(node_))
+    if (const auto value = yaml::flag_of(node_))
       *out = *value;
     else
       found(node_, "expected true or false");
@@ -170,7 +158,7 @@ class Assign {
   }
 
   bool store_integer(const Node& node, int64_t& out) {
-    const auto value = read_number<int64_t>(node);
+    const auto value = yaml::integer_of(node);
     if (!value) return found(node, "expected an integer"), false;
     if (!in_range(node, static_cast<double>(*value), "")) return false;
     out = *value;
@@ -179,7 +167,7 @@ class Assign {
 
   bool store_number(const Node& node, double& out, const std::string& name = "") {
     const std::string prefix = name.empty() ? "" : name + ": ";
-    const auto value = read_number<double>(node);
+    const auto value = yaml::number_of(node);
     if (!value) return found(node, prefix + "expected a number"), false;
     if (!in_range(node, *value, prefix)) return false;
     out = *value;
@@ -258,15 +246,11 @@ void assign(const Key& key, Field field, const yaml::Node& node, std::vector<yam
   std::visit(store, field);
 }
 
-std::optional<bool> read_bool(const yaml::Node& node) {
-  if (node.kind != Kind::scalar || node.quoted) return std::nullopt;
-  const std::string word = lower(node.text);
-  if (word == "true" || word == "yes" || word == "on") return true;
-  if (word == "false" || word == "no" || word == "off") return false;
-  return std::nullopt;
-}
-
 std::string print_value(const Field& field) { return std::visit(Print{}, field); }
+
+std::string problem_of_path(const std::string& path) {
+  return path.find("${") == path.npos ? "" : "environment variables are not expanded: write the path";
+}
 
 std::filesystem::path expand_home(const std::string& path) {
   const char* home = std::getenv("HOME");

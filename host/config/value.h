@@ -13,12 +13,11 @@ namespace lh::schema {
 // a place and "expected integer, found the text "x"".
 void assign(const Key& key, Field field, const yaml::Node& node, std::vector<yaml::Problem>& problems);
 
-// true or false in any of YAML's spellings.
-std::optional<bool> read_bool(const yaml::Node& node);
-
 // The value in YAML flow style ("[512, 768]"); empty when the field is empty or not set.
 std::string print_value(const Field& field);
 
+// What is wrong with a path as a user writes it; empty: nothing.
+std::string problem_of_path(const std::string& path);
 // "~/x" -> "/home/me/x".
 std::filesystem::path expand_home(const std::string& path);
 

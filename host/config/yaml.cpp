@@ -23,7 +23,7 @@ class Builder : public YAML::EventHandler {
   Node root;
 
   void OnDocumentStart(const YAML::Mark& mark) override {
-    if (documents_++) refuse(mark, "a second document starts here: a configuration is one document");
+    if (documents_++) refuse(mark, "a second document starts here, expected one");
   }
   void OnDocumentEnd() override {}
 
@@ -141,7 +141,7 @@ const Node* Node::find_key(std::string_view key) const {
 
 Node parse(const std::string& text, std::vector<Problem>& problems) {
   if (text.size() > static_cast<size_t>(max_bytes)) {
-    problems.push_back({{}, fmt::format("{} bytes, a configuration has at most {}", text.size(), max_bytes)});
+    problems.push_back({{}, fmt::format("{} bytes, expected at most {}", text.size(), max_bytes)});
     return {};
   }
   if (auto problem = check_text(text)) {

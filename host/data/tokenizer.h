@@ -1,28 +1,63 @@
-// Text to token ids: CLIP's byte-pair encoding and T5's sentencepiece, equal to the tokenizers the models were trained
-// with.
+// Text to token ids, as a recipe describes it.
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
+#include "data/tokenizer_files.h"
+#include "data/tokenizer_spec.h"
+
 namespace lh {
+
+class TokenModel;
+struct TokenizerSource;
 
 class Tokenizer {
  public:
-  virtual ~Tokenizer() = default;
-  // Exactly `length` ids: cut with the end token kept last, or padded. `cut` (optional) says how many tokens were lost.
-  virtual std::vector<int32_t> encode(const std::string& utf8, int64_t length, int64_t* cut = nullptr) const = 0;
+  // Finds the files and reads their bytes; what is in them is looked at when the first text is encoded, so runs whose
+  // text embeddings are cached never wait for it. Throws lh::Error that says where files were looked for.
+  Tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // As given, and completed by its preset.
+  const TokenizerSpec& spec() const { return spec_; }
+  // The ids of the prompt inside its template: nothing cut, nothing around them.
+  std::vector<int32_t> encode(const std::string& prompt) const;
+  // What ids depend on, besides the length: what the specification says and the bytes of the files.
+  const std::string& fingerprint() const { return fingerprint_; }
+  // What stands around every text and behind short ones.
+  struct Frame {
+    std::vector<int32_t> begin, end;
+    int32_t pad = 0;
+  };
+  const Frame& frame() const;
+
+ private:
+  const TokenModel& model() const;
+  void load() const;
+  int32_t resolve(const char* field, const TokenName& token) const;
+
+  TokenizerSpec spec_;
+  std::string fingerprint_;
+  mutable std::once_flag loaded_;
+  mutable std::unique_ptr<TokenizerSource> source_;  // until the model is made of it
+  mutable std::unique_ptr<TokenModel> model_;
+  mutable Frame frame_;
 };
 
-// BOS 49406, EOS 49407; pad id as the encoder was trained.
-std::unique_ptr<Tokenizer> make_clip_tokenizer(const std::filesystem::path& folder,
-                                               int32_t pad);  // vocab.json, merges.txt
-// EOS 1, pad 0.
-std::unique_ptr<Tokenizer> make_t5_tokenizer(const std::filesystem::path& spiece_model);
-// Where the tokenizer files ship: $LORA_HOST_DATA/tokenizers, <exe>/../share/lora-host/tokenizers or the source tree.
-std::filesystem::path tokenizer_folder(const std::string& kind);  // "clip" or "t5"
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places);
+
+struct TokenRow {
+  std::vector<int32_t> ids, mask;  // [length] each; mask: 1 = a token, 0 = a pad
+  int64_t cut = 0;                 // tokens of the text that were lost
+};
+// Begin, text, end and pads. A text that is too long loses its tail (and with it that of its template); begin and end
+// stay.
+TokenRow tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length);
 
 }  // namespace lh

@@ -57,6 +57,14 @@ HostTensor padded(const std::vector<const HostTensor*>& rows, int64_t length) {
   return out;
 }
 
+// Numbers in place of one row of [B, ...].
+HostTensor made_up_row(const Shape& batch) {
+  HostTensor tensor(Desc{DType::f32, batch.with(0, 1)});
+  const std::span<float> values = tensor.as<float>();
+  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
+  return tensor;
+}
+
 }  // namespace
 
 std::string length_size(const std::string& input) { return input + "_length"; }
@@ -112,7 +120,7 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
       for (const InputRow& row : rows) {
         const auto found = row.images.find(name);
         if (found == row.images.end()) fail(Code::internal, "no picture '{}' for a sample", spec.of);
-        parts.push_back(found->second);
+        parts.push_back(&found->second);
       }
       return stack_rows(parts);
     }
@@ -135,14 +143,18 @@ NamedTensors DenoiserInputs::pattern(const Graph& denoiser) const {
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
     const auto asked = denoiser.inputs.find(name);
-    if (spec.source != Source::conditioner || asked == denoiser.inputs.end()) continue;
-    std::vector<int64_t> dims(denoiser.desc(asked->second).shape.dims().begin(),
-                              denoiser.desc(asked->second).shape.dims().end());
-    dims[0] = 1;
-    HostTensor tensor(Desc{DType::f32, Shape(dims)});
-    const std::span<float> values = tensor.as<float>();
-    for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
-    out.emplace(spec.of, std::move(tensor));
+    if (spec.source == Source::conditioner && asked != denoiser.inputs.end())
+      out.emplace(spec.of, made_up_row(denoiser.desc(asked->second).shape));
+  }
+  return out;
+}
+
+NamedTensors DenoiserInputs::pattern_images(const Graph& denoiser) const {
+  NamedTensors out;
+  for (const auto& [name, spec] : recipe_.inputs) {
+    const auto asked = denoiser.inputs.find(name);
+    if (spec.source == Source::image && asked != denoiser.inputs.end())
+      out.emplace(name, made_up_row(denoiser.desc(asked->second).shape));
   }
   return out;
 }

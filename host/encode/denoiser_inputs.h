@@ -22,7 +22,7 @@ struct InputRow {
   NoiseLevel level;
   double guidance = 1;  // distilled guidance
   PictureNumbers picture;
-  std::map<std::string, const HostTensor*> images = {};  // by input: [1, h, w, C]
+  NamedTensors images = {};  // by input: [1, h, w, C]
 };
 
 // The size by which a graph is told how many rows an input has: "text_length".
@@ -37,6 +37,8 @@ class DenoiserInputs {
   NamedTensors batch(const std::vector<InputRow>& rows, const Sizes& sizes) const;
   // Made-up conditioning for a graph without encoders: numbers in the shapes that the denoiser asks for.
   NamedTensors pattern(const Graph& denoiser) const;
+  // The same for its other pictures, by input.
+  NamedTensors pattern_images(const Graph& denoiser) const;
 
  private:
   HostTensor make(const std::string& name, const InputSpec& spec, const std::vector<InputRow>& rows,

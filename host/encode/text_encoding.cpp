@@ -18,12 +18,6 @@
 namespace lh {
 namespace {
 
-std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec) {
-  if (spec.kind == "clip") return make_clip_tokenizer(tokenizer_folder("clip"), spec.pad);
-  if (spec.kind == "t5") return make_t5_tokenizer(tokenizer_folder("t5") / "spiece.model");
-  fail(Code::plugin, "tokenizer kind '{}' is not known (known: clip, t5)", spec.kind);
-}
-
 // What the denoiser needs of the conditioner: the outputs that its inputs are bound to, and their masks.
 std::set<std::string> outputs_asked_for(const Recipe& recipe) {
   std::set<std::string> names;
@@ -63,6 +57,13 @@ const Graph& TextEncoding::graph() {
   return *graph_;
 }
 
+const Tokenizer& TextEncoding::tokenizer(const std::string& encoder) {
+  std::unique_ptr<Tokenizer>& made = tokenizers_[encoder];
+  const TokenizerSpec& spec = model_.recipe().tokenizers.at(encoder);
+  if (!made) made = make_tokenizer(spec, model_.tokenizer_places(spec));
+  return *made;
+}
+
 // Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
 // prompt.
 std::string TextEncoding::key(const std::string& prompt) {
@@ -70,7 +71,7 @@ std::string TextEncoding::key(const std::string& prompt) {
     identity_ = "text/2;" + fingerprint(graph());
     for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
       const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
-      identity_ += fmt::format(";{}:{}:{}:{}:{}", encoder, spec.kind, spec.length, spec.pad, weights);
+      identity_ += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
     }
   }
   return sha256_hex(identity_ + ";" + prompt);
@@ -92,6 +93,7 @@ Sizes TextEncoding::encoder_sizes() const {
            component == nullptr ? encoder : component->config_key, encoder);
     }
     sizes[encoder + ".length"] = spec.length;
+    if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
   }
   return sizes;
 }
@@ -161,13 +163,11 @@ const Tokens& TextEncoding::tokens(const std::string& prompt) {
   if (!added) return it->second;
   const auto& specs = model_.recipe().tokenizers;
   for (const auto& [encoder, spec] : specs) {
-    std::unique_ptr<Tokenizer>& tokenizer = tokenizers_[encoder];
-    if (!tokenizer) tokenizer = make_tokenizer(spec);
-    int64_t cut = 0;
-    const std::vector<int32_t> ids = tokenizer->encode(prompt, spec.length, &cut);
-    if (cut > 0 && encoder == specs.rbegin()->first)
-      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", cut, encoder, prompt);
-    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, ids);
+    const TokenRow row = tokenize(tokenizer(encoder), prompt, spec.length);
+    if (row.cut > 0 && encoder == specs.rbegin()->first)
+      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", row.cut, encoder, prompt);
+    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, row.ids);
+    if (spec.mask) it->second[encoder + ".attention_mask"] = HostTensor::from_ints({1, spec.length}, row.mask);
   }
   return it->second;
 }

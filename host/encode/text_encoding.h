@@ -31,7 +31,8 @@ class TextEncoding {
   Sizes lengths(const std::string& prompt);
   Sizes lengths(const std::vector<std::string>& prompts);
   Sizes most_lengths();
-  // Sizes that the conditioner's graph is built with, "<encoder>.length".
+  // Sizes that the conditioner's graph is built with, "<encoder>.length" and, where the tokenizer has it,
+  // "<encoder>.drop".
   Sizes encoder_sizes() const;
 
   // The conditioner for one prompt, with the outputs that the denoiser is given.
@@ -46,6 +47,7 @@ class TextEncoding {
 
  private:
   const Graph& graph();
+  const Tokenizer& tokenizer(const std::string& encoder);
   std::string key(const std::string& prompt);
   int64_t rows_there(const std::string& mask, const std::string& prompt);
   void encode(const std::vector<std::string>& prompts);

@@ -33,10 +33,20 @@ void VaePlan::require(const MemoryRoom& room) const {
        std::max(grid.rows.size, grid.columns.size) * downscale);
 }
 
+namespace {
+
+// The configuration's key for the file of the VAE.
+std::string key_of(const Model& model) {
+  const ComponentSpec* vae = model.spec().component("vae");
+  return vae == nullptr ? "model.name_or_path" : "model." + vae->config_key;
+}
+
+}  // namespace
+
 VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
   const bool encode = role == VaeRole::encode;
   if (!model.checkpoint().has("vae"))
-    fail(Code::config, "model.vae_path: the VAE is needed to {} pictures, but no file was given for it",
+    fail(Code::config, "{}: the VAE is needed to {} pictures, but no file was given for it", key_of(model),
          encode ? "encode" : "decode");
   const int64_t downscale = model.recipe().latents.downscale;
   const int64_t unit = encode ? downscale : 1;  // what goes in: pixels or latent places
@@ -83,8 +93,8 @@ void Vae::require_finite(VaeRole role, const HostTensor& given, const std::strin
   const char* fix = compute == DType::f32 ? "Its file may be damaged"
                                           : "Use train.dtype: fp32, which computes the VAE in float32 too. If it "
                                             "overflows then as well, its file may be damaged";
-  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as model.vae_path", picture,
-       role == VaeRole::encode ? "encodes" : "decodes", dtype_name(compute), fix);
+  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as {}", picture,
+       role == VaeRole::encode ? "encodes" : "decodes", dtype_name(compute), fix, key_of(model));
 }
 
 }  // namespace lh

@@ -59,7 +59,7 @@ struct ValueInfo {
   Desc desc;
   ValueKind kind = ValueKind::computed;
   std::string name;            // of inputs and params
-  bool channels_last = false;  // a convolution weight: stored [O, KH, KW, I] though the file has [O, I, KH, KW]
+  bool channels_last = false;  // a convolution weight: stored [O, K..., I] though the file has [O, I, K...]
   HostTensor constant;         // kind constant only
   Value scale;                 // of a weight: the parameter with the factors that multiply it; 0 for none
 };

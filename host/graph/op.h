@@ -65,7 +65,7 @@ struct OpDef {
   void (*gradient)(Gradient&) = nullptr;  // nullptr: no gradient flows through; none ever does through integers
   lk_status (*launch)(const Launch&) = nullptr;
   bool alias = false;                 // output 0 is input 0 with another shape: no kernel runs
-  int channels_last_input = -1;       // input that is a convolution weight, kept [O, KH, KW, I] in memory
+  int channels_last_input = -1;       // input that is a convolution weight, kept [O, K..., I] in memory
   std::vector<size_t> in_place = {};  // output i may share storage with input in_place[i] (updates)
   bool elementwise = false;           // an element of the output depends on the same element of inputs of its shape
 };

@@ -126,13 +126,13 @@ void permute(const Shape& in, bool transpose, const std::byte* src, std::byte* d
   const auto* from = reinterpret_cast<const T*>(src);
   auto* to = reinterpret_cast<T*>(dst);
   // Both orders are [outer, a, b] -> [outer, b, a].
-  const int64_t outer = transpose ? 1 : in[0], a = transpose ? in[0] : in[1], b = transpose ? in[1] : in[2] * in[3];
+  const int64_t outer = transpose ? 1 : in[0], a = transpose ? in[0] : in[1], b = in.numel() / (outer * a);
   for (int64_t o = 0; o < outer; ++o)
     for (int64_t j = 0; j < b; ++j)
       for (int64_t i = 0; i < a; ++i) to[(o * b + j) * a + i] = from[(o * a + i) * b + j];
 }
 
-// [O, I, KH, KW] -> [O, KH, KW, I], or the transpose of a matrix.
+// [O, I, K...] -> [O, K..., I], or the transpose of a matrix.
 void reorder(const Shape& in, bool transpose, int64_t element, const std::byte* src, std::byte* dst) {
   switch (element) {
     case 1: return permute<uint8_t>(in, transpose, src, dst);
@@ -153,7 +153,7 @@ void read_changed(const Assembly& recipe, const std::string& name, DType dtype, 
   change(wide);
   const auto* from = reinterpret_cast<const std::byte*>(values.get());
   const Converter converter(DType::f32, dtype, count);
-  if (!channels_last || shape.rank() != 4) return converter.run(from, out.data(), count);
+  if (!channels_last || shape.rank() < 3) return converter.run(from, out.data(), count);
   const std::unique_ptr<std::byte[]> ordered(new std::byte[out.size()]);
   converter.run(from, ordered.get(), count);
   reorder(shape, false, dtype_size(dtype), ordered.get(), out.data());
@@ -170,7 +170,7 @@ void read_assembly(const Assembly& recipe, const std::string& name, DType dtype,
          bytes, out.size());
   if (change) return read_changed(recipe, name, dtype, channels_last, out, change);
   const bool transpose = recipe.assemble == Assemble::transpose,
-             ordered = !transpose && (!channels_last || shape.rank() != 4);
+             ordered = !transpose && (!channels_last || shape.rank() < 3);
   const std::unique_ptr<std::byte[]> scratch(ordered ? nullptr : new std::byte[out.size()]);
   std::byte* target = ordered ? out.data() : scratch.get();
   for (const Piece& piece : recipe.pieces) {

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "config/model_keys.h"
 #include "core/tensor.h"
 #include "io/documents.h"
 #include "io/lora_spec.h"
@@ -36,7 +37,7 @@ struct KeyRule {
 
 struct ComponentSpec {
   std::string name;                            // "denoiser", "vae", ...
-  std::string config_key;                      // "name_or_path", "vae_path", ...
+  std::string config_key = "name_or_path";     // or "vae_path", ...
   std::vector<std::string> prefixes;           // in a single file; tried in order, "" last
   std::string marker;                          // canonical key that proves the component is there
   std::vector<std::string> ignore;             // glob patterns of keys to drop
@@ -49,6 +50,7 @@ struct ComponentSpec {
 
 struct CheckpointSpec {
   std::vector<ComponentSpec> components;
+  std::vector<ModelKey> keys;            // of `model:`: files of components, other files, settings
   std::vector<LoraLoader> lora_loaders;  // programs, and what they load
   static CheckpointSpec parse(const std::string& yaml, const std::string& plugin);
   const ComponentSpec* component(const std::string& name) const;
@@ -70,7 +72,7 @@ class Checkpoint {
   bool has(const std::string& component) const;
   // Canonical name -> stored desc (fp8 keeps its type): plain key for the denoiser, "<component>:<key>" for others.
   const std::map<std::string, Desc>& weights() const;
-  // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,KH,KW] -> [O,KH,KW,I].
+  // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,K...] -> [O,K...,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
   // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
   // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.

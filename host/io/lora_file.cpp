@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -213,6 +214,15 @@ std::map<std::string, std::string> complete(const std::vector<LoraModule>& modul
 }
 
 }  // namespace
+
+void check_lora_names(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, const std::string& format) {
+  std::set<std::string> names;
+  for (const NamedTensor& t : spelled(modules, spec, format, DType::f32))
+    if (!names.insert(t.name).second)
+      fail(Code::plugin,
+           "save.format: {}: two modules are called '{}' in it; the plugin's key map must keep them apart", format,
+           t.name);
+}
 
 void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
                 const std::string& format, DType dtype, const LoraMetadata& metadata) {

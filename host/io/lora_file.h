@@ -20,6 +20,10 @@ struct LoraMetadata {  // what only the caller knows; the rest is derived
   std::map<std::string, std::string> entries;
 };
 
+// Throws what write_lora would throw for these modules and this format: before there is something to save. The ranks
+// and values do not matter.
+void check_lora_names(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, const std::string& format);
+
 // format: "kohya" (prefix + name with _, .lora_down/.lora_up/.alpha), "comfyui" (prefix + name, the same tensors) or
 // "diffusers" (.lora_A/.lora_B, split through the key map, alpha folded into B, one rank for all modules of a
 // component). dtype: of down and up; alpha is always F32 of rank 0.

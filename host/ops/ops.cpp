@@ -13,6 +13,7 @@ const OpDef* find_op(std::string_view name) {
   static const std::array all{
       &linear_op,
       &conv2d_op,
+      &conv3d_op,
       &matmul_op,
       &embedding_op,
       &attention_op,
@@ -63,6 +64,8 @@ const OpDef* find_op(std::string_view name) {
       &expand_op,
       &cast_op,
       &gather_op,
+      &take_op,
+      &top_k_op,
       &find_first_op,
       &upsample_nearest2x_op,
       &sum_op,

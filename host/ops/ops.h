@@ -7,9 +7,9 @@
 
 namespace lh {
 
-// linear.cpp, lora.cpp, matmul.cpp, conv2d.cpp, embedding.cpp
+// linear.cpp, lora.cpp, matmul.cpp, convolution.cpp, channels_last.cpp, embedding.cpp
 extern const OpDef linear_op, linear_backward_op, lora_op, lora_backward_op, matmul_op, conv2d_op, conv2d_backward_op,
-    embedding_op;
+    conv3d_op, conv3d_backward_op, to_channels_last_op, from_channels_last_op, embedding_op;
 // attention.cpp, softmax.cpp, rope.cpp, timestep_embedding.cpp
 extern const OpDef attention_op, attention_backward_op, softmax_op, softmax_backward_op, rope_op, timestep_embedding_op;
 // layer_norm.cpp, rms_norm.cpp, group_norm.cpp
@@ -23,9 +23,11 @@ extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_
 // binary.cpp, where.cpp
 extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, equal_op, less_op, less_equal_op, greater_op,
     greater_equal_op, where_op;
-// reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, find_first.cpp, upsample_nearest2x.cpp
+// reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, top_k.cpp, find_first.cpp,
+// upsample_nearest2x.cpp
 extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op,
-    gather_op, gather_backward_op, find_first_op, upsample_nearest2x_op, upsample_nearest2x_backward_op;
+    gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op, upsample_nearest2x_op,
+    upsample_nearest2x_backward_op;
 // reduce_sum.cpp, loss.cpp
 extern const OpDef sum_op, mean_op, mse_op, huber_op, loss_backward_op;
 // adamw.cpp, dropout_mask.cpp

@@ -4,6 +4,7 @@
 
 #include "graph/op.h"
 #include "ops/ops.h"
+#include "passes/layout.h"
 
 namespace lh {
 
@@ -22,10 +23,13 @@ std::string up_name(const std::string& module) { return module + ".lora_up.weigh
 
 namespace {
 
-// The module of a layer whose weight is a parameter; empty for other nodes.
-std::string module_of(const Graph& graph, const Node& node) {
+// The module of a layer whose weight is a parameter; empty for other nodes, and for convolutions in groups, whose
+// channels the rank of an adapter would have to be divided among.
+std::string module_of(const Graph& graph, const Node& node, const std::map<Value, Value>& reordered) {
   if (node.op != &linear_op && node.op != &conv2d_op) return {};
-  const ValueInfo& weight = graph.info(node.inputs[1]);
+  if (node.op == &conv2d_op && node.attrs.i("groups") != 1) return {};
+  const auto source = reordered.find(node.inputs[1]);
+  const ValueInfo& weight = graph.info(source == reordered.end() ? node.inputs[1] : source->second);
   return weight.kind == ValueKind::param ? lh::module_of(weight.name) : std::string();
 }
 
@@ -90,11 +94,12 @@ class LayerAdapter {
 std::vector<AdaptedModule> adapt(Graph& graph, const std::function<const AdapterSpec*(const std::string&)>& select,
                                  bool training) {
   std::vector<AdaptedModule> modules;
+  const std::map<Value, Value> reordered = reordered_weights(graph);
   int64_t masks = 0;  // each use of a module has a mask of its own
   std::vector<Node> old;
   old.swap(graph.nodes);
   for (Node& node : old) {
-    const std::string module = module_of(graph, node);
+    const std::string module = module_of(graph, node, reordered);
     const AdapterSpec* spec = module.empty() ? nullptr : select(module);
     if (spec == nullptr) {
       graph.nodes.push_back(std::move(node));

@@ -1,7 +1,8 @@
 // Pass: puts LoRA adapters on the linear and convolution layers whose module names match.
 //   linear   y = x W^T + b      becomes   y = x W^T + b + (alpha / rank) (x A^T) B^T      (the op `lora`)
 //   conv2d   y = conv(x, W) + b becomes   y = conv(x, W) + b + (alpha / rank) conv(conv(x, A), B)
-// The A of a convolution has its kernel, stride and padding, B is 1x1 (LoCon, Yeh et al. 2023).
+// The A of a convolution has its kernel, stride and padding, B is 1x1 (LoCon, Yeh et al. 2023). Convolutions in groups
+// and in three dimensions have none.
 #pragma once
 
 #include <functional>

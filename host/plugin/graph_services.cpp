@@ -115,12 +115,6 @@ lh_status op(lh_graph* handle, const char* name, const lh_value* in, uint32_t n_
     if (n_out > 0) need(out, name, "its results");
     std::vector<Value> inputs;
     for (uint32_t i = 0; i < n_in; ++i) inputs.push_back(checked(g, in[i]));
-    // A convolution weight is kept channels-last in memory.
-    if (def->channels_last_input >= 0) {
-      ValueInfo& weight = g.graph->info(inputs.at(static_cast<size_t>(def->channels_last_input)));
-      if (weight.kind != ValueKind::param) fail(Code::plugin, "{}: the weight must be a parameter", name);
-      weight.channels_last = true;
-    }
     const std::vector<Value> made =
         g.graph->add(*def, std::move(inputs), std::move(checked_attributes), g.scopes.back());
     for (uint32_t i = 0; i < n_out; ++i) out[i] = {made[i].id};

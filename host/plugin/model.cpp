@@ -6,8 +6,11 @@
 #include <utility>
 
 #include "config/dtype.h"
+#include "config/model_keys.h"
 #include "core/error.h"
+#include "ops/ops.h"
 #include "passes/adapt.h"
+#include "passes/layout.h"
 #include "plugin/recognise.h"
 
 namespace lh {
@@ -60,10 +63,16 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
 }
 
+// How many rows a mask i32 [B, L] keeps: i32 [B].
+Value lengths_of(Graph& graph, Value mask) {
+  const Value rows = graph.add(sum_op, {mask}, {{"axes", std::vector<int64_t>{1}}}, 0)[0];
+  return graph.add(reshape_op, {rows}, {{"shape", std::vector<int64_t>{graph.desc(mask).shape[0]}}}, 0)[0];
+}
+
 }  // namespace
 
 Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
-  if (config.name_or_path.empty() && (plugin.empty() || config.files.empty()))
+  if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
     fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
@@ -71,14 +80,17 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  std::map<std::string, std::filesystem::path> paths = config.files;
-  if (!config.name_or_path.empty()) paths["name_or_path"] = config.name_or_path;
+  plugin_file_ = chosen.offered.host->path;
+  ModelValues values = read_given(config.given, id_, registry.model_keys());
+  files_ = std::move(values.files);
+  if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
+  std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers
+  for (const ComponentSpec& component : spec_.components)
+    if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
-  std::map<std::string, std::string> settings;
-  if (!config.variant.empty()) settings["variant"] = config.variant;
   try {
-    plugin_ =
-        std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(), settings);
+    plugin_ = std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(),
+                                            values.settings);
   } catch (const Error& e) {
     if (e.code() != Code::data || config.name_or_path.empty()) throw;
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
@@ -89,6 +101,15 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 }
 
 void Model::settle_tokenizers(const ModelConfig& config) {
+  for (const auto& [encoder, spec] : recipe_.tokenizers) {
+    const auto names_it = [&](const ModelKey& key) { return key.name == spec.files.config; };
+    if (!spec.files.config.empty() && std::ranges::none_of(spec_.keys, names_it))
+      fail(Code::plugin,
+           "plugin {}: recipe: tokenizers.{}.files.config: users cannot set `{}`: name it under `files` of the "
+           "checkpoint "
+           "YAML, with its help",
+           id_, encoder, spec.files.config);
+  }
   if (const int64_t length = config.max_sequence_length; length > 0) {
     int64_t limit = 0;
     for (auto& [encoder, spec] : recipe_.tokenizers) {
@@ -106,6 +127,14 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
     return left_out;
   });
+}
+
+TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
+  const auto path = [&](const std::string& key) {
+    const auto found = files_.find(key);
+    return found == files_.end() ? std::filesystem::path() : found->second;
+  };
+  return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
 }
 
 bool Model::has_role(const std::string& role) const {
@@ -129,15 +158,16 @@ Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& siz
   Graph graph(compute);
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
-    const Given given = bound_inputs(std::exchange(graph.outputs, {}));
+    const Given given = bound_inputs(graph, std::exchange(graph.outputs, {}));
     plugin_->build(graph, role, sizes, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
+  settle_layouts(graph);
   return graph;
 }
 
 // What the denoiser's inputs are bound to, of what the conditioner gave in the same graph.
-Model::Given Model::bound_inputs(const Given& outputs) const {
+Model::Given Model::bound_inputs(Graph& graph, const Given& outputs) const {
   Given given;
   const auto give = [&](const std::string& input, const std::string& output) {
     if (const auto found = outputs.find(output); found != outputs.end()) given.emplace(input, found->second);
@@ -145,6 +175,9 @@ Model::Given Model::bound_inputs(const Given& outputs) const {
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == InputSpec::Source::conditioner) give(name, spec.of);
     if (spec.source == InputSpec::Source::mask) give(name, recipe_.inputs.at(spec.of).mask);
+    if (spec.source != InputSpec::Source::lengths) continue;
+    if (const auto mask = outputs.find(recipe_.inputs.at(spec.of).mask); mask != outputs.end())
+      given.emplace(name, lengths_of(graph, mask->second));
   }
   return given;
 }

@@ -2,6 +2,7 @@
 // may be built from several threads.
 #pragma once
 
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/tokenizer_files.h"
 #include "graph/graph.h"
 #include "io/checkpoint.h"
 #include "plugin/plugin_model.h"
@@ -31,6 +33,8 @@ class Model {
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   // From here on weights are read with these LoRA files merged into them.
   void merge(const std::vector<LoraInput>& loras) { checkpoint_->merge(loras); }
+  // Where the files of one of its tokenizers may lie.
+  TokenizerPlaces tokenizer_places(const TokenizerSpec& spec) const;
   bool has_role(const std::string& role) const;
   // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
   // computation.
@@ -44,13 +48,15 @@ class Model {
  private:
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
-  Given bound_inputs(const Given& outputs) const;
+  Given bound_inputs(Graph& graph, const Given& outputs) const;
   std::string id_;
   CheckpointSpec spec_;
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<PluginModel> plugin_;
   Recipe recipe_;
   std::string dtype_;  // model.dtype
+  std::filesystem::path plugin_file_;
+  std::map<std::string, std::filesystem::path> files_;  // what the user gave, by key of `model:`
   LoraTargets lora_targets_;
 };
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "passes/layout.h"
 #include "plugin/call.h"
 #include "plugin/services.h"
 
@@ -92,6 +93,7 @@ Graph Optimizer::build_update(const Shape& parameter) const {
   const lh_desc desc = to_abi({DType::f32, parameter});
   Call call(*offered_.host, call_name("build_update"), nullptr, handle.get());
   call.check(call.run([&] { return offered_.descriptor->build_update(self_, handle.get(), &desc); }));
+  settle_layouts(graph);
   for (const std::string& name : states_)
     if (!graph.outputs.contains(name)) call.wrong(fmt::format("gives no new '{}'", name));
   if (!graph.outputs.contains("p")) call.wrong("gives no new 'p'");

@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "data/tokenizer_spec.h"
+
 namespace lh {
 
 // What the model says about x_t = alpha x0 + sigma noise.
@@ -66,14 +68,6 @@ struct InputSpec {
 struct DenoiserSpec {
   std::string role = "denoiser";
   double above = 0;
-};
-
-struct TokenizerSpec {
-  std::string kind;  // "clip" or "t5"
-  int64_t length = 0;
-  int32_t pad = 0;
-  int64_t max_length = 0;  // model.max_sequence_length may set `length` up to this; 0 = it may not
-  bool optional = false;   // the model also works without this encoder
 };
 
 // mu grows linearly with the number of image tokens; sigma' = e^mu / (e^mu + 1/sigma - 1).

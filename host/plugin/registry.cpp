@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.h"
+#include "io/checkpoint.h"
 
 namespace lh {
 
@@ -20,6 +21,17 @@ std::vector<Offered<lh_sampler>> Registry::samplers() const {
   std::vector<Offered<lh_sampler>> all;
   for (const auto& plugin : plugins_)
     for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, &plugin->host()});
+  return all;
+}
+
+std::vector<PluginKeys> Registry::model_keys() const {
+  std::vector<PluginKeys> all;
+  for (const auto& [model, host] : models()) try {
+      all.push_back({model->id, {}});
+      all.back().keys = CheckpointSpec::parse(model->checkpoint, model->id).keys;
+    } catch (const Error&) {
+      continue;  // said when a model is opened with it; others can be
+    }
   return all;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "config/model_keys.h"
 #include "plugin/loader.h"
 
 namespace lh {
@@ -22,6 +23,8 @@ class Registry {
   const Plugins& plugins() const { return plugins_; }
   std::vector<Offered<lh_model>> models() const;
   std::vector<Offered<lh_sampler>> samplers() const;
+  // The keys of `model:` that each model has.
+  std::vector<PluginKeys> model_keys() const;
   // The id of a model plugin that the user named by id or by the path of its file. Throws lh::Error(Code::plugin) where
   // the file has no model, or several.
   std::string model_id(const std::string& name) const;

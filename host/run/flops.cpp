@@ -38,7 +38,7 @@ double products(const Graph& graph, const Node& node) {
            (node.attrs.i("transpose_a") != 0
                 ? static_cast<double>(graph.desc(in[0]).shape[graph.desc(in[0]).shape.rank() - 2])
                 : last(graph, in[0]));
-  if (op == &conv2d_op)
+  if (op == &conv2d_op || op == &conv3d_op)
     return numel(graph, node.outputs[0]) * numel(graph, in[1]) / static_cast<double>(graph.desc(in[1]).shape[0]);
   if (op == &attention_op) return 2 * attention_product(graph, in[0], in[1]);
   if (op == &attention_backward_op) return 5 * attention_product(graph, in[1], in[2]);

@@ -70,8 +70,7 @@ void check_disk(Prepared& p) {
   if (needed > free)
     fail(Code::resource,
          "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} "
-         "LoRA "
-         "files of {:.1f} MiB, {:.1f} MiB of encoded pictures and prompts. Free space there, choose another "
+         "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded pictures and prompts. Free space there, choose another "
          "training_folder, or lower save.max_step_saves_to_keep",
          folder.string(), mib(needed), there.string(), mib(free), need.states, mib(need.state), need.loras,
          mib(need.lora), mib(need.cache));

@@ -7,6 +7,8 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
+#include "encode/check_model.h"
+#include "io/lora_file.h"
 #include "run/workspace.h"
 
 namespace lh {
@@ -39,10 +41,12 @@ Prepared::Prepared(const Registry& registry, const Config& c)
                   : std::filesystem::path()),
       dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
                            [this](const std::string& hash) { return latents.known(hash); })) {
+  check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
   shapes.emplace(dataset, text, selection.text_encoders());
   fit_memory();
+  check_lora_names(plan->adapters->empty_modules(), model.spec(), c.save.format);
   if (!c.network.pretrained_lora_path.empty())
     warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
 }

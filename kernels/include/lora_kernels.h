@@ -3,7 +3,8 @@
  * Compute kernels for LoRA training, forward and backward, behind one interface for every backend.
  * The library knows tensors and nothing else: no graph, no model, no file.
  *
- * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C]; convolution weights are [O, KH, KW, C].
+ * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C], videos [N, T, H, W, C]; convolution weights are
+ *            [O, KH, KW, C] and [O, KT, KH, KW, C].
  * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
  * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
@@ -210,13 +211,15 @@ typedef struct lk_matmul_params {
 } lk_matmul_params;
 LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
 
-/* x [N, H, W, C], weight [O, KH, KW, C], y [N, OH, OW, O]; zero padding. */
+/* x [N, H, W, C], weight [O, KH, KW, C / groups], y [N, OH, OW, O]; zero padding. groups (at least 1) divides C and O:
+ * the outputs of group g see the channels of group g. */
 typedef struct lk_conv2d_params {
   lk_tensor x, weight;
   lk_tensor bias; /* optional */
   lk_tensor y;
   int32_t stride;
   int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
 } lk_conv2d_params;
 LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
 
@@ -227,8 +230,30 @@ typedef struct lk_conv2d_backward_params {
   lk_tensor dx, dweight, dbias; /* optional outputs */
   int32_t stride;
   int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
 } lk_conv2d_backward_params;
 LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params*);
+
+/* x [N, T, H, W, C], weight [O, KT, KH, KW, C], y [N, OT, OH, OW, O]; zero padding. stride is of time, height, width,
+ * pad is front, back, top, bottom, left, right: all padding of time in front makes the convolution causal. */
+typedef struct lk_conv3d_params {
+  lk_tensor x, weight;
+  lk_tensor bias; /* optional */
+  lk_tensor y;
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_params;
+LK_API lk_status lk_conv3d(lk_context*, const lk_conv3d_params*);
+
+typedef struct lk_conv3d_backward_params {
+  lk_tensor dy;
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_backward_params;
+LK_API lk_status lk_conv3d_backward(lk_context*, const lk_conv3d_backward_params*);
 
 /* ---- attention, softmax, position ------------------------------------------------------------------- */
 
@@ -490,17 +515,32 @@ typedef struct lk_embedding_params {
 } lk_embedding_params;
 LK_API lk_status lk_embedding(lk_context*, const lk_embedding_params*);
 
-/* y[b, :] = x[b, index[b], :]; x [B, S, D], index i32 [B]. */
+/* y[b, k, ...] = x[b, index[b, k], ...]; x [B, S, ...], index i32 [B, K], y [B, K, ...]. index [B] takes one row of
+ * each sample, y [B, ...]. x and y floating, or both i32. An index outside the rows is LK_E_INVALID on the CPU; on a
+ * GPU its row of y is NaN (of i32: the lowest number), its row of dx the first one as NaN. */
 typedef struct lk_gather_params {
   lk_tensor x, index, y;
 } lk_gather_params;
 LK_API lk_status lk_gather(lk_context*, const lk_gather_params*);
 
-/* dx = 0 but for dx[b, index[b], :] = dy[b, :]. */
+/* dx[b, s, ...] = sum of dy[b, k, ...] over the k with index[b, k] == s, in the order of k. */
 typedef struct lk_gather_backward_params {
   lk_tensor dy, index, dx;
 } lk_gather_backward_params;
 LK_API lk_status lk_gather_backward(lk_context*, const lk_gather_backward_params*);
+
+/* The k largest of the last axis, largest first, equal ones by their place; NaN counts as larger than any number.
+ * x [..., N], values [..., k], index i32 [..., k]. */
+typedef struct lk_top_k_params {
+  lk_tensor x, values, index;
+} lk_top_k_params;
+LK_API lk_status lk_top_k(lk_context*, const lk_top_k_params*);
+
+/* dx = 0 but for dx[..., index[..., i]] = dvalues[..., i]. */
+typedef struct lk_top_k_backward_params {
+  lk_tensor dvalues, index, dx;
+} lk_top_k_backward_params;
+LK_API lk_status lk_top_k_backward(lk_context*, const lk_top_k_backward_params*);
 
 /* index[b] = first i with ids[b, i] == value, else the last position. ids i32 [B, L]. */
 typedef struct lk_find_first_params {

@@ -60,10 +60,11 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value text = g.input("text", {batch, length, dims.text});
   Value mask = g.input("text_mask", {batch, length}, LH_I32);
   Value timestep = g.input("timestep", {batch}, LH_F32);
-  Value vectors = approximator(g, dims, timestep);
-  const auto modulation = [&](const std::string& name, int64_t pieces) {
-    Value own = g.slice(vectors, 1, dims.first_vector(name), pieces);
-    return g.split(own, 1, std::vector<int64_t>(static_cast<size_t>(pieces), 1));
+  const std::vector<int64_t> ones(static_cast<size_t>(dims.vectors()), 1);
+  const std::vector<Value> vectors = g.split(approximator(g, dims, timestep), 1, ones);  // [B, 1, h] each
+  const auto modulation = [&](const nn::FluxPart& part) {
+    const auto first = vectors.begin() + dims.first_vector(part);
+    return std::vector<Value>(first, first + part.vectors());
   };
   nn::FluxTransformer transformer(g, dims, modulation, nn::mask_lengths(g, mask));
   g.output("output", transformer(latents, text));

@@ -14,8 +14,8 @@ struct Dimensions : lora_host::nn::FluxDimensions {
 
   // Modulation vectors: 3 for each single block, 6 for each stream of a double block, 2 for the final layer.
   int64_t vectors() const { return 3 * single_blocks + 12 * double_blocks + 2; }
-  // Number of the first one of "double_blocks.3.img", "double_blocks.3.txt", "single_blocks.3" or "final_layer".
-  int64_t first_vector(const std::string& name) const;
+  // Number of a part's first one: single blocks, image streams, text streams, final layer.
+  int64_t first_vector(const lora_host::nn::FluxPart& part) const;
 };
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.

@@ -5,12 +5,17 @@ namespace chroma {
 
 using lora_host::Failure;
 using lora_host::Weights;
+using lora_host::nn::FluxPart;
 
-int64_t Dimensions::first_vector(const std::string& name) const {
-  if (name == "final_layer") return vectors() - 2;
-  const bool single = name.starts_with("single_blocks."), text = name.ends_with(".txt");
-  const int64_t block = std::stoll(name.substr(std::string("double_blocks.").size()));
-  return single ? 3 * block : 3 * single_blocks + 6 * (block + (text ? double_blocks : 0));
+int64_t Dimensions::first_vector(const FluxPart& part) const {
+  const int64_t own = part.block * part.vectors(), doubles = 3 * single_blocks;
+  switch (part.kind) {
+    case FluxPart::single: return own;
+    case FluxPart::image: return doubles + own;
+    case FluxPart::text: return doubles + 6 * double_blocks + own;
+    case FluxPart::last: break;
+  }
+  return doubles + 12 * double_blocks;
 }
 
 Dimensions read_dimensions(const Weights& w) {

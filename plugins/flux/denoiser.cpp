@@ -24,8 +24,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   }
   vec = g.add(vec, nn::embedder(g, pooled, "vector_in", "in_layer", "out_layer"));
   Value activated = g.silu(vec);  // every modulation starts with it
-  nn::FluxTransformer transformer(g, dims, [&](const std::string& name, int64_t pieces) {
-    return nn::modulation(g, activated, modulation_of(name), pieces);
+  nn::FluxTransformer transformer(g, dims, [&](const nn::FluxPart& part) {
+    return nn::modulation(g, activated, modulation_of(part), part.vectors());
   });
   g.output("output", transformer(latents, text));
 }

@@ -15,8 +15,8 @@ struct Dimensions : lora_host::nn::FluxDimensions {
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
 
-// Linear that makes the modulation of "double_blocks.3.img", "single_blocks.3" or "final_layer".
-std::string modulation_of(const std::string& name);
+// The linear that makes its modulation.
+std::string modulation_of(const lora_host::nn::FluxPart& part);
 
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);

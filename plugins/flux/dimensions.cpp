@@ -4,6 +4,7 @@
 namespace flux {
 
 using lora_host::Weights;
+using lora_host::nn::FluxPart;
 
 namespace {
 
@@ -14,10 +15,10 @@ void require_embedder(const Weights& w, const std::string& module, int64_t hidde
 
 }  // namespace
 
-std::string modulation_of(const std::string& name) {
-  return name + (name == "final_layer"               ? ".adaLN_modulation.1"
-                 : name.starts_with("single_blocks") ? ".modulation.lin"
-                                                     : "_mod.lin");
+std::string modulation_of(const FluxPart& part) {
+  return part.name() + (part.kind == FluxPart::last     ? ".adaLN_modulation.1"
+                        : part.kind == FluxPart::single ? ".modulation.lin"
+                                                        : "_mod.lin");
 }
 
 Dimensions read_dimensions(const Weights& w) {
@@ -27,12 +28,13 @@ Dimensions read_dimensions(const Weights& w) {
   dims.guidance = w.has("guidance_in.in_layer.weight");
   for (const char* module : {"vector_in", "time_in", "guidance_in"})
     if (dims.guidance || module != std::string("guidance_in")) require_embedder(w, module, h);
+  const auto require_modulation = [&](const FluxPart& part) {
+    w.require_linear(modulation_of(part), part.vectors() * h, h);
+  };
   for (int64_t i = 0; i < dims.double_blocks; ++i)
-    for (const char* side : {".img", ".txt"})
-      w.require_linear(modulation_of("double_blocks." + std::to_string(i) + side), 6 * h, h);
-  for (int64_t i = 0; i < dims.single_blocks; ++i)
-    w.require_linear(modulation_of("single_blocks." + std::to_string(i)), 3 * h, h);
-  w.require_linear(modulation_of("final_layer"), 2 * h, h);
+    for (FluxPart::Kind stream : {FluxPart::image, FluxPart::text}) require_modulation({stream, i});
+  for (int64_t i = 0; i < dims.single_blocks; ++i) require_modulation({FluxPart::single, i});
+  require_modulation({FluxPart::last});
   return dims;
 }
 

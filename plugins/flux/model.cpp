@@ -61,8 +61,6 @@ class Flux : public nn::LatentModel {
     if (*variant == "dev" && dims_ && !guided())
       throw Failure(LH_E_MODEL,
                     "variant is dev, but the checkpoint has no guidance_in.in_layer.weight: it is a schnell model");
-    if (*variant != "dev" && *variant != "schnell")
-      throw Failure(LH_E_SETTING, "variant '" + *variant + "' is unknown; expected dev or schnell");
   }
 
   void build_conditioner(Graph& g, const Sizes& sizes) const override {

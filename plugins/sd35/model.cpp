@@ -2,6 +2,7 @@
 //
 // Medium is told by its second attentions, SD3 medium by its missing norms of q and k. Large and large turbo have the
 // same tensors, so turbo is the user's word (model.variant).
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -60,17 +61,11 @@ class Sd35 : public nn::LatentModel {
     std::string seen = "large";  // of the weights
     if (dims_ && !dims_->dual.empty()) seen = "medium";
     if (dims_ && !dims_->qk_norm) seen = "sd3-medium";
-    std::string name = weights.setting("variant").value_or(seen);
-    for (const Variant& variant : variants) {
-      if (name != variant.name) continue;
-      if (dims_ && name != seen && !(name == "large-turbo" && seen == "large"))
-        throw Failure(LH_E_MODEL, "variant is " + name + ", but the weights are those of " +
-                                      (seen == "large" ? "large or large-turbo" : seen));
-      return &variant;
-    }
-    std::string known;
-    for (const Variant& variant : variants) known += (known.empty() ? "" : ", ") + std::string(variant.name);
-    throw Failure(LH_E_SETTING, "variant '" + name + "' is unknown; expected one of " + known);
+    const std::string name = weights.setting("variant").value_or(seen);
+    if (dims_ && name != seen && !(name == "large-turbo" && seen == "large"))
+      throw Failure(LH_E_MODEL, "variant is " + name + ", but the weights are those of " +
+                                    (seen == "large" ? "large or large-turbo" : seen));
+    return &*std::ranges::find(variants, name, [](const Variant& variant) { return std::string(variant.name); });
   }
 
   // Hidden and pooled widths of the encoders that are there, against each other and the denoiser.

@@ -1,4 +1,5 @@
 // Plugin "sdxl": Stable Diffusion XL and its distilled relatives, with noise or velocity as the prediction.
+#include <algorithm>
 #include <array>
 #include <optional>
 
@@ -67,15 +68,13 @@ class Sdxl : public nn::LatentModel {
     const Variant* marked = !weights.has("v_pred") ? nullptr : ztsnr ? &v_pred_ztsnr : &v_pred;
     std::optional<std::string> wanted = weights.setting("variant");
     if (!wanted) return marked != nullptr ? marked : &epsilon;
-    for (const Variant* variant : variants) {
-      if (*wanted != variant->name) continue;
-      if (marked != nullptr && variant != marked && (ztsnr || variant == &epsilon))
-        throw Failure(LH_E_MODEL, "variant is " + *wanted + ", but the checkpoint has the tensor " +
-                                      (ztsnr ? "ztsnr beside v_pred" : "v_pred") + ": it is a " + marked->name +
-                                      " model. Leave model.variant out");
-      return variant;
-    }
-    throw Failure(LH_E_SETTING, "variant '" + *wanted + "' is unknown; expected epsilon, v_pred or v_pred_ztsnr");
+    const auto named = [&](const Variant* variant) { return *wanted == variant->name; };
+    const Variant* variant = *std::ranges::find_if(variants, named);
+    if (marked != nullptr && variant != marked && (ztsnr || variant == &epsilon))
+      throw Failure(LH_E_MODEL, "variant is " + *wanted + ", but the checkpoint has the tensor " +
+                                    (ztsnr ? "ztsnr beside v_pred" : "v_pred") + ": it is a " + marked->name +
+                                    " model. Leave model.variant out");
+    return variant;
   }
 
   // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected.

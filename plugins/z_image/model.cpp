@@ -28,10 +28,7 @@ class ZImage : public nn::LatentModel {
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit ZImage(const Weights& weights) : LatentModel(facts) {
     if (!weights.first_with_prefix("x_embedder.").empty()) dims_ = read_dimensions(weights);
-    std::string variant = weights.setting("variant").value_or("base");
-    if (variant != "base" && variant != "turbo")
-      throw Failure(LH_E_SETTING, "variant '" + variant + "' is unknown; expected base or turbo");
-    turbo_ = variant == "turbo";
+    turbo_ = weights.setting("variant") == "turbo";
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels, vae_levels);
     if (!weights.first_with_prefix("qwen3:").empty()) {

@@ -1,19 +1,21 @@
-# lora_host_add_plugin(name SOURCES a.cpp ... [EMBED recipe.yaml ...])
+# lora_host_add_plugin(name SOURCES a.cpp ... [EMBED recipe.yaml ...] [DATA tokenizers ...])
 #
 # Builds a plugin <name>.so that exports lh_plugin and nothing else, into <build>/lib/lora-host, and installs it next to
 # the host's own plugins. Works inside lora-host and in a project that did find_package(LoraHostSdk).
 #
 # EMBED: text files that become string constants of the header "<name>_text.hpp", in namespace <name>_text; the
 # constant of recipe.yaml is recipe_yaml. A line "@include nn/clip.yaml" is replaced by that file of the SDK.
+#
+# DATA: folders that go beside the plugin, into lib/lora-host/<name>/<folder>: the host finds tokenizers/<bundled> there.
 set(LORA_HOST_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 if(NOT LORA_HOST_FRAGMENTS)  # the installed package says where they are
   get_filename_component(LORA_HOST_FRAGMENTS ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
 endif()
 
 function(lora_host_add_plugin name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;EMBED")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;EMBED;DATA")
   if(NOT arg_SOURCES OR arg_UNPARSED_ARGUMENTS)
-    message(FATAL_ERROR "lora_host_add_plugin(${name}): expected SOURCES ... [EMBED ...], got '${ARGN}'")
+    message(FATAL_ERROR "lora_host_add_plugin(${name}): expected SOURCES ... [EMBED ...] [DATA ...], got '${ARGN}'")
   endif()
   if(TARGET lora_host_sdk)
     set(sdk lora_host_sdk)
@@ -61,4 +63,24 @@ function(lora_host_add_plugin name)
     set(LORA_HOST_PLUGIN_DESTINATION ${CMAKE_INSTALL_LIBDIR}/lora-host)
   endif()
   install(TARGETS ${name} LIBRARY DESTINATION ${LORA_HOST_PLUGIN_DESTINATION})
+
+  foreach(folder IN LISTS arg_DATA)
+    get_filename_component(folder ${folder} ABSOLUTE)
+    if(NOT IS_DIRECTORY ${folder})
+      message(FATAL_ERROR "lora_host_add_plugin(${name}): DATA: there is no folder ${folder}")
+    endif()
+    get_filename_component(base ${folder} NAME)
+    file(GLOB_RECURSE files CONFIGURE_DEPENDS RELATIVE ${folder} ${folder}/*)
+    foreach(file IN LISTS files)
+      set(copy ${CMAKE_BINARY_DIR}/lib/lora-host/${name}/${base}/${file})
+      add_custom_command(
+        OUTPUT ${copy}
+        COMMAND ${CMAKE_COMMAND} -E copy ${folder}/${file} ${copy}
+        DEPENDS ${folder}/${file}
+        VERBATIM)
+      target_sources(${name} PRIVATE ${copy})
+      set_source_files_properties(${copy} PROPERTIES HEADER_FILE_ONLY ON)
+    endforeach()
+    install(DIRECTORY ${folder} DESTINATION ${LORA_HOST_PLUGIN_DESTINATION}/${name})
+  endforeach()
 endfunction()

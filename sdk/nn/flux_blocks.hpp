@@ -4,10 +4,11 @@
 //   single blocks: one sequence; attention and mlp side by side
 //   final layer:   modulated norm and a linear back to 2x2 patches
 //
-// What a model makes its modulation of is its own: it gives the vectors when a block asks for them, by name. Rotary
-// ids: text (0, 0, 0), image (0, row, column).
+// What a model makes its modulation of is its own: it gives the vectors when a block asks for them. Rotary ids: text
+// (0, 0, 0), image (0, row, column).
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <string>
 #include <vector>
@@ -78,9 +79,22 @@ inline FluxDimensions read_flux_dimensions(const Weights& w) {
   return dims;
 }
 
-// Vectors [B, 1, h] for "double_blocks.3.img", "double_blocks.3.txt" (six: shift, scale, gate of the attention, and of
-// the mlp), "single_blocks.3" (three) and "final_layer" (shift, scale). Called inside the scope of the block.
-using FluxModulation = std::function<std::vector<Value>(const std::string& name, int64_t pieces)>;
+// What is modulated: a stream of a double block, a single block, the final layer.
+struct FluxPart {
+  enum Kind { image, text, single, last } kind;
+  int64_t block = 0;
+
+  std::string name() const {  // "double_blocks.3.img"
+    if (kind == last) return "final_layer";
+    if (kind == single) return "single_blocks." + std::to_string(block);
+    return "double_blocks." + std::to_string(block) + (kind == image ? ".img" : ".txt");
+  }
+  // shift, scale, gate of the attention, and of the mlp; shift, scale, gate; shift, scale
+  int64_t vectors() const { return kind == last ? 2 : kind == single ? 3 : 6; }
+};
+
+// Vectors [B, 1, h] for a part. Called inside the scope of its block.
+using FluxModulation = std::function<std::vector<Value>(const FluxPart&)>;
 
 class FluxTransformer {
  public:
@@ -96,11 +110,11 @@ class FluxTransformer {
     Value img = g_.linear(patchify_channel_first(g_, latents, patch), "img_in");  // [B, S, h]
     Value txt = g_.linear(text, "txt_in");                                        // [B, L, h]
     place(g_.shape(txt)[1], d[1] / patch, d[2] / patch);
-    for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block("double_blocks." + std::to_string(i), img, txt);
+    for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block(i, img, txt);
     Value x = g_.concat(in_order(img, txt), 1);
-    for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block("single_blocks." + std::to_string(i), x);
+    for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
     x = g_.slice(x, 1, text_last() ? 0 : g_.shape(txt)[1], g_.shape(img)[1]);
-    std::vector<Value> mod = modulation_("final_layer", 2);
+    std::vector<Value> mod = modulation_({FluxPart::last});
     x = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
     return unpatchify_channel_first(g_, x, d[1], d[2], patch);
   }
@@ -124,7 +138,7 @@ class FluxTransformer {
 
   std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }
 
-  JointStream stream(const std::string& name, Value x) const {  // "double_blocks.3.img"
+  JointStream stream(const std::string& name, Value x) const {
     return JointStream(g_,
                        {.modulation = {},
                         .qkv = name + "_attn.qkv",
@@ -136,11 +150,12 @@ class FluxTransformer {
                        x);
   }
 
-  void double_block(const std::string& block, Value& img, Value& txt) {
-    auto scope = g_.scope(block, LH_SCOPE_CHECKPOINT);
-    JointStream image = stream(block + ".img", img), text = stream(block + ".txt", txt);
-    Qkv image_qkv = image.qkv(modulation_(block + ".img", 6), FluxDimensions::head_dim);
-    Qkv text_qkv = text.qkv(modulation_(block + ".txt", 6), FluxDimensions::head_dim);
+  void double_block(int64_t block, Value& img, Value& txt) {
+    auto scope = g_.scope("double_blocks." + std::to_string(block), LH_SCOPE_CHECKPOINT);
+    const FluxPart image_part{FluxPart::image, block}, text_part{FluxPart::text, block};
+    JointStream image = stream(image_part.name(), img), text = stream(text_part.name(), txt);
+    Qkv image_qkv = image.qkv(modulation_(image_part), FluxDimensions::head_dim);
+    Qkv text_qkv = text.qkv(modulation_(text_part), FluxDimensions::head_dim);
     if (text_last()) {
       JointAttention attention = joint_attention(g_, image_qkv, text_qkv, rope_, seen_);
       image.attend(attention.first);
@@ -156,9 +171,10 @@ class FluxTransformer {
     txt = text.x();
   }
 
-  Value single_block(const std::string& block, Value x) {
+  Value single_block(const FluxPart& part, Value x) {
+    const std::string block = part.name();
     auto scope = g_.scope(block, LH_SCOPE_CHECKPOINT);
-    std::vector<Value> mod = modulation_(block, 3);
+    std::vector<Value> mod = modulation_(part);
     Value wide = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), block + ".linear1");  // [B, S, 3h + mlp]
     int64_t h = dims_.hidden;
     std::vector<Value> parts = g_.split(wide, -1, {h, h, h, g_.shape(wide)[2] - 3 * h});

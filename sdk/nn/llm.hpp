@@ -47,8 +47,7 @@ class Llm {
   // The weights are those of `prefix`, e.g. "qwen3:". mask i32 [B, L]: 1 = there.
   Llm(Graph& g, std::string prefix, const LlmFacts& facts, Value ids, Value mask)
       : g_(g), root_(std::move(prefix) + "model."), facts_(facts), ids_(ids), length_(g.shape(ids)[1]) {
-    Value count = g.sum(g.cast(mask, LH_F32), {1});
-    key_lengths_ = g.cast(g.reshape(g.clamp(count, 1, static_cast<double>(length_)), {g.shape(ids)[0]}), LH_I32);
+    key_lengths_ = g.cast(mask_lengths(g, mask), LH_I32);
     std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
     for (double& frequency : frequencies) frequency = scaled(frequency);
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
@@ -141,7 +140,7 @@ class Llm {
   LlmFacts facts_;
   Value ids_;
   int64_t length_;
-  Value key_lengths_;  // real tokens of each sample, at least 1
+  Value key_lengths_;  // real tokens of each sample
   Reach plain_, windowed_;
 };
 

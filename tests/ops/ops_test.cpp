@@ -16,6 +16,7 @@
 #include "graph/op.h"
 #include "lora_host/abi.h"
 #include "passes/differentiate.h"
+#include "passes/layout.h"
 #include "run/program.h"
 #include "support/device.h"
 #include "support/kernel_tensors.h"
@@ -78,6 +79,7 @@ struct OpGraph {
     const CatalogueEntry& entry = *find_in_catalogue(c.op);
     const Attrs attrs = checked_attrs(entry, c.attrs, inputs.size(), c.results);
     results = graph.add(*find_op(c.op), inputs, attrs, 0);
+    settle_layouts(graph);
     results.resize(c.results);  // attention has a second one for its own gradient
   }
   // A float32 [1] that depends on every result.

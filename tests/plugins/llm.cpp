@@ -9,11 +9,14 @@ constexpr const char* checkpoint = R"(
 components:
   denoiser: {config: name_or_path, prefixes: [""], marker: none, folder: transformer, diffusers: []}
   llm:
-    config: t5_path
+    config: llm_path
+    help: The encoder.
     prefixes: [""]
     folder: text_encoder
     marker: model.layers.0.self_attn.q_proj.weight
     diffusers: []
+settings:
+  variant: {one_of: [llama, gemma], help: Which facts.}
 )";
 
 constexpr const char* recipe_text = R"(

@@ -1,11 +1,15 @@
-// The cases of kernels_test.cpp: for every differentiable operation of liblora_kernels its shapes, a plain float64
-// loop and the calls of the kernels.
+// The cases of kernels_test.cpp: for every differentiable operation of liblora_kernels its shapes, its float64
+// reference and the calls of the kernels.
 #pragma once
 
 #include <algorithm>
 #include <functional>
 
 #include "support/kernel_tensors.h"
+#include "support/reference/attention.h"
+#include "support/reference/elementwise.h"
+#include "support/reference/products.h"
+#include "support/reference/rows.h"
 
 namespace lk_test {
 
@@ -41,17 +45,7 @@ inline Case linear_case(int64_t rows, int64_t in, int64_t out) {
   c.inputs = {{rows, in}, {out, in}, {out}};
   c.output = {rows, out};
   c.depth = std::max({rows, in, out});
-  c.reference = [=](const Inputs& v) {
-    Values y(static_cast<size_t>(rows * out));
-    for (int64_t i = 0; i < rows; ++i) {
-      for (int64_t o = 0; o < out; ++o) {
-        double sum = v[2][o];
-        for (int64_t j = 0; j < in; ++j) sum += v[0][i * in + j] * v[1][o * in + j];
-        y[i * out + o] = sum;
-      }
-    }
-    return y;
-  };
+  c.reference = [=](const Inputs& v) { return reference::linear(v[0], v[1], v[2], in, out); };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_linear, context, {in[0], in[1], {}, in[2], y});
   };
@@ -70,23 +64,7 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
   c.output = {rows, out};
   c.depth = std::max({rows, in, out});
   constexpr double scale = 0.5;
-  c.reference = [=](const Inputs& v) {
-    Values y(static_cast<size_t>(rows * out));
-    for (int64_t i = 0; i < rows; ++i) {
-      Values s(static_cast<size_t>(rank), 0.0);
-      for (int64_t r = 0; r < rank; ++r) {
-        for (int64_t j = 0; j < in; ++j) s[r] += v[0][i * in + j] * v[2][r * in + j];
-        s[r] *= v[4][i * rank + r];
-      }
-      for (int64_t o = 0; o < out; ++o) {
-        double sum = 0;
-        for (int64_t j = 0; j < in; ++j) sum += v[0][i * in + j] * v[1][o * in + j];
-        for (int64_t r = 0; r < rank; ++r) sum += scale * s[r] * v[3][o * rank + r];
-        y[i * out + o] = sum;
-      }
-    }
-    return y;
-  };
+  c.reference = [=](const Inputs& v) { return reference::lora({in, out, rank, scale}, v[0], v[1], v[2], v[3], v[4]); };
   c.forward = [=](lk_context* context, const Views& in_views, lk_tensor y) {
     Tensor s({rows, rank}, LK_F32);
     return call(lk_lora_forward, context,
@@ -101,35 +79,46 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
   return c;
 }
 
-inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, int64_t k, int32_t stride, int32_t pad) {
+// One more row of padding below than above.
+inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, int64_t k, int32_t stride, int32_t pad,
+                      int32_t groups = 1) {
+  const reference::Convolution law{{n, h, w, ch},  o,      {k, k}, {stride, stride}, {pad, pad},
+                                   {pad + 1, pad}, groups, true};
   Case c;
   c.inner = 1;
-  const int64_t oh = (h + 2 * pad + 1 - k) / stride + 1, ow = (w + 2 * pad - k) / stride + 1;  // one more row below
   c.name = "conv2d";
-  c.inputs = {{n, h, w, ch}, {o, k, k, ch}, {o}};
-  c.output = {n, oh, ow, o};
-  c.depth = std::max(k * k * std::max(ch, o), n * oh * ow);
-  c.reference = [=](const Inputs& v) {
-    Values y;
-    for (int64_t p = 0; p < n * oh * ow; ++p) {
-      const int64_t image = p / (oh * ow), i0 = p / ow % oh * stride - pad, j0 = p % ow * stride - pad;
-      for (int64_t f = 0; f < o; ++f) {
-        double sum = v[2][f];
-        for (int64_t tap = 0; tap < k * k * ch; ++tap) {
-          const int64_t i = i0 + tap / ch / k, j = j0 + tap / ch % k;
-          if (i < 0 || i >= h || j < 0 || j >= w) continue;
-          sum += v[0][((image * h + i) * w + j) * ch + tap % ch] * v[1][f * k * k * ch + tap];
-        }
-        y.push_back(sum);
-      }
-    }
-    return y;
-  };
+  c.inputs = {law.x, law.weight(), {o}};
+  c.output = law.y();
+  c.depth = std::max(k * k * std::max(ch, o), count_of(law.y()) / o);
+  c.reference = [=](const Inputs& v) { return reference::convolution(law, v[0], v[1], v[2]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_conv2d, context, {in[0], in[1], in[2], y, stride, pad, pad, pad + 1, pad});
+    return call(lk_conv2d, context, {in[0], in[1], in[2], y, stride, pad, pad, pad + 1, pad, groups});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_conv2d_backward, context, {dy, in[0], in[1], g[0], g[1], g[2], stride, pad, pad, pad + 1, pad});
+    return call(lk_conv2d_backward, context,
+                {dy, in[0], in[1], g[0], g[1], g[2], stride, pad, pad, pad + 1, pad, groups});
+  };
+  c.differentiable = {true, true, true};
+  return c;
+}
+
+// `front` frames of padding before and none behind, a row above and below, a column on the right.
+inline Case conv3d_case(const Shape& x, int64_t o, const Shape& kernel, int32_t stride, int32_t front) {
+  const int64_t s = stride;
+  const reference::Convolution law{x, o, kernel, {s, 1, s}, {front, 1, 0}, {0, 1, 1}, 1, true};
+  Case c;
+  c.inner = 1;
+  c.name = "conv3d";
+  c.inputs = {law.x, law.weight(), {o}};
+  c.output = law.y();
+  c.depth = std::max(count_of(kernel) * std::max(x.back(), o), count_of(law.y()) / o);
+  c.reference = [=](const Inputs& v) { return reference::convolution(law, v[0], v[1], v[2]); };
+  c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_conv3d, context, {in[0], in[1], in[2], y, {stride, 1, stride}, {front, 0, 1, 1, 0, 1}});
+  };
+  c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_conv3d_backward, context,
+                {dy, in[0], in[1], g[0], g[1], g[2], {stride, 1, stride}, {front, 0, 1, 1, 0, 1}});
   };
   c.differentiable = {true, true, true};
   return c;
@@ -192,24 +181,11 @@ inline Case attention_case(AttentionCase a) {
   c.output = c.inputs[0];
   c.depth = std::max({a.sq * a.group(), a.sk, a.d});
   constexpr double scale = 0.75;
+  const reference::Attention law{
+      a.b, a.sq, a.sk, a.h, a.key_heads, a.d, scale, a.soft_cap, a.bias ? c.inputs[3] : Shape{}};
   c.reference = [=](const Inputs& v) {
-    Values y(static_cast<size_t>(a.b * a.sq * a.h * a.d), 0.0);
-    for (int64_t t = 0; t < a.b * a.sq * a.h; ++t) {
-      const int64_t batch = t / (a.sq * a.h), i = t / a.h % a.sq, head = t % a.h / a.group();
-      double total = 0;
-      for (int64_t j = 0; j < a.sk; ++j) {
-        if (!a.seen(batch, i, j)) continue;
-        const int64_t key = ((batch * a.sk + j) * a.key_heads + head) * a.d;
-        double score = 0;
-        for (int64_t e = 0; e < a.d; ++e) score += scale * v[0][t * a.d + e] * v[1][key + e];
-        if (a.soft_cap > 0) score = a.soft_cap * std::tanh(score / a.soft_cap);
-        const double weight = std::exp(score + (a.bias ? v[3][i * a.sk + j] : 0.0));
-        total += weight;
-        for (int64_t e = 0; e < a.d; ++e) y[t * a.d + e] += weight * v[2][key + e];
-      }
-      for (int64_t e = 0; e < a.d && total > 0; ++e) y[t * a.d + e] /= total;
-    }
-    return y;
+    return reference::attention(law, v[0], v[1], v[2], v[3],
+                                [&](int64_t batch, int64_t i, int64_t j) { return a.seen(batch, i, j); });
   };
   const auto params = [=](const Views& in, const AttentionMasks& masks, lk_tensor o, lk_tensor lse) {
     lk_attention_backward_params p{};
@@ -242,15 +218,7 @@ inline Case softmax_case(int64_t rows, int64_t cols) {
   c.depth = cols;
   c.low = -8;
   c.high = 8;
-  c.reference = [=](const Inputs& v) {
-    Values y(v[0].size());
-    for (int64_t i = 0; i < rows; ++i) {
-      double total = 0;
-      for (int64_t j = 0; j < cols; ++j) total += std::exp(v[0][i * cols + j]);
-      for (int64_t j = 0; j < cols; ++j) y[i * cols + j] = std::exp(v[0][i * cols + j]) / total;
-    }
-    return y;
-  };
+  c.reference = [=](const Inputs& v) { return reference::softmax(v[0], cols); };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) { return call(lk_softmax, context, {in[0], y}); };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
     Tensor y({rows, cols}, LK_F32);  // the stored result of a 16-bit run would bring its own rounding
@@ -272,24 +240,8 @@ inline Case norm_case(int64_t n, int64_t pixels, int64_t channels, int32_t kind)
   c.high = 2;
   constexpr double eps = 1e-5;
   constexpr float float_eps = 1e-5f;
-  c.reference = [=](const Inputs& v) {
-    const int64_t groups = kind <= 1 ? 1 : kind, width = channels / groups, span = kind <= 1 ? 1 : pixels;
-    Values y(v[0].size());
-    for (int64_t block = 0; block < n * pixels / span; ++block) {
-      for (int64_t g = 0; g < groups; ++g) {
-        const auto at = [&](int64_t i) { return (block * span + i / width) * channels + g * width + i % width; };
-        double mean = 0, squares = 0;
-        for (int64_t i = 0; i < span * width && kind != 1; ++i) mean += v[0][at(i)] / (span * width);
-        for (int64_t i = 0; i < span * width; ++i) squares += std::pow(v[0][at(i)] - mean, 2) / (span * width);
-        for (int64_t i = 0; i < span * width; ++i) {
-          const int64_t ch = at(i) % channels;
-          const double xh = (v[0][at(i)] - mean) / std::sqrt(squares + eps);
-          y[at(i)] = xh * v[1][ch] + (kind == 1 ? 0.0 : v[2][ch]);
-        }
-      }
-    }
-    return y;
-  };
+  const reference::Norm law{c.output, eps, kind != 1, kind <= 1 ? 0 : kind};
+  c.reference = [=](const Inputs& v) { return reference::norm(law, v[0], v[1], kind == 1 ? Values{} : v[2]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
     if (kind == 0) return call(lk_layer_norm, context, {in[0], in[1], in[2], y, float_eps});
     if (kind == 1) return call(lk_rms_norm, context, {in[0], in[1], y, float_eps});
@@ -315,18 +267,7 @@ inline Case modulated_norm_case(int64_t images, int64_t length, int64_t channels
   c.high = 2;
   constexpr float eps = 1e-5f;
   c.reference = [=](const Inputs& v) {
-    Values y(v[0].size());
-    for (int64_t row = 0; row < images * length; ++row) {
-      const double* const x = v[0].data() + row * channels;
-      double mean = 0, squares = 0;
-      for (int64_t i = 0; i < channels; ++i) mean += x[i] / channels;
-      for (int64_t i = 0; i < channels; ++i) squares += std::pow(x[i] - mean, 2) / channels;
-      for (int64_t i = 0; i < channels; ++i) {
-        const int64_t at = row / length * channels + i;
-        y[row * channels + i] = (x[i] - mean) / std::sqrt(squares + eps) * (1 + v[1][at]) + v[2][at];
-      }
-    }
-    return y;
+    return reference::modulated_norm({images, length, channels}, static_cast<double>(eps), v[0], v[1], v[2]);
   };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_modulated_norm, context, {in[0], in[1], in[2], y, eps});
@@ -345,10 +286,7 @@ inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels
   c.output = {images, length, channels};
   c.depth = length;
   c.reference = [=](const Inputs& v) {
-    Values y(v[0].size());
-    for (int64_t i = 0; i < images * length * channels; ++i)
-      y[i] = v[0][i] + v[1][i / (length * channels) * channels + i % channels] * v[2][i];
-    return y;
+    return reference::gated_residual({images, length, channels}, v[0], v[1], v[2]);
   };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_gated_residual, context, {in[0], in[1], in[2], y});
@@ -358,32 +296,6 @@ inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels
   };
   c.differentiable = {false, true, true};  // the gradient of x is dy itself
   return c;
-}
-
-inline double unary_reference(lk_unary_kind kind, double a, double b, double x) {
-  switch (kind) {
-    case LK_SILU: return x / (1 + std::exp(-x));
-    case LK_GELU_ERF: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case LK_GELU_TANH: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case LK_GELU_QUICK: return x / (1 + std::exp(-1.702 * x));
-    case LK_SIGMOID: return 1 / (1 + std::exp(-x));
-    case LK_TANH: return std::tanh(x);
-    case LK_RELU: return std::max(x, 0.0);
-    case LK_EXP: return std::exp(x);
-    case LK_SQRT: return std::sqrt(x);
-    case LK_RSQRT: return 1 / std::sqrt(x);
-    case LK_ABS: return std::fabs(x);
-    case LK_SIGN: return x > 0 ? 1 : -1;
-    case LK_SQUARE: return x * x;
-    case LK_AFFINE: return a * x + b;
-    case LK_SIN: return std::sin(x);
-    case LK_COS: return std::cos(x);
-    case LK_LOG: return std::log(x);
-    case LK_FLOOR: return std::floor(x);
-    case LK_CEIL: return std::ceil(x);
-    case LK_ROUND: return std::nearbyint(x);
-    default: return std::clamp(x, a, b);
-  }
 }
 
 inline Case unary_case(lk_unary_kind kind, int64_t count) {
@@ -397,11 +309,7 @@ inline Case unary_case(lk_unary_kind kind, int64_t count) {
   c.high = 6;
   // Ends of the clamp that no 16-bit value meets: differences across a corner have no limit.
   const float a = kind == LK_CLAMP ? -1.2345678f : 1.5f, b = kind == LK_CLAMP ? 2.3456789f : -0.25f;
-  c.reference = [=](const Inputs& v) {
-    Values y;
-    for (const double x : v[0]) y.push_back(unary_reference(kind, a, b, x));
-    return y;
-  };
+  c.reference = [=](const Inputs& v) { return reference::unary(kind, a, b, v[0]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_unary, context, {kind, a, b, in[0], y});
   };
@@ -424,13 +332,9 @@ inline Case loss_case(lk_loss_kind kind, int64_t batch, int64_t size) {
   c.high = 2;
   constexpr float delta = 0.7654321f;
   c.reference = [=](const Inputs& v) {
-    double sum = 0;
-    for (int64_t i = 0; i < batch * size; ++i) {
-      const double d = std::fabs(v[0][i] - v[1][i]), weight = 1.0 + static_cast<double>(i / size);
-      const double huber = d <= delta ? d * d / 2 : delta * (d - delta / 2.0);
-      sum += weight * (kind == LK_MSE ? d * d : huber) / static_cast<double>(batch * size);
-    }
-    return Values{sum};
+    Values weight;
+    for (int64_t i = 0; i < batch; ++i) weight.push_back(1.0 + static_cast<double>(i));
+    return Values{reference::loss(kind, static_cast<double>(delta), batch, v[0], v[1], weight)};
   };
   const auto weights = [=](Tensor& tensor) {
     for (int64_t i = 0; i < batch; ++i) tensor.put(i, 1.0f + static_cast<float>(i));
@@ -464,6 +368,12 @@ inline std::vector<Case> all_cases() {
                              conv_case(1, 33, 31, 4, 5, 1, 1, 0),
                              conv_case(2, 9, 7, 2, 3, 1, 2, 0),
                              conv_case(1, 6, 5, 3, 2, 4, 3, 2),
+                             conv_case(2, 7, 9, 6, 9, 3, 1, 1, 3),
+                             conv_case(1, 9, 8, 5, 5, 3, 2, 1, 5),
+                             conv_case(2, 5, 7, 4, 6, 1, 1, 0, 2),
+                             conv3d_case({2, 5, 6, 7, 3}, 4, {3, 3, 3}, 1, 2),
+                             conv3d_case({1, 1, 6, 7, 8}, 8, {3, 3, 3}, 1, 2),
+                             conv3d_case({2, 5, 4, 6, 3}, 2, {2, 3, 3}, 2, 1),
                              softmax_case(1, 1),
                              softmax_case(33, 257),
                              norm_case(1, 1, 31, 0),

@@ -15,17 +15,14 @@
 
 #include "lora_kernels.h"
 #include "support/device.h"
+#include "support/reference/tensor.h"
 
 namespace lk_test {
 
-using Shape = std::vector<int64_t>;
-using Values = std::vector<double>;
-
-inline int64_t count_of(const Shape& shape) {
-  int64_t count = 1;
-  for (const int64_t dim : shape) count *= dim;
-  return count;
-}
+namespace reference = lh::test::reference;
+using Shape = reference::Dims;
+using reference::count_of;
+using reference::Values;
 
 // The context of the running test; what it has enqueued is done before its results are read.
 inline lk_context*& running_context() {

@@ -1,48 +1,48 @@
 // Ops that multiply and add over an axis, and the two that pick rows.
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "support/op_cases.h"
+#include "support/reference/attention.h"
+#include "support/reference/products.h"
 
 namespace lh::test {
 namespace {
 
 OpCase linear(Dims x, int64_t out, bool bias) {
-  const int64_t in = x.back(), rows = count_of(x) / in;
+  const int64_t in = x.back();
   OpCase c{"linear/1", {{std::move(x)}, {{out, in}}}, {}, std::max(in, out), {}, 1, bias ? "bias" : "plain"};
   if (bias) c.inputs.push_back({{out}});
   c.reference = [=](const Inputs& v) {
-    Values y;
-    for (int64_t r = 0; r < rows; ++r)
-      for (int64_t o = 0; o < out; ++o) {
-        double sum = bias ? v[2][o] : 0;
-        for (int64_t i = 0; i < in; ++i) sum += v[0][r * in + i] * v[1][o * in + i];
-        y.push_back(sum);
-      }
-    return std::vector<Values>{y};
+    return std::vector<Values>{reference::linear(v[0], v[1], bias ? v[2] : Values{}, in, out)};
   };
   return c;
 }
 
-// The weight's shape is [O, C, KH, KW], its memory [O, KH, KW, C] (graph.h, channels_last).
-OpCase conv2d(const Dims& x, int64_t o, int64_t k, int64_t stride, std::vector<int64_t> pad, const std::string& note) {
-  const int64_t n = x[0], h = x[1], w = x[2], ch = x[3];
-  const int64_t oh = (h + pad[0] + pad[2] - k) / stride + 1, ow = (w + pad[1] + pad[3] - k) / stride + 1;
-  OpCase c{"conv2d/1", {{x}, {{o, ch, k, k}}, {{o}}}, {{"stride", stride}, {"pad", pad}}, k * k * ch, {}, 1, note};
-  c.reference = [=](const Inputs& v) {
-    Values y;
-    each_index({n, oh, ow, o}, [&](const Dims& at) {
-      double sum = v[2][at[3]];
-      each_index({k, k, ch}, [&](const Dims& tap) {
-        const int64_t i = at[1] * stride - pad[0] + tap[0], j = at[2] * stride - pad[1] + tap[1];
-        if (i < 0 || i >= h || j < 0 || j >= w) return;
-        sum += v[0][((at[0] * h + i) * w + j) * ch + tap[2]] * v[1][((at[3] * k + tap[0]) * k + tap[1]) * ch + tap[2]];
-      });
-      y.push_back(sum);
-    });
-    return std::vector<Values>{y};
-  };
-  return c;
+OpCase convolution(const reference::Convolution& c, const Attrs& attrs, const std::string& note) {
+  OpCase out{c.kernel.size() == 2 ? "conv2d/1" : "conv3d/1",
+             {{c.x}, {c.weight()}, {{c.outputs}}},
+             attrs,
+             count_of(c.kernel) * c.channels(),
+             {},
+             1,
+             note};
+  out.reference = [=](const Inputs& v) { return std::vector<Values>{reference::convolution(c, v[0], v[1], v[2])}; };
+  return out;
+}
+
+// pad is top left bottom right.
+OpCase conv2d(const Dims& x, int64_t o, int64_t k, int64_t stride, std::vector<int64_t> pad, const std::string& note,
+              int64_t groups = 1) {
+  Attrs attrs{{"stride", stride}, {"pad", pad}};
+  if (groups != 1) attrs.set("groups", groups);
+  return convolution({x, o, {k, k}, {stride, stride}, {pad[0], pad[1]}, {pad[2], pad[3]}, groups}, attrs, note);
+}
+
+OpCase conv3d(const Dims& x, int64_t o, const Dims& k, const Dims& stride, const Dims& pad, const std::string& note) {
+  return convolution({x, o, k, stride, {pad[0], pad[2], pad[4]}, {pad[1], pad[3], pad[5]}},
+                     {{"stride", stride}, {"pad", pad}}, note);
 }
 
 OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) {
@@ -60,15 +60,7 @@ OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) 
           attrs,
           k,
           [=](const Inputs& v) {
-            Values y;
-            each_index({batch, m, n}, [&](const Dims& i) {
-              double sum = 0;
-              for (int64_t j = 0; j < k; ++j)
-                sum += v[0][i[0] * m * k + (ta ? j * m + i[1] : i[1] * k + j)] *
-                       v[1][i[0] * k * n + (tb ? i[2] * k + j : j * n + i[2])];
-              y.push_back(sum);
-            });
-            return std::vector<Values>{y};
+            return std::vector<Values>{reference::matmul({batch, m, k, n, ta, tb}, v[0], v[1])};
           },
           1,
           note};
@@ -85,31 +77,6 @@ struct Attention {
   double soft_cap = 0;
 };
 
-// One row of probabilities times v.
-void attend(const Attention& a, const Inputs& v, const Dims& at, Values& y) {
-  const int64_t b = at[0], i = at[1], h = at[2], key_head = h / (a.heads / a.key_heads);
-  const int64_t query = ((b * a.queries + i) * a.heads + h) * a.width;
-  const auto key = [&](int64_t j) { return ((b * a.keys + j) * a.key_heads + key_head) * a.width; };
-  Values p(static_cast<size_t>(a.keys), -INFINITY);
-  const int64_t seen = a.lengths ? static_cast<int64_t>(v[4][b]) : a.keys;
-  for (int64_t j = 0; j < std::min(seen, a.causal ? i + 1 : seen); ++j) {
-    if (a.mask && v[5][b * a.keys + j] == 0) continue;
-    double dot = 0;
-    for (int64_t d = 0; d < a.width; ++d) dot += v[0][query + d] * v[1][key(j) + d];
-    const double s = a.scale * dot;
-    p[j] = (a.soft_cap > 0 ? a.soft_cap * std::tanh(s / a.soft_cap) : s) +
-           (a.bias.empty() ? 0 : v[3][place_of(a.bias, {b, h, i, j})]);
-  }
-  const double largest = *std::ranges::max_element(p);
-  double total = 0;
-  for (double& e : p) total += e = largest == -INFINITY ? 0 : std::exp(e - largest);
-  for (int64_t d = 0; d < a.width; ++d) {
-    double sum = 0;
-    for (int64_t j = 0; j < a.keys; ++j) sum += p[j] * v[2][key(j) + d];
-    y.push_back(total == 0 ? 0 : sum / total);
-  }
-}
-
 OpCase attention(Attention a, const std::string& note) {
   if (a.key_heads == 0) a.key_heads = a.heads;
   OpCase c{"attention/1", {{{a.batch, a.queries, a.heads, a.width}}}, {{"scale", a.scale}}, a.keys + a.width, {}, 1,
@@ -122,10 +89,14 @@ OpCase attention(Attention a, const std::string& note) {
     c.inputs.push_back(a.lengths ? ids({a.batch}, 1, a.keys) : absent);
   }
   if (a.mask) c.inputs.push_back(ids({a.batch, a.keys}, 0, 1));  // another one for each item
+  const reference::Attention law{a.batch, a.queries, a.keys,     a.heads, a.key_heads,
+                                 a.width, a.scale,   a.soft_cap, a.bias};
   c.reference = [=](const Inputs& v) {
-    Values y;
-    each_index({a.batch, a.queries, a.heads}, [&](const Dims& at) { attend(a, v, at, y); });
-    return std::vector<Values>{y};
+    const auto seen = [&](int64_t b, int64_t i, int64_t j) {
+      if (a.lengths && static_cast<double>(j) >= v[4][b]) return false;
+      return !(a.causal && j > i) && !(a.mask && v[5][b * a.keys + j] == 0);
+    };
+    return std::vector<Values>{reference::attention(law, v[0], v[1], v[2], a.bias.empty() ? Values{} : v[3], seen)};
   };
   return c;
 }
@@ -149,6 +120,42 @@ OpCase gather(int64_t batch, int64_t length, int64_t width) {
           }};
 }
 
+OpCase take(const OpInput& x, int64_t taken) {
+  Dims y = x.dims, index{x.dims[0], taken};
+  y[1] = taken;
+  return {"take/1", {x, ids(index, 0, x.dims[1] - 1)}, {}, taken, [=](const Inputs& v) {
+            Values out;
+            each_index(y, [&](Dims i) {
+              i[1] = static_cast<int64_t>(v[1][place_of(index, {i[0], i[1]})]);
+              out.push_back(v[0][place_of(x.dims, i)]);
+            });
+            return std::vector<Values>{out};
+          }};
+}
+
+OpCase top_k(const Dims& x, int64_t k) {
+  const int64_t size = x.back();
+  return {"top_k/1",
+          {{x}},
+          {{"k", k}},
+          1,
+          [=](const Inputs& v) {
+            std::vector<Values> out(2);
+            for (size_t row = 0; row < v[0].size(); row += static_cast<size_t>(size)) {
+              const auto from = v[0].begin() + static_cast<int64_t>(row);
+              std::vector<int64_t> order(static_cast<size_t>(size));
+              std::iota(order.begin(), order.end(), 0);
+              std::ranges::stable_sort(order, [&](int64_t a, int64_t b) { return from[a] > from[b]; });
+              for (int64_t i = 0; i < k; ++i) {
+                out[0].push_back(from[order[i]]);
+                out[1].push_back(static_cast<double>(order[i]));
+              }
+            }
+            return out;
+          },
+          2};
+}
+
 }  // namespace
 
 std::vector<OpCase> contraction_cases() {
@@ -159,6 +166,14 @@ std::vector<OpCase> contraction_cases() {
       conv2d({1, 31, 33, 1}, 1, 1, 1, {0, 0, 0, 0}, "one_by_one"),
       conv2d({2, 7, 5, 3}, 5, 3, 1, {1, 1, 1, 1}, "three_by_three"),
       conv2d({1, 8, 7, 3}, 2, 3, 2, {0, 1, 1, 0}, "stride_two"),
+      conv2d({2, 7, 5, 6}, 9, 3, 1, {1, 1, 1, 1}, "groups", 3),
+      conv2d({1, 8, 7, 5}, 5, 3, 2, {1, 1, 1, 1}, "depthwise", 5),
+      conv2d({1, 5, 7, 4}, 6, 1, 1, {0, 0, 0, 0}, "groups_one_by_one", 2),
+      conv3d({1, 5, 4, 5, 3}, 2, {3, 3, 3}, {1, 1, 1}, {2, 0, 1, 1, 1, 1}, "causal"),
+      conv3d({2, 1, 5, 4, 3}, 4, {3, 3, 3}, {1, 1, 1}, {2, 0, 1, 1, 1, 1}, "one_frame"),
+      conv3d({1, 7, 6, 5, 2}, 3, {3, 2, 3}, {2, 1, 3}, {1, 1, 0, 1, 2, 0}, "strides"),
+      conv3d({1, 3, 3, 2, 5}, 3, {3, 1, 1}, {2, 1, 1}, {0, 0, 0, 0, 0, 0}, "time"),
+      conv3d({2, 3, 3, 2, 5}, 3, {1, 1, 1}, {1, 1, 1}, {0, 0, 0, 0, 0, 0}, "pointwise"),
       matmul(1, 5, 33, 31, false, false),
       matmul(3, 5, 7, 31, true, false),
       matmul(2, 1, 31, 33, false, true),
@@ -167,6 +182,14 @@ std::vector<OpCase> contraction_cases() {
       embedding({1}, 1, 1),
       gather(3, 31, 33),
       gather(1, 1, 1),
+      take({{3, 31, 33}}, 7),
+      take({{2, 5, 3, 2}}, 33),
+      take({{1, 7}}, 1),
+      take(ids({2, 31}, -9, 9), 5),
+      top_k({31, 33}, 5),
+      top_k({2, 3, 7}, 7),
+      top_k({1}, 1),
+      top_k({2, 257}, 31),
       attention({1, 31, 33, 2, 5, 0.7, false, {}, false}, "plain"),
       attention({2, 1, 33, 1, 31, 0.2, false, {}, false}, "one_query"),
       attention({1, 33, 33, 1, 8, 0.4, true, {}, false}, "causal"),

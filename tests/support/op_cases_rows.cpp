@@ -1,10 +1,9 @@
 // Ops over rows: softmax, norms, positions, reductions, losses, and the fused optimizer step.
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <map>
 
 #include "support/op_cases.h"
+#include "support/reference/rows.h"
 
 namespace lh::test {
 namespace {
@@ -12,37 +11,9 @@ namespace {
 using List = std::vector<int64_t>;
 
 OpCase softmax(const Dims& dims) {
-  const auto width = static_cast<size_t>(dims.back());
   return {"softmax/1", {{dims, -4, 4}}, {}, dims.back(), [=](const Inputs& v) {
-            Values y = v[0];
-            for (size_t row = 0; row < y.size(); row += width) {
-              double total = 0;
-              for (size_t i = row; i < row + width; ++i) total += y[i] = std::exp(y[i]);
-              for (size_t i = row; i < row + width; ++i) y[i] /= total;
-            }
-            return std::vector<Values>{y};
+            return std::vector<Values>{reference::softmax(v[0], dims.back())};
           }};
-}
-
-// (x - mean) / sqrt(variance + eps), or without the mean, over the elements that share group(index).
-template <typename Group>
-Values normalised(const Values& x, const Dims& dims, double eps, bool centred, Group group) {
-  std::map<int64_t, std::array<double, 3>> sums;  // count, sum, sum of squares about the mean
-  each_index(dims, [&](const Dims& i) {
-    auto& s = sums[group(i)];
-    s[0] += 1;
-    s[1] += centred ? x[place_of(dims, i)] : 0;
-  });
-  each_index(dims, [&](const Dims& i) {
-    auto& s = sums[group(i)];
-    s[2] += std::pow(x[place_of(dims, i)] - s[1] / s[0], 2);
-  });
-  Values y;
-  each_index(dims, [&](const Dims& i) {
-    const auto& s = sums[group(i)];
-    y.push_back((x[place_of(dims, i)] - s[1] / s[0]) / std::sqrt(s[2] / s[0] + eps));
-  });
-  return y;
 }
 
 struct Norm {
@@ -62,43 +33,23 @@ OpCase norm(const Norm& n) {
   if (n.weight) c.inputs.push_back({{channels}});
   if (!n.weight && n.bias) c.inputs.push_back(absent);
   if (n.bias) c.inputs.push_back({{channels}});
+  const reference::Norm law{n.dims, eps, n.op != "rms_norm/1", grouped ? n.groups : 0};
   c.reference = [=](const Inputs& v) {
-    Values y = normalised(v[0], n.dims, eps, n.op != "rms_norm/1", [&](const Dims& i) {
-      if (grouped) return i[0] * n.groups + i.back() / (channels / n.groups);
-      return static_cast<int64_t>(place_of(n.dims, i)) / channels;
-    });
-    for (size_t i = 0; i < y.size(); ++i) {
-      const auto channel = i % static_cast<size_t>(channels);
-      if (n.weight) y[i] *= v[1][channel];
-      if (n.bias) y[i] += v[2][channel];
-    }
-    return std::vector<Values>{y};
+    const Values none;
+    return std::vector<Values>{reference::norm(law, v[0], n.weight ? v[1] : none, n.bias ? v[2] : none)};
   };
   return c;
 }
 
 OpCase rope(const Dims& x, bool own_tables, bool interleaved) {
-  const int64_t half = x[3] / 2;
-  Dims table{x[1], half};
-  if (own_tables) table.insert(table.begin(), x[0]);
+  const reference::Rope r{x, own_tables, interleaved};
   Attrs attrs;
   if (!interleaved) attrs.set("interleaved", int64_t{0});
   return {"rope/1",
-          {{x}, f32(table), f32(table)},
+          {{x}, f32(r.table()), f32(r.table())},
           attrs,
           2,
-          [=](const Inputs& v) {
-            Values y(v[0].size());
-            each_index({x[0], x[1], x[2], half}, [&](const Dims& i) {
-              const size_t angle = own_tables ? place_of(table, {i[0], i[1], i[3]}) : place_of(table, {i[1], i[3]});
-              const size_t row = place_of(x, {i[0], i[1], i[2], 0});
-              const size_t p = row + (interleaved ? 2 * i[3] : i[3]),
-                           q = row + (interleaved ? 2 * i[3] + 1 : i[3] + half);
-              y[p] = v[0][p] * v[1][angle] - v[0][q] * v[2][angle];
-              y[q] = v[0][q] * v[1][angle] + v[0][p] * v[2][angle];
-            });
-            return std::vector<Values>{y};
-          },
+          [=](const Inputs& v) { return std::vector<Values>{reference::rope(r, v[0], v[1], v[2])}; },
           1,
           interleaved ? "interleaved" : "halves"};
 }
@@ -107,13 +58,7 @@ OpCase timestep_embedding(int64_t batch, int64_t dim, const Attrs& attrs, double
   OpCase c{"timestep_embedding/1", {f32({batch}, 0, 1)}, attrs, 1, {}};
   c.attrs.set("dim", dim);
   c.reference = [=](const Inputs& v) {
-    Values y;
-    each_index({batch, dim}, [&](const Dims& i) {
-      const int64_t half = dim / 2, k = i[1] % half;
-      const double angle = scale * v[0][i[0]] * std::pow(period, -static_cast<double>(k) / static_cast<double>(half));
-      y.push_back((i[1] < half) == sin_first ? std::sin(angle) : std::cos(angle));
-    });
-    return std::vector<Values>{y};
+    return std::vector<Values>{reference::timestep_embedding(v[0], dim, period, scale, sin_first)};
   };
   return c;
 }
@@ -124,8 +69,7 @@ OpCase reduce(const std::string& op, const OpInput& in, const List& axes) {
   for (const int64_t axis : axes) y[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis)] = 1;
   const int64_t terms = count_of(x) / count_of(y);
   return {op, {in}, {{"axes", axes}}, terms, [=](const Inputs& v) {
-            Values sums(static_cast<size_t>(count_of(y)), 0.0);
-            each_index(x, [&](const Dims& i) { sums[place_of(y, i)] += v[0][place_of(x, i)]; });
+            Values sums = reference::reduce_sum(x, y, v[0]);
             if (op == "mean/1")
               for (double& s : sums) s /= static_cast<double>(terms);
             return std::vector<Values>{sums};
@@ -138,14 +82,8 @@ OpCase loss(const std::string& op, const Dims& dims, bool weighted, double delta
   if (delta != 1) c.attrs.set("delta", delta);
   if (weighted) c.inputs.push_back(f32({dims[0]}, 0, 2));
   c.reference = [=](const Inputs& v) {
-    const size_t count = v[0].size(), row = count / static_cast<size_t>(dims[0]);
-    double sum = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const double d = std::fabs(v[0][i] - v[1][i]);
-      const double l = op == "mse/1" ? d * d : d <= delta ? d * d / 2 : delta * (d - delta / 2);
-      sum += l * (weighted ? v[2][i / row] : 1);
-    }
-    return std::vector<Values>{{sum / static_cast<double>(count)}};
+    const lk_loss_kind kind = op == "mse/1" ? LK_MSE : LK_HUBER;
+    return std::vector<Values>{{reference::loss(kind, delta, dims[0], v[0], v[1], weighted ? v[2] : Values{})}};
   };
   return c;
 }

@@ -41,14 +41,19 @@ class Graph : public Ops {
 
   // Layers named by their module. A bias is used when the checkpoint has one.
   using Ops::conv2d;
+  using Ops::conv3d;
   using Ops::embedding;
   using Ops::group_norm;
   using Ops::layer_norm;
   using Ops::linear;
   using Ops::rms_norm;
   Value linear(Value x, const std::string& module) { return linear(x, weight(module), bias(module)); }
-  Value conv2d(Value x, const std::string& module, int64_t stride = 1, Integers pad = {0, 0, 0, 0}) {
-    return conv2d(x, weight(module), bias(module), stride, pad);
+  Value conv2d(Value x, const std::string& module, int64_t stride = 1, Integers pad = {0, 0, 0, 0},
+               int64_t groups = 1) {
+    return conv2d(x, weight(module), bias(module), stride, pad, groups);
+  }
+  Value conv3d(Value x, const std::string& module, Integers stride = {1, 1, 1}, Integers pad = {0, 0, 0, 0, 0, 0}) {
+    return conv3d(x, weight(module), bias(module), stride, pad);
   }
   Value layer_norm(Value x, const std::string& module, double eps) {
     return layer_norm(x, eps, weight(module), bias(module));

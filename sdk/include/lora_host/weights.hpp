@@ -94,22 +94,18 @@ class Weights {
   // A setting of the user, e.g. "variant".
   std::optional<std::string> setting(const std::string& key) const {
     const char* text = nullptr;
-    const lh_status status = api().setting(model_, key.c_str(), &text);
-    return given(status, text);
+    return given(api().setting(model_, key.c_str(), &text), text);
   }
   // A text file from the component's folder in a diffusers directory ("config.json"); component "" is the folder of the
   // model itself ("model_index.json"). Nothing where there is none: absence() then says what was looked for and where.
   std::optional<std::string> document(const std::string& component, const std::string& name) const {
     const char* text = nullptr;
-    const char* of = component.empty() ? nullptr : component.c_str();
-    const lh_status status = api().document(model_, of, name.c_str(), &text);
-    return given(status, text);
+    return given(api().document(model_, component.empty() ? nullptr : component.c_str(), name.c_str(), &text), text);
   }
   // An entry of the metadata in the component's safetensors files.
   std::optional<std::string> metadata(const std::string& component, const std::string& key) const {
     const char* text = nullptr;
-    const lh_status status = api().metadata(model_, component.c_str(), key.c_str(), &text);
-    return given(status, text);
+    return given(api().metadata(model_, component.c_str(), key.c_str(), &text), text);
   }
   // Why the last of these gave nothing, for an error of your own.
   std::string absence() const { return api().failure(); }
@@ -124,7 +120,8 @@ class Weights {
     lh_desc desc{};
     return api().weight_at(model_, index, &name, &desc) == LH_OK ? name : nullptr;
   }
-  static std::optional<std::string> given(lh_status status, const char* text) {
+  // By reference: a call in the same expression fills the text, before or after an argument would be copied.
+  static std::optional<std::string> given(lh_status status, const char* const& text) {
     if (status != LH_OK || text == nullptr) return std::nullopt;
     return std::string(text);
   }

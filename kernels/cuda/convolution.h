@@ -1,17 +1,22 @@
-// What conv2d.cpp and conv2d_kernels.cu share: x [N, H, W, C], weight [O, KH, KW, C], y [N, OH, OW, O].
+// What convolution.cpp, convolution_dnn.cpp and convolution_kernels.cu share.
 #pragma once
 
+#include "convolution_shape.h"
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
 
-struct ConvolutionShape {
-  int64_t n, h, w, c, o, kh, kw, oh, ow, stride, top, left;
-  int64_t window() const { return kh * kw * c; }
-  int64_t outputs() const { return n * oh * ow; }
-  int64_t inputs() const { return n * h * w; }
-  bool pointwise() const { return kh == 1 && kw == 1 && stride == 1 && oh == h && ow == w; }
+// A convolution and its tensors: x and y are the image and the result or their gradients, as is the weight.
+struct ConvolutionTask {
+  ConvolutionShape s;
+  lk_tensor x, weight, y, bias;
 };
+
+enum class Convolution;  // dnn_graph.h
+
+// The result, one of the three, is computed from the other two (and the bias, for the forward pass). False: cuDNN does
+// not do this.
+bool convolution_by_cudnn(Cuda& cuda, Convolution kind, const ConvolutionTask& task);
 
 // Any shape and any mixture of types: products of gathered patches in float32, sums in a fixed order. Only the gradient
 // to the weight takes workspace.

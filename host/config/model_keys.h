@@ -1,0 +1,50 @@
+// Keys of `model:` that are not the host's own: every model's plugin says which files and which settings it has.
+//
+// A configuration keeps what it finds under such keys (ModelConfig::given) with its place; what is wrong with it is
+// known when the plugin is.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/range.h"
+
+namespace lh {
+
+struct ModelKey {
+  enum class Kind { file, choice, number, flag, text };
+  std::string name;  // "t5_path"
+  std::string help;
+  Kind kind = Kind::file;
+  std::vector<std::string> choices = {};  // of choice
+  Range range = {};                       // of number
+  std::string value_name() const;         // "path", "dev|schnell", "number, 0 to 1"
+};
+
+struct PluginKeys {
+  std::string plugin;
+  std::vector<ModelKey> keys;
+  const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
+};
+
+// May a plugin have a key of this name? Not one that the host or ai-toolkit has.
+bool is_free_model_key(const std::string& name);
+
+// "unknown key" and what may have been meant, of the keys of the host and of these plugins.
+std::string unknown_model_key(const std::string& name, std::span<const PluginKeys> plugins);
+
+struct ModelValues {
+  std::map<std::string, std::filesystem::path> files;
+  std::map<std::string, std::string> settings;
+};
+// What the user gave, for a model of `plugin`, one of `all`. Throws lh::Error(Code::config) that lists every key that
+// the plugin does not have or takes no such value for, one a line.
+ModelValues read_given(const std::map<std::string, GivenValue>& given, const std::string& plugin,
+                       std::span<const PluginKeys> all);
+
+}  // namespace lh

@@ -1,0 +1,203 @@
+#include "data/tokenizer.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include "core/error.h"
+#include "core/hash.h"
+#include "data/token_model.h"
+#include "data/tokenizer_yaml.h"
+#include "data/unicode.h"
+#include "io/file.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int64_t max_file_bytes = 64 << 20, max_preset_bytes = 1 << 20;
+constexpr const char* preset_file = "tokenizer.yaml";
+
+bool is_algorithm(const std::string& kind) {
+  const std::vector<std::string> known = tokenizer_algorithms();
+  return std::ranges::find(known, kind) != known.end();
+}
+
+// The tokenizer.yaml of a bundled folder; nothing where it has none.
+std::optional<TokenizerPreset> find_preset(const std::string& name, const fs::path& plugin, fs::path& file) {
+  for (const fs::path& folder : bundled_tokenizer_folders(name, plugin)) {
+    std::error_code error;
+    file = folder / preset_file;
+    if (fs::is_regular_file(file, error)) return read_tokenizer_preset(read_text(file, max_preset_bytes), file);
+    if (fs::is_directory(folder, error)) break;
+  }
+  return std::nullopt;
+}
+
+nlohmann::json to_json(const TokenName& token) {
+  if (const auto* id = std::get_if<int32_t>(&token)) return *id;
+  return std::get<std::string>(token);
+}
+
+nlohmann::json to_json(const std::optional<std::vector<TokenName>>& tokens) {
+  if (!tokens) return nullptr;
+  nlohmann::json list = nlohmann::json::array();
+  for (const TokenName& token : *tokens) list.push_back(to_json(token));
+  return list;
+}
+
+std::string fingerprint_of(const TokenizerSpec& spec, const TokenizerSource& source) {
+  const nlohmann::json said = {spec.kind,
+                               spec.text,
+                               spec.system,
+                               spec.drop,
+                               spec.lower,
+                               spec.strip,
+                               spec.pad ? to_json(*spec.pad) : nullptr,
+                               to_json(spec.begin),
+                               to_json(spec.end),
+                               spec.side == TokenizerSpec::Side::left,
+                               spec.mask,
+                               source.rules};
+  Sha256 hash;
+  hash.update(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
+  for (const SourceFile& file : source.files)
+    hash.update(fmt::format(";{}:{}:", file.path.filename().string(), file.bytes.size())).update(file.bytes);
+  return hash.hex();
+}
+
+// The template with the texts in place, from left to right: what a prompt holds is never taken for a place.
+std::string filled(std::string_view text, const std::string& prompt, const std::string& system) {
+  std::string out;
+  while (!text.empty()) {
+    const size_t next = std::min(text.find("{prompt}"), text.find("{system}"));
+    out += text.substr(0, next);
+    if (next == std::string_view::npos) break;
+    out += text[next + 1] == 'p' ? prompt : system;
+    text.remove_prefix(next + 8);
+  }
+  return out;
+}
+
+}  // namespace
+
+const SourceFile* TokenizerSource::file(const std::string& name) const {
+  const auto found = std::ranges::find_if(files, [&](const SourceFile& f) { return f.path.filename() == name; });
+  return found == files.end() ? nullptr : &*found;
+}
+
+Tokenizer::Tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places)
+    : spec_(spec), source_(std::make_unique<TokenizerSource>()) {
+  const bool named = !is_algorithm(spec.kind);
+  if (named && spec_.files.bundled.empty()) spec_.files.bundled = spec.kind;
+  const std::string name = named ? spec.kind : spec.files.bundled;
+  fs::path file;
+  const auto preset = name.empty() ? std::nullopt : find_preset(name, places.plugin, file);
+  source_->rules_from = "rules of the recipe";
+  if (named && !preset) {
+    std::string tried;
+    for (const fs::path& folder : bundled_tokenizer_folders(name, places.plugin))
+      tried += "\n  " + (folder / preset_file).string();
+    fail(Code::data,
+         "tokenizer kind `{}` is not known to this host: it is none of {}, and there is no preset; tried:{}", name,
+         fmt::join(tokenizer_algorithms(), ", "), tried);
+  }
+  if (preset) {
+    if (named) spec_.kind = preset->spec.kind;
+    if (!is_algorithm(spec_.kind) || preset->spec.kind != spec_.kind)
+      fail(Code::data, "tokenizer {}: expected kind {}, found {}", file.string(),
+           named ? fmt::format("{}", fmt::join(tokenizer_algorithms(), " or ")) : spec.kind, preset->spec.kind);
+    if (!spec_.pad) spec_.pad = preset->spec.pad;
+    if (!spec_.begin) spec_.begin = preset->spec.begin;
+    if (!spec_.end) spec_.end = preset->spec.end;
+    if (spec_.rules.empty()) {
+      spec_.rules = preset->spec.rules;
+      source_->rules_from = file.string();
+    }
+  }
+  if (!spec_.pad)
+    fail(Code::plugin, "tokenizer of kind {}: nothing says which token is the pad: give `pad`", spec.kind);
+  for (const fs::path& path : find_tokenizer_files(spec_.kind, spec_.files, places))
+    source_->files.push_back({path, read_text(path, max_file_bytes)});
+  source_->rules = spec_.rules;
+  if (preset && source_->files.front().path.parent_path() == file.parent_path()) {
+    source_->tokens = preset->tokens;
+    source_->merges = preset->merges;
+  }
+  fingerprint_ = fingerprint_of(spec_, *source_);
+}
+
+Tokenizer::~Tokenizer() = default;
+
+int32_t Tokenizer::resolve(const char* field, const TokenName& token) const {
+  const std::string file = source_->files.front().path.string();
+  if (const auto* id = std::get_if<int32_t>(&token)) {
+    if (!model_->has(*id)) fail(Code::data, "tokenizer {}: {}: there is no token with id {}", file, field, *id);
+    return *id;
+  }
+  const auto id = model_->id_of(std::get<std::string>(token));
+  if (!id) fail(Code::data, "tokenizer {}: {}: there is no token \"{}\"", file, field, std::get<std::string>(token));
+  return *id;
+}
+
+void Tokenizer::load() const {
+  model_ = spec_.kind == "bpe" ? read_bpe(*source_) : read_sentencepiece(*source_);
+  const auto resolve_all = [&](const char* field, const auto& said, std::vector<int32_t> of_the_files) {
+    if (!said) return of_the_files;
+    std::vector<int32_t> ids;
+    for (const TokenName& token : *said) ids.push_back(resolve(field, token));
+    return ids;
+  };
+  frame_ = {resolve_all("begin", spec_.begin, model_->begin()), resolve_all("end", spec_.end, model_->end()),
+            resolve("pad", *spec_.pad)};
+  source_.reset();
+}
+
+const TokenModel& Tokenizer::model() const {
+  std::call_once(loaded_, [this] { load(); });
+  return *model_;
+}
+
+const Tokenizer::Frame& Tokenizer::frame() const {
+  model();
+  return frame_;
+}
+
+std::vector<int32_t> Tokenizer::encode(const std::string& prompt) const {
+  if (!spec_.lower && !spec_.strip) return model().ids(filled(spec_.text, prompt, spec_.system));
+  icu::UnicodeString text = from_utf8(prompt);
+  if (spec_.strip) text = stripped(text);
+  if (spec_.lower) text = lower_case(text);
+  return model().ids(filled(spec_.text, to_utf8(text), spec_.system));
+}
+
+std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places) {
+  return std::make_unique<Tokenizer>(spec, places);
+}
+
+TokenRow tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length) {
+  const Tokenizer::Frame& frame = tokenizer.frame();
+  const int64_t room = length - static_cast<int64_t>(frame.begin.size() + frame.end.size());
+  if (room < 0)
+    fail(Code::internal, "tokenizer: there must be room for {} ids, not {}", frame.begin.size() + frame.end.size(),
+         length);
+  std::vector<int32_t> ids = tokenizer.encode(prompt);
+  TokenRow row;
+  row.cut = std::max<int64_t>(static_cast<int64_t>(ids.size()) - room, 0);
+  ids.resize(ids.size() - static_cast<size_t>(row.cut));
+  ids.insert(ids.begin(), frame.begin.begin(), frame.begin.end());
+  ids.insert(ids.end(), frame.end.begin(), frame.end.end());
+  const auto pads = static_cast<size_t>(length) - ids.size();
+  row.mask.assign(ids.size(), 1);
+  const bool left = tokenizer.spec().side == TokenizerSpec::Side::left;
+  ids.insert(left ? ids.begin() : ids.end(), pads, frame.pad);
+  row.mask.insert(left ? row.mask.begin() : row.mask.end(), pads, 0);
+  row.ids = std::move(ids);
+  return row;
+}
+
+}  // namespace lh

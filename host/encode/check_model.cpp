@@ -1,0 +1,184 @@
+#include "encode/check_model.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "encode/denoiser_inputs.h"
+
+namespace lh {
+namespace {
+
+using Source = InputSpec::Source;
+
+class ModelCheck {
+ public:
+  ModelCheck(const Model& model, DType compute) : model_(model), recipe_(model.recipe()), compute_(compute) {}
+
+  void run() {
+    supported();
+    tokenizers();
+    if (encoders_there()) conditioner();
+    denoiser();
+    if (model_.checkpoint().has("vae")) vae();
+  }
+
+ private:
+  template <typename... Args>
+  [[noreturn]] void wrong(const char* role, fmt::format_string<Args...> text, Args&&... args) const {
+    fail(Code::plugin, "plugin '{}', role {}: {}", model_.id(), role, fmt::format(text, std::forward<Args>(args)...));
+  }
+
+  // What a recipe may say, but this host does not run.
+  void supported() const {
+    const auto refuse = [&](const std::string& what) {
+      fail(Code::plugin, "plugin '{}': {}, which this version of lora-host neither trains nor samples", model_.id(),
+           what);
+    };
+    if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
+    if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
+    if (recipe_.denoisers.size() > 1) refuse("several denoisers share the noise levels (recipe: denoisers)");
+  }
+
+  void tokenizers() const {
+    for (const auto& [encoder, spec] : recipe_.tokenizers)
+      if (model_.spec().component(encoder) == nullptr)
+        fail(Code::plugin, "plugin '{}': recipe: tokenizers.{}: the checkpoint YAML has no component of this name",
+             model_.id(), encoder);
+  }
+
+  bool encoders_there() const {
+    return !recipe_.tokenizers.empty() && std::ranges::all_of(recipe_.tokenizers, [&](const auto& item) {
+      return model_.checkpoint().has(item.first);
+    });
+  }
+
+  static Desc input(const Graph& graph, const std::string& name) { return graph.desc(graph.inputs.at(name)); }
+
+  void conditioner() {
+    constexpr const char* role = "conditioner";
+    Sizes sizes{{"batch", 1}};
+    std::map<std::string, int64_t> known;
+    for (const auto& [encoder, spec] : recipe_.tokenizers) {
+      sizes[encoder + ".length"] = spec.length;
+      known[encoder + ".input_ids"] = known[encoder + ".attention_mask"] = spec.length;
+    }
+    const Graph graph = model_.build(role, sizes, compute_);
+    for (const auto& [name, value] : graph.inputs) {
+      const auto found = known.find(name);
+      if (found == known.end())
+        wrong(role, "asks for the input '{}'; the recipe's tokenizers give {}", name, list(known));
+      if (const Desc expected{DType::i32, {1, found->second}}; graph.desc(value) != expected)
+        wrong(role, "input '{}' is {}, expected {} (recipe: tokenizers)", name, graph.desc(value).text(),
+              expected.text());
+    }
+    for (const auto& [name, spec] : recipe_.inputs) {
+      if (spec.source != Source::conditioner) continue;
+      const Desc output = output_of(graph, role, spec.of, "inputs." + name);
+      if (output.shape.rank() < 2 || output.shape[0] != 1)
+        wrong(role, "output '{}' is {}, expected [1, ...] for a batch of 1", spec.of, output.text());
+      if (!spec.mask.empty()) {
+        const Desc mask = output_of(graph, role, spec.mask, "inputs." + name + ".mask");
+        if (mask.shape.rank() != 2 || output.shape.rank() < 3 || mask.shape[1] != output.shape[1])
+          wrong(role, "mask '{}' is {} and '{}' is {}, expected [1, L] and [1, L, ...]", spec.mask, mask.text(),
+                spec.of, output.text());
+      }
+      conditioning_.emplace(spec.of,
+                            HostTensor(Desc{is_float(output.dtype) ? DType::f32 : output.dtype, output.shape}));
+    }
+  }
+
+  Desc output_of(const Graph& graph, const char* role, const std::string& output,
+                        const std::string& field) const {
+    const auto found = graph.outputs.find(output);
+    if (found == graph.outputs.end())
+      wrong(role, "has no output '{}' (recipe: {}); it gives {}", output, field, list(graph.outputs));
+    return graph.desc(found->second);
+  }
+
+  void denoiser() {
+    constexpr const char* role = "denoiser";
+    const int64_t side = recipe_.latents.multiple * 4, channels = recipe_.latents.channels;
+    Sizes sizes{{"batch", 1}, {"height", side}, {"width", side}};
+    for (const auto& [name, spec] : recipe_.inputs) {
+      if (spec.source != Source::conditioner) continue;
+      const auto known = conditioning_.find(spec.of);
+      if (known == conditioning_.end())
+        sizes[length_size(name)] = spec.round * 32;
+      else if (known->second.desc.shape.rank() >= 3)
+        sizes[length_size(name)] = (known->second.desc.shape[1] + spec.round - 1) / spec.round * spec.round;
+    }
+    const Graph graph = model_.build(role, sizes, compute_);
+    for (const auto& [name, value] : graph.inputs)
+      if (name != "latents" && !recipe_.inputs.contains(name))
+        wrong(role, "asks for the input '{}', for which the recipe has no source (recipe: inputs)", name);
+    for (const auto& [name, spec] : recipe_.inputs)
+      if (!graph.inputs.contains(name))
+        wrong(role, "does not ask for the input '{}' of the recipe ({}); it asks for {}", name, spec.text(),
+              list(graph.inputs));
+    const Shape latents{1, side, side, channels};
+    if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
+    if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
+      wrong(role, "input 'latents' is {}, expected [B, height, width, channels]", given.text());
+    // More channels than latents have are those of a model for inpainting: the user's file, not the plugin's mistake.
+    if (input(graph, "latents").shape == latents) inputs(graph, sizes);
+    const auto output = graph.outputs.find("output");
+    if (output == graph.outputs.end()) wrong(role, "has no output 'output'; it gives {}", list(graph.outputs));
+    if (const Desc& said = graph.desc(output->second); said.shape != latents || !is_float(said.dtype))
+      wrong(role, "output 'output' is {}, expected a float {} like the latents (recipe: latents.channels)", said.text(),
+            latents.text());
+  }
+
+  // The inputs as a run would make them, against what the graph asks for.
+  void inputs(const Graph& graph, const Sizes& sizes) {
+    const DenoiserInputs table(recipe_);
+    NamedTensors conditioning = table.pattern(graph);
+    for (const auto& [name, tensor] : conditioning_) conditioning.insert_or_assign(name, tensor);
+    const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {}, table.pattern_images(graph)};
+    for (const auto& [name, tensor] : table.batch({row}, sizes)) {
+      const Desc asked = input(graph, name);
+      const bool fits = asked.shape == tensor.desc.shape && is_float(asked.dtype) == is_float(tensor.desc.dtype);
+      if (!fits)
+        wrong("denoiser", "input '{}' is {}, but its source {} gives {} (recipe: inputs.{})", name, asked.text(),
+              recipe_.inputs.at(name).text(), tensor.desc.text(), name);
+    }
+  }
+
+  void vae() const {
+    const LatentSpec& latents = recipe_.latents;
+    const int64_t places = latents.multiple * 4, pixels = places * latents.downscale;
+    const Graph encode = model_.build("vae.encode", {{"batch", 1}, {"height", pixels}, {"width", pixels}}, compute_);
+    expect(encode, "vae.encode", "image", {1, pixels, pixels, 3}, "posterior",
+           {1, places, places, 2 * latents.channels});
+    const Graph decode = model_.build("vae.decode", {{"batch", 1}, {"height", places}, {"width", places}}, compute_);
+    expect(decode, "vae.decode", "latents", {1, places, places, latents.channels}, "image", {1, pixels, pixels, 3});
+  }
+
+  void expect(const Graph& graph, const char* role, const char* in, const Shape& in_shape, const char* out,
+              const Shape& out_shape) const {
+    if (graph.inputs.size() != 1 || !graph.inputs.contains(in))
+      wrong(role, "asks for {}, expected the input '{}' alone", list(graph.inputs), in);
+    if (const Desc given = input(graph, in); given.shape != in_shape || !is_float(given.dtype))
+      wrong(role, "input '{}' is {}, expected a float {} (recipe: latents)", in, given.text(), in_shape.text());
+    if (const Desc given = output_of(graph, role, out, "latents"); given.shape != out_shape || !is_float(given.dtype))
+      wrong(role, "output '{}' is {}, expected a float {} (recipe: latents.downscale, channels)", out, given.text(),
+            out_shape.text());
+  }
+
+  template <typename Map>
+  static std::string list(const Map& map) {
+    std::vector<std::string> names;
+    for (const auto& [name, value] : map) names.push_back(name);
+    return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+  }
+
+  const Model& model_;
+  const Recipe& recipe_;
+  DType compute_;
+  NamedTensors conditioning_;  // outputs of the conditioner that inputs are bound to: shapes, no values
+};
+
+}  // namespace
+
+void check_model(const Model& model, DType compute) { ModelCheck(model, compute).run(); }
+
+}  // namespace lh

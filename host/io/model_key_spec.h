@@ -1,0 +1,14 @@
+// The keys of `model:` that a plugin's `checkpoint` YAML gives its users: files of components and others, and settings.
+#pragma once
+
+#include <vector>
+
+#include "config/model_keys.h"
+#include "config/strict.h"
+
+namespace lh {
+
+// root: the whole YAML, of whose components the fields are known to be right.
+std::vector<ModelKey> read_model_keys(const yaml::Strict& in, const yaml::Node& root);
+
+}  // namespace lh

@@ -1,0 +1,132 @@
+// The `inputs` of a recipe: every input of the denoiser's graph but its latents, and what it is given.
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/scalar.h"
+#include "plugin/recipe_parts.h"
+
+namespace lh {
+namespace {
+
+using yaml::Node;
+using yaml::Strict;
+using Source = InputSpec::Source;
+
+struct SourceName {
+  std::string_view name;
+  Source source;
+  bool dotted;  // "conditioner.text"
+};
+constexpr SourceName source_names[] = {
+    {"conditioner", Source::conditioner, true},
+    {"mask", Source::mask, true},
+    {"lengths", Source::lengths, true},
+    {"time", Source::time, false},
+    {"sigma", Source::sigma, false},
+    {"log_snr", Source::log_snr, false},
+    {"guidance", Source::guidance, false},
+    {"picture", Source::picture, false},
+    {"image", Source::image, true},
+    {"constant", Source::constant, false},
+};
+
+void read_source(const Strict& in, const Node& node, InputSpec& out) {
+  const std::string source = in.text(node, "source");
+  const size_t dot = source.find('.');
+  const auto known = std::ranges::find(source_names, std::string_view(source).substr(0, dot), &SourceName::name);
+  const bool dotted = dot != std::string::npos && dot + 1 < source.size();
+  if (known == std::end(source_names) || known->dotted != dotted) {
+    std::string list;
+    for (const SourceName& s : source_names)
+      list += fmt::format("{}{}{}", list.empty() ? "" : ", ", s.name, s.dotted ? ".<name>" : "");
+    in.wrong(node, fmt::format("source `{}` is unknown; known: {}", source, list));
+  }
+  out.source = known->source;
+  if (dotted) out.of = source.substr(dot + 1);
+}
+
+std::string read_mask(const Strict& in, const Node& node) {
+  constexpr std::string_view conditioner = "conditioner.";
+  const std::string output = in.text(node, "mask");
+  if (!output.starts_with(conditioner) || output.size() == conditioner.size())
+    in.wrong(node, "mask must be an output of the conditioner, such as conditioner.text_mask");
+  return output.substr(conditioner.size());
+}
+
+std::vector<InputSpec::Number> read_numbers(const Strict& in, const Node& node) {
+  std::vector<InputSpec::Number> list;
+  for (const Node& item : in.list(node, "values")) {
+    if (const auto number = yaml::number_of(item))
+      list.push_back({"", *number});
+    else
+      list.push_back({in.choice(item, "value", {"original_height", "original_width", "crop_top", "crop_left", "height",
+                                                "width"})});
+  }
+  if (list.empty()) in.wrong(node, "values must be a list of names and numbers, found an empty one");
+  return list;
+}
+
+InputSpec read_input(const Strict& in, const std::string& name, const Node& node) {
+  const std::string what = fmt::format("input `{}`", name);
+  (void)in.entries(node, what);
+  InputSpec out;
+  read_source(in, in.need(node, "source", what), out);
+  switch (out.source) {
+    case Source::conditioner:
+      in.check_fields(node, what, {"source", "mask", "round"});
+      if (const Node* mask = node.find("mask")) out.mask = read_mask(in, *mask);
+      in.set(node, "round", out.round, {.low = 1, .high = 4096});
+      if (out.round > 1 && out.mask.empty()) in.wrong(*node.find("round"), "round goes with a mask");
+      break;
+    case Source::time:
+    case Source::sigma:
+    case Source::log_snr:
+      in.check_fields(node, what, {"source", "per"});
+      if (const Node* per = node.find("per")) out.per_token = in.choice(*per, "per", {"sample", "token"}) == "token";
+      break;
+    case Source::picture:
+      in.check_fields(node, what, {"source", "values"});
+      out.numbers = read_numbers(in, in.need(node, "values", what));
+      break;
+    case Source::image: {
+      in.check_fields(node, what, {"source", "as"});
+      const std::string as = in.choice(in.need(node, "as", what), "as", {"latents", "pixels", "mask"});
+      out.image = as == "latents"  ? InputSpec::Image::latents
+                  : as == "pixels" ? InputSpec::Image::pixels
+                                   : InputSpec::Image::mask;
+      break;
+    }
+    case Source::constant:
+      in.check_fields(node, what, {"source", "value"});
+      out.value = in.number(in.need(node, "value", what), "value");
+      break;
+    default: in.check_fields(node, what, {"source"});
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string InputSpec::text() const {
+  const auto named = std::ranges::find(source_names, source, &SourceName::source);
+  return named->dotted ? fmt::format("{}.{}", named->name, of) : std::string(named->name);
+}
+
+std::map<std::string, InputSpec> read_inputs(const Strict& in, const Node& node) {
+  std::map<std::string, InputSpec> inputs;
+  for (const auto& [name, value] : in.entries(node, "inputs")) {
+    if (name.text == "latents") in.wrong(name, "`latents` always are the noisy latents; leave it out");
+    inputs.emplace(name.text, read_input(in, name.text, value));
+  }
+  for (const auto& [name, value] : node.entries) {
+    const InputSpec& spec = inputs.at(name.text);
+    if (spec.source != Source::mask && spec.source != Source::lengths) continue;
+    const auto of = inputs.find(spec.of);
+    if (of == inputs.end() || of->second.source != Source::conditioner || of->second.mask.empty())
+      in.wrong(value, fmt::format("`{}`: expected an input from the conditioner that has a mask", spec.text()));
+  }
+  return inputs;
+}
+
+}  // namespace lh
