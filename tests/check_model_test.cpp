@@ -98,7 +98,7 @@ TEST_F(CheckModel, NamesOfTheSaveFormatAreLookedAtBeforeTheRun) {
   EXPECT_THAT(error_of([&] {
                 check_lora_names({modules[0], modules[0]}, model.spec(), "kohya");
               }),
-              HasSubstr("two modules are called 'lora_unet_w.alpha' in it"));
+              HasSubstr("two modules are called 'lora_unet_w.lora_down.weight' in it"));
 }
 
 }  // namespace

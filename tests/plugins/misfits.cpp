@@ -61,7 +61,7 @@ lora: {targets: ["w"]}
     return replaced(text, "timestep:", "denoisers: [{role: high, above: 0.9}, {role: denoiser}]\ntimestep:");
   if (misfit("other_latents"))
     return replaced(text, "inputs:", "other_latents: {sound: {channels: 2, downscale: 4}}\ninputs:");
-  if (misfit("targets")) return replaced(text, R"(["w"])", R"(["blocks\.[0-9]+"])");
+  if (misfit("targets")) return replaced(text, R"(["w"])", R"(["blocks.*"])");
   return text;
 }
 
