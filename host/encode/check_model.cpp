@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "encode/denoiser_inputs.h"
+#include "passes/adapt.h"
 
 namespace lh {
 namespace {
@@ -60,7 +61,9 @@ class ModelCheck {
     std::map<std::string, int64_t> known;
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
       sizes[encoder + ".length"] = spec.length;
-      known[encoder + ".input_ids"] = known[encoder + ".attention_mask"] = spec.length;
+      if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
+      known[encoder + ".input_ids"] = spec.length;
+      if (spec.mask) known[encoder + ".attention_mask"] = spec.length;
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs) {
@@ -87,8 +90,7 @@ class ModelCheck {
     }
   }
 
-  Desc output_of(const Graph& graph, const char* role, const std::string& output,
-                        const std::string& field) const {
+  Desc output_of(const Graph& graph, const char* role, const std::string& output, const std::string& field) const {
     const auto found = graph.outputs.find(output);
     if (found == graph.outputs.end())
       wrong(role, "has no output '{}' (recipe: {}); it gives {}", output, field, list(graph.outputs));
@@ -115,6 +117,10 @@ class ModelCheck {
       if (!graph.inputs.contains(name))
         wrong(role, "does not ask for the input '{}' of the recipe ({}); it asks for {}", name, spec.text(),
               list(graph.inputs));
+    const LoraTargets targets(recipe_.lora_targets);
+    if (std::ranges::none_of(graph.params, [&](const auto& p) { return targets.contain(module_of(p.first)); }))
+      fail(Code::plugin, "plugin '{}': recipe: lora.targets match no linear layer of the denoiser: {}", model_.id(),
+           fmt::join(recipe_.lora_targets, " and "));
     const Shape latents{1, side, side, channels};
     if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
     if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
