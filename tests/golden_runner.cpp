@@ -112,10 +112,21 @@ class CaseRun {
       } else if (const auto bound = inputs.find(key); bound != inputs.end() && shape.size() >= 3) {
         out[length_size(key)] = shape[1];
       } else if (key.ends_with(".input_ids")) {
-        out[key.substr(0, key.size() - 10) + ".length"] = shape[1];
+        const std::string encoder = key.substr(0, key.size() - 10);
+        out[encoder + ".length"] = shape[1];
+        if (const int64_t drop = dropped(encoder); drop > 0) out[encoder + ".drop"] = drop;
       }
     }
     return out;
+  }
+
+  // Tokens of the template, whose rows are left out: the case's own number, or the recipe's.
+  int64_t dropped(const std::string& encoder) const {
+    const nlohmann::json options = case_.json.value("family_options", nlohmann::json::object());
+    if (const nlohmann::json own = options.value(encoder, nlohmann::json::object()); own.contains("drop"))
+      return own.at("drop");
+    const auto spec = model_.recipe().tokenizers.find(encoder);
+    return spec == model_.recipe().tokenizers.end() ? 0 : spec->second.drop;
   }
 
   HostTensor shown(const HostTensor& t) const {  // images as the truth has them
@@ -153,7 +164,7 @@ class CaseRun {
       results_["output"] = shown(program->output("output"));
       for (const std::string& name : base) unscale_into("full.grad." + name, program->output("grad." + name));
     }
-    with_adapters();
+    if (case_.json.contains("lora")) with_adapters();
   }
 
   float loss_scale() const { return compute_ == DType::f16 ? 4096.0f : 1.0f; }
@@ -224,14 +235,19 @@ class CaseRun {
 
 // The limit for a tensor, or a negative number where the case does not judge it in this precision.
 double limit_of(const Case& c, const std::string& name, DType compute) {
-  if (compute != DType::f32) {
-    const auto& errors = c.json.at(compute == DType::bf16 ? "bf16_error" : "fp16_error");
-    return errors.contains(name) ? 3 * errors.at(name).get<double>() : -1;
-  }
+  const std::string field = compute == DType::f32 ? "fp32_error" : compute == DType::bf16 ? "bf16_error" : "fp16_error";
+  const nlohmann::json errors = c.json.value(field, nlohmann::json::object());
+  if (compute != DType::f32) return errors.contains(name) ? 3 * errors.at(name).get<double>() : -1;
   const bool loose = name.starts_with("grad.") || name.starts_with("full.grad.") || name.starts_with("trained.");
-  const auto& errors = c.json.at("fp32_error");
-  const double own = errors.contains(name) ? errors.at(name).get<double>() : 0;
-  return std::max(4 * own, loose ? 1e-5 : 2e-6);
+  return std::max(4 * errors.value(name, 0.0), loose ? 1e-5 : 2e-6);
+}
+
+// A case that judges nothing in this precision would pass whatever the plugin does.
+void require_limits(const Case& c, DType compute) {
+  for (const std::string& name : c.expected_names())
+    if (limit_of(c, name, compute) >= 0) return;
+  fail(Code::data, "case.json has no {} for any expected tensor: it cannot be judged in this precision",
+       compute == DType::bf16 ? "bf16_error" : "fp16_error");
 }
 
 }  // namespace
@@ -254,6 +270,7 @@ int main(int argc, char** argv) {
     for (const std::filesystem::path& folder : cases) {
       try {
         const Case c(folder);
+        require_limits(c, compute);
         const Results results = CaseRun(device, registry, c, compute).run();
         for (const std::string& name : c.expected_names()) {
           const double limit = limit_of(c, name, compute);

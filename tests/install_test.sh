@@ -11,32 +11,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 unset LORA_HOST_PLUGIN_PATH LORA_HOST_DATA LORA_VERBOSE LORA_LOG LD_LIBRARY_PATH
 
-passed=0
-failed=0
-check() { # check WHAT COMMAND...: passes when the command ends with 0
-  local what=$1
-  shift
-  if "$@" >"$work/log" 2>&1; then
-    echo "ok    $what"
-    passed=$((passed + 1))
-  else
-    echo "FAIL  $what (exit status $?): $*"
-    cat "$work/log"
-    failed=$((failed + 1))
-  fi
-}
-prints() { # prints TEXT COMMAND...: the command ends with 0 and its output holds TEXT
-  local text=$1 output
-  shift
-  output=$("$@" 2>&1) || { echo "$output"; return 1; }
-  [[ $output == *"$text"* ]] || { echo "$output"; echo "expected to find: $text"; return 1; }
-}
-refuses() { # refuses TEXT COMMAND...: the command fails and its output holds TEXT
-  local text=$1 output
-  shift
-  ! output=$("$@" 2>&1) || { echo "$output"; echo "expected an error"; return 1; }
-  [[ $output == *"$text"* ]] || { echo "$output"; echo "expected to find: $text"; return 1; }
-}
+source "$root/tests/support/checks.sh"
 agree_or_say_why() { # on a GPU: the gradients agree, or the library's text says why there is none to use
   local output
   if output=$("$@" 2>&1); then
@@ -92,52 +67,6 @@ check "a C project finds the kernel library" cmake -S "$root/examples/kernels" -
 check "it builds" cmake --build "$work/kernels"
 check "its gradients agree with plain loops" prints "the gradients agree" "$work/kernels/lora_backward" cpu
 check "on a GPU too, or it says why not" agree_or_say_why "$work/kernels/lora_backward" cuda
-
-check "sdk/template builds against the installed SDK" cmake -DPREFIX="$prefix" -DTEMPLATE="$root/sdk/template" \
-  -DWORK="$work/template" -DCXX="$(cache CMAKE_CXX_COMPILER)" -P "$root/tests/sdk_template.cmake"
-check "its plugin is found" prints "$libraries/lora-host/sign_sgd.so" "$host" plugins
-check "its optimizer trains" "$host" train --config train.yaml --name template --optimizer sign_sgd
-
-# A model plugin of the host needs nothing else either: the SDK has its blocks, and their rules for checkpoint files. The
-# host's own one is out of the way, and a small model is made up from a list of its keys.
-cp -r "$root/plugins/chroma" "$work/chroma"
-mv "$libraries/lora-host/chroma.so" "$work/chroma.so"
-keys() {
-  local h=128 wide=32 list=
-  tensor() { list+="${list:+, }\"$1\": [\"BF16\", [$2]]"; }
-  linear() { tensor "$1.weight" "$2, $3"; tensor "$1.bias" "$2"; }
-  norms() { tensor "$1.query_norm.scale" 128; tensor "$1.key_norm.scale" 128; }
-  linear img_in $h 64; linear txt_in $h 64
-  linear distilled_guidance_layer.in_proj $wide 64; linear distilled_guidance_layer.out_proj $h $wide
-  linear distilled_guidance_layer.layers.0.in_layer $wide $wide
-  linear distilled_guidance_layer.layers.0.out_layer $wide $wide
-  tensor distilled_guidance_layer.norms.0.scale $wide
-  for side in img txt; do
-    linear double_blocks.0.${side}_attn.qkv $((3 * h)) $h; linear double_blocks.0.${side}_attn.proj $h $h
-    linear double_blocks.0.${side}_mlp.0 $((4 * h)) $h; linear double_blocks.0.${side}_mlp.2 $h $((4 * h))
-    norms double_blocks.0.${side}_attn.norm
-  done
-  linear single_blocks.0.linear1 $((7 * h)) $h; linear single_blocks.0.linear2 $h $((5 * h))
-  norms single_blocks.0.norm
-  linear final_layer.linear 64 $h
-  echo "{\"tensors\": {$list}}"
-}
-keys >chroma.json
-check "make-checkpoint writes a small model" "$host" make-checkpoint --like chroma.json chroma.safetensors
-sed "s|$toy/flux_toy.safetensors|chroma.safetensors|; s| clip_path: [^,]*,||" train.yaml >chroma.yaml
-for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
-  command -v "$compiler" >/dev/null || continue
-  build_folder=$work/chroma-$(basename "$compiler")
-  check "a model plugin finds the installed SDK ($compiler)" cmake -S "$work/chroma" -B "$build_folder" \
-    -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-O0 -Wall -Wextra -Werror"
-  check "it builds" cmake --build "$build_folder"
-  export LORA_HOST_PLUGIN_PATH=$build_folder/lib/lora-host
-  check "it is found" prints "$build_folder/lib/lora-host/chroma.so" "$host" plugins
-  rm -rf output
-  check "it trains" "$host" train --config chroma.yaml --name chroma
-  check "its LoRA loads" "$host" verify output/chroma/chroma.safetensors --model chroma.safetensors --for comfyui,kohya
-done
-unset LORA_HOST_PLUGIN_PATH
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

@@ -36,7 +36,7 @@ struct Row {
 
 // Everything that is done with a model, in order.
 void use_model() {
-  const std::map<std::string, Desc> weights{{"w.weight", {DType::f32, {4, 4}}}}, other = weights;
+  const std::map<std::string, Desc> weights{{"w.weight", {DType::f32, {4, 8}}}}, other = weights;
   const Plugin plugin(library);
   const Offered<lh_model> offered{plugin.models().at(0), &plugin.host()};
   (void)probe(offered, other, nullptr);
@@ -80,7 +80,7 @@ const Row rows[] = {
     {"create_model", "w.weight is not mine", Code::data},
     {"create_failure_of_the_host", "the checkpoint has no tensor 'absent'", Code::data},
     {"create_setting", "variant 'x' is unknown", Code::config},
-    {"create_document", "config.json: the model has no files", Code::data},
+    {"create_document", "config.json: the checkpoint has no component 'denoiser'", Code::data},
     // Threads: handles in the wrong place.
     {"create_thread",
      "plugin 'mistakes', create: called weight_count on a thread that is in no callback with this "

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "encode/denoiser_inputs.h"
+#include "passes/adapt.h"
 
 namespace lh {
 namespace {
@@ -37,6 +38,8 @@ class ModelCheck {
     if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
     if (recipe_.denoisers.size() > 1) refuse("several denoisers share the noise levels (recipe: denoisers)");
+    for (const auto& [name, spec] : recipe_.inputs)
+      if (spec.source == Source::image) refuse(fmt::format("samples have a second picture (recipe: inputs.{})", name));
   }
 
   void tokenizers() const {
@@ -60,7 +63,9 @@ class ModelCheck {
     std::map<std::string, int64_t> known;
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
       sizes[encoder + ".length"] = spec.length;
-      known[encoder + ".input_ids"] = known[encoder + ".attention_mask"] = spec.length;
+      if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
+      known[encoder + ".input_ids"] = spec.length;
+      if (spec.mask) known[encoder + ".attention_mask"] = spec.length;
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs) {
@@ -87,8 +92,7 @@ class ModelCheck {
     }
   }
 
-  Desc output_of(const Graph& graph, const char* role, const std::string& output,
-                        const std::string& field) const {
+  Desc output_of(const Graph& graph, const char* role, const std::string& output, const std::string& field) const {
     const auto found = graph.outputs.find(output);
     if (found == graph.outputs.end())
       wrong(role, "has no output '{}' (recipe: {}); it gives {}", output, field, list(graph.outputs));
@@ -115,6 +119,10 @@ class ModelCheck {
       if (!graph.inputs.contains(name))
         wrong(role, "does not ask for the input '{}' of the recipe ({}); it asks for {}", name, spec.text(),
               list(graph.inputs));
+    const LoraTargets targets(recipe_.lora_targets);
+    if (std::ranges::none_of(graph.params, [&](const auto& p) { return targets.contain(module_of(p.first)); }))
+      fail(Code::plugin, "plugin '{}': recipe: lora.targets match no linear layer of the denoiser: {}", model_.id(),
+           fmt::join(recipe_.lora_targets, " and "));
     const Shape latents{1, side, side, channels};
     if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
     if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)

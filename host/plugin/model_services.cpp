@@ -61,6 +61,12 @@ uint64_t weight_lower_bound(const lh_model_ctx* handle, const char* name) {
   return model == nullptr ? 0 : model->lower_bound(name == nullptr ? "" : name);
 }
 
+// Weights alone have none.
+const Documents& documents_of(const ModelContext& model) {
+  static const Documents none;
+  return model.documents == nullptr ? none : *model.documents;
+}
+
 // Hands out a text that lives as long as the handle.
 lh_status give(ModelContext& model, const std::string& key, std::string text, const char** out) {
   *out = model.texts.emplace(key, std::move(text)).first->second.c_str();
@@ -85,8 +91,7 @@ lh_status document(const lh_model_ctx* handle, const char* component, const char
   return guarded("document", [&] {
     if (name == nullptr || out == nullptr) fail(Code::plugin, "a NULL pointer for name or out");
     const std::string of = component == nullptr ? "" : component;
-    if (model->documents == nullptr) return failed(LH_E_MODEL, fmt::format("{}: the model has no files", name));
-    Documents::Found found = model->documents->document(of, name);
+    Documents::Found found = documents_of(*model).document(of, name);
     if (!found.text) return failed(LH_E_MODEL, found.absence);
     return give(*model, fmt::format("document\n{}\n{}", of, name), *std::move(found.text), out);
   });
@@ -98,9 +103,7 @@ lh_status metadata(const lh_model_ctx* handle, const char* component, const char
   return guarded("metadata", [&] {
     if (component == nullptr || key == nullptr || out == nullptr)
       fail(Code::plugin, "a NULL pointer for component, key or out");
-    if (model->documents == nullptr)
-      return failed(LH_E_MODEL, fmt::format("metadata '{}': the model has no files", key));
-    Documents::Found found = model->documents->metadata(component, key);
+    Documents::Found found = documents_of(*model).metadata(component, key);
     if (!found.text) return failed(LH_E_MODEL, found.absence);
     return give(*model, fmt::format("metadata\n{}\n{}", component, key), *std::move(found.text), out);
   });

@@ -36,7 +36,7 @@ inline Value patchify_channel_last(Graph& g, Value x, int64_t p) {
   Dims d = g.shape(x);  // [B, H, W, C]
   int64_t h = d[1] / p, w = d[2] / p;
   if (h * p != d[1] || w * p != d[2])
-    throw Failure(LH_E_INVALID, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
+    throw Failure(LH_E_SETTING, "latents " + dims_text(d) + " do not divide into patches of " + std::to_string(p));
   Value cut = g.reshape(x, {d[0], h, p, w, p, d[3]});
   return g.reshape(g.permute(cut, {0, 1, 3, 2, 4, 5}), {d[0], h * w, p * p * d[3]});  // [B, h w, p p C]
 }

@@ -1,6 +1,7 @@
-// gen_ops OPS.yaml BUILDER.hpp CATALOGUE.inc - makes code of the op catalogue:
+// gen_ops OPS.yaml BUILDER.hpp CATALOGUE.inc OPS.md - makes code and documentation of the op catalogue:
 //   BUILDER.hpp    one typed C++ method per op, class lora_host::Ops
 //   CATALOGUE.inc  initialisers of the host's checking table (CatalogueEntry)
+//   OPS.md         the list for authors of plugins
 // Mistakes in the catalogue are reported as file:line and end with status 1.
 #include <yaml-cpp/yaml.h>
 
@@ -292,6 +293,40 @@ void write_catalogue(std::ostream& out, const std::vector<Op>& ops) {
   }
 }
 
+// Text in a table's cell.
+std::string cell(const std::string& text) {
+  std::string out;
+  for (char c : text) out += c == '|' ? "\\|" : std::string(1, c);
+  return out;
+}
+
+// "conv2d(x, weight, bias?, stride = 1)"
+std::string call(const Op& op) {
+  std::vector<std::string> needed, attrs, optional, defaults;
+  for (const Input& input : op.inputs)
+    (input.optional ? optional : needed)
+        .push_back(input.list ? "{" + input.name + "...}" : input.name + (input.optional ? "?" : ""));
+  for (const Attr& attr : op.attrs) {
+    std::string value = attr.type == Type::integers ? "{" + joined(attr.list) + "}" : attr.value;
+    (attr.required ? attrs : defaults).push_back(attr.required ? attr.name : attr.name + " = " + value);
+  }
+  std::vector<std::string> all = needed;
+  for (const auto* part : {&attrs, &optional, &defaults}) all.insert(all.end(), part->begin(), part->end());
+  return op.name + "(" + joined(all) + ")";
+}
+
+void write_list(std::ostream& out, const std::vector<Op>& ops) {
+  out << "# Ops\n\nEverything that a graph can be made of. Made of `ops.yaml`; do not edit. Each op is a method of "
+         "`lora_host::Graph`: inputs,\nattributes without a default, optional inputs (`?`), attributes with one. "
+         "`{parts...}` is a list of values. `grad`: whether a\ngradient flows through. `linear`, `conv2d`, `embedding` "
+         "and "
+         "the norms also take a module's name in place of their weights\n([plugin-guide.md](plugin-guide.md)).\n\n"
+         "| op | gives | grad |\n|---|---|---|\n";
+  for (const Op& op : ops)
+    out << "| `" << call(op) << "`" << (op.revision > 1 ? " (" + op.full + ")" : "") << " | " << cell(op.shape) << " | "
+        << (op.grad ? "yes" : "no") << " |\n";
+}
+
 std::vector<Op> read_catalogue() {
   YAML::Node root = YAML::LoadFile(catalogue_path);
   if (!root.IsMap() || !root["ops"] || !root["ops"].IsMap())
@@ -315,18 +350,20 @@ void save(const char* path, const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 4) {
-    std::cerr << "usage: gen_ops OPS.yaml BUILDER.hpp CATALOGUE.inc\n";
+  if (argc != 5) {
+    std::cerr << "usage: gen_ops OPS.yaml BUILDER.hpp CATALOGUE.inc OPS.md\n";
     return 1;
   }
   catalogue_path = argv[1];
   try {
     std::vector<Op> ops = read_catalogue();
-    std::ostringstream builder, catalogue;
+    std::ostringstream builder, catalogue, list;
     write_builder(builder, ops);
     write_catalogue(catalogue, ops);
+    write_list(list, ops);
     save(argv[2], builder.str());
     save(argv[3], catalogue.str());
+    save(argv[4], list.str());
   } catch (const YAML::Exception& error) {
     std::cerr << catalogue_path << ":" << error.mark.line + 1 << ": " << error.msg << "\n";
     return 1;

@@ -135,7 +135,7 @@ void expect_forward(Device& device, const OpCase& c, DType dtype, std::mt19937& 
       EXPECT_EQ(loaded(got), want[i]) << "result " << i;
     else
       lk_test::expect_near(fmt::format("result {}", i), loaded(got), want[i], static_cast<lk_dtype>(got.desc.dtype),
-                           c.depth);
+                           c.depth, c.inner);
   }
 }
 

@@ -30,6 +30,7 @@ constexpr const char* recipe_yaml = R"(
 family: mistakes
 objective: flow
 latents: {channels: 4, downscale: 8, multiple: 2}
+inputs: {}
 timestep: {type: uniform}
 sampling: {sampler: euler, steps: 2, guidance: 1, schedule: {kind: flow, shift: 1}}
 lora: {targets: ["w"]}

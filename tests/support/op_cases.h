@@ -37,6 +37,7 @@ struct OpCase {
   std::function<std::vector<Values>(const Inputs&)> reference;
   size_t results = 1;
   std::string note;  // what is special, for the test's name
+  int inner = 0;     // intermediates of the size of the largest result that a kernel may round to the storage type
 };
 
 inline void PrintTo(const OpCase& c, std::ostream* out) { *out << c.op << " " << c.note; }

@@ -28,6 +28,7 @@ OpCase convolution(const reference::Convolution& c, const Attrs& attrs, const st
              {},
              1,
              note};
+  out.inner = 1;  // the product, before the bias is added
   out.reference = [=](const Inputs& v) { return std::vector<Values>{reference::convolution(c, v[0], v[1], v[2])}; };
   return out;
 }
@@ -81,6 +82,7 @@ OpCase attention(Attention a, const std::string& note) {
   if (a.key_heads == 0) a.key_heads = a.heads;
   OpCase c{"attention/1", {{{a.batch, a.queries, a.heads, a.width}}}, {{"scale", a.scale}}, a.keys + a.width, {}, 1,
            note};
+  c.inner = 1;  // the probabilities, between the two products
   for (int kv = 0; kv < 2; ++kv) c.inputs.push_back({{a.batch, a.keys, a.key_heads, a.width}});
   if (a.causal) c.attrs.set("causal", int64_t{1});
   if (a.soft_cap > 0) c.attrs.set("soft_cap", a.soft_cap);

@@ -1,23 +1,64 @@
 /* model.h - "lh.model/1": a model architecture, described as graphs.
  *
- * Roles and their named inputs and outputs; images and latents are [N, H, W, C]:
- *   denoiser     latents, and any further inputs by the model's own names: the recipe's `inputs` says of each where it
- *                comes from (docs/plugin-guide.md) -> output, like latents
- *   conditioner  for each text encoder of the recipe: <encoder>.input_ids i32 [B, L] and, with `mask: true`,
- *                <encoder>.attention_mask i32 [B, L] (1 = a token is there) -> outputs that the recipe binds to
- *                inputs of the denoiser; any further ones are for inspection
- *   vae.encode   image [N, H, W, 3] in [-1, 1] -> posterior f32 [N, h, w, 2C]: mean | standard deviation, in model
- *                space (after scale, shift, patchification, statistics); for inspection also moments (mean |
- *                log-variance as the autoencoder gives them) and latent_mean
- *   vae.decode   latents in model space -> image
- * Sizes given to build, all at least 1:
- *   denoiser     batch; height and width of the latents; <input>_length for every input from the conditioner of rank 3
- *                or more, such as text_length. Where the recipe has skip-layer guidance the role is also built with the
- *                list skip_layers (LH_ATTR_I64_LIST): block numbers whose blocks pass their inputs on
- *   conditioner  batch; <encoder>.length for each encoder that is there, and <encoder>.drop, the tokens of the template
- *                to leave out, where its tokenizer has `drop`
- *   vae.encode   batch; height and width of the image
- *   vae.decode   batch; height and width of the latents
+ * Below, what each role's graph may ask for and has to give. docs/roles.md is made of these lines; a line without a
+ * mark goes on with the one above it. LH_FLOAT is the type that the host computes in. Pictures and latents have their
+ * channels last.
+ *
+ * @role denoiser: what the model says of noisy latents
+ * @input latents: LH_FLOAT [B, h, w, C], of recipes with an axis of time [B, t, h, w, C]: alpha x + sigma noise, in
+ *   model space
+ * @input <name>: any further ones, by names of the model's own. The recipe's `inputs` says what each is given, see
+ *   sources
+ * @output output: like latents: what the recipe's `objective` asks for
+ * @size batch: samples
+ * @size height, width: of the latents
+ * @size time: of the latents, where they have that axis
+ * @size <input>_length: rows of an input from the conditioner of rank 3 or more, such as text_length: of the longest
+ *   text of the batch, rounded up
+ * @size skip_layers: a list (LH_ATTR_I64_LIST): blocks that pass their input on. Only where the recipe has
+ *   skip_layer_guidance, for a second graph
+ *
+ * @role conditioner: rows of text, or whatever the denoiser is told of a prompt
+ * @input <encoder>.input_ids: i32 [B, L]: the tokens, for each entry of the recipe's `tokenizers` that has weights
+ * @input <encoder>.attention_mask: i32 [B, L]: 1 = a token, 0 = a pad, where the tokenizer has `mask: true`
+ * @output <name>: any number, of any type and shape that begins with B. Those that the recipe's `inputs` name go to the
+ *   denoiser; further ones are for tests
+ * @output <mask>: i32 [B, L]: which rows of another output are there; those come first
+ * @size batch: texts
+ * @size <encoder>.length: tokens of a text, pads included
+ * @size <encoder>.drop: tokens in front, of the template, whose rows are left out; where the tokenizer has `drop`
+ *
+ * @role vae.encode: pictures to latents
+ * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1]
+ * @output posterior: f32 [B, h, w, 2C]: mean, then standard deviation, in model space: after scale, shift, statistics
+ *   and patches
+ * @output moments: mean, then log-variance, as the network gives them: for tests
+ * @output latent_mean: the mean in model space: for tests
+ * @size batch: pictures
+ * @size height, width: of the picture
+ *
+ * @role vae.decode: latents to pictures
+ * @input latents: LH_FLOAT [B, h, w, C], in model space
+ * @output image: [B, H, W, 3], in [-1, 1] but for overshoot
+ * @size batch: pictures
+ * @size height, width: of the latents
+ *
+ * Sources, what the recipe's `inputs` can name for an input of the denoiser:
+ *
+ * @source conditioner.<output>: an output of the conditioner for the sample's prompt, of its type and shape; of rank 3
+ *   or more: padded with zeros to one length. `mask: conditioner.<mask>` names the output that says which rows are
+ *   there: only those are kept. `round: n`: lengths are rounded up to a multiple of n
+ * @source mask.<input>: i32 [B, L]: 1 = a row of that input is there; an input from the conditioner that has a mask
+ * @source lengths.<input>: i32 [B]: how many rows of it are there
+ * @source time: f32 [B]: sigma for flow models, the training timestep for others. `per: token`: f32 [B, tokens]
+ * @source sigma: f32 [B]: share of the noise. `per: token` likewise
+ * @source log_snr: f32 [B]: log(alpha^2 / sigma^2). `per: token` likewise
+ * @source guidance: f32 [B]: strength, for models that were distilled from guidance
+ * @source picture: f32 [B, n]: numbers in the order of `values`: original_height, original_width, crop_top, crop_left,
+ *   height, width, or constants
+ * @source image.<key>: another picture of the sample, of the dataset's key. `as: latents` [B, h, w, C], `as: pixels`
+ *   [B, H, W, 3], `as: mask` [B, h, w, 1]
+ * @source constant: f32 [B]: the number `value`
  */
 #ifndef LORA_HOST_MODEL_H
 #define LORA_HOST_MODEL_H

@@ -1,8 +1,18 @@
-/* optimizer.h - "lh.optimizer/1": an update rule, described as a graph over one parameter tensor.
+/* optimizer.h - "lh.optimizer/1": an update rule, described as a graph over one tensor of numbers that are trained.
  *
- * Inputs that build_update may ask for: p (parameter), g (gradient after clipping), lr f32 [1], step f32 [1] (from 1),
- * and each declared state by name. Outputs: p and every state. All are f32 of the parameter's shape; the host owns,
- * saves and restores states, which start at zero.
+ * The host first offers all of a group's numbers as one flat tensor, [n], and updates them in a single pass where the
+ * rule treats each number by itself; otherwise the graph is built for each tensor, with its own shape (Optimizers in
+ * docs/plugin-guide.md). States belong to the host, which saves and restores them. docs/roles.md is made of the lines
+ * with a mark.
+ *
+ * @role build_update: one step of one tensor
+ * @input p: f32, the parameter's shape
+ * @input g: f32, the same: the gradient, after clipping
+ * @input lr: f32 [1]: the learning rate of this step
+ * @input step: f32 [1]: its number, from 1
+ * @input <state>: f32, the parameter's shape: each that `state` names; zero before the first step
+ * @output p: the new parameter
+ * @output <state>: each state's new value
  */
 #ifndef LORA_HOST_OPTIMIZER_H
 #define LORA_HOST_OPTIMIZER_H

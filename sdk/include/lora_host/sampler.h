@@ -11,18 +11,20 @@
  *   LH_SPACE_LOG_SNR  the same for integrators in log(alpha / sigma): alpha is above 0 at every level, the levels are
  *                     evenly spaced with the end among them, and that has sigma 0.
  *
- * Inputs that a stage's graph may ask for, f32 and like the latents:
- *   x
- *   model_out   what the model said of x, after guidance
- *   denoised    the x0 that this means
- *   epsilon     the noise that it means
- *   derivative  dx/dsigma; LH_SPACE_SIGMA only
- *   noise       a new normal draw for each step
- * and each carried tensor, zero at the first step. Further inputs, f32 [1]: each name in `scalars`.
- * Outputs: x, and carried tensors; one that is no output of a stage keeps its value.
- *
  * Stage 0 sees the model at the step's own level. Before each following stage the model is evaluated again, at the new
- * x and the sigma that `stage_sigma` gives.
+ * x and the sigma that `stage_sigma` gives. docs/roles.md is made of the lines with a mark.
+ *
+ * @role build_stage: the latents advance by one stage of a step
+ * @input x: f32, like the latents
+ * @input model_out: like x: what the model said of x, after guidance
+ * @input denoised: like x: the x0 that this means
+ * @input epsilon: like x: the noise that it means
+ * @input derivative: like x: dx/dsigma; LH_SPACE_SIGMA only
+ * @input noise: like x: a new normal draw for each step
+ * @input <carried>: like x: each carried tensor; zero at the first step
+ * @input <scalar>: f32 [1]: each name in `scalars`
+ * @output x: the new latents
+ * @output <carried>: a carried tensor's new value; one that is no output of a stage keeps its value
  */
 #ifndef LORA_HOST_SAMPLER_H
 #define LORA_HOST_SAMPLER_H

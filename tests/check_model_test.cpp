@@ -1,0 +1,105 @@
+// Models whose parts do not fit each other are refused before a run, by plugin, role and field.
+#include "encode/check_model.h"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "io/lora_file.h"
+#include "support/io_files.h"
+
+namespace lh::test {
+namespace {
+
+using ::testing::HasSubstr;
+
+HostTensor zeros(Shape shape) { return HostTensor(Desc{DType::f32, std::move(shape)}); }
+
+class CheckModel : public testing::Test {
+ protected:
+  CheckModel() : registry_({std::filesystem::path(LORA_BINARY_DIR) / "lib" / "lora-host-misfits"}, {}) {
+    write_file(dir_ / "model.safetensors", {{"w.weight", zeros({4, 4})},
+                                            {"enc.table.weight", zeros({32, 8})},
+                                            {"vae.down.weight", zeros({8, 3, 8, 8})},
+                                            {"vae.up.weight", zeros({192, 4})}});
+  }
+  ~CheckModel() override { unsetenv("LORA_TEST_MISFIT"); }
+
+  // Opens the model and checks it as a run does.
+  void open(const char* misfit) {
+    setenv("LORA_TEST_MISFIT", misfit, 1);
+    ModelConfig config;
+    config.name_or_path = dir_ / "model.safetensors";
+    const Model model(registry_, config, "misfits");
+    check_model(model, DType::f32);
+  }
+
+  TempDir dir_;
+  Registry registry_;
+};
+
+TEST_F(CheckModel, ASoundOnePasses) { EXPECT_NO_THROW(open("")); }
+
+TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
+  struct Row {
+    const char *misfit, *error;
+  };
+  const Row rows[] = {
+      // Recipe and denoiser.
+      {"input_unknown", "role denoiser: asks for the input 'style', for which the recipe has no source"},
+      {"source_missing", "role denoiser: asks for the input 'size_ids', for which the recipe has no source"},
+      {"guidance_unasked", "role denoiser: does not ask for the input 'guidance' of the recipe (guidance)"},
+      {"numbers", "role denoiser: input 'size_ids' is float32 [1, 2], but its source picture gives float32 [1, 3]"},
+      {"mask_type", "role denoiser: input 'text_mask' is float32 [1, 8], but its source mask.text gives int32"},
+      {"output_channels", "role denoiser: output 'output' is float32 [1, 8, 8, 8], expected a float [1, 8, 8, 4]"},
+      {"output_type", "role denoiser: output 'output' is int32"},
+      {"output_name", "role denoiser: has no output 'output'; it gives velocity"},
+      {"targets", "recipe: lora.targets match no linear layer of the denoiser"},
+      // Recipe and conditioner.
+      {"output_missing", "role conditioner: has no output 'summary' (recipe: inputs.pooled); it gives pooled, text"},
+      {"mask_missing", "role conditioner: has no output 'there' (recipe: inputs.text.mask)"},
+      {"mask_length", "role conditioner: mask 'text_mask' is int32 [1, 7] and 'text' is float32 [1, 8, 8]"},
+      {"text_width", "role denoiser: input 'text' is float32 [1, 8, 8], but its source conditioner.text gives"},
+      {"unknown_tokens", "role conditioner: asks for the input 'words.input_ids'; the recipe's tokenizers give"},
+      {"ids_type", "role conditioner: input 'enc.input_ids' is float32 [1, 8], expected int32 [1, 8]"},
+      {"tokenizer", "recipe: tokenizers.words: the checkpoint YAML has no component of this name"},
+      {"conditioner_throws", "role conditioner: no encoder was written yet"},
+      // Recipe and autoencoder.
+      {"downscale", "role vae.encode: output 'posterior' is float32 [1, 16, 16, 8], expected a float [1, 8, 8, 8]"},
+      {"posterior", "role vae.encode: has no output 'posterior'"},
+      {"image", "role vae.decode: output 'image' is float32 [1, 64, 64, 1], expected a float [1, 64, 64, 3]"},
+      // What loads and cannot be run.
+      {"time_axis", "latents have an axis of time (recipe: latents.axes), which this version of lora-host neither"},
+      {"denoisers", "several denoisers share the noise levels (recipe: denoisers)"},
+      {"other_latents", "several latents are diffused together (recipe: other_latents)"},
+  };
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.misfit);
+    try {
+      open(row.misfit);
+      ADD_FAILURE() << "it was taken";
+    } catch (const Error& e) {
+      EXPECT_EQ(e.code(), Code::plugin);
+      EXPECT_THAT(e.what(), testing::AllOf(HasSubstr("misfits"), HasSubstr(row.error)));
+    }
+  }
+}
+
+TEST_F(CheckModel, NamesOfTheSaveFormatAreLookedAtBeforeTheRun) {
+  setenv("LORA_TEST_MISFIT", "", 1);
+  ModelConfig config;
+  config.name_or_path = dir_ / "model.safetensors";
+  const Model model(registry_, config, "misfits");
+  const std::vector<LoraModule> modules{{"w", zeros({1, 4}), zeros({4, 1}), 1}};
+  EXPECT_NO_THROW(check_lora_names(modules, model.spec(), "kohya"));
+  EXPECT_THAT(error_of([&] { check_lora_names(modules, model.spec(), "diffusers"); }),
+              HasSubstr("save.format: diffusers: modules of `denoiser` have no names in it. Use save.format kohya"));
+  EXPECT_THAT(error_of([&] {
+                check_lora_names({modules[0], modules[0]}, model.spec(), "kohya");
+              }),
+              HasSubstr("two modules are called 'lora_unet_w.alpha' in it"));
+}
+
+}  // namespace
+}  // namespace lh::test

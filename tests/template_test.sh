@@ -1,0 +1,124 @@
+#!/usr/bin/env bash
+# Models as strangers ship them: the template's and two of the host's own plugins are built from copies, with nothing but
+# an installed tree, by g++ and, where there is one, clang++. Each has to equal its golden cases, train, go on after it was
+# killed with the same bytes, sample, and give a LoRA file that programs load.
+#
+#   tests/template_test.sh BUILD_DIR
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$(cd "${1:?usage: tests/template_test.sh BUILD_DIR}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+unset LORA_HOST_PLUGIN_PATH LORA_HOST_DATA LORA_VERBOSE LORA_LOG LD_LIBRARY_PATH
+source "$root/tests/support/checks.sh"
+source "$root/tests/support/key_lists.sh"
+cache() { sed -n "s/^$1:[A-Z]*=//p" "$build/CMakeCache.txt"; }
+
+# All that is used of the source tree, in folders of its own.
+cmake --install "$build" --prefix "$work/prefix" >"$work/log" 2>&1 || { cat "$work/log"; exit 1; }
+prefix=$work/prefix
+host=$prefix/bin/lora-host
+plugins=$prefix/$(cache CMAKE_INSTALL_LIBDIR)/lora-host
+mkdir "$work/sources" "$work/golden"
+cp -r "$prefix/share/lora-host/template" "$root/plugins/chroma" "$root/plugins/z_image" "$work/sources"
+cp -r "$root/tests/data/golden/"{chroma_tiny,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
+cp "$root/examples/toy_flux/"{ae,t5xxl}.safetensors "$work"
+rm -rf "$plugins"/{chroma,z_image}{,.so}  # the host's own
+cd "$work"
+
+check "documentation for authors is installed" test -s "$prefix/share/doc/lora-host/plugin-guide.md" \
+  -a -s "$prefix/share/doc/lora-host/roles.md" -a -s "$prefix/share/doc/lora-host/ops.md"
+
+config() { # config NAME MODEL...: NAME.yaml
+  cat >"$1.yaml" <<YAML
+name: $1
+device: cpu
+model: {name_or_path: $1.safetensors${2:+, $2}}
+network: {linear: 4, linear_alpha: 4}
+datasets: [{folder_path: pictures, resolution: 64}]
+train: {steps: 6, batch_size: 2, lr: 1e-3, dtype: fp32}
+save: {save_every: 3, dtype: float32}
+sample: {sample_steps: 2, width: 64, height: 48, prompts: [a green dog]}
+YAML
+}
+killed() { # killed NAME: a run that is killed behind step 3, while it makes a sample that takes long
+  sed 's/sample_steps: 2, width: 64, height: 48/sample_every: 4, sample_steps: 1000, width: 512, height: 512/' "$1.yaml" \
+    >"$1-killed.yaml"
+  "$host" train --config "$1-killed.yaml" --out killed >log.killed 2>&1 &
+  local run=$!
+  for _ in $(seq 1200); do
+    if [ -e "killed/$1/state/000000003.safetensors" ]; then break; fi
+    kill -0 $run 2>/dev/null || break
+    sleep 0.05
+  done
+  kill -9 $run 2>/dev/null
+  local status=0
+  wait $run 2>/dev/null || status=$?
+  [ $status -eq 137 ] && [ -e "killed/$1/state/000000003.safetensors" ] && [ ! -e "killed/$1/$1.safetensors" ] || { cat log.killed; echo "exit status $status"; return 1; }
+}
+whole() { # whole NAME PROGRAM: a model at work
+  rm -rf whole killed cache
+  check "$1 trains" "$host" train --config "$1.yaml" --out whole
+  check "$1 is killed behind step 3" killed "$1"
+  check "$1 goes on" "$host" train --config "$1.yaml" --out killed --resume
+  check "$1 gives the same bytes" cmp "whole/$1/$1.safetensors" "killed/$1/$1.safetensors"
+  check "$1 samples" "$host" sample --config "$1.yaml" --lora "whole/$1/$1.safetensors" --out "$1.png"
+  check "$1 samples a picture" prints PNG head -c 4 "$1.png"
+  check "$1 verifies for $2" "$host" verify "whole/$1/$1.safetensors" --config "$1.yaml" --for "$2"
+}
+
+config tiny_dit
+config chroma "vae_path: ae.safetensors, t5_path: t5xxl.safetensors"
+config z_image "vae_path: ae.safetensors"
+chroma_keys >chroma.json
+z_image_keys >z_image.json
+cp sources/template/tiny_dit/keys.json tiny_dit.json
+for model in tiny_dit chroma z_image; do
+  check "make-checkpoint $model" "$host" make-checkpoint --like $model.json $model.safetensors
+done
+
+for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
+  if ! command -v "$compiler" >/dev/null; then
+    echo "skip  $compiler is not installed"
+    continue
+  fi
+  folder=$work/$(basename "$compiler")
+  unset LORA_HOST_PLUGIN_PATH
+  for project in template chroma z_image; do
+    check "$project finds the installed SDK ($compiler)" cmake -S "sources/$project" -B "$folder/$project" \
+      -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-O0 -Wall -Wextra -Werror"
+    check "$project builds" cmake --build "$folder/$project" --parallel 2
+    export LORA_HOST_PLUGIN_PATH=${LORA_HOST_PLUGIN_PATH:+$LORA_HOST_PLUGIN_PATH:}$folder/$project/lib/lora-host
+  done
+  check "they are found" prints "$folder/z_image/lib/lora-host/z_image.so" "$host" plugins
+  check "they equal their golden cases" "$prefix/bin/golden_runner" golden/*/
+  if [ ! -d pictures ]; then  # random weights draw well enough
+    check "pictures to train on" "$host" sample --config tiny_dit.yaml --out pictures \
+      --prompt "a red circle" --prompt "a blue square, on a photo" --prompt "two cats and the dog in a picture"
+    echo "a red circle" >pictures/sample_0.txt
+    echo "a blue square, on a photo" >pictures/sample_1.txt
+    echo "two cats and the dog in a picture" >pictures/sample_2.txt
+  fi
+  whole tiny_dit my_program
+  whole chroma comfyui
+  whole z_image comfyui
+done
+
+# What else the template says that it does.
+sed 's/dtype: fp32}/dtype: fp32, train_text_encoder: true}/' tiny_dit.yaml >text.yaml
+check "its text encoder is trained too" "$host" train --config text.yaml --out text
+check "... and its LoRA loads" "$host" verify text/tiny_dit/tiny_dit.safetensors --config tiny_dit.yaml --for my_program
+check "its setting is checked" refuses "must be 0 to 4, found 9" "$host" train --config tiny_dit.yaml --text-strength 9
+strong() { cp -r whole strong && rm -rf strong/tiny_dit && "$host" train --config tiny_dit.yaml --out strong "$@"; }
+rm -rf whole && check "a run with it unset" "$host" train --config tiny_dit.yaml --out whole
+check "texts are encoded again where it is set" prints "encoding" strong --text-strength 2
+check "the optimizer trains" "$host" train --config tiny_dit.yaml --out sign --optimizer sign_sgd
+check "it is installed beside the host's plugins" cmake --install "$work/$(basename "$(cache CMAKE_CXX_COMPILER)")/template" \
+  --prefix "$prefix"
+unset LORA_HOST_PLUGIN_PATH
+check "and found there" prints "$plugins/tiny_dit.so" "$host" plugins
+check "with its tokenizer" "$host" sample --config tiny_dit.yaml --out installed.png
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
