@@ -175,6 +175,7 @@ class ModelCheck {
   template <typename Map>
   static std::string list(const Map& map) {
     std::vector<std::string> names;
+    names.reserve(map.size());
     for (const auto& [name, value] : map) names.push_back(name);
     return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
   }

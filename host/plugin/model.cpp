@@ -102,13 +102,12 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
 
 void Model::settle_tokenizers(const ModelConfig& config) {
   for (const auto& [encoder, spec] : recipe_.tokenizers) {
-    const auto names_it = [&](const ModelKey& key) { return key.name == spec.files.config; };
-    if (!spec.files.config.empty() && std::ranges::none_of(spec_.keys, names_it))
+    const std::string& key = spec.files.config;
+    if (!key.empty() && std::ranges::find(spec_.keys, key, &ModelKey::name) == spec_.keys.end())
       fail(Code::plugin,
            "plugin {}: recipe: tokenizers.{}.files.config: users cannot set `{}`: name it under `files` of the "
-           "checkpoint "
-           "YAML, with its help",
-           id_, encoder, spec.files.config);
+           "checkpoint YAML, with its help",
+           id_, encoder, key);
   }
   if (const int64_t length = config.max_sequence_length; length > 0) {
     int64_t limit = 0;
