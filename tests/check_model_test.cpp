@@ -6,6 +6,7 @@
 #include <cstdlib>
 
 #include "core/error.h"
+#include "encode/text_encoding.h"
 #include "io/lora_file.h"
 #include "support/io_files.h"
 
@@ -20,7 +21,7 @@ class CheckModel : public testing::Test {
  protected:
   CheckModel() : registry_({std::filesystem::path(LORA_BINARY_DIR) / "lib" / "lora-host-misfits"}, {}) {
     write_file(dir_ / "model.safetensors", {{"w.weight", zeros({4, 4})},
-                                            {"enc.table.weight", zeros({32, 8})},
+                                            {"enc.table.weight", zeros({32128, 8})},
                                             {"vae.down.weight", zeros({8, 3, 8, 8})},
                                             {"vae.up.weight", zeros({192, 4})}});
   }
@@ -98,7 +99,25 @@ TEST_F(CheckModel, NamesOfTheSaveFormatAreLookedAtBeforeTheRun) {
   EXPECT_THAT(error_of([&] {
                 check_lora_names({modules[0], modules[0]}, model.spec(), "kohya");
               }),
-              HasSubstr("two modules are called 'lora_unet_w.alpha' in it"));
+              HasSubstr("two modules are called 'lora_unet_w.lora_down.weight' in it"));
+}
+
+// Embeddings of a conditioner that has changed are not believed: nothing but a constant of its graph is another.
+TEST_F(CheckModel, AChangedConstantMakesCachedTextAnew) {
+  ModelConfig config;
+  config.name_or_path = dir_ / "model.safetensors";
+  const std::filesystem::path cache = dir_ / "cache";
+  const auto entries_after = [&](const char* misfit) {
+    setenv("LORA_TEST_MISFIT", misfit, 1);
+    Device device("cpu");
+    const Model model(registry_, config, "misfits");
+    TextEncoding(device, model, DType::f32, cache).prepare({"a cat", "a dog"});
+    return std::distance(std::filesystem::directory_iterator(cache), std::filesystem::directory_iterator());
+  };
+  EXPECT_EQ(entries_after(""), 2);
+  EXPECT_EQ(entries_after(""), 2) << "the same model";
+  EXPECT_EQ(entries_after("constant"), 4);
+  EXPECT_EQ(entries_after(""), 4) << "the first entries are there still";
 }
 
 }  // namespace

@@ -162,7 +162,7 @@ class CaseRun {
       set_loss_scale(*program);
       program->run();
       results_["output"] = shown(program->output("output"));
-      for (const std::string& name : base) unscale_into("full.grad." + name, program->output("grad." + name));
+      for (const std::string& name : base) unscale_into("full.grad." + name, gradient_of(*program, name));
     }
     if (case_.json.contains("lora")) with_adapters();
   }
@@ -176,6 +176,16 @@ class CaseRun {
     HostTensor g = converted(gradient, DType::f32);
     for (float& v : g.as<float>()) v /= loss_scale();
     results_[name] = std::move(g);
+  }
+
+  // The gradient of a weight in the layout that files have; on the device those of convolutions lie channels last.
+  static HostTensor gradient_of(const Program& program, const std::string& weight) {
+    HostTensor gradient = program.output("grad." + weight);
+    const Graph& graph = program.graph();
+    if (!graph.info(graph.params.at(weight)).channels_last) return gradient;
+    const Shape s = gradient.desc.shape;  // [O, I, KH, KW]
+    gradient.desc.shape = Shape{s[0], s[2], s[3], s[1]};
+    return nhwc_to_nchw(converted(gradient, DType::f32));
   }
 
   void with_adapters() {

@@ -1,5 +1,5 @@
 // Learning rate schedules against values recorded from transformers (tests/data/lr_schedules.json).
-#include "train/lr_schedule.h"
+#include "run/lr_schedule.h"
 
 #include <gtest/gtest.h>
 

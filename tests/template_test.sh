@@ -55,7 +55,7 @@ killed() { # killed NAME: a run that is killed behind step 3, while it makes a s
   kill -9 $run 2>/dev/null
   local status=0
   wait $run 2>/dev/null || status=$?
-  [ $status -eq 137 ] && [ ! -e "killed/$1/$1.safetensors" ] || { cat log.killed; echo "exit status $status"; return 1; }
+  [ $status -eq 137 ] && [ -e "killed/$1/state/000000003.safetensors" ] && [ ! -e "killed/$1/$1.safetensors" ] || { cat log.killed; echo "exit status $status"; return 1; }
 }
 whole() { # whole NAME PROGRAM: a model at work
   rm -rf whole killed cache

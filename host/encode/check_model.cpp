@@ -38,6 +38,8 @@ class ModelCheck {
     if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
     if (recipe_.denoisers.size() > 1) refuse("several denoisers share the noise levels (recipe: denoisers)");
+    for (const auto& [name, spec] : recipe_.inputs)
+      if (spec.source == Source::image) refuse(fmt::format("samples have a second picture (recipe: inputs.{})", name));
   }
 
   void tokenizers() const {

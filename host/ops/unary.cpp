@@ -50,14 +50,6 @@ constexpr OpDef plain(const char* name, std::vector<Desc> (*shape_rule)(const In
           .elementwise = true};
 }
 
-lk_unary_kind gelu_kind(const Attrs& attrs) {
-  const std::string& mode = attrs.s("mode");
-  if (mode == "erf") return LK_GELU_ERF;
-  if (mode == "tanh") return LK_GELU_TANH;
-  if (mode == "quick") return LK_GELU_QUICK;
-  fail(Code::plugin, "mode '{}' is not erf, tanh or quick", mode);
-}
-
 std::vector<Desc> infer_gelu(const Infer& a) {
   gelu_kind(a.attrs);
   return infer(a);
@@ -75,6 +67,14 @@ lk_status launch_backward(const Launch& l) {
 }
 
 }  // namespace
+
+lk_unary_kind gelu_kind(const Attrs& attrs) {
+  const std::string& mode = attrs.s("mode");
+  if (mode == "erf") return LK_GELU_ERF;
+  if (mode == "tanh") return LK_GELU_TANH;
+  if (mode == "quick") return LK_GELU_QUICK;
+  fail(Code::plugin, "mode '{}' is not erf, tanh or quick", mode);
+}
 
 const OpDef silu_op = plain<LK_SILU>("silu/1");
 const OpDef sigmoid_op = plain<LK_SIGMOID>("sigmoid/1");

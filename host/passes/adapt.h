@@ -29,7 +29,7 @@ struct AdaptedModule {
 
 // "blocks.0.attn.qkv" of the parameter "blocks.0.attn.qkv.weight"; empty for one that ends otherwise.
 std::string module_of(const std::string& weight);
-// "clip" of "clip:layers.0.q_proj", empty for names of the denoiser.
+// "encoder" of "encoder:layers.0.q_proj", empty for names of the denoiser.
 std::string component_of(const std::string& name);
 // Parameter names of a module's adapter.
 std::string down_name(const std::string& module);

@@ -24,6 +24,7 @@ class Matcher {
 
   // The node that replaces `node`, if it ends one of the patterns.
   std::optional<Node> match(const Node& node) const {
+    if (node.op == &mul_op) return gated_activation(node);
     if (node.op != &add_op) return std::nullopt;
     for (const auto& [product, other] : either_way(node)) {
       const Node* mul = made_by(product, mul_op);
@@ -39,10 +40,11 @@ class Matcher {
   static std::vector<Pair> either_way(const Node& node) {
     return {{node.inputs[0], node.inputs[1]}, {node.inputs[1], node.inputs[0]}};
   }
-  // The node that makes `v` by `op`, where nothing but the pattern reads it.
+  // The node that makes `v`, where nothing but the pattern reads it.
+  const Node* only_read_by_pattern(Value v) const { return readers_[v.id] == 1 ? producer_[v.id] : nullptr; }
   const Node* made_by(Value v, const OpDef& op) const {
-    const Node* node = producer_[v.id];
-    return node != nullptr && node->op == &op && readers_[v.id] == 1 ? node : nullptr;
+    const Node* node = only_read_by_pattern(v);
+    return node != nullptr && node->op == &op ? node : nullptr;
   }
   bool is_tokens(Value v) const { return graph_.desc(v).shape.rank() == 3; }
   // [B, 1, C] for tokens [B, S, C] of the same type.
@@ -69,6 +71,26 @@ class Matcher {
       if (graph_.desc(z) == graph_.desc(x) && is_float(graph_.desc(x).dtype) && is_modulation_of(gate, x) &&
           graph_.desc(x).shape[1] > 1)
         return Node{&gated_residual_op, {x, gate, z}, node.outputs, {}, node.scope};
+    return std::nullopt;
+  }
+
+  // The activation's kernel, where gated_activation has it.
+  static std::optional<lk_unary_kind> gate_kind(const Node* node) {
+    if (node->op == &silu_op) return LK_SILU;
+    if (node->op != &gelu_op) return std::nullopt;
+    const lk_unary_kind kind = gelu_kind(node->attrs);
+    return kind == LK_GELU_QUICK ? std::nullopt : std::optional(kind);
+  }
+
+  std::optional<Node> gated_activation(const Node& node) const {
+    for (const auto& [activated, b] : either_way(node)) {
+      const Node* activation = only_read_by_pattern(activated);
+      if (activation == nullptr) continue;
+      const auto kind = gate_kind(activation);
+      if (!kind || graph_.desc(activated) != graph_.desc(b)) continue;
+      return Node{
+          &gated_activation_op, {activation->inputs[0], b}, node.outputs, {{"kind", int64_t{*kind}}}, node.scope};
+    }
     return std::nullopt;
   }
 

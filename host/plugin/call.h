@@ -74,7 +74,7 @@ class Call {
   void check_handles() const;
 
   const PluginHost& plugin_;
-  std::string label_;  // "plugin 'flux', build of role denoiser"
+  std::string label_;  // "plugin 'mine', build of role denoiser"
   ModelContext* model_;
   GraphContext* graph_;
   std::string failure_;

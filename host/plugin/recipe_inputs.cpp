@@ -60,8 +60,8 @@ std::vector<InputSpec::Number> read_numbers(const Strict& in, const Node& node) 
     if (const auto number = yaml::number_of(item))
       list.push_back({"", *number});
     else
-      list.push_back({in.choice(item, "value", {"original_height", "original_width", "crop_top", "crop_left", "height",
-                                                "width"})});
+      list.push_back({in.choice(item, "value",
+                                {"original_height", "original_width", "crop_top", "crop_left", "height", "width"})});
   }
   if (list.empty()) in.wrong(node, "values must be a list of names and numbers, found an empty one");
   return list;

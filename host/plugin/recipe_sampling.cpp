@@ -1,7 +1,6 @@
 // The parts of a recipe that say how a model is trained and sampled: noise schedule, timestep law, sampling.
 #include <fmt/format.h>
 
-
 #include "plugin/recipe_parts.h"
 
 namespace lh {
@@ -35,8 +34,7 @@ ScheduleSpec read_flow_schedule(const Strict& in, const Node& node, const Recipe
   in.set(node, "shift_twice", out.shift_twice);
   if (out.dynamic && !recipe.timestep.resolution_shift)
     in.wrong(*node.find("dynamic"), "dynamic: true needs timestep.resolution_shift");
-  if (out.dynamic && out.shift_twice)
-    in.wrong(*node.find("shift_twice"), "shift_twice does not go with dynamic: true");
+  if (out.dynamic && out.shift_twice) in.wrong(*node.find("shift_twice"), "shift_twice does not go with dynamic: true");
   return out;
 }
 
@@ -81,8 +79,8 @@ NoiseScheduleSpec read_noise_schedule(const Strict& in, const Node& node, Object
   in.check_fields(node, where, {"kind", "beta_start", "beta_end", "steps", "zero_terminal_snr"});
   NoiseScheduleSpec out;
   out.kind = in.choice(in.need(node, "kind", where), "noise_schedule kind", {"scaled_linear", "linear"});
-  out.beta_start = in.number(in.need(node, "beta_start", where), "beta_start",
-                             {.low = 0, .high = 1, .above = true, .below = true});
+  out.beta_start =
+      in.number(in.need(node, "beta_start", where), "beta_start", {.low = 0, .high = 1, .above = true, .below = true});
   out.beta_end =
       in.number(in.need(node, "beta_end", where), "beta_end", {.low = out.beta_start, .high = 1, .below = true});
   in.set(node, "steps", out.steps, {.low = 2, .high = 1e6});

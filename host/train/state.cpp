@@ -109,8 +109,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const std::string& section : adapters.sections()) {
-    if (section == "g") continue;
+  for (const std::string& section : adapters.saved_sections()) {
     for (const AdapterTensor& tensor : adapters.tensors()) {
       names.push_back(section + "/" + tensor.name);
       values.push_back(adapters.download(section, tensor));

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "run/feed.h"
+#include "run/lr_schedule.h"
 #include "run/recording.h"
 #include "run/workspace.h"
-#include "train/lr_schedule.h"
 #include "train/train_plan.h"
 
 namespace lh {

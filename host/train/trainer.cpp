@@ -10,7 +10,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
-#include "train/lr_schedule.h"
+#include "run/lr_schedule.h"
 #include "train/metadata.h"
 
 namespace lh {

@@ -1,49 +1,11 @@
 // Elementwise functions and their derivatives. Each is a small functor; one loop applies it.
+#include "cpu/activations.h"
 #include "cpu/convert.h"
-#include "cpu/vector_math.h"
 #include "integers.h"
 
 namespace lk::cpu {
 
 namespace {
-
-constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
-constexpr float gelu_k = 0.044715f;
-
-// s = sigmoid(u) and s' = s (1 - s) without the cancellation of 1 - s: both from e^-|u|.
-struct Logistic {
-  float s, slope;
-  explicit Logistic(float u) {
-    const float t = exp_float(-std::fabs(u)), r = 1.0f / (1.0f + t);
-    s = u < 0.0f ? t * r : r;
-    slope = t * r * r;
-  }
-};
-
-struct Silu {
-  float value(float x) const { return x * sigmoid_float(x); }
-  float slope(float x) const {
-    const Logistic f(x);
-    return f.s + x * f.slope;
-  }
-};
-
-struct GeluErf {
-  float value(float x) const { return x * normal_cdf_float(x); }
-  float slope(float x) const {
-    constexpr float inverse_sqrt_2pi = 0.398942280401432678f;
-    return normal_cdf_float(x) + x * inverse_sqrt_2pi * exp_float(-0.5f * x * x);
-  }
-};
-
-// 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
-struct GeluTanh {
-  float value(float x) const { return x * sigmoid_float(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
-  float slope(float x) const {
-    const Logistic f(2.0f * gelu_c * (x + gelu_k * x * x * x));
-    return f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x));
-  }
-};
 
 struct GeluQuick {
   float value(float x) const { return x * sigmoid_float(1.702f * x); }

@@ -1,53 +1,13 @@
 // Elementwise functions and their derivatives. Each is a small functor; one kernel applies whichever is asked for to
 // a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
 // the last place of float32.
+#include "cuda/activations.cuh"
 #include "cuda/elements.cuh"
 #include "integers.h"
 
 namespace lk::cuda {
 
 namespace {
-
-constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
-constexpr float gelu_k = 0.044715f;
-
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-
-// s = sigmoid(u) and s' = s (1 - s) without the cancellation of 1 - s: both from e^-|u|.
-struct Logistic {
-  float s, slope;
-  __device__ explicit Logistic(float u) {
-    const float t = expf(-fabsf(u)), r = 1.0f / (1.0f + t);
-    s = u < 0.0f ? t * r : r;
-    slope = t * r * r;
-  }
-};
-
-struct Silu {
-  __device__ float value(float x) const { return x * sigmoid(x); }
-  __device__ float slope(float x) const {
-    const Logistic f(x);
-    return f.s + x * f.slope;
-  }
-};
-
-// x times the normal distribution function, which keeps its relative accuracy for negative x.
-struct GeluErf {
-  __device__ float value(float x) const { return x * normcdff(x); }
-  __device__ float slope(float x) const {
-    constexpr float inverse_sqrt_2pi = 0.398942280401432678f;
-    return normcdff(x) + x * inverse_sqrt_2pi * expf(-0.5f * x * x);
-  }
-};
-
-// 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
-struct GeluTanh {
-  __device__ float value(float x) const { return x * sigmoid(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
-  __device__ float slope(float x) const {
-    const Logistic f(2.0f * gelu_c * (x + gelu_k * x * x * x));
-    return f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x));
-  }
-};
 
 struct GeluQuick {
   __device__ float value(float x) const { return x * sigmoid(1.702f * x); }

@@ -464,6 +464,23 @@ typedef struct lk_gated_residual_backward_params {
 } lk_gated_residual_backward_params;
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
+/* y = act(a) * b, element by element, all of one shape; kind is LK_SILU, LK_GELU_ERF or LK_GELU_TANH. act(a) is rounded
+ * to a's type, as if it had been stored. */
+typedef struct lk_gated_activation_params {
+  lk_unary_kind kind;
+  lk_tensor a, b, y;
+} lk_gated_activation_params;
+LK_API lk_status lk_gated_activation(lk_context*, const lk_gated_activation_params*);
+
+/* da = (dy * b) * act'(a), db = dy * act(a); the factors dy * b and act(a) are rounded to a's type. */
+typedef struct lk_gated_activation_backward_params {
+  lk_unary_kind kind;
+  lk_tensor dy, a;
+  lk_tensor b;      /* needed for da */
+  lk_tensor da, db; /* optional outputs */
+} lk_gated_activation_backward_params;
+LK_API lk_status lk_gated_activation_backward(lk_context*, const lk_gated_activation_backward_params*);
+
 /* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
  * fp8. */
 typedef struct lk_where_params {

@@ -298,6 +298,27 @@ inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels
   return c;
 }
 
+// With the gradients of `da` and `db` only.
+inline Case gated_activation_case(lk_unary_kind kind, int64_t rows, int64_t cols, bool da = true, bool db = true) {
+  Case c;
+  c.inner = 1;
+  c.name = "gated_activation " + std::to_string(kind);
+  c.inputs = {{rows, cols}, {rows, cols}};
+  c.output = {rows, cols};
+  c.depth = 4;
+  c.low = -6;
+  c.high = 6;
+  c.reference = [=](const Inputs& v) { return reference::gated_activation(kind, v[0], v[1]); };
+  c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_gated_activation, context, {kind, in[0], in[1], y});
+  };
+  c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_gated_activation_backward, context, {kind, dy, in[0], da ? in[1] : lk_tensor{}, g[0], g[1]});
+  };
+  c.differentiable = {da, db};
+  return c;
+}
+
 inline Case unary_case(lk_unary_kind kind, int64_t count) {
   Case c;
   c.name = "unary " + std::to_string(kind);
@@ -387,6 +408,11 @@ inline std::vector<Case> all_cases() {
                              gated_residual_case(1, 1, 31),
                              gated_residual_case(3, 33, 40),
                              gated_residual_case(2, 257, 33),
+                             gated_activation_case(LK_SILU, 33, 257),
+                             gated_activation_case(LK_GELU_ERF, 31, 264),
+                             gated_activation_case(LK_GELU_TANH, 1, 31),
+                             gated_activation_case(LK_SILU, 3, 40, true, false),
+                             gated_activation_case(LK_GELU_TANH, 3, 33, false, true),
                              loss_case(LK_MSE, 3, 257),
                              loss_case(LK_HUBER, 3, 257)};
   for (AttentionCase a : {AttentionCase{2, 33, 31, 3, 8}, AttentionCase{1, 1, 1, 1, 1}}) {

@@ -57,7 +57,8 @@ void add_llm(Shapes& shapes, const std::string& prefix, const LlmSize& size) {
   }
 }
 
-void write_small_z_image(const std::filesystem::path& path, int64_t words) {
+void write_small_z_image(const std::filesystem::path& path) {
+  constexpr int64_t words = 1626;
   Shapes text;
   add_llm(text, "text_encoders.qwen3_4b.transformer.", {small_z_image.text, 2, 2, 128, words});
   std::vector<Given> all = filled(text);

@@ -21,7 +21,7 @@ struct LlmSize {
 };
 void add_llm(Shapes& shapes, const std::string& prefix, const LlmSize& size);
 
-// One file with everything that a run needs; the encoder has `words` words.
-void write_small_z_image(const std::filesystem::path& path, int64_t words);
+// One file with everything that a run needs, with as many words as tests/data/qwen_small has.
+void write_small_z_image(const std::filesystem::path& path);
 
 }  // namespace lh::test

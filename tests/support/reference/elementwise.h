@@ -76,4 +76,11 @@ inline Values gated_residual(const Dims& dims, const Values& x, const Values& ga
   return y;
 }
 
+// act(a) b
+inline Values gated_activation(lk_unary_kind kind, const Values& a, const Values& b) {
+  Values y = unary(kind, 0, 0, a);
+  for (size_t i = 0; i < y.size(); ++i) y[i] *= b[i];
+  return y;
+}
+
 }  // namespace lh::test::reference

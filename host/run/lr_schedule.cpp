@@ -5,7 +5,7 @@
 //   cosine                 (1 + cos(2 pi c p)) / 2 with c = num_cycles, 0.5 unless set: one fall from 1 to 0
 //   cosine_with_restarts   (1 + cos(pi (c p mod 1))) / 2 with c = 1 unless set; 0 from the end on
 //   polynomial             (lr - lr_end) (1 - p)^power + lr_end; lr_end from the end on
-#include "train/lr_schedule.h"
+#include "run/lr_schedule.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,99 @@
+// y = act(a) * b. Backward: da = dy b act'(a), db = dy act(a). Products are rounded where separate ops would store
+// them.
+#include "cuda/activations.cuh"
+#include "cuda/elements.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+// To the storage type and back.
+__device__ inline void round_to(lk_dtype dtype, float (&v)[8]) {
+  if (dtype == LK_BF16) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = __bfloat162float(__float2bfloat16_rn(v[k]));
+  } else if (dtype == LK_F16) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = __half2float(__float2half_rn(v[k]));
+  }
+}
+
+// One kernel for each activation: the backward pass has little arithmetic to spare beside its memory traffic.
+template <class Activation>
+__global__ void forward_kernel(ChunksIn a, ChunksIn b, ChunksOut y, int64_t count) {
+  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
+    const int length = chunk_length(count - i);
+    float v[8], other[8];
+    load_chunk(a, i, length, v);
+    load_chunk(b, i, length, other);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = Activation{}.value(v[k]);
+    round_to(a.tensor.dtype, v);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] *= other[k];
+    store_chunk(y, i, length, v);
+  }
+}
+
+template <class Activation>
+__global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut da, ChunksOut db, int64_t count) {
+  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
+    const int length = chunk_length(count - i);
+    float g[8], x[8], v[8];  // v: b, and then the gradient of act(a)
+    load_chunk(dy, i, length, g);
+    load_chunk(a, i, length, x);
+    if (da.tensor.data != nullptr) {
+      load_chunk(b, i, length, v);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) v[k] *= g[k];
+      round_to(a.tensor.dtype, v);
+    }
+    float slope[8];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const ValueAndSlope f = Activation{}.both(x[k]);
+      x[k] = f.value;
+      slope[k] = f.slope;
+    }
+    if (da.tensor.data != nullptr) {
+#pragma unroll
+      for (int k = 0; k < 8; ++k) v[k] *= slope[k];
+      store_chunk(da, i, length, v);
+    }
+    if (db.tensor.data != nullptr) {
+      round_to(a.tensor.dtype, x);
+#pragma unroll
+      for (int k = 0; k < 8; ++k) g[k] *= x[k];
+      store_chunk(db, i, length, g);
+    }
+  }
+}
+
+template <class Body>
+void with_activation(lk_unary_kind kind, const Body& body) {
+  switch (kind) {
+    case LK_SILU: return body(Silu{});
+    case LK_GELU_ERF: return body(GeluErf{});
+    default: return body(GeluTanh{});  // arguments were checked
+  }
+}
+
+}  // namespace
+
+void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
+  const int64_t count = numel(p.a);
+  with_activation(p.kind, [&](auto activation) {
+    cuda.launch(forward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
+                chunks_in(p.a), chunks_in(p.b), chunks_out(p.y), count);
+  });
+}
+
+void gated_activation_backward(Cuda& cuda, const lk_gated_activation_backward_params& p) {
+  const int64_t count = numel(p.a);
+  with_activation(p.kind, [&](auto activation) {
+    cuda.launch(backward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
+                chunks_in(p.dy), chunks_in(p.a), chunks_in(p.b), chunks_out(p.da), chunks_out(p.db), count);
+  });
+}
+
+}  // namespace lk::cuda

@@ -1,0 +1,42 @@
+// lk_gated_activation and its gradients, element by element.
+#include "check.h"
+#include "dispatch.h"
+
+namespace {
+
+void check_kind(const lk::Check& check, lk_unary_kind kind) {
+  check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH, "kind",
+                "LK_SILU, LK_GELU_ERF or LK_GELU_TANH (0 to 2)", std::to_string(kind));
+}
+
+void check_gated_activation(const lk_gated_activation_params& p) {
+  const lk::Check check("gated_activation");
+  check_kind(check, p.kind);
+  check.floating(LK_ARG(p, a));
+  check.floating(LK_ARG(p, b));
+  check.shape(LK_ARG(p, b), lk::shape_of(p.a));
+  check.floating(LK_ARG(p, y));
+  check.shape(LK_ARG(p, y), lk::shape_of(p.a));
+  check.separate(LK_ARG(p, y), {LK_ARG(p, a), LK_ARG(p, b)});
+}
+
+void check_gated_activation_backward(const lk_gated_activation_backward_params& p) {
+  const lk::Check check("gated_activation_backward");
+  check_kind(check, p.kind);
+  check.floating(LK_ARG(p, dy));
+  check.floating(LK_ARG(p, a));
+  check.shape(LK_ARG(p, a), lk::shape_of(p.dy));
+  if (lk::present(p.da)) check.tensor(LK_ARG(p, b));
+  check.optional(LK_ARG(p, b), lk::shape_of(p.dy));
+  check.optional(LK_ARG(p, da), lk::shape_of(p.dy));
+  check.optional(LK_ARG(p, db), lk::shape_of(p.dy));
+  for (const lk::Arg& output : {LK_ARG(p, da), LK_ARG(p, db)}) {
+    check.separate(output, {LK_ARG(p, dy), LK_ARG(p, a), LK_ARG(p, b)});
+  }
+  check.separate(LK_ARG(p, da), {LK_ARG(p, db)});
+}
+
+}  // namespace
+
+LK_DEFINE_OP(gated_activation, lk_gated_activation_params)
+LK_DEFINE_OP(gated_activation_backward, lk_gated_activation_backward_params)
