@@ -6,23 +6,19 @@
 #endif
 #include <spdlog/spdlog.h>
 
-#include <algorithm>
 #include <boost/dll/shared_library.hpp>
 #include <cstddef>
-#include <cstdlib>
 #include <deque>
 #include <mutex>
-#include <set>
-#include <system_error>
 #include <vector>
 
 #if defined(__x86_64__)
 #include <xmmintrin.h>
 #endif
 
-#include "config/value.h"
 #include "core/error.h"
 #include "plugin/call.h"
+#include "plugin/descriptors.h"
 #include "plugin/elf_note.h"
 
 namespace lh {
@@ -174,53 +170,6 @@ void Plugin::stop() noexcept {
 const lh_plugin_entry& Plugin::entry() const { return *library_->entry; }
 const PluginHost& Plugin::host() const { return library_->host; }
 
-namespace {
-
-// The fields that a descriptor must have; later ones than those of the oldest minor number are not among them.
-struct Field {
-  const char* name;
-  bool there;
-};
-
-std::vector<Field> required_fields(const lh_model& m) {
-  return {{"checkpoint", m.checkpoint != nullptr},
-          {"probe", m.probe != nullptr},
-          {"create", m.create != nullptr},
-          {"destroy", m.destroy != nullptr},
-          {"recipe", m.recipe != nullptr},
-          {"role", m.role != nullptr},
-          {"build", m.build != nullptr}};
-}
-
-std::vector<Field> required_fields(const lh_optimizer& o) {
-  return {{"create", o.create != nullptr},
-          {"destroy", o.destroy != nullptr},
-          {"state", o.state != nullptr},
-          {"build_update", o.build_update != nullptr}};
-}
-
-std::vector<Field> required_fields(const lh_sampler& s) {
-  const bool has_scalars = s.scalars != nullptr && s.scalars[0] != nullptr;
-  return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
-          {"space (LH_SPACE_*)", s.space >= LH_SPACE_SIGMA && s.space <= LH_SPACE_LOG_SNR},
-          {"stages", s.stages > 0},
-          {"scalar_values", !has_scalars || s.scalar_values != nullptr},
-          {"stage_sigma", s.stages <= 1 || s.stage_sigma != nullptr},
-          {"build_stage", s.build_stage != nullptr}};
-}
-
-// Sizes of the oldest minor number that this host takes.
-template <typename T>
-uint32_t least_size;
-template <>
-constexpr uint32_t least_size<lh_model> = offsetof(lh_model, build) + sizeof(lh_model::build);
-template <>
-constexpr uint32_t least_size<lh_optimizer> = offsetof(lh_optimizer, build_update) + sizeof(lh_optimizer::build_update);
-template <>
-constexpr uint32_t least_size<lh_sampler> = offsetof(lh_sampler, build_stage) + sizeof(lh_sampler::build_stage);
-
-}  // namespace
-
 template <typename T>
 std::vector<const T*> Plugin::descriptors(const char* factory) const {
   constexpr uint32_t limit = 1024;
@@ -230,74 +179,9 @@ std::vector<const T*> Plugin::descriptors(const char* factory) const {
     const auto* descriptor = static_cast<const T*>(call.run([&] { return library_->entry->factory(factory, index); }));
     if (descriptor == nullptr) return list;
     if (index == limit) lh::fail(Code::plugin, "{}: {} does not end its list", path_.string(), factory);
-    if (!LH_HAS(descriptor, T, id) || descriptor->id == nullptr || descriptor->id[0] == '\0')
-      lh::fail(Code::plugin, "{}: {} number {} has no id", path_.string(), factory, index);
-    if (descriptor->struct_size < least_size<T>)
-      lh::fail(Code::plugin,
-               "{}: {} '{}' has struct_size {}, expected at least {}; rebuild the plugin with this host's SDK",
-               path_.string(), factory, descriptor->id, descriptor->struct_size, least_size<T>);
-    for (const Field& field : required_fields(*descriptor))
-      if (!field.there)
-        lh::fail(Code::plugin, "{}: {} '{}' has no {}", path_.string(), factory, descriptor->id, field.name);
+    check_descriptor(*descriptor, path_, factory, index);
     list.push_back(descriptor);
   }
-}
-
-std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& from_command_line) {
-  std::vector<PluginDirectory> dirs;
-  for (const fs::path& path : from_command_line) dirs.push_back({path, true});
-  if (const char* variable = std::getenv("LORA_HOST_PLUGIN_PATH")) {
-    std::string list = variable;
-    for (size_t at = 0; at <= list.size();) {
-      size_t end = std::min(list.find(':', at), list.size());
-      if (end > at) dirs.push_back({list.substr(at, end - at), true});
-      at = end + 1;
-    }
-  }
-  std::error_code error;
-  fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (error) return dirs;
-  // Installed, and as built: `lib` is both unless the distribution's library folder has another name.
-  const fs::path bin = executable.parent_path();
-  const fs::path installed = (bin / LORA_LIBDIR_FROM_BINDIR / "lora-host").lexically_normal();
-  const fs::path as_built = (bin / "../lib/lora-host").lexically_normal();
-  dirs.push_back({installed, false});
-  if (as_built != installed) dirs.push_back({as_built, false});
-  return dirs;
-}
-
-bool is_plugin_path(const std::string& name) { return name.find('/') != std::string::npos || name.ends_with(".so"); }
-
-fs::path plugin_file(const std::string& name) { return fs::absolute(schema::expand_home(name)).lexically_normal(); }
-
-Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector<std::string>& asked_for,
-                     const lh_host_api& api) {
-  Plugins plugins;
-  std::set<std::string> seen;
-  for (const std::string& name : asked_for)
-    if (is_plugin_path(name) && seen.insert(plugin_file(name).stem().string()).second)
-      plugins.add(std::make_unique<Plugin>(plugin_file(name), api));
-  for (const PluginDirectory& dir : dirs) {
-    std::error_code error;
-    std::vector<fs::path> files;
-    for (fs::directory_iterator it(dir.path, error), end; !error && it != end; it.increment(error))
-      if (it->path().extension() == ".so") files.push_back(it->path());
-    if (error && dir.asked_for)
-      lh::fail(Code::plugin, "{}: cannot list this plugin directory: {}", dir.path.string(), error.message());
-    std::sort(files.begin(), files.end());
-    for (const fs::path& file : files) {
-      std::string name = file.stem().string();
-      if (!seen.insert(name).second) continue;
-      try {
-        plugins.add(std::make_unique<Plugin>(file, api));
-      } catch (const Error& failure) {
-        bool named = std::find(asked_for.begin(), asked_for.end(), name) != asked_for.end();
-        if (named || dir.asked_for || failure.code() != Code::plugin) throw;
-        spdlog::warn("plugin left out: {}", failure.what());
-      }
-    }
-  }
-  return plugins;
 }
 
 }  // namespace lh

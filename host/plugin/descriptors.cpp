@@ -1,0 +1,72 @@
+#include "plugin/descriptors.h"
+
+#include <cstddef>
+#include <vector>
+
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+// The fields that a descriptor must have; none is newer than the oldest minor number that this host takes.
+struct Field {
+  const char* name;
+  bool there;
+};
+
+std::vector<Field> required_fields(const lh_model& m) {
+  return {{"checkpoint", m.checkpoint != nullptr},
+          {"probe", m.probe != nullptr},
+          {"create", m.create != nullptr},
+          {"destroy", m.destroy != nullptr},
+          {"recipe", m.recipe != nullptr},
+          {"role", m.role != nullptr},
+          {"build", m.build != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_optimizer& o) {
+  return {{"create", o.create != nullptr},
+          {"destroy", o.destroy != nullptr},
+          {"state", o.state != nullptr},
+          {"build_update", o.build_update != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_sampler& s) {
+  const bool has_scalars = s.scalars != nullptr && s.scalars[0] != nullptr;
+  return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
+          {"space (LH_SPACE_*)", s.space >= LH_SPACE_SIGMA && s.space <= LH_SPACE_LOG_SNR},
+          {"stages", s.stages > 0},
+          {"scalar_values", !has_scalars || s.scalar_values != nullptr},
+          {"stage_sigma", s.stages <= 1 || s.stage_sigma != nullptr},
+          {"build_stage", s.build_stage != nullptr}};
+}
+
+// least_size: of the struct in that minor number.
+template <typename T>
+void check(const T& descriptor, uint32_t least_size, const fs::path& path, const char* factory, uint32_t index) {
+  if (!LH_HAS(&descriptor, T, id) || descriptor.id == nullptr || descriptor.id[0] == '\0')
+    fail(Code::plugin, "{}: {} number {} has no id", path.string(), factory, index);
+  if (descriptor.struct_size < least_size)
+    fail(Code::plugin, "{}: {} '{}' has struct_size {}, expected at least {}; rebuild the plugin with this host's SDK",
+         path.string(), factory, descriptor.id, descriptor.struct_size, least_size);
+  for (const Field& field : required_fields(descriptor))
+    if (!field.there) fail(Code::plugin, "{}: {} '{}' has no {}", path.string(), factory, descriptor.id, field.name);
+}
+
+}  // namespace
+
+void check_descriptor(const lh_model& model, const fs::path& path, const char* factory, uint32_t index) {
+  check(model, offsetof(lh_model, build) + sizeof(model.build), path, factory, index);
+}
+
+void check_descriptor(const lh_optimizer& rule, const fs::path& path, const char* factory, uint32_t index) {
+  check(rule, offsetof(lh_optimizer, build_update) + sizeof(rule.build_update), path, factory, index);
+}
+
+void check_descriptor(const lh_sampler& sampler, const fs::path& path, const char* factory, uint32_t index) {
+  check(sampler, offsetof(lh_sampler, build_stage) + sizeof(sampler.build_stage), path, factory, index);
+}
+
+}  // namespace lh
