@@ -53,14 +53,6 @@ double matmul_rate(Device& device, DType dtype, int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best * 1e-12;
 }
 
-// A fixed pattern: the values do not change the time.
-HostTensor pattern(const Desc& like) {
-  HostTensor tensor(Desc{DType::f32, like.shape});
-  const std::span<float> values = tensor.as<float>();
-  for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
-  return tensor;
-}
-
 // Inputs of a step as training makes them, from made-up pictures and prompts at half noise.
 StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
   const DenoiserInputs table(model.recipe());
@@ -73,7 +65,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
   for (const char* name : {"latents", "target", "loss_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
-      inputs.tensors[name] = pattern(graph.desc(it->second));
+      inputs.tensors[name] = made_up(graph.desc(it->second).shape);
   return inputs;
 }
 
@@ -159,10 +151,8 @@ int run_bench(const Options& options) {
   plan.adapters->initialise(1);
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
-  Sizes sizes = shape.lengths;
-  sizes["batch"] = config.train.batch_size;
-  sizes["height"] = sizes["width"] = side / model.recipe().latents.downscale;
-  const StepInputs inputs = step_inputs(model, train.graph, sizes);
+  const StepInputs inputs =
+      step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size));
   const auto run_step = [&] {
     runner.enqueue(learning_rates(config.train, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
   };

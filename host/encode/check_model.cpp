@@ -109,7 +109,7 @@ class ModelCheck {
       if (known == conditioning_.end())
         sizes[length_size(name)] = spec.round * 32;
       else if (known->second.desc.shape.rank() >= 3)
-        sizes[length_size(name)] = (known->second.desc.shape[1] + spec.round - 1) / spec.round * spec.round;
+        sizes[length_size(name)] = spec.padded(known->second.desc.shape[1]);
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs)

@@ -57,15 +57,14 @@ HostTensor padded(const std::vector<const HostTensor*>& rows, int64_t length) {
   return out;
 }
 
-// Numbers in place of one row of [B, ...].
-HostTensor made_up_row(const Shape& batch) {
-  HostTensor tensor(Desc{DType::f32, batch.with(0, 1)});
+}  // namespace
+
+HostTensor made_up(const Shape& shape) {
+  HostTensor tensor(Desc{DType::f32, shape});
   const std::span<float> values = tensor.as<float>();
   for (size_t i = 0; i < values.size(); ++i) values[i] = 0.01f * static_cast<float>(i % 97) - 0.5f;
   return tensor;
 }
-
-}  // namespace
 
 std::string length_size(const std::string& input) { return input + "_length"; }
 
@@ -144,7 +143,7 @@ NamedTensors DenoiserInputs::pattern(const Graph& denoiser) const {
   for (const auto& [name, spec] : recipe_.inputs) {
     const auto asked = denoiser.inputs.find(name);
     if (spec.source == Source::conditioner && asked != denoiser.inputs.end())
-      out.emplace(spec.of, made_up_row(denoiser.desc(asked->second).shape));
+      out.emplace(spec.of, made_up(denoiser.desc(asked->second).shape.with(0, 1)));
   }
   return out;
 }
@@ -154,7 +153,7 @@ NamedTensors DenoiserInputs::pattern_images(const Graph& denoiser) const {
   for (const auto& [name, spec] : recipe_.inputs) {
     const auto asked = denoiser.inputs.find(name);
     if (spec.source == Source::image && asked != denoiser.inputs.end())
-      out.emplace(name, made_up_row(denoiser.desc(asked->second).shape));
+      out.emplace(name, made_up(denoiser.desc(asked->second).shape.with(0, 1)));
   }
   return out;
 }

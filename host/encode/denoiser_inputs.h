@@ -25,6 +25,9 @@ struct InputRow {
   NamedTensors images = {};  // by input: [1, h, w, C]
 };
 
+// A fixed pattern of float32 numbers in place of real ones, for what does not look at them.
+HostTensor made_up(const Shape& shape);
+
 // The size by which a graph is told how many rows an input has: "text_length".
 std::string length_size(const std::string& input);
 

@@ -29,8 +29,6 @@ std::set<std::string> outputs_asked_for(const Recipe& recipe) {
   return names;
 }
 
-int64_t rounded_up(int64_t count, int64_t unit) { return (count + unit - 1) / unit * unit; }
-
 // Rows in front that a mask [1, L] keeps.
 int64_t count_rows(const HostTensor& mask, const std::string& name, const std::string& plugin) {
   const HostTensor exact = converted(mask, DType::i32);
@@ -136,7 +134,7 @@ Sizes TextEncoding::lengths(const std::string& prompt) {
   Sizes sizes = most_lengths();
   for (const auto& [input, spec] : model_.recipe().inputs) {
     if (spec.source != InputSpec::Source::conditioner || spec.mask.empty()) continue;
-    sizes[length_size(input)] = rounded_up(rows_there(spec.mask, prompt), spec.round);
+    sizes[length_size(input)] = spec.padded(rows_there(spec.mask, prompt));
   }
   return sizes;
 }
@@ -153,7 +151,7 @@ Sizes TextEncoding::most_lengths() {
   for (const auto& [input, spec] : model_.recipe().inputs) {
     if (spec.source != InputSpec::Source::conditioner) continue;
     const Shape& shape = graph().desc(graph().outputs.at(spec.of)).shape;  // [1, L, ...]
-    if (shape.rank() >= 3) sizes[length_size(input)] = rounded_up(shape[1], spec.round);
+    if (shape.rank() >= 3) sizes[length_size(input)] = spec.padded(shape[1]);
   }
   return sizes;
 }

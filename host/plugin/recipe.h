@@ -62,6 +62,8 @@ struct InputSpec {
   Image image = Image::latents;
   double value = 0;          // constant
   std::string text() const;  // "conditioner.text", as the recipe has it
+  // Rows of an input from the conditioner in a graph that has to hold `rows`.
+  int64_t padded(int64_t rows) const { return (rows + round - 1) / round * round; }
 };
 
 // A denoiser's share of the noise levels, where a model has several: sigma above `above`, up to the next one's.
@@ -76,7 +78,7 @@ struct ResolutionShift {
   double mu(int64_t tokens) const;
 };
 
-// The noise that epsilon and v_prediction models are trained on: see train/noise_schedule.h.
+// The noise that epsilon and v_prediction models are trained on: see diffusion/noise_schedule.h.
 struct NoiseScheduleSpec {
   std::string kind = "scaled_linear";  // or "linear"
   double beta_start = 0.00085, beta_end = 0.012;
@@ -91,7 +93,7 @@ struct TimestepSpec {
   std::optional<ResolutionShift> resolution_shift;
 };
 
-// Where the noise levels of a sampling run lie: see sample/schedule.h.
+// Where the noise levels of a sampling run lie: see diffusion/sampling_schedule.h.
 struct ScheduleSpec {
   enum class Spacing { leading, trailing };
   // flow

@@ -31,7 +31,8 @@ const std::string& BatchMaker::caption(const Sample& sample, uint64_t draw, uint
 StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t micro_step) {
   const LatentSpec& spec = p_.model.recipe().latents;
   const auto size = static_cast<int64_t>(batch.samples.size());
-  const int64_t h = batch.bucket.height / spec.downscale, w = batch.bucket.width / spec.downscale;
+  const Sizes sizes = shape.sizes(spec, size);
+  const int64_t h = sizes.at("height"), w = sizes.at("width");
   const auto count = static_cast<size_t>(h * w * spec.channels);
   const auto draw = static_cast<uint64_t>(micro_step);
 
@@ -56,9 +57,6 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
     rows.push_back(std::move(row));
   }
 
-  Sizes sizes = shape.lengths;
-  sizes["height"] = h;
-  sizes["width"] = w;
   StepInputs in{inputs_.batch(rows, sizes), static_cast<int32_t>(micro_step)};
   for (const auto& [name, ids] : tokens) in.tensors[name] = stack_rows(ids);
   in.tensors["latents"] = std::move(latents);

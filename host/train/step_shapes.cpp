@@ -13,6 +13,14 @@ void grow(Sizes& lengths, const Sizes& others) {
 
 }  // namespace
 
+Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
+  Sizes sizes = lengths;
+  sizes["batch"] = batch;
+  sizes["height"] = bucket.height / latents.downscale;
+  sizes["width"] = bucket.width / latents.downscale;
+  return sizes;
+}
+
 StepShapes::StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text) {
   std::map<Bucket, Sizes> longest;
   for (const Sample& sample : dataset.samples) {

@@ -17,6 +17,8 @@ struct StepShape {
   Bucket bucket;
   Sizes lengths;  // of the denoiser's graph: "text_length"
   auto operator<=>(const StepShape&) const = default;
+  // What the denoiser's graph is built with: batch, height and width in latent places, lengths.
+  Sizes sizes(const LatentSpec& latents, int64_t batch) const;
 };
 
 class StepShapes {

@@ -16,10 +16,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
     also(arena, workspace_bytes(device, graph), constant_bytes(graph));
   };
   for (const StepShape& shape : shapes) {
-    Sizes sizes = shape.lengths;
-    sizes["batch"] = options.batch;
-    sizes["height"] = shape.bucket.height / recipe.latents.downscale;
-    sizes["width"] = shape.bucket.width / recipe.latents.downscale;
+    Sizes sizes = shape.sizes(recipe.latents, options.batch);
     sizes.insert(options.encoder_sizes.begin(), options.encoder_sizes.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
     add(step->train_graph().graph, step->arena_bytes());
