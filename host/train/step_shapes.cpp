@@ -11,6 +11,16 @@ void grow(Sizes& lengths, const Sizes& others) {
   for (const auto& [name, length] : others) lengths[name] = std::max(lengths[name], length);
 }
 
+// Names whose length is not the same for all samples. With one of them the longest of a batch is that of a sample; with
+// several it may be a mix that no sample has.
+int64_t varying(const std::vector<Sizes>& lengths) {
+  int64_t count = 0;
+  if (lengths.empty()) return count;
+  for (const auto& [name, length] : lengths.front())
+    count += std::ranges::any_of(lengths, [&, n = name, l = length](const Sizes& s) { return s.at(n) != l; });
+  return count;
+}
+
 }  // namespace
 
 Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
@@ -29,7 +39,7 @@ StepShapes::StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text
     grow(longest[sample.bucket], lengths);
     all_.insert({sample.bucket, lengths});
   }
-  if (all_.size() <= std::max(most_shapes, longest.size())) return;
+  if (varying(lengths_) <= 1 && all_.size() <= std::max(most_shapes, longest.size())) return;
   all_.clear();
   for (size_t i = 0; i < lengths_.size(); ++i) {
     lengths_[i] = longest.at(dataset.samples[i].bucket);
@@ -37,7 +47,7 @@ StepShapes::StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text
   }
 }
 
-// Of several lengths of one name the largest: with one name it is that of one of the samples, so its shape is in `all`.
+// Of several lengths of one name the largest, which is in `all`: at most one name varies within a bucket.
 StepShape StepShapes::of(const Batch& batch) const {
   StepShape shape{batch.bucket, {}};
   for (const int64_t sample : batch.samples) grow(shape.lengths, lengths_[static_cast<size_t>(sample)]);
