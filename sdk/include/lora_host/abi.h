@@ -42,7 +42,7 @@
 #include <stdint.h>
 
 #define LH_ABI_MAJOR 0
-#define LH_ABI_MINOR 2
+#define LH_ABI_MINOR 3
 #define LH_ABI_OLDEST 2 /* the oldest minor number of LH_ABI_MAJOR that a host with these headers takes */
 
 /* The minor number that a plugin needs; set it with -DLH_TARGET_MINOR=n to use what came with n without looking. */
