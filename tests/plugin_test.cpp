@@ -116,8 +116,9 @@ TEST_F(PluginTest, OtherAbiIsRefusedWithBothVersions) {
   file = write(with_abi(LH_ABI_MAJOR, LH_ABI_MINOR + 1));
   EXPECT_THAT(error_of([&] { Plugin one(file); }), HasSubstr("crafted.so: needs plugin ABI"));
   file = write(with_abi(0, 1));
-  EXPECT_THAT(error_of([&] { Plugin one(file); }),
-              AllOf(HasSubstr("needs plugin ABI 0.1, this host has 0.2 to 0.3; rebuild the plugin with this host's SDK")));
+  EXPECT_THAT(
+      error_of([&] { Plugin one(file); }),
+      AllOf(HasSubstr("needs plugin ABI 0.1, this host has 0.2 to 0.3; rebuild the plugin with this host's SDK")));
 }
 
 TEST_F(PluginTest, LoadsTheBuiltPlugins) {

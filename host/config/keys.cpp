@@ -158,6 +158,10 @@ const Key table[] = {
      each<&D::folder_path>,
      "Folder of images, each with its caption beside it.",
      {.required = true}},
+    {"datasets[].images", each<&D::images>,
+     "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
+     "with "
+     "an image of the same name for each image of folder_path."},
     {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
     {"datasets[].default_caption", each<&D::default_caption>,
      "Caption of images without a file. Empty: a missing caption is an error."},
@@ -284,6 +288,12 @@ const Key table[] = {
      "Sample every so many steps. 0: never.",
      {.range = any_count}},
     {"sample.prompts", in<S, &SampleConfig::prompts>, "Prompts, one image each."},
+    {"sample.images",
+     in<S, &SampleConfig::images>,
+     "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
+     "file, "
+     "or a list with one for each prompt.",
+     {.lists = true}},
     {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
     {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
     {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},

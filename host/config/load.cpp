@@ -123,6 +123,7 @@ class Reader {
   void read_run(const Node& run) {
     root_ = &run;
     read_section(run, "", "", nullptr);
+    name_source(config_.sample.images);
     if (needs_.model && config_.model.name_or_path.empty() && !seen_.contains("model.name_or_path"))
       missing(section_place("model"), *schema::find("model.name_or_path"));
     if (needs_.datasets && !run.find("datasets"))
@@ -150,6 +151,8 @@ class Reader {
         continue;
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
+      } else if (const schema::EntryAlias* entry = lookup(schema::entry_aliases(), full)) {
+        read_entry(*entry, key, value, name, dataset);
       } else if (schema::is_section(full)) {
         if (value.kind == Kind::map)
           read_section(value, full, name, dataset);
@@ -176,6 +179,7 @@ class Reader {
       read_section(item, "datasets[]", shown, &dataset);
       if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
         missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
+      name_source(dataset.images);
       config_.datasets.push_back(std::move(dataset));
     }
   }
@@ -196,6 +200,22 @@ class Reader {
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
+  }
+
+  // One entry of a mapping, under a name of its own.
+  void read_entry(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
+                  DatasetConfig* dataset) {
+    if (value.kind == Kind::null) return;
+    Node entry = key, mapping{.kind = Kind::map, .place = value.place};
+    entry.text = alias.entry;
+    mapping.entries.emplace_back(entry, value);
+    read_key(*schema::find(alias.key), key, mapping, name, dataset);
+  }
+
+  // Paths that are looked at when the model is known say where they stand.
+  void name_source(ImagePaths& images) const {
+    for (auto& [key, paths] : images)
+      for (GivenValue& path : paths) path.source = file_;
   }
 
   // Keys that exist in ai-toolkit only, and unknown ones.
