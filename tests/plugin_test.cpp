@@ -116,8 +116,9 @@ TEST_F(PluginTest, OtherAbiIsRefusedWithBothVersions) {
   file = write(with_abi(LH_ABI_MAJOR, LH_ABI_MINOR + 1));
   EXPECT_THAT(error_of([&] { Plugin one(file); }), HasSubstr("crafted.so: needs plugin ABI"));
   file = write(with_abi(0, 1));
-  EXPECT_THAT(error_of([&] { Plugin one(file); }),
-              AllOf(HasSubstr("needs plugin ABI 0.1, this host has 0.2 to 0.3; rebuild the plugin with this host's SDK")));
+  EXPECT_THAT(
+      error_of([&] { Plugin one(file); }),
+      AllOf(HasSubstr("needs plugin ABI 0.1, this host has 0.2 to 0.3; rebuild the plugin with this host's SDK")));
 }
 
 TEST_F(PluginTest, LoadsTheBuiltPlugins) {
@@ -170,17 +171,6 @@ TEST_F(PluginTest, ExceptionsStayInside) {
               rule.build_update({4, 4});
             }),
             "plugin 'throws', optimizer 'throws', build_update: unknown C++ exception in the plugin");
-}
-
-TEST_F(PluginTest, OptimizerOptionsAreTheUsers) {
-  const Registry registry({}, {});
-  try {
-    const Optimizer adamw(registry, "adamw", {{"betas", {0.9, 1.5}}});
-    FAIL() << "betas of 1.5 were taken";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::config);
-    EXPECT_STREQ(error.what(), "train.optimizer_params: adamw: betas must be in [0, 1)");
-  }
 }
 
 TEST_F(PluginTest, ModelProbeAndItsErrors) {

@@ -202,7 +202,8 @@ const Key table[] = {
      {.range = from_zero, .names = schedule_params}},
     {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,
-     "Handed to the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]."},
+     "Options of the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]; lora-host plugins --verbose lists "
+     "them (docs/optimizers.md)."},
     {"train.max_grad_norm",
      in<T, &Tr::max_grad_norm>,
      "Gradients are scaled down to this norm. 0: never.",

@@ -192,7 +192,10 @@ class Reader {
                           before->second.value->place.line));
     std::vector<yaml::Problem> found;
     DatasetConfig unused;
-    schema::assign(row, row.field(config_, dataset ? *dataset : unused), value, found);
+    const schema::Field field = row.field(config_, dataset ? *dataset : unused);
+    schema::assign(row, field, value, found);
+    if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
+      for (auto& [option, given] : **options) given.source = file_;
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));

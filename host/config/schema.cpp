@@ -38,7 +38,7 @@ struct TypeName {
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
-  std::string operator()(NumberLists*) const { return "mapping of numbers or lists of numbers"; }
+  std::string operator()(GivenOptions*) const { return "mapping of options"; }
 };
 
 }  // namespace

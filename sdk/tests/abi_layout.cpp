@@ -69,6 +69,9 @@ int main() {
   whole &= STRUCT(lh_model, F(struct_size), F(id), F(checkpoint), F(probe), F(create), F(destroy), F(recipe), F(role),
                   F(build));
 #undef F
+#define F(field) FIELD(lh_option, field)
+  whole &= STRUCT(lh_option, F(name), F(type), F(flags), F(count), F(otherwise), F(min), F(max), F(choices), F(help));
+#undef F
 #define F(field) FIELD(lh_optimizer, field)
   whole &= STRUCT(lh_optimizer, F(struct_size), F(id), F(options), F(create), F(destroy), F(state), F(build_update));
 #undef F
@@ -89,6 +92,8 @@ int main() {
 #define C(constant) std::printf(#constant " %lld\n", static_cast<long long>(constant))
   C(LH_OK), C(LH_E_INVALID), C(LH_E_UNSUPPORTED), C(LH_E_MODEL), C(LH_E_GRAPH), C(LH_E_INTERNAL), C(LH_E_SETTING);
   C(LH_F32), C(LH_F16), C(LH_BF16), C(LH_F8_E4M3), C(LH_F8_E5M2), C(LH_I32), C(LH_I64), C(LH_U8), C(LH_FLOAT);
+  C(LH_OPTION_FLOAT), C(LH_OPTION_INT), C(LH_OPTION_BOOL), C(LH_OPTION_CHOICE), C(LH_OPTION_FLOATS);
+  C(LH_OPTION_MIN), C(LH_OPTION_MAX), C(LH_OPTION_ABOVE), C(LH_OPTION_BELOW), C(LH_OPTION_NULLABLE);
   C(LH_MAX_RANK), C(LH_ATTR_I64), C(LH_ATTR_F64), C(LH_ATTR_STRING), C(LH_ATTR_I64_LIST), C(LH_ATTR_F64_LIST);
   C(LH_LOG_DEBUG), C(LH_LOG_INFO), C(LH_LOG_WARNING), C(LH_LOG_ERROR), C(LH_SCOPE_CHECKPOINT);
   C(LH_SPACE_SIGMA), C(LH_SPACE_ALPHA), C(LH_SPACE_LOG_SNR), C(LH_NOTE_TYPE);

@@ -38,7 +38,6 @@ constexpr const char* checkpoint_yaml =
     "components:\n  denoiser: {config: name_or_path, prefixes: [''], marker: cut_structs.weight}\n";
 constexpr lh_model model = lora_host::model<CutModel>("cut_model", checkpoint_yaml);
 
-constexpr const char* nothing[] = {nullptr};
 class CutOptimizer : public lora_host::Optimizer {
  public:
   explicit CutOptimizer(const lora_host::Options&) {}
@@ -47,7 +46,7 @@ class CutOptimizer : public lora_host::Optimizer {
     g.output("p", g.sub(g.input("p", parameter, LH_F32), g.input("g", parameter, LH_F32)));
   }
 };
-constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nothing);
+constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nullptr);
 
 struct CutSampler {
   static constexpr const char* id = "cut_sampler";

@@ -66,7 +66,7 @@ class Optimizer {
 };
 
 template <typename T>
-constexpr lh_optimizer optimizer(const char* id, const char* const* options) {
+constexpr lh_optimizer optimizer(const char* id, const lh_option* options) {
   lh_optimizer out{};
   out.struct_size = sizeof(lh_optimizer);
   out.id = id;
