@@ -89,8 +89,9 @@ struct TrainSection {
 };
 
 struct SampleConfig {
-  std::string sampler;       // empty = the model's own
-  std::string scheduler;     // spacing of noise levels: normal, karras; empty = as the sampler's name says
+  std::string sampler;    // empty = the model's own
+  std::string scheduler;  // spacing of noise levels; empty = as the sampler's name says, or the model's own
+  GivenOptions sampler_params, scheduler_params;
   int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
   std::string neg;
