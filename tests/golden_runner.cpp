@@ -14,6 +14,7 @@
 #include "io/safetensors.h"
 #include "plugin/registry.h"
 #include "run/update.h"
+#include "support/given_options.h"
 #include "support/golden.h"
 #include "train/prepare.h"
 
@@ -196,10 +197,9 @@ class CaseRun {
     TrainStep step(build_train_graph(model_, sizes(), select, {.compute = compute_}));
     const Weights weights(device_, model_.checkpoint(), step.train_graph().graph);
     const auto& rule = case_.json.at("optimizer");
-    const Optimizer optimizer(registry_, rule.at("name"),
-                              {{"betas", rule.at("betas").get<std::vector<double>>()},
-                               {"eps", {rule.at("eps").get<double>()}},
-                               {"weight_decay", {rule.at("weight_decay").get<double>()}}});
+    nlohmann::json options;
+    for (const char* key : {"betas", "eps", "weight_decay"}) options[key] = rule.at(key);
+    const Optimizer optimizer(registry_, rule.at("name"), test::given_options(options.dump()));
     Adapters adapters(step.train_graph().graph, step.train_graph().modules, optimizer.states());
     adapters.allocate(device_);
     for (const AdapterTensor& t : adapters.tensors())

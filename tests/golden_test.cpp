@@ -8,6 +8,7 @@
 
 #include "run/update.h"
 #include "support/device.h"
+#include "support/given_options.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
 
@@ -28,16 +29,10 @@ void expect_golden(const Case& c, const std::string& name, std::span<const float
       << c.name << " " << name;
 }
 
-std::map<std::string, std::vector<double>> options_of(const nlohmann::json& rule) {
-  std::map<std::string, std::vector<double>> options;
-  for (const auto& [key, value] : rule.items()) {
-    if (key == "name" || key == "lr") continue;
-    if (value.is_array())
-      options[key] = value.get<std::vector<double>>();
-    else
-      options[key] = {value.is_boolean() ? static_cast<double>(value.get<bool>()) : value.get<double>()};
-  }
-  return options;
+// The options of a case: all of its optimizer's keys but these.
+GivenOptions options_of(nlohmann::json rule) {
+  for (const char* key : {"name", "lr"}) rule.erase(key);
+  return given_options(rule.dump());
 }
 
 class Optimizers : public testing::TestWithParam<const char*> {};

@@ -8,6 +8,7 @@
 #include "cli/plugin_flags.h"
 #include "core/error.h"
 #include "io/checkpoint.h"
+#include "plugin/options.h"
 #include "plugin/plugin_model.h"
 #include "plugin/recipe.h"
 #include "plugin/registry.h"
@@ -75,6 +76,21 @@ void print_model(const Offered<lh_model>& offered) {
   print_recipe(offered, width);
 }
 
+void print_options(const lh_option* list, const std::string& owner) {
+  const std::vector<std::string> lines = option_lines(read_options(list, owner));
+  if (!lines.empty()) fmt::print("    options\n");
+  for (const std::string& line : lines) fmt::print("      {}\n", line);
+}
+
+// A sampler or schedule.
+template <typename Descriptor>
+void print_part(const char* kind, const Descriptor& part, bool verbose) {
+  fmt::print("  {:<9}  {} ({})\n", kind, part.id, fmt::join(words(part.objectives), ", "));
+  if (!verbose) return;
+  if (part.aliases != nullptr) fmt::print("    also: {}\n", fmt::join(words(part.aliases), ", "));
+  print_options(part.options, fmt::format("{} '{}'", kind, part.id));
+}
+
 }  // namespace
 
 int run_plugins(const Options& options) {
@@ -89,10 +105,10 @@ int run_plugins(const Options& options) {
     }
     for (const lh_optimizer* optimizer : plugin->optimizers()) {
       fmt::print("  optimizer  {}\n", optimizer->id);
-      if (options.verbose) fmt::print("    options: {}\n", fmt::join(words(optimizer->options), ", "));
+      if (options.verbose) print_options(optimizer->options, fmt::format("optimizer '{}'", optimizer->id));
     }
-    for (const lh_sampler* sampler : plugin->samplers())
-      fmt::print("  sampler    {} ({})\n", sampler->id, fmt::join(words(sampler->objectives), ", "));
+    for (const lh_sampler* sampler : plugin->samplers()) print_part("sampler", *sampler, options.verbose);
+    for (const lh_schedule* schedule : plugin->schedules()) print_part("schedule", *schedule, options.verbose);
   }
   return 0;
 }

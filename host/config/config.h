@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include "config/yaml.h"
+
 namespace lh {
 
 // The value of a key that a plugin may have, and where it stands: in a file, or after a flag (line 0).
@@ -21,6 +23,15 @@ struct GivenValue {
 
 // Images beside those that are trained or made, by key of the model's recipe: files or folders.
 using ImagePaths = std::map<std::string, std::vector<GivenValue>>;
+
+// An option of a plugin's part (options.h of the SDK) as the user wrote it; what is wrong with it is known when the
+// plugin is.
+struct GivenOption {
+  yaml::Node value;
+  yaml::Place key;          // where its name stands
+  std::string source = {};  // the file; empty where there is none
+};
+using GivenOptions = std::map<std::string, GivenOption>;
 
 struct ModelConfig {
   std::filesystem::path name_or_path;       // single file or diffusers directory
@@ -65,7 +76,7 @@ struct TrainSection {
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
-  std::map<std::string, std::vector<double>> optimizer_params;                             // a number is a list of one
+  GivenOptions optimizer_params;
   double max_grad_norm = 1.0;                                                              // 0 = no clipping
   std::string timestep_type;                                                               // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own
@@ -83,8 +94,9 @@ struct TrainSection {
 };
 
 struct SampleConfig {
-  std::string sampler;       // empty = the model's own
-  std::string scheduler;     // spacing of noise levels: normal, karras; empty = as the sampler's name says
+  std::string sampler;    // empty = the model's own
+  std::string scheduler;  // spacing of noise levels; empty = as the sampler's name says, or the model's own
+  GivenOptions sampler_params, scheduler_params;
   int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
   ImagePaths images;  // one file for all prompts, or one for each

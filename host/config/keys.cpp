@@ -36,7 +36,6 @@ constexpr Choice timestep_types[] = {
 constexpr Choice weighting_schemes[] = {
     {"none", "none"}, {"sigma_sqrt", "sigma_sqrt"}, {"logit_normal", "logit_normal"},
     {"mode", "mode"}, {"cosmap", "cosmap"},         {"uniform", "none"}};
-constexpr Choice schedulers[] = {{"normal", "normal"}, {"karras", "karras"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
@@ -206,7 +205,8 @@ const Key table[] = {
      {.range = from_zero, .names = schedule_params}},
     {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,
-     "Handed to the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]."},
+     "Options of the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]; lora-host plugins --verbose lists "
+     "them (docs/optimizers.md)."},
     {"train.max_grad_norm",
      in<T, &Tr::max_grad_norm>,
      "Gradients are scaled down to this norm. 0: never.",
@@ -278,11 +278,15 @@ const Key table[] = {
      "Sampler, by the id its plugin gives it (lora-host plugins lists them) or as other programs write it: euler_a, "
      "DPM++ 2M Karras. Empty: the model's own.",
      {.normalize = check_sampler}},
-    {"sample.scheduler",
-     in<S, &SampleConfig::scheduler>,
-     "How noise levels are spaced: normal, as the model was made for, or karras. Empty: normal, unless the sampler's "
-     "name ends in karras.",
-     {.choices = schedulers}},
+    {"sample.scheduler", in<S, &SampleConfig::scheduler>,
+     "How noise levels are spaced, by the id that a plugin gives it (docs/samplers.md) or as other programs write it: "
+     "normal, as the model was made for, simple, karras, exponential, beta, sgm_uniform. Empty: what stands at the end "
+     "of the sampler's name, or the model's own."},
+    {"sample.sampler_params", in<S, &SampleConfig::sampler_params>,
+     "Options of the sampler, such as eta: 0.5 or solver_type: heun; lora-host plugins --verbose lists them "
+     "(docs/samplers.md)."},
+    {"sample.scheduler_params", in<S, &SampleConfig::scheduler_params>,
+     "Options of the schedule, such as rho: 5 or sigma_min: 0.1."},
     {"sample.sample_every",
      in<S, &SampleConfig::sample_every>,
      "Sample every so many steps. 0: never.",

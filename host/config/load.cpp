@@ -123,7 +123,6 @@ class Reader {
   void read_run(const Node& run) {
     root_ = &run;
     read_section(run, "", "", nullptr);
-    name_source(config_.sample.images);
     if (needs_.model && config_.model.name_or_path.empty() && !seen_.contains("model.name_or_path"))
       missing(section_place("model"), *schema::find("model.name_or_path"));
     if (needs_.datasets && !run.find("datasets"))
@@ -179,7 +178,6 @@ class Reader {
       read_section(item, "datasets[]", shown, &dataset);
       if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
         missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
-      name_source(dataset.images);
       config_.datasets.push_back(std::move(dataset));
     }
   }
@@ -196,7 +194,13 @@ class Reader {
                           before->second.value->place.line));
     std::vector<yaml::Problem> found;
     DatasetConfig unused;
-    schema::assign(row, row.field(config_, dataset ? *dataset : unused), value, found);
+    const schema::Field field = row.field(config_, dataset ? *dataset : unused);
+    schema::assign(row, field, value, found);
+    if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
+      for (auto& [option, given] : **options) given.source = file_;
+    if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
+      for (auto& [image, paths] : **images)
+        for (GivenValue& path : paths) path.source = file_;
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
@@ -210,12 +214,6 @@ class Reader {
     entry.text = alias.entry;
     mapping.entries.emplace_back(entry, value);
     read_key(*schema::find(alias.key), key, mapping, name, dataset);
-  }
-
-  // Paths that are looked at when the model is known say where they stand.
-  void name_source(ImagePaths& images) const {
-    for (auto& [key, paths] : images)
-      for (GivenValue& path : paths) path.source = file_;
   }
 
   // Keys that exist in ai-toolkit only, and unknown ones.

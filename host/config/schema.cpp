@@ -38,8 +38,8 @@ struct TypeName {
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
-  std::string operator()(NumberLists*) const { return "mapping of numbers or lists of numbers"; }
   std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
+  std::string operator()(GivenOptions*) const { return "mapping of options"; }
 };
 
 }  // namespace

@@ -20,11 +20,6 @@ std::string lower(std::string text) {
   return text;
 }
 
-std::optional<double> read_real(const Node& node) {
-  if (const auto flag = yaml::flag_of(node)) return *flag ? 1.0 : 0.0;
-  return yaml::number_of(node);
-}
-
 // Flags of a prompt that ai-toolkit takes out of its text ("a cat --w 768").
 bool has_prompt_flag(const std::string& prompt) {
   constexpr std::string_view flags[] = {"n", "w", "h", "d", "l", "s", "m", "gr", "ctrl_img", "network_multiplier"};
@@ -113,17 +108,15 @@ class Assign {
     });
   }
 
-  void operator()(NumberLists* out) {
-    each_entry("a mapping of numbers", [&](const std::string& name, const Node& value) {
-      std::vector<double> numbers;
-      for (const Node& item : value.kind == Kind::list ? value.items : Items{value}) {
-        if (const auto number = read_real(item))
-          numbers.push_back(*number);
-        else
-          found(item, name + ": expected a number, a list of numbers, true or false");
-      }
-      (*out)[name] = std::move(numbers);
-    });
+  void operator()(GivenOptions* out) {
+    if (node_.kind == Kind::null) return;
+    if (node_.kind != Kind::map) return found(node_, "expected a mapping of options");
+    for (const auto& [name, value] : node_.entries) {
+      if (value.kind == Kind::map)
+        found(value, name.text + ": expected a value or a list");
+      else
+        (*out)[name.text] = {.value = value, .key = name.place};
+    }
   }
 
   // Where each path stands is kept: whether there is such a key is known when the model is.
@@ -248,10 +241,10 @@ struct Print {
     for (const auto& [name, value] : *values) entries.push_back(fmt::format("{}: {}", quote(name), value));
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
-  std::string operator()(const NumberLists* values) const {
+  std::string operator()(const GivenOptions* options) const {
     std::vector<std::string> entries;
-    for (const auto& [name, list] : *values)
-      entries.push_back(fmt::format("{}: [{}]", quote(name), fmt::join(list, ", ")));
+    for (const auto& [name, option] : *options)
+      entries.push_back(fmt::format("{}: {}", quote(name), (*this)(option.value)));
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
   std::string operator()(const ImagePaths* values) const {
@@ -263,6 +256,15 @@ struct Print {
       entries.push_back(fmt::format("{}: {}", quote(name), list.size() == 1 ? all : "[" + all + "]"));
     }
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
+  std::string operator()(const Node& node) const {
+    if (node.kind == Kind::null) return "null";
+    if (node.kind == Kind::list) {
+      std::vector<std::string> items;
+      for (const Node& item : node.items) items.push_back((*this)(item));
+      return fmt::format("[{}]", fmt::join(items, ", "));
+    }
+    return yaml::number_of(node) || yaml::flag_of(node) ? node.text : quote(node.text);
   }
 };
 

@@ -10,36 +10,13 @@
 #include "plugin/services.h"
 
 namespace lh {
-namespace {
 
-void check_options(const lh_optimizer& rule, const std::map<std::string, std::vector<double>>& options) {
-  std::string known;
-  for (const char* const* o = rule.options; o != nullptr && *o != nullptr; ++o)
-    known += (known.empty() ? "" : ", ") + std::string(*o);
-  for (const auto& [name, value] : options)
-    if ((", " + known + ", ").find(", " + name + ", ") == std::string::npos)
-      fail(Code::config, "train.optimizer_params.{}: optimizer '{}' has no such option. Known: {}", name, rule.id,
-           known.empty() ? "none" : known);
-}
-
-}  // namespace
-
-Optimizer::Optimizer(const Registry& registry, const std::string& id,
-                     const std::map<std::string, std::vector<double>>& options)
+Optimizer::Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options)
     : id_(id), offered_(registry.optimizer(id)) {
-  check_options(*offered_.descriptor, options);
-  std::vector<lh_attr> attrs;
-  for (const auto& [name, values] : options) {
-    lh_attr attr{.name = name.c_str(), .type = LH_ATTR_F64, .count = static_cast<uint32_t>(values.size()), .v = {}};
-    if (values.size() == 1) {
-      attr.v.f = values[0];
-    } else {
-      attr.type = LH_ATTR_F64_LIST;
-      attr.v.fs = values.data();
-    }
-    attrs.push_back(attr);
-  }
-  create(attrs);
+  const std::string owner = fmt::format("optimizer '{}'", id);
+  const OptionValues values =
+      check_options(read_options(offered_.descriptor->options, owner), options, "train.optimizer_params", owner);
+  create(values.attrs());
   try {
     read_states();
   } catch (...) {

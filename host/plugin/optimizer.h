@@ -1,11 +1,11 @@
 // An optimizer plugin at work: its states, and its update rule as a graph.
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
 #include "graph/graph.h"
+#include "plugin/options.h"
 #include "plugin/registry.h"
 
 namespace lh {
@@ -13,7 +13,7 @@ namespace lh {
 class Optimizer {
  public:
   // Throws lh::Error(Code::config) for an option that the rule does not know or refuses.
-  Optimizer(const Registry& registry, const std::string& id, const std::map<std::string, std::vector<double>>& options);
+  Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options);
   ~Optimizer();
   Optimizer(const Optimizer&) = delete;
   Optimizer& operator=(const Optimizer&) = delete;

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "config/config.h"
 #include "data/tokenizer_spec.h"
 
 namespace lh {
@@ -98,7 +99,8 @@ struct TimestepSpec {
 struct ScheduleSpec {
   enum class Spacing { leading, trailing };
   // flow
-  bool dynamic = false;  // shifted by image size
+  int64_t timesteps = 1000;  // noise levels that schedules may pick from
+  bool dynamic = false;      // shifted by image size
   double shift = 1;
   bool shift_twice = false;
   // epsilon and v_prediction
@@ -114,7 +116,8 @@ struct SkipLayerGuidance {
 };
 
 struct SamplingSpec {
-  std::string sampler;
+  std::string sampler, scheduler = "normal";
+  GivenOptions sampler_params = {}, scheduler_params = {};
   int64_t steps = 20;
   double guidance = 1;
   ScheduleSpec schedule;

@@ -8,6 +8,7 @@
 #include "compile/adapters.h"
 #include "compile/compile.h"
 #include "diffusion/sampler.h"
+#include "diffusion/sampler_choice.h"
 #include "encode/text_encoding.h"
 #include "plugin/model.h"
 #include "run/weights.h"
@@ -44,8 +45,8 @@ class Denoiser {
                    const std::vector<int64_t>& skip_layers) const;
   HostTensor evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
                       const std::vector<const NamedTensors*>& prompts);
-  HostTensor guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
-                    TextEncoding& text);
+  ModelSaid guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
+                   TextEncoding& text);
 
   Device& device_;
   const Model& model_;

@@ -12,18 +12,21 @@ using lora_host::Failure;
 using lora_host::Graph;
 using lora_host::Options;
 using lora_host::Value;
+namespace option = lora_host::option;
 
-constexpr const char* option_names[] = {"momentum", "dampening", "weight_decay", "nesterov", nullptr};
+constexpr lh_option options[] = {
+    option::real("momentum", "0", option::at_least(0), "Decay of the buffer of gradients; 0: no buffer."),
+    option::real("dampening", "0", option::any, "Share of a gradient that does not go into the buffer."),
+    option::real("weight_decay", "0", option::at_least(0), "Share of a weight that is added to its gradient."),
+    option::flag("nesterov", "false", "Look ahead by one step of the buffer."), option::end};
 
 class Sgd : public lora_host::Optimizer {
  public:
   explicit Sgd(const Options& options)
-      : momentum_(options.real("momentum", 0)),
-        dampening_(options.real("dampening", 0)),
-        weight_decay_(options.real("weight_decay", 0)),
-        nesterov_(options.flag("nesterov", false)) {
-    if (!(momentum_ >= 0) || !(weight_decay_ >= 0))
-      throw Failure(LH_E_SETTING, "sgd: momentum and weight_decay must not be negative");
+      : momentum_(options.real("momentum")),
+        dampening_(options.real("dampening")),
+        weight_decay_(options.real("weight_decay")),
+        nesterov_(options.flag("nesterov")) {
     if (nesterov_ && (momentum_ == 0 || dampening_ != 0))
       throw Failure(LH_E_SETTING, "sgd: nesterov needs a momentum above 0 and a dampening of 0");
   }
@@ -61,6 +64,6 @@ class Sgd : public lora_host::Optimizer {
 
 }  // namespace
 
-constinit const lh_optimizer sgd = lora_host::optimizer<Sgd>("sgd", option_names);
+constinit const lh_optimizer sgd = lora_host::optimizer<Sgd>("sgd", options);
 
 }  // namespace optim

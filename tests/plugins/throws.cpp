@@ -3,8 +3,6 @@
 
 namespace {
 
-constexpr const char* no_options[] = {nullptr};
-
 class Throws : public lora_host::Optimizer {
  public:
   explicit Throws(const lora_host::Options&) {}
@@ -15,7 +13,7 @@ class Throws : public lora_host::Optimizer {
   }
 };
 
-constexpr lh_optimizer throws = lora_host::optimizer<Throws>("throws", no_options);
+constexpr lh_optimizer throws = lora_host::optimizer<Throws>("throws", nullptr);
 
 }  // namespace
 

@@ -6,7 +6,9 @@
 #include "lora_host/host.h"
 #include "lora_host/model.h"
 #include "lora_host/optimizer.h"
+#include "lora_host/options.h"
 #include "lora_host/plugin.h"
 #include "lora_host/sampler.h"
+#include "lora_host/schedule.h"
 
 #endif

@@ -18,6 +18,7 @@
 #define LORA_HOST_OPTIMIZER_H
 
 #include "lora_host/host.h"
+#include "lora_host/options.h"
 
 #define LH_OPTIMIZER_FACTORY "lh.optimizer/1"
 
@@ -25,9 +26,8 @@
 typedef struct lh_optimizer {
   uint32_t struct_size;
   const char* id;
-  /* Names of `optimizer_params` the rule understands, NULL-terminated or NULL; the host refuses anything else. */
-  const char* const* options;
-  /* options: the user's values as f64 (numbers; flags are 0 or 1) or f64 lists. [object] */
+  const lh_option* options; /* what `optimizer_params` may hold; NULL: nothing */
+  /* options: those that have a value, in the order of the list (options.h). [object] */
   lh_status (*create)(const lh_host*, const lh_attr* options, uint32_t n_options, void** self);
   void (*destroy)(void* self);                                                /* [object] */
   const char* (*state)(void* self, uint32_t index);                           /* names; NULL ends the list [object] */

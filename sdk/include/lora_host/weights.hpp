@@ -129,7 +129,7 @@ class Weights {
   const lh_model_ctx* model_;
 };
 
-// Attributes by name: the sizes of a build, the options of an optimizer.
+// Attributes by name: the sizes of a build, the options of an optimizer or another part.
 class Options {
  public:
   Options(const lh_attr* attrs, uint32_t count) : attrs_(attrs, count) {}
@@ -140,31 +140,33 @@ class Options {
     if (attr->type != LH_ATTR_I64) throw Failure(LH_E_INVALID, std::string(name) + " must be an integer");
     return attr->v.i;
   }
-  double real(std::string_view name, double otherwise) const {
-    const lh_attr* attr = find(name);
-    if (attr == nullptr) return otherwise;
+  // Numbers, flags and texts that the host has checked (options.h): those without a default may be absent.
+  double real(std::string_view name) const {
+    const lh_attr* attr = need(name);
     if (attr->type == LH_ATTR_I64) return static_cast<double>(attr->v.i);
-    if (attr->type == LH_ATTR_F64) return attr->v.f;
-    if (attr->type == LH_ATTR_F64_LIST && attr->count == 1) return attr->v.fs[0];
-    throw Failure(LH_E_INVALID, std::string(name) + " must be a number");
+    if (attr->type != LH_ATTR_F64) throw Failure(LH_E_INVALID, std::string(name) + " must be a number");
+    return attr->v.f;
   }
-  bool flag(std::string_view name, bool otherwise) const { return real(name, otherwise ? 1 : 0) != 0; }
+  std::optional<double> find_real(std::string_view name) const {
+    return has(name) ? std::optional<double>(real(name)) : std::nullopt;
+  }
+  bool flag(std::string_view name) const { return integer(name) != 0; }
+  std::string text(std::string_view name) const {
+    const lh_attr* attr = need(name);
+    if (attr->type != LH_ATTR_STRING) throw Failure(LH_E_INVALID, std::string(name) + " must be a text");
+    return attr->v.s;
+  }
+  std::vector<double> reals(std::string_view name) const {
+    const lh_attr* attr = need(name);
+    if (attr->type != LH_ATTR_F64_LIST) throw Failure(LH_E_INVALID, std::string(name) + " must be a list of numbers");
+    return std::vector<double>(attr->v.fs, attr->v.fs + attr->count);
+  }
   // A list of integers, empty when absent.
   std::vector<int64_t> integers(std::string_view name) const {
     const lh_attr* attr = find(name);
     if (attr == nullptr) return {};
     if (attr->type != LH_ATTR_I64_LIST) throw Failure(LH_E_INVALID, std::string(name) + " must be a list of integers");
     return std::vector<int64_t>(attr->v.is, attr->v.is + attr->count);
-  }
-  // Element of a list of numbers, e.g. betas[1].
-  double real_at(std::string_view name, uint32_t index, double otherwise) const {
-    const lh_attr* attr = find(name);
-    if (attr == nullptr) return otherwise;
-    bool list = attr->type == LH_ATTR_F64_LIST || attr->type == LH_ATTR_I64_LIST;
-    if (!list || index >= attr->count)
-      throw Failure(LH_E_INVALID,
-                    std::string(name) + " must be a list of at least " + std::to_string(index + 1) + " numbers");
-    return attr->type == LH_ATTR_F64_LIST ? attr->v.fs[index] : static_cast<double>(attr->v.is[index]);
   }
 
  private:

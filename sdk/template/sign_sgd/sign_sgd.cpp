@@ -5,20 +5,21 @@
 namespace {
 
 using lora_host::Dims;
-using lora_host::Failure;
 using lora_host::Graph;
 using lora_host::Options;
 using lora_host::Value;
+namespace option = lora_host::option;
 
-// What `optimizer_params` may hold; the host refuses any other name.
-constexpr const char* option_names[] = {"momentum", "weight_decay", nullptr};
+// What `optimizer_params` may hold; the host checks names, types and ranges.
+constexpr lh_option options[] = {
+    option::real("momentum", "0.9", option::from_below(0, 1), "Decay of the average of gradients."),
+    option::real("weight_decay", "0", option::at_least(0), "Share of a weight, times lr, that goes at each step."),
+    option::end};
 
 class SignSgd : public lora_host::Optimizer {
  public:
   explicit SignSgd(const Options& options)
-      : momentum_(options.real("momentum", 0.9)), weight_decay_(options.real("weight_decay", 0)) {
-    if (!(momentum_ >= 0 && momentum_ < 1)) throw Failure(LH_E_SETTING, "sign_sgd: momentum must be in [0, 1)");
-  }
+      : momentum_(options.real("momentum")), weight_decay_(options.real("weight_decay")) {}
 
   // One state tensor for each parameter: the host makes it, starts it at zero, saves and restores it.
   const char* state(uint32_t index) const override { return index == 0 ? "m" : nullptr; }
@@ -36,7 +37,7 @@ class SignSgd : public lora_host::Optimizer {
   double momentum_, weight_decay_;
 };
 
-constexpr lh_optimizer sign_sgd = lora_host::optimizer<SignSgd>("sign_sgd", option_names);
+constexpr lh_optimizer sign_sgd = lora_host::optimizer<SignSgd>("sign_sgd", options);
 
 }  // namespace
 
