@@ -55,4 +55,5 @@
   X(loss_scale_update, lk_loss_scale_update_params)                 \
   X(adamw_update, lk_adamw_update_params)                           \
   X(dropout_mask, lk_dropout_mask_params)                           \
-  X(random_normal, lk_random_normal_params)
+  X(random_normal, lk_random_normal_params)                         \
+  X(reduce_max, lk_reduce_max_params)

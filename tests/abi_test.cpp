@@ -119,7 +119,8 @@ TEST(Abi, LoaderReadsStructsOfTheFirstMinor) {
   ASSERT_EQ(plugin.samplers().size(), 1u);
   const Registry registry({}, {library});
   const Optimizer rule(registry, "cut_optimizer", {});
-  EXPECT_TRUE(rule.build_update({4}).outputs.contains("p"));
+  std::vector<std::string> known;
+  EXPECT_TRUE(rule.build_pass(0, {.shape = {4}}, known).outputs.contains("p"));
   const Recipe recipe;
   const SamplingSchedule schedule(recipe, LH_SPACE_SIGMA, 2, 1, false);
   Device device(tested_device());

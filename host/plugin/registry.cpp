@@ -2,6 +2,9 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "core/error.h"
 #include "io/checkpoint.h"
 
@@ -53,6 +56,11 @@ std::string Registry::model_id(const std::string& name) const {
 
 namespace {
 
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
 template <typename Descriptor, typename List>
 Offered<Descriptor> find_by_id(const Plugins& plugins, List list, const std::string& kind, const std::string& id) {
   std::string known;
@@ -67,6 +75,20 @@ Offered<Descriptor> find_by_id(const Plugins& plugins, List list, const std::str
 }  // namespace
 
 Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
+  const auto known_as = [&](auto fits) -> Offered<lh_optimizer> {
+    for (const auto& plugin : plugins_)
+      for (const lh_optimizer* rule : plugin->optimizers())
+        if (fits(*rule)) return {rule, &plugin->host()};
+    return {};
+  };
+  const auto by_id = known_as([&](const lh_optimizer& rule) { return lower(id) == lower(rule.id); });
+  const auto by_name = known_as([&](const lh_optimizer& rule) {
+    for (const char* const* name = rule.names; name != nullptr && *name != nullptr; ++name)
+      if (lower(id) == lower(*name)) return true;
+    return false;
+  });
+  for (const auto& found : {by_id, by_name})
+    if (found.descriptor != nullptr) return found;
   return find_by_id<lh_optimizer>(plugins_, &Plugin::optimizers, "optimizer", id);
 }
 

@@ -41,9 +41,8 @@ constexpr lh_model model = lora_host::model<CutModel>("cut_model", checkpoint_ya
 class CutOptimizer : public lora_host::Optimizer {
  public:
   explicit CutOptimizer(const lora_host::Options&) {}
-  const char* state(uint32_t) const override { return nullptr; }
-  void build_update(Graph& g, const lora_host::Dims& parameter) const override {
-    g.output("p", g.sub(g.input("p", parameter, LH_F32), g.input("g", parameter, LH_F32)));
+  void build_pass(lora_host::UpdateGraph& g, uint32_t, const lora_host::Parameter&) const override {
+    g.set("p", g.sub(g.p(), g.g()));
   }
 };
 constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nullptr);
@@ -62,7 +61,7 @@ constexpr lh_sampler sampler = lora_host::sampler<CutSampler>();
 
 const void* factory(const char* id, uint32_t index) {
   static const lh_model* cut_model = cut(model, SIZE(lh_model, build));
-  static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_update));
+  static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_evaluation));
   static const lh_sampler* cut_sampler = cut(sampler, SIZE(lh_sampler, build_stage));
   if (index > 0) return nullptr;
   if (std::strcmp(id, LH_MODEL_FACTORY) == 0) return cut_model;
