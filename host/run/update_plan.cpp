@@ -113,13 +113,14 @@ void UpdatePlan::plan_group(size_t group, const std::vector<size_t>& members) {
   finish(group);
 }
 
-// False where the tensors have gaps between them whose zeros would be reduced as well.
+// False where the tensors do not lie side by side, or have gaps between them whose zeros would be reduced as well.
 bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
   const Optimizer& rule = *groups_[group].rule;
   UpdateBlock block{.group = group, .tensors = members, .flat = true};
   block.offset = tensors_[members.front()].offset;
   int64_t end = block.offset, gaps = 0;
   for (const size_t i : members) {
+    if (tensors_[i].offset - end >= alignment / static_cast<int64_t>(sizeof(float))) return false;  // others between them
     gaps += tensors_[i].offset - end;
     end = tensors_[i].offset + tensors_[i].parameter.shape.numel();
   }

@@ -48,8 +48,8 @@ class Adafactor : public lora_host::Optimizer {
   }
 
   void build_pass(UpdateGraph& g, uint32_t, const Parameter& p) const override {
-    const Value decay = g.affine(g.exp(g.scale(g.log(g.step()), decay_rate_)), -1, 1);
-    const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_[0]), decay);
+    const Value rest = g.exp(g.scale(g.log(g.step()), decay_rate_));  // t^decay_rate
+    const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_[0]), g.affine(rest, -1, 1), rest);
     const Value size = step_size(g, p);
     Value update = g.mul(clipped(g, p, g.mul(root, g.g()), clip_threshold_), size);
     if (beta1_) {

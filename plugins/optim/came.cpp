@@ -34,14 +34,14 @@ class Came : public lora_host::Optimizer {
   }
 
   void build_pass(UpdateGraph& g, uint32_t, const Parameter& p) const override {
-    const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_[0]), g.number(betas_[1]));
+    const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_[0]), betas_[1]);
     const Value update = clipped(g, p, g.mul(root, g.g()), clip_threshold_);
     const Value m = g.average(g.state("m"), update, betas_[0]);
     g.set("m", m);
     Value step = m;
     if (SecondMoment::factored(p)) {
       const Value apart = g.shift(g.square(g.sub(update, m)), eps_[1]);
-      step = g.mul(distance.root(g, p, apart, g.number(betas_[2])), m);
+      step = g.mul(distance.root(g, p, apart, betas_[2]), m);
     }
     if (weight_decay_ != 0) step = g.add(step, g.scale(g.p(), weight_decay_));
     g.set("p", g.sub(g.p(), g.mul(step, g.lr())));

@@ -23,9 +23,9 @@ class SecondMoment {
     states.push_back({col_, col});
   }
 
-  // 1 / sqrt(v) after `square` joined the averages: average = decay average + (1 - decay) square. decay: [1]
-  Value root(UpdateGraph& g, const Parameter& p, Value square, Value decay) const {
-    const Value rest = g.affine(decay, -1, 1);
+  // 1 / sqrt(v) after `square` joined the averages: average = decay average + rest square. rest: 1 - decay, [1], given
+  // apart because float32 loses its digits where decay is near 1.
+  Value root(UpdateGraph& g, const Parameter& p, Value square, Value decay, Value rest) const {
     const auto next = [&](const char* name, Value now) {
       const Value average = g.add(g.mul(g.state(name), decay), g.mul(now, rest));
       g.set(name, average);
@@ -34,6 +34,9 @@ class SecondMoment {
     if (!factored(p)) return g.rsqrt(next(full_, square));
     const Value row = next(row_, g.mean(square, {-1})), col = next(col_, g.mean(square, {-2}));
     return g.mul(g.rsqrt(g.div(row, g.mean(row, {-2}))), g.rsqrt(col));
+  }
+  Value root(UpdateGraph& g, const Parameter& p, Value square, double decay) const {
+    return root(g, p, square, g.number(decay), g.number(1 - decay));
   }
 
  private:
