@@ -163,7 +163,7 @@ Injected injected(Config config, const fs::path& lora) {
     p.live_text->bind(arena.data(), weights, adapters);
     p.live_text->encode(prompts_of(p.requests));
   }
-  return {p.denoiser->sample(p.requests.front(), p.text, [] { return false; }), adapters.modules(), p.model.spec()};
+  return {p.denoiser->sample(p.requests.front(), p.text, {}, [] { return false; }), adapters.modules(), p.model.spec()};
 }
 
 // Latents of the same request with files merged into the weights when these are loaded.
@@ -180,7 +180,7 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);
-  return denoiser.sample(request, text, [] { return false; });
+  return denoiser.sample(request, text, {}, [] { return false; });
 }
 
 constexpr const char* formats[] = {"kohya", "comfyui", "diffusers"};

@@ -19,6 +19,10 @@ constexpr Alias alias_table[] = {
     {"save.save_format", "save.format"},
 };
 
+constexpr EntryAlias entry_alias_table[] = {
+    {"datasets[].control_path", "datasets[].images", "control"},
+};
+
 constexpr std::string_view from_weights = "the kind of model is found by looking at the weights";
 constexpr std::string_view planned = "memory is planned before the first step";
 constexpr std::string_view only_with = "has a meaning only beside a key that is not supported";
@@ -84,7 +88,6 @@ constexpr Refused refused_table[] = {
     {"datasets[].scale", images, "1"},
     {"datasets[].mask_path", masks},
     {"datasets[].alpha_mask", masks},
-    {"datasets[].control_path", "models that edit an image cannot be trained; remove it"},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
     {"train.ema_config.use_ema", "no average of the weights is kept; set use_ema: false"},
     {"train.linear_timesteps", "use timestep_type: linear"},
@@ -127,6 +130,7 @@ const Switch switch_table[] = {
 }  // namespace
 
 std::span<const Alias> aliases() { return alias_table; }
+std::span<const EntryAlias> entry_aliases() { return entry_alias_table; }
 std::span<const Ignored> ignored() { return ignored_table; }
 std::span<const Refused> refused() { return refused_table; }
 std::span<const Switch> switches() { return switch_table; }

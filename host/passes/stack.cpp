@@ -87,7 +87,8 @@ class Stack {
     for (const Value v : node.inputs) inputs.push_back(v ? made_.at(v) : Value{});
     Attrs attrs = node.attrs;
     if (any && many()) adapt(node, inputs, attrs);
-    const std::vector<Value> outputs = to_.add(*node.op, std::move(inputs), std::move(attrs), 0);
+    std::vector<Value> outputs = to_.add(*node.op, std::move(inputs), std::move(attrs), 0);
+    if (any && many() && node.op == &quantize_blockwise_op) outputs[1] = of_each(outputs[1]);
     for (size_t i = 0; i < outputs.size(); ++i) {
       made_[node.outputs[i]] = outputs[i];
       if (any) stacked_.insert(node.outputs[i]);
@@ -108,6 +109,17 @@ class Stack {
     }
   }
 
+  // Factors of blocks of 256 elements, [N B] as the ops have them, and [N, B] as the states of N tensors. A block of
+  // two tensors has no such form.
+  Value of_each(Value factors) {
+    const int64_t all = to_.desc(factors).shape.numel();
+    return emit(reshape_op, {factors}, {{"shape", Dims{how_.count, all / how_.count}}});
+  }
+  Value of_all(Value factors) { return emit(reshape_op, {factors}, {{"shape", Dims{-1}}}); }
+  void require_whole_blocks(Value v) const {
+    if (from_.desc(v).shape.numel() % 256 != 0) throw NoForm{};
+  }
+
   static int64_t moved(int64_t axis) { return axis < 0 ? axis : axis + 1; }
 
   void adapt(const Node& node, std::vector<Value>& inputs, Attrs& attrs) {
@@ -117,6 +129,12 @@ class Stack {
         if (!is_stacked(node.inputs[i])) inputs[i] = spread(node.inputs[i]);
     };
     if (op == &adamw_update_op) return;  // lr and step are shared
+    if (op == &quantize_blockwise_op || op == &dequantize_blockwise_op) {
+      require_whole_blocks(node.inputs[0]);
+      all_stacked();
+      if (op == &dequantize_blockwise_op) inputs[1] = of_all(inputs[1]);
+      return;
+    }
     if (op->elementwise) return align(node, inputs);
     if (op == &sum_op || op == &mean_op || op == &amax_op) {
       Dims axes = attrs.list("axes");

@@ -14,5 +14,7 @@ void check_descriptor(const lh_model& model, const std::filesystem::path& path, 
 void check_descriptor(const lh_optimizer& rule, const std::filesystem::path& path, const char* factory, uint32_t index);
 void check_descriptor(const lh_sampler& sampler, const std::filesystem::path& path, const char* factory,
                       uint32_t index);
+void check_descriptor(const lh_schedule& schedule, const std::filesystem::path& path, const char* factory,
+                      uint32_t index);
 
 }  // namespace lh

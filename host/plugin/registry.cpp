@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "config/nearest.h"
 #include "core/error.h"
 #include "io/checkpoint.h"
 
@@ -13,18 +14,22 @@ namespace lh {
 Registry::Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for)
     : plugins_(load_plugins(plugin_directories(directories), asked_for)) {}
 
-std::vector<Offered<lh_model>> Registry::models() const {
-  std::vector<Offered<lh_model>> all;
-  for (const auto& plugin : plugins_)
-    for (const lh_model* model : plugin->models()) all.push_back({model, &plugin->host()});
+namespace {
+
+template <typename Descriptor, typename List>
+std::vector<Offered<Descriptor>> all_of(const Plugins& plugins, List list) {
+  std::vector<Offered<Descriptor>> all;
+  for (const auto& plugin : plugins)
+    for (const Descriptor* descriptor : ((*plugin).*list)()) all.push_back({descriptor, &plugin->host()});
   return all;
 }
 
-std::vector<Offered<lh_sampler>> Registry::samplers() const {
-  std::vector<Offered<lh_sampler>> all;
-  for (const auto& plugin : plugins_)
-    for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, &plugin->host()});
-  return all;
+}  // namespace
+
+std::vector<Offered<lh_model>> Registry::models() const { return all_of<lh_model>(plugins_, &Plugin::models); }
+std::vector<Offered<lh_sampler>> Registry::samplers() const { return all_of<lh_sampler>(plugins_, &Plugin::samplers); }
+std::vector<Offered<lh_schedule>> Registry::schedules() const {
+  return all_of<lh_schedule>(plugins_, &Plugin::schedules);
 }
 
 std::vector<PluginKeys> Registry::model_keys() const {
@@ -61,39 +66,23 @@ std::string lower(std::string text) {
   return text;
 }
 
-template <typename Descriptor, typename List>
-Offered<Descriptor> find_by_id(const Plugins& plugins, List list, const std::string& kind, const std::string& id) {
-  std::string known;
-  for (const auto& plugin : plugins)
-    for (const Descriptor* d : ((*plugin).*list)()) {
-      if (id == d->id) return {d, &plugin->host()};
-      known += (known.empty() ? "" : ", ") + std::string(d->id);
-    }
-  fail(Code::config, "{} '{}' is in no plugin. Known: {}", kind, id, known.empty() ? "none" : known);
-}
-
 }  // namespace
 
 Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
-  const auto known_as = [&](auto fits) -> Offered<lh_optimizer> {
-    for (const auto& plugin : plugins_)
-      for (const lh_optimizer* rule : plugin->optimizers())
-        if (fits(*rule)) return {rule, &plugin->host()};
-    return {};
-  };
-  const auto by_id = known_as([&](const lh_optimizer& rule) { return lower(id) == lower(rule.id); });
-  const auto by_name = known_as([&](const lh_optimizer& rule) {
-    for (const char* const* name = rule.names; name != nullptr && *name != nullptr; ++name)
-      if (lower(id) == lower(*name)) return true;
-    return false;
-  });
-  for (const auto& found : {by_id, by_name})
-    if (found.descriptor != nullptr) return found;
-  return find_by_id<lh_optimizer>(plugins_, &Plugin::optimizers, "optimizer", id);
-}
-
-Offered<lh_sampler> Registry::sampler(const std::string& id) const {
-  return find_by_id<lh_sampler>(plugins_, &Plugin::samplers, "sampler", id);
+  const auto all = all_of<lh_optimizer>(plugins_, &Plugin::optimizers);
+  std::vector<std::string> known;
+  for (const auto& offered : all) {
+    if (lower(id) == lower(offered.descriptor->id)) return offered;
+    known.emplace_back(offered.descriptor->id);
+  }
+  for (const auto& offered : all)
+    for (const char* const* name = offered.descriptor->names; name != nullptr && *name != nullptr; ++name)
+      if (lower(id) == lower(*name)) return offered;
+  const std::vector<std::string_view> words(known.begin(), known.end());
+  const std::string near = nearest_of(lower(id), words);
+  fail(Code::config, "optimizer '{}' is in no plugin. Known: {}{}", id,
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+       near.empty() ? "" : fmt::format(". Did you mean {}?", near));
 }
 
 }  // namespace lh

@@ -7,6 +7,7 @@
 #include "graph/fingerprint.h"
 #include "graph/op.h"
 #include "ops/ops.h"
+#include "passes/fuse_pointwise.h"
 #include "passes/stack.h"
 
 namespace lh {
@@ -14,6 +15,13 @@ namespace {
 
 constexpr int64_t alignment = 256;
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// Result i of the node may be stored over `input`.
+bool stored_over(const Node& node, size_t i, Value input) {
+  if (i >= node.op->in_place.size()) return false;
+  const size_t from = node.op->in_place[i];
+  return from < node.inputs.size() && node.inputs[from] == input;
+}
 
 // The op that makes `v` may write it over the storage of `input`: no op from there on reads the old content. An op that
 // works in place reads it itself.
@@ -26,8 +34,7 @@ bool replaces(const Graph& graph, Value v, Value input) {
     if (node.op->alias && reads) storage.insert(node.outputs[0]);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != v) continue;
-      const bool in_place = i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
-      made = !node.op->alias && (!reads || in_place);
+      made = !node.op->alias && (!reads || stored_over(node, i, input));
       if (!made) return false;
     }
   }
@@ -56,6 +63,10 @@ bool is_largest(const std::string& name) { return name.starts_with(max_prefix); 
 }  // namespace
 
 UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
+  std::map<Value, Value> wanted;
+  for (const auto& [name, value] : graph.outputs)
+    if (graph.inputs.contains(name) && graph.inputs.at(name) != value) wanted[value] = graph.inputs.at(name);
+  fuse_pointwise(graph, wanted);
   for (const auto& [name, value] : graph.inputs) external[value] = name;
   for (const auto& [name, value] : graph.outputs) {
     const auto old = graph.inputs.find(name);
@@ -120,7 +131,8 @@ bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
   block.offset = tensors_[members.front()].offset;
   int64_t end = block.offset, gaps = 0;
   for (const size_t i : members) {
-    if (tensors_[i].offset - end >= alignment / static_cast<int64_t>(sizeof(float))) return false;  // others between them
+    if (tensors_[i].offset - end >= alignment / static_cast<int64_t>(sizeof(float)))
+      return false;  // others between them
     gaps += tensors_[i].offset - end;
     end = tensors_[i].offset + tensors_[i].parameter.shape.numel();
   }

@@ -20,9 +20,11 @@ constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settle
 
 std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
-  for (const Sample& s : dataset.samples)
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height,
+  for (const Sample& s : dataset.samples) {
+    for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
                             s.flip, s.repeats, s.caption_dropout_rate));
+  }
   return hash.hex().substr(0, 16);
 }
 
@@ -96,7 +98,7 @@ void Trainer::check_start(const std::string& resume) {
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
   p_.text.prepare(p_.prompts());
-  p_.latents.prepare(p_.dataset);
+  p_.latents.prepare(p_.cuts());
   if (stop_requested()) return;
 
   weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
@@ -195,7 +197,9 @@ void Trainer::make_samples(int64_t step) {
   if (p_.plan->update->evaluates()) runner_->update().evaluate();
   if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], p_.text, stop_requested);
+    const SampleRequest& request = p_.requests[i];
+    const HostTensor latents =
+        p_.denoiser->sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
     if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
   }
 }

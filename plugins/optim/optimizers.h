@@ -18,10 +18,12 @@ namespace option = lora_host::option;
 extern const lh_optimizer adafactor;                               // adafactor.cpp
 extern const lh_optimizer adam;                                    // adam.cpp
 extern const lh_optimizer adamw;                                   // adamw.cpp
+extern const lh_optimizer adamw8bit;                               // adamw8bit.cpp
 extern const lh_optimizer automagic;                               // automagic.cpp
 extern const lh_optimizer came;                                    // came.cpp
 extern const lh_optimizer dadapt_adam;                             // dadapt_adam.cpp
 extern const lh_optimizer lion;                                    // lion.cpp
+extern const lh_optimizer lion8bit;                                // lion8bit.cpp
 extern const lh_optimizer muon, muon_keller;                       // muon.cpp
 extern const lh_optimizer prodigy;                                 // prodigy.cpp
 extern const lh_optimizer rmsprop;                                 // rmsprop.cpp
