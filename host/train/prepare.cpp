@@ -28,7 +28,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     : config(c),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
-      optimizer(registry, c.train.optimizer, c.train.optimizer_params),
+      rules(registry, c.train),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
@@ -63,7 +63,7 @@ void Prepared::compile(double recompute, int64_t limit) {
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
                             .accumulate = config.train.gradient_accumulation > 1};
-  plan.emplace(device, model, optimizer, selection, shapes->all(), options);
+  plan.emplace(device, model, rules, config.train, selection, shapes->all(), options);
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);

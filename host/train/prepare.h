@@ -17,7 +17,6 @@
 #include "encode/live_text.h"
 #include "encode/text_encoding.h"
 #include "plugin/model.h"
-#include "plugin/optimizer.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
 #include "train/batches.h"
@@ -37,7 +36,7 @@ struct Prepared {
   const Config& config;
   Device device;
   Model model;
-  Optimizer optimizer;
+  OptimizerRules rules;
   DType compute;
   TrainingObjective objective;
   AdapterSelection selection;
