@@ -98,6 +98,10 @@ int run_plugins(const Options& options) {
       fmt::print("  optimizer  {}\n", optimizer->id);
       if (options.verbose) print_options(optimizer->options, fmt::format("optimizer '{}'", optimizer->id));
     }
+    for (const lh_adapter* adapter : plugin->adapters()) {
+      fmt::print("  adapter    {}\n", adapter->id);
+      if (options.verbose) print_options(adapter->options, fmt::format("adapter '{}'", adapter->id));
+    }
     for (const lh_sampler* sampler : plugin->samplers())
       fmt::print("  sampler    {} ({})\n", sampler->id, fmt::join(words(sampler->objectives), ", "));
   }

@@ -33,6 +33,13 @@ std::vector<Field> required_fields(const lh_optimizer& o) {
           {"build_update", o.build_update != nullptr}};
 }
 
+std::vector<Field> required_fields(const lh_adapter& a) {
+  return {{"create", a.create != nullptr},
+          {"destroy", a.destroy != nullptr},
+          {"form", a.form != nullptr},
+          {"tensor", a.tensor != nullptr}};
+}
+
 std::vector<Field> required_fields(const lh_sampler& s) {
   const bool has_scalars = s.scalars != nullptr && s.scalars[0] != nullptr;
   return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
@@ -63,6 +70,10 @@ void check_descriptor(const lh_model& model, const fs::path& path, const char* f
 
 void check_descriptor(const lh_optimizer& rule, const fs::path& path, const char* factory, uint32_t index) {
   check(rule, offsetof(lh_optimizer, build_update) + sizeof(rule.build_update), path, factory, index);
+}
+
+void check_descriptor(const lh_adapter& adapter, const fs::path& path, const char* factory, uint32_t index) {
+  check(adapter, offsetof(lh_adapter, build_initial) + sizeof(adapter.build_initial), path, factory, index);
 }
 
 void check_descriptor(const lh_sampler& sampler, const fs::path& path, const char* factory, uint32_t index) {

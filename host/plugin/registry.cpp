@@ -70,6 +70,10 @@ Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
   return find_by_id<lh_optimizer>(plugins_, &Plugin::optimizers, "optimizer", id);
 }
 
+Offered<lh_adapter> Registry::adapter(const std::string& id) const {
+  return find_by_id<lh_adapter>(plugins_, &Plugin::adapters, "adapter", id);
+}
+
 Offered<lh_sampler> Registry::sampler(const std::string& id) const {
   return find_by_id<lh_sampler>(plugins_, &Plugin::samplers, "sampler", id);
 }

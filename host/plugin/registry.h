@@ -30,6 +30,7 @@ class Registry {
   std::string model_id(const std::string& name) const;
   // Throw lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
+  Offered<lh_adapter> adapter(const std::string& id) const;
   Offered<lh_sampler> sampler(const std::string& id) const;
 
  private:

@@ -15,6 +15,7 @@
 #include "encode/latent_encoding.h"
 #include "encode/live_text.h"
 #include "encode/text_encoding.h"
+#include "plugin/adapter.h"
 #include "plugin/model.h"
 #include "plugin/optimizer.h"
 #include "run/device.h"
@@ -39,6 +40,7 @@ struct Prepared {
   Optimizer optimizer;
   DType compute;
   TrainingObjective objective;
+  std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
   TextEncoding text;
   Vae vae;

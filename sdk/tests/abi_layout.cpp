@@ -75,6 +75,20 @@ int main() {
 #define F(field) FIELD(lh_optimizer, field)
   whole &= STRUCT(lh_optimizer, F(struct_size), F(id), F(options), F(create), F(destroy), F(state), F(build_update));
 #undef F
+#define F(field) FIELD(lh_layer, field)
+  whole &= STRUCT(lh_layer, F(struct_size), F(type), F(module), F(component), F(in), F(out), F(kernel), F(stride),
+                  F(pad), F(groups), F(rank), F(alpha), F(dropout), F(rank_dropout));
+#undef F
+#define F(field) FIELD(lh_adapter_form, field)
+  whole &= STRUCT(lh_adapter_form, F(struct_size), F(form), F(scale), F(rank), F(alpha), F(leave_alone));
+#undef F
+#define F(field) FIELD(lh_adapter_tensor, field)
+  whole &= STRUCT(lh_adapter_tensor, F(struct_size), F(role), F(name), F(desc), F(initial), F(value));
+#undef F
+#define F(field) FIELD(lh_adapter, field)
+  whole &= STRUCT(lh_adapter, F(struct_size), F(id), F(options), F(create), F(destroy), F(form), F(tensor),
+                  F(build_output), F(build_weight), F(build_initial));
+#undef F
 #define F(field) FIELD(lh_levels, field)
   whole &= STRUCT(lh_levels, F(struct_size), F(steps), F(alpha), F(sigma));
 #undef F
@@ -96,6 +110,9 @@ int main() {
   C(LH_OPTION_MIN), C(LH_OPTION_MAX), C(LH_OPTION_ABOVE), C(LH_OPTION_BELOW), C(LH_OPTION_NULLABLE);
   C(LH_MAX_RANK), C(LH_ATTR_I64), C(LH_ATTR_F64), C(LH_ATTR_STRING), C(LH_ATTR_I64_LIST), C(LH_ATTR_F64_LIST);
   C(LH_LOG_DEBUG), C(LH_LOG_INFO), C(LH_LOG_WARNING), C(LH_LOG_ERROR), C(LH_SCOPE_CHECKPOINT);
+  C(LH_LAYER_LINEAR), C(LH_LAYER_CONV2D), C(LH_FORM_PAIR), C(LH_FORM_OUTPUT), C(LH_FORM_WEIGHT);
+  C(LH_TENSOR_OTHER), C(LH_TENSOR_DOWN), C(LH_TENSOR_UP), C(LH_TENSOR_WEIGHT);
+  C(LH_INIT_ZERO), C(LH_INIT_CONSTANT), C(LH_INIT_UNIFORM), C(LH_INIT_NORMAL), C(LH_INIT_GRAPH);
   C(LH_SPACE_SIGMA), C(LH_SPACE_ALPHA), C(LH_SPACE_LOG_SNR), C(LH_NOTE_TYPE);
   return whole ? 0 : 1;
 }
