@@ -120,10 +120,15 @@ TEST(Abi, LoaderReadsStructsOfTheFirstMinor) {
   const Registry registry({}, {library});
   const Optimizer rule(registry, "cut_optimizer", {});
   EXPECT_TRUE(rule.build_update({4}).outputs.contains("p"));
+  ASSERT_EQ(plugin.schedules().size(), 1u);
   const Recipe recipe;
-  const SamplingSchedule schedule(recipe, LH_SPACE_SIGMA, 2, 1, false);
+  const std::vector<Offered<lh_sampler>> samplers = registry.samplers();
+  const Sampler sampler(samplers.at(0), {});
+  const Schedule schedule(registry.schedules().at(0), {});
+  const ScheduleFacts facts(recipe, sampler.space(), 2, 1);
+  const SamplingSchedule levels(recipe, facts, schedule.levels(facts.get()));
   Device device(tested_device());
-  SamplerRun run(device, registry.sampler("cut_sampler"), Objective::flow, schedule, {1, 2, 2, 4});
+  SamplerRun run(device, sampler, Objective::flow, levels, {1, 2, 2, 4});
 }
 
 // A plugin runs in a host whose table ends with the last slot of 0.2: it looks before it uses a newer one.

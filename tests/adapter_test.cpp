@@ -9,6 +9,7 @@
 
 #include "compile/adapter_selection.h"
 #include "compile/adapters.h"
+#include "compile/norm_limit.h"
 #include "config/load.h"
 #include "ops/ops.h"
 #include "passes/layout.h"
@@ -220,9 +221,50 @@ TEST(Lokr, DividesDimensionsAsLycorisDoes) {
   }
 }
 
+// A change with a larger norm is brought to the limit, both matrices by the same factor; a smaller one stays.
+TEST(NormLimit, BringsLargeChangesToTheLimit) {
+  Device device(tested_device());
+  const Adapter rule(built_plugins(), "locon", {});
+  for (const bool conv : {false, true}) {
+    const Layer layer(rule, conv);
+    Adapters adapters(layer.graph, layer.modules, {});
+    adapters.allocate(device);
+    const auto values = [&](size_t t) { return adapters.download("p", adapters.tensors()[t]); };
+    for (size_t t = 0; t < 2; ++t)
+      adapters.upload("p", adapters.tensors()[t], ramp(adapters.tensors()[t].shape, static_cast<int64_t>(t) + 1));
+    const HostTensor down = values(0), up = values(1);
+    const size_t rank = 3, columns = down.as<float>().size() / rank;
+    double square = 0;
+    for (size_t o = 0; o < out; ++o)
+      for (size_t c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (size_t r = 0; r < rank; ++r)
+          sum += double{up.as<float>()[o * rank + r]} * down.as<float>()[r * columns + c];
+        square += 4 * sum * sum;  // alpha / rank = 2
+      }
+    const double norm = std::sqrt(square);
+    for (const double share : {2.0, 0.25}) {
+      NormLimit limit(adapters, share * norm);
+      const DeviceMemory arena(device, limit.arena_bytes(), "limit");
+      limit.bind(device, adapters, arena.data());
+      limit.run();
+      const double factor = std::sqrt(std::min(1.0, share));
+      for (size_t t = 0; t < 2; ++t) {
+        const HostTensor got = values(t), &began = t == 0 ? down : up;
+        for (size_t i = 0; i < got.as<float>().size(); ++i)
+          ASSERT_NEAR(got.as<float>()[i], factor * began.as<float>()[i], 1e-5) << conv << share;
+      }
+    }
+  }
+  const Adapter loha(built_plugins(), "loha", {});
+  const Layer other(loha, false);
+  EXPECT_THAT(error_of([&] { NormLimit(Adapters(other.graph, other.modules, {}), 1); }),
+              StartsWith("network.scale_weight_norms"));
+}
+
 TEST(AdapterMistakes, OfUsers) {
   EXPECT_THAT(error_of([] { Adapter(built_plugins(), "lohra", {}); }),
-              AllOf(HasSubstr("adapter 'lohra'"), HasSubstr("loha")));
+              AllOf(HasSubstr("adapter 'lohra'"), HasSubstr("Did you mean lo")));
   const std::string error = error_of([] { Adapter(built_plugins(), "lokr", given_options("{factr: 4}")); });
   EXPECT_THAT(error, StartsWith("c.yaml:1:"));
   EXPECT_THAT(error, AllOf(HasSubstr("network.network_kwargs.factr"), HasSubstr("factor")));

@@ -93,7 +93,7 @@ const Family families[] = {
     {"sdxl_text", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
      "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3"},
     {"flux_dropouts", "flux", "schnell", flux, 22, "diffusers", flux_files,
-     "\n  dropout: 0.1\n  rank_dropout: 0.2\n  module_dropout: 0.2"},
+     "\n  dropout: 0.1\n  rank_dropout: 0.2\n  module_dropout: 0.2\n  scale_weight_norms: 0.5"},
     {"flux_ranks", "flux", "schnell", flux, 12, "diffusers", flux_files,
      "\n  target_modules: ['(double|single)_blocks.*(proj|qkv|linear1|linear2)']\n"
      "  module_ranks: {'single.*': 3}\n  module_alphas: {'single.*linear1': 1}"},
@@ -189,7 +189,7 @@ Injected injected(Config config, const fs::path& lora) {
     p.live_text->bind(arena.data(), weights, adapters);
     p.live_text->encode(prompts_of(p.requests));
   }
-  return {p.denoiser->sample(p.requests.front(), p.text, [] { return false; }), adapters.modules(), p.model.spec()};
+  return {p.denoiser->sample(p.requests.front(), p.text, {}, [] { return false; }), adapters.modules(), p.model.spec()};
 }
 
 // Latents of the same request with files merged into the weights when these are loaded.
@@ -206,7 +206,7 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);
-  return denoiser.sample(request, text, [] { return false; });
+  return denoiser.sample(request, text, {}, [] { return false; });
 }
 
 std::vector<std::string> words(const char* text) {

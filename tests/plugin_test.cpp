@@ -122,7 +122,7 @@ TEST_F(PluginTest, OtherAbiIsRefusedWithBothVersions) {
 }
 
 TEST_F(PluginTest, LoadsTheBuiltPlugins) {
-  Plugins plugins = load_plugins({{built, true}}, {"flux", "optim", "samplers"});
+  Plugins plugins = load_plugins({{built, true}}, {"flux", "optim", "samplers", "schedules"});
   std::map<std::string, const Plugin*> by_id;
   for (const auto& plugin : plugins) by_id[plugin->entry().id] = plugin.get();
   ASSERT_TRUE(by_id.contains("flux") && by_id.contains("optim") && by_id.contains("samplers"));
@@ -130,10 +130,11 @@ TEST_F(PluginTest, LoadsTheBuiltPlugins) {
   EXPECT_TRUE(by_id["flux"]->optimizers().empty());
   EXPECT_EQ(by_id["optim"]->optimizers().size(), 2u);
   EXPECT_STREQ(by_id["samplers"]->samplers().at(0)->objectives[0], "flow");
+  EXPECT_STREQ(by_id["schedules"]->schedules().at(0)->id, "normal");
 }
 
 TEST_F(PluginTest, ExportsOneSymbol) {
-  for (const char* name : {"flux", "optim", "samplers"}) {
+  for (const char* name : {"flux", "optim", "samplers", "schedules"}) {
     boost::dll::library_info info(built / (std::string(name) + ".so"));
     EXPECT_THAT(info.symbols(), ElementsAre(LH_PLUGIN_SYMBOL)) << name;
   }

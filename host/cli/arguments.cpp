@@ -218,6 +218,11 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("FILE[:STRENGTH]");
+  sample->add_option("--image", raw.images, "Image to work from, for models that are given some; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("KEY=FILE");
   sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
 
   auto* list = app.add_subcommand("plugins", "List the plugins that are found.")->footer(plugins_examples);

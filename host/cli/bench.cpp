@@ -53,7 +53,7 @@ double matmul_rate(Device& device, DType dtype, int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best * 1e-12;
 }
 
-// Inputs of a step as training makes them, from made-up pictures and prompts at half noise.
+// Inputs of a step as training makes them, from made-up images and prompts at half noise.
 StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
   const DenoiserInputs table(model.recipe());
   const NamedTensors conditioning = table.pattern(graph);
@@ -61,7 +61,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
     return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
   const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(graph)};
+  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
   for (const char* name : {"latents", "target", "loss_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())

@@ -82,6 +82,15 @@ void print_options(const lh_option* list, const std::string& owner) {
   for (const std::string& line : lines) fmt::print("      {}\n", line);
 }
 
+// A sampler or schedule.
+template <typename Descriptor>
+void print_part(const char* kind, const Descriptor& part, bool verbose) {
+  fmt::print("  {:<9}  {} ({})\n", kind, part.id, fmt::join(words(part.objectives), ", "));
+  if (!verbose) return;
+  if (part.aliases != nullptr) fmt::print("    also: {}\n", fmt::join(words(part.aliases), ", "));
+  print_options(part.options, fmt::format("{} '{}'", kind, part.id));
+}
+
 }  // namespace
 
 int run_plugins(const Options& options) {
@@ -102,8 +111,8 @@ int run_plugins(const Options& options) {
       fmt::print("  adapter    {}\n", adapter->id);
       if (options.verbose) print_options(adapter->options, fmt::format("adapter '{}'", adapter->id));
     }
-    for (const lh_sampler* sampler : plugin->samplers())
-      fmt::print("  sampler    {} ({})\n", sampler->id, fmt::join(words(sampler->objectives), ", "));
+    for (const lh_sampler* sampler : plugin->samplers()) print_part("sampler", *sampler, options.verbose);
+    for (const lh_schedule* schedule : plugin->schedules()) print_part("schedule", *schedule, options.verbose);
   }
   return 0;
 }

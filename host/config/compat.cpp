@@ -15,6 +15,7 @@ constexpr Alias alias_table[] = {
     {"network.network_kwargs.dropout", "network.dropout"},
     {"network.network_kwargs.rank_dropout", "network.rank_dropout"},
     {"network.network_kwargs.module_dropout", "network.module_dropout"},
+    {"network.network_kwargs.scale_weight_norms", "network.scale_weight_norms"},
     {"network.network_kwargs.only_if_contains", "network.only_if_contains"},
     {"network.network_kwargs.ignore_if_contains", "network.ignore_if_contains"},
     {"datasets[].dataset_path", "datasets[].folder_path"},
@@ -24,6 +25,10 @@ constexpr Alias alias_table[] = {
     {"train.loss_type", "train.loss"},
     {"sample.samples", "sample.prompts"},
     {"save.save_format", "save.format"},
+};
+
+constexpr EntryAlias entry_alias_table[] = {
+    {"datasets[].control_path", "datasets[].images", "control"},
 };
 
 constexpr std::string_view from_weights = "the kind of model is found by looking at the weights";
@@ -89,7 +94,6 @@ constexpr Refused refused_table[] = {
     {"datasets[].scale", images, "1"},
     {"datasets[].mask_path", masks},
     {"datasets[].alpha_mask", masks},
-    {"datasets[].control_path", "models that edit an image cannot be trained; remove it"},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
     {"train.ema_config.use_ema", "no average of the weights is kept; set use_ema: false"},
     {"train.linear_timesteps", "use timestep_type: linear"},
@@ -137,6 +141,7 @@ const Switch switch_table[] = {
 }  // namespace
 
 std::span<const Alias> aliases() { return alias_table; }
+std::span<const EntryAlias> entry_aliases() { return entry_alias_table; }
 std::span<const Ignored> ignored() { return ignored_table; }
 std::span<const Refused> refused() { return refused_table; }
 std::span<const OptionAlias> option_aliases() { return option_table; }

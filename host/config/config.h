@@ -18,7 +18,11 @@ struct GivenValue {
   std::string text = {};
   std::string source = {};
   int line = 0, column = 0;
+  std::string place() const;  // "file:line:column: ", or the flag; empty where there is neither
 };
+
+// Images beside those that are trained or made, by key of the model's recipe: files or folders.
+using ImagePaths = std::map<std::string, std::vector<GivenValue>>;
 
 // An option of a plugin's part (options.h of the SDK) as the user wrote it; what is wrong with it is known when the
 // plugin is.
@@ -46,6 +50,7 @@ struct NetworkConfig {
   std::optional<double> conv_alpha;    // default: conv
   std::map<std::string, double> module_ranks, module_alphas;  // by pattern of whole module names
   double dropout = 0, rank_dropout = 0, module_dropout = 0;
+  std::optional<double> scale_weight_norms;    // none = not
   std::vector<std::string> target_modules;     // patterns; empty = the model's own
   std::filesystem::path pretrained_lora_path;  // LoRA to start from; empty = a new one
   std::vector<std::string> only_if_contains, ignore_if_contains;
@@ -53,6 +58,7 @@ struct NetworkConfig {
 
 struct DatasetConfig {
   std::filesystem::path folder_path;
+  ImagePaths images;  // one folder each
   std::string caption_ext = "txt";
   std::string default_caption;  // for images without a caption file; empty = a missing caption is an error
   std::vector<int64_t> resolution{512};
@@ -92,10 +98,12 @@ struct TrainSection {
 };
 
 struct SampleConfig {
-  std::string sampler;       // empty = the model's own
-  std::string scheduler;     // spacing of noise levels: normal, karras; empty = as the sampler's name says
+  std::string sampler;    // empty = the model's own
+  std::string scheduler;  // spacing of noise levels; empty = as the sampler's name says, or the model's own
+  GivenOptions sampler_params, scheduler_params;
   int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
+  ImagePaths images;  // one file for all prompts, or one for each
   std::string neg;
   int64_t width = 512, height = 512;
   int64_t seed = 42;

@@ -35,7 +35,6 @@ constexpr Choice timestep_types[] = {
 constexpr Choice weighting_schemes[] = {
     {"none", "none"}, {"sigma_sqrt", "sigma_sqrt"}, {"logit_normal", "logit_normal"},
     {"mode", "mode"}, {"cosmap", "cosmap"},         {"uniform", "none"}};
-constexpr Choice schedulers[] = {{"normal", "normal"}, {"karras", "karras"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
@@ -166,6 +165,11 @@ const Key table[] = {
      in<N, &NetworkConfig::module_dropout>,
      "Chance that a module's adapter is left out of a step.",
      {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.scale_weight_norms",
+     in<N, &NetworkConfig::scale_weight_norms>,
+     "Largest norm of a module's change, of lora and locon: after each step a larger one is scaled down to it. Empty: "
+     "none.",
+     {.range = positive}},
     {"network.module_ranks",
      in<N, &NetworkConfig::module_ranks>,
      "Ranks of modules whose whole name is like a pattern, a regular expression; of several patterns the longest "
@@ -189,6 +193,10 @@ const Key table[] = {
      each<&D::folder_path>,
      "Folder of images, each with its caption beside it.",
      {.required = true}},
+    {"datasets[].images", each<&D::images>,
+     "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
+     "with "
+     "an image of the same name for each image of folder_path."},
     {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
     {"datasets[].default_caption", each<&D::default_caption>,
      "Caption of images without a file. Empty: a missing caption is an error."},
@@ -306,16 +314,26 @@ const Key table[] = {
      "Sampler, by the id its plugin gives it (lora-host plugins lists them) or as other programs write it: euler_a, "
      "DPM++ 2M Karras. Empty: the model's own.",
      {.normalize = check_sampler}},
-    {"sample.scheduler",
-     in<S, &SampleConfig::scheduler>,
-     "How noise levels are spaced: normal, as the model was made for, or karras. Empty: normal, unless the sampler's "
-     "name ends in karras.",
-     {.choices = schedulers}},
+    {"sample.scheduler", in<S, &SampleConfig::scheduler>,
+     "How noise levels are spaced, by the id that a plugin gives it (docs/samplers.md) or as other programs write it: "
+     "normal, as the model was made for, simple, karras, exponential, beta, sgm_uniform. Empty: what stands at the end "
+     "of the sampler's name, or the model's own."},
+    {"sample.sampler_params", in<S, &SampleConfig::sampler_params>,
+     "Options of the sampler, such as eta: 0.5 or solver_type: heun; lora-host plugins --verbose lists them "
+     "(docs/samplers.md)."},
+    {"sample.scheduler_params", in<S, &SampleConfig::scheduler_params>,
+     "Options of the schedule, such as rho: 5 or sigma_min: 0.1."},
     {"sample.sample_every",
      in<S, &SampleConfig::sample_every>,
      "Sample every so many steps. 0: never.",
      {.range = any_count}},
     {"sample.prompts", in<S, &SampleConfig::prompts>, "Prompts, one image each."},
+    {"sample.images",
+     in<S, &SampleConfig::images>,
+     "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
+     "file, "
+     "or a list with one for each prompt.",
+     {.lists = true}},
     {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
     {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
     {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},

@@ -153,6 +153,8 @@ class Reader {
         read_network_kwargs(value, full, name);
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
+      } else if (const schema::EntryAlias* entry = lookup(schema::entry_aliases(), full)) {
+        read_entry(*entry, key, value, name, dataset);
       } else if (schema::is_section(full)) {
         if (value.kind == Kind::map)
           read_section(value, full, name, dataset);
@@ -225,9 +227,22 @@ class Reader {
     schema::assign(row, field, value, found);
     if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
       for (auto& [option, given] : **options) given.source = file_;
+    if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
+      for (auto& [image, paths] : **images)
+        for (GivenValue& path : paths) path.source = file_;
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
+  }
+
+  // One entry of a mapping, under a name of its own.
+  void read_entry(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
+                  DatasetConfig* dataset) {
+    if (value.kind == Kind::null) return;
+    Node entry = key, mapping{.kind = Kind::map, .place = value.place};
+    entry.text = alias.entry;
+    mapping.entries.emplace_back(entry, value);
+    read_key(*schema::find(alias.key), key, mapping, name, dataset);
   }
 
   // Keys that exist in ai-toolkit only, and unknown ones.

@@ -25,7 +25,8 @@ bool any_row(Fits fits) {
   const auto in = [&](auto table) {
     return std::ranges::any_of(table, [&](const auto& row) { return fits(row.path); });
   };
-  return in(keys()) || in(aliases()) || in(ignored()) || in(refused()) || in(switches()) || in(option_aliases());
+  return in(keys()) || in(aliases()) || in(entry_aliases()) || in(ignored()) || in(refused()) || in(switches()) ||
+         in(option_aliases());
 }
 
 struct TypeName {
@@ -38,6 +39,7 @@ struct TypeName {
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
+  std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
   std::string operator()(GivenOptions*) const { return "mapping of options"; }
 };
 

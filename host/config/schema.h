@@ -23,7 +23,7 @@ using Integers = std::vector<int64_t>;
 using Numbers = std::map<std::string, double>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
-                           Texts*, Integers*, Numbers*, GivenOptions*>;
+                           Texts*, Integers*, Numbers*, GivenOptions*, ImagePaths*>;
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds
@@ -36,6 +36,7 @@ struct Rules {
   std::string (*normalize)(std::string&) = nullptr;  // of text: changes it, or says what is wrong
   bool required = false;
   bool nonempty = false;  // of a list of integers
+  bool lists = false;     // of a mapping of paths: a key may have several
 };
 
 struct Key {
@@ -48,6 +49,11 @@ struct Key {
 // Another spelling of a key, as ai-toolkit has it.
 struct Alias {
   std::string_view path, key;
+};
+
+// Another spelling of one entry of a mapping: `control_path: x` for `images: {control: x}`.
+struct EntryAlias {
+  std::string_view path, key, entry;
 };
 
 // A key of ai-toolkit that changes nothing here; `reason` is shown once when a file has it.
@@ -75,6 +81,7 @@ struct Switch {
 
 std::span<const Key> keys();
 std::span<const Alias> aliases();
+std::span<const EntryAlias> entry_aliases();
 std::span<const Ignored> ignored();
 std::span<const Refused> refused();
 std::span<const OptionAlias> option_aliases();

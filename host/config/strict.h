@@ -21,6 +21,7 @@ class Strict {
   // source: what errors begin with ("plugin mine: recipe"); code: theirs.
   Strict(std::string source, Code code) : source_(std::move(source)), code_(code) {}
 
+  const std::string& source() const { return source_; }
   // The whole document. What is not YAML, or refused by yaml.h, comes in one error.
   Node parse(const std::string& text) const;
 

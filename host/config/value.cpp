@@ -119,6 +119,23 @@ class Assign {
     }
   }
 
+  // Where each path stands is kept: whether there is such a key is known when the model is.
+  void operator()(ImagePaths* out) {
+    each_entry("a mapping of paths", [&](const std::string& name, const Node& value) {
+      const bool many = value.kind == Kind::list && key_.rules.lists;
+      std::vector<GivenValue> paths;
+      for (const Node& item : many ? value.items : Items{value}) {
+        const auto text = read_text(item, "a path");
+        if (!text) return;
+        if (const std::string wrong = text->empty() ? "expected a path" : problem_of_path(*text); !wrong.empty())
+          return found(item, wrong);
+        paths.push_back({.text = *text, .line = item.place.line, .column = item.place.column});
+      }
+      if (paths.empty()) return found(value, "expected at least one path");
+      (*out)[name] = std::move(paths);
+    });
+  }
+
  private:
   using Items = std::vector<Node>;
 
@@ -228,6 +245,16 @@ struct Print {
     std::vector<std::string> entries;
     for (const auto& [name, option] : *options)
       entries.push_back(fmt::format("{}: {}", quote(name), (*this)(option.value)));
+    return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
+  std::string operator()(const ImagePaths* values) const {
+    std::vector<std::string> entries;
+    for (const auto& [name, list] : *values) {
+      std::vector<std::string> quoted;
+      for (const GivenValue& path : list) quoted.push_back(quote(path.text));
+      const std::string all = fmt::format("{}", fmt::join(quoted, ", "));
+      entries.push_back(fmt::format("{}: {}", quote(name), list.size() == 1 ? all : "[" + all + "]"));
+    }
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
   std::string operator()(const Node& node) const {

@@ -1,53 +1,11 @@
 #include "diffusion/sampler.h"
 
 #include <algorithm>
-#include <cctype>
-#include <cmath>
-#include <limits>
 
 #include "core/error.h"
-#include "plugin/call.h"
-#include "plugin/services.h"
 
 namespace lh {
 namespace {
-
-std::vector<std::string> names(const char* const* list) {
-  std::vector<std::string> out;
-  for (; list != nullptr && *list != nullptr; ++list) out.emplace_back(*list);
-  return out;
-}
-
-bool contains(const std::vector<std::string>& list, std::string_view item) {
-  return std::ranges::find(list, item) != list.end();
-}
-
-bool fits(const lh_sampler& sampler, Objective objective) {
-  return contains(names(sampler.objectives), objective_name(objective));
-}
-
-// "DPM++ 2M Karras" -> "dpmpp_2m_karras"
-std::string plain(const std::string& spelling) {
-  std::string out;
-  for (const char c : spelling) {
-    if (c == '+')
-      out += 'p';
-    else if (c == ' ' || c == '-')
-      out += '_';
-    else
-      out += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
-  }
-  return out;
-}
-
-// What other programs call samplers.
-std::string id_of(const std::string& name) {
-  static const std::map<std::string, std::string> known{{"euler_a", "euler_ancestral"},   {"k_euler", "euler"},
-                                                        {"k_euler_a", "euler_ancestral"}, {"k_heun", "heun"},
-                                                        {"k_dpmpp_2m", "dpmpp_2m"},       {"dpmsolverpp", "dpmpp_2m"}};
-  const auto it = known.find(name);
-  return it == known.end() ? name : it->second;
-}
 
 HostTensor combined(double a, const HostTensor& x, double b, const HostTensor& y) {
   HostTensor out(x.desc);
@@ -86,118 +44,84 @@ HostTensor epsilon(Objective objective, const SamplingLevel& at, const HostTenso
 
 }  // namespace
 
-SamplerChoice choose_sampler(const Registry& registry, const Recipe& recipe, const SampleConfig& config) {
-  SamplerChoice choice{.sampler = {}, .karras = config.scheduler == "karras"};
-  std::string id = id_of(plain(config.sampler));
-  if (id.empty()) id = plain(recipe.sampling.sampler);
-  constexpr std::string_view karras = "_karras";
-  if (id.ends_with(karras)) {
-    id.resize(id.size() - karras.size());
-    choice.karras = config.scheduler != "normal";
-  }
-  choice.sampler = registry.sampler(id_of(id));
-  const lh_sampler& found = *choice.sampler.descriptor;
-  if (fits(found, recipe.objective)) return choice;
-  std::vector<std::string> others;
-  for (const Offered<lh_sampler>& offered : registry.samplers())
-    if (fits(*offered.descriptor, recipe.objective)) others.emplace_back(offered.descriptor->id);
-  fail(Code::config, "sampler '{}' is for models of objective {}, this one is of objective {}; use one of: {}",
-       found.id, fmt::join(names(found.objectives), ", "), objective_name(recipe.objective), fmt::join(others, ", "));
+SamplerRun::SamplerRun(Device& device, const Sampler& sampler, Objective objective, const SamplingSchedule& schedule,
+                       const Shape& latents)
+    : sampler_(sampler), objective_(objective), schedule_(schedule) {
+  for (const std::string& name : sampler.carried()) carried_.emplace(name, HostTensor(Desc{DType::f32, latents}));
+  for (uint32_t stage = 0; stage < sampler.stages(); ++stage)
+    programs_.emplace_back(device, sampler.build(stage, latents), Externals{}, "sampler");
+  plan_steps();
 }
 
-SamplerRun::SamplerRun(Device& device, const Offered<lh_sampler>& sampler, Objective objective,
-                       const SamplingSchedule& schedule, const Shape& latents)
-    : sampler_(sampler), objective_(objective), schedule_(schedule), shape_(latents) {
-  const lh_sampler& descriptor = *sampler.descriptor;
-  scalars_ = names(descriptor.scalars);
-  for (const std::string& name : names(descriptor.carried))
-    carried_.emplace(name, HostTensor(Desc{DType::f32, latents}));
-  for (int64_t i = 0; i <= schedule.steps(); ++i) {
-    alphas_.push_back(schedule.level(i).alpha);
-    sigmas_.push_back(schedule.level(i).sigma);
+void SamplerRun::plan_steps() {
+  std::vector<double> alphas, sigmas, times;
+  for (int64_t i = 0; i <= schedule_.steps(); ++i) {
+    alphas.push_back(schedule_.level(i).alpha);
+    sigmas.push_back(schedule_.level(i).sigma);
+    times.push_back(schedule_.level(i).time);
   }
-  for (uint32_t stage = 0; stage < descriptor.stages; ++stage)
-    stages_.emplace_back(device, build(stage), Externals{}, "sampler");
+  const lh_levels levels{sizeof(lh_levels),
+                         static_cast<uint32_t>(schedule_.steps()),
+                         alphas.data(),
+                         sigmas.data(),
+                         times.data(),
+                         objective_name(objective_).data(),  // a literal
+                         sampler_.space()};
+  for (uint32_t step = 0; step < levels.steps; ++step) {
+    std::vector<Stage>& stages = steps_.emplace_back();
+    for (uint32_t index = 0; index < sampler_.stages(); ++index) {
+      const double sigma = sampler_.stage_sigma(levels, step, index);
+      if (sigma == 0) break;
+      stages.push_back(plan_stage(levels, step, index, sigma));
+    }
+  }
 }
 
-Graph SamplerRun::build(uint32_t stage) const {
-  const lh_sampler& descriptor = *sampler_.descriptor;
-  Graph graph(DType::f32);
-  const GraphHandle handle = open_graph(*sampler_.host, graph);
-  const lh_desc desc = to_abi({DType::f32, shape_});
-  Call call(*sampler_.host, fmt::format("sampler '{}', build of stage {}", descriptor.id, stage), nullptr,
-            handle.get());
-  call.check(call.run([&] { return descriptor.build_stage(handle.get(), stage, &desc); }));
-  std::vector<std::string> tensors{"x", "model_out", "denoised", "epsilon", "noise"};
-  if (descriptor.space == LH_SPACE_SIGMA) tensors.emplace_back("derivative");
-  for (const auto& [carried, zero] : carried_) tensors.push_back(carried);
-  for (const auto& [name, value] : graph.inputs) {
-    const bool number = contains(scalars_, name);
-    if (!number && !contains(tensors, name))
-      call.wrong(fmt::format("asks for the input '{}'; known: {}, and its scalars: {}", name, fmt::join(tensors, ", "),
-                             fmt::join(scalars_, ", ")));
-    const Desc expected{DType::f32, number ? Shape{1} : shape_};
-    if (graph.desc(value) != expected)
-      call.wrong(fmt::format("input '{}' is {}, expected {}", name, graph.desc(value).text(), expected.text()));
-  }
-  if (!graph.outputs.contains("x") || graph.desc(graph.outputs.at("x")) != Desc{DType::f32, shape_})
-    call.wrong("needs an output 'x' like the latents");
-  return graph;
+SamplerRun::Stage SamplerRun::plan_stage(const lh_levels& levels, uint32_t step, uint32_t index, double sigma) {
+  const bool sees_model = sigma != LH_STAGE_WITHOUT_MODEL;
+  if (!sees_model && asks_model(programs_[index]->graph(), sampler_))
+    fail(Code::plugin, "sampler '{}', stage {} of step {} runs without the model, but asks for what the model said",
+         sampler_.id(), index, step);
+  const SamplingLevel& own = schedule_.level(step);
+  return {index, sees_model && sigma != own.sigma ? schedule_.at_sigma(sigma) : own, sees_model,
+          sampler_.scalar_values(levels, step, index)};
 }
 
-// The tensors that are made from x and the model's output.
-HostTensor SamplerRun::input(const std::string& name, const HostTensor& x, const HostTensor& model_out,
-                             const SamplingLevel& level) const {
-  if (name == "x") return x;
-  if (name == "denoised") return denoised(objective_, level, x, model_out);
-  if (name == "epsilon") return epsilon(objective_, level, x, model_out);
+// The tensors and numbers that are made from x and the model's output.
+HostTensor SamplerRun::input(const std::string& name, const Stage& stage, const HostTensor& x,
+                             const ModelSaid& said) const {
+  constexpr std::string_view unconditional = "uncond_";
+  const bool without = name.starts_with(unconditional);
+  const std::string what = without ? name.substr(unconditional.size()) : name;
+  const HostTensor& out = without && said.unconditional ? *said.unconditional : said.guided;
+  if (what == "denoised") return denoised(objective_, stage.at, x, out);
+  if (what == "epsilon") return epsilon(objective_, stage.at, x, out);
   // On straight lines: dx/dsigma is the velocity of a flow model and the noise of the others.
-  if (name == "derivative") return objective_ == Objective::flow ? model_out : epsilon(objective_, level, x, model_out);
-  return model_out;
-}
-
-double SamplerRun::stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const {
-  Call call(*sampler_.host, fmt::format("sampler '{}', stage_sigma", sampler_.descriptor->id));
-  const double sigma = call.run([&] { return sampler_.descriptor->stage_sigma(&levels, step, stage); });
-  if (!std::isfinite(sigma)) call.wrong(fmt::format("gave {} at step {}, stage {}", sigma, step, stage));
-  return sigma;
-}
-
-std::vector<double> SamplerRun::scalar_values(const lh_levels& levels, uint32_t step, uint32_t stage) const {
-  std::vector<double> numbers(scalars_.size(), std::numeric_limits<double>::quiet_NaN());
-  if (numbers.empty()) return numbers;
-  Call call(*sampler_.host, fmt::format("sampler '{}', scalar_values", sampler_.descriptor->id));
-  call.run([&] { sampler_.descriptor->scalar_values(&levels, step, stage, numbers.data()); });
-  for (size_t i = 0; i < numbers.size(); ++i)
-    if (!std::isfinite(numbers[i]))
-      call.wrong(fmt::format("gave {} = {} at step {}, stage {}", scalars_[i], numbers[i], step, stage));
-  return numbers;
+  if (what == "derivative") return objective_ == Objective::flow ? out : epsilon(objective_, stage.at, x, out);
+  return out;
 }
 
 HostTensor SamplerRun::run(const HostTensor& start, const SamplerCalls& calls) {
-  const lh_sampler& descriptor = *sampler_.descriptor;
-  const lh_levels levels{sizeof(lh_levels), static_cast<uint32_t>(schedule_.steps()), alphas_.data(), sigmas_.data()};
   for (auto& [name, value] : carried_) value = HostTensor(value.desc);
   HostTensor x = scaled(schedule_.start(), start);
-  for (uint32_t step = 0; step < levels.steps && calls.proceed(step, x); ++step) {
-    SamplingLevel at = schedule_.level(step);
-    for (uint32_t stage = 0; stage < descriptor.stages; ++stage) {
-      if (stage > 0) {
-        const double sigma = stage_sigma(levels, step, stage);
-        if (sigma <= 0) break;
-        at = schedule_.at_sigma(sigma);
-      }
-      const HostTensor said = calls.model(scaled(at.input_scale, x), at.for_model(), step);
-      Program& program = *stages_[stage];
-      const std::vector<double> numbers = scalar_values(levels, step, stage);
+  for (size_t step = 0; step < steps_.size() && calls.proceed(static_cast<int64_t>(step), x); ++step) {
+    const auto number = static_cast<int64_t>(step);
+    for (const Stage& stage : steps_[step]) {
+      ModelSaid said = x;
+      if (stage.sees_model) said = calls.model(scaled(stage.at.input_scale, x), stage.at.for_model(), number);
+      Program& program = *programs_[stage.index];
       for (const auto& [name, value] : program.graph().inputs) {
-        const auto number = std::ranges::find(scalars_, name);
-        if (number != scalars_.end())
-          program.set_input(name, scalar(numbers[static_cast<size_t>(number - scalars_.begin())]));
+        const auto at = std::ranges::find(sampler_.scalars(), name);
+        if (at != sampler_.scalars().end())
+          program.set_input(name, scalar(stage.numbers[static_cast<size_t>(at - sampler_.scalars().begin())]));
         else if (const auto carried = carried_.find(name); carried != carried_.end())
           program.set_input(name, carried->second);
+        else if (name == "time")
+          program.set_input(name, scalar(stage.at.time));
+        else if (name == "noise")
+          program.set_input(name, calls.noise(number, stage.index));
         else
-          program.set_input(name, name == "noise" ? calls.noise(step) : input(name, x, said, at));
+          program.set_input(name, name == "x" ? x : input(name, stage, x, said));
       }
       program.run();
       x = program.output("x");

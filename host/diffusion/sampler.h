@@ -6,55 +6,54 @@
 #include <string>
 #include <vector>
 
-#include "config/config.h"
 #include "diffusion/sampling_schedule.h"
-#include "plugin/registry.h"
+#include "plugin/sampler.h"
 #include "run/program.h"
 
 namespace lh {
 
-struct SamplerChoice {
-  Offered<lh_sampler> sampler;
-  bool karras = false;
+// What the model says of x: after guidance, and without the prompt where guidance asked for that too.
+struct ModelSaid {
+  ModelSaid(HostTensor after_guidance) : guided(std::move(after_guidance)) {}
+  ModelSaid(HostTensor after_guidance, HostTensor without_prompt)
+      : guided(std::move(after_guidance)), unconditional(std::move(without_prompt)) {}
+  HostTensor guided;
+  std::optional<HostTensor> unconditional;
 };
-
-// The sampler of sample.sampler and sample.scheduler: by the id that its plugin gives it or a spelling of other
-// programs
-// ("euler_a", "DPM++ 2M Karras"); empty and the names of scheduler families mean the model's own. Throws
-// lh::Error(Code::config) that lists the samplers for this model.
-SamplerChoice choose_sampler(const Registry& registry, const Recipe& recipe, const SampleConfig& config);
 
 struct SamplerCalls {
   // The model's output for x, in the model's own scale as is the level.
-  std::function<HostTensor(const HostTensor& x, const SamplingLevel& level, int64_t step)> model;
-  // New noise, for samplers that add some.
-  std::function<HostTensor(int64_t step)> noise;
+  std::function<ModelSaid(const HostTensor& x, const SamplingLevel& level, int64_t step)> model;
+  // New noise, for samplers that add some: independent for each step and each of its draws, which are counted by stage.
+  std::function<HostTensor(int64_t step, int64_t draw)> noise;
   // Before each step, with the x it begins with in the sampler's scale; false stops the run.
   std::function<bool(int64_t step, const HostTensor& x)> proceed;
 };
 
 class SamplerRun {
  public:
-  // Builds the sampler's graphs for latents of this shape.
-  SamplerRun(Device& device, const Offered<lh_sampler>& sampler, Objective objective, const SamplingSchedule& schedule,
+  // Builds the sampler's graphs for latents of this shape, and asks it for all its numbers.
+  SamplerRun(Device& device, const Sampler& sampler, Objective objective, const SamplingSchedule& schedule,
              const Shape& latents);
   // start: a normal draw.
   HostTensor run(const HostTensor& start, const SamplerCalls& calls);
 
  private:
-  Graph build(uint32_t stage) const;
-  double stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const;
-  std::vector<double> scalar_values(const lh_levels& levels, uint32_t step, uint32_t stage) const;
-  HostTensor input(const std::string& name, const HostTensor& x, const HostTensor& model_out,
-                   const SamplingLevel& level) const;
-  const Offered<lh_sampler>& sampler_;
+  struct Stage {
+    uint32_t index;
+    SamplingLevel at;
+    bool sees_model;
+    std::vector<double> numbers;  // of the sampler's scalars
+  };
+  void plan_steps();
+  Stage plan_stage(const lh_levels& levels, uint32_t step, uint32_t index, double sigma);
+  HostTensor input(const std::string& name, const Stage& stage, const HostTensor& x, const ModelSaid& said) const;
+  const Sampler& sampler_;
   Objective objective_;
   const SamplingSchedule& schedule_;
-  Shape shape_;
-  std::vector<OwnedProgram> stages_;
+  std::vector<OwnedProgram> programs_;     // by stage
+  std::vector<std::vector<Stage>> steps_;  // the stages that each step has
   std::map<std::string, HostTensor> carried_;
-  std::vector<std::string> scalars_;
-  std::vector<double> alphas_, sigmas_;
 };
 
 }  // namespace lh

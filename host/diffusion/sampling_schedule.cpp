@@ -3,102 +3,93 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "diffusion/timestep_law.h"
 
 namespace lh {
 namespace {
 
-constexpr double smallest_time = 1e-3;  // flow models are trained on 1000 levels, says every peer's schedule
-
-// `count` numbers from `first` to `last`, both included.
-std::vector<double> evenly(double first, double last, int64_t count) {
-  std::vector<double> list;
-  for (int64_t i = 0; i < count; ++i)
-    list.push_back(count == 1 ? first
-                              : first + (last - first) * static_cast<double>(i) / static_cast<double>(count - 1));
-  return list;
-}
-
-std::vector<double> karras_sigmas(double largest, double smallest, int64_t steps) {
-  constexpr double rho = 7;
-  std::vector<double> sigmas;
-  for (const double root : evenly(std::pow(largest, 1 / rho), std::pow(smallest, 1 / rho), steps))
-    sigmas.push_back(std::pow(root, rho));
-  return sigmas;
+// Where x / alpha or its logarithm is taken, alpha cannot be 0.
+NoiseSchedule noise_in(const Recipe& recipe, int32_t space) {
+  const NoiseSchedule noise(recipe.noise_schedule);
+  return space == LH_SPACE_ALPHA ? noise : noise.with_signal();
 }
 
 }  // namespace
 
-SamplingSchedule::SamplingSchedule(const Recipe& recipe, int32_t space, int64_t steps, int64_t tokens, bool karras)
-    : space_(space) {
-  if (recipe.objective == Objective::flow) {
-    if (karras)
-      fail(Code::config,
-           "sample.scheduler: karras spaces the sigmas of models of discrete timesteps, this one is a flow model; use "
-           "sample.scheduler: normal");
-    make_flow(recipe, steps, tokens);
-  } else {
-    make_discrete(recipe, steps, karras);
-  }
+ScheduleFacts::ScheduleFacts(const Recipe& recipe, int32_t space, int64_t steps, int64_t tokens) {
+  facts_.struct_size = sizeof facts_;
+  facts_.steps = static_cast<uint32_t>(steps);
+  facts_.objective = objective_name(recipe.objective).data();  // a literal
+  facts_.space = space;
+  facts_.tokens = tokens;
+  if (recipe.objective == Objective::flow)
+    add_flow(recipe, tokens);
+  else
+    add_discrete(recipe);
+  facts_.timesteps = static_cast<uint32_t>(trained_sigma_.size());
+  facts_.trained_sigma = trained_sigma_.data();
+  facts_.sigma_min = trained_sigma_.front();
 }
 
-void SamplingSchedule::make_flow(const Recipe& recipe, int64_t steps, int64_t tokens) {
+void ScheduleFacts::add_flow(const Recipe& recipe, int64_t tokens) {
   const ScheduleSpec& spec = recipe.sampling.schedule;
-  const double mu = recipe.timestep.resolution_shift.value_or(ResolutionShift{}).mu(tokens);
-  const auto shifted = [&](double t) { return spec.dynamic ? shift_time_mu(mu, t) : shift_time(spec.shift, t); };
-  std::vector<double> times;
-  if (space_ == LH_SPACE_LOG_SNR) {
-    times = evenly(1 - smallest_time, 0, steps + 1);
-    times.pop_back();
-  } else if (spec.shift_twice) {
-    times = evenly(1, shifted(smallest_time), steps);
-  } else {
-    for (int64_t i = 0; i < steps; ++i) times.push_back(1 - static_cast<double>(i) / static_cast<double>(steps));
-  }
-  for (const double t : times) levels_.push_back(at_sigma(shifted(t)));
-  levels_.push_back(at_sigma(0));
+  facts_.dynamic = spec.dynamic ? 1 : 0;
+  facts_.shift = spec.shift;
+  facts_.mu = recipe.timestep.resolution_shift.value_or(ResolutionShift{}).mu(tokens);
+  facts_.shift_twice = spec.shift_twice ? 1 : 0;
+  for (int64_t i = 1; i <= spec.timesteps; ++i)
+    trained_sigma_.push_back(shifted(static_cast<double>(i) / static_cast<double>(spec.timesteps)));
+  facts_.sigma_max = trained_sigma_.back();
 }
 
-std::vector<int64_t> SamplingSchedule::spaced_timesteps(const ScheduleSpec& spec, int64_t steps) const {
-  const int64_t count = noise_->steps(), dropped = space_ == LH_SPACE_LOG_SNR ? 1 : 0;
-  std::vector<int64_t> times;
-  for (int64_t i = 0; i < steps; ++i) {
-    const double down = static_cast<double>(i) * static_cast<double>(count) / static_cast<double>(steps);
-    times.push_back(spec.spacing == ScheduleSpec::Spacing::trailing
-                        ? std::llrint(static_cast<double>(count) - down) - 1
-                        : (steps - 1 - i + dropped) * (count / (steps + dropped)) + spec.offset);
-  }
-  const bool falling = std::ranges::adjacent_find(times, std::ranges::less_equal{}) == times.end();
-  if (!falling || times.front() >= count || times.back() < 0)
-    fail(Code::config, "sample.sample_steps: {} is too many for a model of {} timesteps", steps, count);
-  return times;
-}
-
-void SamplingSchedule::make_discrete(const Recipe& recipe, int64_t steps, bool karras) {
+void ScheduleFacts::add_discrete(const Recipe& recipe) {
   const ScheduleSpec& spec = recipe.sampling.schedule;
-  noise_.emplace(recipe.noise_schedule);
-  // Where x / alpha or its logarithm is taken, alpha cannot be 0.
-  if (space_ != LH_SPACE_ALPHA) noise_ = noise_->with_signal();
-  if (karras) {
-    const NoiseSchedule bounded = noise_->with_signal();
-    for (const double ratio : karras_sigmas(bounded.noise_ratio(bounded.steps() - 1), bounded.noise_ratio(0), steps))
-      levels_.push_back(at_ratio(ratio, std::nearbyint(bounded.time_of_ratio(ratio))));
-  } else {
-    for (const int64_t t : spaced_timesteps(spec, steps)) {
-      const auto time = static_cast<double>(t);
-      if (space_ == LH_SPACE_SIGMA)
-        levels_.push_back(at_ratio(noise_->noise_ratio(t), time));
-      else
-        levels_.push_back({noise_->alpha(t), noise_->sigma(t), time, 1});
-    }
+  const NoiseSchedule noise = noise_in(recipe, facts_.space), bounded = noise.with_signal();
+  for (int64_t t = 0; t < noise.steps(); ++t) trained_sigma_.push_back(noise.noise_ratio(t));
+  facts_.sigma_max = bounded.noise_ratio(bounded.steps() - 1);
+  facts_.spacing = spec.spacing == ScheduleSpec::Spacing::trailing ? LH_SPACING_TRAILING : LH_SPACING_LEADING;
+  facts_.offset = spec.offset;
+}
+
+double ScheduleFacts::shifted(double t) const {
+  return facts_.dynamic != 0 ? shift_time_mu(facts_.mu, t) : shift_time(facts_.shift, t);
+}
+
+SamplingSchedule::SamplingSchedule(const Recipe& recipe, const ScheduleFacts& facts, const LevelList& list)
+    : space_(facts.get().space) {
+  if (recipe.objective == Objective::flow)
+    make_flow(facts, list);
+  else
+    make_discrete(recipe, list);
+}
+
+void SamplingSchedule::make_flow(const ScheduleFacts& facts, const LevelList& list) {
+  for (const double sigma : list.sigma) levels_.push_back(at_sigma(std::min(sigma, 1.0)));
+  if (space_ == LH_SPACE_LOG_SNR && levels_.front().sigma == 1) levels_.front() = at_sigma(facts.shifted(1 - 1e-4));
+}
+
+void SamplingSchedule::make_discrete(const Recipe& recipe, const LevelList& list) {
+  const ScheduleSpec& spec = recipe.sampling.schedule;
+  noise_ = noise_in(recipe, space_);
+  for (size_t i = 0; i < list.sigma.size(); ++i) {
+    const double ratio = list.sigma[i];
+    const double time = std::isnan(list.time[i]) ? noise_->time_of_ratio(ratio) : list.time[i];
+    const auto t = static_cast<int64_t>(time);
+    const bool trained = static_cast<double>(t) == time && noise_->noise_ratio(t) == ratio;
+    if (trained && space_ != LH_SPACE_SIGMA)
+      levels_.push_back({noise_->alpha(t), noise_->sigma(t), time, 1});
+    else
+      levels_.push_back(at_ratio(ratio, time));
   }
   // Leading timesteps begin below the largest sigma, with a draw of the variance that x has there.
   const double first = levels_.front().sigma;
-  if (space_ == LH_SPACE_SIGMA)
-    start_ = spec.spacing == ScheduleSpec::Spacing::leading ? std::sqrt(first * first + 1) : first;
+  if (space_ == LH_SPACE_SIGMA) {
+    const bool leading = spec.spacing == ScheduleSpec::Spacing::leading;
+    start_ = list.start > 0 ? list.start : leading ? std::sqrt(first * first + 1) : first;
+  }
+  if (list.sigma.back() > 0) return;
   const bool keeps_noise = space_ == LH_SPACE_ALPHA && !spec.set_alpha_to_one;
-  levels_.push_back(keeps_noise ? SamplingLevel{noise_->alpha(0), noise_->sigma(0), 0, 1} : SamplingLevel{});
+  levels_.back() = keeps_noise ? SamplingLevel{noise_->alpha(0), noise_->sigma(0), 0, 1} : SamplingLevel{};
 }
 
 SamplingLevel SamplingSchedule::at_ratio(double ratio, double time) const {

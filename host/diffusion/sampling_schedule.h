@@ -1,22 +1,20 @@
-// The noise levels of a sampling run: which sigmas, with which timestep input of the model, in which scale of x.
+// The noise levels of a sampling run in the scale of a sampler: what schedules of plugins are told, and what is made of
+// their answer.
 //
-// Flow models, t evenly spaced from 1 to 1/steps, sigma = shift(t) (or the shift of the picture's size), then 0. With
-// shift_twice, t from 1 to shift(1/1000) instead, as Stability's sd3_infer and diffusers have it. In log SNR, t from
-// 999/1000 to 0 in `steps` intervals.
-//
-// Models of discrete timesteps, N of them: steps of N / steps from the end ("trailing", Lin et al. 2024) or whole steps
-// from the beginning plus an offset ("leading"), in log SNR steps + 1 of them, the last one dropped. Or Karras et al.
-// 2022, equation 5: sigma^(1/7) evenly spaced between the largest and the smallest, times rounded to trained ones.
+// Levels of flow models are sigma, and so is the model's time. Levels of models of discrete timesteps are sigma /
+// alpha; a level that is one of the N trained ones has exactly its alpha and sigma, others those of a schedule that
+// keeps alpha^2 + sigma^2 at 1. A sampler in log SNR cannot begin at alpha 0: the first sigma of a flow model is then
+// that of time 1 - 1e-4, as in ComfyUI, and a schedule with zero terminal SNR keeps a trace of the picture.
 #pragma once
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "diffusion/noise_schedule.h"
 #include "lora_host/lora_host.h"
 #include "plugin/recipe.h"
+#include "plugin/schedule.h"
 
 namespace lh {
 
@@ -26,11 +24,28 @@ struct SamplingLevel {
   SamplingLevel for_model() const { return {alpha * input_scale, sigma * input_scale, time, 1}; }
 };
 
+// lh_schedule_facts with what they point to.
+class ScheduleFacts {
+ public:
+  // space: LH_SPACE_* of the sampler. tokens: image tokens, for shifts that follow them.
+  ScheduleFacts(const Recipe& recipe, int32_t space, int64_t steps, int64_t tokens);
+  ScheduleFacts(const ScheduleFacts&) = delete;
+  ScheduleFacts& operator=(const ScheduleFacts&) = delete;
+  const lh_schedule_facts& get() const { return facts_; }
+  // The model's shift of a time of a flow model.
+  double shifted(double t) const;
+
+ private:
+  void add_flow(const Recipe& recipe, int64_t tokens);
+  void add_discrete(const Recipe& recipe);
+  std::vector<double> trained_sigma_;
+  lh_schedule_facts facts_{};
+};
+
 class SamplingSchedule {
  public:
-  // space: LH_SPACE_* of the sampler. tokens: image tokens, for a shift that follows them. Throws
-  // lh::Error(Code::config) when the model has no such schedule.
-  SamplingSchedule(const Recipe& recipe, int32_t space, int64_t steps, int64_t tokens, bool karras);
+  // list: an answer to these facts.
+  SamplingSchedule(const Recipe& recipe, const ScheduleFacts& facts, const LevelList& list);
 
   int64_t steps() const { return static_cast<int64_t>(levels_.size()) - 1; }
   const SamplingLevel& level(int64_t index) const { return levels_.at(static_cast<size_t>(index)); }
@@ -40,9 +55,8 @@ class SamplingSchedule {
   double start() const { return start_; }
 
  private:
-  void make_flow(const Recipe& recipe, int64_t steps, int64_t tokens);
-  void make_discrete(const Recipe& recipe, int64_t steps, bool karras);
-  std::vector<int64_t> spaced_timesteps(const ScheduleSpec& spec, int64_t steps) const;
+  void make_flow(const ScheduleFacts& facts, const LevelList& list);
+  void make_discrete(const Recipe& recipe, const LevelList& list);
   SamplingLevel at_ratio(double ratio, double time) const;  // of sigma / alpha in the model's scale
   int32_t space_;
   std::optional<NoiseSchedule> noise_;  // of discrete timesteps

@@ -73,6 +73,9 @@ const OpDef* find_op(std::string_view name) {
       &mse_op,
       &huber_op,
       &adamw_update_op,
+      &quantize_blockwise_op,
+      &dequantize_blockwise_op,
+      &round_stochastic_op,
   };
   // clang-format on
   for (const OpDef* op : all)

@@ -33,6 +33,8 @@ extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice
 extern const OpDef sum_op, mean_op, mse_op, huber_op, loss_backward_op;
 // adamw.cpp, dropout_mask.cpp
 extern const OpDef adamw_update_op, dropout_mask_op;
+// blockwise.cpp, round_stochastic.cpp, pointwise.cpp
+extern const OpDef quantize_blockwise_op, dequantize_blockwise_op, round_stochastic_op, pointwise_op;
 
 // Shape-rule helpers: failures are lh::Error(Code::plugin); Graph::add puts op, scope and input shapes in front.
 const Desc& required(const Infer& a, size_t index);

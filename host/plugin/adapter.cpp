@@ -129,7 +129,7 @@ std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const
       call.wrong(fmt::format("the name '{}' of tensor number {} is empty or used twice", name, i));
     if (desc.dtype != DType::f32 || desc.shape.numel() == 0)
       call.wrong(fmt::format("tensor '{}' is {}, expected float32 with elements", name, desc.text()));
-    if (made.role < LH_TENSOR_OTHER || made.role > LH_TENSOR_WEIGHT || made.initial < LH_INIT_ZERO ||
+    if (made.role < LH_ROLE_OTHER || made.role > LH_ROLE_WEIGHT || made.initial < LH_INIT_ZERO ||
         made.initial > LH_INIT_GRAPH || !std::isfinite(made.value))
       call.wrong(
           fmt::format("tensor '{}' has role {}, initial {} and value {}", name, made.role, made.initial, made.value));

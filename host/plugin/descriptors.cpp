@@ -41,13 +41,22 @@ std::vector<Field> required_fields(const lh_adapter& a) {
 }
 
 std::vector<Field> required_fields(const lh_sampler& s) {
-  const bool has_scalars = s.scalars != nullptr && s.scalars[0] != nullptr;
   return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
           {"space (LH_SPACE_*)", s.space >= LH_SPACE_SIGMA && s.space <= LH_SPACE_LOG_SNR},
-          {"stages", s.stages > 0},
-          {"scalar_values", !has_scalars || s.scalar_values != nullptr},
-          {"stage_sigma", s.stages <= 1 || s.stage_sigma != nullptr},
+          {"create", s.create != nullptr},
+          {"destroy", s.destroy != nullptr},
+          {"stages", s.stages != nullptr},
+          {"carried", s.carried != nullptr},
+          {"scalar", s.scalar != nullptr},
+          {"scalar_values", s.scalar_values != nullptr},
           {"build_stage", s.build_stage != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_schedule& s) {
+  return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
+          {"create", s.create != nullptr},
+          {"destroy", s.destroy != nullptr},
+          {"levels", s.levels != nullptr}};
 }
 
 // least_size: of the struct in that minor number.
@@ -78,6 +87,10 @@ void check_descriptor(const lh_adapter& adapter, const fs::path& path, const cha
 
 void check_descriptor(const lh_sampler& sampler, const fs::path& path, const char* factory, uint32_t index) {
   check(sampler, offsetof(lh_sampler, build_stage) + sizeof(sampler.build_stage), path, factory, index);
+}
+
+void check_descriptor(const lh_schedule& schedule, const fs::path& path, const char* factory, uint32_t index) {
+  check(schedule, offsetof(lh_schedule, levels) + sizeof(schedule.levels), path, factory, index);
 }
 
 }  // namespace lh

@@ -16,5 +16,7 @@ void check_descriptor(const lh_adapter& adapter, const std::filesystem::path& pa
                       uint32_t index);
 void check_descriptor(const lh_sampler& sampler, const std::filesystem::path& path, const char* factory,
                       uint32_t index);
+void check_descriptor(const lh_schedule& schedule, const std::filesystem::path& path, const char* factory,
+                      uint32_t index);
 
 }  // namespace lh

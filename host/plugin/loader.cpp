@@ -147,6 +147,7 @@ Plugin::Plugin(const fs::path& file, const lh_host_api& api) : path_(fs::absolut
     optimizers_ = descriptors<lh_optimizer>(LH_OPTIMIZER_FACTORY);
     adapters_ = descriptors<lh_adapter>(LH_ADAPTER_FACTORY);
     samplers_ = descriptors<lh_sampler>(LH_SAMPLER_FACTORY);
+    schedules_ = descriptors<lh_schedule>(LH_SCHEDULE_FACTORY);
   } catch (...) {
     stop();
     throw;

@@ -27,6 +27,7 @@ class Plugin {
   const std::vector<const lh_optimizer*>& optimizers() const { return optimizers_; }
   const std::vector<const lh_adapter*>& adapters() const { return adapters_; }
   const std::vector<const lh_sampler*>& samplers() const { return samplers_; }
+  const std::vector<const lh_schedule*>& schedules() const { return schedules_; }
 
  private:
   template <typename T>
@@ -40,6 +41,7 @@ class Plugin {
   std::vector<const lh_optimizer*> optimizers_;
   std::vector<const lh_adapter*> adapters_;
   std::vector<const lh_sampler*> samplers_;
+  std::vector<const lh_schedule*> schedules_;
 };
 
 // Plugins in order of loading; the last one is stopped first.

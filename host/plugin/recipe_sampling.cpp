@@ -27,8 +27,9 @@ ResolutionShift read_resolution_shift(const Strict& in, const Node& node) {
 }
 
 ScheduleSpec read_flow_schedule(const Strict& in, const Node& node, const Recipe& recipe) {
-  in.check_fields(node, "a flow schedule", {"kind", "dynamic", "shift", "shift_twice"});
+  in.check_fields(node, "a flow schedule", {"kind", "timesteps", "dynamic", "shift", "shift_twice"});
   ScheduleSpec out;
+  in.set(node, "timesteps", out.timesteps, {.low = 2, .high = 1e6});
   in.set(node, "dynamic", out.dynamic);
   in.set(node, "shift", out.shift, shifts);
   in.set(node, "shift_twice", out.shift_twice);
@@ -72,6 +73,14 @@ SkipLayerGuidance read_skip_layer_guidance(const Strict& in, const Node& node) {
   return out;
 }
 
+// Options of a sampler or schedule, which are checked when the plugin that has it is known.
+void set_options(const Strict& in, const Node& node, const std::string& field, GivenOptions& out) {
+  const Node* given = node.find(field);
+  if (given == nullptr) return;
+  for (const auto& [name, value] : in.entries(*given, field))
+    out[name.text] = {.value = value, .key = name.place, .source = in.source()};
+}
+
 }  // namespace
 
 NoiseScheduleSpec read_noise_schedule(const Strict& in, const Node& node, Objective objective) {
@@ -109,9 +118,14 @@ TimestepSpec read_timestep(const Strict& in, const Node& node, Objective objecti
 }
 
 SamplingSpec read_sampling(const Strict& in, const Node& node, const Recipe& recipe) {
-  in.check_fields(node, "sampling", {"sampler", "steps", "guidance", "schedule", "skip_layer_guidance"});
+  in.check_fields(node, "sampling",
+                  {"sampler", "sampler_params", "scheduler", "scheduler_params", "steps", "guidance", "schedule",
+                   "skip_layer_guidance"});
   SamplingSpec out;
   out.sampler = in.text(in.need(node, "sampler", "sampling"), "sampler");
+  in.set(node, "scheduler", out.scheduler);
+  set_options(in, node, "sampler_params", out.sampler_params);
+  set_options(in, node, "scheduler_params", out.scheduler_params);
   out.steps = in.integer(in.need(node, "steps", "sampling"), "steps", {.low = 1, .high = 1000});
   in.set(node, "guidance", out.guidance, {.low = 0, .high = 100});
   out.schedule = read_schedule(in, in.need(node, "schedule", "sampling"), recipe);

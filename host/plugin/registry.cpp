@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include "config/nearest.h"
 #include "core/error.h"
 #include "io/checkpoint.h"
 
@@ -10,18 +11,22 @@ namespace lh {
 Registry::Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for)
     : plugins_(load_plugins(plugin_directories(directories), asked_for)) {}
 
-std::vector<Offered<lh_model>> Registry::models() const {
-  std::vector<Offered<lh_model>> all;
-  for (const auto& plugin : plugins_)
-    for (const lh_model* model : plugin->models()) all.push_back({model, &plugin->host()});
+namespace {
+
+template <typename Descriptor, typename List>
+std::vector<Offered<Descriptor>> all_of(const Plugins& plugins, List list) {
+  std::vector<Offered<Descriptor>> all;
+  for (const auto& plugin : plugins)
+    for (const Descriptor* descriptor : ((*plugin).*list)()) all.push_back({descriptor, &plugin->host()});
   return all;
 }
 
-std::vector<Offered<lh_sampler>> Registry::samplers() const {
-  std::vector<Offered<lh_sampler>> all;
-  for (const auto& plugin : plugins_)
-    for (const lh_sampler* sampler : plugin->samplers()) all.push_back({sampler, &plugin->host()});
-  return all;
+}  // namespace
+
+std::vector<Offered<lh_model>> Registry::models() const { return all_of<lh_model>(plugins_, &Plugin::models); }
+std::vector<Offered<lh_sampler>> Registry::samplers() const { return all_of<lh_sampler>(plugins_, &Plugin::samplers); }
+std::vector<Offered<lh_schedule>> Registry::schedules() const {
+  return all_of<lh_schedule>(plugins_, &Plugin::schedules);
 }
 
 std::vector<PluginKeys> Registry::model_keys() const {
@@ -51,31 +56,26 @@ std::string Registry::model_id(const std::string& name) const {
        path.parent_path().string());
 }
 
-namespace {
-
-template <typename Descriptor, typename List>
-Offered<Descriptor> find_by_id(const Plugins& plugins, List list, const std::string& kind, const std::string& id) {
-  std::string known;
-  for (const auto& plugin : plugins)
-    for (const Descriptor* d : ((*plugin).*list)()) {
-      if (id == d->id) return {d, &plugin->host()};
-      known += (known.empty() ? "" : ", ") + std::string(d->id);
-    }
-  fail(Code::config, "{} '{}' is in no plugin. Known: {}", kind, id, known.empty() ? "none" : known);
-}
-
-}  // namespace
-
 Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
-  return find_by_id<lh_optimizer>(plugins_, &Plugin::optimizers, "optimizer", id);
+  std::vector<std::string> known;
+  for (const auto& offered : all_of<lh_optimizer>(plugins_, &Plugin::optimizers)) {
+    if (id == offered.descriptor->id) return offered;
+    known.emplace_back(offered.descriptor->id);
+  }
+  fail(Code::config, "optimizer '{}' is in no plugin. Known: {}", id,
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
 Offered<lh_adapter> Registry::adapter(const std::string& id) const {
-  return find_by_id<lh_adapter>(plugins_, &Plugin::adapters, "adapter", id);
-}
-
-Offered<lh_sampler> Registry::sampler(const std::string& id) const {
-  return find_by_id<lh_sampler>(plugins_, &Plugin::samplers, "sampler", id);
+  std::vector<std::string_view> known;
+  for (const auto& offered : all_of<lh_adapter>(plugins_, &Plugin::adapters)) {
+    if (id == offered.descriptor->id) return offered;
+    known.emplace_back(offered.descriptor->id);
+  }
+  const std::string near = nearest_of(id, known);
+  fail(Code::config, "network.type: adapter '{}' is in no plugin.{} Known: {}", id,
+       near.empty() ? "" : fmt::format(" Did you mean {}?", near),
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
 }  // namespace lh

@@ -23,15 +23,15 @@ class Registry {
   const Plugins& plugins() const { return plugins_; }
   std::vector<Offered<lh_model>> models() const;
   std::vector<Offered<lh_sampler>> samplers() const;
+  std::vector<Offered<lh_schedule>> schedules() const;
   // The keys of `model:` that each model has.
   std::vector<PluginKeys> model_keys() const;
   // The id of a model plugin that the user named by id or by the path of its file. Throws lh::Error(Code::plugin) where
   // the file has no model, or several.
   std::string model_id(const std::string& name) const;
-  // Throw lh::Error(Code::config) that lists the known ids.
+  // Throws lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
   Offered<lh_adapter> adapter(const std::string& id) const;
-  Offered<lh_sampler> sampler(const std::string& id) const;
 
  private:
   Plugins plugins_;

@@ -5,9 +5,17 @@
 
 #include "core/error.h"
 #include "graph/op.h"
+#include "passes/fuse_pointwise.h"
 
 namespace lh {
 namespace {
+
+// Result i of the node may be stored over `input`.
+bool stored_over(const Node& node, size_t i, Value input) {
+  if (i >= node.op->in_place.size()) return false;
+  const size_t from = node.op->in_place[i];
+  return from < node.inputs.size() && node.inputs[from] == input;
+}
 
 // The op that makes `v` may write it straight over `input`, which no later op reads, itself or through an alias.
 bool made_in_place(const Graph& graph, Value v, Value input) {
@@ -18,16 +26,20 @@ bool made_in_place(const Graph& graph, Value v, Value input) {
     if (made && reads) return false;
     if (node.op->alias && reads) same_storage.insert(node.outputs[0]);
     for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] == v) made = i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
+      if (node.outputs[i] == v) made = stored_over(node, i, input);
   }
   return made &&
          std::ranges::none_of(graph.outputs, [&](const auto& item) { return same_storage.contains(item.second); });
 }
 
+bool all_elementwise(const Graph& graph) {
+  return std::ranges::all_of(graph.nodes, [](const Node& node) { return node.op->elementwise; });
+}
+
 }  // namespace
 
 UpdatePlan::UpdatePlan(const Optimizer& rule, const Shape& of)
-    : optimizer(rule.id()), shape(of), graph(rule.build_update(of)) {
+    : optimizer(rule.id()), shape(of), graph(rule.build_update(of)), elementwise(all_elementwise(graph)) {
   std::set<std::string> known{"p", "g", "lr", "step"};
   known.insert(rule.states().begin(), rule.states().end());
   for (const auto& [name, value] : graph.inputs) {
@@ -36,6 +48,10 @@ UpdatePlan::UpdatePlan(const Optimizer& rule, const Shape& of)
            optimizer, name);
     external[value] = name;
   }
+  std::map<Value, Value> replaces;
+  for (const auto& [name, value] : graph.outputs)
+    if (graph.inputs.contains(name)) replaces[value] = graph.inputs.at(name);
+  fuse_pointwise(graph, replaces);
   for (const auto& [name, value] : graph.outputs) {
     if (graph.inputs.contains(name) && made_in_place(graph, value, graph.inputs.at(name)))
       external[value] = name;
@@ -47,10 +63,7 @@ UpdatePlan::UpdatePlan(const Optimizer& rule, const Shape& of)
   plan = plan_memory(graph, values);
 }
 
-bool UpdatePlan::one_pass() const {
-  return plan.bytes == 0 && copied.empty() &&
-         std::ranges::all_of(graph.nodes, [](const Node& node) { return node.op->elementwise; });
-}
+bool UpdatePlan::one_pass() const { return plan.bytes == 0 && copied.empty() && elementwise; }
 
 Update::Update(Device& device, const UpdatePlan& plan, const std::map<std::string, void*>& storage, std::byte* arena)
     : device_(device) {

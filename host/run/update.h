@@ -20,6 +20,7 @@ struct UpdatePlan {
   std::string optimizer;
   Shape shape;
   Graph graph;
+  bool elementwise;                                   // as the rule gave it, before its ops became programs
   std::map<Value, std::string> external;              // value -> what it is stored in: "p", "g", "lr", "step", a state
   std::vector<std::pair<Value, std::string>> copied;  // results that are copied there at the end
   Plan plan;

@@ -21,8 +21,7 @@ Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& sele
       model_(model),
       sampler_(sampler),
       like_(like),
-      schedule_(model.recipe(), sampler.sampler.descriptor->space, like.steps,
-                image_tokens(like, model.recipe().latents), sampler.karras),
+      schedule_(schedule_of(sampler, model.recipe(), like.steps, image_tokens(like, model.recipe().latents))),
       inputs_(model.recipe()),
       whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {})) {
   if (like.guidance.skip_layers)
@@ -72,8 +71,8 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
   Program& program = *compiled.program;
   const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
   std::vector<InputRow> rows;
-  for (const NamedTensors* prompt : prompts)  // a picture that was made in this size and not cropped
-    rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}});
+  for (const NamedTensors* prompt : prompts)  // an image that was made in this size and not cropped
+    rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}, images_});
   program.set_input("latents", stack_rows(std::vector<const HostTensor*>(rows.size(), &x)));
   for (const auto& [name, tensor] : inputs_.batch(rows, compiled.sizes))
     if (compiled.graph.inputs.contains(name)) program.set_input(name, tensor);
@@ -81,8 +80,8 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
   return converted(program.output("output"), DType::f32);
 }
 
-HostTensor Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
-                            TextEncoding& text) {
+ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
+                           TextEncoding& text) {
   const Guidance& guidance = like_.guidance;
   const NamedTensors* prompt = &text.at(request.prompt);
   if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
@@ -99,24 +98,27 @@ HostTensor Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_
   HostTensor out = classifier_free(with, without, guidance.scale);
   if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps()))
     add_skip_layer(out, with, evaluate(*skipping_, x, level, {prompt}), guidance.skip_layers->scale);
-  return out;
+  return {std::move(out), std::move(without)};
 }
 
-HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, const std::function<bool()>& cancelled) {
+HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
+                            const std::function<bool()>& cancelled) {
+  images_ = std::move(images);
   const LatentSpec& latents = model_.recipe().latents;
   const Shape shape{1, like_.height / latents.downscale, like_.width / latents.downscale, latents.channels};
-  const auto normal = [&](Purpose purpose, int64_t step) {
-    HostTensor draw(Desc{DType::f32, shape});
-    Random(request.seed, purpose, static_cast<uint64_t>(step), 0).fill_normal(draw.as<float>());
-    return draw;
+  const auto normal = [&](Purpose purpose, int64_t step, int64_t draw) {
+    HostTensor noise(Desc{DType::f32, shape});
+    Random(request.seed, purpose, static_cast<uint64_t>(step), static_cast<uint32_t>(draw))
+        .fill_normal(noise.as<float>());
+    return noise;
   };
-  SamplerRun run(device_, sampler_.sampler, model_.recipe().objective, schedule_, shape);
-  return run.run(normal(Purpose::sample_noise, 0),
+  SamplerRun run(device_, *sampler_.sampler, model_.recipe().objective, schedule_, shape);
+  return run.run(normal(Purpose::sample_noise, 0, 0),
                  {.model =
                       [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
                         return guided(x, {at.alpha, at.sigma, static_cast<float>(at.time)}, step, request, text);
                       },
-                  .noise = [&](int64_t step) { return normal(Purpose::sampler_noise, step); },
+                  .noise = [&](int64_t step, int64_t draw) { return normal(Purpose::sampler_noise, step, draw); },
                   .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});
 }
 

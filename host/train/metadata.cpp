@@ -11,7 +11,8 @@ namespace {
 std::string tag_frequency(const Dataset& dataset) {
   nlohmann::json folders = nlohmann::json::object();
   for (const Sample& sample : dataset.samples) {
-    const std::string folder = fmt::format("{}_{}", sample.repeats, sample.image.parent_path().filename().string());
+    const std::string folder =
+        fmt::format("{}_{}", sample.repeats, sample.image.path.parent_path().filename().string());
     nlohmann::json& count = folders[folder][sample.caption];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }

@@ -46,7 +46,7 @@ DiskNeed disk_need(Prepared& p) {
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;
-  need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.dataset);
+  need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.cuts());
   return need;
 }
 
@@ -70,7 +70,7 @@ void check_disk(Prepared& p) {
   if (needed > free)
     fail(Code::resource,
          "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} "
-         "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded pictures and prompts. Free space there, choose another "
+         "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded images and prompts. Free space there, choose another "
          "training_folder, or lower save.max_step_saves_to_keep",
          folder.string(), mib(needed), there.string(), mib(free), need.states, mib(need.state), need.loras,
          mib(need.lora), mib(need.cache));

@@ -40,8 +40,10 @@ Prepared::Prepared(const Registry& registry, const Config& c)
               std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
-      dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
-                           [this](const std::string& hash) { return latents.known(hash); })) {
+      images(model.recipe(), latents),
+      dataset(open_dataset(
+          c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
+          [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys())) {
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
@@ -61,7 +63,8 @@ void Prepared::compile(double recompute, int64_t limit) {
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = config.train.gradient_accumulation > 1};
+                            .accumulate = config.train.gradient_accumulation > 1,
+                            .norm_limit = config.network.scale_weight_norms};
   plan.emplace(device, model, optimizer, selection, shapes->all(), options);
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
@@ -120,6 +123,13 @@ std::vector<std::string> Prepared::prompts() const {
     all.push_back(s.caption);
     if (s.caption_dropout_rate > 0) all.push_back(dropped_caption);
   }
+  return all;
+}
+
+std::vector<ImageCut> Prepared::cuts() const {
+  std::vector<ImageCut> all = images.to_encode(dataset);
+  for (const SampleRequest& request : requests)
+    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) all.push_back(std::move(cut));
   return all;
 }
 

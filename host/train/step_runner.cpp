@@ -35,6 +35,7 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
     storage["g"] = plan.adapters->at(gradients(), part);
     updates_.push_back(std::make_unique<Update>(device, plan.updates[i], storage, arena_.data()));
   }
+  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
   set_state(0, {1, 0});
 }
 
@@ -77,6 +78,7 @@ void StepRunner::clip_and_update() {
   const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
   device_.check(lk_unary(context, &next), "step counter");
   for (const auto& update : updates_) update->run();
+  if (plan_.norm_limit) plan_.norm_limit->run();
   device_.check(lk_if_finite_end(context), "condition");
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,

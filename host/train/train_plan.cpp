@@ -34,6 +34,10 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
   parts = UpdatePlan(optimizer, whole).one_pass() ? adapters->components() : adapters->tensors();
   for (const AdapterTensor& part : parts) updates.emplace_back(optimizer, part.shape);
   for (const UpdatePlan& update : updates) add(update.graph, update.plan.bytes);
+  if (options.norm_limit) {
+    norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
+    for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
+  }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "compile/norm_limit.h"
 #include "data/dataset.h"
 #include "plugin/optimizer.h"
 #include "run/update.h"
@@ -34,8 +35,9 @@ enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCAL
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1;
-  Sizes encoder_sizes = {};  // "<encoder>.length", where text encoders are part of the step
-  bool accumulate = false;   // gradients of several micro-batches are added up
+  Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
+  bool accumulate = false;                // gradients of several micro-batches are added up
+  std::optional<double> norm_limit = {};  // of each module's change
 };
 
 struct TrainPlan {
@@ -45,9 +47,10 @@ struct TrainPlan {
   void also(int64_t arena, int64_t workspace, int64_t constants);
 
   std::map<StepShape, std::unique_ptr<TrainStep>> steps;
-  std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
-  std::vector<AdapterTensor> parts;    // what one update works on: a tensor, or all of a component as one
-  std::vector<UpdatePlan> updates;     // one for each part
+  std::unique_ptr<Adapters> adapters;     // shapes only until memory is taken
+  std::vector<AdapterTensor> parts;       // what one update works on: a tensor, or all of a component as one
+  std::vector<UpdatePlan> updates;        // one for each part
+  std::unique_ptr<NormLimit> norm_limit;  // where there is one
   MemoryReport memory;
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step
   const TrainGraph& largest() const;  // the step with the most activations

@@ -20,9 +20,11 @@ constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settle
 
 std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
-  for (const Sample& s : dataset.samples)
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height,
+  for (const Sample& s : dataset.samples) {
+    for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
                             s.flip, s.repeats, s.caption_dropout_rate));
+  }
   return hash.hex().substr(0, 16);
 }
 
@@ -46,6 +48,7 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"network.network_kwargs options", p.adapter->options_text()},
           {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
           {"network.module_dropout", fmt::format("{}", c.network.module_dropout)},
+          {"network.scale_weight_norms", fmt::format("{}", c.network.scale_weight_norms.value_or(0))},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
@@ -102,7 +105,7 @@ void Trainer::check_start(const std::string& resume) {
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
   p_.text.prepare(p_.prompts());
-  p_.latents.prepare(p_.dataset);
+  p_.latents.prepare(p_.cuts());
   if (stop_requested()) return;
 
   weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
@@ -196,7 +199,9 @@ void Trainer::save(int64_t step, bool final) {
 void Trainer::make_samples(int64_t step) {
   if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], p_.text, stop_requested);
+    const SampleRequest& request = p_.requests[i];
+    const HostTensor latents =
+        p_.denoiser->sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
     if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
   }
 }

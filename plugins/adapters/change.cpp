@@ -33,7 +33,7 @@ Form ChangeAdapter::form(const Layer& layer) const {
 
 std::vector<TrainedTensor> ChangeAdapter::tensors(const Layer& layer) const {
   std::vector<TrainedTensor> all = factors(layer);
-  if (options_.weight_decompose) all.push_back({"dora_scale", LH_TENSOR_OTHER, magnitude(layer), Initial::graph()});
+  if (options_.weight_decompose) all.push_back({"dora_scale", LH_ROLE_OTHER, magnitude(layer), Initial::graph()});
   return all;
 }
 

@@ -17,7 +17,7 @@ class Full : public Adapter {
     return {.form = LH_FORM_WEIGHT};
   }
   std::vector<TrainedTensor> tensors(const Layer& layer) const override {
-    return {{"diff", LH_TENSOR_WEIGHT, layer.weight()}};
+    return {{"diff", LH_ROLE_WEIGHT, layer.weight()}};
   }
   void build_weight(Graph& g, const Layer& layer) const override {
     const Value base = g.input("weight", layer.weight(), LH_F32);

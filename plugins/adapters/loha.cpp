@@ -21,18 +21,18 @@ class Loha : public ChangeAdapter {
     const int64_t r = layer->rank, in = layer->in, out = layer->out;
     if (!tucker(layer)) {
       const int64_t columns = in * layer.taps();
-      return {{"hada_w1_a", LH_TENSOR_UP, {out, r}, Initial::normal(0.1)},
-              {"hada_w1_b", LH_TENSOR_DOWN, {r, columns}, Initial::normal(1)},
-              {"hada_w2_a", LH_TENSOR_UP, {out, r}},
-              {"hada_w2_b", LH_TENSOR_DOWN, {r, columns}, Initial::normal(1)}};
+      return {{"hada_w1_a", LH_ROLE_UP, {out, r}, Initial::normal(0.1)},
+              {"hada_w1_b", LH_ROLE_DOWN, {r, columns}, Initial::normal(1)},
+              {"hada_w2_a", LH_ROLE_UP, {out, r}},
+              {"hada_w2_b", LH_ROLE_DOWN, {r, columns}, Initial::normal(1)}};
     }
     const Dims core{r, r, layer->kernel[0], layer->kernel[1]};
-    return {{"hada_t1", LH_TENSOR_OTHER, core, Initial::normal(0.1)},
-            {"hada_w1_a", LH_TENSOR_UP, {r, out}, Initial::normal(0.1)},
-            {"hada_w1_b", LH_TENSOR_DOWN, {r, in}, Initial::normal(1)},
-            {"hada_t2", LH_TENSOR_OTHER, core, Initial::normal(0.1)},
-            {"hada_w2_a", LH_TENSOR_UP, {r, out}},
-            {"hada_w2_b", LH_TENSOR_DOWN, {r, in}, Initial::normal(1)}};
+    return {{"hada_t1", LH_ROLE_OTHER, core, Initial::normal(0.1)},
+            {"hada_w1_a", LH_ROLE_UP, {r, out}, Initial::normal(0.1)},
+            {"hada_w1_b", LH_ROLE_DOWN, {r, in}, Initial::normal(1)},
+            {"hada_t2", LH_ROLE_OTHER, core, Initial::normal(0.1)},
+            {"hada_w2_a", LH_ROLE_UP, {r, out}},
+            {"hada_w2_b", LH_ROLE_DOWN, {r, in}, Initial::normal(1)}};
   }
 
   Value change(Graph& g, const Layer& layer) const override {

@@ -73,20 +73,20 @@ class Lokr : public ChangeAdapter {
     const int64_t r = layer->rank, taps = layer.taps(), kh = layer->kernel[0], kw = layer->kernel[1];
     std::vector<TrainedTensor> all;
     if (at.first) {
-      all.push_back({"lokr_w1_a", LH_TENSOR_UP, {at.a, r}, Initial::kaiming(r)});
-      all.push_back({"lokr_w1_b", LH_TENSOR_DOWN, {r, at.b}, Initial::kaiming(at.b)});
+      all.push_back({"lokr_w1_a", LH_ROLE_UP, {at.a, r}, Initial::kaiming(r)});
+      all.push_back({"lokr_w1_b", LH_ROLE_DOWN, {r, at.b}, Initial::kaiming(at.b)});
     } else {
-      all.push_back({"lokr_w1", LH_TENSOR_OTHER, {at.a, at.b}, Initial::kaiming(at.b)});
+      all.push_back({"lokr_w1", LH_ROLE_OTHER, {at.a, at.b}, Initial::kaiming(at.b)});
     }
     if (!at.second) {
-      all.push_back({"lokr_w2", LH_TENSOR_OTHER, layer.is_conv() ? Dims{at.c, at.d, kh, kw} : Dims{at.c, at.d}});
+      all.push_back({"lokr_w2", LH_ROLE_OTHER, layer.is_conv() ? Dims{at.c, at.d, kh, kw} : Dims{at.c, at.d}});
     } else if (tucker(layer)) {
-      all.push_back({"lokr_t2", LH_TENSOR_OTHER, {r, r, kh, kw}, Initial::kaiming(r * taps)});
-      all.push_back({"lokr_w2_a", LH_TENSOR_UP, {r, at.c}, Initial::kaiming(at.c)});
-      all.push_back({"lokr_w2_b", LH_TENSOR_DOWN, {r, at.d}});
+      all.push_back({"lokr_t2", LH_ROLE_OTHER, {r, r, kh, kw}, Initial::kaiming(r * taps)});
+      all.push_back({"lokr_w2_a", LH_ROLE_UP, {r, at.c}, Initial::kaiming(at.c)});
+      all.push_back({"lokr_w2_b", LH_ROLE_DOWN, {r, at.d}});
     } else {
-      all.push_back({"lokr_w2_a", LH_TENSOR_UP, {at.c, r}, Initial::kaiming(r)});
-      all.push_back({"lokr_w2_b", LH_TENSOR_DOWN, {r, at.d * taps}});
+      all.push_back({"lokr_w2_a", LH_ROLE_UP, {at.c, r}, Initial::kaiming(r)});
+      all.push_back({"lokr_w2_b", LH_ROLE_DOWN, {r, at.d * taps}});
     }
     return all;
   }

@@ -1,75 +1,63 @@
-// Euler's method along dx/dsigma (Karras et al. 2022), and its ancestral form: a longer step down, then new noise, so
-// that x has the noise of the next level again (k-diffusion).
-//   euler            x' = denoised + sigma' derivative
-//   flow_euler       x' = x + (sigma' - sigma) derivative: the same; flow models need no x0 for it
-//   euler_ancestral  x' = denoised + sigma_down derivative + sigma_up noise
-//                    sigma_up = sigma' sqrt(1 - (sigma' / sigma)^2), sigma_down^2 + sigma_up^2 = sigma'^2
-#include <cmath>
-
-#include "samplers.h"
+// Euler's method along dx/dsigma (Karras et al. 2022).
+//   euler         x' = denoised + sigma' derivative
+//   flow_euler    x' = x + (sigma' - sigma) derivative: the same; flow models need no x0 for it
+//   euler_cfg_pp  x' = denoised + sigma' derivative without the prompt (CFG++: Chung et al. 2024, algorithm 2)
+#include "churn.h"
 
 namespace samplers {
 namespace {
 
-struct Euler {
-  static constexpr const char* id = "euler";
-  static constexpr const char* const* objectives = all_models;
-  static constexpr int32_t space = LH_SPACE_SIGMA;
-  static constexpr uint32_t stages = 1;
-  static constexpr const char* const* carried = nothing;
-  static constexpr const char* scalars[] = {"sigma_next", nullptr};
+class Euler : public ChurnedSampler {
+ public:
+  using ChurnedSampler::ChurnedSampler;
 
-  static void scalar_values(const Step& step, uint32_t /*stage*/, double* out) { out[0] = step.next().sigma(); }
-  static void build(Graph& g, uint32_t /*stage*/, const Dims& latents) {
-    Value denoised = g.input("denoised", latents), derivative = g.input("derivative", latents);
+ protected:
+  Names own_scalars() const override { return {"sigma_next"}; }
+  Numbers own_values(const Step& step, uint32_t /*stage*/, double /*begin*/) const override {
+    return {step.next().sigma()};
+  }
+  double own_sigma(const Step& /*step*/, uint32_t /*stage*/, double /*begin*/) const override { return 0; }
+  void build_own(Graph& g, uint32_t /*stage*/, const Dims& latents) const override {
+    Value denoised = g.input("denoised", latents, LH_F32), derivative = g.input("derivative", latents, LH_F32);
     g.output("x", g.add(denoised, g.mul(derivative, g.input("sigma_next", {1}, LH_F32))));
   }
 };
 
-struct FlowEuler {
-  static constexpr const char* id = "flow_euler";
-  static constexpr const char* const* objectives = flow_models;
-  static constexpr int32_t space = LH_SPACE_SIGMA;
-  static constexpr uint32_t stages = 1;
-  static constexpr const char* const* carried = nothing;
-  static constexpr const char* scalars[] = {"sigma", "sigma_next", nullptr};
-
-  static void scalar_values(const Step& step, uint32_t /*stage*/, double* out) {
-    out[0] = step.sigma();
-    out[1] = step.next().sigma();
+class FlowEuler : public lora_host::Sampler {
+ public:
+  explicit FlowEuler(const Options& /*options*/) {}
+  Names scalars() const override { return {"sigma", "sigma_next"}; }
+  Numbers scalar_values(const Step& step, uint32_t /*stage*/) const override {
+    return {step.sigma(), step.next().sigma()};
   }
-  static void build(Graph& g, uint32_t /*stage*/, const Dims& latents) {
-    Value x = g.input("x", latents), derivative = g.input("derivative", latents);
+  void build(Graph& g, uint32_t /*stage*/, const Dims& latents) const override {
+    Value x = g.input("x", latents, LH_F32), derivative = g.input("derivative", latents, LH_F32);
     Value sigma = g.input("sigma", {1}, LH_F32), sigma_next = g.input("sigma_next", {1}, LH_F32);
     g.output("x", g.add(x, g.mul(derivative, g.sub(sigma_next, sigma))));
   }
 };
 
-struct EulerAncestral {
-  static constexpr const char* id = "euler_ancestral";
-  static constexpr const char* const* objectives = discrete_models;
-  static constexpr int32_t space = LH_SPACE_SIGMA;
-  static constexpr uint32_t stages = 1;
-  static constexpr const char* const* carried = nothing;
-  static constexpr const char* scalars[] = {"sigma_down", "sigma_up", nullptr};
+class EulerCfgPp : public SumSampler {
+ public:
+  explicit EulerCfgPp(const Options& /*options*/) : SumSampler({"denoised", "uncond_derivative"}) {}
 
-  static void scalar_values(const Step& step, uint32_t /*stage*/, double* out) {
-    const double next = step.next().sigma(), ratio = next / step.sigma();
-    out[0] = next * ratio;
-    out[1] = next * std::sqrt(1 - ratio * ratio);
-  }
-  static void build(Graph& g, uint32_t /*stage*/, const Dims& latents) {
-    Value denoised = g.input("denoised", latents), derivative = g.input("derivative", latents);
-    Value down = g.mul(derivative, g.input("sigma_down", {1}, LH_F32));
-    Value up = g.mul(g.input("noise", latents), g.input("sigma_up", {1}, LH_F32));
-    g.output("x", g.add(g.add(denoised, down), up));
-  }
+ protected:
+  Numbers weights(const Step& step) const override { return {1, step.next().sigma()}; }
 };
+
+constexpr const char* euler_names[] = {"k_euler", "EulerDiscreteScheduler", nullptr};
+constexpr const char* flow_names[] = {"FlowMatchEulerDiscreteScheduler", nullptr};
 
 }  // namespace
 
-constinit const lh_sampler euler = lora_host::sampler<Euler>();
-constinit const lh_sampler flow_euler = lora_host::sampler<FlowEuler>();
-constinit const lh_sampler euler_ancestral = lora_host::sampler<EulerAncestral>();
+constinit const lh_sampler euler = lora_host::sampler<Euler>({.id = "euler",
+                                                              .aliases = euler_names,
+                                                              .objectives = all_models,
+                                                              .space = LH_SPACE_SIGMA,
+                                                              .options = churn_options});
+constinit const lh_sampler flow_euler = lora_host::sampler<FlowEuler>(
+    {.id = "flow_euler", .aliases = flow_names, .objectives = flow_models, .space = LH_SPACE_SIGMA});
+constinit const lh_sampler euler_cfg_pp =
+    lora_host::sampler<EulerCfgPp>({.id = "euler_cfg_pp", .objectives = discrete_models, .space = LH_SPACE_SIGMA});
 
 }  // namespace samplers

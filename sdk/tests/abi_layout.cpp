@@ -90,11 +90,23 @@ int main() {
                   F(build_output), F(build_weight), F(build_initial));
 #undef F
 #define F(field) FIELD(lh_levels, field)
-  whole &= STRUCT(lh_levels, F(struct_size), F(steps), F(alpha), F(sigma));
+  whole &= STRUCT(lh_levels, F(struct_size), F(steps), F(alpha), F(sigma), F(time), F(objective), F(space));
 #undef F
 #define F(field) FIELD(lh_sampler, field)
-  whole &= STRUCT(lh_sampler, F(struct_size), F(id), F(objectives), F(space), F(stages), F(carried), F(scalars),
-                  F(scalar_values), F(stage_sigma), F(build_stage));
+  whole &= STRUCT(lh_sampler, F(struct_size), F(id), F(aliases), F(objectives), F(space), F(options), F(create),
+                  F(destroy), F(stages), F(carried), F(scalar), F(scalar_values), F(stage_sigma), F(build_stage));
+#undef F
+#define F(field) FIELD(lh_schedule_facts, field)
+  whole &=
+      STRUCT(lh_schedule_facts, F(struct_size), F(steps), F(objective), F(space), F(timesteps), F(trained_sigma),
+             F(sigma_min), F(sigma_max), F(tokens), F(dynamic), F(shift), F(mu), F(shift_twice), F(spacing), F(offset));
+#undef F
+#define F(field) FIELD(lh_schedule_levels, field)
+  whole &= STRUCT(lh_schedule_levels, F(struct_size), F(room), F(count), F(sigma), F(time), F(start));
+#undef F
+#define F(field) FIELD(lh_schedule, field)
+  whole &= STRUCT(lh_schedule, F(struct_size), F(id), F(aliases), F(objectives), F(options), F(create), F(destroy),
+                  F(levels));
 #undef F
 #define F(field) FIELD(lh_plugin_entry, field)
   whole &= STRUCT(lh_plugin_entry, F(struct_size), F(abi_major), F(abi_minor_needed), F(id), F(version), F(license),
@@ -111,8 +123,9 @@ int main() {
   C(LH_MAX_RANK), C(LH_ATTR_I64), C(LH_ATTR_F64), C(LH_ATTR_STRING), C(LH_ATTR_I64_LIST), C(LH_ATTR_F64_LIST);
   C(LH_LOG_DEBUG), C(LH_LOG_INFO), C(LH_LOG_WARNING), C(LH_LOG_ERROR), C(LH_SCOPE_CHECKPOINT);
   C(LH_LAYER_LINEAR), C(LH_LAYER_CONV2D), C(LH_FORM_PAIR), C(LH_FORM_OUTPUT), C(LH_FORM_WEIGHT);
-  C(LH_TENSOR_OTHER), C(LH_TENSOR_DOWN), C(LH_TENSOR_UP), C(LH_TENSOR_WEIGHT);
+  C(LH_ROLE_OTHER), C(LH_ROLE_DOWN), C(LH_ROLE_UP), C(LH_ROLE_WEIGHT);
   C(LH_INIT_ZERO), C(LH_INIT_CONSTANT), C(LH_INIT_UNIFORM), C(LH_INIT_NORMAL), C(LH_INIT_GRAPH);
-  C(LH_SPACE_SIGMA), C(LH_SPACE_ALPHA), C(LH_SPACE_LOG_SNR), C(LH_NOTE_TYPE);
+  C(LH_SPACE_SIGMA), C(LH_SPACE_ALPHA), C(LH_SPACE_LOG_SNR), C(LH_SPACING_LEADING), C(LH_SPACING_TRAILING),
+      C(LH_NOTE_TYPE);
   return whole ? 0 : 1;
 }

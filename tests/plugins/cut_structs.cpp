@@ -48,26 +48,31 @@ class CutOptimizer : public lora_host::Optimizer {
 };
 constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nullptr);
 
-struct CutSampler {
-  static constexpr const char* id = "cut_sampler";
-  static constexpr const char* objectives[] = {"flow", nullptr};
-  static constexpr int32_t space = LH_SPACE_SIGMA;
-  static constexpr uint32_t stages = 1;
-  static constexpr const char* carried[] = {nullptr};
-  static constexpr const char* scalars[] = {nullptr};
-  static void scalar_values(const lora_host::Step&, uint32_t, double*) {}
-  static void build(Graph& g, uint32_t, const lora_host::Dims& latents) { g.output("x", g.input("denoised", latents)); }
+constexpr const char* objectives[] = {"flow", nullptr};
+struct CutSampler : lora_host::Sampler {
+  explicit CutSampler(const lora_host::Options&) {}
+  void build(Graph& g, uint32_t, const lora_host::Dims& latents) const override {
+    g.output("x", g.input("denoised", latents));
+  }
 };
-constexpr lh_sampler sampler = lora_host::sampler<CutSampler>();
+constexpr lh_sampler sampler =
+    lora_host::sampler<CutSampler>({.id = "cut_sampler", .objectives = objectives, .space = LH_SPACE_SIGMA});
+struct CutSchedule : lora_host::Schedule {
+  explicit CutSchedule(const lora_host::Options&) {}
+  lora_host::Levels levels(const lora_host::Facts&) const override { return {{1, 0.5, 0}}; }
+};
+constexpr lh_schedule schedule = lora_host::schedule<CutSchedule>({.id = "cut_schedule", .objectives = objectives});
 
 const void* factory(const char* id, uint32_t index) {
   static const lh_model* cut_model = cut(model, SIZE(lh_model, build));
   static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_update));
   static const lh_sampler* cut_sampler = cut(sampler, SIZE(lh_sampler, build_stage));
+  static const lh_schedule* cut_schedule = cut(schedule, SIZE(lh_schedule, levels));
   if (index > 0) return nullptr;
   if (std::strcmp(id, LH_MODEL_FACTORY) == 0) return cut_model;
   if (std::strcmp(id, LH_OPTIMIZER_FACTORY) == 0) return cut_optimizer;
-  return std::strcmp(id, LH_SAMPLER_FACTORY) == 0 ? cut_sampler : nullptr;
+  if (std::strcmp(id, LH_SAMPLER_FACTORY) == 0) return cut_sampler;
+  return std::strcmp(id, LH_SCHEDULE_FACTORY) == 0 ? cut_schedule : nullptr;
 }
 
 LH_ABI_NOTE(LH_TARGET_MINOR);

@@ -147,14 +147,30 @@ lh_status build(void*, const lh_model_ctx* model, lh_graph* g, const char*, cons
 
 const void* factory(const char* id, uint32_t index) {
   const std::string m = mistake();
+  static const char* const objectives[] = {"flow", nullptr};
+  static const auto create_part = [](const lh_host*, const lh_attr*, uint32_t, void**) { return lh_status{LH_OK}; };
   if (std::strcmp(id, LH_SAMPLER_FACTORY) == 0 && m.starts_with("sampler_")) {
-    static const char* const objectives[] = {"flow", nullptr};
     static lh_sampler sampler;
-    sampler = {sizeof(lh_sampler), "bad", objectives, LH_SPACE_SIGMA, 1, nullptr, nullptr, nullptr, nullptr, nullptr};
-    if (m == "sampler_no_stages") sampler.stages = 0;
-    if (m == "sampler_two_stages") sampler.stages = 2;
+    sampler = {};
+    sampler.struct_size = sizeof sampler;
+    sampler.id = "bad";
+    sampler.objectives = objectives;
+    sampler.create = create_part;
+    sampler.destroy = destroy;
+    if (m != "sampler_no_stages") sampler.stages = [](void*) -> uint32_t { return 1; };
     if (m == "sampler_space") sampler.space = 9;
+    if (m == "sampler_short") sampler.struct_size -= 8;
     return index == 0 ? &sampler : nullptr;
+  }
+  if (std::strcmp(id, LH_SCHEDULE_FACTORY) == 0 && m.starts_with("schedule_")) {
+    static lh_schedule schedule;
+    schedule = {};
+    schedule.struct_size = sizeof schedule;
+    schedule.id = "bad";
+    schedule.objectives = m == "schedule_no_objectives" ? nullptr : objectives;
+    schedule.create = create_part;
+    schedule.destroy = destroy;
+    return index == 0 ? &schedule : nullptr;
   }
   if (std::strcmp(id, LH_MODEL_FACTORY) != 0) return nullptr;
   static lh_model models[2];

@@ -26,7 +26,7 @@ class Wrong : public lora_host::Adapter {
   }
   std::vector<TrainedTensor> tensors(const Layer& layer) const override {
     std::vector<TrainedTensor> all;
-    if (!is("no_tensor")) all.push_back({"shift", LH_TENSOR_OTHER, {layer->out, 1}});
+    if (!is("no_tensor")) all.push_back({"shift", LH_ROLE_OTHER, {layer->out, 1}});
     if (is("twice")) all.push_back(all[0]);
     if (is("initial")) all[0].initial = lora_host::Initial::graph();
     if (is("endless")) all.resize(100, all[0]);

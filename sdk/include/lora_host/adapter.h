@@ -72,10 +72,10 @@ typedef struct lh_adapter_form {
 } lh_adapter_form;
 
 /* What a tensor is to its layer; optimizers tell them apart. */
-#define LH_TENSOR_OTHER 0
-#define LH_TENSOR_DOWN 1
-#define LH_TENSOR_UP 2
-#define LH_TENSOR_WEIGHT 3 /* a weight itself, or its whole change */
+#define LH_ROLE_OTHER 0
+#define LH_ROLE_DOWN 1
+#define LH_ROLE_UP 2
+#define LH_ROLE_WEIGHT 3 /* a weight itself, or its whole change */
 
 #define LH_INIT_ZERO 0
 #define LH_INIT_CONSTANT 1 /* `value` */
@@ -86,7 +86,7 @@ typedef struct lh_adapter_form {
 /* A trained tensor; the host has set struct_size and zeroed the rest. */
 typedef struct lh_adapter_tensor {
   uint32_t struct_size;
-  int32_t role;     /* LH_TENSOR_* */
+  int32_t role;     /* LH_ROLE_* */
   const char* name; /* "lora_down.weight"; as long as self lives */
   lh_desc desc;     /* LH_F32 */
   int32_t initial;  /* LH_INIT_* */

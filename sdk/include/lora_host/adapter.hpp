@@ -51,7 +51,7 @@ struct Initial {
 
 struct TrainedTensor {
   const char* name;
-  int32_t role;  // LH_TENSOR_*
+  int32_t role;  // LH_ROLE_*
   Dims shape;
   Initial initial = {};
 };

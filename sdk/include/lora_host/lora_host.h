@@ -10,5 +10,6 @@
 #include "lora_host/options.h"
 #include "lora_host/plugin.h"
 #include "lora_host/sampler.h"
+#include "lora_host/schedule.h"
 
 #endif

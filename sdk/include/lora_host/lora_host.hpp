@@ -7,4 +7,6 @@
 #include "lora_host/graph.hpp"
 #include "lora_host/options.hpp"
 #include "lora_host/plugin.hpp"
+#include "lora_host/sampler.hpp"
+#include "lora_host/schedule.hpp"
 #include "lora_host/weights.hpp"

@@ -5,7 +5,6 @@
 //   LORA_HOST_PLUGIN("mine", "1.0.0", "MIT", {LH_MODEL_FACTORY, &my_model})
 #pragma once
 
-#include <cmath>
 #include <cstring>
 #include <memory>
 #include <string_view>
@@ -84,64 +83,6 @@ constexpr lh_optimizer optimizer(const char* id, const lh_option* options) {
     return guarded(*graph->api, [&] {
       Graph g(graph);
       Held<Optimizer>::of(self).object->build_update(g, dims_of(*parameter));
-    });
-  };
-  return out;
-}
-
-// A step of a run as a sampler sees it: the levels that it begins and ends at, and those around it.
-class Step {
- public:
-  Step(const lh_levels& levels, uint32_t index) : levels_(levels), index_(index) {}
-
-  bool first() const { return index_ == 0; }
-  bool last() const { return index_ + 1 == levels_.steps; }
-  double alpha() const { return levels_.alpha[index_]; }
-  double sigma() const { return levels_.sigma[index_]; }
-  Step next() const { return Step(levels_, index_ + 1); }      // its first level is the end of this step
-  Step previous() const { return Step(levels_, index_ - 1); }  // not of the first step
-
- private:
-  const lh_levels& levels_;
-  uint32_t index_;
-};
-
-// An integrator: a class with static members
-//   const char* const id, objectives[], carried[], scalars[]   lists end with nullptr
-//   int32_t space; uint32_t stages
-//   void scalar_values(const Step&, uint32_t stage, double* out)
-//   double stage_sigma(const Step&, uint32_t stage)             where stages is above 1
-//   void build(Graph&, uint32_t stage, const Dims& latents)
-template <typename T>
-constexpr lh_sampler sampler() {
-  lh_sampler out{};
-  out.struct_size = sizeof(lh_sampler);
-  out.id = T::id;
-  out.objectives = T::objectives;
-  out.space = T::space;
-  out.stages = T::stages;
-  out.carried = T::carried;
-  out.scalars = T::scalars;
-  // These have no handle to fail through: the host refuses what is not finite.
-  out.scalar_values = [](const lh_levels* levels, uint32_t step, uint32_t stage, double* values) noexcept {
-    try {
-      T::scalar_values(Step(*levels, step), stage, values);
-    } catch (...) {
-      for (const char* const* name = T::scalars; *name != nullptr; ++name) *values++ = NAN;
-    }
-  };
-  if constexpr (T::stages > 1)
-    out.stage_sigma = [](const lh_levels* levels, uint32_t step, uint32_t stage) noexcept -> double {
-      try {
-        return T::stage_sigma(Step(*levels, step), stage);
-      } catch (...) {
-        return NAN;
-      }
-    };
-  out.build_stage = [](lh_graph* graph, uint32_t stage, const lh_desc* latents) noexcept {
-    return guarded(*graph->api, [&] {
-      Graph g(graph);
-      T::build(g, stage, dims_of(*latents));
     });
   };
   return out;

@@ -30,7 +30,7 @@ class InputScale : public lora_host::Adapter {
 
   // One tensor for each layer: the host makes it, starts it at zero, saves and restores it.
   std::vector<TrainedTensor> tensors(const Layer& layer) const override {
-    return {{"input_scale", LH_TENSOR_OTHER, factors(layer)}};
+    return {{"input_scale", LH_ROLE_OTHER, factors(layer)}};
   }
 
   void build_weight(Graph& g, const Layer& layer) const override {

@@ -1,0 +1,80 @@
+#include "plugin/schedule.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "plugin/call.h"
+
+namespace lh {
+namespace {
+
+void check_list(const Call& call, const LevelList& list, const lh_schedule_facts& facts) {
+  const bool flow = std::string_view(facts.objective) == "flow";
+  const double untouched = facts.trained_sigma[facts.timesteps - 1];  // may be infinite
+  for (size_t i = 0; i < list.sigma.size(); ++i) {
+    const double sigma = list.sigma[i];
+    if (!(sigma >= 0) || (!std::isfinite(sigma) && (i > 0 || sigma != untouched)))
+      call.wrong(fmt::format("gave sigma {} at level {}", sigma, i));
+    if (flow && sigma > 1 + 1e-9)
+      call.wrong(fmt::format("gave sigma {} at level {}; a flow model's go up to 1", sigma, i));
+    if (i > 0 && sigma >= list.sigma[i - 1])
+      call.wrong(fmt::format("gave sigma {} at level {} after {}; levels must fall", sigma, i, list.sigma[i - 1]));
+    if (list.time[i] < 0 || list.time[i] > facts.timesteps - 1.0)
+      call.wrong(fmt::format("gave time {} at level {}, expected 0 to {}", list.time[i], i, facts.timesteps - 1));
+  }
+  if (!std::isfinite(list.start) || list.start < 0) call.wrong(fmt::format("gave start {}", list.start));
+}
+
+}  // namespace
+
+Schedule::Schedule(const Offered<lh_schedule>& offered, const GivenOptions& params) : offered_(offered) {
+  const lh_schedule& descriptor = *offered.descriptor;
+  const std::string owner = fmt::format("schedule '{}'", descriptor.id);
+  const std::vector<OptionSpec> specs =
+      read_options(descriptor.options, fmt::format("plugin '{}', {}", offered.host->id, owner));
+  const OptionValues values = check_options(specs, params, "sample.scheduler_params", owner);
+  const std::vector<lh_attr> options = values.attrs();
+  Call call(*offered.host, owner + ", create");
+  void* self = nullptr;
+  const lh_status status = call.run(
+      [&] { return descriptor.create(offered.host, options.data(), static_cast<uint32_t>(options.size()), &self); });
+  if (status == LH_E_SETTING && call.said_status() != LH_OK)
+    fail(Code::config, "sample.scheduler_params: {}", call.reason());
+  call.check(status);
+  self_ = self;
+}
+
+Schedule::~Schedule() { destroy(); }
+
+void Schedule::destroy() noexcept {
+  try {
+    Call call(*offered_.host, fmt::format("schedule '{}', destroy", id()));
+    call.run([&] { offered_.descriptor->destroy(self_); });
+  } catch (const std::exception& error) {
+    spdlog::error("{}", error.what());
+  }
+}
+
+LevelList Schedule::levels(const lh_schedule_facts& facts) const {
+  const uint32_t room = std::max(2 * facts.steps, facts.timesteps) + 64;
+  const double unset = std::numeric_limits<double>::quiet_NaN();
+  LevelList list{std::vector<double>(room, unset), std::vector<double>(room, unset)};
+  lh_schedule_levels out{sizeof out, room, 0, list.sigma.data(), list.time.data(), 0};
+  Call call(*offered_.host, fmt::format("schedule '{}', levels", id()));
+  const lh_status status = call.run([&] { return offered_.descriptor->levels(self_, &facts, &out); });
+  if (status == LH_E_SETTING && call.said_status() != LH_OK)
+    fail(Code::config, "sample.scheduler: schedule '{}': {}", id(), call.reason());
+  call.check(status);
+  if (out.count < 2 || out.count > room) call.wrong(fmt::format("gave {} levels, expected 2 to {}", out.count, room));
+  list.sigma.resize(out.count);
+  list.time.resize(out.count);
+  list.start = out.start;
+  check_list(call, list, facts);
+  return list;
+}
+
+}  // namespace lh
