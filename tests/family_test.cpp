@@ -374,6 +374,21 @@ TEST_P(Families, ResumedRunsEndWithTheSameFile) {
   EXPECT_TRUE(get(dir / "runs/run/run.safetensors") == get(run().file("kohya")));
 }
 
+// A file that no program could load is not what a run should end with.
+TEST(FamilyFormats, OneWithoutTheAdapterIsRefusedBeforeTheRun) {
+  const Family& loha =
+      *std::ranges::find_if(families, [](const Family& f) { return f.name == std::string("flux_loha"); });
+  const TempDir dir;
+  const fs::path config = write_config(loha, loha.checkpoint(dir.path()), dir.path(), 1);
+  std::string text = get(config);
+  const std::string format = "format: kohya";
+  text.replace(text.find(format), format.size(), "format: diffusers");
+  put(config, text);
+  const HostResult result = run_host({"train", "--config", config.string(), "--dry-run"});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_NE(result.output.find("diffusers: it has no tensor `hada_w1_a`"), std::string::npos) << result.output;
+}
+
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families),
                          [](const auto& info) { return std::string(info.param.name); });
 
