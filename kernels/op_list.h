@@ -59,4 +59,5 @@
   X(dequantize_blockwise, lk_dequantize_blockwise_params)           \
   X(round_stochastic, lk_round_stochastic_params)                   \
   X(dropout_mask, lk_dropout_mask_params)                           \
-  X(random_normal, lk_random_normal_params)
+  X(random_normal, lk_random_normal_params)                         \
+  X(reduce_max, lk_reduce_max_params)

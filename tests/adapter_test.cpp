@@ -68,7 +68,7 @@ struct Layer {
 
 // As a run starts them.
 Tensors started(Device& device, const Layer& layer) {
-  Adapters adapters(layer.graph, layer.modules, {});
+  Adapters adapters(layer.graph, layer.modules);
   adapters.allocate(device);
   adapters.initialise(7, [&](const std::string& name) {
     EXPECT_EQ(name, "m.weight");
@@ -227,7 +227,7 @@ TEST(NormLimit, BringsLargeChangesToTheLimit) {
   const Adapter rule(built_plugins(), "locon", {});
   for (const bool conv : {false, true}) {
     const Layer layer(rule, conv);
-    Adapters adapters(layer.graph, layer.modules, {});
+    Adapters adapters(layer.graph, layer.modules);
     adapters.allocate(device);
     const auto values = [&](size_t t) { return adapters.download("p", adapters.tensors()[t]); };
     for (size_t t = 0; t < 2; ++t)
@@ -258,7 +258,7 @@ TEST(NormLimit, BringsLargeChangesToTheLimit) {
   }
   const Adapter loha(built_plugins(), "loha", {});
   const Layer other(loha, false);
-  EXPECT_THAT(error_of([&] { NormLimit(Adapters(other.graph, other.modules, {}), 1); }),
+  EXPECT_THAT(error_of([&] { NormLimit(Adapters(other.graph, other.modules), 1); }),
               StartsWith("network.scale_weight_norms"));
 }
 

@@ -116,7 +116,7 @@ int run_bench(const Options& options) {
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
-  const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
+  const OptimizerRules rules(registry, config.train);
   const auto adapter = std::make_shared<Adapter>(registry, config.network.type, config.network.network_kwargs);
   const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false, adapter);
   const int64_t side = config.datasets.front().resolution.front();
@@ -126,7 +126,7 @@ int run_bench(const Options& options) {
                                           .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
                                  .batch = config.train.batch_size};
   const StepShape shape{{side, side}, text_lengths(device, model, options.text_length)};
-  TrainPlan plan(device, model, optimizer, selection, {shape}, plan_options);
+  TrainPlan plan(device, model, rules, config.train, selection, {shape}, plan_options);
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);
 
@@ -136,7 +136,7 @@ int run_bench(const Options& options) {
              model.recipe().variant, side, side, config.train.batch_size,
              shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
   fmt::print("network                {} of rank {} on {} modules, {} parameters; {}\n", adapter->id(),
-             config.network.linear, train.modules.size(), plan.adapters->parameter_count(), optimizer.id());
+             config.network.linear, train.modules.size(), plan.adapters->parameter_count(), rules.base().id());
   fmt::print(
       "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace {:.1f}, other {:.1f}\n",
@@ -155,12 +155,13 @@ int run_bench(const Options& options) {
     std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
     return made;
   });
+  runner.update().initialise();
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
   const StepInputs inputs =
       step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size));
   const auto run_step = [&] {
-    runner.enqueue(learning_rates(config.train, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
+    runner.enqueue(learning_rates(config.train, plan.lr, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
   };
   run_step();
   StepResult result = runner.collect();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <functional>
+#include <numeric>
 #include <span>
+#include <tuple>
 
 #include "core/error.h"
 #include "diffusion/random.h"
@@ -39,44 +41,45 @@ LoraModule file_module(const AdaptedModule& module, const std::function<HostTens
   return out;
 }
 
-int64_t section_size(const std::vector<AdapterTensor>& tensors) {
-  return tensors.empty() ? 0 : tensors.back().offset + padded(tensors.back().shape.numel());
-}
-
 }  // namespace
 
-Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules,
-                   const std::vector<std::string>& states, bool accumulate)
+Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate)
     : adapted_(modules), sections_{"p", "g"} {
   std::ranges::stable_sort(adapted_, {}, [](const AdaptedModule& module) { return component_of(module.name); });
   if (accumulate) sections_.emplace_back("total");
-  sections_.insert(sections_.end(), states.begin(), states.end());
-  int64_t offset = 0;
   for (const AdaptedModule& module : adapted_) {
     first_.push_back(tensors_.size());
     for (const AdaptedTensor& tensor : module.tensors) {
       const ValueInfo& info = graph.info(tensor.value);
-      tensors_.push_back(
-          {info.name, info.desc.shape, offset, info.channels_last, tensor.role, module.name, module.rank});
-      offset += padded(tensors_.back().shape.numel());
+      tensors_.push_back({info.name, info.desc.shape, 0, info.channels_last, tensor.role, module.name, module.rank});
     }
   }
-  section_elements_ = section_size(tensors_);
-}
-
-std::vector<AdapterTensor> Adapters::components() const {
-  std::vector<AdapterTensor> ranges;
-  for (const AdapterTensor& tensor : tensors_) {
-    const std::string component = component_of(tensor.name);
-    if (ranges.empty() || component_of(ranges.back().name) != component)
-      ranges.push_back({component + ":all tensors", {}, tensor.offset});
-    ranges.back().shape = Shape{tensor.offset + padded(tensor.shape.numel()) - ranges.back().offset};
+  std::vector<size_t> order(tensors_.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  const auto place = [&](size_t i) {
+    const AdapterTensor& tensor = tensors_[i];
+    const std::span<const int64_t> dims = tensor.shape.dims();
+    return std::tuple(component_of(tensor.name), tensor.role, std::vector<int64_t>(dims.begin(), dims.end()), i);
+  };
+  std::ranges::sort(order, {}, place);
+  for (const size_t i : order) {
+    tensors_[i].offset = section_elements_;
+    section_elements_ += padded(tensors_[i].shape.numel());
   }
-  return ranges;
 }
 
-int64_t Adapters::bytes(const std::vector<AdapterTensor>& tensors, size_t sections) {
-  return section_size(tensors) * static_cast<int64_t>(sections * sizeof(float));
+std::vector<TrainedTensor> Adapters::trained() const {
+  std::vector<TrainedTensor> all;
+  for (const AdapterTensor& tensor : tensors_) {
+    all.push_back({{.name = tensor.name,
+                    .module = tensor.module,
+                    .role = static_cast<int32_t>(tensor.role),
+                    .rank = tensor.rank,
+                    .shape = tensor.shape},
+                   tensor.channels_last,
+                   tensor.offset});
+  }
+  return all;
 }
 
 int64_t Adapters::parameter_count() const {
@@ -85,15 +88,9 @@ int64_t Adapters::parameter_count() const {
   return count;
 }
 
-std::vector<std::string> Adapters::saved_sections() const {
-  std::vector<std::string> saved = sections_;
-  std::erase_if(saved, [](const std::string& section) { return section == "g" || section == "total"; });
-  return saved;
-}
-
 void Adapters::allocate(Device& device) {
   device_ = &device;
-  memory_ = DeviceMemory(device, bytes(), "LoRA tensors, gradients and optimizer states");
+  memory_ = DeviceMemory(device, bytes(), "LoRA tensors and gradients");
   const std::vector<float> zeros(static_cast<size_t>(section_elements_), 0.0f);
   for (size_t s = 0; s < sections_.size(); ++s)
     memory_.upload(static_cast<int64_t>(s) * section_elements_ * 4, zeros.data(), section_elements_ * 4);
@@ -149,16 +146,16 @@ HostTensor Adapters::download(const std::string& section, const AdapterTensor& t
   return tensor.channels_last ? nhwc_to_nchw(values) : values;
 }
 
-void Adapters::bind(const Graph& graph, Externals& externals) const {
+void Adapters::bind(const Graph& graph, Externals& externals, const std::string& section) const {
   for (const AdapterTensor& tensor : tensors_)
     if (const auto it = graph.params.find(tensor.name); it != graph.params.end())
-      externals[it->second] = at("p", tensor);
+      externals[it->second] = at(section, tensor);
 }
 
-std::vector<LoraModule> Adapters::modules() const {
+std::vector<LoraModule> Adapters::modules(const std::string& section) const {
   std::vector<LoraModule> result;
   for (size_t i = 0; i < adapted_.size(); ++i)
-    result.push_back(file_module(adapted_[i], [&](size_t t) { return download("p", tensors_[first_[i] + t]); }));
+    result.push_back(file_module(adapted_[i], [&](size_t t) { return download(section, tensors_[first_[i] + t]); }));
   return result;
 }
 

@@ -26,9 +26,15 @@ constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
-constexpr Choice schedules[] = {
-    {"constant", "constant"}, {"constant_with_warmup", "constant_with_warmup"}, {"linear", "linear"},
-    {"cosine", "cosine"},     {"cosine_with_restarts", "cosine_with_restarts"}, {"polynomial", "polynomial"}};
+constexpr Choice schedules[] = {{"constant", "constant"},
+                                {"constant_with_warmup", "constant_with_warmup"},
+                                {"linear", "linear"},
+                                {"cosine", "cosine"},
+                                {"cosine_with_restarts", "cosine_with_restarts"},
+                                {"polynomial", "polynomial"},
+                                {"step", "step"},
+                                {"rex", "rex"},
+                                {"inverse_sqrt", "inverse_sqrt"}};
 constexpr Choice timestep_types[] = {
     {"sigmoid", "sigmoid"},           {"linear", "linear"}, {"shift", "shift"},   {"flux_shift", "flux_shift"},
     {"logit_normal", "logit_normal"}, {"mode", "mode"},     {"cosmap", "cosmap"}, {"uniform", "linear"}};
@@ -40,7 +46,10 @@ constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false"
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
 constexpr Choice formats[] = {
     {"kohya", "kohya"}, {"diffusers", "diffusers"}, {"comfyui", "comfyui"}, {"safetensors", "kohya"}};
-constexpr std::string_view schedule_params[] = {"warmup_steps", "num_cycles", "power", "lr_end"};
+constexpr std::string_view role_names[] = {"down", "up", "weight"};
+constexpr std::string_view schedule_params[] = {"warmup_steps", "warmup_ratio", "decay_steps", "decay_ratio",
+                                                "num_cycles",   "power",        "lr_end",      "step_size",
+                                                "gamma",        "rex_d",        "timescale"};
 
 std::string check_device(std::string& device) {
   if (device == "cuda:0") device = "cuda";
@@ -229,15 +238,27 @@ const Key table[] = {
      "Put adapters on the text encoders too. They stay in memory and run in every step."},
     {"train.text_encoder_lr",
      in<T, &Tr::text_encoder_lr>,
-     "Learning rate of the text encoders' adapters. Empty: train.lr.",
+     "Learning rate of the text encoders' adapters: one, or a list with one for each, in the order of their names. "
+     "Empty: train.lr.",
      {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.loraplus_lr_ratio",
+     in<T, &Tr::loraplus_lr_ratio>,
+     "LoRA+: the learning rate of lora_up is this times that of lora_down; 16 is common.",
+     {.range = {.low = 0, .high = 1e4, .above = true}}},
+    {"train.role_weight_decay",
+     in<T, &Tr::role_weight_decay>,
+     "The optimizer's weight_decay for tensors of one role: {down: 0.01, up: 0}.",
+     {.range = from_zero, .names = role_names}},
     {"train.lr_scheduler",
      in<T, &Tr::lr_scheduler>,
      "How the learning rate moves over the run.",
      {.choices = schedules}},
     {"train.lr_scheduler_params",
      in<T, &Tr::lr_scheduler_params>,
-     "warmup_steps (0), num_cycles (0.5 for cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7).",
+     "warmup_steps or warmup_ratio (0), decay_steps or decay_ratio (0: of a fall to 0 at the end), num_cycles (0.5 for "
+     "cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7), step_size (a third of the steps), gamma (0.1), "
+     "rex_d "
+     "(0.5), timescale (the warm-up, else 10000).",
      {.range = from_zero, .names = schedule_params}},
     {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,

@@ -38,6 +38,7 @@ struct TypeName {
   std::string operator()(std::optional<double>*) const { return "number"; }
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
+  std::string operator()(Reals*) const { return "number or list of numbers"; }
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
   std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
   std::string operator()(GivenOptions*) const { return "mapping of options"; }

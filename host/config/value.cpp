@@ -101,6 +101,15 @@ class Assign {
     *out = std::move(values);
   }
 
+  void operator()(Reals* out) {
+    Reals values;
+    for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
+      double value = 0;
+      if (item.kind != Kind::null && store_number(item, value)) values.push_back(value);
+    }
+    *out = std::move(values);
+  }
+
   void operator()(Numbers* out) {
     each_entry("a mapping of numbers", [&](const std::string& name, const Node& value) {
       double number = 0;
@@ -236,6 +245,9 @@ struct Print {
     return texts->empty() ? "" : fmt::format("[{}]", fmt::join(quoted, ", "));
   }
   std::string operator()(const Integers* values) const { return fmt::format("[{}]", fmt::join(*values, ", ")); }
+  std::string operator()(const Reals* values) const {
+    return values->empty() ? "" : fmt::format("[{}]", fmt::join(*values, ", "));
+  }
   std::string operator()(const Numbers* values) const {
     std::vector<std::string> entries;
     for (const auto& [name, value] : *values) entries.push_back(fmt::format("{}: {}", quote(name), value));

@@ -70,6 +70,7 @@ const OpDef* find_op(std::string_view name) {
       &upsample_nearest2x_op,
       &sum_op,
       &mean_op,
+      &amax_op,
       &mse_op,
       &huber_op,
       &adamw_update_op,

@@ -58,7 +58,7 @@ Denoiser::Memory Denoiser::memory() const {
 void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
   const auto bind_one = [&](Compiled& compiled) {
     Externals externals = weights.bind(compiled.graph);
-    if (adapters != nullptr) adapters->bind(compiled.graph, externals);
+    if (adapters != nullptr) adapters->bind(compiled.graph, externals, adapters->shown());
     compiled.program = std::make_unique<Program>(device_, compiled.graph, compiled.plan, arena, externals);
   };
   bind_one(whole_);

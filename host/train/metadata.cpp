@@ -1,5 +1,7 @@
 #include "train/metadata.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -78,7 +80,9 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   entries["ss_seed"] = std::to_string(config.train.seed);
   entries["ss_learning_rate"] = fmt::format("{}", config.train.lr);
   if (config.train.train_text_encoder)
-    entries["ss_text_encoder_lr"] = fmt::format("{}", config.train.text_encoder_lr.value_or(config.train.lr));
+    entries["ss_text_encoder_lr"] = config.train.text_encoder_lr.empty()
+                                        ? fmt::format("{}", config.train.lr)
+                                        : fmt::format("{}", fmt::join(config.train.text_encoder_lr, ","));
   entries["ss_lr_scheduler"] = config.train.lr_scheduler;
   entries["ss_optimizer"] = config.train.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());

@@ -28,7 +28,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     : config(c),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
-      optimizer(registry, c.train.optimizer, c.train.optimizer_params),
+      rules(registry, c.train),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
@@ -65,7 +65,7 @@ void Prepared::compile(double recompute, int64_t limit) {
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
                             .accumulate = config.train.gradient_accumulation > 1,
                             .norm_limit = config.network.scale_weight_norms};
-  plan.emplace(device, model, optimizer, selection, shapes->all(), options);
+  plan.emplace(device, model, rules, config.train, selection, shapes->all(), options);
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);

@@ -18,7 +18,6 @@
 #include "encode/text_encoding.h"
 #include "plugin/adapter.h"
 #include "plugin/model.h"
-#include "plugin/optimizer.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
 #include "train/batches.h"
@@ -38,7 +37,7 @@ struct Prepared {
   const Config& config;
   Device device;
   Model model;
-  Optimizer optimizer;
+  OptimizerRules rules;
   DType compute;
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;

@@ -125,7 +125,7 @@ void Trainer::start_or_resume() {
   bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {
-    if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters)) {
+    if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters, runner_->update())) {
       state_ = *loaded;
       resumed = true;
       if (state_.step > config_.train.steps)
@@ -139,7 +139,10 @@ void Trainer::start_or_resume() {
       spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
   }
-  if (p_.warm_start && !resumed) p_.warm_start->apply(*p_.plan->adapters);
+  if (!resumed) {
+    if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
+    runner_->update().initialise();
+  }
   state_.facts = facts;
   runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
@@ -152,7 +155,7 @@ MicroBatch Trainer::micro_batch(int64_t index) {
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(learning_rates(config_.train, step),
+  runner_->enqueue(learning_rates(config_.train, p_.plan->lr, step),
                    [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
@@ -189,14 +192,17 @@ bool Trainer::boundary_after(int64_t step) const {
 
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
-  save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, config_.save.max_step_saves_to_keep);
-  const std::filesystem::path path =
-      output_->lora(step, final, p_.plan->adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
+  save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
+             config_.save.max_step_saves_to_keep);
+  if (p_.plan->update->evaluates()) runner_->update().evaluate();
+  const std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
+                                                   p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
 
 void Trainer::make_samples(int64_t step) {
+  if (p_.plan->update->evaluates()) runner_->update().evaluate();
   if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
     const SampleRequest& request = p_.requests[i];
@@ -223,7 +229,7 @@ int Trainer::run() {
       enqueue(launched++);
     const double loss = collect(step);
     const int64_t done = step + 1;
-    const double lr = learning_rates(config_.train, step).denoiser;
+    const double lr = learning_rate(config_.train, config_.train.lr, step);
     output_->metrics(done, loss, lr, grad_norm_);
     progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
     if (stop_requested() && launched == done) {

@@ -636,6 +636,13 @@ typedef struct lk_reduce_sum_params {
 } lk_reduce_sum_params;
 LK_API lk_status lk_reduce_sum(lk_context*, const lk_reduce_sum_params*);
 
+/* y = the largest element of x over the axes where y has 1 and x more (equal ranks, both floating); NaN where one is
+ * NaN. */
+typedef struct lk_reduce_max_params {
+  lk_tensor x, y;
+} lk_reduce_max_params;
+LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
+
 typedef int32_t lk_loss_kind;
 #define LK_MSE 0
 #define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */

@@ -34,6 +34,7 @@
 #define LORA_HOST_ADAPTER_H
 
 #include "lora_host/host.h"
+#include "lora_host/optimizer.h" /* LH_ROLE_* */
 #include "lora_host/options.h"
 
 #define LH_ADAPTER_FACTORY "lh.adapter/1"
@@ -70,12 +71,6 @@ typedef struct lh_adapter_form {
   double alpha;         /* "<module>.alpha" of files, which readers divide by the rank; 0: files have none */
   uint32_t leave_alone; /* 1: this layer gets no adapter */
 } lh_adapter_form;
-
-/* What a tensor is to its layer; optimizers tell them apart. */
-#define LH_ROLE_OTHER 0
-#define LH_ROLE_DOWN 1
-#define LH_ROLE_UP 2
-#define LH_ROLE_WEIGHT 3 /* a weight itself, or its whole change */
 
 #define LH_INIT_ZERO 0
 #define LH_INIT_CONSTANT 1 /* `value` */
