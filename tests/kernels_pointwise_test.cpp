@@ -112,10 +112,11 @@ class Program {
     return Shape(x.dims, x.dims + x.rank);
   }
   Shape together(std::initializer_list<int32_t> values) const {
-    Shape shape;
+    size_t rank = 0;
+    for (const int32_t value : values) rank = std::max(rank, shape_of(value).size());
+    Shape shape(rank, 1);
     for (const int32_t value : values) {
       const Shape dims = shape_of(value);
-      if (dims.size() > shape.size()) shape.insert(shape.begin(), dims.size() - shape.size(), 1);
       for (size_t i = 0; i < dims.size(); ++i) {
         int64_t& dim = shape[shape.size() - dims.size() + i];
         dim = std::max(dim, dims[i]);

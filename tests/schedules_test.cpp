@@ -174,8 +174,12 @@ TEST(Schedules, FallInEverySpace) {
           for (int64_t i = 0; i <= run.steps(); ++i) {
             const SamplingLevel& level = run.level(i);
             EXPECT_TRUE(std::isfinite(level.alpha) && std::isfinite(level.sigma) && std::isfinite(level.time));
-            if (space == LH_SPACE_LOG_SNR) EXPECT_GT(level.alpha, 0);
-            if (i > 0 && i < run.steps()) EXPECT_LT(level.sigma, run.level(i - 1).sigma);
+            if (space == LH_SPACE_LOG_SNR) {
+              EXPECT_GT(level.alpha, 0);
+            }
+            if (i > 0 && i < run.steps()) {
+              EXPECT_LT(level.sigma, run.level(i - 1).sigma);
+            }
           }
         }
   EXPECT_EQ(seen.size(), built_plugins().schedules().size());
