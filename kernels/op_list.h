@@ -35,6 +35,7 @@
   X(gated_activation_backward, lk_gated_activation_backward_params) \
   X(where, lk_where_params)                                         \
   X(cast, lk_cast_params)                                           \
+  X(pointwise, lk_pointwise_params)                                 \
   X(permute, lk_permute_params)                                     \
   X(copy_block, lk_copy_block_params)                               \
   X(fill, lk_fill_params)                                           \
@@ -54,5 +55,9 @@
   X(clip_grad_norm, lk_clip_grad_norm_params)                       \
   X(loss_scale_update, lk_loss_scale_update_params)                 \
   X(adamw_update, lk_adamw_update_params)                           \
+  X(quantize_blockwise, lk_quantize_blockwise_params)               \
+  X(dequantize_blockwise, lk_dequantize_blockwise_params)           \
+  X(round_stochastic, lk_round_stochastic_params)                   \
   X(dropout_mask, lk_dropout_mask_params)                           \
-  X(random_normal, lk_random_normal_params)
+  X(random_normal, lk_random_normal_params)                         \
+  X(reduce_max, lk_reduce_max_params)

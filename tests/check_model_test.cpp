@@ -40,7 +40,10 @@ class CheckModel : public testing::Test {
   Registry registry_;
 };
 
-TEST_F(CheckModel, ASoundOnePasses) { EXPECT_NO_THROW(open("")); }
+TEST_F(CheckModel, ASoundOnePasses) {
+  EXPECT_NO_THROW(open(""));
+  EXPECT_NO_THROW(open("images"));
+}
 
 TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
   struct Row {
@@ -51,11 +54,14 @@ TEST_F(CheckModel, WhatDoesNotFitIsNamed) {
       {"input_unknown", "role denoiser: asks for the input 'style', for which the recipe has no source"},
       {"source_missing", "role denoiser: asks for the input 'size_ids', for which the recipe has no source"},
       {"guidance_unasked", "role denoiser: does not ask for the input 'guidance' of the recipe (guidance)"},
-      {"numbers", "role denoiser: input 'size_ids' is float32 [1, 2], but its source picture gives float32 [1, 3]"},
+      {"numbers", "role denoiser: input 'size_ids' is float32 [1, 2], but its source sizes gives float32 [1, 3]"},
       {"mask_type", "role denoiser: input 'text_mask' is float32 [1, 8], but its source mask.text gives int32"},
       {"output_channels", "role denoiser: output 'output' is float32 [1, 8, 8, 8], expected a float [1, 8, 8, 4]"},
       {"output_type", "role denoiser: output 'output' is int32"},
       {"output_name", "role denoiser: has no output 'output'; it gives velocity"},
+      {"image_size",
+       "role denoiser: input 'photo' is float32 [1, 32, 32, 3], but its source image.control gives float32 "
+       "[1, 64, 64, 3] (recipe: inputs.photo)"},
       {"targets", "recipe: lora.targets match no linear layer of the denoiser"},
       // Recipe and conditioner.
       {"output_missing", "role conditioner: has no output 'summary' (recipe: inputs.pooled); it gives pooled, text"},

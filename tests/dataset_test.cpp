@@ -139,7 +139,7 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   const Dataset dataset = open_dataset({config_}, "sks", 16);
   ASSERT_EQ(dataset.samples.size(), 16u);
   std::string order;
-  for (const Sample& s : dataset.samples) order += s.image.filename().string() + (s.flip ? "* " : " ");
+  for (const Sample& s : dataset.samples) order += s.image.path.filename().string() + (s.flip ? "* " : " ");
   const std::string once = "B.png B.png* a.PNG a.PNG* b.png b.png* c.v2.JPEG c.v2.JPEG* ";
   EXPECT_EQ(order, once + once);
   EXPECT_EQ(dataset.samples[0].caption, "sks, three");
@@ -149,7 +149,7 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   EXPECT_EQ(dataset.samples[8].bucket, (Bucket{64, 48}));
   EXPECT_EQ(dataset.samples[14].bucket, (Bucket{48, 64}));
   const auto png = encode_png(test_picture(64, 48));
-  EXPECT_EQ(dataset.samples[0].content_hash, Sha256().update(std::span<const std::byte>(png)).hex());
+  EXPECT_EQ(dataset.samples[0].image.content_hash, Sha256().update(std::span<const std::byte>(png)).hex());
 }
 
 TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {

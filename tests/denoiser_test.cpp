@@ -60,7 +60,7 @@ class SmallModel {
     const Weights weights(device_, model_->checkpoint(), denoiser.graph());
     const DeviceMemory arena(device_, denoiser.memory().arena, "activations");
     denoiser.bind(arena.data(), weights, nullptr);
-    return denoiser.sample(request, *text_, [] { return false; });
+    return denoiser.sample(request, *text_, {}, [] { return false; });
   }
 
  private:

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "io/safetensors.h"
 #include "plugin/registry.h"
-#include "run/update.h"
+#include "support/adapter_update.h"
 #include "support/given_options.h"
 #include "support/golden.h"
 #include "train/prepare.h"
@@ -199,20 +199,14 @@ class CaseRun {
     const auto& rule = case_.json.at("optimizer");
     nlohmann::json options;
     for (const char* key : {"betas", "eps", "weight_decay"}) options[key] = rule.at(key);
-    const Optimizer optimizer(registry_, rule.at("name"), test::given_options(options.dump()));
-    Adapters adapters(step.train_graph().graph, step.train_graph().modules, optimizer.states());
+    Adapters adapters(step.train_graph().graph, step.train_graph().modules);
     adapters.allocate(device_);
     for (const AdapterTensor& t : adapters.tensors())
       adapters.upload("p", t, case_.tensor(t.name, lora.at("tensors").at(t.name)));
     const DeviceMemory arena(device_, step.arena_bytes(), "activations"), scalars(device_, 1024, "scalars"),
         inputs(device_, step.input_bytes(), "inputs");
     step.bind(device_, {arena.data(), inputs.data(), scalars.data() + 512}, weights, adapters);
-    const AdapterTensor all = adapters.whole();
-    std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
-    for (const std::string& section : adapters.sections()) storage[section] = adapters.at(section, all);
-    const UpdatePlan plan(optimizer, all.shape);
-    if (!plan.one_pass()) fail(Code::internal, "optimizer '{}' does not update all tensors at once", optimizer.id());
-    Update update(device_, plan, storage, nullptr);
+    test::AdapterUpdate update(device_, registry_, adapters, rule.at("name"), test::given_options(options.dump()));
     set_inputs(step.program());
     set_loss_scale(step.program());
     std::vector<float> losses;
@@ -225,10 +219,7 @@ class CaseRun {
         results_["lora.loss"] = HostTensor::from_floats({1}, losses);
         for (const AdapterTensor& t : adapters.tensors()) unscale_into("grad." + t.name, adapters.download("g", t));
       }
-      const float lr = rule.at("lr"), count = static_cast<float>(i + 1);
-      scalars.upload(0, &lr, 4);
-      scalars.upload(256, &count, 4);
-      update.run();
+      update.step(rule.at("lr"), static_cast<float>(i + 1));
     }
     results_["losses"] = HostTensor::from_floats({steps}, losses);
     for (const AdapterTensor& t : adapters.tensors()) results_["trained." + t.name] = adapters.download("p", t);

@@ -1,16 +1,13 @@
-// Truth from independent implementations (data/golden/README.md) for optimizers and gradient clipping, which
-// golden_runner does not run (samplers and schedules: samplers_test.cpp, objective_test.cpp). And the proof that
+// Truth from independent implementations (data/golden/README.md) for gradient clipping, which golden_runner
+// does not run (optimizers: optimizers_test.cpp; samplers and schedules: samplers_test.cpp, objective_test.cpp). And the proof that
 // golden_runner itself sees a wrong float.
 #include "support/golden.h"
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
-#include "run/update.h"
 #include "support/device.h"
-#include "support/given_options.h"
 #include "support/io_files.h"
-#include "support/model_files.h"
 
 namespace lh::test {
 namespace {
@@ -28,59 +25,6 @@ void expect_golden(const Case& c, const std::string& name, std::span<const float
   EXPECT_LE(golden::relative_error(got, c.expected(name).as<float>()), std::max(4 * own, 2e-6))
       << c.name << " " << name;
 }
-
-// The options of a case: all of its optimizer's keys but these.
-GivenOptions options_of(nlohmann::json rule) {
-  for (const char* key : {"name", "lr"}) rule.erase(key);
-  return given_options(rule.dump());
-}
-
-class Optimizers : public testing::TestWithParam<const char*> {};
-
-TEST_P(Optimizers, FollowTheTrajectory) {
-  const Case c(data / "optimizers" / GetParam());
-  const auto& rule = c.json.at("optimizer");
-  const Optimizer optimizer(built_plugins(), rule.at("name"), options_of(rule));
-  Device device(tested_device());
-  const DeviceMemory scalars(device, 512, "scalars");
-  const int steps = c.json.at("steps");
-  for (const auto& [name, spec] : c.json.at("weights").items()) {
-    HostTensor p = c.tensor(name, spec);
-    std::map<std::string, DeviceMemory> memory;
-    for (const std::string& section : {std::string("p"), std::string("g")})
-      memory.emplace(section, DeviceMemory(device, p.desc.bytes(), section));
-    const HostTensor zeros(p.desc);
-    for (const std::string& state : optimizer.states()) {
-      memory.emplace(state, DeviceMemory(device, p.desc.bytes(), state));
-      memory.at(state).upload(0, zeros.data.data(), p.desc.bytes());
-    }
-    memory.at("p").upload(0, p.data.data(), p.desc.bytes());
-    std::map<std::string, void*> storage{{"lr", scalars.data()}, {"step", scalars.data() + 256}};
-    for (const auto& [section, m] : memory) storage[section] = m.data();
-    const UpdatePlan plan(optimizer, p.desc.shape);
-    const DeviceMemory arena(device, plan.plan.bytes, "update");
-    Update update(device, plan, storage, arena.data());
-    for (int k = 0;; ++k) {
-      memory.at("p").download(0, p.data.data(), p.desc.bytes());
-      expect_golden(c, fmt::format("{}.{}", name, k), p.as<float>());
-      if (k == steps) break;
-      const std::string key = fmt::format("grad.{}.{}", k, name);
-      const HostTensor gradient = c.tensor(key, c.json.at("inputs").at(key));
-      memory.at("g").upload(0, gradient.data.data(), gradient.desc.bytes());
-      const float count = static_cast<float>(k + 1);
-      const float lr =
-          c.json.contains("lr_per_step") ? c.json.at("lr_per_step").at(static_cast<size_t>(k)) : rule.at("lr");
-      scalars.upload(0, &lr, 4);
-      scalars.upload(256, &count, 4);
-      update.run();
-    }
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Golden, Optimizers,
-                         testing::Values("adamw", "adamw_large_eps", "adamw_lr_schedule", "sgd_momentum",
-                                         "sgd_nesterov"),
-                         [](const auto& info) { return std::string(info.param); });
 
 TEST(Clipping, ClipGradNorm) {
   const Case c(data / "optimizers" / "clip_grad_norm");

@@ -234,7 +234,7 @@ class LoraRoundTrip : public ::testing::Test {
     network.linear_alpha = 2;
     const AdapterSelection selection(network, model.recipe(), 1);
     const TrainGraph train = build_train_graph(model, small, selection, {});
-    trained = std::make_unique<Adapters>(train.graph, train.modules, std::vector<std::string>{});
+    trained = std::make_unique<Adapters>(train.graph, train.modules);
     trained->allocate(device);
     trained->initialise(7);
     for (const AdapterTensor& t : trained->tensors()) {

@@ -364,16 +364,16 @@ TEST(TrainingObjective, TextTellsRunsApart) {
 // Of a picture of 1000 x 600, in a bucket of 640 x 384 and of 320 x 512, mirrored or not.
 TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
   Sample sample;
-  sample.size = {1000, 600};
+  sample.image.size = {1000, 600};
   sample.bucket = {640, 384};
-  EXPECT_EQ(picture_numbers(sample), (PictureNumbers{600, 1000, 0, 0, 384, 640}));
+  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 0, 384, 640}));
   sample.bucket = {320, 512};  // scaled to 853 x 512; (853 - 320) / 2 = 266 left, 267 right
-  EXPECT_EQ(picture_numbers(sample), (PictureNumbers{600, 1000, 0, 266, 512, 320}));
+  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 266, 512, 320}));
   sample.flip = true;
-  EXPECT_EQ(picture_numbers(sample), (PictureNumbers{600, 1000, 0, 267, 512, 320}));
-  sample.size = {100, 301};
+  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 267, 512, 320}));
+  sample.image.size = {100, 301};
   sample.bucket = {64, 64};  // scaled to 64 x 193
-  EXPECT_EQ(picture_numbers(sample), (PictureNumbers{301, 100, 64, 0, 64, 64}));
+  EXPECT_EQ(image_numbers(sample), (ImageNumbers{301, 100, 64, 0, 64, 64}));
 }
 
 }  // namespace

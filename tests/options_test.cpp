@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 
+#include "lora_host/lora_host.hpp"
+
 #include "support/given_options.h"
 #include "support/io_files.h"
 

@@ -128,7 +128,7 @@ TEST_F(PluginTest, LoadsTheBuiltPlugins) {
   ASSERT_TRUE(by_id.contains("flux") && by_id.contains("optim") && by_id.contains("samplers"));
   EXPECT_STREQ(by_id["flux"]->models().at(0)->id, "flux");
   EXPECT_TRUE(by_id["flux"]->optimizers().empty());
-  EXPECT_EQ(by_id["optim"]->optimizers().size(), 2u);
+  EXPECT_EQ(by_id["optim"]->optimizers().size(), 16u);
   EXPECT_STREQ(by_id["samplers"]->samplers().at(0)->objectives[0], "flow");
   EXPECT_STREQ(by_id["schedules"]->schedules().at(0)->id, "normal");
 }
@@ -167,11 +167,13 @@ TEST_F(PluginTest, InitThatFails) {
 TEST_F(PluginTest, ExceptionsStayInside) {
   const Registry registry({}, {misbehaving / "throws.so"});
   const Optimizer rule(registry, "throws", {});
-  EXPECT_EQ(error_of([&] { rule.build_update({4}); }), "plugin 'throws', optimizer 'throws', build_update: a vector");
+  std::vector<std::string> known;
+  EXPECT_EQ(error_of([&] { rule.build_pass(0, {.shape = {4}}, known); }),
+            "plugin 'throws', optimizer 'throws', build_pass: a vector");
   EXPECT_EQ(error_of([&] {
-              rule.build_update({4, 4});
+              rule.build_pass(0, {.shape = {4, 4}}, known);
             }),
-            "plugin 'throws', optimizer 'throws', build_update: unknown C++ exception in the plugin");
+            "plugin 'throws', optimizer 'throws', build_pass: unknown C++ exception in the plugin");
 }
 
 TEST_F(PluginTest, ModelProbeAndItsErrors) {

@@ -18,7 +18,7 @@ using ::testing::StartsWith;
 constexpr const char* flow = R"(family: tiny
 variant: small
 objective: flow
-inputs: {text: {source: conditioner.text, mask: conditioner.there, round: 32}, there: {source: mask.text}, size_ids: {source: picture, values: [height, 1.5]}, t: {source: log_snr, per: token}, control: {source: image.control, as: pixels}, flag: {source: constant, value: 2}}
+inputs: {text: {source: conditioner.text, mask: conditioner.there, round: 32}, there: {source: mask.text}, size_ids: {source: sizes, values: [height, 1.5]}, t: {source: log_snr, per: token}, control: {source: image.control, as: pixels}, flag: {source: constant, value: 2}}
 latents: {channels: 16, downscale: 8, multiple: 2}
 tokenizers:
   clip_l: {kind: clip, length: 77, pad: 49407}

@@ -8,8 +8,10 @@
 #include <cmath>
 
 #include "io/lora_file.h"
+#include "support/adapter_update.h"
 #include "support/io_files.h"
 #include "support/log.h"
+#include "support/model_files.h"
 #include "train/state.h"
 
 namespace lh::test {
@@ -22,11 +24,12 @@ const std::map<std::string, std::string> facts{{"train.seed", "42"}};
 class SaveFault : public ::testing::Test {
  protected:
   SaveFault() {
-    AdaptedModule module{"blocks.0.qkv", {}, {}, 2};
-    module.down = graph_.add_param(down_name(module.name), {DType::f32, {2, 24}});
-    module.up = graph_.add_param(up_name(module.name), {DType::f32, {72, 2}});
-    adapters_.emplace(graph_, std::vector{module}, std::vector<std::string>{"m", "v"});
+    AdaptedModule module{.name = "blocks.0.qkv", .tensors = {}, .rank = 2, .alpha = 2};
+    for (const auto& [key, shape] : {std::pair{down_key, Shape{2, 24}}, std::pair{up_key, Shape{72, 2}}})
+      module.tensors.push_back({graph_.add_param(module.name + "." + key, {DType::f32, shape}), key});
+    adapters_.emplace(graph_, std::vector{module});
     adapters_->allocate(device_);
+    update_.emplace(device_, built_plugins(), *adapters_, "adamw");
   }
   ~SaveFault() override { set_fault_hook({}); }
 
@@ -34,21 +37,23 @@ class SaveFault : public ::testing::Test {
   void fill(int64_t step) {
     for (const std::string& section : adapters_->sections())
       for (const AdapterTensor& t : adapters_->tensors()) adapters_->upload(section, t, counting(t.shape, value(step)));
+    update_->fill([&](const Desc& desc) { return counting(desc.shape, value(step)); });
   }
   static float value(int64_t step) { return 100.0f * static_cast<float>(step); }
 
   void save(int64_t step) {
     fill(step);
-    save_state(folder_, {.step = step, .loss_scale = {65536, 0}, .facts = facts}, *adapters_, 2);
+    save_state(folder_, {.step = step, .loss_scale = {65536, 0}, .facts = facts}, *adapters_, **update_, 2);
   }
   // The step that resuming finds; its tensors must be that step's.
   int64_t found() {
     fill(77);
-    const auto state = load_state(folder_, facts, *adapters_);
+    const auto state = load_state(folder_, facts, *adapters_, **update_);
     if (!state) return 0;
-    for (const char* section : {"p", "m", "v"})
-      for (const AdapterTensor& t : adapters_->tensors())
-        EXPECT_EQ(adapters_->download(section, t).as<float>()[0], value(state->step)) << section;
+    for (const AdapterTensor& t : adapters_->tensors())
+      EXPECT_EQ(adapters_->download("p", t).as<float>()[0], value(state->step)) << t.name;
+    for (const StoredState& stored : (*update_)->states())
+      EXPECT_EQ((*update_)->download(stored).as<float>()[0], value(state->step)) << stored.key;
     return state->step;
   }
   std::vector<std::string> calls(const std::function<void()>& write) {
@@ -93,6 +98,7 @@ class SaveFault : public ::testing::Test {
   Device device_{"cpu"};
   Graph graph_{DType::f32};
   std::optional<Adapters> adapters_;
+  std::optional<AdapterUpdate> update_;
 };
 
 constexpr const char* yaml = R"(

@@ -1,12 +1,12 @@
 // Text encoders as part of the training step: what the denoiser is fed, gradients through both, learning rates.
 #include <gmock/gmock.h>
 
-#include "run/lr_schedule.h"
 #include "run/weights.h"
 #include "run/workspace.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "train/groups.h"
 #include "train/step.h"
 
 namespace lh {
@@ -81,8 +81,8 @@ class TextTraining : public ::testing::Test {
   static Tensors adapters(const TrainGraph& train) {
     Tensors values;
     for (const AdaptedModule& m : train.modules)
-      for (const Value v : {m.down, m.up}) {
-        const ValueInfo& info = train.graph.info(v);
+      for (const AdaptedTensor& t : m.tensors) {
+        const ValueInfo& info = train.graph.info(t.value);
         HostTensor tensor = ramp(info.desc.shape, static_cast<int64_t>(values.size()) + 20);
         for (float& x : tensor.as<float>()) x *= 0.1f;
         values[info.name] = std::move(tensor);
@@ -150,36 +150,71 @@ TEST_F(TextTraining, RecomputationChangesNothing) {
   for (const auto& [name, tensor] : want) EXPECT_EQ(got.at(name).data, tensor.data) << name;
 }
 
-TEST(LearningRates, TextEncodersHaveTheirOwn) {
-  TrainSection train;
-  train.lr = 1e-3;
-  EXPECT_EQ(learning_rates(train, 5).text_encoders, 1e-3);
-  train.text_encoder_lr = 1e-5;
-  EXPECT_EQ(learning_rates(train, 5).text_encoders, 1e-5);
-  EXPECT_EQ(learning_rates(train, 5).denoiser, 1e-3);
-  train.lr_scheduler = "linear";
-  train.steps = 10;
-  EXPECT_DOUBLE_EQ(learning_rates(train, 5).text_encoders, 5e-6) << "the schedule moves both";
+// Groups of a run with these settings: name and learning rate of each, in the order of the tensors.
+std::vector<std::pair<std::string, double>> groups_of(const TrainSection& train) {
+  std::vector<TrainedTensor> tensors;
+  for (const char* module : {"", "clip_g:", "clip_l:"})
+    for (const int32_t role : {LH_ROLE_DOWN, LH_ROLE_UP})
+      tensors.push_back({{.name = std::string(module) + "x", .role = role, .shape = {2, 3}}, false, 0});
+  const OptimizerRules rules(built_plugins(), train);
+  const ParameterGroups groups(rules, train, tensors);
+  std::vector<std::pair<std::string, double>> found;
+  for (size_t i = 0; i < groups.groups.size(); ++i) found.emplace_back(groups.groups[i].name, groups.lr[i]);
+  return found;
 }
 
-// Trained tensors of each component lie together, the denoiser's first, whatever order the graph has.
-TEST(Adapters, ComponentsAreContiguous) {
+TEST(ParameterGroups, AreComponentsAndRoles) {
+  using Groups = std::vector<std::pair<std::string, double>>;
+  TrainSection train;
+  train.lr = 1e-3;
+  EXPECT_EQ(groups_of(train), (Groups{{"denoiser", 1e-3}, {"clip_g", 1e-3}, {"clip_l", 1e-3}}));
+  train.text_encoder_lr = {1e-5};
+  EXPECT_EQ(groups_of(train), (Groups{{"denoiser", 1e-3}, {"clip_g", 1e-5}, {"clip_l", 1e-5}}));
+  train.text_encoder_lr = {1e-5, 2e-5};
+  train.loraplus_lr_ratio = 16;
+  EXPECT_EQ(groups_of(train),
+            (Groups{{"denoiser.down", 1e-3}, {"denoiser.up", 16e-3}, {"clip_g.down", 1e-5}, {"clip_g.up", 16e-5},
+                    {"clip_l.down", 2e-5}, {"clip_l.up", 32e-5}}));
+  train.text_encoder_lr = {1e-5, 2e-5, 3e-5};
+  EXPECT_EQ(error_of([&] { groups_of(train); }),
+            "train.text_encoder_lr: expected one number or 2, one for each text encoder, found 3");
+}
+
+TEST(ParameterGroups, RolesHaveTheirWeightDecay) {
+  TrainSection train;
+  train.role_weight_decay = {{"up", 0.5}};
+  const OptimizerRules rules(built_plugins(), train);
+  EXPECT_EQ(rules.of(LH_ROLE_UP).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.5");
+  EXPECT_EQ(rules.of(LH_ROLE_DOWN).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.01");
+  train.optimizer = "prodigy";
+  EXPECT_NO_THROW(OptimizerRules(built_plugins(), train));
+}
+
+// Trained tensors of each component lie together, the denoiser's first, whatever order the graph has; within it those of
+// one role, and of these those of one shape.
+TEST(Adapters, LieByComponentRoleAndShape) {
   Graph graph(DType::f32);
   std::vector<AdaptedModule> modules;
+  int64_t in = 40;
   for (const char* name : {"b:x", "y", "a:x", "b:z", "w"}) {
-    const Value down = graph.add_param(down_name(name), {DType::f32, {2, 40}});
-    modules.push_back({name, down, graph.add_param(up_name(name), {DType::f32, {40, 2}}), 1});
+    const Value down = graph.add_param(down_name(name), {DType::f32, {2, in}});
+    const Value up = graph.add_param(up_name(name), {DType::f32, {40, 2}});
+    modules.push_back({.name = name, .tensors = {{down, down_key}, {up, up_key}}, .rank = 2, .alpha = 1});
+    in = 72 - in;  // 40, 32, 40, ...
   }
-  const Adapters adapters(graph, modules, {});
-  std::vector<std::string> components;
+  const Adapters adapters(graph, modules);
+  std::vector<TrainedTensor> trained = adapters.trained();
+  std::ranges::sort(trained, {}, &TrainedTensor::offset);
+  std::vector<std::string> order;
   int64_t end = 0;
-  for (const AdapterTensor& range : adapters.components()) {
-    EXPECT_EQ(range.offset, end);
-    end = range.offset + range.shape[0];
-    components.push_back(component_of(range.name));
+  for (const TrainedTensor& tensor : trained) {
+    EXPECT_EQ(tensor.offset, end);
+    end += (tensor.parameter.shape.numel() + 63) / 64 * 64;
+    order.push_back(fmt::format("{} {}", tensor.parameter.module, tensor.parameter.role));
   }
   EXPECT_EQ(end, adapters.whole().shape[0]);
-  EXPECT_THAT(components, ::testing::ElementsAre("", "a", "b"));
+  EXPECT_THAT(order, ::testing::ElementsAre("y 1", "w 1", "y 2", "w 2", "a:x 1", "a:x 2", "b:z 1", "b:x 1", "b:x 2",
+                                            "b:z 2"));
 }
 
 }  // namespace

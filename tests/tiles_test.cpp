@@ -205,23 +205,14 @@ class TiledVae : public ::testing::Test {
  protected:
   static constexpr int64_t side = 96, tile = 64;  // pixels
   TiledVae() : model(built_plugins(), toy(), ""), device(tested_device()) {
-    Sample sample;
-    sample.image = source / "examples/demo/photos/cat_01.jpg";
-    sample.content_hash = sha256_hex("cat_01");
-    sample.bucket = {side, side};
-    data.samples.push_back(sample);
+    cuts.push_back({open_image(source / "examples/demo/photos/cat_01.jpg"), {side, side}, false});
   }
   Vae vae(int64_t tile_pixels) { return {device, model, DType::f32, tile_pixels}; }
   // The mean of the encoder's posterior, as the decoder takes it.
   HostTensor latents(int64_t tile_pixels) {
     LatentEncoding encoding(vae(tile_pixels), plenty, {});
-    encoding.prepare(data);
-    const HostTensor& posterior = encoding.posterior(data.samples[0]);
-    const int64_t channels = model.recipe().latents.channels;
-    const auto z = static_cast<size_t>(channels);
-    HostTensor x(Desc{DType::f32, posterior.desc.shape.with(3, channels)});
-    for (size_t i = 0; i < x.as<float>().size(); ++i) x.as<float>()[i] = posterior.as<float>()[i / z * 2 * z + i % z];
-    return x;
+    encoding.prepare(cuts);
+    return encoding.mean(cuts[0]);
   }
   Image decoded(int64_t tile_pixels, const HostTensor& latents) {
     Decoder decoder(vae(tile_pixels), vae(tile_pixels).fit(VaeRole::decode, {side, side}, {.limit = plenty}));
@@ -232,7 +223,7 @@ class TiledVae : public ::testing::Test {
   }
   Model model;
   Device device;
-  Dataset data;
+  std::vector<ImageCut> cuts;
 };
 
 // Normalization and attention of the VAE see a tile only, so that a tile differs everywhere, and by no bound on a
@@ -240,7 +231,7 @@ class TiledVae : public ::testing::Test {
 // loss. A tile at a wrong place would not pass: a photo moved by one latent place differs more.
 TEST_F(TiledVae, DecodesAndEncodesAlmostAsWhole) {
   const HostTensor x = latents(0);
-  const Image photo = resize_and_crop(decode_image(data.samples[0].image), side, side), whole = decoded(0, x);
+  const Image photo = read_cut(cuts[0]), whole = decoded(0, x);
   const double loss = mean_difference(whole, photo);
   Image moved = photo;
   const auto step = static_cast<std::ptrdiff_t>(3 * model.recipe().latents.downscale);
@@ -266,9 +257,9 @@ TEST_F(TiledVae, OneTileIsTheWhole) {
 TEST_F(TiledVae, CacheKnowsItsTiles) {
   const TempDir dir;
   const auto missing = [&](int64_t tile_pixels) {
-    return LatentEncoding(vae(tile_pixels), plenty, dir.path()).bytes_to_cache(data);
+    return LatentEncoding(vae(tile_pixels), plenty, dir.path()).bytes_to_cache(cuts);
   };
-  LatentEncoding(vae(tile), plenty, dir.path()).prepare(data);
+  LatentEncoding(vae(tile), plenty, dir.path()).prepare(cuts);
   EXPECT_EQ(missing(tile), 0);
   EXPECT_EQ(missing(tile + 7), 0) << "less than a latent place more: the same tiles";
   EXPECT_GT(missing(0), 0);
@@ -324,7 +315,7 @@ TEST_F(TiledVae, NanAndInfinityAreFound) {
     const DeviceMemory arena(device, decoder.plan().memory.arena, "test");
     decoder.bind(arena.data());
     if (tensor[0] == 'e') {
-      EXPECT_THAT(error_of([&] { LatentEncoding(vae, plenty, {}).prepare(data); }),
+      EXPECT_THAT(error_of([&] { LatentEncoding(vae, plenty, {}).prepare(cuts); }),
                   HasSubstr("cat_01.jpg: the VAE encodes it to a NaN or infinity in float32. Its file may be damaged"));
       HostTensor lost = x;
       lost.as<float>()[7] = INFINITY;

@@ -8,10 +8,12 @@
 #include "diffusion/random.h"
 #include "encode/tensor_cache.h"
 #include "ops/ops.h"
+#include "support/adapter_update.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/io_files.h"
 #include "support/log.h"
+#include "support/model_files.h"
 #include "train/batches.h"
 #include "train/state.h"
 
@@ -197,12 +199,13 @@ TEST(TensorCache, ADamagedEntryIsMadeAgain) {
   EXPECT_THAT(take_warnings(), IsEmpty());
 }
 
-// Trained tensors of two small modules, each section filled with values of its own.
+// Trained tensors of two small modules and an optimizer's states, each filled with values of its own.
 struct Trained {
   Device device{tested_device()};
   std::unique_ptr<Adapters> adapters;
+  std::unique_ptr<AdapterUpdate> update;
 
-  explicit Trained(const std::vector<std::string>& states = {"m", "v"}, int64_t rank = 2) {
+  explicit Trained(const std::string& rule = "adamw", int64_t rank = 2) {
     Graph graph(DType::f32);
     Value x = graph.add_input("x", {DType::f32, {3, 8}});
     for (const char* name : {"a.weight", "b.weight"})
@@ -210,12 +213,14 @@ struct Trained {
     const AdapterSpec spec{rank, 1, 0, 0};
     const auto modules = adapt(
         graph, [&](const std::string&) { return &spec; }, true);
-    adapters = std::make_unique<Adapters>(graph, modules, states);
+    adapters = std::make_unique<Adapters>(graph, modules);
     adapters->allocate(device);
+    update = std::make_unique<AdapterUpdate>(device, built_plugins(), *adapters, rule);
   }
   void fill(int64_t seed) const {
     for (const std::string& section : adapters->sections())
       for (const AdapterTensor& t : adapters->tensors()) adapters->upload(section, t, ramp(t.shape, ++seed));
+    update->fill([&](const Desc& desc) { return ramp(desc.shape, ++seed); });
   }
   // All that is saved: everything but the gradients.
   std::vector<std::vector<std::byte>> content() const {
@@ -223,6 +228,7 @@ struct Trained {
     for (const std::string& section : adapters->sections())
       for (const AdapterTensor& t : adapters->tensors())
         if (section != "g") all.push_back(adapters->download(section, t).data);
+    for (const StoredState& state : (*update)->states()) all.push_back((*update)->download(state).data);
     return all;
   }
 };
@@ -240,8 +246,8 @@ TEST(State, RoundTrip) {
   const TempDir dir;
   const Trained saved, loaded;
   saved.fill(1);
-  save_state(dir / "state", {12, {1024, 7}, facts}, *saved.adapters, 2);
-  const auto state = load_state(dir / "state", facts, *loaded.adapters);
+  save_state(dir / "state", {12, {1024, 7}, facts}, *saved.adapters, **saved.update, 2);
+  const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
   ASSERT_TRUE(state);
   EXPECT_EQ(state->step, 12);
   EXPECT_THAT(state->loss_scale, ElementsAre(1024, 7));
@@ -259,7 +265,7 @@ TEST(State, NothingToResumeFrom) {
 TEST(State, KeepsTheNewestGenerations) {
   const TempDir dir;
   const Trained t;
-  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {}, facts}, *t.adapters, 1);
+  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {}, facts}, *t.adapters, **t.update, 1);
   EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000050.safetensors", "000000100.safetensors"));
 }
 
@@ -268,15 +274,15 @@ TEST(State, DamagedGenerationsArePassedOver) {
   const Trained first, second, loaded;
   first.fill(1);
   second.fill(100);
-  save_state(dir / "state", {1, {}, facts}, *first.adapters, 3);
-  save_state(dir / "state", {2, {}, facts}, *second.adapters, 3);
-  save_state(dir / "state", {3, {}, facts}, *second.adapters, 3);
+  save_state(dir / "state", {1, {}, facts}, *first.adapters, **first.update, 3);
+  save_state(dir / "state", {2, {}, facts}, *second.adapters, **second.update, 3);
+  save_state(dir / "state", {3, {}, facts}, *second.adapters, **second.update, 3);
   const auto newest = dir / "state/000000003.safetensors", middle = dir / "state/000000002.safetensors";
   put(newest, get(newest).substr(0, get(newest).size() - 10));  // cut off
   std::string flipped = get(middle);
   flipped[flipped.size() - 100] ^= 1;  // one bit of a tensor
   put(middle, flipped);
-  const auto state = load_state(dir / "state", facts, *loaded.adapters);
+  const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
   ASSERT_TRUE(state);
   EXPECT_EQ(state->step, 1);
   EXPECT_EQ(loaded.content(), first.content());
@@ -287,31 +293,50 @@ TEST(State, DamagedGenerationsArePassedOver) {
 TEST(State, ChangedFactsAreNamed) {
   const TempDir dir;
   const Trained t;
-  save_state(dir / "state", {1, {}, facts}, *t.adapters, 2);
+  save_state(dir / "state", {1, {}, facts}, *t.adapters, **t.update, 2);
   const std::string text = error_of([&] {
-    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters);
+    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters, **t.update);
   });
   EXPECT_THAT(text, AllOf(HasSubstr("train.seed: the saved run has 42, this one 43"),
                           HasSubstr("train.lr: the saved run has"), testing::Not(HasSubstr("network.linear"))));
 }
 
-TEST(State, AnotherOptimizerStartsAtZero) {
-  const TempDir dir;
-  const Trained saved({"momentum_buffer"}), loaded({"m"});
-  saved.fill(1);
-  save_state(dir / "state", {1, {}, facts}, *saved.adapters, 2);
-  ASSERT_TRUE(load_state(dir / "state", facts, *loaded.adapters));
-  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("'m'"), HasSubstr("zero"))));
-  const auto a = saved.content(), b = loaded.content();
-  for (size_t i = 0; i < a.size(); ++i)
-    EXPECT_EQ(b[i], i < a.size() / 2 ? a[i] : std::vector<std::byte>(a[i].size())) << i;
+// adamw's m and v mean the same to adam; to lion only m does; sgd's buffer is its own.
+TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
+  struct Switch {
+    const char *from, *to;
+    std::vector<std::string> kept;
+    const char* says;
+  };
+  for (const Switch& change :
+       {Switch{"adamw", "adam", {"m", "v"}, "'adamw' (revision 1), this one is 'adam' (revision 1): kept m, v; begun anew: none"},
+        Switch{"adamw", "lion", {"m"}, "this one is 'lion' (revision 1): kept m; begun anew: none"},
+        Switch{"lion", "adamw", {"m"}, "this one is 'adamw' (revision 1): kept m; begun anew: v"},
+        Switch{"prodigy", "adamw", {}, "this one is 'adamw' (revision 1): kept none; begun anew: m, v"}}) {
+    SCOPED_TRACE(std::string(change.from) + " -> " + change.to);
+    const TempDir dir;
+    const Trained saved(change.from), loaded(change.to), fresh(change.to);
+    saved.fill(1);
+    save_state(dir / "state", {1, {}, facts, 7}, *saved.adapters, **saved.update, 2);
+    const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
+    ASSERT_TRUE(state);
+    EXPECT_EQ(state->updates, std::string(change.says).ends_with("anew: none") ? 7 : 0);
+    EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr(change.says)));
+    for (const StoredState& own : (*loaded.update)->states()) {
+      const bool kept = std::ranges::find(change.kept, own.spec.name) != change.kept.end();
+      const Trained& source = kept ? saved : fresh;
+      for (const StoredState& other : (*source.update)->states())
+        if (other.key == own.key)
+          EXPECT_EQ((*loaded.update)->download(own).data, (*source.update)->download(other).data) << own.key;
+    }
+  }
 }
 
 TEST(State, AnotherRankIsRefused) {
   const TempDir dir;
-  const Trained saved, loaded({"m", "v"}, 4);
-  save_state(dir / "state", {1, {}, facts}, *saved.adapters, 2);
-  EXPECT_THAT(error_of([&] { load_state(dir / "state", facts, *loaded.adapters); }),
+  const Trained saved, loaded("adamw", 4);
+  save_state(dir / "state", {1, {}, facts}, *saved.adapters, **saved.update, 2);
+  EXPECT_THAT(error_of([&] { load_state(dir / "state", facts, *loaded.adapters, **loaded.update); }),
               AllOf(HasSubstr("a.lora_down.weight"), HasSubstr("[4, 8]")));
 }
 

@@ -61,7 +61,7 @@ class WarmStartTest : public ::testing::Test {
       modules.push_back({name, graph.add_param(down_name(name), {DType::f32, t.weight.with(0, rank)}),
                          graph.add_param(up_name(name), {DType::f32, up}), alpha});
     }
-    auto made = std::make_unique<Adapters>(graph, modules, std::vector<std::string>{});
+    auto made = std::make_unique<Adapters>(graph, modules);
     made->allocate(device);
     made->initialise(3);
     return made;

@@ -26,6 +26,7 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--memory-limit", "memory_limit_mib", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {
+    {"--adapter", "network.type", "Adapter, by the id its plugin gives it: lora, dora, loha, lokr, full."},
     {"--rank", "network.linear", "Rank of the adapters."},
     {"--alpha", "network.linear_alpha", "Adapters are scaled by alpha / rank; the rank unless given."},
     {"--steps", "train.steps", ""},
@@ -217,6 +218,11 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
       ->allow_extra_args(false)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->type_name("FILE[:STRENGTH]");
+  sample->add_option("--image", raw.images, "Image to work from, for models that are given some; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("KEY=FILE");
   sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
 
   auto* list = app.add_subcommand("plugins", "List the plugins that are found.")->footer(plugins_examples);

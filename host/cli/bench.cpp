@@ -53,7 +53,7 @@ double matmul_rate(Device& device, DType dtype, int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best * 1e-12;
 }
 
-// Inputs of a step as training makes them, from made-up pictures and prompts at half noise.
+// Inputs of a step as training makes them, from made-up images and prompts at half noise.
 StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
   const DenoiserInputs table(model.recipe());
   const NamedTensors conditioning = table.pattern(graph);
@@ -61,7 +61,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
     return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
   const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(graph)};
+  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
   for (const char* name : {"latents", "target", "loss_weight"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
@@ -116,8 +116,9 @@ int run_bench(const Options& options) {
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
-  const Optimizer optimizer(registry, config.train.optimizer, config.train.optimizer_params);
-  const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights());
+  const OptimizerRules rules(registry, config.train);
+  const auto adapter = std::make_shared<Adapter>(registry, config.network.type, config.network.network_kwargs);
+  const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false, adapter);
   const int64_t side = config.datasets.front().resolution.front();
   const PlanOptions plan_options{.step = {.compute = compute,
                                           .loss = config.train.loss,
@@ -125,7 +126,7 @@ int run_bench(const Options& options) {
                                           .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
                                  .batch = config.train.batch_size};
   const StepShape shape{{side, side}, text_lengths(device, model, options.text_length)};
-  TrainPlan plan(device, model, optimizer, selection, {shape}, plan_options);
+  TrainPlan plan(device, model, rules, config.train, selection, {shape}, plan_options);
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);
 
@@ -134,8 +135,8 @@ int run_bench(const Options& options) {
   fmt::print("model                  {} {}, {}x{} pixels, batch {}, {} text tokens, {}\n", model.recipe().family,
              model.recipe().variant, side, side, config.train.batch_size,
              shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
-  fmt::print("LoRA                   rank {} on {} modules, {} parameters; {}\n", config.network.linear,
-             train.modules.size(), plan.adapters->parameter_count(), optimizer.id());
+  fmt::print("network                {} of rank {} on {} modules, {} parameters; {}\n", adapter->id(),
+             config.network.linear, train.modules.size(), plan.adapters->parameter_count(), rules.base().id());
   fmt::print(
       "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace {:.1f}, other {:.1f}\n",
@@ -148,13 +149,19 @@ int run_bench(const Options& options) {
   const double loaded = now();
   StepRunner runner(device, plan, weights,
                     {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
-  plan.adapters->initialise(1);
+  plan.adapters->initialise(1, [&](const std::string& weight) {
+    if (!hollow) return model.checkpoint().read_f32(weight);
+    HostTensor made(Desc{DType::f32, model.checkpoint().weights().at(weight).shape});
+    std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
+    return made;
+  });
+  runner.update().initialise();
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
   const StepInputs inputs =
       step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size));
   const auto run_step = [&] {
-    runner.enqueue(learning_rates(config.train, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
+    runner.enqueue(learning_rates(config.train, plan.lr, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
   };
   run_step();
   StepResult result = runner.collect();

@@ -67,6 +67,17 @@ LoraInput parse_lora(const std::string& text) {
   return {.path = schema::expand_home(text.substr(0, colon)), .strength = strength};
 }
 
+// --image control=photo.png, of one key once, or once for each prompt.
+void apply_images(const Arguments& raw, Config& config) {
+  if (!raw.images.empty()) config.sample.images.clear();
+  for (const std::string& text : raw.images) {
+    const size_t equals = text.find('=');
+    if (equals == text.npos || equals == 0 || equals + 1 == text.size())
+      fail(Code::config, "--image {}: expected the model's key and a file, such as control=photo.png", text);
+    config.sample.images[text.substr(0, equals)].push_back({.text = text.substr(equals + 1), .source = "--image"});
+  }
+}
+
 // A flag that is an integer; `fallback` where it was not given.
 int64_t parse_integer(const char* flag, const std::string& text, int64_t fallback, int64_t least) {
   if (text.empty()) return fallback;
@@ -107,6 +118,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);
   for (const auto& [key, value] : raw.given)
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
+  apply_images(raw, config);
   apply_flags(model_flags(), raw.values, config);
   apply_flags(options.command == "sample" ? sample_flags() : train_flags(), raw.values, config);
 

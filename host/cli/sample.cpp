@@ -1,4 +1,4 @@
-// lora-host sample: pictures from prompts, with LoRA files applied.
+// lora-host sample: images from prompts, with LoRA files applied.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
+#include "encode/image_inputs.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
 #include "train/prepare.h"
@@ -49,6 +50,12 @@ int run_sample(const Options& options) {
                         .arena = memory.arena,
                         .workspace = memory.workspace};
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
+  LatentEncoding latents_of(vae, limit, {});
+  ImageInputs images(recipe, latents_of);
+  std::vector<ImageCut> cuts;
+  for (const SampleRequest& request : requests)
+    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) cuts.push_back(std::move(cut));
+  latents_of.prepare(cuts);
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);
@@ -58,7 +65,8 @@ int run_sample(const Options& options) {
   install_signal_handlers();
 
   for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents = denoiser.sample(requests[i], text, stop_requested);
+    const HostTensor latents =
+        denoiser.sample(requests[i], text, images.make(requests[i].images, requests[i].bucket()), stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
     if (path.has_parent_path()) make_folder(path.parent_path());

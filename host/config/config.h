@@ -18,7 +18,11 @@ struct GivenValue {
   std::string text = {};
   std::string source = {};
   int line = 0, column = 0;
+  std::string place() const;  // "file:line:column: ", or the flag; empty where there is neither
 };
+
+// Images beside those that are trained or made, by key of the model's recipe: files or folders.
+using ImagePaths = std::map<std::string, std::vector<GivenValue>>;
 
 // An option of a plugin's part (options.h of the SDK) as the user wrote it; what is wrong with it is known when the
 // plugin is.
@@ -38,18 +42,23 @@ struct ModelConfig {
 };
 
 struct NetworkConfig {
-  std::string type = "lora";
+  std::string type = "lora";           // id of an adapter
+  GivenOptions network_kwargs;         // its options
   int64_t linear = 16;                 // rank
   std::optional<double> linear_alpha;  // default: rank
   int64_t conv = 0;                    // rank on convolutions larger than 1x1; 0 = convolution blocks are left alone
   std::optional<double> conv_alpha;    // default: conv
-  double dropout = 0;
+  std::map<std::string, double> module_ranks, module_alphas;  // by pattern of whole module names
+  double dropout = 0, rank_dropout = 0, module_dropout = 0;
+  std::optional<double> scale_weight_norms;    // none = not
+  std::vector<std::string> target_modules;     // patterns; empty = the model's own
   std::filesystem::path pretrained_lora_path;  // LoRA to start from; empty = a new one
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };
 
 struct DatasetConfig {
   std::filesystem::path folder_path;
+  ImagePaths images;  // one folder each
   std::string caption_ext = "txt";
   std::string default_caption;  // for images without a caption file; empty = a missing caption is an error
   std::vector<int64_t> resolution{512};
@@ -67,7 +76,9 @@ struct TrainSection {
   int64_t gradient_accumulation = 1;
   double lr = 1e-4;
   bool train_text_encoder = false;
-  std::optional<double> text_encoder_lr;  // default: lr
+  std::vector<double> text_encoder_lr;  // one, or one for each; empty = lr
+  double loraplus_lr_ratio = 1;         // of lora_up to lora_down
+  std::map<std::string, double> role_weight_decay;  // down, up, weight; others: the optimizer's own
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
@@ -94,6 +105,7 @@ struct SampleConfig {
   GivenOptions sampler_params, scheduler_params;
   int64_t sample_every = 0;  // 0 = never
   std::vector<std::string> prompts;
+  ImagePaths images;  // one file for all prompts, or one for each
   std::string neg;
   int64_t width = 512, height = 512;
   int64_t seed = 42;

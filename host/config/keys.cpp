@@ -26,10 +26,15 @@ constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
-constexpr Choice network_types[] = {{"lora", "lora"}};
-constexpr Choice schedules[] = {
-    {"constant", "constant"}, {"constant_with_warmup", "constant_with_warmup"}, {"linear", "linear"},
-    {"cosine", "cosine"},     {"cosine_with_restarts", "cosine_with_restarts"}, {"polynomial", "polynomial"}};
+constexpr Choice schedules[] = {{"constant", "constant"},
+                                {"constant_with_warmup", "constant_with_warmup"},
+                                {"linear", "linear"},
+                                {"cosine", "cosine"},
+                                {"cosine_with_restarts", "cosine_with_restarts"},
+                                {"polynomial", "polynomial"},
+                                {"step", "step"},
+                                {"rex", "rex"},
+                                {"inverse_sqrt", "inverse_sqrt"}};
 constexpr Choice timestep_types[] = {
     {"sigmoid", "sigmoid"},           {"linear", "linear"}, {"shift", "shift"},   {"flux_shift", "flux_shift"},
     {"logit_normal", "logit_normal"}, {"mode", "mode"},     {"cosmap", "cosmap"}, {"uniform", "linear"}};
@@ -41,7 +46,10 @@ constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false"
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
 constexpr Choice formats[] = {
     {"kohya", "kohya"}, {"diffusers", "diffusers"}, {"comfyui", "comfyui"}, {"safetensors", "kohya"}};
-constexpr std::string_view schedule_params[] = {"warmup_steps", "num_cycles", "power", "lr_end"};
+constexpr std::string_view role_names[] = {"down", "up", "weight"};
+constexpr std::string_view schedule_params[] = {"warmup_steps", "warmup_ratio", "decay_steps", "decay_ratio",
+                                                "num_cycles",   "power",        "lr_end",      "step_size",
+                                                "gamma",        "rex_d",        "timescale"};
 
 std::string check_device(std::string& device) {
   if (device == "cuda:0") device = "cuda";
@@ -63,6 +71,13 @@ std::string check_name(std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
     return "must be a file name without slashes";
   return "";
+}
+
+// As peers write it; ai-toolkit calls the training of whole weights fullrank.
+std::string check_adapter(std::string& type) {
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (type == "fullrank" || type == "diff") type = "full";
+  return type.empty() ? "must be the id of an adapter, such as lora" : "";
 }
 
 // ai-toolkit names a scheduler family here; the model's own sampler belongs to that family.
@@ -127,7 +142,12 @@ const Key table[] = {
      "whole, or in tiles as large as memory allows.",
      {.range = {.low = 0, .high = 16384}}},
 
-    {"network.type", in<N, &NetworkConfig::type>, "Kind of adapter.", {.choices = network_types}},
+    {"network.type",
+     in<N, &NetworkConfig::type>,
+     "Adapter, by the id its plugin gives it: lora, locon (the same), dora, loha, lokr or full (docs/lora-files.md).",
+     {.normalize = check_adapter}},
+    {"network.network_kwargs", in<N, &NetworkConfig::network_kwargs>,
+     "Options of the adapter, such as factor: 8 of lokr; lora-host plugins --verbose lists them."},
     {"network.linear", in<N, &NetworkConfig::linear>, "Rank.", {.range = {.low = 1, .high = 4096}}},
     {"network.linear_alpha",
      in<N, &NetworkConfig::linear_alpha>,
@@ -146,6 +166,31 @@ const Key table[] = {
      in<N, &NetworkConfig::dropout>,
      "Chance that one of the rank values between the adapter's two matrices is dropped.",
      {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.rank_dropout",
+     in<N, &NetworkConfig::rank_dropout>,
+     "Chance that a whole rank is dropped from a sample (lora, locon), or a row of the weight's change (the others).",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.module_dropout",
+     in<N, &NetworkConfig::module_dropout>,
+     "Chance that a module's adapter is left out of a step.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.scale_weight_norms",
+     in<N, &NetworkConfig::scale_weight_norms>,
+     "Largest norm of a module's change, of lora and locon: after each step a larger one is scaled down to it. Empty: "
+     "none.",
+     {.range = positive}},
+    {"network.module_ranks",
+     in<N, &NetworkConfig::module_ranks>,
+     "Ranks of modules whose whole name is like a pattern, a regular expression; of several patterns the longest "
+     "counts: {\"double_blocks\\..*\": 32}. Their alpha is their rank, unless module_alphas says otherwise.",
+     {.range = {.low = 1, .high = 4096}}},
+    {"network.module_alphas",
+     in<N, &NetworkConfig::module_alphas>,
+     "Alphas of modules, likewise.",
+     {.range = positive}},
+    {"network.target_modules", in<N, &NetworkConfig::target_modules>,
+     "Adapt the layers of the denoiser whose whole name is like one of these regular expressions. Empty: the model's "
+     "own choice."},
     {"network.pretrained_lora_path", in<N, &NetworkConfig::pretrained_lora_path>,
      "LoRA file to start from, of any tool: its modules are what the first step changes."},
     {"network.only_if_contains", in<N, &NetworkConfig::only_if_contains>,
@@ -157,6 +202,10 @@ const Key table[] = {
      each<&D::folder_path>,
      "Folder of images, each with its caption beside it.",
      {.required = true}},
+    {"datasets[].images", each<&D::images>,
+     "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
+     "with "
+     "an image of the same name for each image of folder_path."},
     {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
     {"datasets[].default_caption", each<&D::default_caption>,
      "Caption of images without a file. Empty: a missing caption is an error."},
@@ -189,15 +238,27 @@ const Key table[] = {
      "Put adapters on the text encoders too. They stay in memory and run in every step."},
     {"train.text_encoder_lr",
      in<T, &Tr::text_encoder_lr>,
-     "Learning rate of the text encoders' adapters. Empty: train.lr.",
+     "Learning rate of the text encoders' adapters: one, or a list with one for each, in the order of their names. "
+     "Empty: train.lr.",
      {.range = {.low = 0, .high = 100, .above = true}}},
+    {"train.loraplus_lr_ratio",
+     in<T, &Tr::loraplus_lr_ratio>,
+     "LoRA+: the learning rate of lora_up is this times that of lora_down; 16 is common.",
+     {.range = {.low = 0, .high = 1e4, .above = true}}},
+    {"train.role_weight_decay",
+     in<T, &Tr::role_weight_decay>,
+     "The optimizer's weight_decay for tensors of one role: {down: 0.01, up: 0}.",
+     {.range = from_zero, .names = role_names}},
     {"train.lr_scheduler",
      in<T, &Tr::lr_scheduler>,
      "How the learning rate moves over the run.",
      {.choices = schedules}},
     {"train.lr_scheduler_params",
      in<T, &Tr::lr_scheduler_params>,
-     "warmup_steps (0), num_cycles (0.5 for cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7).",
+     "warmup_steps or warmup_ratio (0), decay_steps or decay_ratio (0: of a fall to 0 at the end), num_cycles (0.5 for "
+     "cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7), step_size (a third of the steps), gamma (0.1), "
+     "rex_d "
+     "(0.5), timescale (the warm-up, else 10000).",
      {.range = from_zero, .names = schedule_params}},
     {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,
@@ -288,6 +349,12 @@ const Key table[] = {
      "Sample every so many steps. 0: never.",
      {.range = any_count}},
     {"sample.prompts", in<S, &SampleConfig::prompts>, "Prompts, one image each."},
+    {"sample.images",
+     in<S, &SampleConfig::images>,
+     "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
+     "file, "
+     "or a list with one for each prompt.",
+     {.lists = true}},
     {"sample.neg", in<S, &SampleConfig::neg>, "Negative prompt."},
     {"sample.width", in<S, &SampleConfig::width>, "Width of samples in pixels.", {.range = side}},
     {"sample.height", in<S, &SampleConfig::height>, "Height of samples in pixels.", {.range = side}},

@@ -53,6 +53,7 @@ class Reader {
       read_run(unwrap(document));
       for (const schema::Switch& row : schema::switches())
         if (const auto at = switched_.find(row.path); at != switched_.end()) row.apply(config_, at->second);
+      apply_option_aliases();
     }
     if (!problems_.empty()) report();
     if (!ignored_.empty())
@@ -148,8 +149,12 @@ class Reader {
         read_datasets(value);
       } else if (full == "type" && wrapped_) {  // checked by unwrap()
         continue;
+      } else if (full == "network.network_kwargs" && value.kind == Kind::map) {
+        read_network_kwargs(value, full, name);
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
+      } else if (const schema::EntryAlias* entry = lookup(schema::entry_aliases(), full)) {
+        read_entry(*entry, key, value, name, dataset);
       } else if (schema::is_section(full)) {
         if (value.kind == Kind::map)
           read_section(value, full, name, dataset);
@@ -158,6 +163,32 @@ class Reader {
       } else {
         read_foreign(key, value, full, name);
       }
+    }
+  }
+
+  // Options of the adapter, among which ai-toolkit and LyCORIS have keys of the network.
+  void read_network_kwargs(const Node& section, const std::string& path, const std::string& shown) {
+    for (const auto& [key, value] : section.entries) {
+      const std::string full = path + "." + key.text, name = shown + "." + key.text;
+      if (const schema::Key* row = schema::find(full))
+        read_key(*row, key, value, name, nullptr);
+      else if (schema::is_taken(full))
+        read_foreign(key, value, full, name);
+      else if (value.kind == Kind::map)
+        problem(value.place, name, "expected a value or a list");
+      else
+        config_.network.network_kwargs[key.text] = {.value = value, .key = key.place, .source = file_};
+    }
+  }
+
+  void apply_option_aliases() {
+    for (const auto& [row, given] : aliased_) {
+      GivenOptions& options = config_.network.network_kwargs;
+      if (row->adapter != config_.network.type)
+        ignored_.emplace_back(row->path);
+      else if (!options.emplace(row->option, GivenOption{*given.second, given.first->place, file_}).second)
+        problem(given.first->place, row->path,
+                fmt::format("the same setting as network_kwargs.{}: keep one of them", row->option));
     }
   }
 
@@ -196,14 +227,29 @@ class Reader {
     schema::assign(row, field, value, found);
     if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
       for (auto& [option, given] : **options) given.source = file_;
+    if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
+      for (auto& [image, paths] : **images)
+        for (GivenValue& path : paths) path.source = file_;
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
   }
 
+  // One entry of a mapping, under a name of its own.
+  void read_entry(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
+                  DatasetConfig* dataset) {
+    if (value.kind == Kind::null) return;
+    Node entry = key, mapping{.kind = Kind::map, .place = value.place};
+    entry.text = alias.entry;
+    mapping.entries.emplace_back(entry, value);
+    read_key(*schema::find(alias.key), key, mapping, name, dataset);
+  }
+
   // Keys that exist in ai-toolkit only, and unknown ones.
   void read_foreign(const Node& key, const Node& value, const std::string& path, const std::string& name) {
-    if (const schema::Switch* row = lookup(schema::switches(), path)) {
+    if (const schema::OptionAlias* option = lookup(schema::option_aliases(), path)) {
+      aliased_.emplace_back(option, std::pair(&key, &value));
+    } else if (const schema::Switch* row = lookup(schema::switches(), path)) {
       if (const auto on = yaml::flag_of(value))
         switched_[row->path] = *on;
       else
@@ -248,6 +294,7 @@ class Reader {
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
   std::map<std::string_view, bool> switched_;
   std::vector<std::string> ignored_;
+  std::vector<std::pair<const schema::OptionAlias*, std::pair<const Node*, const Node*>>> aliased_;
 };
 
 }  // namespace

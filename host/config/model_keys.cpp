@@ -46,11 +46,6 @@ std::string spelled(const ModelKey& key, const std::string& text) {
   return key.kind == ModelKey::Kind::number && text.starts_with('+') ? text.substr(1) : text;
 }
 
-std::string place_of(const GivenValue& given) {
-  if (given.source.empty()) return "";
-  return given.line == 0 ? given.source + ": " : fmt::format("{}:{}:{}: ", given.source, given.line, given.column);
-}
-
 // Why the plugin does not have the key.
 std::string not_of(const PluginKeys& plugin, const std::string& name, std::span<const PluginKeys> all) {
   std::vector<std::string> owners, known;
@@ -67,6 +62,11 @@ std::string not_of(const PluginKeys& plugin, const std::string& name, std::span<
 }
 
 }  // namespace
+
+std::string GivenValue::place() const {
+  if (source.empty()) return "";
+  return line == 0 ? source + ": " : fmt::format("{}:{}:{}: ", source, line, column);
+}
 
 std::string ModelKey::value_name() const {
   switch (kind) {
@@ -108,7 +108,7 @@ ModelValues read_given(const std::map<std::string, GivenValue>& given, const std
                               : value.text.empty() ? ""
                                                    : problem_of(*key, value.text);
     if (!wrong.empty())
-      lines.emplace(std::pair(value.line, value.column), fmt::format("{}model.{}: {}", place_of(value), name, wrong));
+      lines.emplace(std::pair(value.line, value.column), fmt::format("{}model.{}: {}", value.place(), name, wrong));
     else if (value.text.empty())
       continue;
     else if (key->kind == ModelKey::Kind::file)

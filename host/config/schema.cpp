@@ -25,7 +25,8 @@ bool any_row(Fits fits) {
   const auto in = [&](auto table) {
     return std::ranges::any_of(table, [&](const auto& row) { return fits(row.path); });
   };
-  return in(keys()) || in(aliases()) || in(ignored()) || in(refused()) || in(switches());
+  return in(keys()) || in(aliases()) || in(entry_aliases()) || in(ignored()) || in(refused()) || in(switches()) ||
+         in(option_aliases());
 }
 
 struct TypeName {
@@ -37,7 +38,9 @@ struct TypeName {
   std::string operator()(std::optional<double>*) const { return "number"; }
   std::string operator()(Texts*) const { return "list of texts"; }
   std::string operator()(Integers*) const { return "integer or list of integers"; }
+  std::string operator()(Reals*) const { return "number or list of numbers"; }
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
+  std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
   std::string operator()(GivenOptions*) const { return "mapping of options"; }
 };
 

@@ -20,10 +20,11 @@ namespace lh::schema {
 
 using Texts = std::vector<std::string>;
 using Integers = std::vector<int64_t>;
+using Reals = std::vector<double>;
 using Numbers = std::map<std::string, double>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
-                           Texts*, Integers*, Numbers*, GivenOptions*>;
+                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*>;
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds
@@ -36,6 +37,7 @@ struct Rules {
   std::string (*normalize)(std::string&) = nullptr;  // of text: changes it, or says what is wrong
   bool required = false;
   bool nonempty = false;  // of a list of integers
+  bool lists = false;     // of a mapping of paths: a key may have several
 };
 
 struct Key {
@@ -50,6 +52,11 @@ struct Alias {
   std::string_view path, key;
 };
 
+// Another spelling of one entry of a mapping: `control_path: x` for `images: {control: x}`.
+struct EntryAlias {
+  std::string_view path, key, entry;
+};
+
 // A key of ai-toolkit that changes nothing here; `reason` is shown once when a file has it.
 struct Ignored {
   std::string_view path, reason;
@@ -61,6 +68,11 @@ struct Refused {
   std::string_view path, fix, harmless = {};
 };
 
+// A key of ai-toolkit that is an option of one adapter here; it changes nothing where the adapter is another.
+struct OptionAlias {
+  std::string_view path, adapter, option;
+};
+
 // A yes-or-no key of ai-toolkit that acts on others; applied in this order after the whole file is read.
 struct Switch {
   std::string_view path;
@@ -70,8 +82,10 @@ struct Switch {
 
 std::span<const Key> keys();
 std::span<const Alias> aliases();
+std::span<const EntryAlias> entry_aliases();
 std::span<const Ignored> ignored();
 std::span<const Refused> refused();
+std::span<const OptionAlias> option_aliases();
 std::span<const Switch> switches();
 
 const Key* find(std::string_view path);  // by path or alias; nullptr when unknown

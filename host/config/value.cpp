@@ -101,6 +101,15 @@ class Assign {
     *out = std::move(values);
   }
 
+  void operator()(Reals* out) {
+    Reals values;
+    for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
+      double value = 0;
+      if (item.kind != Kind::null && store_number(item, value)) values.push_back(value);
+    }
+    *out = std::move(values);
+  }
+
   void operator()(Numbers* out) {
     each_entry("a mapping of numbers", [&](const std::string& name, const Node& value) {
       double number = 0;
@@ -117,6 +126,23 @@ class Assign {
       else
         (*out)[name.text] = {.value = value, .key = name.place};
     }
+  }
+
+  // Where each path stands is kept: whether there is such a key is known when the model is.
+  void operator()(ImagePaths* out) {
+    each_entry("a mapping of paths", [&](const std::string& name, const Node& value) {
+      const bool many = value.kind == Kind::list && key_.rules.lists;
+      std::vector<GivenValue> paths;
+      for (const Node& item : many ? value.items : Items{value}) {
+        const auto text = read_text(item, "a path");
+        if (!text) return;
+        if (const std::string wrong = text->empty() ? "expected a path" : problem_of_path(*text); !wrong.empty())
+          return found(item, wrong);
+        paths.push_back({.text = *text, .line = item.place.line, .column = item.place.column});
+      }
+      if (paths.empty()) return found(value, "expected at least one path");
+      (*out)[name] = std::move(paths);
+    });
   }
 
  private:
@@ -219,6 +245,9 @@ struct Print {
     return texts->empty() ? "" : fmt::format("[{}]", fmt::join(quoted, ", "));
   }
   std::string operator()(const Integers* values) const { return fmt::format("[{}]", fmt::join(*values, ", ")); }
+  std::string operator()(const Reals* values) const {
+    return values->empty() ? "" : fmt::format("[{}]", fmt::join(*values, ", "));
+  }
   std::string operator()(const Numbers* values) const {
     std::vector<std::string> entries;
     for (const auto& [name, value] : *values) entries.push_back(fmt::format("{}: {}", quote(name), value));
@@ -228,6 +257,16 @@ struct Print {
     std::vector<std::string> entries;
     for (const auto& [name, option] : *options)
       entries.push_back(fmt::format("{}: {}", quote(name), (*this)(option.value)));
+    return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
+  }
+  std::string operator()(const ImagePaths* values) const {
+    std::vector<std::string> entries;
+    for (const auto& [name, list] : *values) {
+      std::vector<std::string> quoted;
+      for (const GivenValue& path : list) quoted.push_back(quote(path.text));
+      const std::string all = fmt::format("{}", fmt::join(quoted, ", "));
+      entries.push_back(fmt::format("{}: {}", quote(name), list.size() == 1 ? all : "[" + all + "]"));
+    }
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
   std::string operator()(const Node& node) const {

@@ -15,52 +15,40 @@
 #include "core/hash.h"
 #include "data/caption.h"
 #include "data/codecs.h"
+#include "data/further_images.h"
 
 namespace lh {
 namespace {
 
 namespace fs = std::filesystem;
 
-struct Picture {
-  fs::path path;
-  std::string caption, content_hash;
-  ImageSize size;
+std::string sha256_of(std::span<const std::byte> bytes) { return Sha256().update(bytes).hex(); }
+
+// An image of a folder, with what belongs to it.
+struct Candidate {
+  ImageFile file;
+  ImageFiles images;
+  std::string caption;
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
 };
 
-bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::transform(extension.begin(), extension.end(), extension.begin(),
-                 [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  constexpr std::array known = {".jpg", ".jpeg", ".png", ".webp"};
-  return std::find(known.begin(), known.end(), extension) != known.end();
-}
-
-// "a.png, b.png, ... (7 in all)"
-std::string some_names(const std::vector<std::string>& names) {
-  constexpr size_t limit = 5;
-  std::string text;
-  for (size_t i = 0; i < names.size() && i < limit; ++i) text += (i == 0 ? "" : ", ") + names[i];
-  return names.size() > limit ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
-}
-
 // The folder's images, sorted by the bytes of their names.
-std::vector<Picture> list_images(const fs::path& folder, std::vector<std::string>& problems) {
-  std::vector<Picture> pictures;
+std::vector<Candidate> list_images(const fs::path& folder, std::vector<std::string>& problems) {
+  std::vector<Candidate> candidates;
   std::error_code error;
   if (!fs::is_directory(folder, error)) {
     problems.push_back(fmt::format("dataset {}: {} (set folder_path to the folder with the images)", folder.string(),
                                    fs::exists(folder, error) ? "this is not a folder" : "there is no such folder"));
-    return pictures;
+    return candidates;
   }
   int64_t others = 0;
   fs::directory_iterator entry(folder, error), end;
   for (; !error && entry != end; entry.increment(error)) {
     if (is_image_name(entry->path())) {
-      pictures.push_back({});
-      pictures.back().path = entry->path();
+      candidates.push_back({});
+      candidates.back().file.path = entry->path();
     } else {
       ++others;
     }
@@ -69,23 +57,38 @@ std::vector<Picture> list_images(const fs::path& folder, std::vector<std::string
     problems.push_back(fmt::format("dataset {}: the folder cannot be listed: {}", folder.string(), error.message()));
     return {};
   }
-  if (pictures.empty())
+  if (candidates.empty())
     problems.push_back(fmt::format(
         "dataset {}: expected .jpg, .jpeg, .png or .webp files, found none ({} other entries; sub-folders are not "
         "searched)",
         folder.string(), others));
-  std::sort(pictures.begin(), pictures.end(),
-            [](const Picture& a, const Picture& b) { return a.path.native() < b.path.native(); });
-  return pictures;
+  std::sort(candidates.begin(), candidates.end(),
+            [](const Candidate& a, const Candidate& b) { return a.file.path.native() < b.file.path.native(); });
+  return candidates;
 }
 
-void read_captions(const DatasetConfig& config, const std::string& trigger_word, std::vector<Picture>& pictures,
+// The further images of every candidate, as the model asks for them.
+void find_images(const DatasetConfig& config, const std::string& section, const std::set<std::string>& keys,
+                 std::vector<Candidate>& candidates, std::vector<std::string>& problems) {
+  const std::vector<std::string> wrong = problems_of_images(section, config.images, keys);
+  problems.insert(problems.end(), wrong.begin(), wrong.end());
+  if (!wrong.empty()) return;
+  std::vector<fs::path> names;
+  for (const Candidate& candidate : candidates) names.push_back(candidate.file.path);
+  for (const std::string& key : keys) {
+    const std::vector<fs::path> files = files_beside(config, key, names, problems);
+    for (size_t i = 0; i < files.size(); ++i)
+      if (!files[i].empty()) candidates[i].images[key].path = files[i];
+  }
+}
+
+void read_captions(const DatasetConfig& config, const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
   const std::string extension = config.caption_ext.starts_with('.') ? config.caption_ext : "." + config.caption_ext;
   std::vector<std::string> missing;
   bool mark_left = false;
-  for (Picture& picture : pictures) {
-    fs::path file = picture.path;
+  for (Candidate& candidate : candidates) {
+    fs::path file = candidate.file.path;
     file.replace_extension(extension);
     std::string caption = config.default_caption;
     try {
@@ -93,57 +96,63 @@ void read_captions(const DatasetConfig& config, const std::string& trigger_word,
       if (fs::exists(file, error)) {
         caption = read_caption(file);
       } else if (config.default_caption.empty()) {
-        missing.push_back(picture.path.filename().string());
+        missing.push_back(candidate.file.path.filename().string());
       }
     } catch (const Error& error) {
       problems.push_back(error.what());
     } catch (const fs::filesystem_error& error) {
       problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
     }
-    picture.caption = with_trigger(std::move(caption), trigger_word);
-    mark_left = mark_left || picture.caption.find("[trigger]") != std::string::npos;
+    candidate.caption = with_trigger(std::move(caption), trigger_word);
+    mark_left = mark_left || candidate.caption.find("[trigger]") != std::string::npos;
   }
   if (!missing.empty())
     problems.push_back(fmt::format(
         "dataset {}: {} of {} images have no caption: {} (add <name>{} beside each, or set default_caption)",
-        config.folder_path.string(), missing.size(), pictures.size(), some_names(missing), extension));
+        config.folder_path.string(), missing.size(), candidates.size(), some_names(missing), extension));
   if (mark_left)
     spdlog::warn("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
                  config.folder_path.string());
 }
 
-void check_image(Picture& picture, const KnownGood& known_good) {
+// Fills in what the file says of itself, or why the candidate cannot be used.
+void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candidate) {
   std::vector<std::byte> bytes;
   try {
-    bytes = read_image_file(picture.path);
+    bytes = read_image_file(file.path);
   } catch (const Error& error) {
-    picture.unreadable = error.what();
+    candidate.unreadable = error.what();
     return;
   }
   try {
-    picture.content_hash = Sha256().update(std::span<const std::byte>(bytes)).hex();
-    picture.size = image_size(bytes, picture.path);
-    if (!known_good || !known_good(picture.content_hash)) decode_image(bytes, picture.path);
+    file.content_hash = sha256_of(bytes);
+    file.size = image_size(bytes, file.path);
+    if (!known_good || !known_good(file.content_hash)) decode_image(bytes, file.path);
   } catch (const Error& error) {
-    picture.corrupt = error.what();
+    candidate.corrupt = error.what();
   }
 }
 
-// All images at once on the machine's cores; each result lies in its own picture.
-void check_images(std::vector<Picture>& pictures, const KnownGood& known_good) {
+void check_image(Candidate& candidate, const KnownGood& known_good) {
+  check_file(candidate.file, known_good, candidate);
+  for (auto& [key, file] : candidate.images) check_file(file, known_good, candidate);
+}
+
+// All images at once on the machine's cores; each result lies in its own candidate.
+void check_images(std::vector<Candidate>& candidates, const KnownGood& known_good) {
   constexpr size_t most_threads = 16;
   std::atomic<size_t> next = 0;
   const auto work = [&] {
-    for (size_t i = next++; i < pictures.size(); i = next++) {
+    for (size_t i = next++; i < candidates.size(); i = next++) {
       try {
-        check_image(pictures[i], known_good);
+        check_image(candidates[i], known_good);
       } catch (...) {
-        pictures[i].failure = std::current_exception();
+        candidates[i].failure = std::current_exception();
       }
     }
   };
   const size_t threads =
-      std::min({most_threads, size_t{std::max(std::thread::hardware_concurrency(), 1u)}, pictures.size()});
+      std::min({most_threads, size_t{std::max(std::thread::hardware_concurrency(), 1u)}, candidates.size()});
   {
     std::vector<std::jthread> helpers;
     try {
@@ -153,44 +162,44 @@ void check_images(std::vector<Picture>& pictures, const KnownGood& known_good) {
     }
     work();
   }
-  for (const Picture& picture : pictures)
-    if (picture.failure) std::rethrow_exception(picture.failure);
+  for (const Candidate& candidate : candidates)
+    if (candidate.failure) std::rethrow_exception(candidate.failure);
 }
 
 // Sorts out what cannot be used: into problems, or with a warning into the count of skipped images.
-void drop_unusable(const DatasetConfig& config, std::vector<Picture>& pictures, int64_t& skipped,
+void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidates, int64_t& skipped,
                    std::vector<std::string>& problems) {
-  const auto total = pictures.size();
+  const auto total = candidates.size();
   size_t unreadable = 0, corrupt = 0;
-  for (const Picture& picture : pictures) {
-    if (!picture.unreadable.empty()) {
-      problems.push_back(picture.unreadable);
+  for (const Candidate& candidate : candidates) {
+    if (!candidate.unreadable.empty()) {
+      problems.push_back(candidate.unreadable);
       ++unreadable;
-    } else if (!picture.corrupt.empty()) {
+    } else if (!candidate.corrupt.empty()) {
       ++corrupt;
       if (config.strict) {
-        problems.push_back(picture.corrupt + " [strict]");
+        problems.push_back(candidate.corrupt + " [strict]");
       } else {
-        spdlog::warn("{}; left out of the training set", picture.corrupt);
+        spdlog::warn("{}; left out of the training set", candidate.corrupt);
       }
     }
   }
-  std::erase_if(pictures, [](const Picture& p) { return !p.unreadable.empty() || !p.corrupt.empty(); });
+  std::erase_if(candidates, [](const Candidate& c) { return !c.unreadable.empty() || !c.corrupt.empty(); });
   if (!config.strict) skipped += static_cast<int64_t>(corrupt);
-  if (total > 0 && pictures.empty())
+  if (total > 0 && candidates.empty())
     problems.push_back(fmt::format("dataset {}: none of the {} images can be used ({} corrupt, {} unreadable)",
                                    config.folder_path.string(), total, corrupt, unreadable));
 }
 
-void add_samples(const DatasetConfig& config, const std::vector<Picture>& pictures, int64_t step, Dataset& dataset) {
+void add_samples(const DatasetConfig& config, const std::vector<Candidate>& candidates, int64_t step,
+                 Dataset& dataset) {
   for (const int64_t resolution : config.resolution) {
-    for (const Picture& picture : pictures) {
+    for (const Candidate& candidate : candidates) {
       Sample sample;
-      sample.image = picture.path;
-      sample.caption = picture.caption;
-      sample.content_hash = picture.content_hash;
-      sample.size = picture.size;
-      sample.bucket = choose_bucket(picture.size, resolution, step, config.buckets);
+      sample.image = candidate.file;
+      sample.images = candidate.images;
+      sample.caption = candidate.caption;
+      sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
       sample.caption_dropout_rate = config.caption_dropout_rate;
       sample.repeats = config.num_repeats;
       dataset.samples.push_back(sample);
@@ -203,24 +212,39 @@ void add_samples(const DatasetConfig& config, const std::vector<Picture>& pictur
 
 }  // namespace
 
-PictureNumbers picture_numbers(const Sample& s) {
-  const CropGeometry crop = crop_geometry(s.size, {s.bucket.width, s.bucket.height});
+ImageFile open_image(const fs::path& path) {
+  const std::vector<std::byte> bytes = read_image_file(path);
+  decode_image(bytes, path);
+  return {path, sha256_of(bytes), image_size(bytes, path)};
+}
+
+Image read_cut(const ImageCut& cut) {
+  const std::vector<std::byte> bytes = read_image_file(cut.file.path);
+  if (sha256_of(bytes) != cut.file.content_hash)
+    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", cut.file.path.string());
+  return resize_and_crop(decode_image(bytes, cut.file.path), cut.bucket.width, cut.bucket.height);
+}
+
+ImageNumbers image_numbers(const Sample& s) {
+  const CropGeometry crop = crop_geometry(s.image.size, {s.bucket.width, s.bucket.height});
   const int64_t left = s.flip ? crop.scaled.width - crop.left - s.bucket.width : crop.left;
   const auto number = [](int64_t pixels) { return static_cast<float>(pixels); };
-  return {number(s.size.height), number(s.size.width),    number(crop.top),
-          number(left),          number(s.bucket.height), number(s.bucket.width)};
+  return {number(s.image.size.height), number(s.image.size.width), number(crop.top), number(left),
+          number(s.bucket.height),     number(s.bucket.width)};
 }
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good) {
+                     const KnownGood& known_good, const std::set<std::string>& keys) {
   Dataset dataset;
   std::vector<std::string> problems;
-  for (const DatasetConfig& config : datasets) {
-    std::vector<Picture> pictures = list_images(config.folder_path, problems);
-    read_captions(config, trigger_word, pictures, problems);
-    check_images(pictures, known_good);
-    drop_unusable(config, pictures, dataset.skipped, problems);
-    add_samples(config, pictures, step, dataset);
+  for (size_t i = 0; i < datasets.size(); ++i) {
+    const DatasetConfig& config = datasets[i];
+    std::vector<Candidate> candidates = list_images(config.folder_path, problems);
+    find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
+    read_captions(config, trigger_word, candidates, problems);
+    check_images(candidates, known_good);
+    drop_unusable(config, candidates, dataset.skipped, problems);
+    add_samples(config, candidates, step, dataset);
   }
   if (datasets.empty()) problems.push_back("datasets: expected at least one, found none (add one with folder_path)");
   if (!problems.empty()) {

@@ -38,8 +38,6 @@ class ModelCheck {
     if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
     if (recipe_.denoisers.size() > 1) refuse("several denoisers share the noise levels (recipe: denoisers)");
-    for (const auto& [name, spec] : recipe_.inputs)
-      if (spec.source == Source::image) refuse(fmt::format("samples have a second picture (recipe: inputs.{})", name));
   }
 
   void tokenizers() const {
@@ -141,7 +139,7 @@ class ModelCheck {
     const DenoiserInputs table(recipe_);
     NamedTensors conditioning = table.pattern(graph);
     for (const auto& [name, tensor] : conditioning_) conditioning.insert_or_assign(name, tensor);
-    const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {}, table.pattern_images(graph)};
+    const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {}, table.pattern_images(sizes)};
     for (const auto& [name, tensor] : table.batch({row}, sizes)) {
       const Desc asked = input(graph, name);
       const bool fits = asked.shape == tensor.desc.shape && is_float(asked.dtype) == is_float(tensor.desc.dtype);

@@ -13,20 +13,20 @@ namespace {
 using Source = InputSpec::Source;
 using Rows = std::vector<InputRow>;
 
-struct PictureNumber {
+struct NamedNumber {
   std::string_view name;
-  float PictureNumbers::*member;
+  float ImageNumbers::*member;
 };
-constexpr PictureNumber picture_table[] = {{"original_height", &PictureNumbers::original_height},
-                                           {"original_width", &PictureNumbers::original_width},
-                                           {"crop_top", &PictureNumbers::crop_top},
-                                           {"crop_left", &PictureNumbers::crop_left},
-                                           {"height", &PictureNumbers::height},
-                                           {"width", &PictureNumbers::width}};
+constexpr NamedNumber number_table[] = {{"original_height", &ImageNumbers::original_height},
+                                        {"original_width", &ImageNumbers::original_width},
+                                        {"crop_top", &ImageNumbers::crop_top},
+                                        {"crop_left", &ImageNumbers::crop_left},
+                                        {"height", &ImageNumbers::height},
+                                        {"width", &ImageNumbers::width}};
 
-float number_of(const InputSpec::Number& number, const PictureNumbers& picture) {
-  const auto named = std::ranges::find(picture_table, number.name, &PictureNumber::name);
-  return named == std::end(picture_table) ? static_cast<float>(number.value) : picture.*(named->member);
+float number_of(const InputSpec::Number& number, const ImageNumbers& sizes) {
+  const auto named = std::ranges::find(number_table, number.name, &NamedNumber::name);
+  return named == std::end(number_table) ? static_cast<float>(number.value) : sizes.*(named->member);
 }
 
 double level_of(Source source, const NoiseLevel& level) {
@@ -107,10 +107,10 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
     }
     case Source::guidance: return numbers(1, [](const InputRow& row, size_t) { return row.guidance; });
     case Source::constant: return numbers(1, [&](const InputRow&, size_t) { return spec.value; });
-    case Source::picture: {
+    case Source::sizes: {
       const auto count = static_cast<int64_t>(spec.numbers.size());
       HostTensor out =
-          numbers(count, [&](const InputRow& row, size_t i) { return number_of(spec.numbers[i], row.picture); });
+          numbers(count, [&](const InputRow& row, size_t i) { return number_of(spec.numbers[i], row.sizes); });
       out.desc.shape = Shape{batch, count};
       return out;
     }
@@ -118,7 +118,7 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
       std::vector<const HostTensor*> parts;
       for (const InputRow& row : rows) {
         const auto found = row.images.find(name);
-        if (found == row.images.end()) fail(Code::internal, "no picture '{}' for a sample", spec.of);
+        if (found == row.images.end()) fail(Code::internal, "no image '{}' for a sample", spec.of);
         parts.push_back(&found->second);
       }
       return stack_rows(parts);
@@ -148,12 +148,19 @@ NamedTensors DenoiserInputs::pattern(const Graph& denoiser) const {
   return out;
 }
 
-NamedTensors DenoiserInputs::pattern_images(const Graph& denoiser) const {
+NamedTensors DenoiserInputs::pattern_images(const Sizes& sizes) const {
+  const LatentSpec& latents = recipe_.latents;
+  const int64_t h = sizes.at("height"), w = sizes.at("width");
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
-    const auto asked = denoiser.inputs.find(name);
-    if (spec.source == Source::image && asked != denoiser.inputs.end())
-      out.emplace(name, made_up(denoiser.desc(asked->second).shape.with(0, 1)));
+    if (spec.source != Source::image) continue;
+    switch (spec.image) {
+      case InputSpec::Image::latents: out.emplace(name, made_up({1, h, w, latents.channels})); break;
+      case InputSpec::Image::pixels:
+        out.emplace(name, made_up({1, h * latents.downscale, w * latents.downscale, 3}));
+        break;
+      case InputSpec::Image::mask: out.emplace(name, made_up({1, h, w, 1})); break;
+    }
   }
   return out;
 }

@@ -21,8 +21,8 @@ struct InputRow {
   const NamedTensors* conditioning = nullptr;  // of its prompt, by output of the conditioner
   NoiseLevel level;
   double guidance = 1;  // distilled guidance
-  PictureNumbers picture;
-  NamedTensors images = {};  // by input: [1, h, w, C]
+  ImageNumbers sizes;
+  NamedTensors images = {};  // by input, [1, ...]: see encode/image_inputs.h
 };
 
 // A fixed pattern of float32 numbers in place of real ones, for what does not look at them.
@@ -40,8 +40,8 @@ class DenoiserInputs {
   NamedTensors batch(const std::vector<InputRow>& rows, const Sizes& sizes) const;
   // Made-up conditioning for a graph without encoders: numbers in the shapes that the denoiser asks for.
   NamedTensors pattern(const Graph& denoiser) const;
-  // The same for its other pictures, by input.
-  NamedTensors pattern_images(const Graph& denoiser) const;
+  // The same for its further images, by input.
+  NamedTensors pattern_images(const Sizes& sizes) const;
 
  private:
   HostTensor make(const std::string& name, const InputSpec& spec, const std::vector<InputRow>& rows,

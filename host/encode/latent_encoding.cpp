@@ -15,8 +15,8 @@
 namespace lh {
 namespace {
 
-// A key is "<picture>-<everything else>".
-std::string picture_part(const std::string& content_hash) { return content_hash.substr(0, 32); }
+// A key is "<image>-<everything else>".
+std::string image_part(const std::string& content_hash) { return content_hash.substr(0, 32); }
 
 }  // namespace
 
@@ -50,7 +50,7 @@ LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesy
   std::error_code none;  // no folder: nothing is cached
   for (const auto& entry : std::filesystem::directory_iterator(cache_folder, none)) {
     const std::string file = entry.path().filename().string();
-    if (const size_t end = file.find('-'); end != std::string::npos) cached_pictures_.insert(file.substr(0, end));
+    if (const size_t end = file.find('-'); end != std::string::npos) cached_images_.insert(file.substr(0, end));
   }
 }
 
@@ -61,82 +61,91 @@ const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) con
   return encoders_.emplace(bucket, Encoder{plan.grid, fingerprint(plan.graph)}).first->second;
 }
 
-// Everything that decides what the encoder gives: the picture and how it is cut, the graph with its constants, the
+// Everything that decides what the encoder gives: the image and how it is cut, the graph with its constants, the
 // weights, the tiles.
-std::string LatentEncoding::key(const Sample& s) const {
-  const auto& [tiles, graph] = encoder(s.bucket);
-  std::string rest =
-      fmt::format("latent/2;{};{};{}x{};{}", weights_, graph, s.bucket.width, s.bucket.height, s.flip ? "flip" : "");
+std::string LatentEncoding::key(const ImageCut& cut) const {
+  const auto& [tiles, graph] = encoder(cut.bucket);
+  std::string rest = fmt::format("latent/2;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
+                                 cut.flip ? "flip" : "");
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
                         tiles.columns.size, tiles.rows.size);
-  return picture_part(s.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
+  return image_part(cut.file.content_hash) + "-" + sha256_hex(rest).substr(0, 32);
 }
 
 bool LatentEncoding::known(const std::string& content_hash) const {
-  return cached_pictures_.contains(picture_part(content_hash));
+  return cached_images_.contains(image_part(content_hash));
 }
 
-int64_t LatentEncoding::bytes_to_cache(const Dataset& dataset) const {
+int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const {
   const LatentSpec& spec = vae_.model.recipe().latents;
   int64_t bytes = 0;
-  for (const Sample& s : dataset.samples)
-    if (cache_.on_disk() && !cache_.contains(key(s)))
-      bytes += s.bucket.width / spec.downscale * (s.bucket.height / spec.downscale) * 2 * spec.channels *
+  for (const ImageCut& cut : cuts)
+    if (cache_.on_disk() && !cache_.contains(key(cut)))
+      bytes += cut.bucket.width / spec.downscale * (cut.bucket.height / spec.downscale) * 2 * spec.channels *
                static_cast<int64_t>(sizeof(float));
   return bytes;
 }
 
-void LatentEncoding::prepare(const Dataset& dataset) {
-  std::vector<const Sample*> missing;
-  for (const Sample& sample : dataset.samples)
-    if (cache_.find(key(sample)) == nullptr) missing.push_back(&sample);
-  // One graph for each bucket: samples of a bucket in a row.
-  std::ranges::stable_sort(missing, {}, [](const Sample* s) { return s->bucket; });
+void LatentEncoding::prepare(const std::vector<ImageCut>& cuts) {
+  std::vector<const ImageCut*> missing;
+  for (const ImageCut& cut : cuts)
+    if (cache_.find(key(cut)) == nullptr) missing.push_back(&cut);
+  // One graph for each bucket: cuts of a bucket in a row.
+  std::ranges::stable_sort(missing, {}, [](const ImageCut* cut) { return cut->bucket; });
   if (!missing.empty()) encode(missing);
 }
 
-void LatentEncoding::encode(const std::vector<const Sample*>& samples) {
-  spdlog::info("encoding {} pictures", samples.size());
+void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts) {
+  spdlog::info("encoding {} images", cuts.size());
   std::optional<Weights> weights;
   std::optional<VaePlan> plan;
   OwnedProgram program;
   Bucket bucket;
-  for (const Sample* sample : samples) {
+  for (const ImageCut* cut : cuts) {
     if (stop_requested()) return;  // what is encoded stays in the cache
-    if (!program || bucket != sample->bucket) {
-      bucket = sample->bucket;
+    if (!program || bucket != cut->bucket) {
+      bucket = cut->bucket;
       plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles));
-      if (!plan->grid.whole()) spdlog::info("the VAE encodes pictures of {}", plan->text());
+      if (!plan->grid.whole()) spdlog::info("the VAE encodes images of {}", plan->text());
       if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    cache_.put(key(*sample), {{"posterior", encode(*sample, *plan, *program)}});
+    cache_.put(key(*cut), {{"posterior", encode(*cut, *plan, *program)}});
   }
 }
 
-HostTensor LatentEncoding::encode(const Sample& sample, const VaePlan& plan, Program& program) const {
-  const Image image = resize_and_crop(decode_image(sample.image), sample.bucket.width, sample.bucket.height);
+HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Program& program) const {
   HostTensor posterior =
-      in_tiles(image_to_tensor(image, sample.flip), plan.pixels(), plan.grid, [&](const HostTensor& tile) {
+      in_tiles(image_to_tensor(read_cut(cut), cut.flip), plan.pixels(), plan.grid, [&](const HostTensor& tile) {
         program.set_input("image", tile);
         program.run();
         return converted(program.output("posterior"), DType::f32);
       });
-  vae_.require_finite(VaeRole::encode, posterior, sample.image.string());
+  vae_.require_finite(VaeRole::encode, posterior, cut.file.path.string());
   return posterior;
 }
 
-const HostTensor& LatentEncoding::posterior(const Sample& sample) {
-  const NamedTensors* found = cache_.find(key(sample));
-  if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", sample.image.string());
+const HostTensor& LatentEncoding::posterior(const ImageCut& cut) {
+  const NamedTensors* found = cache_.find(key(cut));
+  if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", cut.file.path.string());
   return found->at("posterior");
 }
 
-void LatentEncoding::draw(const Sample& sample, Random random, std::span<float> out) {
-  const std::span<const float> p = posterior(sample).as<float>();
+HostTensor LatentEncoding::mean(const ImageCut& cut) {
+  const HostTensor& both = posterior(cut);
+  const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
+  HostTensor mean(Desc{DType::f32, both.desc.shape.with(3, static_cast<int64_t>(channels))});
+  const std::span<const float> from = both.as<float>();
+  const std::span<float> to = mean.as<float>();
+  for (size_t i = 0; i < to.size(); ++i) to[i] = from[i / channels * 2 * channels + i % channels];
+  return mean;
+}
+
+void LatentEncoding::draw(const ImageCut& cut, Random random, std::span<float> out) {
+  const std::span<const float> p = posterior(cut).as<float>();
   const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
   random.fill_normal(out);
   for (size_t i = 0; i < out.size(); ++i) {

@@ -10,7 +10,7 @@ LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& sele
 
 void LiveText::bind(std::byte* arena, const Weights& weights, const Adapters& adapters) {
   Externals externals = weights.bind(graph_);
-  adapters.bind(graph_, externals);
+  adapters.bind(graph_, externals, adapters.shown());
   program_ = std::make_unique<Program>(device_, graph_, plan_, arena, externals);
 }
 

@@ -70,9 +70,13 @@ const OpDef* find_op(std::string_view name) {
       &upsample_nearest2x_op,
       &sum_op,
       &mean_op,
+      &amax_op,
       &mse_op,
       &huber_op,
       &adamw_update_op,
+      &quantize_blockwise_op,
+      &dequantize_blockwise_op,
+      &round_stochastic_op,
   };
   // clang-format on
   for (const OpDef* op : all)

@@ -27,10 +27,15 @@ std::vector<Field> required_fields(const lh_model& m) {
 }
 
 std::vector<Field> required_fields(const lh_optimizer& o) {
-  return {{"create", o.create != nullptr},
-          {"destroy", o.destroy != nullptr},
-          {"state", o.state != nullptr},
-          {"build_update", o.build_update != nullptr}};
+  return {{"create", o.create != nullptr}, {"destroy", o.destroy != nullptr}, {"flags", o.flags != nullptr},
+          {"passes", o.passes != nullptr}, {"state", o.state != nullptr},     {"build_pass", o.build_pass != nullptr}};
+}
+
+std::vector<Field> required_fields(const lh_adapter& a) {
+  return {{"create", a.create != nullptr},
+          {"destroy", a.destroy != nullptr},
+          {"form", a.form != nullptr},
+          {"tensor", a.tensor != nullptr}};
 }
 
 std::vector<Field> required_fields(const lh_sampler& s) {
@@ -71,7 +76,11 @@ void check_descriptor(const lh_model& model, const fs::path& path, const char* f
 }
 
 void check_descriptor(const lh_optimizer& rule, const fs::path& path, const char* factory, uint32_t index) {
-  check(rule, offsetof(lh_optimizer, build_update) + sizeof(rule.build_update), path, factory, index);
+  check(rule, offsetof(lh_optimizer, build_evaluation) + sizeof(rule.build_evaluation), path, factory, index);
+}
+
+void check_descriptor(const lh_adapter& adapter, const fs::path& path, const char* factory, uint32_t index) {
+  check(adapter, offsetof(lh_adapter, build_initial) + sizeof(adapter.build_initial), path, factory, index);
 }
 
 void check_descriptor(const lh_sampler& sampler, const fs::path& path, const char* factory, uint32_t index) {

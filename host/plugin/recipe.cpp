@@ -26,6 +26,13 @@ bool Recipe::guided() const {
   return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::guidance; });
 }
 
+std::set<std::string> Recipe::image_keys() const {
+  std::set<std::string> keys;
+  for (const auto& [name, spec] : inputs)
+    if (spec.source == InputSpec::Source::image) keys.insert(spec.of);
+  return keys;
+}
+
 bool LoraTargets::contain(const std::string& module) const {
   return std::ranges::any_of(patterns_, [&](const std::regex& p) { return std::regex_match(module, p); });
 }

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <regex>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,12 +44,12 @@ struct InputSpec {
     sigma,        // f32 [B]
     log_snr,      // f32 [B]: log(alpha^2 / sigma^2)
     guidance,     // f32 [B]: strength for models that were distilled from guidance
-    picture,      // f32 [B, n]: numbers of the picture and constants
-    image,        // another picture of the sample
+    sizes,        // f32 [B, n]: numbers of the image and constants
+    image,        // a further image of the sample
     constant,     // f32 [B]
   };
   enum class Image { latents, pixels, mask };
-  // A number of the picture, or a constant where `name` is empty.
+  // A number of the image, or a constant where `name` is empty.
   struct Number {
     std::string name;
     double value = 0;
@@ -59,7 +60,7 @@ struct InputSpec {
   std::string mask;        // conditioner: the output, i32 [1, L], that says which of the rows are there; empty: all
   int64_t round = 1;       // conditioner with a mask: rows are padded to a multiple of this
   bool per_token = false;  // noise levels: f32 [B, tokens]
-  std::vector<Number> numbers;  // picture
+  std::vector<Number> numbers;  // sizes
   Image image = Image::latents;
   double value = 0;          // constant
   std::string text() const;  // "conditioner.text", as the recipe has it
@@ -149,7 +150,8 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;  // one of the inputs is a distilled guidance strength
+  bool guided() const;                       // one of the inputs is a distilled guidance strength
+  std::set<std::string> image_keys() const;  // of the further images that the model is given
 
   // Throws lh::Error(Code::plugin) naming plugin and line: unknown and missing fields, values out of range, and what
   // does not fit the objective.

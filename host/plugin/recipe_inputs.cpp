@@ -26,7 +26,7 @@ constexpr SourceName source_names[] = {
     {"sigma", Source::sigma, false},
     {"log_snr", Source::log_snr, false},
     {"guidance", Source::guidance, false},
-    {"picture", Source::picture, false},
+    {"sizes", Source::sizes, false},
     {"image", Source::image, true},
     {"constant", Source::constant, false},
 };
@@ -85,7 +85,7 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
       in.check_fields(node, what, {"source", "per"});
       if (const Node* per = node.find("per")) out.per_token = in.choice(*per, "per", {"sample", "token"}) == "token";
       break;
-    case Source::picture:
+    case Source::sizes:
       in.check_fields(node, what, {"source", "values"});
       out.numbers = read_numbers(in, in.need(node, "values", what));
       break;

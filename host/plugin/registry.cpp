@@ -2,6 +2,10 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+
+#include "config/nearest.h"
 #include "core/error.h"
 #include "io/checkpoint.h"
 
@@ -55,13 +59,41 @@ std::string Registry::model_id(const std::string& name) const {
        path.parent_path().string());
 }
 
+namespace {
+
+std::string lower(std::string text) {
+  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return text;
+}
+
+}  // namespace
+
 Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
+  const auto all = all_of<lh_optimizer>(plugins_, &Plugin::optimizers);
   std::vector<std::string> known;
-  for (const auto& offered : all_of<lh_optimizer>(plugins_, &Plugin::optimizers)) {
+  for (const auto& offered : all) {
+    if (lower(id) == lower(offered.descriptor->id)) return offered;
+    known.emplace_back(offered.descriptor->id);
+  }
+  for (const auto& offered : all)
+    for (const char* const* name = offered.descriptor->names; name != nullptr && *name != nullptr; ++name)
+      if (lower(id) == lower(*name)) return offered;
+  const std::vector<std::string_view> words(known.begin(), known.end());
+  const std::string near = nearest_of(lower(id), words);
+  fail(Code::config, "optimizer '{}' is in no plugin. Known: {}{}", id,
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
+       near.empty() ? "" : fmt::format(". Did you mean {}?", near));
+}
+
+Offered<lh_adapter> Registry::adapter(const std::string& id) const {
+  std::vector<std::string_view> known;
+  for (const auto& offered : all_of<lh_adapter>(plugins_, &Plugin::adapters)) {
     if (id == offered.descriptor->id) return offered;
     known.emplace_back(offered.descriptor->id);
   }
-  fail(Code::config, "optimizer '{}' is in no plugin. Known: {}", id,
+  const std::string near = nearest_of(id, known);
+  fail(Code::config, "network.type: adapter '{}' is in no plugin.{} Known: {}", id,
+       near.empty() ? "" : fmt::format(" Did you mean {}?", near),
        known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 

@@ -2,17 +2,16 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "config/config.h"
 
 namespace lh {
 
-// Of the denoiser's adapters and of those of text encoders.
-struct LearningRates {
-  double denoiser, text_encoders;
-};
-
-// step counts from 0; steps past train.steps are allowed. Throws lh::Error(Code::config) for an unknown schedule.
-LearningRates learning_rates(const TrainSection& train, int64_t step);
+// `lr` is the rate that the schedule moves. step counts from 0; steps past train.steps are allowed. Throws
+// lh::Error(Code::config) for an unknown schedule.
+double learning_rate(const TrainSection& train, double lr, int64_t step);
+// Of each group.
+std::vector<double> learning_rates(const TrainSection& train, const std::vector<double>& lr, int64_t step);
 
 }  // namespace lh

@@ -1,7 +1,7 @@
 #include "run/update.h"
 
 #include <algorithm>
-#include <set>
+#include <cstring>
 
 #include "core/error.h"
 #include "graph/op.h"
@@ -9,65 +9,196 @@
 namespace lh {
 namespace {
 
-// The op that makes `v` may write it straight over `input`, which no later op reads, itself or through an alias.
-bool made_in_place(const Graph& graph, Value v, Value input) {
-  std::set<Value> same_storage{input};
-  bool made = false;
-  for (const Node& node : graph.nodes) {
-    const bool reads = std::ranges::any_of(node.inputs, [&](Value in) { return same_storage.contains(in); });
-    if (made && reads) return false;
-    if (node.op->alias && reads) same_storage.insert(node.outputs[0]);
-    for (size_t i = 0; i < node.outputs.size(); ++i)
-      if (node.outputs[i] == v) made = i < node.op->in_place.size() && node.inputs[node.op->in_place[i]] == input;
-  }
-  return made &&
-         std::ranges::none_of(graph.outputs, [&](const auto& item) { return same_storage.contains(item.second); });
+// Elements of a [O, I, KH, KW] tensor in the order of memory, [O, KH, KW, I], or back.
+HostTensor reordered(const HostTensor& from, const Shape& s, bool to_memory) {
+  HostTensor to(from.desc);
+  const int64_t size = dtype_size(from.desc.dtype), pixels = s[2] * s[3];
+  for (int64_t o = 0; o < s[0]; ++o)
+    for (int64_t i = 0; i < s[1]; ++i)
+      for (int64_t k = 0; k < pixels; ++k) {
+        const int64_t file = (o * s[1] + i) * pixels + k, memory = (o * pixels + k) * s[1] + i;
+        std::memcpy(to.data.data() + (to_memory ? memory : file) * size,
+                    from.data.data() + (to_memory ? file : memory) * size, static_cast<size_t>(size));
+      }
+  return to;
 }
 
 }  // namespace
 
-UpdatePlan::UpdatePlan(const Optimizer& rule, const Shape& of)
-    : optimizer(rule.id()), shape(of), graph(rule.build_update(of)) {
-  std::set<std::string> known{"p", "g", "lr", "step"};
-  known.insert(rule.states().begin(), rule.states().end());
-  for (const auto& [name, value] : graph.inputs) {
-    if (!known.contains(name))
-      fail(Code::plugin, "optimizer '{}' asks for the input '{}', which is neither p, g, lr, step nor a state of it",
-           optimizer, name);
-    external[value] = name;
+Update::Update(Device& device, const UpdatePlan& plan, const UpdateMemory& memory)
+    : device_(device),
+      plan_(plan),
+      memory_(memory),
+      states_(device, plan.state_bytes(), "optimizer states"),
+      numbers_(device, plan.number_bytes(), "reductions of the optimizer") {
+  list_states();
+  passes_.resize(plan.groups().size());
+  between_.resize(plan.groups().size());
+  for (size_t g = 0; g < plan.groups().size(); ++g) {
+    passes_[g].resize(plan.groups()[g].between.size());
+    for (const UpdateBetween& between : plan.groups()[g].between)
+      between_[g].push_back(make(between.graph, [&](const std::string& name, bool) { return group_storage(g, name); }));
   }
-  for (const auto& [name, value] : graph.outputs) {
-    if (graph.inputs.contains(name) && made_in_place(graph, value, graph.inputs.at(name)))
-      external[value] = name;
-    else
-      copied.emplace_back(value, name);
-  }
-  std::set<Value> values;
-  for (const auto& [value, name] : external) values.insert(value);
-  plan = plan_memory(graph, values);
+  for (const UpdateBlock& block : plan.blocks()) add_block(block);
 }
 
-bool UpdatePlan::one_pass() const {
-  return plan.bytes == 0 && copied.empty() &&
-         std::ranges::all_of(graph.nodes, [](const Node& node) { return node.op->elementwise; });
+std::byte* Update::group_storage(size_t group, const std::string& name) const {
+  if (name == "lr") return memory_.lr.at(group);
+  if (name == "step") return memory_.step;
+  const GroupPlan& plan = plan_.groups()[group];
+  if (const auto state = plan.state_offsets.find(name); state != plan.state_offsets.end())
+    return states_.data() + state->second;
+  return numbers_.data() + plan.numbers.at(name);
 }
 
-Update::Update(Device& device, const UpdatePlan& plan, const std::map<std::string, void*>& storage, std::byte* arena)
-    : device_(device) {
+Update::Work Update::make(const UpdateGraphPlan& plan, const Storage& storage) {
+  Work work;
+  if (plan.graph.outputs.empty()) return work;
   Externals externals;
-  for (const auto& [value, name] : plan.external) externals[value] = storage.at(name);
-  program_ = std::make_unique<Program>(device, plan.graph, plan.plan, arena, externals);
+  for (const auto& [value, name] : plan.external) {
+    const bool input = plan.graph.inputs.contains(name) && plan.graph.inputs.at(name) == value;
+    externals[value] = storage(name, !input);
+  }
+  work.program = std::make_unique<Program>(device_, plan.graph, plan.plan, memory_.arena, externals);
   for (const auto& [value, name] : plan.copied)
-    copies_.push_back({program_->tensor(value), kernel_tensor({DType::f32, plan.shape}, storage.at(name))});
+    work.copies.emplace_back(work.program->tensor(value), kernel_tensor(plan.graph.desc(value), storage(name, true)));
+  return work;
+}
+
+void Update::add_block(const UpdateBlock& block) {
+  const int64_t at = block.offset * static_cast<int64_t>(sizeof(float));
+  for (size_t pass = 0; pass < block.passes.size(); ++pass)
+    passes_[block.group][pass].push_back(make(block.passes[pass], [&](const std::string& name, bool output) {
+      if (name == "p") return memory_.p + at;
+      if (name == "g") return memory_.g + at;
+      if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
+        return states_.data() + state->second;
+      if (output) return numbers_.data() + block.slots[pass].at(name);
+      return group_storage(block.group, name);
+    }));
+  evaluation_.push_back(make(block.evaluation, [&](const std::string& name, bool output) {
+    if (name == "p") return (output ? memory_.evaluation : memory_.p) + at;
+    if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
+      return states_.data() + state->second;
+    return group_storage(block.group, name);
+  }));
+}
+
+void Update::list_states() {
+  for (const GroupPlan& group : plan_.groups())
+    for (const StateSpec& state : group.states)
+      stored_.push_back({state.name + "/" + group.name, state, state.desc, group.state_offsets.at(state.name), false});
+  for (const UpdateBlock& block : plan_.blocks())
+    for (const StateSpec& state : block.states)
+      for (size_t i = 0; i < block.tensors.size(); ++i) {
+        const TrainedTensor& tensor = plan_.tensors()[block.tensors[i]];
+        StoredState stored{state.name + "/" + tensor.parameter.name, state, state.desc,
+                           block.state_offsets.at(state.name), false};
+        if (block.flat) {
+          stored.desc = stored.spec.desc = {state.desc.dtype, tensor.parameter.shape};
+          stored.offset += (tensor.offset - block.offset) * dtype_size(state.desc.dtype);
+          stored.channels_last = tensor.channels_last;
+        } else {
+          stored.offset += static_cast<int64_t>(i) * state.desc.bytes();
+        }
+        stored_.push_back(std::move(stored));
+      }
+}
+
+HostTensor Update::download(const StoredState& state) const {
+  HostTensor values(state.desc);
+  states_.download(state.offset, values.data.data(), state.desc.bytes());
+  return state.channels_last ? reordered(values, state.desc.shape, false) : values;
+}
+
+void Update::upload(const StoredState& state, const HostTensor& values) const {
+  const HostTensor kept = state.channels_last ? reordered(values, state.desc.shape, true) : values;
+  states_.upload(state.offset, kept.data.data(), state.desc.bytes());
+}
+
+void Update::start(const StoredState& state) const {
+  HostTensor values(state.desc);
+  const double value = state.spec.value;
+  if (state.desc.dtype == DType::u8)
+    std::ranges::fill(values.as<uint8_t>(), static_cast<uint8_t>(value));
+  else if (state.desc.dtype == DType::i32)
+    std::ranges::fill(values.as<int32_t>(), static_cast<int32_t>(value));
+  else
+    values = converted(
+        HostTensor::from_floats(state.desc.shape, std::vector<float>(static_cast<size_t>(state.desc.shape.numel()),
+                                                                     static_cast<float>(value))),
+        state.desc.dtype);
+  states_.upload(state.offset, values.data.data(), state.desc.bytes());
+}
+
+void Update::initialise() {
+  const std::vector<std::byte> zeros(static_cast<size_t>(plan_.state_bytes()));
+  if (!zeros.empty()) states_.upload(0, zeros.data(), plan_.state_bytes());  // what is between them, too
+  for (const StoredState& state : stored_)
+    if (state.spec.initial == LH_INITIAL_CONSTANT) start(state);
+  for (const UpdateBlock& block : plan_.blocks())
+    for (const StateSpec& state : block.states) {
+      if (state.initial != LH_INITIAL_PARAMETER) continue;
+      std::vector<float> p(static_cast<size_t>(block.elements));
+      const int64_t bytes = block.elements * static_cast<int64_t>(sizeof(float));
+      device_.check(lk_download(device_.context(), p.data(),
+                                memory_.p + block.offset * static_cast<int64_t>(sizeof(float)), bytes),
+                    "trained tensors");
+      states_.upload(block.state_offsets.at(state.name), p.data(), bytes);
+      if (block.flat || !plan_.tensors()[block.tensors[0]].channels_last) continue;
+      const int64_t own = state.desc.shape.numel();  // states of stacked tensors have the order of files
+      for (const StoredState& stored : stored_) {
+        const int64_t place =
+            (stored.offset - block.state_offsets.at(state.name)) / static_cast<int64_t>(sizeof(float));
+        if (stored.spec.name != state.name || place < 0 || place >= block.elements) continue;
+        HostTensor values(state.desc);
+        std::memcpy(values.data.data(), p.data() + place, static_cast<size_t>(own) * sizeof(float));
+        upload(stored, reordered(values, state.desc.shape, false));
+      }
+    }
+}
+
+void Update::run(const Work& work) {
+  if (!work.program) return;
+  work.program->run();
+  for (const auto& [from, to] : work.copies) {
+    const int64_t bytes = lk_numel(&from) * dtype_size(static_cast<DType>(from.dtype));
+    device_.check(lk_copy_async(device_.context(), LK_COMPUTE, to.data, from.data, bytes), "optimizer result");
+  }
+}
+
+void Update::reduce(const Reduction& reduction) {
+  const lk_tensor parts = kernel_tensor({DType::f32, {reduction.parts}}, numbers_.data() + reduction.first);
+  const lk_tensor result = kernel_tensor({DType::f32, {1}}, numbers_.data() + reduction.result);
+  if (reduction.largest) {
+    const lk_reduce_max_params params{.x = parts, .y = result};
+    device_.check(lk_reduce_max(device_.context(), &params), "reduction of the optimizer");
+  } else {
+    const lk_reduce_sum_params params{.x = parts, .y = result, .scale = 1};
+    device_.check(lk_reduce_sum(device_.context(), &params), "reduction of the optimizer");
+  }
 }
 
 void Update::run() {
-  program_->run();
-  for (const Copy& copy : copies_) {
-    lk_cast_params p{};
-    p.x = copy.from;
-    p.y = copy.to;
-    device_.check(lk_cast(device_.context(), &p), "optimizer result");
+  for (size_t g = 0; g < passes_.size(); ++g)
+    for (size_t pass = 0; pass < passes_[g].size(); ++pass) {
+      for (const Work& work : passes_[g][pass]) run(work);
+      const UpdateBetween& between = plan_.groups()[g].between[pass];
+      for (const Reduction& reduction : between.reductions) reduce(reduction);
+      run(between_[g][pass]);
+    }
+}
+
+void Update::evaluate() {
+  for (size_t i = 0; i < evaluation_.size(); ++i) {
+    const UpdateBlock& block = plan_.blocks()[i];
+    const int64_t size = static_cast<int64_t>(sizeof(float)), at = block.offset * size;
+    if (evaluation_[i].program)
+      run(evaluation_[i]);
+    else  // p itself
+      device_.check(
+          lk_copy_async(device_.context(), LK_COMPUTE, memory_.evaluation + at, memory_.p + at, block.elements * size),
+          "weights of the optimizer");
   }
 }
 

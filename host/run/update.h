@@ -1,44 +1,70 @@
-// An optimizer's update graph at work on one tensor, in the storage of the tensor and its states.
+// An optimizer's step at work: states in device memory, and the graphs of the plan as programs.
 #pragma once
 
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "plugin/optimizer.h"
 #include "run/program.h"
+#include "run/update_plan.h"
 
 namespace lh {
 
-// The update of a tensor of one shape, planned: which results go straight into the storage of what they replace.
-struct UpdatePlan {
-  UpdatePlan(const Optimizer& optimizer, const Shape& shape);
-  // One pass over a tensor that nothing but itself and scalars goes into: several tensors may be updated as one.
-  bool one_pass() const;
+// Memory that outlives an update.
+struct UpdateMemory {
+  std::byte *p = nullptr, *g = nullptr;  // sections of all trained tensors, float32
+  std::byte* evaluation = nullptr;       // likewise, where the plan evaluates
+  std::vector<std::byte*> lr;            // f32 [1], of each group
+  std::byte* step = nullptr;             // f32 [1]
+  std::byte* arena = nullptr;            // arena_bytes() of the plan, for intermediates only
+};
 
-  std::string optimizer;
-  Shape shape;
-  Graph graph;
-  std::map<Value, std::string> external;              // value -> what it is stored in: "p", "g", "lr", "step", a state
-  std::vector<std::pair<Value, std::string>> copied;  // results that are copied there at the end
-  Plan plan;
+// A state of a tensor, or of a group, as files have it.
+struct StoredState {
+  std::string key;  // "m/blocks.0.lora_down.weight", "d/denoiser"
+  StateSpec spec;
+  Desc desc;
+  int64_t offset = 0;          // bytes
+  bool channels_last = false;  // lies in memory as its tensor does
 };
 
 class Update {
  public:
-  // storage: "p", "g", "lr", "step" and every state -> device memory. arena: plan.plan.bytes, for this update's
-  // intermediates only, so that updates may share it.
-  Update(Device& device, const UpdatePlan& plan, const std::map<std::string, void*>& storage, std::byte* arena);
-  void run();
+  Update(Device& device, const UpdatePlan& plan, const UpdateMemory& memory);
+
+  void run();         // one step
+  void evaluate();    // the weights that are saved and sampled with, into memory.evaluation
+  void initialise();  // every state as it is before the first step; p must be there
+  const UpdatePlan& plan() const { return plan_; }
+
+  // In the order of the memory.
+  const std::vector<StoredState>& states() const { return stored_; }
+  HostTensor download(const StoredState& state) const;
+  void upload(const StoredState& state, const HostTensor& values) const;
 
  private:
-  struct Copy {
-    lk_tensor from, to;
+  struct Work {
+    std::unique_ptr<Program> program;
+    std::vector<std::pair<lk_tensor, lk_tensor>> copies;
   };
+  using Storage = std::function<std::byte*(const std::string& name, bool output)>;
+  std::byte* group_storage(size_t group, const std::string& name) const;
+  Work make(const UpdateGraphPlan& plan, const Storage& storage);
+  void add_block(const UpdateBlock& block);
+  void list_states();
+  void start(const StoredState& state) const;
+  void run(const Work& work);
+  void reduce(const Reduction& reduction);
+
   Device& device_;
-  std::unique_ptr<Program> program_;
-  std::vector<Copy> copies_;
+  const UpdatePlan& plan_;
+  UpdateMemory memory_;
+  DeviceMemory states_, numbers_;
+  std::vector<StoredState> stored_;
+  std::vector<std::vector<std::vector<Work>>> passes_;  // by group, pass, block
+  std::vector<std::vector<Work>> between_;              // by group, pass
+  std::vector<Work> evaluation_;
 };
 
 }  // namespace lh

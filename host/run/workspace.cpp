@@ -1,5 +1,7 @@
 #include "run/workspace.h"
 
+#include <algorithm>
+
 #include "graph/op.h"
 #include "run/plan.h"
 
@@ -33,7 +35,8 @@ int64_t workspace_bytes(Device& device, const Graph& graph) {
       std::vector<lk_tensor> in, out;
       for (const Value v : node.inputs) in.push_back(tensors[v.id]);
       for (const Value v : node.outputs) out.push_back(tensors[v.id]);
-      for (size_t i = 0; i < node.op->in_place.size(); ++i) out[i] = in[node.op->in_place[i]];
+      for (size_t i = 0; i < std::min(out.size(), node.op->in_place.size()); ++i)
+        if (const size_t from = node.op->in_place[i]; from < in.size() && in[from].data != nullptr) out[i] = in[from];
       device.check(node.op->launch({device.context(), in, out, node.attrs}), graph.describe(node));
     }
   });

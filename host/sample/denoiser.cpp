@@ -58,7 +58,7 @@ Denoiser::Memory Denoiser::memory() const {
 void Denoiser::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
   const auto bind_one = [&](Compiled& compiled) {
     Externals externals = weights.bind(compiled.graph);
-    if (adapters != nullptr) adapters->bind(compiled.graph, externals);
+    if (adapters != nullptr) adapters->bind(compiled.graph, externals, adapters->shown());
     compiled.program = std::make_unique<Program>(device_, compiled.graph, compiled.plan, arena, externals);
   };
   bind_one(whole_);
@@ -71,8 +71,8 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
   Program& program = *compiled.program;
   const auto h = static_cast<float>(like_.height), w = static_cast<float>(like_.width);
   std::vector<InputRow> rows;
-  for (const NamedTensors* prompt : prompts)  // a picture that was made in this size and not cropped
-    rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}});
+  for (const NamedTensors* prompt : prompts)  // an image that was made in this size and not cropped
+    rows.push_back({prompt, level, like_.guidance.scale, {h, w, 0, 0, h, w}, images_});
   program.set_input("latents", stack_rows(std::vector<const HostTensor*>(rows.size(), &x)));
   for (const auto& [name, tensor] : inputs_.batch(rows, compiled.sizes))
     if (compiled.graph.inputs.contains(name)) program.set_input(name, tensor);
@@ -101,7 +101,9 @@ ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t
   return {std::move(out), std::move(without)};
 }
 
-HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, const std::function<bool()>& cancelled) {
+HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
+                            const std::function<bool()>& cancelled) {
+  images_ = std::move(images);
   const LatentSpec& latents = model_.recipe().latents;
   const Shape shape{1, like_.height / latents.downscale, like_.width / latents.downscale, latents.channels};
   const auto normal = [&](Purpose purpose, int64_t step, int64_t draw) {

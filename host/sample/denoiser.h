@@ -1,4 +1,4 @@
-// The denoiser in memory for pictures of one size and guidance, integrated by a sampler.
+// The denoiser in memory for images of one size and guidance, integrated by a sampler.
 #pragma once
 
 #include <functional>
@@ -18,7 +18,7 @@ namespace lh {
 
 class Denoiser {
  public:
-  // All pictures will have the size, steps and guidance of `like`; lengths: of the longest prompt (TextEncoding).
+  // All images will have the size, steps and guidance of `like`; lengths: of the longest prompt (TextEncoding).
   Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, const SamplerChoice& sampler,
            const SampleRequest& like, const Sizes& lengths);
   // The graph that uses every weight and adapter.
@@ -30,7 +30,9 @@ class Denoiser {
   Memory memory() const;
   void bind(std::byte* arena, const Weights& weights, const Adapters* adapters);
   // Latents in model space, float32 [1, h, w, C]. The request's prompts must be prepared in `text`.
-  HostTensor sample(const SampleRequest& request, TextEncoding& text, const std::function<bool()>& cancelled);
+  // images: of the request, by input (ImageInputs::make); empty for models that are given none.
+  HostTensor sample(const SampleRequest& request, TextEncoding& text, NamedTensors images,
+                    const std::function<bool()>& cancelled);
 
  private:
   struct Compiled {
@@ -52,6 +54,7 @@ class Denoiser {
   SampleRequest like_;
   SamplingSchedule schedule_;
   DenoiserInputs inputs_;
+  NamedTensors images_;  // of the request that is worked on, by input
   Compiled whole_;
   std::optional<Compiled> skipping_;  // without the blocks of skip-layer guidance
 };

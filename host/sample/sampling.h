@@ -1,4 +1,4 @@
-// What pictures are asked for, and the VAE decoder that makes them of the denoiser's latents.
+// What images are asked for, and the VAE decoder that makes them of the denoiser's latents.
 #pragma once
 
 #include <memory>
@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "data/dataset.h"
 #include "data/image.h"
 #include "diffusion/guidance.h"
 #include "encode/vae.h"
@@ -18,9 +19,11 @@ struct SampleRequest {
   int64_t width = 512, height = 512, steps = 20;
   Guidance guidance;
   uint64_t seed = 42;
+  ImageFiles images = {};  // that it is made from, where the model is given some
+  Bucket bucket() const { return {width, height}; }
 };
 
-// The VAE decoder for one picture size, in tiles where the plan says so.
+// The VAE decoder for one image size, in tiles where the plan says so.
 class Decoder {
  public:
   Decoder(const Vae& vae, VaePlan plan) : vae_(vae), plan_(std::move(plan)) {}
@@ -39,7 +42,7 @@ class Decoder {
 // The recipe's defaults put in where the user said nothing; sizes are checked against the model's step.
 SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
                                uint64_t seed);
-// One for each of sample.prompts, with the trigger word put in.
+// One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
 // Prompts that a set of requests needs encoded.
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests);

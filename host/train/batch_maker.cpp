@@ -10,7 +10,7 @@ NoiseLevel BatchMaker::draw(const Sample& sample, uint64_t draw, uint32_t lane, 
   const LatentSpec& latents = p_.model.recipe().latents;
   const auto seed = static_cast<uint64_t>(train.seed);
   std::vector<float> x0(noisy.size()), noise(noisy.size());
-  p_.latents.draw(sample, Random(seed, Purpose::posterior, draw, lane), x0);
+  p_.latents.draw(sample.cut(), Random(seed, Purpose::posterior, draw, lane), x0);
   Random(seed, Purpose::noise, draw, lane).fill_normal(noise);
   if (train.noise_offset > 0)
     add_noise_offset(noise, latents.channels, train.noise_offset, Random(seed, Purpose::noise_offset, draw, lane));
@@ -47,7 +47,8 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
     InputRow row{.level = this->draw(sample, draw, lane, latents.as<float>().subspan(at, count),
                                      target.as<float>().subspan(at, count)),
                  .guidance = p_.config.train.cfg_scale,
-                 .picture = picture_numbers(sample)};
+                 .sizes = image_numbers(sample),
+                 .images = p_.images.make(sample.images, sample.bucket, sample.flip)};
     const std::string& words = caption(sample, draw, lane);
     if (p_.selection.text_encoders())
       for (const auto& [name, ids] : p_.text.tokens(words)) tokens[name].push_back(&ids);

@@ -1,5 +1,7 @@
 #include "train/metadata.h"
 
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
@@ -11,11 +13,27 @@ namespace {
 std::string tag_frequency(const Dataset& dataset) {
   nlohmann::json folders = nlohmann::json::object();
   for (const Sample& sample : dataset.samples) {
-    const std::string folder = fmt::format("{}_{}", sample.repeats, sample.image.parent_path().filename().string());
+    const std::string folder =
+        fmt::format("{}_{}", sample.repeats, sample.image.path.parent_path().filename().string());
     nlohmann::json& count = folders[folder][sample.caption];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
   return folders.dump();
+}
+
+// What was trained, in the words of LyCORIS for the adapters that it has; a plain LoRA is what files are made of
+// anyway.
+void add_network(const Prepared& p, std::map<std::string, std::string>& entries) {
+  const std::string& id = p.adapter->id();
+  if (id == "lora" || id == "locon") return;
+  entries["lora_host.network"] = id;
+  entries["lora_host.network_options"] = p.adapter->options_text();
+  if (id != "dora" && id != "loha" && id != "lokr" && id != "full") return;
+  nlohmann::json args{{"algo", id == "dora" ? "lora" : id}};
+  if (id == "dora") args["dora_wd"] = "True";
+  if (p.config.network.conv > 0) args["conv_dim"] = std::to_string(p.config.network.conv);
+  entries["ss_network_module"] = "lycoris.kohya";
+  entries["ss_network_args"] = args.dump();
 }
 
 // The keys by which kohya's files say what was trained on; those of settings that were not used are left out.
@@ -62,13 +80,16 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   entries["ss_seed"] = std::to_string(config.train.seed);
   entries["ss_learning_rate"] = fmt::format("{}", config.train.lr);
   if (config.train.train_text_encoder)
-    entries["ss_text_encoder_lr"] = fmt::format("{}", config.train.text_encoder_lr.value_or(config.train.lr));
+    entries["ss_text_encoder_lr"] = config.train.text_encoder_lr.empty()
+                                        ? fmt::format("{}", config.train.lr)
+                                        : fmt::format("{}", fmt::join(config.train.text_encoder_lr, ","));
   entries["ss_lr_scheduler"] = config.train.lr_scheduler;
   entries["ss_optimizer"] = config.train.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
+  add_network(p, entries);
   add_objective(p, entries);
   entries["ss_tag_frequency"] = tag_frequency(p.dataset);
   entries["modelspec.title"] = config.name;

@@ -39,14 +39,13 @@ int64_t already_used(const fs::path& folder) {
 DiskNeed disk_need(Prepared& p) {
   const Config& c = p.config;
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
-  const auto sections = static_cast<int64_t>(p.plan->adapters->saved_sections().size());
   const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
-  need.state = elements * sections * static_cast<int64_t>(sizeof(float)) + headers;
+  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->update->state_bytes() + headers;
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;
-  need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.dataset);
+  need.cache = p.text.bytes_to_cache(p.prompts()) + p.latents.bytes_to_cache(p.cuts());
   return need;
 }
 
@@ -70,7 +69,7 @@ void check_disk(Prepared& p) {
   if (needed > free)
     fail(Code::resource,
          "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} "
-         "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded pictures and prompts. Free space there, choose another "
+         "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded images and prompts. Free space there, choose another "
          "training_folder, or lower save.max_step_saves_to_keep",
          folder.string(), mib(needed), there.string(), mib(free), need.states, mib(need.state), need.loras,
          mib(need.lora), mib(need.cache));

@@ -28,19 +28,22 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     : config(c),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
-      optimizer(registry, c.train.optimizer, c.train.optimizer_params),
+      rules(registry, c.train),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
+      adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
-                c.train.train_text_encoder),
+                c.train.train_text_encoder, adapter),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
       latents(vae, memory_limit(c, device),
               std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
-      dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
-                           [this](const std::string& hash) { return latents.known(hash); })) {
+      images(model.recipe(), latents),
+      dataset(open_dataset(
+          c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
+          [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys())) {
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
@@ -60,8 +63,9 @@ void Prepared::compile(double recompute, int64_t limit) {
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = config.train.gradient_accumulation > 1};
-  plan.emplace(device, model, optimizer, selection, shapes->all(), options);
+                            .accumulate = config.train.gradient_accumulation > 1,
+                            .norm_limit = config.network.scale_weight_norms};
+  plan.emplace(device, model, rules, config.train, selection, shapes->all(), options);
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);
@@ -122,6 +126,13 @@ std::vector<std::string> Prepared::prompts() const {
   return all;
 }
 
+std::vector<ImageCut> Prepared::cuts() const {
+  std::vector<ImageCut> all = images.to_encode(dataset);
+  for (const SampleRequest& request : requests)
+    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) all.push_back(std::move(cut));
+  return all;
+}
+
 std::string Prepared::report() const {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
@@ -138,11 +149,12 @@ std::string Prepared::report() const {
     text_report += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
   text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
   std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
-  for (const AdaptedModule& m : graph.modules) ++kinds[{graph.graph.desc(m.down).shape[0], m.alpha}];
-  text_report +=
-      fmt::format("LoRA       {} modules, {} parameters:", graph.modules.size(), plan->adapters->parameter_count());
+  for (const AdaptedModule& m : graph.modules) ++kinds[{m.rank, m.alpha}];
+  text_report += fmt::format("network    {}: {} modules, {} parameters:", adapter->id(), graph.modules.size(),
+                             plan->adapters->parameter_count());
   for (const auto& [kind, count] : kinds)
-    text_report += fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second);
+    text_report += kind.first > 0 ? fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second)
+                                  : fmt::format(" {} without a rank;", count);
   text_report.back() = '\n';
   if (warm_start)
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),

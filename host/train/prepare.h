@@ -12,11 +12,12 @@
 #include "config/dtype.h"
 #include "data/dataset.h"
 #include "diffusion/objective.h"
+#include "encode/image_inputs.h"
 #include "encode/latent_encoding.h"
 #include "encode/live_text.h"
 #include "encode/text_encoding.h"
+#include "plugin/adapter.h"
 #include "plugin/model.h"
-#include "plugin/optimizer.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
 #include "train/batches.h"
@@ -36,24 +37,28 @@ struct Prepared {
   const Config& config;
   Device device;
   Model model;
-  Optimizer optimizer;
+  OptimizerRules rules;
   DType compute;
   TrainingObjective objective;
+  std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
+  ImageInputs images;
   Dataset dataset;
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
-  std::optional<WarmStart> warm_start;       // network.pretrained_lora_path
-  std::unique_ptr<Denoiser> denoiser;        // for samples; none when no sample is asked for
-  std::unique_ptr<Decoder> decoder;          // likewise
-  std::unique_ptr<LiveText> live_text;       // where samples are made and text encoders trained
-  std::string report() const;                // what --dry-run prints
-  std::vector<std::string> prompts() const;  // that have to be encoded before the first step
+  std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
+  std::unique_ptr<Denoiser> denoiser;   // for samples; none when no sample is asked for
+  std::unique_ptr<Decoder> decoder;     // likewise
+  std::unique_ptr<LiveText> live_text;  // where samples are made and text encoders trained
+  std::string report() const;           // what --dry-run prints
+  // What has to be encoded before the first step.
+  std::vector<std::string> prompts() const;
+  std::vector<ImageCut> cuts() const;
 
  private:
   void compile(double recompute, int64_t limit);

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/safetensors.h"
+#include "train/optimizer_state.h"
 
 namespace lh {
 namespace {
@@ -74,24 +75,13 @@ void set_aside(const std::filesystem::path& path) {
   std::filesystem::rename(path, path.string() + ".damaged", none);
 }
 
-// False when an optimizer state starts at zero.
-bool upload_tensors(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
-  bool complete = true;
-  for (const std::string& section : adapters.saved_sections()) {
-    for (const AdapterTensor& tensor : adapters.tensors()) {
-      const auto it = tensors.find(section + "/" + tensor.name);
-      if (it != tensors.end() && it->second.desc.shape == tensor.shape) {
-        adapters.upload(section, tensor, it->second);
-      } else if (section == "p") {
-        fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
-      } else {
-        spdlog::warn("the saved run has no optimizer state '{}': it starts at zero", section);
-        complete = false;
-        break;
-      }
-    }
+void upload_trained(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+  for (const AdapterTensor& tensor : adapters.tensors()) {
+    const auto it = tensors.find("p/" + tensor.name);
+    if (it == tensors.end() || it->second.desc.shape != tensor.shape)
+      fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
+    adapters.upload("p", tensor, it->second);
   }
-  return complete;
 }
 
 // The number of optimizer updates in a state file.
@@ -105,15 +95,18 @@ int64_t updates_of(const Safetensors& file) {
 
 }  // namespace
 
-void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep) {
+void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
+                const Update& update, int64_t keep) {
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const std::string& section : adapters.saved_sections()) {
-    for (const AdapterTensor& tensor : adapters.tensors()) {
-      names.push_back(section + "/" + tensor.name);
-      values.push_back(adapters.download(section, tensor));
-    }
+  for (const AdapterTensor& tensor : adapters.tensors()) {
+    names.push_back("p/" + tensor.name);
+    values.push_back(adapters.download("p", tensor));
+  }
+  for (const StoredState& stored : update.states()) {
+    names.push_back(stored.key);
+    values.push_back(update.download(stored));
   }
   names.emplace_back("loss_scale");
   values.push_back(HostTensor::from_floats({2}, state.loss_scale));
@@ -122,6 +115,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
                                               {"updates", std::to_string(state.updates)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  metadata.merge(optimizer_facts(update));
   metadata["digest"] = digest(tensors, metadata);
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
 
@@ -145,7 +139,7 @@ void check_state(const std::filesystem::path& folder, const std::map<std::string
 }
 
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
-                                   const Adapters& adapters) {
+                                   const Adapters& adapters, Update& update) {
   for (const auto& [step, path] : generations(folder)) {
     std::optional<Safetensors> file;
     std::map<std::string, HostTensor> tensors;
@@ -160,7 +154,8 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
       continue;
     }
     check_facts(*file, facts);
-    if (!upload_tensors(tensors, adapters)) state.updates = 0;
+    upload_trained(tensors, adapters);
+    if (!load_optimizer(tensors, file->metadata(), update)) state.updates = 0;
     const auto scale = tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};
     return state;

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "compile/adapters.h"
+#include "run/update.h"
 
 namespace lh {
 
@@ -22,15 +23,18 @@ struct RunState {
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.
-void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters, int64_t keep);
+void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
+                const Update& update, int64_t keep);
 
 // Compares the facts of the newest valid state; throws as load_state does, but changes nothing.
 void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts);
 
-// Loads the newest valid state into `adapters`; damaged files are set aside with a warning. Nothing when there is none.
-// Throws lh::Error(Code::config) listing each fact that differs. States of another optimizer start at zero, with a
-// warning.
+// Loads the newest valid state into `adapters` and `update`; damaged files are set aside with a warning. Nothing when
+// there is none. Throws lh::Error(Code::config) listing each fact that differs.
+//
+// A state of another optimizer is kept where name, shape, type and meaning agree (LH_MEANING_*); what begins anew is
+// said in a warning, and the count of updates, which rules correct their averages by, then begins at 0.
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
-                                   const Adapters& adapters);
+                                   const Adapters& adapters, Update& update);
 
 }  // namespace lh

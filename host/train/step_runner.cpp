@@ -25,16 +25,20 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       results_(device, most_in_flight * SCALARS) {
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
-  const StepMemory memory{arena_.data(), feed_.device() + RATES, scalars_.data() + LOSS_SCALE};
+  const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
-  for (size_t i = 0; i < plan.parts.size(); ++i) {
-    const AdapterTensor& part = plan.parts[i];
-    const Rate rate = component_of(part.name).empty() ? DENOISER_RATE : TEXT_RATE;
-    std::map<std::string, void*> storage{{"lr", feed_.device() + rate}, {"step", scalars_.data() + STEP}};
-    for (const std::string& section : plan.adapters->sections()) storage[section] = plan.adapters->at(section, part);
-    storage["g"] = plan.adapters->at(gradients(), part);
-    updates_.push_back(std::make_unique<Update>(device, plan.updates[i], storage, arena_.data()));
-  }
+  const AdapterTensor all = plan.adapters->whole();
+  const auto section = [&](const std::string& name) { return static_cast<std::byte*>(plan.adapters->at(name, all)); };
+  UpdateMemory update{.p = section("p"),
+                      .g = section(gradients()),
+                      .evaluation = section(plan.adapters->shown()),
+                      .lr = {},
+                      .step = scalars_.data() + STEP,
+                      .arena = arena_.data()};
+  for (size_t group = 0; group < plan.lr.size(); ++group)
+    update.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
+  update_ = std::make_unique<Update>(device, *plan.update, update);
+  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
   set_state(0, {1, 0});
 }
 
@@ -76,7 +80,8 @@ void StepRunner::clip_and_update() {
   device_.check(lk_if_finite_begin(context, &norm), "condition");
   const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
   device_.check(lk_unary(context, &next), "step counter");
-  for (const auto& update : updates_) update->run();
+  update_->run();
+  if (plan_.norm_limit) plan_.norm_limit->run();
   device_.check(lk_if_finite_end(context), "condition");
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,
@@ -99,16 +104,17 @@ Recording& StepRunner::recording(TrainStep& step, bool first, bool last) {
   return *found;
 }
 
-void StepRunner::enqueue(const LearningRates& lr, const std::function<MicroBatch(int64_t micro)>& next) {
-  const auto denoiser = static_cast<float>(lr.denoiser), text = static_cast<float>(lr.text_encoders);
+void StepRunner::enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next) {
   MicroBatch batch{};
   for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
     batch = next(micro);
     std::byte* message = feed_.host();
-    std::memcpy(message + DENOISER_RATE, &denoiser, sizeof denoiser);
-    std::memcpy(message + TEXT_RATE, &text, sizeof text);
-    batch.step->write(batch.inputs, message + RATES);
-    feed_.send(RATES + batch.step->input_bytes());
+    for (size_t group = 0; group < lr.size(); ++group) {
+      const auto rate = static_cast<float>(lr[group]);
+      std::memcpy(message + static_cast<int64_t>(group) * rate_spacing, &rate, sizeof rate);
+    }
+    batch.step->write(batch.inputs, message + plan_.rates_bytes());
+    feed_.send(plan_.rates_bytes() + batch.step->input_bytes());
     feed_.deliver();
     if (!device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
     recording(*batch.step, micro == 0, micro + 1 == options_.accumulation).launch();

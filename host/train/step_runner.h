@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "run/feed.h"
-#include "run/lr_schedule.h"
 #include "run/recording.h"
 #include "run/workspace.h"
 #include "train/train_plan.h"
@@ -47,9 +46,11 @@ class StepRunner {
   StepRunner& operator=(const StepRunner&) = delete;
 
   std::byte* arena() const { return arena_.data(); }  // free to use while no step is in flight
+  Update& update() { return *update_; }
   void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
-  // One optimizer step. `next(micro)` makes the inputs of each of its micro-batches.
-  void enqueue(const LearningRates& lr, const std::function<MicroBatch(int64_t micro)>& next);
+  // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
+  // micro-batches.
+  void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
   // Waits for the oldest step in flight.
   StepResult collect();
 
@@ -68,7 +69,7 @@ class StepRunner {
   DeviceMemory scalars_;
   StagingMemory results_;  // the scalars after each of the steps in flight
   std::vector<std::unique_ptr<Event>> landed_;
-  std::vector<std::unique_ptr<Update>> updates_;
+  std::unique_ptr<Update> update_;
   std::set<const TrainStep*> warm_;  // ran once without being recorded
   std::map<std::tuple<const TrainStep*, bool, bool>, std::unique_ptr<Recording>> recordings_;
   std::deque<MicroBatch> flying_;

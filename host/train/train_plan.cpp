@@ -9,8 +9,8 @@
 
 namespace lh {
 
-TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
-                     const std::set<StepShape>& shapes, const PlanOptions& options) {
+TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& rules, const TrainSection& train,
+                     const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options) {
   const Recipe& recipe = model.recipe();
   const auto add = [&](const Graph& graph, int64_t arena) {
     also(arena, workspace_bytes(device, graph), constant_bytes(graph));
@@ -29,11 +29,24 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
          "model's targets are {}",
          fmt::join(recipe.lora_targets, " and "));
-  adapters = std::make_unique<Adapters>(first.graph, first.modules, optimizer.states(), options.accumulate);
+  adapters = std::make_unique<Adapters>(first.graph, first.modules, options.accumulate);
   const Shape whole = adapters->whole().shape;
-  parts = UpdatePlan(optimizer, whole).one_pass() ? adapters->components() : adapters->tensors();
-  for (const AdapterTensor& part : parts) updates.emplace_back(optimizer, part.shape);
-  for (const UpdatePlan& update : updates) add(update.graph, update.plan.bytes);
+  std::vector<TrainedTensor> trained = adapters->trained();
+  ParameterGroups groups(rules, train, trained);
+  lr = groups.lr;
+  update.emplace(groups.groups, std::move(trained));
+  if (update->evaluates()) adapters->add_evaluation();
+  for (const Graph* graph : update->graphs()) add(*graph, update->arena_bytes());
+  if (options.norm_limit) {
+    if (update->evaluates())
+      fail(Code::config,
+           "network.scale_weight_norms: optimizer '{}' saves other weights than it trains, which it would not reach. "
+           "Remove "
+           "it, or use another optimizer",
+           rules.base().id());
+    norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
+    for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
+  }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));
@@ -42,8 +55,8 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Optimizer& optimi
   });
   memory.workspace = std::max(memory.workspace, clip);
   memory.weights = weight_bytes(first.graph, weight_names(first.graph, model.checkpoint()));
-  memory.adapters = adapters->bytes();
-  memory.small += SCALARS + Feed::device_bytes(message_bytes());
+  memory.adapters = adapters->bytes() + update->state_bytes();
+  memory.small += update->number_bytes() + SCALARS + Feed::device_bytes(message_bytes());
 }
 
 void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
@@ -55,7 +68,7 @@ void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
 int64_t TrainPlan::message_bytes() const {
   int64_t most = 0;
   for (const auto& [bucket, step] : steps) most = std::max(most, step->input_bytes());
-  return RATES + most;
+  return rates_bytes() + most;
 }
 
 const TrainGraph& TrainPlan::largest() const {

@@ -4,12 +4,14 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <set>
 #include <vector>
 
+#include "compile/norm_limit.h"
 #include "data/dataset.h"
-#include "plugin/optimizer.h"
 #include "run/update.h"
+#include "train/groups.h"
 #include "train/step.h"
 #include "train/step_shapes.h"
 
@@ -25,8 +27,8 @@ struct MemoryReport {
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
-// The message of a step starts with the learning rates (float32), at these offsets; its inputs follow.
-enum Rate : int64_t { DENOISER_RATE = 0, TEXT_RATE = 64, RATES = plan_alignment };
+// The message of a step starts with the learning rate of each group (float32), so many bytes apart; its inputs follow.
+inline constexpr int64_t rate_spacing = 64;
 
 // Scalars on the device that a training step reads and writes (float32), at these offsets.
 enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCALARS = 1024 };
@@ -34,21 +36,24 @@ enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCAL
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1;
-  Sizes encoder_sizes = {};  // "<encoder>.length", where text encoders are part of the step
-  bool accumulate = false;   // gradients of several micro-batches are added up
+  Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
+  bool accumulate = false;                // gradients of several micro-batches are added up
+  std::optional<double> norm_limit = {};  // of each module's change
 };
 
 struct TrainPlan {
-  TrainPlan(Device& device, const Model& model, const Optimizer& optimizer, const AdapterSelection& selection,
-            const std::set<StepShape>& shapes, const PlanOptions& options);
+  TrainPlan(Device& device, const Model& model, const OptimizerRules& rules, const TrainSection& train,
+            const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
 
   std::map<StepShape, std::unique_ptr<TrainStep>> steps;
   std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
-  std::vector<AdapterTensor> parts;    // what one update works on: a tensor, or all of a component as one
-  std::vector<UpdatePlan> updates;     // one for each part
+  std::optional<UpdatePlan> update;
+  std::vector<double> lr;  // of each group, before the schedule
+  std::unique_ptr<NormLimit> norm_limit;  // where there is one
   MemoryReport memory;
+  int64_t rates_bytes() const { return placed_bytes(static_cast<int64_t>(lr.size()) * rate_spacing); }
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step
   const TrainGraph& largest() const;  // the step with the most activations
 };

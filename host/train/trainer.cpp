@@ -20,9 +20,11 @@ constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settle
 
 std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
-  for (const Sample& s : dataset.samples)
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.content_hash, s.caption, s.bucket.width, s.bucket.height,
+  for (const Sample& s : dataset.samples) {
+    for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
                             s.flip, s.repeats, s.caption_dropout_rate));
+  }
   return hash.hex().substr(0, 16);
 }
 
@@ -30,6 +32,8 @@ std::string dataset_hash(const Dataset& dataset) {
 std::string targets_hash(const Adapters& adapters) {
   Sha256 hash;
   for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
+  for (const AdaptedModule& module : adapters.adapted())
+    if (module.rule != nullptr) hash.update(fmt::format("{} {} {}\n", module.name, module.rank, module.alpha));
   return hash.hex().substr(0, 16);
 }
 
@@ -40,6 +44,11 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"model.dtype", c.model.dtype},
           {"model.variant", p.model.recipe().variant},
           {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
+          {"network.type", c.network.type},
+          {"network.network_kwargs options", p.adapter->options_text()},
+          {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
+          {"network.module_dropout", fmt::format("{}", c.network.module_dropout)},
+          {"network.scale_weight_norms", fmt::format("{}", c.network.scale_weight_norms.value_or(0))},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
@@ -96,7 +105,7 @@ void Trainer::check_start(const std::string& resume) {
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
   p_.text.prepare(p_.prompts());
-  p_.latents.prepare(p_.dataset);
+  p_.latents.prepare(p_.cuts());
   if (stop_requested()) return;
 
   weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
@@ -111,11 +120,12 @@ void Trainer::load() {
 }
 
 void Trainer::start_or_resume() {
-  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
+                                [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
   bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {
-    if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters)) {
+    if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters, runner_->update())) {
       state_ = *loaded;
       resumed = true;
       if (state_.step > config_.train.steps)
@@ -129,7 +139,10 @@ void Trainer::start_or_resume() {
       spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
     }
   }
-  if (p_.warm_start && !resumed) p_.warm_start->apply(*p_.plan->adapters);
+  if (!resumed) {
+    if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
+    runner_->update().initialise();
+  }
   state_.facts = facts;
   runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
@@ -142,7 +155,7 @@ MicroBatch Trainer::micro_batch(int64_t index) {
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(learning_rates(config_.train, step),
+  runner_->enqueue(learning_rates(config_.train, p_.plan->lr, step),
                    [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
@@ -179,17 +192,22 @@ bool Trainer::boundary_after(int64_t step) const {
 
 void Trainer::save(int64_t step, bool final) {
   state_.step = step;
-  save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, config_.save.max_step_saves_to_keep);
-  const std::filesystem::path path =
-      output_->lora(step, final, p_.plan->adapters->modules(), p_.model.spec(), lora_metadata(p_, step));
+  save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
+             config_.save.max_step_saves_to_keep);
+  if (p_.plan->update->evaluates()) runner_->update().evaluate();
+  const std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
+                                                   p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
 }
 
 void Trainer::make_samples(int64_t step) {
+  if (p_.plan->update->evaluates()) runner_->update().evaluate();
   if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const HostTensor latents = p_.denoiser->sample(p_.requests[i], p_.text, stop_requested);
+    const SampleRequest& request = p_.requests[i];
+    const HostTensor latents =
+        p_.denoiser->sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
     if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
   }
 }
@@ -211,7 +229,7 @@ int Trainer::run() {
       enqueue(launched++);
     const double loss = collect(step);
     const int64_t done = step + 1;
-    const double lr = learning_rates(config_.train, step).denoiser;
+    const double lr = learning_rate(config_.train, config_.train.lr, step);
     output_->metrics(done, loss, lr, grad_norm_);
     progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
     if (stop_requested() && launched == done) {

@@ -1,5 +1,6 @@
 // y = a (kind) b with broadcasting. The walk leaves an inner axis along which each input either advances by one or
 // stands still, so equal shapes, a scalar, a [C] vector and [B, 1, C] all end in a contiguous vector loop.
+#include "cpu/binary_functions.h"
 #include "cpu/broadcast.h"
 #include "cpu/convert.h"
 #include "integers.h"
@@ -8,40 +9,6 @@ namespace lk::cpu {
 
 namespace {
 
-struct Add {
-  float operator()(float a, float b) const { return a + b; }
-};
-struct Sub {
-  float operator()(float a, float b) const { return a - b; }
-};
-struct Mul {
-  float operator()(float a, float b) const { return a * b; }
-};
-struct Div {
-  float operator()(float a, float b) const { return a / b; }
-};
-// NaN in either operand gives NaN.
-struct Max {
-  float operator()(float a, float b) const { return a > b || a != a ? a : b; }
-};
-struct Min {
-  float operator()(float a, float b) const { return a < b || a != a ? a : b; }
-};
-struct GreaterEqual {
-  bool operator()(float a, float b) const { return a >= b; }
-};
-struct Equal {
-  bool operator()(float a, float b) const { return a == b; }
-};
-struct Less {
-  bool operator()(float a, float b) const { return a < b; }
-};
-struct LessEqual {
-  bool operator()(float a, float b) const { return a <= b; }
-};
-struct Greater {
-  bool operator()(float a, float b) const { return a > b; }
-};
 struct Integers {
   lk_binary_kind kind;
   int32_t operator()(int32_t a, int32_t b) const { return integer_binary(kind, a, b); }

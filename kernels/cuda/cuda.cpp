@@ -8,6 +8,7 @@
 
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
+#include "cuda/runtime_kernels.h"
 
 namespace lk {
 
@@ -137,6 +138,7 @@ Cuda::Cuda(const lk_context_params& params)
   workspace_.owner = this;
   gemm_ = std::make_unique<Gemm>(*this);
   dnn_ = std::make_unique<Dnn>(*this);
+  runtime_kernels_ = std::make_unique<RuntimeKernels>(capability());
 }
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
@@ -145,6 +147,7 @@ Cuda::~Cuda() {
   cudaStreamSynchronize(transfer_);
   gemm_.reset();
   dnn_.reset();
+  runtime_kernels_.reset();
   workspace_.release();
   for (cudaStream_t stream : {stream_, transfer_, body_}) cudaStreamDestroy(stream);
 }

@@ -54,6 +54,7 @@ class Workspace {
 
 class Gemm;
 class Dnn;
+class RuntimeKernels;
 
 class Cuda final : public Backend {
  public:
@@ -99,6 +100,7 @@ class Cuda final : public Backend {
   const std::string& tuning_cache() const { return tuning_cache_; }
   Gemm& gemm() { return *gemm_; }
   Dnn& dnn() { return *dnn_; }
+  RuntimeKernels& runtime_kernels() { return *runtime_kernels_; }
   void begin_operation() { workspace_.begin(); }
   // `count` uninitialised elements until the operation returns, 256-byte aligned.
   template <class T>
@@ -110,6 +112,10 @@ class Cuda final : public Backend {
   void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, std::type_identity_t<P>... arguments) {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
+  }
+  // The same for a kernel that was compiled at run time.
+  void launch_loaded(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments) {
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, 0, arguments);
   }
   void fill_zero(void* data, int64_t bytes);
 
@@ -127,6 +133,7 @@ class Cuda final : public Backend {
   int64_t held_ = 0, peak_ = 0;
   std::unique_ptr<Gemm> gemm_;
   std::unique_ptr<Dnn> dnn_;
+  std::unique_ptr<RuntimeKernels> runtime_kernels_;
 };
 
 // Sets `handle` to whether value[0] is finite, when the graph reaches it.

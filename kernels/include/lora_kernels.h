@@ -496,6 +496,59 @@ typedef struct lk_cast_params {
 } lk_cast_params;
 LK_API lk_status lk_cast(lk_context*, const lk_cast_params*);
 
+/* ---- programs of elementwise operations ------------------------------------------------------------- */
+
+/* A program runs over all elements of one shape in a single pass over memory: what lies between its instructions is
+ * float32 and never stored. Results have the bits that the operations give one after the other (lk_unary, lk_binary,
+ * lk_where, lk_cast, lk_round_stochastic, lk_quantize_blockwise, lk_dequantize_blockwise), where LK_POINTWISE_ROUND
+ * stands for an intermediate that they would store in f16 or bf16. Values are numbered: first the inputs, then the
+ * results of the instructions, in order. */
+#define LK_POINTWISE_MAX_INPUTS 24
+#define LK_POINTWISE_MAX_OUTPUTS 12
+#define LK_POINTWISE_MAX_INSTRUCTIONS 64
+
+typedef int32_t lk_pointwise_code;
+#define LK_POINTWISE_UNARY 0      /* of operand 0; kind is an lk_unary_kind, a and b are its numbers */
+#define LK_POINTWISE_BINARY 1     /* of operands 0 and 1; kind is an lk_binary_kind; a comparison gives 1 or 0 */
+#define LK_POINTWISE_WHERE 2      /* operand 0 != 0 ? operand 1 : operand 2 */
+#define LK_POINTWISE_ROUND 3      /* operand 0 rounded to nearest even in f16 or bf16, of which kind is the lk_dtype */
+#define LK_POINTWISE_STOCHASTIC 4 /* operand 0 rounded to bf16 at random; operand 1 is an input, the step, i32 [1] */
+
+typedef struct lk_pointwise_instruction {
+  lk_pointwise_code code;
+  int32_t kind;
+  int32_t operands[3]; /* numbers of values before this one */
+  float a, b;
+  uint64_t seed, stream; /* of LK_POINTWISE_STOCHASTIC */
+} lk_pointwise_instruction;
+
+/* f32, f16, bf16, i32 or u8 as float32, in a shape that broadcasts to that of the outputs; or, where scales is there,
+ * codes of lk_quantize_blockwise in the shape of the outputs. */
+typedef struct lk_pointwise_input {
+  lk_tensor x;
+  lk_tensor scales;  /* optional, f32 [ceil(n / 256)] */
+  int32_t is_signed; /* of codes */
+} lk_pointwise_input;
+
+/* A value in f32, f16, bf16, i32 or u8, as lk_cast stores it; or, where scales is there, as codes in u8. */
+typedef struct lk_pointwise_output {
+  int32_t value;
+  lk_tensor y;
+  lk_tensor scales;  /* optional, f32 [ceil(n / 256)] */
+  int32_t is_signed; /* of codes */
+} lk_pointwise_output;
+
+/* All outputs have one shape. In place allowed: y may be the x of an input of its shape and type, scales the scales of
+ * an input. On a GPU a program is compiled when it is first seen, by its instructions and the types and broadcasting of
+ * its tensors: not while recording. */
+typedef struct lk_pointwise_params {
+  const lk_pointwise_input* inputs;
+  const lk_pointwise_instruction* instructions;
+  const lk_pointwise_output* outputs;
+  int32_t input_count, instruction_count, output_count;
+} lk_pointwise_params;
+LK_API lk_status lk_pointwise(lk_context*, const lk_pointwise_params*);
+
 /* ---- data movement ---------------------------------------------------------------------------------- */
 
 /* y = x with axes reordered: y.dims[i] = x.dims[axes[i]]. Same dtype. */
@@ -583,6 +636,13 @@ typedef struct lk_reduce_sum_params {
 } lk_reduce_sum_params;
 LK_API lk_status lk_reduce_sum(lk_context*, const lk_reduce_sum_params*);
 
+/* y = the largest element of x over the axes where y has 1 and x more (equal ranks, both floating); NaN where one is
+ * NaN. */
+typedef struct lk_reduce_max_params {
+  lk_tensor x, y;
+} lk_reduce_max_params;
+LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
+
 typedef int32_t lk_loss_kind;
 #define LK_MSE 0
 #define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */
@@ -645,6 +705,33 @@ typedef struct lk_adamw_update_params {
   float beta1, beta2, eps, weight_decay;
 } lk_adamw_update_params;
 LK_API lk_status lk_adamw_update(lk_context*, const lk_adamw_update_params*);
+
+/* Block-wise 8-bit storage (Dettmers et al. 2022): x f32 -> codes u8 of its shape and scales f32 [ceil(n / 256)], one
+ * for each 256 neighbouring elements: their largest magnitude. A code is the index of the nearest value of a map of 256
+ * values, the "dynamic" one of [-1, 1] or of [0, 1]; halfway between two the one nearer zero. is_signed 0: numbers
+ * below zero become zero. A block of zeros gives zeros, one with a NaN NaN everywhere. */
+typedef struct lk_quantize_blockwise_params {
+  lk_tensor x, codes, scales;
+  int32_t is_signed;
+} lk_quantize_blockwise_params;
+LK_API lk_status lk_quantize_blockwise(lk_context*, const lk_quantize_blockwise_params*);
+
+/* y f32 = map[code] times the scale of its block. */
+typedef struct lk_dequantize_blockwise_params {
+  lk_tensor codes, scales, y;
+  int32_t is_signed;
+} lk_dequantize_blockwise_params;
+LK_API lk_status lk_dequantize_blockwise(lk_context*, const lk_dequantize_blockwise_params*);
+
+/* y bf16 = x f32 rounded to one of its two neighbours, at random, so that the mean is x; what fits is unchanged, beyond
+ * the largest number lies infinity. Philox-4x32-10 keyed by seed, counter (element / 4, step[0], stream). */
+typedef struct lk_round_stochastic_params {
+  lk_tensor x;
+  lk_tensor step; /* i32 [1] */
+  lk_tensor y;
+  uint64_t seed, stream;
+} lk_round_stochastic_params;
+LK_API lk_status lk_round_stochastic(lk_context*, const lk_round_stochastic_params*);
 
 /* y = 0 with probability p, else 1 / (1 - p): Philox-4x32-10 keyed by seed, counter (stream, step[0], element). */
 typedef struct lk_dropout_mask_params {

@@ -7,13 +7,6 @@
 namespace optim {
 namespace {
 
-using lora_host::Dims;
-using lora_host::Failure;
-using lora_host::Graph;
-using lora_host::Options;
-using lora_host::Value;
-namespace option = lora_host::option;
-
 constexpr lh_option options[] = {
     option::real("momentum", "0", option::at_least(0), "Decay of the buffer of gradients; 0: no buffer."),
     option::real("dampening", "0", option::any, "Share of a gradient that does not go into the buffer."),
@@ -31,31 +24,30 @@ class Sgd : public lora_host::Optimizer {
       throw Failure(LH_E_SETTING, "sgd: nesterov needs a momentum above 0 and a dampening of 0");
   }
 
-  const char* state(uint32_t index) const override {
-    return momentum_ != 0 && index == 0 ? "momentum_buffer" : nullptr;
+  bool elementwise() const override { return true; }
+
+  States states(const Parameter& p) const override {
+    if (momentum_ == 0) return {};
+    return {State::like(p, "momentum_buffer")};
   }
 
-  void build_update(Graph& g, const Dims& parameter) const override {
-    Value p = g.input("p", parameter, LH_F32), d = g.input("g", parameter, LH_F32);
-    Value lr = g.input("lr", {1}, LH_F32);
-    if (weight_decay_ != 0) d = g.add(d, g.affine(p, weight_decay_));
+  void build_pass(UpdateGraph& g, uint32_t, const Parameter&) const override {
+    Value d = g.g();
+    if (weight_decay_ != 0) d = g.add(d, g.scale(g.p(), weight_decay_));
     if (momentum_ != 0) {
-      Value buffer = g.add(g.affine(g.input("momentum_buffer", parameter, LH_F32), momentum_), damped(g, d));
-      g.output("momentum_buffer", buffer);
-      d = nesterov_ ? g.add(d, g.affine(buffer, momentum_)) : buffer;
+      const Value buffer = g.add(g.scale(g.state("momentum_buffer"), momentum_), damped(g, d));
+      g.set("momentum_buffer", buffer);
+      d = nesterov_ ? g.add(d, g.scale(buffer, momentum_)) : buffer;
     }
-    g.output("p", g.sub(p, g.mul(d, lr)));
+    g.set("p", g.sub(g.p(), g.mul(d, g.lr())));
   }
 
  private:
   // The gradient's share of the buffer; the buffer is 0 before the first step, which takes the gradient undamped.
-  Value damped(Graph& g, Value d) const {
+  Value damped(UpdateGraph& g, Value d) const {
     if (dampening_ == 0) return d;
-    Value step = g.input("step", {1}, LH_F32);
-    Value first = g.clamp(g.affine(step, -1, 2), 0, 1);  // 1 at step 1, then 0
-    Value one = g.constant({1}, std::vector<float>{1});
-    Value rest = g.constant({1}, std::vector<float>{static_cast<float>(1 - dampening_)});
-    return g.mul(d, g.where(first, one, rest));
+    const Value first = g.clamp(g.affine(g.step(), -1, 2), 0, 1);  // 1 at step 1, then 0
+    return g.mul(d, g.where(first, g.number(1), g.number(1 - dampening_)));
   }
 
   double momentum_, dampening_, weight_decay_;
@@ -64,6 +56,6 @@ class Sgd : public lora_host::Optimizer {
 
 }  // namespace
 
-constinit const lh_optimizer sgd = lora_host::optimizer<Sgd>("sgd", options);
+constinit const lh_optimizer sgd = lora_host::optimizer<Sgd>("sgd", options, nullptr);
 
 }  // namespace optim

@@ -32,14 +32,15 @@ Values draw(std::mt19937& random, const OpInput& in) {
   Values values(static_cast<size_t>(count_of(in.dims)));
   for (double& v : values) {
     const double unit = (static_cast<double>(random() >> 20) + 0.5) / 4096;
-    v = in.storage == Storage::i32 ? in.low + std::floor(unit * (in.high - in.low + 1))
-                                   : in.low + unit * (in.high - in.low);
+    const bool whole = in.storage == Storage::i32 || in.storage == Storage::u8;
+    v = whole ? in.low + std::floor(unit * (in.high - in.low + 1)) : in.low + unit * (in.high - in.low);
   }
   return values;
 }
 
 DType dtype_of(const OpInput& in, DType tested) {
   if (in.storage == Storage::i32) return DType::i32;
+  if (in.storage == Storage::u8) return DType::u8;
   return in.storage == Storage::f32 ? DType::f32 : tested;
 }
 
@@ -49,8 +50,12 @@ HostTensor stored(Values& values, const Desc& desc) {
     const std::vector<int32_t> ints(values.begin(), values.end());
     return HostTensor::from_ints(desc.shape, ints);
   }
-  std::vector<float> floats(values.begin(), values.end());
   HostTensor tensor(desc);
+  if (desc.dtype == DType::u8) {
+    std::ranges::copy(values, tensor.as<uint8_t>().begin());
+    return tensor;
+  }
+  std::vector<float> floats(values.begin(), values.end());
   convert(DType::f32, floats.data(), desc.dtype, tensor.data.data(), desc.shape.numel());
   convert(desc.dtype, tensor.data.data(), DType::f32, floats.data(), desc.shape.numel());
   values.assign(floats.begin(), floats.end());
@@ -59,6 +64,7 @@ HostTensor stored(Values& values, const Desc& desc) {
 
 Values loaded(const HostTensor& tensor) {
   if (tensor.desc.dtype == DType::i32) return {tensor.as<int32_t>().begin(), tensor.as<int32_t>().end()};
+  if (tensor.desc.dtype == DType::u8) return {tensor.as<uint8_t>().begin(), tensor.as<uint8_t>().end()};
   std::vector<float> floats(static_cast<size_t>(tensor.desc.shape.numel()));
   convert(tensor.desc.dtype, tensor.data.data(), DType::f32, floats.data(), tensor.desc.shape.numel());
   return {floats.begin(), floats.end()};
@@ -131,7 +137,7 @@ void expect_forward(Device& device, const OpCase& c, DType dtype, std::mt19937& 
   const std::vector<Values> want = c.reference(values);
   for (size_t i = 0; i < c.results; ++i) {
     const HostTensor& got = outputs.at(fmt::format("y{}", i));
-    if (got.desc.dtype == DType::i32)
+    if (!is_float(got.desc.dtype))
       EXPECT_EQ(loaded(got), want[i]) << "result " << i;
     else
       lk_test::expect_near(fmt::format("result {}", i), loaded(got), want[i], static_cast<lk_dtype>(got.desc.dtype),
@@ -240,7 +246,9 @@ TEST(Ops, WithoutGradientRuleAreRefusedOnATrainedPath) {
     OpGraph op(c, DType::f32);
     std::vector<Values> weights;
     for (const Value r : op.results) weights.emplace_back(static_cast<size_t>(op.graph.desc(r).shape.numel()), 1.0);
-    const Value loss = op.weighted_sum(weights), trained = op.inputs.back();
+    const auto floating = [&](Value v) { return v && is_float(op.graph.desc(v).dtype); };
+    const auto last = std::ranges::find_if(op.inputs.rbegin(), op.inputs.rend(), floating);
+    const Value loss = op.weighted_sum(weights), trained = last != op.inputs.rend() ? *last : op.inputs.back();
     const Value seed = op.graph.add_constant(HostTensor::from_floats({1}, std::vector<float>{1}));
     const bool integer = std::ranges::none_of(op.results, [&](Value r) { return is_float(op.graph.desc(r).dtype); });
     if (c.op == "detach/1" || integer) {

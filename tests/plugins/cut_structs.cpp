@@ -41,9 +41,8 @@ constexpr lh_model model = lora_host::model<CutModel>("cut_model", checkpoint_ya
 class CutOptimizer : public lora_host::Optimizer {
  public:
   explicit CutOptimizer(const lora_host::Options&) {}
-  const char* state(uint32_t) const override { return nullptr; }
-  void build_update(Graph& g, const lora_host::Dims& parameter) const override {
-    g.output("p", g.sub(g.input("p", parameter, LH_F32), g.input("g", parameter, LH_F32)));
+  void build_pass(lora_host::UpdateGraph& g, uint32_t, const lora_host::Parameter&) const override {
+    g.set("p", g.sub(g.p(), g.g()));
   }
 };
 constexpr lh_optimizer optimizer = lora_host::optimizer<CutOptimizer>("cut_optimizer", nullptr);
@@ -65,7 +64,7 @@ constexpr lh_schedule schedule = lora_host::schedule<CutSchedule>({.id = "cut_sc
 
 const void* factory(const char* id, uint32_t index) {
   static const lh_model* cut_model = cut(model, SIZE(lh_model, build));
-  static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_update));
+  static const lh_optimizer* cut_optimizer = cut(optimizer, SIZE(lh_optimizer, build_evaluation));
   static const lh_sampler* cut_sampler = cut(sampler, SIZE(lh_sampler, build_stage));
   static const lh_schedule* cut_schedule = cut(schedule, SIZE(lh_schedule, levels));
   if (index > 0) return nullptr;

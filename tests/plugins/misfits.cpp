@@ -1,6 +1,7 @@
 // A small model whose parts do not fit each other in the way that LORA_TEST_MISFIT names: recipe and graphs disagree,
 // or one of them says what this host does not run. Without that variable it is sound.
-// "constant": sound as well, with another constant in its encoder.
+// "constant": sound as well, with another constant in its encoder. "images": sound as well, and given further images:
+// control [B, h, w, 4], photo [B, H, W, 3] and area [B, h, w, 1].
 //
 //   conditioner  enc.input_ids [B, L] -> text [B, L, 8], text_mask [B, L], pooled [B, 8]
 //   denoiser     latents [B, h, w, 4], text, text_mask, pooled, size_ids [B, 2], time [B] -> output
@@ -42,7 +43,7 @@ inputs:
   text: {source: conditioner.text, mask: conditioner.text_mask, round: 4}
   text_mask: {source: mask.text}
   pooled: {source: conditioner.pooled}
-  size_ids: {source: picture, values: [height, width]}
+  size_ids: {source: sizes, values: [height, width]}
   time: {source: time}
 tokenizers: {enc: {kind: t5, length: 8}}
 timestep: {type: uniform}
@@ -50,7 +51,7 @@ sampling: {sampler: euler, steps: 2, schedule: {kind: flow}}
 lora: {targets: ["w"]}
 )";
   if (misfit("guidance_unasked")) return replaced(text, "inputs:\n", "inputs:\n  guidance: {source: guidance}\n");
-  if (misfit("source_missing")) return replaced(text, "  size_ids: {source: picture, values: [height, width]}\n", "");
+  if (misfit("source_missing")) return replaced(text, "  size_ids: {source: sizes, values: [height, width]}\n", "");
   if (misfit("output_missing")) return replaced(text, "conditioner.pooled", "conditioner.summary");
   if (misfit("mask_missing")) return replaced(text, "conditioner.text_mask", "conditioner.there");
   if (misfit("numbers")) return replaced(text, "[height, width]", "[height, width, crop_top]");
@@ -62,6 +63,12 @@ lora: {targets: ["w"]}
     return replaced(text, "timestep:", "denoisers: [{role: high, above: 0.9}, {role: denoiser}]\ntimestep:");
   if (misfit("other_latents"))
     return replaced(text, "inputs:", "other_latents: {sound: {channels: 2, downscale: 4}}\ninputs:");
+  if (misfit("images") || misfit("image_size"))
+    return replaced(text, "inputs:\n", R"(inputs:
+  control: {source: image.control, as: latents}
+  photo: {source: image.control, as: pixels}
+  area: {source: image.mask, as: mask}
+)");
   if (misfit("targets")) return replaced(text, R"(["w"])", R"(["blocks.*"])");
   return text;
 }
@@ -121,6 +128,13 @@ class Misfits : public lora_host::Model {
     Value said = g.add(g.reshape(g.mean(text, {1}), {batch, 8}), pooled);
     said = g.add(g.reshape(g.slice(said, 1, 0, 4), {batch, 1, 1, 4}), g.reshape(time, {batch, 1, 1, 1}));
     said = g.add(said, g.reshape(g.mean(size_ids, {1}), {batch, 1, 1, 1}));
+    if (misfit("images") || misfit("image_size")) {
+      const int64_t height = sizes["height"], width = sizes["width"], scale = misfit("image_size") ? 4 : 8;
+      Value photo = g.input("photo", {batch, scale * height, scale * width, 3});
+      latents = g.add(latents,
+                      g.mul(g.input("control", {batch, height, width, 4}), g.input("area", {batch, height, width, 1})));
+      said = g.add(said, g.reshape(g.mean(photo, {1, 2, 3}), {batch, 1, 1, 1}));
+    }
     Value out = g.add(g.linear(latents, "w"), said);
     if (misfit("output_channels")) out = g.concat({out, out}, -1);
     if (misfit("output_type")) out = g.cast(out, LH_I32);

@@ -6,9 +6,8 @@ namespace {
 class Throws : public lora_host::Optimizer {
  public:
   explicit Throws(const lora_host::Options&) {}
-  const char* state(uint32_t) const override { return nullptr; }
-  void build_update(lora_host::Graph&, const lora_host::Dims& parameter) const override {
-    if (parameter.size() == 1) throw std::runtime_error("a vector");
+  void build_pass(lora_host::UpdateGraph&, uint32_t, const lora_host::Parameter& parameter) const override {
+    if (parameter.dims.size() == 1) throw std::runtime_error("a vector");
     throw 42;
   }
 };

@@ -72,6 +72,7 @@ class Tensor {
     view_.rank = static_cast<int32_t>(shape.size());
     for (size_t i = 0; i < shape.size(); ++i) view_.dims[i] = shape[i];
   }
+  Tensor(const Tensor&) = default;  // the same memory
   Tensor(Tensor&&) = default;
   lk_tensor view() const { return view_; }
   std::vector<unsigned char> bytes() const {

@@ -20,7 +20,7 @@ using reference::place_of;
 using reference::Values;
 using Inputs = std::vector<Values>;
 
-enum class Storage { tested, f32, i32, absent };  // the type that the test loops over, or a fixed one
+enum class Storage { tested, f32, i32, u8, absent };  // the type that the test loops over, or a fixed one
 
 struct OpInput {
   Dims dims;
@@ -54,6 +54,7 @@ std::vector<OpCase> contraction_cases();  // linear, conv2d, matmul, embedding, 
 std::vector<OpCase> row_cases();          // softmax, norms, rope, timestep_embedding, reductions, losses, adamw_update
 std::vector<OpCase> elementwise_cases();
 std::vector<OpCase> shape_cases();
-std::vector<OpCase> op_cases();  // all of them
+std::vector<OpCase> storage_cases();  // quantize_blockwise, dequantize_blockwise, round_stochastic
+std::vector<OpCase> op_cases();       // all of them
 
 }  // namespace lh::test

@@ -76,6 +76,15 @@ OpCase reduce(const std::string& op, const OpInput& in, const List& axes) {
           }};
 }
 
+OpCase amax(const OpInput& in, const List& axes) {
+  const Dims x = in.dims;
+  Dims y = x;
+  for (const int64_t axis : axes) y[static_cast<size_t>(axis < 0 ? axis + static_cast<int64_t>(x.size()) : axis)] = 1;
+  return {"amax/1", {in}, {{"axes", axes}}, 1, [=](const Inputs& v) {
+            return std::vector<Values>{reference::reduce_max(x, y, v[0])};
+          }};
+}
+
 OpCase loss(const std::string& op, const Dims& dims, bool weighted, double delta) {
   OpCase c{op, {{dims}, f32(dims, -2, 2)}, {}, count_of(dims), {}};
   c.note = weighted ? "weighted" : "plain";
@@ -135,6 +144,10 @@ std::vector<OpCase> row_cases() {
       reduce("sum/1", ids({31, 33}, -9, 9), {0, 1}),
       reduce("mean/1", {{31, 33}}, {-1}),
       reduce("mean/1", {{2, 3, 31}}, {0, 2}),
+      amax({{31, 33}}, {0, 1}),
+      amax({{3, 31, 5}}, {1}),
+      amax({{3, 5, 33}}, {0, -1}),
+      amax({{5, 9001}}, {1}),
       loss("mse/1", {31, 33}, false, 1),
       loss("mse/1", {3, 7, 5}, true, 1),
       loss("huber/1", {31, 33}, false, 1),

@@ -178,7 +178,7 @@ std::vector<OpCase> shape_cases() {
 
 std::vector<OpCase> op_cases() {
   std::vector<OpCase> all;
-  for (const auto& group : {contraction_cases(), row_cases(), elementwise_cases(), shape_cases()})
+  for (const auto& group : {contraction_cases(), row_cases(), elementwise_cases(), shape_cases(), storage_cases()})
     all.insert(all.end(), group.begin(), group.end());
   return all;
 }

@@ -33,7 +33,7 @@ Ran run_step(const Model& model, double share) {
   Device device(tested_device());
   TrainStep step(toy_graph(model, share));
   const Graph& g = step.train_graph().graph;
-  Adapters adapters(g, step.train_graph().modules, {"m", "v"});
+  Adapters adapters(g, step.train_graph().modules);
   const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +
                             step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
                             workspace_bytes(device, g);

@@ -14,6 +14,8 @@ class Graph : public Ops {
   // model: what the graph's weights come from; none for the graphs of optimizers and samplers.
   explicit Graph(lh_graph* graph, const lh_model_ctx* model = nullptr) : Ops(graph), model_(model) {}
 
+  using Ops::log;  // the natural logarithm
+
   bool has_op(const char* op) const { return api().has_op(op) != 0; }
   Weights weights() const {
     if (model_ == nullptr) throw Failure(LH_E_INVALID, "this graph has no checkpoint to take weights from");

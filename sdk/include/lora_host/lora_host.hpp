@@ -2,8 +2,10 @@
 // plugin.
 #pragma once
 
+#include "lora_host/adapter.hpp"
 #include "lora_host/border.hpp"
 #include "lora_host/graph.hpp"
+#include "lora_host/optimizer.hpp"
 #include "lora_host/options.hpp"
 #include "lora_host/plugin.hpp"
 #include "lora_host/sampler.hpp"

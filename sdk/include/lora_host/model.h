@@ -54,10 +54,11 @@
  * @source sigma: f32 [B]: share of the noise. `per: token` likewise
  * @source log_snr: f32 [B]: log(alpha^2 / sigma^2). `per: token` likewise
  * @source guidance: f32 [B]: strength, for models that were distilled from guidance
- * @source picture: f32 [B, n]: numbers in the order of `values`: original_height, original_width, crop_top, crop_left,
- *   height, width, or constants
- * @source image.<key>: another picture of the sample, of the dataset's key. `as: latents` [B, h, w, C], `as: pixels`
- *   [B, H, W, 3], `as: mask` [B, h, w, 1]
+ * @source sizes: f32 [B, n]: numbers of the image in the order of `values`: original_height, original_width, crop_top,
+ *   crop_left, height, width, or constants
+ * @source image.<key>: a further image of the sample, LH_FLOAT, cut like the sample's own: the file of the same name in
+ *   the folder that `datasets[].images` has for the key, or of `sample.images`. `as: latents` [B, h, w, C]: the mean of
+ *   the VAE's posterior; `as: pixels` [B, H, W, 3] in [-1, 1]; `as: mask` [B, h, w, 1]: how white it is, 0 to 1
  * @source constant: f32 [B]: the number `value`
  */
 #ifndef LORA_HOST_MODEL_H

@@ -56,38 +56,6 @@ constexpr lh_model model(const char* id, const char* checkpoint) {
   return out;
 }
 
-// An update rule: constructed from Options.
-class Optimizer {
- public:
-  virtual ~Optimizer() = default;
-  virtual const char* state(uint32_t index) const = 0;  // nullptr ends the list
-  virtual void build_update(Graph& g, const Dims& parameter) const = 0;
-};
-
-template <typename T>
-constexpr lh_optimizer optimizer(const char* id, const lh_option* options) {
-  lh_optimizer out{};
-  out.struct_size = sizeof(lh_optimizer);
-  out.id = id;
-  out.options = options;
-  out.create = [](const lh_host* host, const lh_attr* options, uint32_t count, void** self) noexcept {
-    return guarded(*host->api, [&] {
-      *self = new Held<Optimizer>{host->api, std::make_unique<T>(Options(options, count))};
-    });
-  };
-  out.destroy = [](void* self) noexcept { delete &Held<Optimizer>::of(self); };
-  out.state = [](void* self, uint32_t index) noexcept {
-    return Held<Optimizer>::of(self).text([&](const Optimizer& rule) { return rule.state(index); });
-  };
-  out.build_update = [](void* self, lh_graph* graph, const lh_desc* parameter) noexcept {
-    return guarded(*graph->api, [&] {
-      Graph g(graph);
-      Held<Optimizer>::of(self).object->build_update(g, dims_of(*parameter));
-    });
-  };
-  return out;
-}
-
 // One line of a plugin's list.
 struct Part {
   const char* factory;  // LH_MODEL_FACTORY, ...

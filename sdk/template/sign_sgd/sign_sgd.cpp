@@ -4,9 +4,10 @@
 
 namespace {
 
-using lora_host::Dims;
-using lora_host::Graph;
-using lora_host::Options;
+using lora_host::Parameter;
+using lora_host::State;
+using lora_host::States;
+using lora_host::UpdateGraph;
 using lora_host::Value;
 namespace option = lora_host::option;
 
@@ -18,19 +19,20 @@ constexpr lh_option options[] = {
 
 class SignSgd : public lora_host::Optimizer {
  public:
-  explicit SignSgd(const Options& options)
+  explicit SignSgd(const lora_host::Options& options)
       : momentum_(options.real("momentum")), weight_decay_(options.real("weight_decay")) {}
 
-  // One state tensor for each parameter: the host makes it, starts it at zero, saves and restores it.
-  const char* state(uint32_t index) const override { return index == 0 ? "m" : nullptr; }
+  // No element of a tensor meets another: the host may give all tensors as one.
+  bool elementwise() const override { return true; }
 
-  void build_update(Graph& g, const Dims& parameter) const override {
-    Value p = g.input("p", parameter, LH_F32), gradient = g.input("g", parameter, LH_F32);
-    Value m = g.input("m", parameter, LH_F32), lr = g.input("lr", {1}, LH_F32);
-    m = g.add(g.affine(m, momentum_), g.affine(gradient, 1 - momentum_));
-    Value direction = g.add(g.sign(m), g.affine(p, weight_decay_));
-    g.output("p", g.sub(p, g.mul(direction, lr)));
-    g.output("m", m);
+  // One state for each parameter: the host makes it, starts it at zero, saves and restores it.
+  States states(const Parameter& p) const override { return {State::like(p, "m", LH_MEANING_AVERAGE)}; }
+
+  void build_pass(UpdateGraph& g, uint32_t, const Parameter&) const override {
+    const Value m = g.average(g.state("m"), g.g(), momentum_);
+    const Value direction = g.add(g.sign(m), g.scale(g.p(), weight_decay_));
+    g.set("p", g.sub(g.p(), g.mul(direction, g.lr())));
+    g.set("m", m);
   }
 
  private:

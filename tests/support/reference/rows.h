@@ -110,6 +110,15 @@ inline Values reduce_sum(const Dims& x_dims, const Dims& y_dims, const Values& x
   return sums;
 }
 
+inline Values reduce_max(const Dims& x_dims, const Dims& y_dims, const Values& x) {
+  Values most(static_cast<size_t>(count_of(y_dims)), -INFINITY);
+  each_index(x_dims, [&](const Dims& i) {
+    double& to = most[place_of(y_dims, i)];
+    to = std::max(to, x[place_of(x_dims, i)]);
+  });
+  return most;
+}
+
 // The mean of weight[sample] l(prediction - target); an empty weight is 1.
 inline double loss(lk_loss_kind kind, double delta, int64_t samples, const Values& prediction, const Values& target,
                    const Values& weight) {

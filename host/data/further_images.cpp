@@ -1,0 +1,83 @@
+#include "data/further_images.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "config/nearest.h"
+#include "config/value.h"
+
+namespace lh {
+
+namespace fs = std::filesystem;
+
+bool is_image_name(const fs::path& path) {
+  std::string extension = path.extension().string();
+  std::ranges::transform(extension, extension.begin(),
+                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  constexpr std::array known = {".jpg", ".jpeg", ".png", ".webp"};
+  return std::ranges::find(known, extension) != known.end();
+}
+
+std::string some_names(const std::vector<std::string>& names) {
+  constexpr size_t limit = 5;
+  std::string text;
+  for (size_t i = 0; i < names.size() && i < limit; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > limit ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
+}
+
+std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given,
+                                            const std::set<std::string>& keys) {
+  std::vector<std::string> problems;
+  const std::vector<std::string_view> known(keys.begin(), keys.end());
+  for (const auto& [key, paths] : given) {
+    if (keys.contains(key)) continue;
+    const std::string near = nearest_of(key, known);
+    const std::string fix = keys.empty()   ? "Remove it"
+                            : near.empty() ? fmt::format("It has {}", fmt::join(keys, ", "))
+                                           : fmt::format("Did you mean {}?", near);
+    problems.push_back(
+        fmt::format("{}{}.{}: the model is given no image of this key. {}", paths.at(0).place(), section, key, fix));
+  }
+  for (const std::string& key : keys)
+    if (!given.contains(key))
+      problems.push_back(fmt::format("{}.{}: missing: the model is given a further image of this key", section, key));
+  return problems;
+}
+
+std::vector<fs::path> files_beside(const DatasetConfig& config, const std::string& key,
+                                   const std::vector<fs::path>& images, std::vector<std::string>& problems) {
+  const GivenValue& given = config.images.at(key).at(0);
+  const fs::path folder = schema::expand_home(given.text);
+  std::map<std::string, std::vector<fs::path>> by_stem;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
+    if (is_image_name(entry->path())) by_stem[entry->path().stem().string()].push_back(entry->path());
+  if (error) {
+    problems.push_back(fmt::format("{}images.{}: {}: {} (give the folder with an image for each of {})", given.place(),
+                                   key, folder.string(), error.message(), config.folder_path.string()));
+    return {};
+  }
+  std::vector<fs::path> files;
+  std::vector<std::string> missing, several;
+  for (const fs::path& image : images) {
+    std::vector<fs::path>& found = by_stem[image.stem().string()];
+    if (found.empty()) missing.push_back(image.filename().string());
+    if (found.size() > 1) several.push_back(image.filename().string());
+    files.push_back(found.empty() ? fs::path() : found[0]);
+  }
+  const auto report = [&](const std::vector<std::string>& names, const char* what) {
+    if (!names.empty())
+      problems.push_back(fmt::format("{}images.{}: {} of {} images of {} {} {}: {}", given.place(), key, names.size(),
+                                     images.size(), config.folder_path.string(), what, folder.string(),
+                                     some_names(names)));
+  };
+  report(missing, "have none of the same name in");
+  report(several, "have more than one of the same name in");
+  return files;
+}
+
+}  // namespace lh

@@ -1,0 +1,30 @@
+// The further images of a sample, for models that are given more than one: for each key of the model's recipe the file
+// of the same name in the folder that datasets[].images has for it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+
+namespace lh {
+
+bool is_image_name(const std::filesystem::path& path);
+
+// "a.png, b.png, ... (7 in all)"
+std::string some_names(const std::vector<std::string>& names);
+
+// What is wrong with the keys of datasets[].images or sample.images, `section`, for a model that is given images of
+// these keys: those it does not have, and those that are missing.
+std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given,
+                                            const std::set<std::string>& keys);
+
+// The files for one key, by the index of the image that they belong to. Images without one go into `problems`.
+std::vector<std::filesystem::path> files_beside(const DatasetConfig& config, const std::string& key,
+                                                const std::vector<std::filesystem::path>& images,
+                                                std::vector<std::string>& problems);
+
+}  // namespace lh

@@ -1,0 +1,20 @@
+// Pass: elementwise nodes become programs of one launch each (the op `pointwise`), whose intermediates are never
+// stored. Results keep their bits.
+//
+// Nodes of one result shape join where no path leads out of the program and back into it, as far as a program's limits
+// go (LK_POINTWISE_MAX_...). What is one number and read by such nodes only is computed inside, by each program that
+// reads it. Taken are functions of one and of two floating tensors, comparisons, where, cast, quantize_blockwise,
+// dequantize_blockwise and round_stochastic; int32 arithmetic is not.
+#pragma once
+
+#include <map>
+
+#include "graph/graph.h"
+
+namespace lh {
+
+// `replaces`: results that the caller would like to store over an input of their shape and type. Where a program makes
+// the one and reads the other, its op says that it may be so (OpDef::in_place).
+void fuse_pointwise(Graph& graph, const std::map<Value, Value>& replaces = {});
+
+}  // namespace lh

@@ -1,0 +1,303 @@
+#include "run/update_plan.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+#include "graph/fingerprint.h"
+#include "graph/op.h"
+#include "ops/ops.h"
+#include "passes/fuse_pointwise.h"
+#include "passes/stack.h"
+
+namespace lh {
+namespace {
+
+constexpr int64_t alignment = 256;
+int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
+
+// Result i of the node may be stored over `input`.
+bool stored_over(const Node& node, size_t i, Value input) {
+  if (i >= node.op->in_place.size()) return false;
+  const size_t from = node.op->in_place[i];
+  return from < node.inputs.size() && node.inputs[from] == input;
+}
+
+// The op that makes `v` may write it over the storage of `input`: no op from there on reads the old content. An op that
+// works in place reads it itself.
+bool replaces(const Graph& graph, Value v, Value input) {
+  std::set<Value> storage{input};
+  bool made = false;
+  for (const Node& node : graph.nodes) {
+    const bool reads = std::ranges::any_of(node.inputs, [&](Value in) { return storage.contains(in); });
+    if (made && reads) return false;
+    if (node.op->alias && reads) storage.insert(node.outputs[0]);
+    for (size_t i = 0; i < node.outputs.size(); ++i) {
+      if (node.outputs[i] != v) continue;
+      made = !node.op->alias && (!reads || stored_over(node, i, input));
+      if (!made) return false;
+    }
+  }
+  return made && std::ranges::none_of(graph.outputs, [&](const auto& item) { return storage.contains(item.second); });
+}
+
+// One number of a tensor that is to be reduced, [1].
+Value reduced(Graph& graph, Value v, bool largest) {
+  const Shape shape = graph.desc(v).shape;
+  if (shape.numel() > 1) {
+    std::vector<int64_t> axes;
+    for (int64_t i = 0; i < shape.rank(); ++i) axes.push_back(i);
+    v = graph.add(largest ? amax_op : sum_op, {v}, {{"axes", axes}}, 0)[0];
+  }
+  return graph.add(affine_op, {graph.add(reshape_op, {v}, {{"shape", std::vector<int64_t>{1}}}, 0)[0]},
+                   {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+}
+
+void add_reductions(Graph& graph) {
+  for (auto& [name, value] : graph.outputs)
+    if (is_reduction(name)) value = reduced(graph, value, name.starts_with(max_prefix));
+}
+
+bool is_largest(const std::string& name) { return name.starts_with(max_prefix); }
+
+}  // namespace
+
+UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
+  std::map<Value, Value> wanted;
+  for (const auto& [name, value] : graph.outputs)
+    if (graph.inputs.contains(name) && graph.inputs.at(name) != value) wanted[value] = graph.inputs.at(name);
+  fuse_pointwise(graph, wanted);
+  for (const auto& [name, value] : graph.inputs) external[value] = name;
+  for (const auto& [name, value] : graph.outputs) {
+    const auto old = graph.inputs.find(name);
+    if (old != graph.inputs.end() && old->second == value) continue;  // stays as it is
+    const ValueInfo& info = graph.info(value);
+    const bool made_here = info.kind == ValueKind::computed && !external.contains(value);
+    const bool alias =
+        std::ranges::any_of(graph.nodes, [&](const Node& node) { return node.op->alias && node.outputs[0] == value; });
+    if (made_here && !alias && (old == graph.inputs.end() || replaces(graph, value, old->second)))
+      external[value] = name;
+    else
+      copied.emplace_back(value, name);
+  }
+  std::set<Value> values;
+  for (const auto& [value, name] : external) values.insert(value);
+  plan = plan_memory(graph, values);
+}
+
+UpdatePlan::UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors)
+    : tensors_(std::move(tensors)) {
+  for (const UpdateGroup& group : groups) groups_.push_back({.name = group.name, .rule = group.rule});
+  for (size_t group = 0; group < groups_.size(); ++group) {
+    std::vector<size_t> members;
+    for (size_t i = 0; i < tensors_.size(); ++i)
+      if (tensors_[i].parameter.group == group) members.push_back(i);
+    if (members.empty()) continue;
+    std::ranges::sort(members, {}, [&](size_t i) { return tensors_[i].offset; });
+    plan_group(group, members);
+  }
+}
+
+int64_t UpdatePlan::take_number(int64_t count) {
+  const int64_t at = number_bytes_;
+  number_bytes_ += aligned(count * static_cast<int64_t>(sizeof(float)));
+  return at;
+}
+
+void UpdatePlan::place_states(UpdateBlock& block) {
+  const int64_t count = std::max<int64_t>(1, block.count);
+  for (const StateSpec& state : block.states) {
+    block.state_offsets[state.name] = state_bytes_;
+    state_bytes_ += aligned(checked_mul(state.desc.bytes(), count));
+  }
+}
+
+void UpdatePlan::plan_group(size_t group, const std::vector<size_t>& members) {
+  GroupPlan& plan = groups_[group];
+  for (const StateSpec& state : plan.rule->states(tensors_[members[0]].parameter)) {
+    if (!state.of_group) continue;
+    plan.state_offsets[state.name] = state_bytes_;
+    state_bytes_ += aligned(state.desc.bytes());
+    plan.states.push_back(state);
+  }
+  if (!plan.rule->elementwise() || !plan_flat(group, members)) plan_each(group, members);
+  finish(group);
+}
+
+// False where the tensors do not lie side by side, or have gaps between them whose zeros would be reduced as well.
+bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
+  const Optimizer& rule = *groups_[group].rule;
+  UpdateBlock block{.group = group, .tensors = members, .flat = true};
+  block.offset = tensors_[members.front()].offset;
+  int64_t end = block.offset, gaps = 0;
+  for (const size_t i : members) {
+    if (tensors_[i].offset - end >= alignment / static_cast<int64_t>(sizeof(float)))
+      return false;  // others between them
+    gaps += tensors_[i].offset - end;
+    end = tensors_[i].offset + tensors_[i].parameter.shape.numel();
+  }
+  block.elements = end - block.offset;
+  const Parameter all{.name = "all tensors of " + groups_[group].name,
+                      .group = static_cast<uint32_t>(group),
+                      .shape = Shape{block.elements}};
+  for (const StateSpec& state : rule.states(all)) {
+    if (state.of_group) continue;
+    if (state.desc.shape != all.shape)
+      fail(Code::plugin,
+           "optimizer '{}': state '{}' of a rule that says it is elementwise is {}, expected the shape {}", rule.id(),
+           state.name, state.desc.text(), all.shape.text());
+    block.states.push_back(state);
+  }
+  std::vector<std::string> known;
+  bool reduces = false;
+  for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
+    Graph graph = rule.build_pass(pass, all, known);
+    reduces |= std::ranges::any_of(graph.outputs, [](const auto& item) { return is_reduction(item.first); });
+    add_reductions(graph);
+    block.passes.emplace_back(std::move(graph));
+    groups_[group].between.push_back({{}, UpdateGraphPlan(rule.build_between(pass, all, known))});
+  }
+  if (reduces && gaps > 0) {
+    groups_[group].between.clear();
+    return false;
+  }
+  block.evaluation = UpdateGraphPlan(rule.build_evaluation(all));
+  place_states(block);
+  blocks_.push_back(std::move(block));
+  return true;
+}
+
+void UpdatePlan::plan_each(size_t group, const std::vector<size_t>& members) {
+  const Optimizer& rule = *groups_[group].rule;
+  std::vector<std::vector<Graph>> graphs(members.size());  // of each tensor: its passes, then its evaluation
+  std::vector<std::string> known;
+  for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
+    std::vector<std::string> given = known;
+    for (size_t m = 0; m < members.size(); ++m) {
+      std::vector<std::string> own = known;
+      graphs[m].push_back(rule.build_pass(pass, tensors_[members[m]].parameter, own));
+      for (const std::string& name : own)
+        if (std::ranges::find(given, name) == given.end()) given.push_back(name);
+    }
+    known = std::move(given);
+    groups_[group].between.push_back(
+        {{}, UpdateGraphPlan(rule.build_between(pass, tensors_[members[0]].parameter, known))});
+  }
+  std::vector<std::string> prints(members.size());
+  for (size_t m = 0; m < members.size(); ++m) {
+    graphs[m].push_back(rule.build_evaluation(tensors_[members[m]].parameter));
+    for (const Graph& graph : graphs[m]) prints[m] += fingerprint(graph);
+  }
+  std::set<std::string> shared{"lr", "step"};
+  shared.insert(known.begin(), known.end());
+  for (const StateSpec& state : groups_[group].states) shared.insert(state.name);
+
+  for (size_t first = 0; first < members.size();) {
+    const TrainedTensor& one = tensors_[members[first]];
+    const int64_t elements = one.parameter.shape.numel();
+    const auto fits = [&](size_t m) {
+      const TrainedTensor& t = tensors_[members[m]];
+      return t.offset == one.offset + static_cast<int64_t>(m - first) * elements &&
+             t.parameter.shape == one.parameter.shape && t.parameter.role == one.parameter.role &&
+             t.channels_last == one.channels_last && prints[m] == prints[first];
+    };
+    size_t end = first + 1;
+    while (end < members.size() && fits(end)) ++end;
+    Stacking how{.count = static_cast<int64_t>(end - first), .shared = shared};
+    if (one.channels_last) how.reordered = {"p", "g"};
+    std::vector<Graph> ready;
+    for (const Graph& graph : graphs[first]) {
+      std::optional<Graph> form = end - first > 1 ? stacked(graph, how) : std::nullopt;
+      if (!form) break;
+      ready.push_back(std::move(*form));
+    }
+    if (ready.size() < graphs[first].size()) {  // alone
+      end = first + 1, how.count = 0;
+      ready.clear();
+      for (const Graph& graph : graphs[first]) ready.push_back(*stacked(graph, how));
+    }
+    UpdateBlock block{.group = group, .count = how.count, .offset = one.offset};
+    for (size_t m = first; m < end; ++m) block.tensors.push_back(members[m]);
+    block.elements = elements * static_cast<int64_t>(end - first);
+    for (const StateSpec& state : rule.states(one.parameter))
+      if (!state.of_group) block.states.push_back(state);
+    block.evaluation = UpdateGraphPlan(std::move(ready.back()));
+    ready.pop_back();
+    for (Graph& graph : ready) {
+      add_reductions(graph);
+      block.passes.emplace_back(std::move(graph));
+    }
+    place_states(block);
+    blocks_.push_back(std::move(block));
+    first = end;
+  }
+}
+
+// Gives every number of the group its place: scalars, results of reductions, and the parts that they are made of.
+void UpdatePlan::finish(size_t group) {
+  GroupPlan& plan = groups_[group];
+  for (uint32_t pass = 0; pass < plan.rule->passes(); ++pass) {
+    std::map<std::string, std::vector<UpdateBlock*>> parts;
+    for (UpdateBlock& block : blocks_) {
+      if (block.group != group) continue;
+      block.slots.resize(plan.rule->passes());
+      for (const auto& [name, value] : block.passes[pass].graph.outputs)
+        if (is_reduction(name)) parts[name].push_back(&block);
+    }
+    for (const auto& [name, givers] : parts) {
+      const int64_t result = plan.numbers.contains(name) ? plan.numbers.at(name) : take_number(1);
+      plan.numbers[name] = result;
+      const auto count = static_cast<int64_t>(givers.size());
+      const int64_t first = count == 1 ? result : take_number(count);
+      for (int64_t i = 0; i < count; ++i)
+        givers[static_cast<size_t>(i)]->slots[pass][name] = first + i * static_cast<int64_t>(sizeof(float));
+      if (count > 1) plan.between[pass].reductions.push_back({is_largest(name), first, count, result});
+    }
+    for (const auto& [name, value] : plan.between[pass].graph.graph.outputs)
+      if (!plan.state_offsets.contains(name) && !plan.numbers.contains(name)) plan.numbers[name] = take_number(1);
+  }
+}
+
+bool UpdatePlan::evaluates() const {
+  return std::ranges::any_of(blocks_, [](const UpdateBlock& b) { return !b.evaluation.graph.outputs.empty(); });
+}
+
+std::vector<const Graph*> UpdatePlan::graphs() const {
+  std::vector<const Graph*> all;
+  for (const UpdateBlock& block : blocks_) {
+    for (const UpdateGraphPlan& pass : block.passes) all.push_back(&pass.graph);
+    all.push_back(&block.evaluation.graph);
+  }
+  for (const GroupPlan& group : groups_)
+    for (const UpdateBetween& between : group.between) all.push_back(&between.graph.graph);
+  return all;
+}
+
+int64_t UpdatePlan::arena_bytes() const {
+  int64_t bytes = 0;
+  for (const UpdateBlock& block : blocks_) {
+    for (const UpdateGraphPlan& pass : block.passes) bytes = std::max(bytes, pass.plan.bytes);
+    bytes = std::max(bytes, block.evaluation.plan.bytes);
+  }
+  for (const GroupPlan& group : groups_)
+    for (const UpdateBetween& between : group.between) bytes = std::max(bytes, between.graph.plan.bytes);
+  return bytes;
+}
+
+int64_t UpdatePlan::launches() const {
+  int64_t count = 0;
+  const auto add = [&](const UpdateGraphPlan& plan) {
+    for (const Node& node : plan.graph.nodes) count += node.op->alias ? 0 : 1;
+    count += static_cast<int64_t>(plan.copied.size());
+  };
+  for (const UpdateBlock& block : blocks_)
+    for (const UpdateGraphPlan& pass : block.passes) add(pass);
+  for (const GroupPlan& group : groups_)
+    for (const UpdateBetween& between : group.between) {
+      add(between.graph);
+      count += static_cast<int64_t>(between.reductions.size());
+    }
+  return count;
+}
+
+}  // namespace lh

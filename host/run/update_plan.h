@@ -1,0 +1,100 @@
+// How an optimizer updates the trained tensors, planned before a step runs: which tensors go through one graph, where
+// their states are, which results go straight into the storage of what they replace.
+//
+// A group's tensors are one flat tensor where the rule is elementwise. Otherwise those that lie side by side and have
+// one shape, role and graph are stacked ([N, ...], passes/stack.h), and the others are updated one by one.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plugin/optimizer.h"
+#include "run/plan.h"
+
+namespace lh {
+
+// A trained tensor and where it lies, in elements, in each section of the memory of all of them.
+struct TrainedTensor {
+  Parameter parameter;
+  bool channels_last = false;  // [O, I, KH, KW] that lies in memory as [O, KH, KW, I]
+  int64_t offset = 0;
+};
+
+// A group: its rule, and a name for files and messages.
+struct UpdateGroup {
+  std::string name;
+  const Optimizer* rule = nullptr;
+};
+
+// A graph made ready: what each value is stored in, by name, and which results are copied there at the end.
+struct UpdateGraphPlan {
+  UpdateGraphPlan() = default;
+  explicit UpdateGraphPlan(Graph g);
+  Graph graph{DType::f32};
+  std::map<Value, std::string> external;
+  std::vector<std::pair<Value, std::string>> copied;
+  Plan plan;
+};
+
+// Tensors of a group that one graph updates.
+struct UpdateBlock {
+  size_t group = 0;
+  std::vector<size_t> tensors;
+  int64_t count = 0;  // of tensors that are stacked; 0: one, or a group as one
+  bool flat = false;
+  int64_t offset = 0, elements = 0;              // in each section
+  std::vector<StateSpec> states;                 // of one of its tensors
+  std::map<std::string, int64_t> state_offsets;  // of the first one, in bytes, in the memory of states
+  std::vector<UpdateGraphPlan> passes;
+  UpdateGraphPlan evaluation;                         // without nodes: p itself
+  std::vector<std::map<std::string, int64_t>> slots;  // by pass: where among the numbers its part of a reduction goes
+};
+
+// What happens between two passes: reductions of `parts` numbers each, then a graph.
+struct Reduction {
+  bool largest = false;                      // the maximum, not the sum
+  int64_t first = 0, parts = 0, result = 0;  // bytes among the numbers; how many
+};
+struct UpdateBetween {
+  std::vector<Reduction> reductions;
+  UpdateGraphPlan graph;
+};
+struct GroupPlan {
+  std::string name;
+  const Optimizer* rule = nullptr;
+  std::vector<StateSpec> states;           // of the group
+  std::map<std::string, int64_t> numbers;  // reductions, scalars -> bytes among the numbers
+  std::map<std::string, int64_t> state_offsets;
+  std::vector<UpdateBetween> between;  // by pass
+};
+
+class UpdatePlan {
+ public:
+  UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors);
+
+  const std::vector<TrainedTensor>& tensors() const { return tensors_; }
+  const std::vector<UpdateBlock>& blocks() const { return blocks_; }
+  const std::vector<GroupPlan>& groups() const { return groups_; }
+  bool evaluates() const;  // the weights that are saved are not p itself
+  int64_t state_bytes() const { return state_bytes_; }
+  int64_t number_bytes() const { return number_bytes_; }
+  int64_t arena_bytes() const;
+  std::vector<const Graph*> graphs() const;
+  int64_t launches() const;  // of kernels in a step
+
+ private:
+  void plan_group(size_t group, const std::vector<size_t>& members);
+  bool plan_flat(size_t group, const std::vector<size_t>& members);
+  void plan_each(size_t group, const std::vector<size_t>& members);
+  void place_states(UpdateBlock& block);
+  void finish(size_t group);
+  int64_t take_number(int64_t count);
+
+  std::vector<TrainedTensor> tensors_;
+  std::vector<UpdateBlock> blocks_;
+  std::vector<GroupPlan> groups_;
+  int64_t state_bytes_ = 0, number_bytes_ = 0;
+};
+
+}  // namespace lh

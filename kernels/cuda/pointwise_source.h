@@ -1,0 +1,28 @@
+// CUDA C++ for a program of elementwise operations.
+//
+// Why source, and not a kernel that interprets the program: an instruction that is decoded needs its operands at places
+// known only at run time, which registers do not have. Kept in shared memory, 20 to 30 instructions move several times
+// the bytes that the operands themselves do; selected out of registers by branches, they cost about as much time as the
+// memory does. A compiled program has its values in registers, issues all its loads first, and is bound by memory at
+// any length an optimizer has. The price is the compiler, once for each kind of program (about 0.2 s).
+#pragma once
+
+#include <string>
+
+#include "pointwise.h"
+
+namespace lk::cuda {
+
+// How a program goes over its elements: what it is compiled for besides instructions and types.
+struct PointwiseLoop {
+  int32_t rank = 1;         // axes
+  bool short_index = true;  // 32 bits do for elements
+  bool whole_rows = true;   // the inner axis is a multiple of 8: a chunk of 8 elements lies within a row
+  // By input that is repeated along some axes: whether it stands still along the inner one.
+  bool repeated[LK_POINTWISE_MAX_INPUTS] = {}, still[LK_POINTWISE_MAX_INPUTS] = {};
+};
+
+// The kernel `pointwise`, of one argument PointwiseArguments, in blocks whose threads are a multiple of 32.
+std::string pointwise_source(const PointwiseProgram& program, const PointwiseLoop& loop);
+
+}  // namespace lk::cuda

@@ -1,0 +1,323 @@
+// Programs of elementwise operations: drawn at random, they give the bits of the operations run one after the other;
+// what may not be asked is refused.
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/kernel_tensors.h"
+
+namespace {
+
+using namespace lk_test;
+
+// A program and, beside it, the operations that it stands for, run by themselves.
+class Program {
+ public:
+  Program(lk_context* context, Shape domain) : context_(context), domain_(std::move(domain)) {}
+
+  int32_t input(const Tensor& tensor) {
+    inputs_.push_back({tensor.view(), {}, 0});
+    apart_.push_back(tensor);
+    return new_value();
+  }
+  int32_t codes(const Tensor& codes, const Tensor& scales, bool is_signed) {
+    inputs_.push_back({codes.view(), scales.view(), is_signed});
+    apart_.emplace_back(domain_, LK_F32);
+    const lk_dequantize_blockwise_params p{codes.view(), scales.view(), apart_.back().view(), is_signed};
+    EXPECT_EQ(lk_dequantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+  int32_t unary(lk_unary_kind kind, int32_t x, float a = 0, float b = 0) {
+    instructions_.push_back({.code = LK_POINTWISE_UNARY, .kind = kind, .operands = {x}, .a = a, .b = b});
+    apart_.emplace_back(shape_of(x), LK_F32);
+    const lk_unary_params p{kind, a, b, view(x), apart_.back().view()};
+    EXPECT_EQ(lk_unary(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+  int32_t binary(lk_binary_kind kind, int32_t a, int32_t b) {
+    instructions_.push_back({.code = LK_POINTWISE_BINARY, .kind = kind, .operands = {a, b}});
+    apart_.emplace_back(together({a, b}), LK_F32);
+    const lk_binary_params p{kind, view(a), view(b), apart_.back().view()};
+    EXPECT_EQ(lk_binary(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+  int32_t where(int32_t condition, int32_t a, int32_t b) {
+    instructions_.push_back({.code = LK_POINTWISE_WHERE, .operands = {condition, a, b}});
+    apart_.emplace_back(together({condition, a, b}), LK_F32);
+    const lk_where_params p{view(condition), view(a), view(b), apart_.back().view()};
+    EXPECT_EQ(lk_where(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+  int32_t rounded(lk_dtype dtype, int32_t x) {
+    instructions_.push_back({.code = LK_POINTWISE_ROUND, .kind = dtype, .operands = {x}});
+    apart_.emplace_back(shape_of(x), dtype);
+    const lk_cast_params p{view(x), {}, apart_.back().view()};
+    EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+  int32_t at_random(int32_t x, int32_t step, uint64_t seed, uint64_t stream) {
+    instructions_.push_back({.code = LK_POINTWISE_STOCHASTIC, .operands = {x, step}, .seed = seed, .stream = stream});
+    apart_.emplace_back(domain_, LK_BF16);
+    const lk_round_stochastic_params p{view(x), view(step), apart_.back().view(), seed, stream};
+    EXPECT_EQ(lk_round_stochastic(context_, &p), LK_OK) << lk_last_error(context_);
+    return new_value();
+  }
+
+  // Results; each is made in both ways.
+  void output(int32_t value, lk_dtype dtype) {
+    results_.push_back({Tensor(domain_, dtype), Tensor(domain_, dtype)});
+    outputs_.push_back({value, results_.back()[0].view(), {}, 0});
+    const Tensor all = full(value);
+    const lk_cast_params p{all.view(), {}, results_.back()[1].view()};
+    EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
+  }
+  void output_codes(int32_t value, bool is_signed) {
+    const Shape blocks{(count_of(domain_) + 255) / 256};
+    results_.push_back({Tensor(domain_, LK_U8), Tensor(domain_, LK_U8)});
+    results_.push_back({Tensor(blocks, LK_F32), Tensor(blocks, LK_F32)});
+    const auto& codes = results_[results_.size() - 2];
+    const auto& scales = results_.back();
+    outputs_.push_back({value, codes[0].view(), scales[0].view(), is_signed});
+    const Tensor all = full(value);
+    const lk_quantize_blockwise_params p{all.view(), codes[1].view(), scales[1].view(), is_signed};
+    EXPECT_EQ(lk_quantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
+  }
+
+  lk_pointwise_params params() const {
+    return {inputs_.data(),
+            instructions_.data(),
+            outputs_.data(),
+            static_cast<int32_t>(inputs_.size()),
+            static_cast<int32_t>(instructions_.size()),
+            static_cast<int32_t>(outputs_.size())};
+  }
+  void expect_equal_bits() const {
+    const lk_pointwise_params p = params();
+    ASSERT_EQ(lk_pointwise(context_, &p), LK_OK) << lk_last_error(context_);
+    for (size_t i = 0; i < results_.size(); ++i)
+      ASSERT_EQ(results_[i][0].bytes(), results_[i][1].bytes()) << "result " << i;
+  }
+
+  const Tensor& result(size_t i) const { return results_[i][1]; }
+
+  std::vector<lk_pointwise_input> inputs_;
+  std::vector<lk_pointwise_instruction> instructions_;
+  std::vector<lk_pointwise_output> outputs_;
+
+ private:
+  int32_t new_value() const { return static_cast<int32_t>(apart_.size()) - 1; }
+  lk_tensor view(int32_t value) const { return apart_[static_cast<size_t>(value)].view(); }
+  Shape shape_of(int32_t value) const {
+    const lk_tensor x = view(value);
+    return Shape(x.dims, x.dims + x.rank);
+  }
+  Shape together(std::initializer_list<int32_t> values) const {
+    Shape shape;
+    for (const int32_t value : values) {
+      const Shape dims = shape_of(value);
+      if (dims.size() > shape.size()) shape.insert(shape.begin(), dims.size() - shape.size(), 1);
+      for (size_t i = 0; i < dims.size(); ++i) {
+        int64_t& dim = shape[shape.size() - dims.size() + i];
+        dim = std::max(dim, dims[i]);
+      }
+    }
+    return shape;
+  }
+  Tensor full(int32_t value) const {  // repeated to the whole shape
+    if (count_of(shape_of(value)) == count_of(domain_)) return apart_[static_cast<size_t>(value)];
+    Tensor y(domain_, view(value).dtype);
+    const Tensor zeros(domain_, LK_F32);
+    const lk_fill_params fill{zeros.view(), 0};
+    EXPECT_EQ(lk_fill(context_, &fill), LK_OK);
+    const lk_binary_params p{LK_ADD, zeros.view(), view(value), y.view()};
+    EXPECT_EQ(lk_binary(context_, &p), LK_OK) << lk_last_error(context_);
+    return y;
+  }
+
+  lk_context* context_;
+  Shape domain_;
+  std::vector<Tensor> apart_;
+  std::vector<std::array<Tensor, 2>> results_;
+};
+
+class KernelsPointwise : public Kernels {
+ protected:
+  Tensor drawn(const Shape& shape, lk_dtype dtype = LK_F32, double low = -2, double high = 2) {
+    return random_tensor(context.get(), random, shape, dtype, low, high);
+  }
+  Tensor copied(const Tensor& x) {
+    const lk_tensor view = x.view();
+    Tensor y(Shape(view.dims, view.dims + view.rank), view.dtype);
+    const std::vector<unsigned char> bytes = x.bytes();
+    y.write(bytes.data(), 0, static_cast<int64_t>(bytes.size()));
+    return y;
+  }
+  int draw(int count) { return static_cast<int>(random() % static_cast<unsigned>(count)); }
+};
+
+// Inputs of every type and way of repeating, every function, values that stay finite.
+TEST_F(KernelsPointwise, RandomProgramsHaveTheBitsOfTheirOperations) {
+  const Shape domains[] = {{1}, {7}, {256}, {5003}, {3, 31, 33}, {4, 24, 40}, {2, 3, 5, 8}};
+  const lk_dtype types[] = {LK_F32, LK_F16, LK_BF16};
+  for (int round = 0; round < 28; ++round) {
+    const Shape& domain = domains[round % 7];
+    SCOPED_TRACE(round);
+    Program program(context.get(), domain);
+    std::vector<int32_t> values;
+    for (int i = 0; i < 6; ++i) {
+      Shape shape = domain;
+      if (i == 1) shape.assign(1, 1);
+      if (i > 1)
+        for (int64_t& dim : shape) dim = draw(3) == 0 ? 1 : dim;
+      if (i == 5) shape.erase(shape.begin(), shape.end() - 1);
+      values.push_back(program.input(drawn(shape, types[i < 2 ? 0 : draw(3)])));
+    }
+    const auto any = [&] { return values[static_cast<size_t>(draw(static_cast<int>(values.size())))]; };
+    // Into [-2, 2], away from zero where a function needs it.
+    const auto bounded = [&](int32_t x) { return program.unary(LK_CLAMP, x, -2, 2); };
+    const auto positive = [&](int32_t x) { return program.unary(LK_CLAMP, program.unary(LK_ABS, x), 0.125f, 2); };
+    for (int i = 0; i < 9; ++i) {
+      const int32_t x = any();
+      switch (draw(7)) {
+        case 0: {
+          const lk_unary_kind kind = draw(LK_ROUND + 1);
+          const bool root = kind == LK_SQRT || kind == LK_RSQRT || kind == LK_LOG;
+          values.push_back(bounded(program.unary(kind, root ? positive(x) : x, -0.75f, 0.5f)));
+          break;
+        }
+        case 1: values.push_back(program.binary(LK_DIV, x, positive(any()))); break;
+        case 2: values.push_back(program.where(program.binary(LK_LESS, any(), any()), x, any())); break;
+        case 3: values.push_back(program.rounded(draw(2) == 0 ? LK_F16 : LK_BF16, x)); break;
+        // A product and the sum that reads it: a contraction would show.
+        case 4: values.push_back(bounded(program.binary(LK_ADD, program.binary(LK_MUL, x, any()), any()))); break;
+        case 5: values.push_back(bounded(program.unary(LK_AFFINE, program.unary(LK_SQUARE, x), 1, 0.3f))); break;
+        default: values.push_back(bounded(program.binary(draw(LK_GREATER + 1) % 3, x, any())));
+      }
+    }
+    for (int i = 0; i < 4; ++i) program.output(values[values.size() - 1 - static_cast<size_t>(i)], types[draw(3)]);
+    program.output(program.binary(LK_LESS, any(), any()), LK_I32);
+    program.output_codes(bounded(values.back()), draw(2) == 0);
+    program.expect_equal_bits();
+  }
+}
+
+TEST_F(KernelsPointwise, EveryFunctionHasTheBitsOfItsOperation) {
+  const Shape domain{1000};
+  for (const bool scalar : {false, true}) {
+    for (lk_unary_kind first = LK_SILU; first <= LK_ROUND; first += 10) {
+      Program program(context.get(), domain);
+      const int32_t x = program.input(drawn(scalar ? Shape{1} : domain, LK_F32, 0.01, 3));
+      const int32_t y = program.input(drawn(domain));
+      int32_t sum = y;
+      for (lk_unary_kind kind = first; kind < first + 10 && kind <= LK_ROUND; ++kind) {
+        const int32_t f = program.unary(kind, x, 0.5f, 1.5f);
+        sum = program.binary(LK_ADD, f, sum);  // reads what the function ends with
+        if (kind - first < 9) program.output(f, LK_F32);
+      }
+      program.output(sum, LK_F32);
+      program.expect_equal_bits();
+    }
+  }
+}
+
+TEST_F(KernelsPointwise, ComparisonsAndChoicesHaveTheirBits) {
+  const Shape domain{999};
+  Program program(context.get(), domain);
+  const int32_t a = program.input(drawn(domain)), b = program.input(drawn({1}));
+  for (lk_binary_kind kind = LK_ADD; kind <= LK_GREATER; ++kind) program.output(program.binary(kind, a, b), LK_F32);
+  program.expect_equal_bits();
+}
+
+TEST_F(KernelsPointwise, CodesAndRandomRoundingHaveTheirBits) {
+  for (const int64_t count : {int64_t{1}, int64_t{255}, int64_t{512}, int64_t{20011}}) {
+    const Shape domain{count}, blocks{(count + 255) / 256};
+    Program program(context.get(), domain);
+    const Tensor codes(domain, LK_U8), scales = drawn(blocks, LK_F32, 0.5, 2), step = integers({1}, {17});
+    std::vector<unsigned char> bytes(static_cast<size_t>(count));
+    for (unsigned char& code : bytes) code = static_cast<unsigned char>(random());
+    codes.write(bytes.data(), 0, count);
+    const int32_t g = program.input(drawn(domain)), m = program.codes(codes, scales, true);
+    const int32_t v = program.codes(codes, scales, false), t = program.input(step);
+    const int32_t sum = program.binary(LK_ADD, program.unary(LK_AFFINE, m, 0.9f), program.unary(LK_AFFINE, g, 0.1f));
+    program.output_codes(sum, true);
+    program.output_codes(program.binary(LK_MAX, v, program.unary(LK_SQUARE, g)), false);
+    program.output(program.at_random(sum, t, 5, 3), LK_BF16);
+    program.output(program.unary(LK_AFFINE, program.at_random(sum, t, uint64_t{1} << 40, 3), 2), LK_F32);
+    program.output(program.unary(LK_AFFINE, g, 300), LK_U8);
+    program.output(program.unary(LK_AFFINE, g, 3e9f), LK_I32);
+    program.expect_equal_bits();
+  }
+}
+
+TEST_F(KernelsPointwise, ResultsMayStandInThePlaceOfInputs) {
+  constexpr int64_t count = 5003;
+  const Tensor p = drawn({count}), m = drawn({count}, LK_BF16), codes({count}, LK_U8), scales({20}, LK_F32);
+  const lk_quantize_blockwise_params start{p.view(), codes.view(), scales.view(), 1};
+  ASSERT_EQ(lk_quantize_blockwise(context.get(), &start), LK_OK);
+  Program program(context.get(), {count});
+  const int32_t from_p = program.input(p), from_m = program.input(m), from_codes = program.codes(codes, scales, true);
+  const int32_t sum = program.binary(LK_ADD, program.binary(LK_ADD, from_p, from_m), from_codes);
+  program.output(sum, LK_F32);
+  program.output(program.binary(LK_MUL, from_p, sum), LK_BF16);
+  program.output_codes(sum, true);
+  program.outputs_[0].y = p.view(), program.outputs_[1].y = m.view();
+  program.outputs_[2].y = codes.view(), program.outputs_[2].scales = scales.view();
+  const lk_pointwise_params in_place = program.params();
+  Program apart(context.get(), {count});
+  const Tensor p_before = copied(p), m_before = copied(m), codes_before = copied(codes), scales_before = copied(scales);
+  const int32_t q = apart.input(p_before), n = apart.input(m_before),
+                c = apart.codes(codes_before, scales_before, true);
+  const int32_t total = apart.binary(LK_ADD, apart.binary(LK_ADD, q, n), c);
+  apart.output(total, LK_F32);
+  apart.output(apart.binary(LK_MUL, q, total), LK_BF16);
+  apart.output_codes(total, true);
+  apart.expect_equal_bits();
+  ASSERT_EQ(lk_pointwise(context.get(), &in_place), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(p.bytes(), apart.result(0).bytes());
+  EXPECT_EQ(m.bytes(), apart.result(1).bytes());
+  EXPECT_EQ(codes.bytes(), apart.result(2).bytes());
+  EXPECT_EQ(scales.bytes(), apart.result(3).bytes());
+}
+
+TEST_F(KernelsPointwise, BadProgramsAreRefused) {
+  const Tensor x({6}, LK_F32), y({6}, LK_F32), other({5}, LK_F32), small({1}, LK_F32), codes({6}, LK_U8);
+  const auto refused = [&](const std::string& text, const auto& change) {
+    Program program(context.get(), {6});
+    const int32_t a = program.input(x);
+    program.input(small);
+    program.unary(LK_ABS, a);
+    program.output(2, LK_F32);
+    program.outputs_[0].y = y.view();
+    change(program);
+    const lk_pointwise_params p = program.params();
+    EXPECT_EQ(lk_pointwise(context.get(), &p), LK_E_INVALID);
+    EXPECT_STREQ(lk_last_error(context.get()), ("pointwise: " + text).c_str());
+  };
+  refused("instructions[0].operands: expected 0 to 1, found 2", [](Program& p) { p.instructions_[0].operands[0] = 2; });
+  refused("instructions[0].code: expected 0 to 4, found 5", [](Program& p) { p.instructions_[0].code = 5; });
+  refused("instructions[0].kind: expected 0 to 20, found 21", [](Program& p) { p.instructions_[0].kind = 21; });
+  refused("instructions[0].operands: expected a step, i32 [1], found f32 [1]", [](Program& p) {
+    p.instructions_[0].code = LK_POINTWISE_STOCHASTIC;
+    p.instructions_[0].operands[1] = 1;
+  });
+  refused("outputs[0].value: expected 0 to 2, found 3", [](Program& p) { p.outputs_[0].value = 3; });
+  refused("inputs[1]: expected a shape that broadcasts to the outputs' [6], found [5]",
+          [&](Program& p) { p.inputs_[1].x = other.view(); });
+  refused("inputs[1]: expected u8, found f32", [&](Program& p) { p.inputs_[1].scales = small.view(); });
+  refused("outputs[0]'s scales: expected no overlap with inputs[1], found shared memory", [&](Program& p) {
+    p.outputs_[0].y = codes.view();
+    p.outputs_[0].scales = small.view();
+    p.inputs_[1].x.rank = 1;
+    p.inputs_[1].x.dtype = LK_BF16;
+  });
+  refused("outputs[1]: expected no overlap with outputs[0], found shared memory",
+          [](Program& p) { p.outputs_.push_back(p.outputs_[0]); });
+  refused("outputs[0]: expected no overlap with inputs[0], found shared memory", [&](Program& p) {
+    p.outputs_[0].y = x.view();
+    p.outputs_[0].y.dtype = LK_BF16;
+  });
+  refused("input_count: expected 1 to 24, found 0", [](Program& p) { p.inputs_.clear(); });
+  refused("output_count: expected 1 to 12, found 0", [](Program& p) { p.outputs_.clear(); });
+}
+
+}  // namespace
