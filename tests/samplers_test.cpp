@@ -49,13 +49,15 @@ TEST(Samplers, FollowTheGoldenTrajectories) {
   EXPECT_GE(samplers.size(), 12u);
 }
 
-// alpha and sigma of the model's own scale at a time it is given.
-std::pair<double, double> level_of(const Recipe& recipe, double time) {
-  if (recipe.objective == Objective::flow) return {1 - time, time};
+// alpha and sigma of the model's own scale, which have to be those of the time that it is given.
+std::pair<double, double> level_of(const Recipe& recipe, const SamplingLevel& at) {
+  if (recipe.objective == Objective::flow) {
+    EXPECT_EQ(at.time, at.sigma);
+    return {1 - at.time, at.time};
+  }
   const NoiseSchedule noise = NoiseSchedule(recipe.noise_schedule).with_signal();
-  const auto t = std::llround(time);
-  EXPECT_EQ(static_cast<double>(t), time);
-  return {noise.alpha(t), noise.sigma(t)};
+  EXPECT_NEAR(noise.time_of_ratio(at.sigma / at.alpha), at.time, 1e-6);
+  return {at.alpha, at.sigma};
 }
 
 Recipe recipe_of(Objective objective, ScheduleSpec::Spacing spacing) {
@@ -93,7 +95,7 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
         const HostTensor end = run.run(
             start, {.model =
                         [&](const HostTensor& x, const SamplingLevel& at, int64_t) {
-                          const auto [alpha, sigma] = level_of(recipe, at.time);
+                          const auto [alpha, sigma] = level_of(recipe, at);
                           HostTensor out(x.desc);
                           for (size_t i = 0; i < out.as<float>().size(); ++i) {
                             const double picture = x0.as<float>()[i],
@@ -112,7 +114,7 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
         EXPECT_LE(golden::relative_error(end.as<float>(), x0.as<float>()), 16 * 0x1p-24);
         ++runs;
       }
-  EXPECT_EQ(runs, 2 * (17 + 16 + 16));
+  EXPECT_EQ(runs, 2 * (16 + 16 + 16));
 }
 
 // Of pictures whose values are normal with mean m and variance v, the best model and its trajectories are known:
@@ -128,8 +130,8 @@ class NormalPictures {
     HostTensor first;
     SamplerRun run(device, sampler, recipe_.objective, schedule, start.desc.shape);
     const HostTensor end =
-        run.run(start, {.model = [&](const HostTensor& x, const SamplingLevel& at, int64_t) { return say(x, at.time); },
-                        .noise = {},
+        run.run(start, {.model = [&](const HostTensor& x, const SamplingLevel& at, int64_t) { return say(x, at); },
+                        .noise = [&](int64_t, int64_t) { return start; },
                         .proceed =
                             [&](int64_t step, const HostTensor& x) {
                               if (step == 0) first = x;
@@ -146,8 +148,8 @@ class NormalPictures {
   }
 
  private:
-  HostTensor say(const HostTensor& in, double time) const {
-    const auto [alpha, sigma] = level_of(recipe_, time);
+  HostTensor say(const HostTensor& in, const SamplingLevel& at) const {
+    const auto [alpha, sigma] = level_of(recipe_, at);
     HostTensor out(in.desc);
     for (size_t i = 0; i < out.as<float>().size(); ++i) {
       const double x = in.as<float>()[i];
@@ -193,7 +195,9 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
       const Recipe recipe = recipe_of(objective, ScheduleSpec::Spacing::leading);
       SampleConfig config{.sampler = row.sampler};
       config.sampler_params = given_options(row.options);
-      if (std::string_view(row.sampler).starts_with("flow_") && objective != Objective::flow) continue;
+      const std::string_view id = row.sampler;
+      if (id.starts_with("flow_") && objective != Objective::flow) continue;
+      if (id == "res_multistep" && objective == Objective::flow) continue;  // compared with ComfyUI alone
       const SamplerChoice choice = choose_sampler(built_plugins(), recipe, config);
       const NormalPictures pictures(recipe);
       const double coarse = pictures.error(device, *choice.sampler, 20),
@@ -205,7 +209,6 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
                                         << coarse << ", " << fine;
     }
     EXPECT_LT(errors.at("dpmpp_2m"), errors.at("ddim")) << objective_name(objective);
-    EXPECT_LT(errors.at("uni_pc"), errors.at("dpmpp_2m")) << objective_name(objective);
   }
 }
 
@@ -282,7 +285,7 @@ TEST(Samplers, ChurnAddsNoiseBeforeTheModelIsAsked) {
   Device device(tested_device());
   const Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   SampleConfig config{.sampler = "euler"};
-  config.sampler_params = given_options("{s_churn: 1, s_noise: 0.5, s_tmax: 5}");
+  config.sampler_params = given_options("{s_churn: 1, s_noise: 0.5, s_tmax: 2}");
   const SamplerChoice choice = choose_sampler(built_plugins(), recipe, config);
   const SamplingSchedule schedule = schedule_of(choice, recipe, 4, 1);
   SamplerRun run(device, *choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
@@ -304,11 +307,12 @@ TEST(Samplers, ChurnAddsNoiseBeforeTheModelIsAsked) {
                                           }});
   ASSERT_EQ(sigmas.size(), 4u);
   for (size_t i = 0; i < sigmas.size(); ++i) {
-    const double sigma = schedule.level(static_cast<int64_t>(i)).sigma, hat = sigma > 5 ? sigma : 1.25 * sigma;
+    const double sigma = schedule.level(static_cast<int64_t>(i)).sigma, hat = sigma > 2 ? sigma : 1.25 * sigma;
     EXPECT_NEAR(sigmas[i], hat, 1e-12 * hat) << i;
-    EXPECT_NEAR(seen[i], begins[i] + 0.5 * std::sqrt(hat * hat - sigma * sigma), 1e-6 * hat) << i;
+    EXPECT_NEAR(seen[i], begins[i] + 0.5 * std::sqrt(hat * hat - sigma * sigma), 1e-6 * (hat + std::abs(begins[i]))) << i;
   }
-  EXPECT_GT(schedule.level(0).sigma, 5);
+  EXPECT_GT(schedule.level(0).sigma, 2);
+  EXPECT_LT(schedule.level(1).sigma, 2);
   const Recipe flow = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
   EXPECT_THAT(error_of([&] {
                 const SamplingSchedule of_flow = schedule_of(choice, flow, 4, 1);
@@ -407,6 +411,28 @@ TEST(Samplers, ThatDoNotFitTheModelAreRefusedWithThoseThatDo) {
   EXPECT_THAT(error_of([&] { choose_sampler(built_plugins(), epsilon, {.sampler = "dpmpp_2n"}); }),
               AllOf(HasSubstr("sample.sampler: sampler 'dpmpp_2n' is in no plugin. Did you mean dpmpp_2m?"),
                     HasSubstr("Known: euler, ")));
+}
+
+// docs/samplers.md has a row for every sampler and schedule, with its other names and options.
+TEST(Samplers, AreInTheReference) {
+  const std::string page = get(fs::path(LORA_SOURCE_DIR) / "docs" / "samplers.md");
+  const auto check = [&](const auto& descriptor) {
+    SCOPED_TRACE(descriptor.id);
+    const size_t begin = page.find(fmt::format("\n| `{}` |", descriptor.id));
+    ASSERT_NE(begin, std::string::npos);
+    const std::string row = page.substr(begin + 1, page.find('\n', begin + 1) - begin - 1);
+    for (const char* const* alias = descriptor.aliases; alias != nullptr && *alias != nullptr; ++alias)
+      EXPECT_THAT(row, HasSubstr(fmt::format("`{}`", *alias)));
+    for (const OptionSpec& option : read_options(descriptor.options, descriptor.id))
+      EXPECT_THAT(row, HasSubstr(option.otherwise.empty() ? fmt::format("`{}`", option.name)
+                                                          : fmt::format("`{}: {}`", option.name, option.otherwise)));
+  };
+  for (const Offered<lh_sampler>& offered : built_plugins().samplers()) check(*offered.descriptor);
+  const std::string schedules = page.substr(page.find("\n## Schedules"));
+  for (const Offered<lh_schedule>& offered : built_plugins().schedules()) {
+    EXPECT_THAT(schedules, HasSubstr(fmt::format("\n| `{}` |", offered.descriptor->id)));
+    if (offered.descriptor->id != std::string("lcm")) check(*offered.descriptor);  // a sampler has that id, too
+  }
 }
 
 // A plugin that breaks the contract of sampler.h in one place.
