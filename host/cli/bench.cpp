@@ -12,6 +12,7 @@
 #include "io/synthetic.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
+#include "run/lr_schedule.h"
 #include "train/prepare.h"
 #include "train/step_runner.h"
 
@@ -124,7 +125,8 @@ int run_bench(const Options& options) {
                                           .loss = config.train.loss,
                                           .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
                                           .recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0},
-                                 .batch = config.train.batch_size};
+                                 .batch = config.train.batch_size,
+                                 .norm_limit = config.network.scale_weight_norms};
   const StepShape shape{{side, side}, text_lengths(device, model, options.text_length)};
   TrainPlan plan(device, model, rules, config.train, selection, {shape}, plan_options);
   const TrainGraph& train = plan.largest();
