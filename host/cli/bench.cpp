@@ -12,6 +12,7 @@
 #include "io/synthetic.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
+#include "run/lr_schedule.h"
 #include "train/prepare.h"
 #include "train/step_runner.h"
 
