@@ -4,9 +4,11 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 
 #include "config/load.h"
 #include "data/image.h"
@@ -33,6 +35,10 @@ struct Family {
   // Further lines of the configuration's sections.
   const char *model = "", *network = "", *train = "", *sample = "";
   size_t named = 1;  // plugins all of whose layers have such names
+  // Of other adapters than plain LoRA: what programs load their files.
+  const char* lr = "1e-2";
+  const char* formats = "kohya comfyui diffusers";  // that have the adapter
+  const char* programs = "all";                     // that load it, where they load the format
 };
 
 const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
@@ -86,6 +92,25 @@ const Family families[] = {
      "", "\n  conv: 2\n  conv_alpha: 1"},
     {"sdxl_text", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
      "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3"},
+    {"flux_dropouts", "flux", "schnell", flux, 22, "diffusers", flux_files,
+     "\n  dropout: 0.1\n  rank_dropout: 0.2\n  module_dropout: 0.2\n  scale_weight_norms: 0.5"},
+    {"flux_ranks", "flux", "schnell", flux, 12, "diffusers", flux_files,
+     "\n  target_modules: ['(double|single)_blocks.*(proj|qkv|linear1|linear2)']\n"
+     "  module_ranks: {'single.*': 3}\n  module_alphas: {'single.*linear1': 1}"},
+    {"flux_dora", "flux", "schnell", flux, 22, "", flux_files, "\n  type: dora", "", "", 1, "1e-2", "kohya comfyui",
+     "comfyui"},
+    {"flux_dora_rows", "flux", "schnell", flux, 22, "diffusers", flux_files,
+     "\n  type: dora\n  network_kwargs: {wd_on_out: true, detach_norm: true}", "", "", 1, "1e-2",
+     "kohya comfyui diffusers", "diffusers"},
+    {"flux_loha", "flux", "schnell", flux, 22, "", flux_files, "\n  type: loha\n  rank_dropout: 0.1", "", "", 1, "1e-2",
+     "kohya comfyui", "comfyui"},
+    {"flux_lokr", "flux", "schnell", flux, 22, "", flux_files,
+     "\n  type: lokr\n  lokr_factor: 4\n  module_dropout: 0.1", "", "", 1, "1e-2", "kohya comfyui", "comfyui"},
+    {"flux_full", "flux", "schnell", flux, 10, "", flux_files,
+     "\n  type: full\n  network_kwargs: {only_if_contains: [double_blocks]}", "", "", 1, "1e-3", "kohya comfyui",
+     "comfyui"},
+    {"sdxl_loha_conv", "sdxl", "epsilon", sdxl({}), 162 + 17 * 3 + 11 + 4, "", "",
+     "\n  type: loha\n  conv: 2\n  network_kwargs: {use_tucker: true}", "", "", 1, "1e-2", "kohya comfyui", "comfyui"},
 };
 
 constexpr const char* config_text = R"(name: run
@@ -102,7 +127,7 @@ datasets:
     resolution: 64
 train:
   steps: STEPS
-  lr: 1e-2
+  lr: RATE
   dtype: fp32TRAIN
 sample:
   prompts: ["a photo of [trigger]"]
@@ -132,6 +157,7 @@ fs::path write_config(const Family& family, const fs::path& checkpoint, const fs
                                                                                     {"CHECKPOINT", checkpoint},
                                                                                     {"TOY", toy},
                                                                                     {"STEPS", std::to_string(steps)},
+                                                                                    {"RATE", family.lr},
                                                                                     {"FOLDER", folder},
                                                                                     {"SOURCE", LORA_SOURCE_DIR}})
     for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + value.size()))
@@ -154,7 +180,7 @@ Injected injected(Config config, const fs::path& lora) {
   const Weights weights(p.device, p.model.checkpoint(), p.plan->largest().graph);
   const Adapters& adapters = *p.plan->adapters;
   p.plan->adapters->allocate(p.device);
-  p.plan->adapters->initialise(1);
+  p.plan->adapters->initialise(1, [&](const std::string& w) { return p.model.checkpoint().read_f32(w); });
   p.warm_start->apply(adapters);
   const int64_t text_arena = p.live_text ? p.live_text->arena_bytes() : 0;
   const DeviceMemory arena(p.device, std::max(p.denoiser->memory().arena, text_arena), "activations");
@@ -183,25 +209,30 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   return denoiser.sample(request, text, {}, [] { return false; });
 }
 
-constexpr const char* formats[] = {"kohya", "comfyui", "diffusers"};
+std::vector<std::string> words(const char* text) {
+  std::istringstream in(text);
+  return {std::istream_iterator<std::string>(in), {}};
+}
 
 // A run of 20 steps, and its adapters in every format.
 struct Trained {
   TempDir dir;
+  std::vector<std::string> formats;
   fs::path checkpoint, config_file;
   HostResult result;
   Config config;
   Injected trained;
 
   explicit Trained(const Family& family)
-      : checkpoint(family.checkpoint(dir.path())),
+      : formats(words(family.formats)),
+        checkpoint(family.checkpoint(dir.path())),
         config_file(write_config(family, checkpoint, dir.path(), 20)),
         result(run_host({"train", "--config", config_file.string()})),
         config(load_config(config_file, {})) {
     if (result.code != 0) throw std::runtime_error(result.output);
     trained = injected(config, file("kohya"));
-    for (const std::string format : {"comfyui", "diffusers"})
-      write_lora(file(format), trained.modules, trained.spec, format, DType::f32, {});
+    for (const std::string& format : formats)
+      if (format != "kohya") write_lora(file(format), trained.modules, trained.spec, format, DType::f32, {});
   }
   fs::path output() const { return dir / "runs" / "run"; }
   fs::path file(const std::string& format) const {
@@ -230,9 +261,17 @@ double norm(const HostTensor& tensor) {
 TEST_P(Families, EveryAdapterIsTrained) {
   expect_success(run().result);
   EXPECT_EQ(run().trained.modules.size(), GetParam().modules);
-  for (const LoraModule& m : run().trained.modules) EXPECT_GT(norm(m.up), 0) << m.name;  // it starts at zero
+  size_t tensors = 0;
+  for (const LoraModule& m : run().trained.modules) {  // each has one that starts at zero
+    if (m.has_pair()) {
+      EXPECT_GT(norm(m.up), 0) << m.name;
+    }
+    for (const auto& [key, tensor] : m.others) EXPECT_GT(norm(tensor), 0) << m.name << " " << key;
+    tensors += (m.has_pair() ? 2 : 0) + m.others.size() + (m.alpha != 0 ? 1 : 0);
+  }
   const Safetensors file(run().file("kohya"));
-  EXPECT_EQ(file.tensors().size(), 3 * GetParam().modules);
+  EXPECT_EQ(file.tensors().size(), tensors);
+  EXPECT_GE(tensors, GetParam().modules);
   EXPECT_EQ(file.metadata().at("lora_host.variant"), GetParam().variant);
   const bool text = std::string(GetParam().train).find("train_text_encoder") != std::string::npos;
   for (const std::string prefix : {"lora_te1_", "lora_te2_"})
@@ -243,7 +282,7 @@ TEST_P(Families, EveryAdapterIsTrained) {
 
 // All modules are named as this family's. In the spelling of diffusers, layers of several families have the same names.
 TEST_P(Families, InspectNamesTheFamily) {
-  for (const std::string format : formats) {
+  for (const std::string& format : run().formats) {
     const HostResult result = run_host({"inspect", run().file(format).string(), "--json"});
     ASSERT_EQ(result.code, 0) << result.output;
     const auto report = nlohmann::json::parse(result.output);
@@ -260,11 +299,14 @@ TEST_P(Families, InspectNamesTheFamily) {
 // row says.
 TEST_P(Families, ProgramsLoadEveryKey) {
   const bool kohya = std::ranges::count(spec_of(GetParam().plugin).lora_loaders, "kohya", &LoraLoader::program) > 0;
-  for (const std::string format : formats) {
+  for (const std::string& format : run().formats) {
     std::vector<std::string> programs;
     if (format == "kohya" && kohya) programs = {"kohya"};
     if (format != "diffusers" || std::string(GetParam().plugin) != "sdxl") programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
+    if (GetParam().programs != std::string("all"))
+      std::erase_if(programs, [](const std::string& program) { return program != GetParam().programs; });
+    if (programs.empty()) continue;
     const HostResult result = run_host({"verify", run().file(format).string(), "--model", run().checkpoint.string(),
                                         "--for", fmt::format("{}", fmt::join(programs, ",")), "--json"});
     EXPECT_EQ(result.code, 0) << format << result.output.substr(0, 2000);
@@ -281,7 +323,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
 // The same samples to 1e-5; and each component's part is seen in them.
 TEST_P(Families, MergedFilesGiveTheSamplesOfTraining) {
   const HostTensor& want = run().trained.latents;
-  for (const char* format : formats) {
+  for (const std::string& format : run().formats) {
     const HostTensor got = merged(run().config, {{run().file(format), 1}});
     EXPECT_LE(golden::relative_error(got.as<float>(), want.as<float>()), 1e-5) << format;
   }
@@ -330,6 +372,21 @@ TEST_P(Families, ResumedRunsEndWithTheSameFile) {
     expect_success(run_host({"train", "--config", config.string(), "--resume"}));
   }
   EXPECT_TRUE(get(dir / "runs/run/run.safetensors") == get(run().file("kohya")));
+}
+
+// A file that no program could load is not what a run should end with.
+TEST(FamilyFormats, OneWithoutTheAdapterIsRefusedBeforeTheRun) {
+  const Family& loha =
+      *std::ranges::find_if(families, [](const Family& f) { return f.name == std::string("flux_loha"); });
+  const TempDir dir;
+  const fs::path config = write_config(loha, loha.checkpoint(dir.path()), dir.path(), 1);
+  std::string text = get(config);
+  const std::string format = "format: kohya";
+  text.replace(text.find(format), format.size(), "format: diffusers");
+  put(config, text);
+  const HostResult result = run_host({"train", "--config", config.string(), "--dry-run"});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_NE(result.output.find("diffusers: it has no tensor `hada_w1_a`"), std::string::npos) << result.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families),

@@ -328,12 +328,13 @@ TEST(Adapt, ASharedModuleIsOneAdapter) {
   EXPECT_EQ(t.modules[0].name, "m.0");
   EXPECT_EQ(t.modules[1].name, "m.1");
   EXPECT_EQ(t.modules[0].alpha, 6);
-  EXPECT_EQ(t.graph.desc(t.modules[0].down), (Desc{DType::f32, {2, 8}}));
-  EXPECT_EQ(t.graph.desc(t.modules[0].up), (Desc{DType::f32, {8, 2}}));
+  EXPECT_EQ(t.graph.desc(t.modules[0].value(down_key)), (Desc{DType::f32, {2, 8}}));
+  EXPECT_EQ(t.graph.desc(t.modules[0].value(up_key)), (Desc{DType::f32, {8, 2}}));
   std::vector<Value> downs;
   for (const Node& node : t.graph.nodes)
     if (node.op == &lora_op) downs.push_back(node.inputs[3]);
-  EXPECT_THAT(downs, ElementsAre(t.modules[0].down, t.modules[0].down, t.modules[1].down));
+  EXPECT_THAT(downs,
+              ElementsAre(t.modules[0].value(down_key), t.modules[0].value(down_key), t.modules[1].value(down_key)));
 }
 
 // The gradient of a shared module's adapter is the sum over its uses.
@@ -345,7 +346,7 @@ TEST(Adapt, ASharedModuleGetsBothGradients) {
     const HostTensor w = ramp({3, 8}, 1), zero(Desc{DType::f32, {3, 8}});
     const Value l1 = loss_of(g, g.outputs.at("h"), first ? w : zero),
                 l2 = loss_of(g, g.outputs.at("z"), second ? w : zero);
-    const Value loss = g.add(add_op, {l1, l2}, {}, 0)[0], up = t.modules[0].up;
+    const Value loss = g.add(add_op, {l1, l2}, {}, 0)[0], up = t.modules[0].value(up_key);
     g.outputs = {{"g", differentiate(g, loss, g.add_constant(one()), {up}).at(up)}};
     prune(g);
     return run_graph(device, g, TwoLinears::values()).at("g");
@@ -500,7 +501,7 @@ TEST(Layout, ASharedWeightHasItsAdapter) {
       g, [&](const std::string&) { return &spec; }, true);
   ASSERT_EQ(modules.size(), 1u);
   EXPECT_EQ(modules[0].name, "m");
-  EXPECT_TRUE(g.info(modules[0].down).channels_last);
+  EXPECT_TRUE(g.info(modules[0].value(down_key)).channels_last);
 }
 
 TEST(Prune, DropsWhatNothingReads) {

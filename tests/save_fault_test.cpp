@@ -24,9 +24,9 @@ const std::map<std::string, std::string> facts{{"train.seed", "42"}};
 class SaveFault : public ::testing::Test {
  protected:
   SaveFault() {
-    AdaptedModule module{"blocks.0.qkv", {}, {}, 2};
-    module.down = graph_.add_param(down_name(module.name), {DType::f32, {2, 24}});
-    module.up = graph_.add_param(up_name(module.name), {DType::f32, {72, 2}});
+    AdaptedModule module{.name = "blocks.0.qkv", .tensors = {}, .rank = 2, .alpha = 2};
+    for (const auto& [key, shape] : {std::pair{down_key, Shape{2, 24}}, std::pair{up_key, Shape{72, 2}}})
+      module.tensors.push_back({graph_.add_param(module.name + "." + key, {DType::f32, shape}), key});
     adapters_.emplace(graph_, std::vector{module});
     adapters_->allocate(device_);
     update_.emplace(device_, built_plugins(), *adapters_, "adamw");

@@ -114,6 +114,18 @@ strong() { cp -r whole strong && rm -rf strong/tiny_dit && "$host" train --confi
 rm -rf whole && check "a run with it unset" "$host" train --config tiny_dit.yaml --out whole
 check "texts are encoded again where it is set" prints "encoding" strong --text-strength 2
 check "the optimizer trains" "$host" train --config tiny_dit.yaml --out sign --optimizer sign_sgd
+sed 's/linear: 4, linear_alpha: 4/type: input_scale, network_kwargs: {strength: 2}/; s/steps: 6/steps: 60/; s/lr: 1e-3/lr: 1e-2/;
+  s/save_every: 3/save_every: 20/' tiny_dit.yaml >scale.yaml
+check "the adapter trains" "$host" train --config scale.yaml --out scale
+falls() { awk -F, 'NR > 1 { if (NR <= 21) first += $2; if (NR > 41) last += $2 } END { exit !(NR == 61 && last < first) }' "$1"; }
+check "its loss falls" falls scale/tiny_dit/metrics.csv
+rm -f scale/tiny_dit/tiny_dit.safetensors scale/tiny_dit/state/000000060.safetensors
+cp -r scale resumed
+check "it goes on" "$host" train --config scale.yaml --out resumed --resume
+rm -rf scale && check "a run that did not stop" "$host" train --config scale.yaml --out scale
+check "... gives the same bytes" cmp scale/tiny_dit/tiny_dit.safetensors resumed/tiny_dit/tiny_dit.safetensors
+sed 's/strength: 2/strength: 0/' scale.yaml >weak.yaml
+check "its options are checked" refuses "weak.yaml:5:" "$host" train --config weak.yaml --dry-run
 check "it is installed beside the host's plugins" cmake --install "$work/$(basename "$(cache CMAKE_CXX_COMPILER)")/template" \
   --prefix "$prefix"
 unset LORA_HOST_PLUGIN_PATH

@@ -81,8 +81,8 @@ class TextTraining : public ::testing::Test {
   static Tensors adapters(const TrainGraph& train) {
     Tensors values;
     for (const AdaptedModule& m : train.modules)
-      for (const Value v : {m.down, m.up}) {
-        const ValueInfo& info = train.graph.info(v);
+      for (const AdaptedTensor& t : m.tensors) {
+        const ValueInfo& info = train.graph.info(t.value);
         HostTensor tensor = ramp(info.desc.shape, static_cast<int64_t>(values.size()) + 20);
         for (float& x : tensor.as<float>()) x *= 0.1f;
         values[info.name] = std::move(tensor);
@@ -198,7 +198,8 @@ TEST(Adapters, LieByComponentRoleAndShape) {
   int64_t in = 40;
   for (const char* name : {"b:x", "y", "a:x", "b:z", "w"}) {
     const Value down = graph.add_param(down_name(name), {DType::f32, {2, in}});
-    modules.push_back({name, down, graph.add_param(up_name(name), {DType::f32, {40, 2}}), 1});
+    const Value up = graph.add_param(up_name(name), {DType::f32, {40, 2}});
+    modules.push_back({.name = name, .tensors = {{down, down_key}, {up, up_key}}, .rank = 2, .alpha = 1});
     in = 72 - in;  // 40, 32, 40, ...
   }
   const Adapters adapters(graph, modules);

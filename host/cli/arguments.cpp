@@ -26,6 +26,7 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--memory-limit", "memory_limit_mib", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {
+    {"--adapter", "network.type", "Adapter, by the id its plugin gives it: lora, dora, loha, lokr, full."},
     {"--rank", "network.linear", "Rank of the adapters."},
     {"--alpha", "network.linear_alpha", "Adapters are scaled by alpha / rank; the rank unless given."},
     {"--steps", "train.steps", ""},

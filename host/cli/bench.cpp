@@ -118,7 +118,8 @@ int run_bench(const Options& options) {
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
   const OptimizerRules rules(registry, config.train);
-  const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights());
+  const auto adapter = std::make_shared<Adapter>(registry, config.network.type, config.network.network_kwargs);
+  const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false, adapter);
   const int64_t side = config.datasets.front().resolution.front();
   const PlanOptions plan_options{.step = {.compute = compute,
                                           .loss = config.train.loss,
@@ -135,8 +136,8 @@ int run_bench(const Options& options) {
   fmt::print("model                  {} {}, {}x{} pixels, batch {}, {} text tokens, {}\n", model.recipe().family,
              model.recipe().variant, side, side, config.train.batch_size,
              shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
-  fmt::print("LoRA                   rank {} on {} modules, {} parameters; {}\n", config.network.linear,
-             train.modules.size(), plan.adapters->parameter_count(), rules.base().id());
+  fmt::print("network                {} of rank {} on {} modules, {} parameters; {}\n", adapter->id(),
+             config.network.linear, train.modules.size(), plan.adapters->parameter_count(), rules.base().id());
   fmt::print(
       "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace {:.1f}, other {:.1f}\n",
@@ -149,7 +150,12 @@ int run_bench(const Options& options) {
   const double loaded = now();
   StepRunner runner(device, plan, weights,
                     {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
-  plan.adapters->initialise(1);
+  plan.adapters->initialise(1, [&](const std::string& weight) {
+    if (!hollow) return model.checkpoint().read_f32(weight);
+    HostTensor made(Desc{DType::f32, model.checkpoint().weights().at(weight).shape});
+    std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
+    return made;
+  });
   runner.update().initialise();
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;

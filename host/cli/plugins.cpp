@@ -107,6 +107,10 @@ int run_plugins(const Options& options) {
       fmt::print("  optimizer  {}\n", optimizer->id);
       if (options.verbose) print_options(optimizer->options, fmt::format("optimizer '{}'", optimizer->id));
     }
+    for (const lh_adapter* adapter : plugin->adapters()) {
+      fmt::print("  adapter    {}\n", adapter->id);
+      if (options.verbose) print_options(adapter->options, fmt::format("adapter '{}'", adapter->id));
+    }
     for (const lh_sampler* sampler : plugin->samplers()) print_part("sampler", *sampler, options.verbose);
     for (const lh_schedule* schedule : plugin->schedules()) print_part("schedule", *schedule, options.verbose);
   }

@@ -7,19 +7,39 @@
 namespace lh {
 namespace {
 
-AdapterSpec adapter(int64_t rank, std::optional<double> alpha, const NetworkConfig& network, uint64_t seed) {
-  return {rank, alpha.value_or(static_cast<double>(rank)), network.dropout, seed};
+AdapterSpec adapter(int64_t rank, std::optional<double> alpha, const NetworkConfig& network, uint64_t seed,
+                    const AdapterRule* rule) {
+  return {.rank = rank,
+          .alpha = alpha.value_or(static_cast<double>(rank)),
+          .dropout = network.dropout,
+          .seed = seed,
+          .rank_dropout = network.rank_dropout,
+          .module_dropout = network.module_dropout,
+          .rule = rule};
+}
+
+std::regex pattern_of(const char* key, const std::string& text) {
+  try {
+    return std::regex(text);
+  } catch (const std::regex_error& error) {
+    fail(Code::config, "{}: '{}' is no regular expression: {}", key, text, error.what());
+  }
 }
 
 }  // namespace
 
 AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
-                                   const std::map<std::string, Desc>& weights, bool text_encoders)
-    : linear_(adapter(network.linear, network.linear_alpha, network, seed)),
-      conv_(adapter(network.conv, network.conv_alpha, network, seed)),
-      targets_(recipe.lora_targets),
+                                   const std::map<std::string, Desc>& weights, bool text_encoders,
+                                   std::shared_ptr<const AdapterRule> rule)
+    : rule_(std::move(rule)),
+      ranks_(by_name("network.module_ranks", network.module_ranks)),
+      alphas_(by_name("network.module_alphas", network.module_alphas)),
+      linear_(adapter(network.linear, network.linear_alpha, network, seed, rule_.get())),
+      conv_(adapter(network.conv, network.conv_alpha, network, seed, rule_.get())),
       only_(network.only_if_contains),
       ignore_(network.ignore_if_contains) {
+  for (const std::string& text : network.target_modules) (void)pattern_of("network.target_modules", text);
+  targets_ = LoraTargets(network.target_modules.empty() ? recipe.lora_targets : network.target_modules);
   if (network.conv > 0) {
     if (recipe.lora_conv_targets.empty())
       fail(Code::config, "network.conv: a {} model has no convolutions to adapt. Remove it", recipe.family);
@@ -33,6 +53,22 @@ AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& r
          "train.train_text_encoder: the text encoders of a {} model cannot be trained here. Set it to false",
          recipe.family);
   for (const auto& [encoder, patterns] : recipe.lora_text_targets) text_targets_.emplace(encoder, patterns);
+}
+
+std::vector<AdapterSelection::ByName> AdapterSelection::by_name(const char* key,
+                                                                const std::map<std::string, double>& values) {
+  std::vector<ByName> all;
+  for (const auto& [text, value] : values) all.push_back({text, pattern_of(key, text), value});
+  return all;
+}
+
+const AdapterSelection::ByName* AdapterSelection::longest(const std::vector<ByName>& values,
+                                                          const std::string& module) {
+  const ByName* found = nullptr;
+  for (const ByName& one : values)
+    if (std::regex_match(module, one.pattern) && (found == nullptr || one.text.size() > found->text.size()))
+      found = &one;
+  return found;
 }
 
 const AdapterSpec* AdapterSelection::spec_of(const std::string& module) const {
@@ -52,7 +88,12 @@ const AdapterSpec* AdapterSelection::operator()(const std::string& module) const
   if (spec == nullptr || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
       std::ranges::any_of(ignore_, contained))
     return nullptr;
-  return spec;
+  const ByName *rank = longest(ranks_, module), *alpha = longest(alphas_, module);
+  if (rank == nullptr && alpha == nullptr) return spec;
+  own_ = *spec;
+  if (rank != nullptr) own_.rank = static_cast<int64_t>(rank->value), own_.alpha = rank->value;
+  if (alpha != nullptr) own_.alpha = alpha->value;
+  return &own_;
 }
 
 }  // namespace lh

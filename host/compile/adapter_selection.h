@@ -3,6 +3,8 @@
 
 #include <functional>
 #include <map>
+#include <memory>
+#include <regex>
 #include <set>
 #include <string>
 #include <vector>
@@ -15,18 +17,32 @@ namespace lh {
 
 using SelectAdapter = std::function<const AdapterSpec*(const std::string& module)>;
 
-// Which modules get which adapter: the recipe's targets, narrowed by network_kwargs. Convolution blocks are among them
-// where network.conv is set, "<encoder>:<module>" of the text encoders where these are trained.
+// Which modules get which adapter: the recipe's targets or the user's, narrowed by network_kwargs. Convolution blocks
+// are among them where network.conv is set, "<encoder>:<module>" of the text encoders where these are trained. Ranks
+// and alphas are the user's for the module's name, or else those of its kind.
 class AdapterSelection {
  public:
   // weights: shapes of the checkpoint, which tell convolutions from 1x1 ones; only looked at for network.conv.
+  // rule: of the adapter; none: plain LoRA.
   AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
-                   const std::map<std::string, Desc>& weights = {}, bool text_encoders = false);
+                   const std::map<std::string, Desc>& weights = {}, bool text_encoders = false,
+                   std::shared_ptr<const AdapterRule> rule = nullptr);
+  // Valid until the next call of the same object.
   const AdapterSpec* operator()(const std::string& module) const;
   bool text_encoders() const { return !text_targets_.empty(); }
 
  private:
   const AdapterSpec* spec_of(const std::string& module) const;
+  struct ByName {
+    std::string text;
+    std::regex pattern;
+    double value = 0;
+  };
+  static std::vector<ByName> by_name(const char* key, const std::map<std::string, double>& values);
+  static const ByName* longest(const std::vector<ByName>& values, const std::string& module);
+  std::shared_ptr<const AdapterRule> rule_;
+  std::vector<ByName> ranks_, alphas_;
+  mutable AdapterSpec own_;  // of a module with a rank or alpha of its own
   AdapterSpec linear_, conv_;
   LoraTargets targets_, conv_targets_;
   std::set<std::string> large_kernels_;              // modules

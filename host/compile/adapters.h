@@ -1,6 +1,8 @@
-// The trained tensors: LoRA matrices with their gradients, float32, in one piece of device memory.
+// The trained tensors, such as LoRA matrices, with their gradients, float32, in one piece of device memory. What they are
+// (names, roles, how they begin) comes from passes/adapt.h.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
@@ -18,6 +20,9 @@ struct AdapterTensor {
   Shape shape;
   int64_t offset = 0;          // in elements, within each section
   bool channels_last = false;  // a convolution's: kept [rank, KH, KW, in] on the device
+  TensorRole role = TensorRole::other;
+  std::string module = {};  // that it belongs to
+  int64_t rank = 0;         // of the module's adapter
 };
 
 // Sections of the memory: "p", "g", where gradients are accumulated "total", and where the optimizer saves other weights
@@ -30,7 +35,9 @@ class Adapters {
   int64_t bytes() const { return section_elements_ * static_cast<int64_t>(sections_.size() * sizeof(float)); }
   int64_t parameter_count() const;
   const std::vector<AdaptedModule>& adapted() const { return adapted_; }
-  const std::vector<AdapterTensor>& tensors() const { return tensors_; }  // down and up of each of `adapted`
+  const std::vector<AdapterTensor>& tensors() const { return tensors_; }  // those of each of `adapted`, in its order
+  // Number of the first tensor of module number `module` of `adapted`.
+  size_t first_tensor(size_t module) const { return first_[module]; }
   const std::vector<std::string>& sections() const { return sections_; }
   // The section that is saved and sampled with.
   const std::string& shown() const { return sections_.back() == "evaluation" ? sections_.back() : sections_.front(); }
@@ -40,9 +47,10 @@ class Adapters {
   AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
 
   void allocate(Device& device);
-  // down: Kaiming uniform with a = sqrt(5), which is U(-1/sqrt(n), 1/sqrt(n)) for n inputs of an output
-  // (torch.nn.Linear, torch.nn.Conv2d); up: 0; the rest 0.
-  void initialise(uint64_t seed);
+  // "p" as each tensor's InitialValue says, the rest 0. base: a weight of the checkpoint in float32, in the order of
+  // files, for the tensors that begin with what it says.
+  using BaseWeight = std::function<HostTensor(const std::string& weight)>;
+  void initialise(uint64_t seed, const BaseWeight& base = {});
   void* at(const std::string& section, const AdapterTensor& tensor) const;
   // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
   void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
@@ -54,10 +62,13 @@ class Adapters {
   std::vector<LoraModule> empty_modules() const;
 
  private:
+  NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
+  std::vector<size_t> first_;
   std::vector<std::string> sections_;
   int64_t section_elements_ = 0;
+  Device* device_ = nullptr;
   DeviceMemory memory_;
 };
 

@@ -77,7 +77,8 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   const size_t forward_count = graph.nodes.size();
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
-  for (const AdaptedModule& m : result.modules) trained.insert(trained.end(), {m.down, m.up});
+  for (const AdaptedModule& m : result.modules)
+    for (const AdaptedTensor& tensor : m.tensors) trained.push_back(tensor.value);
   for (const std::string& name : options.base_gradients) {
     const auto it = graph.params.find(name);
     if (it == graph.params.end()) fail(Code::data, "the denoiser does not use a weight '{}'", name);

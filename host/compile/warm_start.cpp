@@ -10,6 +10,8 @@
 namespace lh {
 namespace {
 
+bool is_pair(const AdaptedModule& module) { return module.tensors.size() == 2 && module.value(down_key); }
+
 // Why a module is no pair of matrices that training can go on with; empty: it is one.
 std::string no_pair(const LoraEntry& entry) {
   if (entry.kind == LoraKind::full) return "it is a whole change of the weight, not a pair of matrices";
@@ -27,6 +29,17 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
                      const std::map<std::string, Desc>& weights, const Adapters& adapters)
     : file_(read_lora(path)) {
   const LoraNameTable names(spec, weights);
+  const auto refuse = [&](const std::vector<LoraProblem>& why) {
+    fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(), listed(why));
+  };
+  if (!std::ranges::all_of(adapters.adapted(), is_pair)) {
+    std::vector<LoraProblem> wrong;
+    exact_.emplace(file_, names, adapters, wrong);
+    if (wrong.empty() && exact_->modules() == 0)
+      wrong.push_back({path.filename().string(), "no tensor of it is part of such an adapter"});
+    if (!wrong.empty()) refuse(wrong);
+    return;
+  }
   std::vector<LoraProblem> problems = file_.problems;
   const auto trained = [&](const std::string& module) {
     return std::ranges::any_of(adapters.adapted(), [&](const AdaptedModule& m) { return m.name == module; });
@@ -48,7 +61,7 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
   for (size_t i = 0; i < adapters.adapted().size(); ++i) {
     const auto found = parts_.find(adapters.adapted()[i].name);
     if (found == parts_.end()) continue;
-    const Shape& down = adapters.tensors()[2 * i].shape;
+    const Shape& down = adapters.tensors()[adapters.first_tensor(i)].shape;
     const int64_t wanted = rank_of(found->second);
     int64_t& needed = down.rank() == 4 ? conv : linear;
     if (wanted > down[0]) needed = std::max(needed, wanted);
@@ -66,9 +79,7 @@ WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& sp
              path.string(), needed, key, needed);
   if (problems.empty() && parts_.empty())
     problems.push_back({path.filename().string(), "no tensor of it is part of a LoRA"});
-  if (problems.empty()) return;
-  fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(),
-       listed(problems));
+  if (!problems.empty()) refuse(problems);
 }
 
 bool WarmStart::one_down(const std::vector<Part>& parts) const {
@@ -111,17 +122,26 @@ LoraModule WarmStart::started(LoraModule module, const std::vector<Part>& parts)
 }
 
 void WarmStart::apply(const Adapters& adapters) const {
+  if (exact_) {
+    exact_->apply(adapters);
+    return said(adapters.adapted().size());
+  }
   const std::vector<LoraModule> modules = adapters.modules();
   for (size_t i = 0; i < modules.size(); ++i) {
     const auto found = parts_.find(modules[i].name);
     if (found == parts_.end()) continue;
     const LoraModule module = started(modules[i], found->second);
-    adapters.upload("p", adapters.tensors()[2 * i], module.down);
-    adapters.upload("p", adapters.tensors()[2 * i + 1], module.up);
+    const size_t first = adapters.first_tensor(i);
+    adapters.upload("p", adapters.tensors()[first], module.down);
+    adapters.upload("p", adapters.tensors()[first + 1], module.up);
   }
-  const size_t fresh = modules.size() - parts_.size();
+  said(modules.size());
+}
+
+void WarmStart::said(size_t trained) const {
+  const size_t fresh = trained - static_cast<size_t>(modules());
   spdlog::info(
-      "starting from {}: {} modules{}", file_.file->path().string(), parts_.size(),
+      "starting from {}: {} modules{}", file_.file->path().string(), modules(),
       fresh == 0 ? "" : fmt::format("; {} more are trained that it does not have: they start as new ones", fresh));
 }
 

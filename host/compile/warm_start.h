@@ -8,10 +8,12 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "compile/adapters.h"
+#include "compile/exact_start.h"
 #include "io/lora_names.h"
 #include "io/lora_read.h"
 
@@ -25,7 +27,9 @@ class WarmStart {
             const Adapters& adapters);
   // Brings the values of the file into adapters that have been initialised.
   void apply(const Adapters& adapters) const;
-  int64_t modules() const { return static_cast<int64_t>(parts_.size()); }  // that the file has
+  int64_t modules() const {  // that the file has
+    return static_cast<int64_t>(exact_ ? exact_->modules() : parts_.size());
+  }
   std::string fingerprint() const { return file_.file->fingerprint(); }
 
  private:
@@ -35,8 +39,10 @@ class WarmStart {
   };
   int64_t rank_of(const std::vector<Part>& parts) const;
   bool one_down(const std::vector<Part>& parts) const;
+  void said(size_t trained) const;
   LoraModule started(LoraModule module, const std::vector<Part>& parts) const;
   LoraFile file_;
+  std::optional<ExactStart> exact_;                 // of adapters that are no plain pairs; then there are no parts
   std::map<std::string, std::vector<Part>> parts_;  // by module
 };
 

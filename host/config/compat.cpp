@@ -8,6 +8,14 @@ constexpr Alias alias_table[] = {
     {"training_seed", "train.seed"},
     {"network.rank", "network.linear"},
     {"network.alpha", "network.linear_alpha"},
+    {"network.algo", "network.type"},
+    {"network.network_kwargs.algo", "network.type"},
+    {"network.network_kwargs.conv_dim", "network.conv"},
+    {"network.network_kwargs.conv_alpha", "network.conv_alpha"},
+    {"network.network_kwargs.dropout", "network.dropout"},
+    {"network.network_kwargs.rank_dropout", "network.rank_dropout"},
+    {"network.network_kwargs.module_dropout", "network.module_dropout"},
+    {"network.network_kwargs.scale_weight_norms", "network.scale_weight_norms"},
     {"network.network_kwargs.only_if_contains", "network.only_if_contains"},
     {"network.network_kwargs.ignore_if_contains", "network.ignore_if_contains"},
     {"datasets[].dataset_path", "datasets[].folder_path"},
@@ -37,8 +45,6 @@ constexpr Ignored ignored_table[] = {
     {"logging.run_name", only_with},
     {"logging.use_ui_logger", "there is no user interface database"},
     {"network.transformer_only", "text encoders are adapted only with train.train_text_encoder"},
-    {"network.lokr_full_rank", only_with},
-    {"network.lokr_factor", only_with},
     {"save.hf_repo_id", only_with},
     {"save.hf_private", only_with},
     {"datasets[].keep_tokens", only_with},
@@ -113,6 +119,11 @@ constexpr Refused refused_table[] = {
     {"sample.network_multiplier", "sample with --lora FILE:STRENGTH when the run is done", "1"},
 };
 
+constexpr OptionAlias option_table[] = {
+    {"network.lokr_factor", "lokr", "factor"},
+    {"network.lokr_full_rank", "lokr", "full_matrix"},
+};
+
 const Switch switch_table[] = {
     {"train.force_first_sample", [](Config& c, bool on) { c.sample.sample_at_start |= on; },
      "true: sample before the first step."},
@@ -133,6 +144,7 @@ std::span<const Alias> aliases() { return alias_table; }
 std::span<const EntryAlias> entry_aliases() { return entry_alias_table; }
 std::span<const Ignored> ignored() { return ignored_table; }
 std::span<const Refused> refused() { return refused_table; }
+std::span<const OptionAlias> option_aliases() { return option_table; }
 std::span<const Switch> switches() { return switch_table; }
 
 }  // namespace lh::schema

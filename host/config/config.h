@@ -42,12 +42,16 @@ struct ModelConfig {
 };
 
 struct NetworkConfig {
-  std::string type = "lora";
+  std::string type = "lora";           // id of an adapter
+  GivenOptions network_kwargs;         // its options
   int64_t linear = 16;                 // rank
   std::optional<double> linear_alpha;  // default: rank
   int64_t conv = 0;                    // rank on convolutions larger than 1x1; 0 = convolution blocks are left alone
   std::optional<double> conv_alpha;    // default: conv
-  double dropout = 0;
+  std::map<std::string, double> module_ranks, module_alphas;  // by pattern of whole module names
+  double dropout = 0, rank_dropout = 0, module_dropout = 0;
+  std::optional<double> scale_weight_norms;    // none = not
+  std::vector<std::string> target_modules;     // patterns; empty = the model's own
   std::filesystem::path pretrained_lora_path;  // LoRA to start from; empty = a new one
   std::vector<std::string> only_if_contains, ignore_if_contains;
 };

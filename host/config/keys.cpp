@@ -26,7 +26,6 @@ constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
-constexpr Choice network_types[] = {{"lora", "lora"}};
 constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"constant_with_warmup", "constant_with_warmup"},
                                 {"linear", "linear"},
@@ -72,6 +71,13 @@ std::string check_name(std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
     return "must be a file name without slashes";
   return "";
+}
+
+// As peers write it; ai-toolkit calls the training of whole weights fullrank.
+std::string check_adapter(std::string& type) {
+  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  if (type == "fullrank" || type == "diff") type = "full";
+  return type.empty() ? "must be the id of an adapter, such as lora" : "";
 }
 
 // ai-toolkit names a scheduler family here; the model's own sampler belongs to that family.
@@ -136,7 +142,12 @@ const Key table[] = {
      "whole, or in tiles as large as memory allows.",
      {.range = {.low = 0, .high = 16384}}},
 
-    {"network.type", in<N, &NetworkConfig::type>, "Kind of adapter.", {.choices = network_types}},
+    {"network.type",
+     in<N, &NetworkConfig::type>,
+     "Adapter, by the id its plugin gives it: lora, locon (the same), dora, loha, lokr or full (docs/lora-files.md).",
+     {.normalize = check_adapter}},
+    {"network.network_kwargs", in<N, &NetworkConfig::network_kwargs>,
+     "Options of the adapter, such as factor: 8 of lokr; lora-host plugins --verbose lists them."},
     {"network.linear", in<N, &NetworkConfig::linear>, "Rank.", {.range = {.low = 1, .high = 4096}}},
     {"network.linear_alpha",
      in<N, &NetworkConfig::linear_alpha>,
@@ -155,6 +166,31 @@ const Key table[] = {
      in<N, &NetworkConfig::dropout>,
      "Chance that one of the rank values between the adapter's two matrices is dropped.",
      {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.rank_dropout",
+     in<N, &NetworkConfig::rank_dropout>,
+     "Chance that a whole rank is dropped from a sample (lora, locon), or a row of the weight's change (the others).",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.module_dropout",
+     in<N, &NetworkConfig::module_dropout>,
+     "Chance that a module's adapter is left out of a step.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"network.scale_weight_norms",
+     in<N, &NetworkConfig::scale_weight_norms>,
+     "Largest norm of a module's change, of lora and locon: after each step a larger one is scaled down to it. Empty: "
+     "none.",
+     {.range = positive}},
+    {"network.module_ranks",
+     in<N, &NetworkConfig::module_ranks>,
+     "Ranks of modules whose whole name is like a pattern, a regular expression; of several patterns the longest "
+     "counts: {\"double_blocks\\..*\": 32}. Their alpha is their rank, unless module_alphas says otherwise.",
+     {.range = {.low = 1, .high = 4096}}},
+    {"network.module_alphas",
+     in<N, &NetworkConfig::module_alphas>,
+     "Alphas of modules, likewise.",
+     {.range = positive}},
+    {"network.target_modules", in<N, &NetworkConfig::target_modules>,
+     "Adapt the layers of the denoiser whose whole name is like one of these regular expressions. Empty: the model's "
+     "own choice."},
     {"network.pretrained_lora_path", in<N, &NetworkConfig::pretrained_lora_path>,
      "LoRA file to start from, of any tool: its modules are what the first step changes."},
     {"network.only_if_contains", in<N, &NetworkConfig::only_if_contains>,

@@ -53,6 +53,7 @@ class Reader {
       read_run(unwrap(document));
       for (const schema::Switch& row : schema::switches())
         if (const auto at = switched_.find(row.path); at != switched_.end()) row.apply(config_, at->second);
+      apply_option_aliases();
     }
     if (!problems_.empty()) report();
     if (!ignored_.empty())
@@ -148,6 +149,8 @@ class Reader {
         read_datasets(value);
       } else if (full == "type" && wrapped_) {  // checked by unwrap()
         continue;
+      } else if (full == "network.network_kwargs" && value.kind == Kind::map) {
+        read_network_kwargs(value, full, name);
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
       } else if (const schema::EntryAlias* entry = lookup(schema::entry_aliases(), full)) {
@@ -160,6 +163,32 @@ class Reader {
       } else {
         read_foreign(key, value, full, name);
       }
+    }
+  }
+
+  // Options of the adapter, among which ai-toolkit and LyCORIS have keys of the network.
+  void read_network_kwargs(const Node& section, const std::string& path, const std::string& shown) {
+    for (const auto& [key, value] : section.entries) {
+      const std::string full = path + "." + key.text, name = shown + "." + key.text;
+      if (const schema::Key* row = schema::find(full))
+        read_key(*row, key, value, name, nullptr);
+      else if (schema::is_taken(full))
+        read_foreign(key, value, full, name);
+      else if (value.kind == Kind::map)
+        problem(value.place, name, "expected a value or a list");
+      else
+        config_.network.network_kwargs[key.text] = {.value = value, .key = key.place, .source = file_};
+    }
+  }
+
+  void apply_option_aliases() {
+    for (const auto& [row, given] : aliased_) {
+      GivenOptions& options = config_.network.network_kwargs;
+      if (row->adapter != config_.network.type)
+        ignored_.emplace_back(row->path);
+      else if (!options.emplace(row->option, GivenOption{*given.second, given.first->place, file_}).second)
+        problem(given.first->place, row->path,
+                fmt::format("the same setting as network_kwargs.{}: keep one of them", row->option));
     }
   }
 
@@ -218,7 +247,9 @@ class Reader {
 
   // Keys that exist in ai-toolkit only, and unknown ones.
   void read_foreign(const Node& key, const Node& value, const std::string& path, const std::string& name) {
-    if (const schema::Switch* row = lookup(schema::switches(), path)) {
+    if (const schema::OptionAlias* option = lookup(schema::option_aliases(), path)) {
+      aliased_.emplace_back(option, std::pair(&key, &value));
+    } else if (const schema::Switch* row = lookup(schema::switches(), path)) {
       if (const auto on = yaml::flag_of(value))
         switched_[row->path] = *on;
       else
@@ -263,6 +294,7 @@ class Reader {
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
   std::map<std::string_view, bool> switched_;
   std::vector<std::string> ignored_;
+  std::vector<std::pair<const schema::OptionAlias*, std::pair<const Node*, const Node*>>> aliased_;
 };
 
 }  // namespace

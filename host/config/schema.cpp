@@ -25,7 +25,8 @@ bool any_row(Fits fits) {
   const auto in = [&](auto table) {
     return std::ranges::any_of(table, [&](const auto& row) { return fits(row.path); });
   };
-  return in(keys()) || in(aliases()) || in(entry_aliases()) || in(ignored()) || in(refused()) || in(switches());
+  return in(keys()) || in(aliases()) || in(entry_aliases()) || in(ignored()) || in(refused()) || in(switches()) ||
+         in(option_aliases());
 }
 
 struct TypeName {

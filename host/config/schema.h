@@ -68,6 +68,11 @@ struct Refused {
   std::string_view path, fix, harmless = {};
 };
 
+// A key of ai-toolkit that is an option of one adapter here; it changes nothing where the adapter is another.
+struct OptionAlias {
+  std::string_view path, adapter, option;
+};
+
 // A yes-or-no key of ai-toolkit that acts on others; applied in this order after the whole file is read.
 struct Switch {
   std::string_view path;
@@ -80,6 +85,7 @@ std::span<const Alias> aliases();
 std::span<const EntryAlias> entry_aliases();
 std::span<const Ignored> ignored();
 std::span<const Refused> refused();
+std::span<const OptionAlias> option_aliases();
 std::span<const Switch> switches();
 
 const Key* find(std::string_view path);  // by path or alias; nullptr when unknown

@@ -117,6 +117,14 @@ const std::map<std::string, Desc>& Checkpoint::weights() const { return impl_->w
 
 const Documents& Checkpoint::documents() const { return impl_->documents; }
 
+HostTensor Checkpoint::read_f32(const std::string& name) const {
+  const auto found = weights().find(name);
+  if (found == weights().end()) fail(Code::data, "the checkpoint has no tensor '{}'", name);
+  HostTensor tensor(Desc{DType::f32, found->second.shape});
+  read(name, DType::f32, false, tensor.data);
+  return tensor;
+}
+
 void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const {
   read_assembly(impl_->recipe(name), name, dtype, channels_last, out, impl_->change(name));
 }

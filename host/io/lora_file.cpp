@@ -20,10 +20,16 @@ struct NamedTensor {
 };
 using Tensors = std::vector<NamedTensor>;
 
-int64_t rank_of(const LoraModule& module) { return module.down.desc.shape[0]; }
+constexpr const char* magnitude_key = "dora_scale";
+
+int64_t rank_of(const LoraModule& module) { return module.has_pair() ? module.down.desc.shape[0] : module.rank; }
 int64_t in_features(const LoraModule& module) { return module.down.desc.shape.with(0, 1).numel(); }
 
 void check(const LoraModule& module) {
+  for (const auto& [key, tensor] : module.others)
+    if (tensor.desc.dtype != DType::f32)
+      fail(Code::internal, "LoRA module \"{}\": {} is {}, expected float32", module.name, key, tensor.desc.text());
+  if (!module.has_pair() && !module.others.empty()) return;
   const Desc &down = module.down.desc, &up = module.up.desc;
   const bool shapes = down.shape.rank() >= 2 && up.shape.rank() == down.shape.rank() && rank_of(module) > 0 &&
                       up.shape.with(0, 1).numel() == rank_of(module) && in_features(module) > 0;
@@ -68,28 +74,58 @@ const std::string& prefix_of(const Component& component, const std::string& form
        others.empty() ? "They cannot be saved as a LoRA file at all" : fmt::format("Use save.format {}", others));
 }
 
-// down, up and alpha as they were trained.
+// The norms of a DoRA's rows, [out]; nothing where the module has none.
+std::vector<float> row_magnitudes(const LoraModule& module) {
+  for (const auto& [key, tensor] : module.others) {
+    if (key != magnitude_key) continue;
+    if (tensor.desc.shape[0] != module.up.desc.shape[0])
+      fail(
+          Code::config,
+          "save.format: diffusers: it has DoRA with norms of outputs only. Set network.network_kwargs.wd_on_out: true, "
+          "or use save.format kohya or comfyui");
+    return {tensor.as<float>().begin(), tensor.as<float>().end()};
+  }
+  return {};
+}
+
+// Throws where diffusers has no such adapter.
+void require_plain(const LoraModule& module) {
+  for (const auto& [key, tensor] : module.others)
+    if (key != magnitude_key || !module.has_pair())
+      fail(Code::config,
+           "save.format: diffusers: it has no tensor `{}`, which {} is made of. Use save.format kohya or comfyui, or "
+           "network.type lora",
+           key, module.name);
+}
+
+// The tensors and alpha as they were trained.
 void add_native(const Component& component, const LoraSpelling& spelling, DType dtype, Tensors& out) {
   for (const LoraModule& module : component.modules) {
     const std::string name = LoraPlace{.native = module.name}.spelled(spelling);
-    out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
-    out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
+    if (module.has_pair()) {
+      out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
+      out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
+    }
+    for (const auto& [key, tensor] : module.others) out.push_back({name + "." + key, converted(tensor, dtype)});
+    if (module.alpha == 0) continue;
     const auto alpha = static_cast<float>(module.alpha);
     out.push_back({name + ".alpha", HostTensor::from_floats(Shape{}, std::span(&alpha, 1))});
   }
 }
 
-// B = up * alpha / rank, halves of its rows exchanged where the diffusers layer has them the other way round.
-std::vector<float> folded_up(const LoraModule& module, bool swap) {
+// Rows in the order of the diffusers layer, which may have their halves the other way round.
+void swap_halves(const LoraModule& module, std::vector<float>& rows) {
+  if (module.up.desc.shape[0] % 2 != 0)
+    fail(Code::data, "LoRA module \"{}\": {} rows have no two halves", module.name, module.up.desc.shape[0]);
+  std::rotate(rows.begin(), rows.begin() + static_cast<std::ptrdiff_t>(rows.size() / 2), rows.end());
+}
+
+// B = up * alpha / rank.
+std::vector<float> folded_up(const LoraModule& module) {
   const auto up = module.up.as<float>();
   const auto factor = static_cast<float>(module.alpha / static_cast<double>(rank_of(module)));
   std::vector<float> values(up.begin(), up.end());
   for (float& v : values) v *= factor;
-  if (swap) {
-    if (module.up.desc.shape[0] % 2 != 0)
-      fail(Code::data, "LoRA module \"{}\": {} rows have no two halves", module.name, module.up.desc.shape[0]);
-    std::rotate(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  }
   return values;
 }
 
@@ -115,7 +151,10 @@ HostTensor padded_up(const LoraModule& module, std::span<const float> values, in
 void add_diffusers(const Component& component, const std::string& prefix, DType dtype, Tensors& out) {
   const KeyMap map(component.spec->diffusers);
   int64_t rank = 0;
-  for (const LoraModule& module : component.modules) rank = std::max(rank, rank_of(module));
+  for (const LoraModule& module : component.modules) {
+    require_plain(module);
+    rank = std::max(rank, rank_of(module));
+  }
   for (const LoraModule& module : component.modules) {
     const int64_t rows = module.up.desc.shape[0], in = in_features(module);
     const auto target = map.diffusers(module.name, rows % in == 0 ? rows / in : 0);
@@ -128,17 +167,27 @@ void add_diffusers(const Component& component, const std::string& prefix, DType 
     if (how == Assemble::transpose)
       fail(Code::data, "LoRA module \"{}\" is transposed in the diffusers format: use save.format kohya", module.name);
     const bool matrix = target->rule != nullptr && target->rule->conv1x1;
-    const std::vector<float> up = folded_up(module, how == Assemble::swap_halves);
+    std::vector<float> up = folded_up(module), magnitudes = row_magnitudes(module);
+    if (how == Assemble::swap_halves) {
+      swap_halves(module, up);
+      if (!magnitudes.empty()) swap_halves(module, magnitudes);
+    }
     const std::vector<int64_t> parts = part_rows(rows, in, target->modules.size());
     if (parts.empty())
       fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", module.name,
            rows, target->modules.size());
-    std::span<const float> rest(up);
+    std::span<const float> rest(up), norms(magnitudes);
     for (size_t i = 0; i < parts.size(); ++i) {
       const std::string name = prefix + target->modules[i];
       out.push_back({name + ".lora_A.weight", converted(padded_down(module, rank, matrix), dtype)});
       out.push_back({name + ".lora_B.weight", converted(padded_up(module, rest, parts[i], rank, matrix), dtype)});
       rest = rest.subspan(static_cast<size_t>(parts[i] * rank_of(module)));
+      if (norms.empty()) continue;
+      const bool conv = module.up.desc.shape.rank() == 4 && !matrix;
+      const HostTensor own = HostTensor::from_floats(conv ? Shape{1, parts[i], 1, 1} : Shape{parts[i]},
+                                                     norms.first(static_cast<size_t>(parts[i])));
+      out.push_back({name + ".lora_magnitude_vector", converted(own, dtype)});
+      norms = norms.subspan(static_cast<size_t>(parts[i]));
     }
   }
 }
@@ -204,7 +253,7 @@ std::map<std::string, std::string> complete(const std::vector<LoraModule>& modul
       {"modelspec.sai_model_spec", "1.0.1"},
   };
   const auto conv = std::ranges::find_if(modules, [](const LoraModule& m) {
-    return m.down.desc.shape.rank() == 4 && m.down.desc.shape[2] * m.down.desc.shape[3] > 1;
+    return m.has_pair() && m.down.desc.shape.rank() == 4 && m.down.desc.shape[2] * m.down.desc.shape[3] > 1;
   });
   if (conv != modules.end())
     metadata["ss_network_args"] =

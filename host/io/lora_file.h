@@ -12,8 +12,13 @@ namespace lh {
 
 struct LoraModule {
   std::string name;  // canonical module, "double_blocks.0.img_attn.qkv"; "<component>:" before it unless the denoiser's
-  HostTensor down, up;  // f32 [rank, in], [out, rank]; of a convolution [rank, in, KH, KW], [out, rank, 1, 1]
-  double alpha = 0;
+  // f32 [rank, in], [out, rank]; of a convolution [rank, in, KH, KW], [out, rank, 1, 1]; no elements where it has no
+  // such pair.
+  HostTensor down, up;
+  double alpha = 0;                                             // 0: it has none
+  std::vector<std::pair<std::string, HostTensor>> others = {};  // by the end of their keys: "hada_w1_a", "dora_scale"
+  int64_t rank = 0;                                             // of one without a pair; 0: it has none
+  bool has_pair() const { return !down.data.empty(); }
 };
 
 struct LoraMetadata {  // what only the caller knows; the rest is derived
@@ -26,7 +31,8 @@ void check_lora_names(const std::vector<LoraModule>& modules, const CheckpointSp
 
 // format: "kohya" (prefix + name with _, .lora_down/.lora_up/.alpha), "comfyui" (prefix + name, the same tensors) or
 // "diffusers" (.lora_A/.lora_B, split through the key map, alpha folded into B, one rank for all modules of a
-// component). dtype: of down and up; alpha is always F32 of rank 0.
+// component; DoRA with a norm for each output as .lora_magnitude_vector; other adapters are refused). dtype: of all
+// tensors but alpha, which is always F32 of rank 0.
 void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
                 const std::string& format, DType dtype, const LoraMetadata& metadata);
 

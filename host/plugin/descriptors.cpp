@@ -31,6 +31,13 @@ std::vector<Field> required_fields(const lh_optimizer& o) {
           {"passes", o.passes != nullptr}, {"state", o.state != nullptr},     {"build_pass", o.build_pass != nullptr}};
 }
 
+std::vector<Field> required_fields(const lh_adapter& a) {
+  return {{"create", a.create != nullptr},
+          {"destroy", a.destroy != nullptr},
+          {"form", a.form != nullptr},
+          {"tensor", a.tensor != nullptr}};
+}
+
 std::vector<Field> required_fields(const lh_sampler& s) {
   return {{"objectives", s.objectives != nullptr && s.objectives[0] != nullptr},
           {"space (LH_SPACE_*)", s.space >= LH_SPACE_SIGMA && s.space <= LH_SPACE_LOG_SNR},
@@ -70,6 +77,10 @@ void check_descriptor(const lh_model& model, const fs::path& path, const char* f
 
 void check_descriptor(const lh_optimizer& rule, const fs::path& path, const char* factory, uint32_t index) {
   check(rule, offsetof(lh_optimizer, build_evaluation) + sizeof(rule.build_evaluation), path, factory, index);
+}
+
+void check_descriptor(const lh_adapter& adapter, const fs::path& path, const char* factory, uint32_t index) {
+  check(adapter, offsetof(lh_adapter, build_initial) + sizeof(adapter.build_initial), path, factory, index);
 }
 
 void check_descriptor(const lh_sampler& sampler, const fs::path& path, const char* factory, uint32_t index) {

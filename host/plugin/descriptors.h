@@ -12,6 +12,8 @@ namespace lh {
 // than in the oldest minor number that this host takes, or lacks a field that must be there.
 void check_descriptor(const lh_model& model, const std::filesystem::path& path, const char* factory, uint32_t index);
 void check_descriptor(const lh_optimizer& rule, const std::filesystem::path& path, const char* factory, uint32_t index);
+void check_descriptor(const lh_adapter& adapter, const std::filesystem::path& path, const char* factory,
+                      uint32_t index);
 void check_descriptor(const lh_sampler& sampler, const std::filesystem::path& path, const char* factory,
                       uint32_t index);
 void check_descriptor(const lh_schedule& schedule, const std::filesystem::path& path, const char* factory,

@@ -145,6 +145,7 @@ Plugin::Plugin(const fs::path& file, const lh_host_api& api) : path_(fs::absolut
   try {
     models_ = descriptors<lh_model>(LH_MODEL_FACTORY);
     optimizers_ = descriptors<lh_optimizer>(LH_OPTIMIZER_FACTORY);
+    adapters_ = descriptors<lh_adapter>(LH_ADAPTER_FACTORY);
     samplers_ = descriptors<lh_sampler>(LH_SAMPLER_FACTORY);
     schedules_ = descriptors<lh_schedule>(LH_SCHEDULE_FACTORY);
   } catch (...) {

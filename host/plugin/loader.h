@@ -25,6 +25,7 @@ class Plugin {
   const PluginHost& host() const;  // lives as long as the process
   const std::vector<const lh_model*>& models() const { return models_; }
   const std::vector<const lh_optimizer*>& optimizers() const { return optimizers_; }
+  const std::vector<const lh_adapter*>& adapters() const { return adapters_; }
   const std::vector<const lh_sampler*>& samplers() const { return samplers_; }
   const std::vector<const lh_schedule*>& schedules() const { return schedules_; }
 
@@ -38,6 +39,7 @@ class Plugin {
   Library* library_ = nullptr;
   std::vector<const lh_model*> models_;
   std::vector<const lh_optimizer*> optimizers_;
+  std::vector<const lh_adapter*> adapters_;
   std::vector<const lh_sampler*> samplers_;
   std::vector<const lh_schedule*> schedules_;
 };

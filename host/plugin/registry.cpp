@@ -85,4 +85,16 @@ Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
        near.empty() ? "" : fmt::format(". Did you mean {}?", near));
 }
 
+Offered<lh_adapter> Registry::adapter(const std::string& id) const {
+  std::vector<std::string_view> known;
+  for (const auto& offered : all_of<lh_adapter>(plugins_, &Plugin::adapters)) {
+    if (id == offered.descriptor->id) return offered;
+    known.emplace_back(offered.descriptor->id);
+  }
+  const std::string near = nearest_of(id, known);
+  fail(Code::config, "network.type: adapter '{}' is in no plugin.{} Known: {}", id,
+       near.empty() ? "" : fmt::format(" Did you mean {}?", near),
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
+}
+
 }  // namespace lh

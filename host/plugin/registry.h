@@ -31,6 +31,7 @@ class Registry {
   std::string model_id(const std::string& name) const;
   // Throws lh::Error(Code::config) that lists the known ids.
   Offered<lh_optimizer> optimizer(const std::string& id) const;
+  Offered<lh_adapter> adapter(const std::string& id) const;
 
  private:
   Plugins plugins_;

@@ -21,6 +21,21 @@ std::string tag_frequency(const Dataset& dataset) {
   return folders.dump();
 }
 
+// What was trained, in the words of LyCORIS for the adapters that it has; a plain LoRA is what files are made of
+// anyway.
+void add_network(const Prepared& p, std::map<std::string, std::string>& entries) {
+  const std::string& id = p.adapter->id();
+  if (id == "lora" || id == "locon") return;
+  entries["lora_host.network"] = id;
+  entries["lora_host.network_options"] = p.adapter->options_text();
+  if (id != "dora" && id != "loha" && id != "lokr" && id != "full") return;
+  nlohmann::json args{{"algo", id == "dora" ? "lora" : id}};
+  if (id == "dora") args["dora_wd"] = "True";
+  if (p.config.network.conv > 0) args["conv_dim"] = std::to_string(p.config.network.conv);
+  entries["ss_network_module"] = "lycoris.kohya";
+  entries["ss_network_args"] = args.dump();
+}
+
 // The keys by which kohya's files say what was trained on; those of settings that were not used are left out.
 void add_objective(const Prepared& p, std::map<std::string, std::string>& entries) {
   const TrainSection& train = p.config.train;
@@ -74,6 +89,7 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
+  add_network(p, entries);
   add_objective(p, entries);
   entries["ss_tag_frequency"] = tag_frequency(p.dataset);
   entries["modelspec.title"] = config.name;

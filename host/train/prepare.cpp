@@ -31,8 +31,9 @@ Prepared::Prepared(const Registry& registry, const Config& c)
       rules(registry, c.train),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
+      adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
-                c.train.train_text_encoder),
+                c.train.train_text_encoder, adapter),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
       latents(vae, memory_limit(c, device),
@@ -62,7 +63,8 @@ void Prepared::compile(double recompute, int64_t limit) {
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = config.train.gradient_accumulation > 1};
+                            .accumulate = config.train.gradient_accumulation > 1,
+                            .norm_limit = config.network.scale_weight_norms};
   plan.emplace(device, model, rules, config.train, selection, shapes->all(), options);
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
@@ -147,11 +149,12 @@ std::string Prepared::report() const {
     text_report += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
   text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
   std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
-  for (const AdaptedModule& m : graph.modules) ++kinds[{graph.graph.desc(m.down).shape[0], m.alpha}];
-  text_report +=
-      fmt::format("LoRA       {} modules, {} parameters:", graph.modules.size(), plan->adapters->parameter_count());
+  for (const AdaptedModule& m : graph.modules) ++kinds[{m.rank, m.alpha}];
+  text_report += fmt::format("network    {}: {} modules, {} parameters:", adapter->id(), graph.modules.size(),
+                             plan->adapters->parameter_count());
   for (const auto& [kind, count] : kinds)
-    text_report += fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second);
+    text_report += kind.first > 0 ? fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second)
+                                  : fmt::format(" {} without a rank;", count);
   text_report.back() = '\n';
   if (warm_start)
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),

@@ -16,6 +16,7 @@
 #include "encode/latent_encoding.h"
 #include "encode/live_text.h"
 #include "encode/text_encoding.h"
+#include "plugin/adapter.h"
 #include "plugin/model.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
@@ -39,6 +40,7 @@ struct Prepared {
   OptimizerRules rules;
   DType compute;
   TrainingObjective objective;
+  std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
   TextEncoding text;
   Vae vae;

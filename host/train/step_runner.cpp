@@ -38,6 +38,7 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   for (size_t group = 0; group < plan.lr.size(); ++group)
     update.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
   update_ = std::make_unique<Update>(device, *plan.update, update);
+  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
   set_state(0, {1, 0});
 }
 
@@ -80,6 +81,7 @@ void StepRunner::clip_and_update() {
   const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
   device_.check(lk_unary(context, &next), "step counter");
   update_->run();
+  if (plan_.norm_limit) plan_.norm_limit->run();
   device_.check(lk_if_finite_end(context), "condition");
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,

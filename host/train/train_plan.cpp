@@ -37,6 +37,16 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& r
   update.emplace(groups.groups, std::move(trained));
   if (update->evaluates()) adapters->add_evaluation();
   for (const Graph* graph : update->graphs()) add(*graph, update->arena_bytes());
+  if (options.norm_limit) {
+    if (update->evaluates())
+      fail(Code::config,
+           "network.scale_weight_norms: optimizer '{}' saves other weights than it trains, which it would not reach. "
+           "Remove "
+           "it, or use another optimizer",
+           rules.base().id());
+    norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
+    for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
+  }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));

@@ -8,6 +8,7 @@
 #include <set>
 #include <vector>
 
+#include "compile/norm_limit.h"
 #include "data/dataset.h"
 #include "run/update.h"
 #include "train/groups.h"
@@ -35,8 +36,9 @@ enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCAL
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1;
-  Sizes encoder_sizes = {};  // "<encoder>.length", where text encoders are part of the step
-  bool accumulate = false;   // gradients of several micro-batches are added up
+  Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
+  bool accumulate = false;                // gradients of several micro-batches are added up
+  std::optional<double> norm_limit = {};  // of each module's change
 };
 
 struct TrainPlan {
@@ -49,6 +51,7 @@ struct TrainPlan {
   std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
   std::optional<UpdatePlan> update;
   std::vector<double> lr;  // of each group, before the schedule
+  std::unique_ptr<NormLimit> norm_limit;  // where there is one
   MemoryReport memory;
   int64_t rates_bytes() const { return placed_bytes(static_cast<int64_t>(lr.size()) * rate_spacing); }
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step

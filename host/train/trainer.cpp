@@ -32,6 +32,8 @@ std::string dataset_hash(const Dataset& dataset) {
 std::string targets_hash(const Adapters& adapters) {
   Sha256 hash;
   for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
+  for (const AdaptedModule& module : adapters.adapted())
+    if (module.rule != nullptr) hash.update(fmt::format("{} {} {}\n", module.name, module.rank, module.alpha));
   return hash.hex().substr(0, 16);
 }
 
@@ -42,6 +44,11 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"model.dtype", c.model.dtype},
           {"model.variant", p.model.recipe().variant},
           {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
+          {"network.type", c.network.type},
+          {"network.network_kwargs options", p.adapter->options_text()},
+          {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
+          {"network.module_dropout", fmt::format("{}", c.network.module_dropout)},
+          {"network.scale_weight_norms", fmt::format("{}", c.network.scale_weight_norms.value_or(0))},
           {"network.linear", std::to_string(c.network.linear)},
           {"network.linear_alpha",
            fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
@@ -113,7 +120,8 @@ void Trainer::load() {
 }
 
 void Trainer::start_or_resume() {
-  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed));
+  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
+                                [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
   bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.empty()) {

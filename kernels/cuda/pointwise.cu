@@ -1,5 +1,7 @@
 // A program of elementwise operations, compiled when it is first seen. A warp takes 256 neighbouring elements, 8 in
 // each lane, which is a block of codes; what is the same for all elements is computed once by each thread.
+#include <algorithm>
+
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/pointwise_arguments.h"

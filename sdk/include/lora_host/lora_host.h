@@ -3,6 +3,7 @@
 #define LORA_HOST_LORA_HOST_H
 
 #include "lora_host/abi.h"
+#include "lora_host/adapter.h"
 #include "lora_host/host.h"
 #include "lora_host/model.h"
 #include "lora_host/optimizer.h"

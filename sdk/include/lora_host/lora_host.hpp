@@ -2,6 +2,7 @@
 // plugin.
 #pragma once
 
+#include "lora_host/adapter.hpp"
 #include "lora_host/border.hpp"
 #include "lora_host/graph.hpp"
 #include "lora_host/optimizer.hpp"

@@ -1,0 +1,340 @@
+// Adapter plugins in the host: how adapters begin, what they drop, half precision, mistakes of authors and of users.
+// What they compute: adapter_golden_test.cpp; whole runs: family_test.cpp.
+#include "plugin/adapter.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "compile/adapter_selection.h"
+#include "compile/adapters.h"
+#include "compile/norm_limit.h"
+#include "config/load.h"
+#include "ops/ops.h"
+#include "passes/layout.h"
+#include "support/device.h"
+#include "support/given_options.h"
+#include "support/golden.h"
+#include "support/graph_run.h"
+#include "support/model_files.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t out = 12, in = 8;
+
+// A layer "m" of its input "x" to "y", linear or 3x3, with an adapter.
+struct Layer {
+  Graph graph;
+  std::vector<AdaptedModule> modules;
+
+  Layer(const AdapterRule& rule, bool conv, DType compute = DType::f32, AdapterSpec spec = {.rank = 3, .alpha = 6},
+        bool training = true)
+      : graph(compute) {
+    const Value x = graph.add_input("x", {compute, conv ? Shape{2, 5, 4, in} : Shape{2, 3, in}});
+    const Value w = graph.add_param("m.weight", {compute, conv ? Shape{out, in, 3, 3} : Shape{out, in}});
+    const Attrs window{{"stride", int64_t{1}}, {"pad", std::vector<int64_t>(4, 1)}, {"groups", int64_t{1}}};
+    graph.outputs["y"] = graph.add(conv ? conv2d_op : linear_op, {x, w, {}}, conv ? window : Attrs{}, 0)[0];
+    settle_layouts(graph);
+    spec.rule = &rule;
+    modules = adapt(
+        graph, [&](const std::string&) { return &spec; }, training);
+  }
+
+  static HostTensor weight(const Graph& g) { return ramp(g.desc(g.params.at("m.weight")).shape, 4); }
+
+  // y with these trained tensors; without any, that of the layer alone.
+  HostTensor run(Device& device, const Tensors& trained, int32_t step = 0) const {
+    Tensors given{{"x", converted(ramp(graph.desc(graph.inputs.at("x")).shape, 1), graph.compute)},
+                  {"step", HostTensor::from_ints({1}, std::span(&step, 1))}};
+    for (const auto& [name, value] : graph.params) {
+      const auto found = trained.find(name);
+      HostTensor t = found != trained.end() ? found->second : weight(graph);
+      if (graph.info(value).channels_last) {
+        const Shape shape = t.desc.shape;
+        t = nchw_to_nhwc(t);
+        t.desc.shape = shape;
+      }
+      given[name] = converted(t, graph.desc(value).dtype);
+    }
+    return converted(run_graph(device, graph, given).at("y"), DType::f32);
+  }
+};
+
+// As a run starts them.
+Tensors started(Device& device, const Layer& layer) {
+  Adapters adapters(layer.graph, layer.modules);
+  adapters.allocate(device);
+  adapters.initialise(7, [&](const std::string& name) {
+    EXPECT_EQ(name, "m.weight");
+    return Layer::weight(layer.graph);
+  });
+  Tensors all;
+  for (const AdapterTensor& t : adapters.tensors()) all[t.name] = adapters.download("p", t);
+  return all;
+}
+
+struct Kind {
+  const char *adapter, *options;
+};
+void PrintTo(const Kind& kind, std::ostream* stream) { *stream << kind.adapter << kind.options; }
+const Kind kinds[] = {{"lora", "{}"},
+                      {"lora", "{init: gaussian, rs_lora: true}"},
+                      {"locon", "{use_tucker: true}"},
+                      {"dora", "{}"},
+                      {"dora", "{wd_on_out: true}"},
+                      {"loha", "{}"},
+                      {"loha", "{use_tucker: true, weight_decompose: true}"},
+                      {"lokr", "{}"},
+                      {"lokr", "{factor: 2, decompose_both: true, use_tucker: true}"},
+                      {"lokr", "{full_matrix: true, weight_decompose: true, wd_on_out: true}"},
+                      {"full", "{}"}};
+
+class AdapterKinds : public testing::TestWithParam<Kind> {
+ protected:
+  Device device{tested_device()};
+  const Adapter rule{built_plugins(), GetParam().adapter, given_options(GetParam().options)};
+  const SelectAdapter none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+};
+
+HostTensor base_output(Device& device, bool conv, DType compute = DType::f32) {
+  struct Alone : AdapterRule {
+    AdapterForm form(const AdapterLayer&) const override { return {}; }
+    std::vector<AdapterTensorSpec> tensors(const AdapterLayer&) const override { return {}; }
+    Value build_output(Graph&, const AdapterLayer&, const Values&, int32_t) const override { return {}; }
+    Value build_weight(Graph&, const AdapterLayer&, const Values&, int32_t) const override { return {}; }
+    Graph initial_values(const AdapterLayer&) const override { return Graph(DType::f32); }
+  };
+  const Alone rule;
+  const Layer layer(rule, conv, compute);
+  EXPECT_TRUE(layer.modules.empty()) << "the rule leaves the layer alone";
+  return layer.run(device, {});
+}
+
+TEST_P(AdapterKinds, BeginWithTheLayerAsItIs) {
+  for (const bool conv : {false, true}) {
+    const Layer layer(rule, conv);
+    const HostTensor base = base_output(device, conv);
+    EXPECT_LE(relative_error(layer.run(device, started(device, layer)), base), 1e-6) << conv;
+  }
+}
+
+// A part of a step is left out of the whole module in its share of the steps, which the step alone decides.
+TEST_P(AdapterKinds, ModuleDropoutLeavesTheLayerAlone) {
+  const HostTensor base = base_output(device, false);
+  const Layer layer(rule, false, DType::f32, {.rank = 3, .alpha = 6, .seed = 5, .module_dropout = 0.5});
+  Tensors trained = started(device, layer);
+  for (auto& [name, tensor] : trained)
+    for (float& v : tensor.as<float>()) v += 0.5f;
+  int left = 0;
+  for (int32_t step = 0; step < 40; ++step) {
+    const double moved = relative_error(layer.run(device, trained, step), base);
+    EXPECT_EQ(moved, relative_error(layer.run(device, trained, step), base)) << "step " << step;
+    left += moved < 1e-6 ? 1 : 0;
+  }
+  EXPECT_GE(left, 8);  // of 40 with probability 1/2: 3.8 deviations
+  EXPECT_LE(left, 32);
+  const Layer shown(rule, false, DType::f32, {.rank = 3, .alpha = 6, .seed = 5, .module_dropout = 0.5}, false);
+  EXPECT_FALSE(shown.graph.inputs.contains("step")) << "samples are made with all of it";
+}
+
+INSTANTIATE_TEST_SUITE_P(All, AdapterKinds, testing::ValuesIn(kinds));
+
+// All weights are 1 and inputs alternate, so that the layer gives 0; the change of the weight is a sixteenth of the
+// step of bfloat16 at 1, and the whole output.
+TEST(AdapterPrecision, ASmallChangeOfAWeightIsNotLostInHalfPrecision) {
+  Device device(tested_device());
+  const Adapter rule(built_plugins(), "full", {});
+  const Layer layer(rule, false, DType::bf16);
+  const float step = 1.0f / 128 / 16;
+  HostTensor x(Desc{DType::f32, {2, 3, in}}), weight(Desc{DType::f32, {out, in}}), diff(Desc{DType::f32, {out, in}});
+  for (size_t i = 0; i < x.as<float>().size(); ++i) x.as<float>()[i] = i % 2 == 0 ? 1.0f : -1.0f;
+  std::ranges::fill(weight.as<float>(), 1.0f);
+  for (size_t i = 0; i < diff.as<float>().size(); ++i) diff.as<float>()[i] = i % 2 == 0 ? step : 0.0f;
+  const Tensors got =
+      run_graph(device, layer.graph,
+                {{"x", converted(x, DType::bf16)}, {"m.weight", converted(weight, DType::bf16)}, {"m.diff", diff}});
+  const HostTensor y = converted(got.at("y"), DType::f32);
+  for (const float v : y.as<float>()) ASSERT_EQ(v, 4 * step);
+}
+
+// Rows of the change are dropped in their share, the same ones wherever the step is the same.
+TEST(AdapterDropout, RowsOfTheChange) {
+  Device device(tested_device());
+  for (const auto& [adapter, options, factor] : {std::tuple{"loha", "{}", 1.0}, std::tuple{"lokr", "{}", 1.0},
+                                                 std::tuple{"loha", "{rank_dropout_scale: true}", 0.0}}) {
+    const Adapter rule(built_plugins(), adapter, given_options(options));
+    const Layer plain(rule, false),
+        dropped(rule, false, DType::f32, {.rank = 3, .alpha = 6, .seed = 1, .rank_dropout = 0.4});
+    Tensors trained = started(device, plain);
+    for (auto& [name, tensor] : trained)
+      for (float& v : tensor.as<float>()) v += 0.25f;
+    const HostTensor base = base_output(device, false), whole = plain.run(device, trained);
+    int kept = 0;
+    for (int32_t step = 0; step < 20; ++step) {
+      const HostTensor got = dropped.run(device, trained, step);
+      ASSERT_EQ(got.data, dropped.run(device, trained, step).data);
+      int here = 0;
+      std::vector<double> shares;
+      for (size_t row = 0; row < out; ++row) {  // of the first token
+        const double full = whole.as<float>()[row] - base.as<float>()[row],
+                     part = got.as<float>()[row] - base.as<float>()[row];
+        if (std::abs(part) > 1e-3 * std::abs(full)) ++here, shares.push_back(part / full);
+      }
+      const double want = factor != 0 ? factor : here == 0 ? 0 : static_cast<double>(out) / here;
+      for (const double share : shares) EXPECT_NEAR(share, want, 1e-3) << adapter << options;
+      kept += here;
+    }
+    EXPECT_NEAR(kept, 0.6 * 20 * out, 4 * std::sqrt(0.24 * 20 * out)) << adapter << options;
+  }
+}
+
+TEST(AdapterDropout, WhatAnAdapterCannotDropIsRefused) {
+  for (const char* adapter : {"dora", "loha", "lokr", "full"}) {
+    const Adapter rule(built_plugins(), adapter, {});
+    EXPECT_THAT(error_of([&] { Layer(rule, false, DType::f32, {.rank = 2, .alpha = 2, .dropout = 0.1}); }),
+                HasSubstr("network.module_dropout"))
+        << adapter;
+  }
+}
+
+// The factors of a dimension, for each number that a user may give (LyCORIS' columns of the table).
+TEST(Lokr, DividesDimensionsAsLycorisDoes) {
+  std::ifstream file(fs::path(LORA_TEST_DATA) / "golden" / "adapters" / "lokr_factorization.json");
+  const auto table = nlohmann::json::parse(file).at("rows").get<std::vector<std::vector<int64_t>>>();
+  ASSERT_GT(table.size(), 200u);
+  std::map<int64_t, std::unique_ptr<Adapter>> rules;
+  for (const auto& row : table) {
+    auto& rule = rules[row[1]];
+    if (!rule)
+      rule = std::make_unique<Adapter>(built_plugins(), "lokr",
+                                       given_options(fmt::format("{{factor: {}, full_matrix: true}}", row[1])));
+    const auto tensors = rule->tensors({.module = "m", .weight = {row[0], row[0]}, .rank = 1, .alpha = 1});
+    ASSERT_EQ(tensors.size(), 2u);
+    EXPECT_EQ(tensors[0].shape, (Shape{row[2], row[2]})) << row[0] << " by " << row[1];
+    EXPECT_EQ(tensors[1].shape, (Shape{row[3], row[3]})) << row[0] << " by " << row[1];
+  }
+}
+
+// A change with a larger norm is brought to the limit, both matrices by the same factor; a smaller one stays.
+TEST(NormLimit, BringsLargeChangesToTheLimit) {
+  Device device(tested_device());
+  const Adapter rule(built_plugins(), "locon", {});
+  for (const bool conv : {false, true}) {
+    const Layer layer(rule, conv);
+    Adapters adapters(layer.graph, layer.modules);
+    adapters.allocate(device);
+    const auto values = [&](size_t t) { return adapters.download("p", adapters.tensors()[t]); };
+    for (size_t t = 0; t < 2; ++t)
+      adapters.upload("p", adapters.tensors()[t], ramp(adapters.tensors()[t].shape, static_cast<int64_t>(t) + 1));
+    const HostTensor down = values(0), up = values(1);
+    const size_t rank = 3, columns = down.as<float>().size() / rank;
+    double square = 0;
+    for (size_t o = 0; o < out; ++o)
+      for (size_t c = 0; c < columns; ++c) {
+        double sum = 0;
+        for (size_t r = 0; r < rank; ++r)
+          sum += double{up.as<float>()[o * rank + r]} * down.as<float>()[r * columns + c];
+        square += 4 * sum * sum;  // alpha / rank = 2
+      }
+    const double norm = std::sqrt(square);
+    for (const double share : {2.0, 0.25}) {
+      NormLimit limit(adapters, share * norm);
+      const DeviceMemory arena(device, limit.arena_bytes(), "limit");
+      limit.bind(device, adapters, arena.data());
+      limit.run();
+      const double factor = std::sqrt(std::min(1.0, share));
+      for (size_t t = 0; t < 2; ++t) {
+        const HostTensor got = values(t), &began = t == 0 ? down : up;
+        for (size_t i = 0; i < got.as<float>().size(); ++i)
+          ASSERT_NEAR(got.as<float>()[i], factor * began.as<float>()[i], 1e-5) << conv << share;
+      }
+    }
+  }
+  const Adapter loha(built_plugins(), "loha", {});
+  const Layer other(loha, false);
+  EXPECT_THAT(error_of([&] { NormLimit(Adapters(other.graph, other.modules), 1); }),
+              StartsWith("network.scale_weight_norms"));
+}
+
+TEST(AdapterMistakes, OfUsers) {
+  EXPECT_THAT(error_of([] { Adapter(built_plugins(), "lohra", {}); }),
+              AllOf(HasSubstr("adapter 'lohra'"), HasSubstr("Did you mean lo")));
+  const std::string error = error_of([] { Adapter(built_plugins(), "lokr", given_options("{factr: 4}")); });
+  EXPECT_THAT(error, StartsWith("c.yaml:1:"));
+  EXPECT_THAT(error, AllOf(HasSubstr("network.network_kwargs.factr"), HasSubstr("factor")));
+  EXPECT_THAT(error_of([] { Adapter(built_plugins(), "lokr", given_options("{factor: 0}")); }),
+              HasSubstr("factor is 0"));
+  EXPECT_THAT(error_of([] { Adapter(built_plugins(), "dora", given_options("{weight_decompose: true}")); }),
+              HasSubstr("weight_decompose"));
+}
+
+TEST(AdapterMistakes, OfAuthors) {
+  const fs::path plugin = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "wrong_adapters.so";
+  const Registry registry({}, {plugin});
+  const std::map<std::string, const char*> said{
+      {"no_output", "build_weight of m: gives no 'weight'"},
+      {"shape", "gives 'weight' as float32 [12, 1], expected float32 [12, 8]"},
+      {"input", "asks for an input 'shifts', which there is not"},
+      {"endless", "used twice"},
+      {"no_tensor", "there is no tensor to train"},
+      {"twice", "the name 'shift' of tensor number 1 is empty or used twice"},
+      {"no_build", "the adapter has no build_output"},
+      {"pair", "LH_FORM_PAIR has two tensors"},
+      {"scale", "gives scale nan"},
+      {"keep", "asks for an input 'keep.rank', which it has none of here"}};
+  for (const auto& [mistake, text] : said) {
+    const Adapter rule(registry, "wrong", given_options("{mistake: " + mistake + "}"));
+    EXPECT_THAT(error_of([&] { Layer(rule, false); }), HasSubstr(text)) << mistake;
+  }
+  const Adapter fine(registry, "wrong", {}), initial(registry, "wrong", given_options("{mistake: initial}"));
+  EXPECT_EQ(Layer(fine, false).modules.size(), 1u);
+  Device device(tested_device());
+  EXPECT_THAT(error_of([&] { started(device, Layer(initial, false)); }), HasSubstr("the adapter has no build_initial"));
+}
+
+// Ranks and alphas by name: the longest pattern counts, and an alpha is the rank unless it is given.
+TEST(AdapterSelection, RanksByName) {
+  NetworkConfig network{.linear = 8, .linear_alpha = 2};
+  network.module_ranks = {{"a\\..*", 4}, {"a\\.long\\..*", 16}};
+  network.module_alphas = {{"a\\.long\\.x", 3}};
+  network.target_modules = {"[ab]\\..*"};
+  Recipe recipe;
+  recipe.lora_targets = {"nothing"};
+  const AdapterSelection selection(network, recipe, 1);
+  const auto pair = [&](const char* module) {
+    const AdapterSpec* spec = selection(module);
+    return spec == nullptr ? std::pair<int64_t, double>() : std::pair(spec->rank, spec->alpha);
+  };
+  EXPECT_EQ(pair("b.x"), (std::pair<int64_t, double>(8, 2)));
+  EXPECT_EQ(pair("a.x"), (std::pair<int64_t, double>(4, 4)));
+  EXPECT_EQ(pair("a.long.y"), (std::pair<int64_t, double>(16, 16)));
+  EXPECT_EQ(pair("a.long.x"), (std::pair<int64_t, double>(16, 3)));
+  EXPECT_EQ(selection("nothing"), nullptr);
+  network.module_ranks = {{"a(", 4}};
+  EXPECT_THAT(error_of([&] { AdapterSelection(network, recipe, 1); }), StartsWith("network.module_ranks: 'a('"));
+}
+
+// ai-toolkit's keys of LoKr are options here, and mean nothing for other adapters, beside which its files have them.
+TEST(AdapterConfig, SpellingsOfPeers) {
+  const auto network = [](const std::string& flow) {
+    return parse_config("network: " + flow + "\n", "c.yaml", {.model = false, .datasets = false}).network;
+  };
+  const NetworkConfig lokr =
+      network("{type: LoKr, lokr_factor: 8, lokr_full_rank: false, network_kwargs: {rank_dropout: 0.1}}");
+  EXPECT_EQ(lokr.type, "lokr");
+  EXPECT_EQ(lokr.rank_dropout, 0.1);
+  const Adapter rule(built_plugins(), lokr.type, lokr.network_kwargs);
+  EXPECT_THAT(rule.options_text(), AllOf(HasSubstr("factor=8"), HasSubstr("full_matrix=false")));
+  EXPECT_TRUE(network("{type: lora, lokr_factor: 8}").network_kwargs.empty());
+  EXPECT_EQ(network("{network_kwargs: {algo: loha, conv_dim: 4}}").conv, 4);
+  EXPECT_EQ(network("{type: fullrank}").type, "full");
+}
+
+}  // namespace
+}  // namespace lh::test
