@@ -126,6 +126,7 @@ strong() { cp -r whole strong && rm -rf strong/tiny_dit && "$host" train --confi
 rm -rf whole && check "a run with it unset" "$host" train --config tiny_dit.yaml --out whole
 check "texts are encoded again where it is set" prints "encoding" strong --text-strength 2
 check "the optimizer trains" "$host" train --config tiny_dit.yaml --out sign --optimizer sign_sgd
+check "the one with a reduction, too" "$host" train --config tiny_dit.yaml --out normalized --optimizer normalized_sgd
 sed 's/linear: 4, linear_alpha: 4/type: input_scale, network_kwargs: {strength: 2}/; s/steps: 6/steps: 60/; s/lr: 1e-3/lr: 1e-2/;
   s/save_every: 3/save_every: 20/' tiny_dit.yaml >scale.yaml
 check "the adapter trains" "$host" train --config scale.yaml --out scale
