@@ -102,6 +102,25 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"state_in_evaluation", "build_evaluation: gives 'm', which is no result"}),
     [](const auto& info) { return std::string(info.param.name); });
 
+TEST(Optimizers, AreFoundByTheNamesThatPeopleUse) {
+  for (const auto& [name, id] :
+       std::map<std::string, std::string>{{"AdamW8bit", "adamw8bit"},
+                                          {"adam8bit", "adamw8bit"},
+                                          {"Prodigy", "prodigy"},
+                                          {"dadaptation", "dadapt_adam"},
+                                          {"AdamWScheduleFree", "schedulefree_adamw"},
+                                          {"ProdigyPlusScheduleFree", "prodigy_plus_schedulefree"},
+                                          {"Lion8bit", "lion8bit"}})
+    EXPECT_EQ(Optimizer(built_plugins(), name, {}).id(), id) << name;
+  EXPECT_THAT(error_of([] { Optimizer(built_plugins(), "prodgy", {}); }), HasSubstr("Did you mean prodigy?"));
+}
+
+// A rule's own mistake in options is the user's; the host's checks are options_test's.
+TEST(Optimizers, OptionsThatExcludeEachOther) {
+  EXPECT_EQ(error_of([] { Optimizer(built_plugins(), "sgd", given_options("{nesterov: true}")); }),
+            "train.optimizer_params: sgd: nesterov needs a momentum above 0 and a dampening of 0");
+}
+
 // Tensors of one shape and role go through one graph; of roles that alternate each through its own. The numbers are the
 // same, and the work of a step does not grow with the tensors.
 TEST(Updates, StackedTensorsAreUpdatedAsEachAlone) {

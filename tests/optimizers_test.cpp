@@ -100,7 +100,10 @@ class Trajectory : public testing::TestWithParam<std::string> {
     if (!c_.json.at("inputs").contains("curvature." + tensor.name)) return g;
     const HostTensor curvature = input("curvature." + tensor.name), target = input("target." + tensor.name);
     for (size_t i = 0; i < g.as<float>().size(); ++i)
-      g.as<float>()[i] += curvature.as<float>()[i] * (w.as<float>()[i] - target.as<float>()[i]);
+      g.as<float>()[i] =
+          static_cast<float>(static_cast<double>(g.as<float>()[i]) +
+                             static_cast<double>(curvature.as<float>()[i]) *
+                                 (static_cast<double>(w.as<float>()[i]) - static_cast<double>(target.as<float>()[i])));
     return g;
   }
 
@@ -127,9 +130,10 @@ class Trajectory : public testing::TestWithParam<std::string> {
         continue;
       }
       const HostTensor got = run_->state(state + "/" + tensor);
-      const std::span<const float> codes = want.as<float>();
+      const std::span<const uint8_t> codes = want.as<uint8_t>();
+      ASSERT_EQ(got.desc.bytes(), want.desc.bytes()) << name;
       size_t differ = 0;
-      for (size_t i = 0; i < codes.size(); ++i) differ += static_cast<float>(got.as<uint8_t>()[i]) != codes[i];
+      for (size_t i = 0; i < codes.size(); ++i) differ += got.as<uint8_t>()[i] != codes[i];
       EXPECT_LE(static_cast<double>(differ),
                 c_.json.at("limit").at("codes").get<double>() * static_cast<double>(codes.size()))
           << name;
@@ -170,7 +174,7 @@ TEST_P(Trajectory, IsFollowed) {
   }
   if (expects("step_size")) compare("step_size", "", d);
   compare_codes();
-  EXPECT_GT(compared_, steps);
+  EXPECT_GE(compared_, 8);
 }
 
 INSTANTIATE_TEST_SUITE_P(Golden, Trajectory, testing::ValuesIn(trajectories()),

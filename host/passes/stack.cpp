@@ -76,10 +76,9 @@ class Stack {
 
   Value result(const std::string& name, Value value) {
     Value made = made_.at(value);
-    if (many() && !is_stacked(value) && !is_shared_result(name)) made = spread(value);
+    if (many() && !is_stacked(value)) made = spread(value);
     return how_.reordered.contains(name) ? permuted(made, {0, 2, 3, 1}) : made;
   }
-  bool is_shared_result(const std::string& name) const { return how_.shared.contains(name); }
 
   void add(const Node& node) {
     const bool any = std::ranges::any_of(node.inputs, [&](Value v) { return is_stacked(v); });

@@ -41,6 +41,22 @@ bool replaces(const Graph& graph, Value v, Value input) {
   return made && std::ranges::none_of(graph.outputs, [&](const auto& item) { return storage.contains(item.second); });
 }
 
+// Results that are an input, itself or in another shape, or a constant, become copies: what an input is stored in may
+// be written before its old content would be read.
+void copy_inputs(Graph& graph) {
+  std::set<Value> given;
+  for (uint32_t id = 1; id <= graph.value_count(); ++id)
+    if (graph.info(Value{id}).kind != ValueKind::computed) given.insert(Value{id});
+  for (const Node& node : graph.nodes)
+    if (node.op->alias && given.contains(node.inputs[0])) given.insert(node.outputs[0]);
+  for (auto& [name, value] : graph.outputs) {
+    const auto same = graph.inputs.find(name);
+    if (!given.contains(value) || (same != graph.inputs.end() && same->second == value)) continue;
+    const auto dtype = static_cast<int64_t>(graph.desc(value).dtype);
+    value = graph.add(cast_op, {value}, {{"dtype", dtype}}, 0)[0];
+  }
+}
+
 // One number of a tensor that is to be reduced, [1].
 Value reduced(Graph& graph, Value v, bool largest) {
   const Shape shape = graph.desc(v).shape;
@@ -63,6 +79,7 @@ bool is_largest(const std::string& name) { return name.starts_with(max_prefix); 
 }  // namespace
 
 UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
+  copy_inputs(graph);
   std::map<Value, Value> wanted;
   for (const auto& [name, value] : graph.outputs)
     if (graph.inputs.contains(name) && graph.inputs.at(name) != value) wanted[value] = graph.inputs.at(name);

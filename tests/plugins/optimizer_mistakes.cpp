@@ -42,7 +42,7 @@ class Mistakes : public lora_host::Optimizer {
   void build_pass(UpdateGraph& g, uint32_t pass, const Parameter& p) const override {
     if (mistake("unknown_input")) g.set("p", g.add(g.p(), g.scalar("nothing")));
     if (mistake("too_early") && pass == 0) g.set("p", g.add(g.p(), g.reduced_sum("x")));
-    if (mistake("input_shape")) g.set("p", g.sub(g.p(), g.sum(g.input("g", {7, 7}, LH_F32), {0, 1})));
+    if (mistake("input_shape")) return g.set("p", g.sub(g.p(), g.sum(g.input("g", {7, 7}, LH_F32), {0, 1})));
     if (mistake("output_shape")) g.set("p", g.number(1));
     if (mistake("unknown_output")) g.set("q", g.p());
     if (mistake("group_state_in_pass")) g.set("d", g.number(1));
