@@ -99,9 +99,9 @@ class ProdigyScheduleFree : public lora_host::Optimizer {
     Value u = eps_ ? g.div(dg, g.add(root, g.scale(g.state("d"), *eps_))) : angle(g, dg, root);
     if (stable_) u = g.div(u, g.sqrt(g.max(rms(g, p, u), g.number(1))));
     if (weight_decay_ != 0) u = g.add(u, g.scale(g.p(), weight_decay_));
-    const Value y = g.add(g.p(), g.mul(g.sub(g.state("z"), g.p()), g.scalar("c"))), step = g.mul(u, g.scalar("rate"));
-    g.set("p", g.sub(y, g.mul(step, g.scalar("y_share"))));
-    g.set("z", g.sub(g.state("z"), step));
+    const Value y = g.add(g.p(), g.mul(g.sub(g.state("z"), g.p()), g.scalar("c")));
+    g.set("p", g.sub(y, g.mul(u, g.scalar("y_rate"))));
+    g.set("z", g.sub(g.state("z"), g.mul(u, g.scalar("rate"))));
   }
 
   void build_between(UpdateGraph& g, uint32_t pass) const override {
@@ -130,7 +130,7 @@ class ProdigyScheduleFree : public lora_host::Optimizer {
     g.set("weight_sum", sum);
     g.set("c", c);
     g.set("rate", rate);
-    g.set("y_share", g.affine(c, betas_[0], 1 - betas_[0]));  // 1 - b1 (1 - c)
+    g.set("y_rate", g.mul(rate, g.affine(c, betas_[0], 1 - betas_[0])));  // rate (1 - b1 (1 - c))
     g.set("rest", rest);
     g.set("share", g.scale(g.square(d), 1 / std::sqrt(d0_)));
   }
@@ -187,7 +187,8 @@ class ProdigyScheduleFree : public lora_host::Optimizer {
     const Value counts = g.max(g.cast(g.greater(d, g.number(d0_)), LH_F32), g.cast(g.greater(numerator, none), LH_F32));
     const Value sum = g.add(g.scale(g.state("d_numerator"), beta3_), g.where(counts, numerator, none));
     Value d_hat = g.where(g.greater(length, none), g.div(sum, length), d);
-    if (limiter_) d_hat = g.min(d_hat, g.scale(d, std::pow(2, 0.25)));
+    // As a sum: a factor that is off by its own rounding would add up over the steps.
+    if (limiter_) d_hat = g.min(d_hat, g.add(d, g.scale(d, std::pow(2, 0.25) - 1)));
     Value next = g.max(d, g.scale(d_hat, d_coef_));
     if (last_ != 0) next = g.where(g.less(g.step(), g.number(last_)), next, d);
     g.set("d_numerator", sum);
