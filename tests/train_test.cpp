@@ -257,9 +257,9 @@ TEST(State, RoundTrip) {
 TEST(State, NothingToResumeFrom) {
   const TempDir dir;
   const Trained t;
-  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters));
+  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters, **t.update));
   put(dir / "state/notes.txt", "not a state");
-  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters));
+  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters, **t.update));
 }
 
 TEST(State, KeepsTheNewestGenerations) {
