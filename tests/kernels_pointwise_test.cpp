@@ -112,14 +112,14 @@ class Program {
     return Shape(x.dims, x.dims + x.rank);
   }
   Shape together(std::initializer_list<int32_t> values) const {
-    size_t rank = 0;
-    for (const int32_t value : values) rank = std::max(rank, shape_of(value).size());
-    Shape shape(rank, 1);
+    int32_t rank = 0;
+    for (const int32_t value : values) rank = std::max(rank, view(value).rank);
+    Shape shape(static_cast<size_t>(rank), 1);
     for (const int32_t value : values) {
-      const Shape dims = shape_of(value);
-      for (size_t i = 0; i < dims.size(); ++i) {
-        int64_t& dim = shape[shape.size() - dims.size() + i];
-        dim = std::max(dim, dims[i]);
+      const lk_tensor x = view(value);
+      for (int32_t i = 0; i < x.rank; ++i) {
+        int64_t& dim = shape[static_cast<size_t>(rank - x.rank + i)];
+        dim = std::max(dim, x.dims[i]);
       }
     }
     return shape;

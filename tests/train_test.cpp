@@ -326,8 +326,9 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
       const bool kept = std::ranges::find(change.kept, own.spec.name) != change.kept.end();
       const Trained& source = kept ? saved : fresh;
       for (const StoredState& other : (*source.update)->states())
-        if (other.key == own.key)
+        if (other.key == own.key) {
           EXPECT_EQ((*loaded.update)->download(own).data, (*source.update)->download(other).data) << own.key;
+        }
     }
   }
 }

@@ -1,9 +1,10 @@
 // A sampler with an option and a history, and a schedule with an option.
 //
-// ab2, the two-step method of Adams and Bashforth for steps of any length, h = sigma' - sigma, h_1 that of the step before:
+// ab2, the two-step method of Adams and Bashforth for steps of any length, h = sigma' - sigma, h_1 that of the step
+// before:
 //   x' = x + h (d + weight h / (2 h_1) (d - d_1)),   d = dx/dsigma; weight 0 is Euler's method
-// power: times (1 - i / steps)^exponent of a flow model, shifted as the model's are, and sigmas of other models that fall by
-// the same law from the largest to the smallest.
+// power: times (1 - i / steps)^exponent of a flow model, shifted as the model's are, and sigmas of other models that
+// fall by the same law from the largest to the smallest.
 #include <lora_host/lora_host.hpp>
 
 namespace {
@@ -21,7 +22,8 @@ constexpr const char* all_models[] = {"flow", "epsilon", "v_prediction", nullptr
 
 // What `sample.sampler_params` may hold: the host checks names, types and ranges, and gives the defaults.
 constexpr lh_option sampler_options[] = {
-    option::real("weight", "1", option::within(0, 1), "Share of the second order term; 0: Euler's method."), option::end};
+    option::real("weight", "1", option::within(0, 1), "Share of the second order term; 0: Euler's method."),
+    option::end};
 
 class Ab2 : public lora_host::Sampler {
  public:
