@@ -172,9 +172,12 @@ TEST(ParameterGroups, AreComponentsAndRoles) {
   EXPECT_EQ(groups_of(train), (Groups{{"denoiser", 1e-3}, {"clip_g", 1e-5}, {"clip_l", 1e-5}}));
   train.text_encoder_lr = {1e-5, 2e-5};
   train.loraplus_lr_ratio = 16;
-  EXPECT_EQ(groups_of(train),
-            (Groups{{"denoiser.down", 1e-3}, {"denoiser.up", 16e-3}, {"clip_g.down", 1e-5}, {"clip_g.up", 16e-5},
-                    {"clip_l.down", 2e-5}, {"clip_l.up", 32e-5}}));
+  EXPECT_EQ(groups_of(train), (Groups{{"denoiser.down", 1e-3},
+                                      {"denoiser.up", 16e-3},
+                                      {"clip_g.down", 1e-5},
+                                      {"clip_g.up", 16e-5},
+                                      {"clip_l.down", 2e-5},
+                                      {"clip_l.up", 32e-5}}));
   train.text_encoder_lr = {1e-5, 2e-5, 3e-5};
   EXPECT_EQ(error_of([&] { groups_of(train); }),
             "train.text_encoder_lr: expected one number or 2, one for each text encoder, found 3");
@@ -190,8 +193,8 @@ TEST(ParameterGroups, RolesHaveTheirWeightDecay) {
   EXPECT_NO_THROW(OptimizerRules(built_plugins(), train));
 }
 
-// Trained tensors of each component lie together, the denoiser's first, whatever order the graph has; within it those of
-// one role, and of these those of one shape.
+// Trained tensors of each component lie together, the denoiser's first, whatever order the graph has; within it those
+// of one role, and of these those of one shape.
 TEST(Adapters, LieByComponentRoleAndShape) {
   Graph graph(DType::f32);
   std::vector<AdaptedModule> modules;
@@ -199,7 +202,10 @@ TEST(Adapters, LieByComponentRoleAndShape) {
   for (const char* name : {"b:x", "y", "a:x", "b:z", "w"}) {
     const Value down = graph.add_param(down_name(name), {DType::f32, {2, in}});
     const Value up = graph.add_param(up_name(name), {DType::f32, {40, 2}});
-    modules.push_back({.name = name, .tensors = {{down, down_key}, {up, up_key}}, .rank = 2, .alpha = 1});
+    modules.push_back({.name = name,
+                       .tensors = {{down, down_key, TensorRole::down}, {up, up_key, TensorRole::up}},
+                       .rank = 2,
+                       .alpha = 1});
     in = 72 - in;  // 40, 32, 40, ...
   }
   const Adapters adapters(graph, modules);
@@ -213,8 +219,8 @@ TEST(Adapters, LieByComponentRoleAndShape) {
     order.push_back(fmt::format("{} {}", tensor.parameter.module, tensor.parameter.role));
   }
   EXPECT_EQ(end, adapters.whole().shape[0]);
-  EXPECT_THAT(order, ::testing::ElementsAre("y 1", "w 1", "y 2", "w 2", "a:x 1", "a:x 2", "b:z 1", "b:x 1", "b:x 2",
-                                            "b:z 2"));
+  EXPECT_THAT(order,
+              ::testing::ElementsAre("y 1", "w 1", "y 2", "w 2", "a:x 1", "a:x 2", "b:z 1", "b:x 1", "b:x 2", "b:z 2"));
 }
 
 }  // namespace
