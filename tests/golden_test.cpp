@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <sys/wait.h>
 
+#include "run/device.h"
+#include "run/program.h"
 #include "support/device.h"
 #include "support/io_files.h"
 

@@ -33,7 +33,7 @@ cd "$work/elsewhere"
 
 check "--version" prints "lora-host" "$host" --version
 check "the program uses the installed kernel library" prints "=> $prefix/" ldd "$host"
-for plugin in chroma flux sd35 optim samplers; do
+for plugin in chroma flux sd35 optim samplers schedules; do
   check "plugin $plugin is found" prints "$libraries/lora-host/$plugin.so" "$host" plugins
 done
 

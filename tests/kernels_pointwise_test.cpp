@@ -16,47 +16,47 @@ class Program {
   Program(lk_context* context, Shape domain) : context_(context), domain_(std::move(domain)) {}
 
   int32_t input(const Tensor& tensor) {
-    inputs_.push_back({tensor.view(), {}, 0});
+    inputs.push_back({tensor.view(), {}, 0});
     apart_.push_back(tensor);
     return new_value();
   }
   int32_t codes(const Tensor& codes, const Tensor& scales, bool is_signed) {
-    inputs_.push_back({codes.view(), scales.view(), is_signed});
+    inputs.push_back({codes.view(), scales.view(), is_signed});
     apart_.emplace_back(domain_, LK_F32);
     const lk_dequantize_blockwise_params p{codes.view(), scales.view(), apart_.back().view(), is_signed};
     EXPECT_EQ(lk_dequantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t unary(lk_unary_kind kind, int32_t x, float a = 0, float b = 0) {
-    instructions_.push_back({.code = LK_POINTWISE_UNARY, .kind = kind, .operands = {x}, .a = a, .b = b});
+    instructions.push_back({.code = LK_POINTWISE_UNARY, .kind = kind, .operands = {x}, .a = a, .b = b});
     apart_.emplace_back(shape_of(x), LK_F32);
     const lk_unary_params p{kind, a, b, view(x), apart_.back().view()};
     EXPECT_EQ(lk_unary(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t binary(lk_binary_kind kind, int32_t a, int32_t b) {
-    instructions_.push_back({.code = LK_POINTWISE_BINARY, .kind = kind, .operands = {a, b}});
+    instructions.push_back({.code = LK_POINTWISE_BINARY, .kind = kind, .operands = {a, b}});
     apart_.emplace_back(together({a, b}), LK_F32);
     const lk_binary_params p{kind, view(a), view(b), apart_.back().view()};
     EXPECT_EQ(lk_binary(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t where(int32_t condition, int32_t a, int32_t b) {
-    instructions_.push_back({.code = LK_POINTWISE_WHERE, .operands = {condition, a, b}});
+    instructions.push_back({.code = LK_POINTWISE_WHERE, .operands = {condition, a, b}});
     apart_.emplace_back(together({condition, a, b}), LK_F32);
     const lk_where_params p{view(condition), view(a), view(b), apart_.back().view()};
     EXPECT_EQ(lk_where(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t rounded(lk_dtype dtype, int32_t x) {
-    instructions_.push_back({.code = LK_POINTWISE_ROUND, .kind = dtype, .operands = {x}});
+    instructions.push_back({.code = LK_POINTWISE_ROUND, .kind = dtype, .operands = {x}});
     apart_.emplace_back(shape_of(x), dtype);
     const lk_cast_params p{view(x), {}, apart_.back().view()};
     EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t at_random(int32_t x, int32_t step, uint64_t seed, uint64_t stream) {
-    instructions_.push_back({.code = LK_POINTWISE_STOCHASTIC, .operands = {x, step}, .seed = seed, .stream = stream});
+    instructions.push_back({.code = LK_POINTWISE_STOCHASTIC, .operands = {x, step}, .seed = seed, .stream = stream});
     apart_.emplace_back(domain_, LK_BF16);
     const lk_round_stochastic_params p{view(x), view(step), apart_.back().view(), seed, stream};
     EXPECT_EQ(lk_round_stochastic(context_, &p), LK_OK) << lk_last_error(context_);
@@ -66,7 +66,7 @@ class Program {
   // Results; each is made in both ways.
   void output(int32_t value, lk_dtype dtype) {
     results_.push_back({Tensor(domain_, dtype), Tensor(domain_, dtype)});
-    outputs_.push_back({value, results_.back()[0].view(), {}, 0});
+    outputs.push_back({value, results_.back()[0].view(), {}, 0});
     const Tensor all = full(value);
     const lk_cast_params p{all.view(), {}, results_.back()[1].view()};
     EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
@@ -77,19 +77,19 @@ class Program {
     results_.push_back({Tensor(blocks, LK_F32), Tensor(blocks, LK_F32)});
     const auto& codes = results_[results_.size() - 2];
     const auto& scales = results_.back();
-    outputs_.push_back({value, codes[0].view(), scales[0].view(), is_signed});
+    outputs.push_back({value, codes[0].view(), scales[0].view(), is_signed});
     const Tensor all = full(value);
     const lk_quantize_blockwise_params p{all.view(), codes[1].view(), scales[1].view(), is_signed};
     EXPECT_EQ(lk_quantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
   }
 
   lk_pointwise_params params() const {
-    return {inputs_.data(),
-            instructions_.data(),
-            outputs_.data(),
-            static_cast<int32_t>(inputs_.size()),
-            static_cast<int32_t>(instructions_.size()),
-            static_cast<int32_t>(outputs_.size())};
+    return {inputs.data(),
+            instructions.data(),
+            outputs.data(),
+            static_cast<int32_t>(inputs.size()),
+            static_cast<int32_t>(instructions.size()),
+            static_cast<int32_t>(outputs.size())};
   }
   void expect_equal_bits() const {
     const lk_pointwise_params p = params();
@@ -100,9 +100,9 @@ class Program {
 
   const Tensor& result(size_t i) const { return results_[i][1]; }
 
-  std::vector<lk_pointwise_input> inputs_;
-  std::vector<lk_pointwise_instruction> instructions_;
-  std::vector<lk_pointwise_output> outputs_;
+  std::vector<lk_pointwise_input> inputs;
+  std::vector<lk_pointwise_instruction> instructions;
+  std::vector<lk_pointwise_output> outputs;
 
  private:
   int32_t new_value() const { return static_cast<int32_t>(apart_.size()) - 1; }
@@ -112,13 +112,14 @@ class Program {
     return Shape(x.dims, x.dims + x.rank);
   }
   Shape together(std::initializer_list<int32_t> values) const {
-    Shape shape;
+    int32_t rank = 0;
+    for (const int32_t value : values) rank = std::max(rank, view(value).rank);
+    Shape shape(static_cast<size_t>(rank), 1);
     for (const int32_t value : values) {
-      const Shape dims = shape_of(value);
-      if (dims.size() > shape.size()) shape.insert(shape.begin(), dims.size() - shape.size(), 1);
-      for (size_t i = 0; i < dims.size(); ++i) {
-        int64_t& dim = shape[shape.size() - dims.size() + i];
-        dim = std::max(dim, dims[i]);
+      const lk_tensor x = view(value);
+      for (int32_t i = 0; i < x.rank; ++i) {
+        int64_t& dim = shape[static_cast<size_t>(rank - x.rank + i)];
+        dim = std::max(dim, x.dims[i]);
       }
     }
     return shape;
@@ -260,8 +261,8 @@ TEST_F(KernelsPointwise, ResultsMayStandInThePlaceOfInputs) {
   program.output(sum, LK_F32);
   program.output(program.binary(LK_MUL, from_p, sum), LK_BF16);
   program.output_codes(sum, true);
-  program.outputs_[0].y = p.view(), program.outputs_[1].y = m.view();
-  program.outputs_[2].y = codes.view(), program.outputs_[2].scales = scales.view();
+  program.outputs[0].y = p.view(), program.outputs[1].y = m.view();
+  program.outputs[2].y = codes.view(), program.outputs[2].scales = scales.view();
   const lk_pointwise_params in_place = program.params();
   Program apart(context.get(), {count});
   const Tensor p_before = copied(p), m_before = copied(m), codes_before = copied(codes), scales_before = copied(scales);
@@ -287,37 +288,37 @@ TEST_F(KernelsPointwise, BadProgramsAreRefused) {
     program.input(small);
     program.unary(LK_ABS, a);
     program.output(2, LK_F32);
-    program.outputs_[0].y = y.view();
+    program.outputs[0].y = y.view();
     change(program);
     const lk_pointwise_params p = program.params();
     EXPECT_EQ(lk_pointwise(context.get(), &p), LK_E_INVALID);
     EXPECT_STREQ(lk_last_error(context.get()), ("pointwise: " + text).c_str());
   };
-  refused("instructions[0].operands: expected 0 to 1, found 2", [](Program& p) { p.instructions_[0].operands[0] = 2; });
-  refused("instructions[0].code: expected 0 to 4, found 5", [](Program& p) { p.instructions_[0].code = 5; });
-  refused("instructions[0].kind: expected 0 to 20, found 21", [](Program& p) { p.instructions_[0].kind = 21; });
+  refused("instructions[0].operands: expected 0 to 1, found 2", [](Program& p) { p.instructions[0].operands[0] = 2; });
+  refused("instructions[0].code: expected 0 to 4, found 5", [](Program& p) { p.instructions[0].code = 5; });
+  refused("instructions[0].kind: expected 0 to 20, found 21", [](Program& p) { p.instructions[0].kind = 21; });
   refused("instructions[0].operands: expected a step, i32 [1], found f32 [1]", [](Program& p) {
-    p.instructions_[0].code = LK_POINTWISE_STOCHASTIC;
-    p.instructions_[0].operands[1] = 1;
+    p.instructions[0].code = LK_POINTWISE_STOCHASTIC;
+    p.instructions[0].operands[1] = 1;
   });
-  refused("outputs[0].value: expected 0 to 2, found 3", [](Program& p) { p.outputs_[0].value = 3; });
+  refused("outputs[0].value: expected 0 to 2, found 3", [](Program& p) { p.outputs[0].value = 3; });
   refused("inputs[1]: expected a shape that broadcasts to the outputs' [6], found [5]",
-          [&](Program& p) { p.inputs_[1].x = other.view(); });
-  refused("inputs[1]: expected u8, found f32", [&](Program& p) { p.inputs_[1].scales = small.view(); });
+          [&](Program& p) { p.inputs[1].x = other.view(); });
+  refused("inputs[1]: expected u8, found f32", [&](Program& p) { p.inputs[1].scales = small.view(); });
   refused("outputs[0]'s scales: expected no overlap with inputs[1], found shared memory", [&](Program& p) {
-    p.outputs_[0].y = codes.view();
-    p.outputs_[0].scales = small.view();
-    p.inputs_[1].x.rank = 1;
-    p.inputs_[1].x.dtype = LK_BF16;
+    p.outputs[0].y = codes.view();
+    p.outputs[0].scales = small.view();
+    p.inputs[1].x.rank = 1;
+    p.inputs[1].x.dtype = LK_BF16;
   });
   refused("outputs[1]: expected no overlap with outputs[0], found shared memory",
-          [](Program& p) { p.outputs_.push_back(p.outputs_[0]); });
+          [](Program& p) { p.outputs.push_back(p.outputs[0]); });
   refused("outputs[0]: expected no overlap with inputs[0], found shared memory", [&](Program& p) {
-    p.outputs_[0].y = x.view();
-    p.outputs_[0].y.dtype = LK_BF16;
+    p.outputs[0].y = x.view();
+    p.outputs[0].y.dtype = LK_BF16;
   });
-  refused("input_count: expected 1 to 24, found 0", [](Program& p) { p.inputs_.clear(); });
-  refused("output_count: expected 1 to 12, found 0", [](Program& p) { p.outputs_.clear(); });
+  refused("input_count: expected 1 to 24, found 0", [](Program& p) { p.inputs.clear(); });
+  refused("output_count: expected 1 to 12, found 0", [](Program& p) { p.outputs.clear(); });
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ TEST_F(PluginTest, LoadsTheBuiltPlugins) {
   ASSERT_TRUE(by_id.contains("flux") && by_id.contains("optim") && by_id.contains("samplers"));
   EXPECT_STREQ(by_id["flux"]->models().at(0)->id, "flux");
   EXPECT_TRUE(by_id["flux"]->optimizers().empty());
-  EXPECT_EQ(by_id["optim"]->optimizers().size(), 16u);
+  EXPECT_EQ(by_id["optim"]->optimizers().size(), 17u);
   EXPECT_STREQ(by_id["samplers"]->samplers().at(0)->objectives[0], "flow");
   EXPECT_STREQ(by_id["schedules"]->schedules().at(0)->id, "normal");
 }

@@ -1,4 +1,5 @@
 // A run that is killed, stopped or crowded ends with the very file that an undisturbed run gives.
+#include <gmock/gmock.h>
 #include <signal.h>
 
 #include <chrono>
@@ -6,6 +7,7 @@
 #include <random>
 #include <thread>
 
+#include "support/model_files.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -108,6 +110,37 @@ TEST(Resume, TwentyKillsChangeNothing) {
       EXPECT_FALSE(file.path().extension() == ".tmp") << file.path() << " was left behind";
   }
   EXPECT_EQ(kills, wanted);
+}
+
+// Two steps and two more give the file of four, whatever states the optimizer has.
+TEST(Resume, EveryOptimizerGoesOn) {
+  std::vector<std::string> ids;
+  for (const auto& plugin : built_plugins().plugins())
+    for (const lh_optimizer* rule : plugin->optimizers()) ids.emplace_back(rule->id);
+  ASSERT_GE(ids.size(), 16u);
+  for (const std::string& id : ids) {
+    SCOPED_TRACE(id);
+    ToyRun run;
+    run.set("optimizer", id).set("steps", "4");
+    const std::string expected = undisturbed(run.config(), run);
+    run.set("steps", "2");
+    expect_trained(run.train());
+    run.set("steps", "4");
+    expect_trained(run.train({"--resume"}));
+    EXPECT_TRUE(get(run.lora()) == expected);
+  }
+}
+
+// m of adamw is lion's; v is not, and is not read.
+TEST(Resume, AnotherOptimizerSaysWhatItKeeps) {
+  ToyRun run;
+  run.set("steps", "2");
+  expect_trained(run.train());
+  run.set("steps", "4").set("optimizer", "lion");
+  const HostResult lion = run.train({"--resume"});
+  expect_trained(lion);
+  EXPECT_THAT(lion.output, testing::HasSubstr("the saved run has the states of optimizer 'adamw'"));
+  EXPECT_THAT(lion.output, testing::HasSubstr("kept m; begun anew: none"));
 }
 
 TEST(Resume, SignalsSaveAndLeaveWith75) {

@@ -68,6 +68,17 @@ whole() { # whole NAME PROGRAM: a model at work
   check "$1 verifies for $2" "$host" verify "whole/$1/$1.safetensors" --config "$1.yaml" --for "$2"
 }
 
+sampled() { # the template's sampler and schedule, with options and with mistakes in them
+  sed 's/sample_steps: 2,/sample_steps: 5, sampler: ab2, scheduler: power, sampler_params: {weight: 0.5},/;
+    s/prompts: /scheduler_params: {exponent: 2}, &/' tiny_dit.yaml >ab2.yaml
+  check "the template's sampler and schedule draw" "$host" sample --config ab2.yaml --out ab2.png
+  check "... a picture" prints PNG head -c 4 ab2.png
+  sed 's/weight: 0.5/weight: 2/' ab2.yaml >heavy.yaml
+  sed 's/exponent: 2/exponet: 2/' ab2.yaml >unknown.yaml
+  check "... within their ranges" refuses "weight: must be 0 to 1, found 2" "$host" sample --config heavy.yaml --out no.png
+  check "... and by their names" refuses "Did you mean exponent?" "$host" sample --config unknown.yaml --out no.png
+}
+
 config tiny_dit
 config chroma "vae_path: ae.safetensors, t5_path: t5xxl.safetensors"
 config z_image "vae_path: ae.safetensors"
@@ -101,6 +112,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
     echo "two cats and the dog in a picture" >pictures/sample_2.txt
   fi
   whole tiny_dit my_program
+  sampled
   whole chroma comfyui
   whole z_image comfyui
 done
@@ -114,6 +126,7 @@ strong() { cp -r whole strong && rm -rf strong/tiny_dit && "$host" train --confi
 rm -rf whole && check "a run with it unset" "$host" train --config tiny_dit.yaml --out whole
 check "texts are encoded again where it is set" prints "encoding" strong --text-strength 2
 check "the optimizer trains" "$host" train --config tiny_dit.yaml --out sign --optimizer sign_sgd
+check "the one with a reduction, too" "$host" train --config tiny_dit.yaml --out normalized --optimizer normalized_sgd
 sed 's/linear: 4, linear_alpha: 4/type: input_scale, network_kwargs: {strength: 2}/; s/steps: 6/steps: 60/; s/lr: 1e-3/lr: 1e-2/;
   s/save_every: 3/save_every: 20/' tiny_dit.yaml >scale.yaml
 check "the adapter trains" "$host" train --config scale.yaml --out scale

@@ -257,9 +257,9 @@ TEST(State, RoundTrip) {
 TEST(State, NothingToResumeFrom) {
   const TempDir dir;
   const Trained t;
-  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters));
+  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters, **t.update));
   put(dir / "state/notes.txt", "not a state");
-  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters));
+  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters, **t.update));
 }
 
 TEST(State, KeepsTheNewestGenerations) {
@@ -326,8 +326,9 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
       const bool kept = std::ranges::find(change.kept, own.spec.name) != change.kept.end();
       const Trained& source = kept ? saved : fresh;
       for (const StoredState& other : (*source.update)->states())
-        if (other.key == own.key)
+        if (other.key == own.key) {
           EXPECT_EQ((*loaded.update)->download(own).data, (*source.update)->download(other).data) << own.key;
+        }
     }
   }
 }

@@ -58,8 +58,13 @@ class WarmStartTest : public ::testing::Test {
     for (const Target& t : targets()) {
       const Shape up = t.weight.rank() == 4 ? Shape{t.weight[0], rank, 1, 1} : Shape{t.weight[0], rank};
       const std::string name = t.name;
-      modules.push_back({name, graph.add_param(down_name(name), {DType::f32, t.weight.with(0, rank)}),
-                         graph.add_param(up_name(name), {DType::f32, up}), alpha});
+      const Value a = graph.add_param(down_name(name), {DType::f32, t.weight.with(0, rank)});
+      const Value b = graph.add_param(up_name(name), {DType::f32, up});
+      modules.push_back(
+          {.name = name,
+           .tensors = {{a, down_key, TensorRole::down, {InitialValue::Kind::uniform, 0.5}}, {b, up_key, TensorRole::up}},
+           .rank = rank,
+           .alpha = alpha});
     }
     auto made = std::make_unique<Adapters>(graph, modules);
     made->allocate(device);

@@ -48,7 +48,7 @@ lk_status launch(const Launch& l) {
 // Codes and their scales are two results.
 std::vector<size_t> every_place() {
   std::vector<size_t> places;
-  for (size_t i = 0; i < 2 * LK_POINTWISE_MAX_OUTPUTS; ++i) places.push_back(i);
+  for (size_t i = 0; i < size_t{2} * LK_POINTWISE_MAX_OUTPUTS; ++i) places.push_back(i);
   return places;
 }
 

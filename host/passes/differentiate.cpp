@@ -1,5 +1,6 @@
 #include "passes/differentiate.h"
 
+#include <algorithm>
 #include <string>
 
 #include "core/error.h"
@@ -54,8 +55,8 @@ std::vector<char> depends(const Graph& graph, const std::vector<Value>& paramete
     for (const Value in : node.inputs) tracks |= in && tracked[in.id] != 0;
     if (!tracks || node.op == &detach_op) continue;
     if (node.op->gradient == nullptr) {
-      if (reached[node.outputs.front().id] != 0 && is_float(graph.desc(node.outputs.front()).dtype))
-        missing += "\n  " + graph.describe(node);
+      const auto swallows = [&](Value out) { return reached[out.id] != 0 && is_float(graph.desc(out).dtype); };
+      if (std::ranges::any_of(node.outputs, swallows)) missing += "\n  " + graph.describe(node);
       continue;
     }
     for (const Value out : node.outputs) tracked[out.id] = is_float(graph.desc(out).dtype) ? 1 : 0;

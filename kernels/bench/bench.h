@@ -41,7 +41,7 @@ typedef struct timed_call {
 void print_header(void);
 void print_times(bench* b, const timed_call* call);
 
-/* lora.c and cases.c: the calls. */
+/* lora.c, cases.c and optimizers.c: the calls. */
 typedef struct lora_shape {
   int64_t tokens, width, rank;
 } lora_shape;
@@ -51,5 +51,10 @@ void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, int frozen);
 void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype);
 void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype);
 void time_copy(bench* b, int64_t bytes);
+
+/* Updates of `count` numbers. */
+typedef enum update_rule { ADAMW, ADAMW_8BIT, LION } update_rule;
+void time_update(bench* b, update_rule rule, int64_t count); /* as a program of elementwise operations */
+void time_adamw_update(bench* b, int64_t count);
 
 #endif

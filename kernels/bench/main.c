@@ -1,5 +1,5 @@
 /* Times of liblora_kernels from plain C: the LoRA backward and forward pass at the shapes of diffusion models, beside
- * matrix products, attention and the bandwidth of a copy.
+ * matrix products, attention, updates of optimizers and the bandwidth of a copy.
  *
  *   lora_kernels_bench [cpu|cuda]
  *
@@ -14,6 +14,13 @@ static const lora_shape shapes[] = {
     {77, 768, 16}, {256, 1536, 32}, {256, 3072, 64}, {4608, 3072, 16}, {4608, 3072, 64}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
+static void time_updates(bench* b, int64_t count) {
+  time_adamw_update(b, count);
+  time_update(b, ADAMW, count);
+  time_update(b, ADAMW_8BIT, count);
+  time_update(b, LION, count);
+}
+
 static void time_cuda(bench* b) {
   static const lk_dtype dtypes[] = {LK_F32, LK_F16, LK_BF16};
   int shape, dtype;
@@ -24,6 +31,7 @@ static void time_cuda(bench* b) {
     for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
+  time_updates(b, 90000000); /* of a Flux LoRA of rank 16 */
 }
 
 /* Sizes that a processor finishes in a few minutes. */
@@ -36,6 +44,7 @@ static void time_cpu(bench* b) {
   time_matmul(b, 1024, 1024, 1024, LK_F32);
   time_matmul(b, 1300, 1024, 256, LK_F32);
   time_attention(b, 512, 24, 128, LK_F32);
+  time_updates(b, 4000000);
 }
 
 int main(int argc, char** argv) {

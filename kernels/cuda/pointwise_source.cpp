@@ -29,7 +29,7 @@ std::string number(float value) { return text("__uint_as_float(0x%08xu)", std::b
 // A function of x. Sums and products are the intrinsics that are never contracted.
 std::string unary(const lk_pointwise_instruction& p, const std::string& x) {
   const auto plain = [&](const char* functor) { return std::string(functor) + "{}.value(" + x + ")"; };
-  const auto alone = [&](const char* functor) { return "rounded(" + plain(functor) + ", a.zero)"; };
+  const auto alone = [&](const char* functor) { return std::string("rounded(") + plain(functor) + ", a.zero)"; };
   switch (p.kind) {
     case LK_SILU: return alone("Silu");
     case LK_GELU_ERF: return alone("GeluErf");
@@ -44,8 +44,8 @@ std::string unary(const lk_pointwise_instruction& p, const std::string& x) {
     case LK_ABS: return plain("Abs");
     case LK_SIGN: return plain("Sign");
     case LK_SQUARE: return "__fmul_rn(" + x + ", " + x + ")";
-    case LK_AFFINE: return "__fmaf_rn(" + number(p.a) + ", " + x + ", " + number(p.b) + ")";
-    case LK_CLAMP: return "Clamp{" + number(p.a) + ", " + number(p.b) + "}.value(" + x + ")";
+    case LK_AFFINE: return std::string("__fmaf_rn(") + number(p.a) + ", " + x + ", " + number(p.b) + ")";
+    case LK_CLAMP: return std::string("Clamp{") + number(p.a) + ", " + number(p.b) + "}.value(" + x + ")";
     case LK_SIN: return alone("Sin");
     case LK_COS: return alone("Cos");
     case LK_LOG: return alone("Log");
@@ -98,7 +98,7 @@ class Writer {
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (scalars_[program_.value_of(i)])
-        line("const float " + name(program_.value_of(i)) + " = " + expression(program_.instructions[i]) + ";");
+        line(std::string("const float ") + name(program_.value_of(i)) + " = " + expression(program_.instructions[i]) + ";");
     }
     line("const auto run = [&](auto kind, int64_t base, int64_t i, int length) {");
     line("constexpr bool whole = decltype(kind)::value;");
@@ -119,7 +119,7 @@ class Writer {
 
  private:
   void line(const std::string& words) { source_ += words + "\n"; }
-  static std::string name(int32_t value) { return "v" + std::to_string(value); }
+  static std::string name(int32_t value) { return std::string("v") + std::to_string(value); }
   std::string element(int32_t value) const { return scalars_[value] ? name(value) : name(value) + "[k]"; }
   void each(const std::string& statement) { line("_Pragma(\"unroll\") for (int k = 0; k < 8; ++k) " + statement); }
 
@@ -179,7 +179,7 @@ class Writer {
     const lk_pointwise_instruction& p = program_.instructions[i];
     const int32_t value = program_.value_of(i);
     if (scalars_[value]) return;
-    line("float " + name(value) + "[8];");
+    line(std::string("float ") + name(value) + "[8];");
     if (p.code != LK_POINTWISE_STOCHASTIC) return each(name(value) + "[k] = " + expression(p) + ";");
     line("_Pragma(\"unroll\") for (int half = 0; half < 2; ++half) {");
     line(
@@ -197,11 +197,11 @@ class Writer {
     line("{");
     line("float y[8];");
     if (!pointwise_codes(output)) {
-      each("y[k] = " + element(output.value) + ";");
+      each(std::string("y[k] = ") + element(output.value) + ";");
       line(text("store<%s, whole>(a.outputs[%zu], i, length, y);", storage(output.y.dtype), i));
     } else {
       line("uint8_t codes[8];");
-      each("y[k] = whole || k < length ? " + element(output.value) + " : 0.0f;");
+      each(std::string("y[k] = whole || k < length ? ") + element(output.value) + " : 0.0f;");
       line(text("const float scale = quantize_block(%s, y, codes);", map(output.is_signed)));
       line(text("store_codes(static_cast<uint8_t*>(a.outputs[%zu]), i, length, whole, codes);", i));
       line(text("if (i == base) a.output_scales[%zu][base / 256] = scale;", i));

@@ -26,6 +26,7 @@ extern const lh_optimizer lion;                                    // lion.cpp
 extern const lh_optimizer lion8bit;                                // lion8bit.cpp
 extern const lh_optimizer muon, muon_keller;                       // muon.cpp
 extern const lh_optimizer prodigy;                                 // prodigy.cpp
+extern const lh_optimizer prodigy_plus_schedulefree;               // prodigy_schedulefree.cpp
 extern const lh_optimizer rmsprop;                                 // rmsprop.cpp
 extern const lh_optimizer schedulefree_adamw, schedulefree_radam;  // schedulefree.cpp
 extern const lh_optimizer sgd;                                     // sgd.cpp

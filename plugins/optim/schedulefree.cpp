@@ -4,9 +4,7 @@
 //   weight = t^r r_max^weight_lr_power;  c = weight / sum of weights
 //   v = b2 v + (1 - b2) g^2;  u = g / (sqrt(v / (1 - b2^t)) + eps) + wd y   (radam with rho <= 4: u = g + wd y)
 //   y += c (z - y);  y += rate (b1 (1 - c) - 1) u;  z -= rate u;  x = y + (1 - 1 / b1) (z - y)
-#include <cmath>
-
-#include "optimizers.h"
+#include "radam.h"
 
 namespace optim {
 namespace {
@@ -108,32 +106,14 @@ class ScheduleFreeRAdam : public ScheduleFree {
       : ScheduleFree(options), silent_(options.flag("silent_sgd_phase")) {}
 
  protected:
-  // rect = sqrt((rho - 4) (rho - 2) rho_inf / ((rho_inf - 4) (rho_inf - 2) rho))
   Value rate_of(UpdateGraph& g) const override {
-    const double inf = 2 / (1 - beta2()) - 1;
-    const Value rho = length(g), four = g.number(4), safe = g.max(rho, four);
-    const Value product = g.mul(g.shift(safe, -4), g.div(g.shift(safe, -2), safe));
-    const Value rect = g.sqrt(g.scale(product, inf / ((inf - 4) * (inf - 2))));
-    const Value defined = g.greater(rho, four);
-    g.set("defined", g.cast(defined, LH_F32));
-    return g.mul(g.lr(), g.where(defined, rect, g.number(silent_ ? 0 : 1)));
+    const Rectification r(g, beta2());
+    g.set("defined", g.cast(r.defined, LH_F32));
+    return g.mul(g.lr(), g.where(r.defined, r.rect, g.number(silent_ ? 0 : 1)));
   }
   Value direction(UpdateGraph& g, Value scaled) const override { return g.where(g.scalar("defined"), scaled, g.g()); }
 
  private:
-  // rho_t = rho_inf - 2 t b2^t / (1 - b2^t), which loses its digits to cancellation while x = -t ln b2 is small. With
-  // 1 / (e^x - 1) = 1/x - 1/2 + x/12 - x^3/720 + x^5/30240 - ... and 2 t / x a constant, none are lost.
-  Value length(UpdateGraph& g) const {
-    const double inf = 2 / (1 - beta2()) - 1, rate = -std::log(beta2());
-    const Value t = g.step(), x = g.scale(t, rate), xx = g.square(x);
-    Value series = g.shift(g.scale(xx, -1.0 / 15120), 1.0 / 360);
-    series = g.shift(g.mul(series, xx), -1.0 / 6);
-    series = g.shift(g.mul(t, g.shift(g.mul(series, x), 1)), inf - 2 / rate);
-    const Value power = g.power(beta2(), t);
-    const Value direct = g.affine(g.div(g.mul(t, power), g.affine(power, -1, 1)), -2, inf);
-    return g.where(g.less(x, g.number(1)), series, direct);
-  }
-
   bool silent_;
 };
 

@@ -43,7 +43,7 @@ class Leading : public lora_host::Schedule {
   Levels levels(const Facts& facts) const override {
     Levels levels = trained(facts, leading_timesteps(facts, offset_ < 0 ? facts.offset : offset_));
     if (!to_zero_) levels.sigma.back() = facts.sigma_min;
-    levels.start = std::sqrt(levels.sigma[0] * levels.sigma[0] + 1);
+    if (facts.space == LH_SPACE_SIGMA) levels.start = std::sqrt(levels.sigma[0] * levels.sigma[0] + 1);
     return levels;
   }
 
@@ -58,7 +58,7 @@ class Trailing : public lora_host::Schedule {
   Levels levels(const Facts& facts) const override {
     Levels levels = trained(facts, trailing_timesteps(facts));
     if (!to_zero_) levels.sigma.back() = facts.sigma_min;
-    levels.start = levels.sigma[0];
+    if (facts.space == LH_SPACE_SIGMA) levels.start = levels.sigma[0];
     return levels;
   }
 
@@ -82,7 +82,7 @@ class Linspace : public lora_host::Schedule {
   Levels levels(const Facts& facts) const override {
     Levels levels = facts.flow() ? flow(facts) : discrete(facts);
     if (!to_zero_) levels.sigma.back() = facts.sigma_min;
-    if (!facts.flow()) levels.start = levels.sigma[0];
+    if (!facts.flow() && facts.space == LH_SPACE_SIGMA) levels.start = levels.sigma[0];
     return levels;
   }
 

@@ -68,6 +68,16 @@ class OptimizerRun {
     for (size_t g = 0; g < lr.size(); ++g) scalars_.upload(256 * static_cast<int64_t>(g + 1), &lr[g], 4);
     update_->run();
   }
+  // Takes over parameters, states and the number of steps, as a run does that is resumed.
+  void go_on_from(const OptimizerRun& other) {
+    steps_ = other.steps_;
+    for (size_t i = 0; i < tensors_.size(); ++i) {
+      const HostTensor p = other.p(i);
+      memory_.upload(offset(i), p.data.data(), p.desc.bytes());
+    }
+    update_->initialise();
+    for (const StoredState& state : update_->states()) update_->upload(state, other.state(state.key));
+  }
   // The weights that would be saved.
   HostTensor evaluated(size_t i) {
     update_->evaluate();

@@ -1,0 +1,225 @@
+// Updates as a whole: what an optimizer may not do, tensors that are stacked, states that go on, and what all of it
+// costs.
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <map>
+
+#include "support/given_options.h"
+#include "support/golden.h"
+#include "support/graph_run.h"
+#include "support/io_files.h"
+#include "support/model_files.h"
+#include "support/optimizer_run.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+// Every rule of plugin "optim".
+std::vector<std::string> rules() {
+  std::vector<std::string> ids;
+  for (const auto& plugin : built_plugins().plugins())
+    if (std::string(plugin->entry().id) == "optim")
+      for (const lh_optimizer* rule : plugin->optimizers()) ids.emplace_back(rule->id);
+  return ids;
+}
+
+std::vector<RunTensor> tensors_of(const std::vector<Shape>& shapes, bool alternating = false) {
+  std::vector<RunTensor> tensors;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    HostTensor p = ramp(shapes[i], static_cast<int64_t>(i) + 1);
+    tensors.push_back({fmt::format("t{}", i), std::move(p), alternating && i % 2 == 1 ? LH_ROLE_UP : LH_ROLE_DOWN});
+  }
+  return tensors;
+}
+
+HostTensor gradient(const RunTensor& tensor, size_t i, int64_t step) {
+  return ramp(tensor.p.desc.shape, 100 * step + static_cast<int64_t>(i));
+}
+
+void run_steps(OptimizerRun& run, int64_t from, int64_t to) {
+  for (int64_t step = from; step < to; ++step) {
+    for (size_t i = 0; i < run.tensors().size(); ++i) run.set_gradient(i, gradient(run.tensors()[i], i, step));
+    run.step({1e-2f});
+  }
+}
+
+struct Mistake {
+  const char* name;
+  const char* message;
+};
+
+class OptimizerMistakes : public testing::TestWithParam<Mistake> {};
+
+TEST_P(OptimizerMistakes, AreNamed) {
+  const fs::path library = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "optimizer_mistakes.so";
+  const Registry registry({}, {library});
+  Device device(tested_device());
+  setenv("LORA_TEST_MISTAKE", GetParam().name, 1);
+  const std::string text = error_of([&] {
+    const Optimizer rule(registry, "mistakes", {});
+    OptimizerRun run(device, {&rule}, tensors_of({{8, 3}}));
+    run_steps(run, 0, 1);
+  });
+  unsetenv("LORA_TEST_MISTAKE");
+  if (std::string(GetParam().name) == "none")
+    EXPECT_EQ(text, "");
+  else
+    EXPECT_THAT(text, HasSubstr(GetParam().message));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Of, OptimizerMistakes,
+    testing::Values(
+        Mistake{"none", ""}, Mistake{"no_passes", "optimizer 'mistakes', passes: gives 0, expected 1 to 8"},
+        Mistake{"many_passes", "gives 9, expected 1 to 8"}, Mistake{"state_nan", "state 'd' has an initial value"},
+        Mistake{"state_twice", "state 'm' has a name that is taken"},
+        Mistake{"state_name", "state 'lr' has a name that is taken"},
+        Mistake{"state_reduction_name", "state 'sum.x' has a name that is taken"},
+        Mistake{"state_scope", "state 'm' has the scope 7"},
+        Mistake{"state_initial", "state 'm' has the initial value 7"},
+        Mistake{"state_meaning", "state 'm' has the meaning 7"},
+        Mistake{"state_type", "state 'm' is float16 [8, 3], expected float32, bfloat16, int32 or uint8"},
+        Mistake{"state_empty", "state 'm' is empty"}, Mistake{"state_copy", "starts as a copy of the parameter"},
+        Mistake{"flat_state",
+                "state 'm' of a rule that says it is elementwise is float32 [3], expected the shape [24]"},
+        Mistake{"unknown_input",
+                "build_pass 0: asks for the input 'nothing', which this graph does not have. It has d, g"},
+        Mistake{"too_early", "build_pass 0: asks for the input 'sum.x'"},
+        Mistake{"input_shape", "declares the input 'g' as float32 [7, 7], expected float32 [8, 3]"},
+        Mistake{"output_shape", "gives 'p' as float32 [1], expected float32 [8, 3]"},
+        Mistake{"unknown_output", "gives 'q', which is no result of this graph. Results are m, p, sum.<x> and max.<x>"},
+        Mistake{"group_state_in_pass", "gives 'd', which is no result"},
+        Mistake{"state_absent", "the rule has no state 'v'"},
+        Mistake{"not_elementwise", "and the rule says that it is elementwise"},
+        Mistake{"tensor_in_between", "build_between 0: asks for the input 'p'"},
+        Mistake{"tensor_state_in_between", "build_between 0: gives 'm', a state of each tensor"},
+        Mistake{"scalar_shape", "gives 'rate' as float32 [2], expected float32 [1]"},
+        Mistake{"gradient_in_evaluation", "build_evaluation: asks for the input 'g'"},
+        Mistake{"state_in_evaluation", "build_evaluation: gives 'm', which is no result"}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+// Tensors of one shape and role go through one graph; of roles that alternate each through its own. The numbers are the
+// same, and the work of a step does not grow with the tensors.
+TEST(Updates, StackedTensorsAreUpdatedAsEachAlone) {
+  Device device(tested_device());
+  const std::vector<Shape> four(4, Shape{32, 16}), eight(8, Shape{32, 16});
+  for (const std::string& id : rules()) {
+    SCOPED_TRACE(id);
+    const Optimizer rule(built_plugins(), id,
+                         id.ends_with("8bit") ? given_options("{min_8bit_size: 0}") : GivenOptions{});
+    OptimizerRun together(device, {&rule}, tensors_of(four)), apart(device, {&rule}, tensors_of(four, true));
+    EXPECT_EQ(together.plan().blocks().size(), 1u);
+    EXPECT_EQ(together.plan().launches(), OptimizerRun(device, {&rule}, tensors_of(eight)).plan().launches());
+    run_steps(together, 0, 3);
+    run_steps(apart, 0, 3);
+    for (size_t i = 0; i < four.size(); ++i)
+      EXPECT_LE(golden::relative_error(together.p(i).as<float>(), apart.p(i).as<float>()), 1e-6) << i;
+  }
+}
+
+// States that were saved and restored go on to the same bits.
+TEST(Updates, GoOnFromSavedStates) {
+  Device device(tested_device());
+  const std::vector<Shape> shapes{{16, 12}, {16, 12}, {40, 3}, {33}};
+  for (const std::string& id : rules()) {
+    SCOPED_TRACE(id);
+    const Optimizer rule(built_plugins(), id, {});
+    OptimizerRun whole(device, {&rule}, tensors_of(shapes)), first(device, {&rule}, tensors_of(shapes)),
+        second(device, {&rule}, tensors_of(shapes));
+    run_steps(whole, 0, 6);
+    run_steps(first, 0, 3);
+    second.go_on_from(first);
+    run_steps(second, 3, 6);
+    for (size_t i = 0; i < shapes.size(); ++i) {
+      EXPECT_EQ(second.p(i).data, whole.p(i).data) << i;
+      EXPECT_EQ(second.evaluated(i).data, whole.evaluated(i).data) << i;
+    }
+  }
+}
+
+// Bytes of states for each trained number, at the size of adapters of rank 16 on layers of 3072.
+double state_bytes(const std::string& id) {
+  Device device("cpu");
+  const Optimizer rule(built_plugins(), id, {});
+  std::vector<TrainedTensor> tensors;
+  int64_t elements = 0;
+  for (const auto& [role, shape] : {std::pair(LH_ROLE_DOWN, Shape{16, 3072}), std::pair(LH_ROLE_UP, Shape{3072, 16})})
+    for (int i = 0; i < 8; ++i) {
+      tensors.push_back(
+          {{.name = fmt::format("t{}", elements), .role = role, .rank = 16, .shape = shape}, false, elements});
+      elements += shape.numel();
+    }
+  const UpdatePlan plan({{"denoiser", &rule}}, std::move(tensors));
+  return static_cast<double>(plan.state_bytes()) / static_cast<double>(elements);
+}
+
+TEST(Updates, EightBitStatesTakeAQuarter) {
+  EXPECT_NEAR(state_bytes("adamw"), 8, 0.01);
+  EXPECT_LE(state_bytes("adamw8bit"), 0.255 * state_bytes("adamw"));
+  EXPECT_LE(state_bytes("lion8bit"), 0.255 * state_bytes("lion"));
+  EXPECT_LT(state_bytes("adafactor"), 0.3);
+}
+
+// What docs/optimizers.md says of each rule that the rule itself does not.
+const std::map<std::string, std::string> sources{
+    {"adafactor", "Shazeer & Stern 2018; transformers `Adafactor`"},
+    {"adam", "Kingma & Ba 2014; torch.optim.Adam"},
+    {"adamw", "Loshchilov & Hutter 2017; torch.optim.AdamW"},
+    {"adamw8bit", "Dettmers et al. 2022; bitsandbytes `AdamW8bit`"},
+    {"automagic", "ai-toolkit `toolkit/optimizers/automagic.py`"},
+    {"came", "Luo et al. 2023; came-pytorch"},
+    {"dadapt_adam", "Defazio & Mishchenko 2023; dadaptation `DAdaptAdam`"},
+    {"lion", "Chen et al. 2023; lion-pytorch"},
+    {"lion8bit", "bitsandbytes `Lion8bit`"},
+    {"muon", "Jordan 2024; torch.optim.Muon"},
+    {"muon_keller", "Jordan 2024; KellerJordan/Muon `SingleDeviceMuonWithAuxAdam`"},
+    {"prodigy", "Mishchenko & Defazio 2023; prodigyopt"},
+    {"prodigy_plus_schedulefree", "prodigy-plus-schedule-free 2.0"},
+    {"rmsprop", "Hinton 2012; torch.optim.RMSprop"},
+    {"schedulefree_adamw", "Defazio et al. 2024; schedulefree `AdamWScheduleFree`"},
+    {"schedulefree_radam", "Defazio et al. 2024; schedulefree `RAdamScheduleFree`"},
+    {"sgd", "torch.optim.SGD"}};
+
+std::string reference() {
+  std::string table = "\n| `optimizer` | also known as | formula | state bytes a parameter |\n|---|---|---|---|\n",
+              options;
+  for (const auto& plugin : built_plugins().plugins()) {
+    if (std::string(plugin->entry().id) != "optim") continue;
+    for (const lh_optimizer* rule : plugin->optimizers()) {
+      std::vector<std::string> names;
+      for (const char* const* name = rule->names; name != nullptr && *name != nullptr; ++name)
+        names.push_back(fmt::format("`{}`", *name));
+      table += fmt::format("| `{}` | {} | {} | {:.2f} |\n", rule->id, fmt::join(names, ", "), sources.at(rule->id),
+                           state_bytes(rule->id));
+      options += fmt::format("\n### {}\n\n| option | value | default | meaning |\n|---|---|---|---|\n", rule->id);
+      for (const OptionSpec& spec : read_options(rule->options, rule->id))
+        options += fmt::format(
+            "| `{}` | {}{} | {} | {} |\n", spec.name,
+            spec.type == LH_OPTION_CHOICE ? fmt::format("`{}`", fmt::join(spec.choices, "`, `")) : spec.value_name(),
+            spec.nullable ? " or null" : "", spec.otherwise.empty() ? "" : fmt::format("`{}`", spec.otherwise),
+            spec.help);
+    }
+  }
+  return table + options + "\n";
+}
+
+// docs/optimizers.md holds the reference between two marker lines; LORA_UPDATE_DOCS=1 rewrites it.
+TEST(Updates, DocumentationIsUpToDate) {
+  const fs::path path = fs::path(LORA_SOURCE_DIR) / "docs" / "optimizers.md";
+  const std::string begin = "<!-- optimizers -->\n", end = "<!-- end of optimizers -->\n", text = get(path);
+  const size_t from = text.find(begin), to = text.find(end);
+  ASSERT_NE(from, text.npos);
+  ASSERT_NE(to, text.npos);
+  if (std::getenv("LORA_UPDATE_DOCS") != nullptr)
+    put(path, text.substr(0, from) + begin + reference() + text.substr(to));
+  else
+    EXPECT_EQ(text.substr(from + begin.size(), to - from - begin.size()), reference())
+        << "run lora_tests with LORA_UPDATE_DOCS=1";
+}
+
+}  // namespace
+}  // namespace lh::test
