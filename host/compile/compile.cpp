@@ -35,6 +35,16 @@ std::set<int32_t> chosen_scopes(const std::vector<int32_t>& all, double share) {
   return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
 }
 
+// A gradient that has memory to itself, as what is bound to the trained tensors' section must: not another shape of a
+// value, nor the gradient of two parameters at once.
+Value in_own_memory(Graph& graph, Value gradient, std::set<Value>& given) {
+  const auto makes = [&](const Node& node) { return node.outputs[0] == gradient; };
+  const auto producer = std::ranges::find_if(graph.nodes, makes);
+  const bool own = graph.info(gradient).kind == ValueKind::computed && given.insert(gradient).second &&
+                   (producer == graph.nodes.end() || !producer->op->alias);
+  return own ? gradient : graph.add(affine_op, {gradient}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+}
+
 void show(const char* pass, const Graph& graph) {
   if (verbose("graph")) spdlog::info("graph after {}:\n{}", pass, print(graph));
 }
@@ -84,10 +94,11 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
     if (it == graph.params.end()) fail(Code::data, "the denoiser does not use a weight '{}'", name);
     trained.push_back(it->second);
   }
+  std::set<Value> given;
   for (const auto& [parameter, gradient] : differentiate(graph, loss, loss_scale, trained)) {
     const std::string& name = graph.info(parameter).name;
     if (!gradient) fail(Code::plugin, "the loss does not depend on '{}'", name);
-    graph.outputs["grad." + name] = gradient;
+    graph.outputs["grad." + name] = in_own_memory(graph, gradient, given);
   }
   show("differentiate", graph);
 

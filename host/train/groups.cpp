@@ -61,7 +61,7 @@ ParameterGroups::ParameterGroups(const OptimizerRules& rules, const TrainSection
     tensor.parameter.group = found->second;
     if (!fresh) continue;
     std::string name = component.empty() ? "denoiser" : component;
-    if (rules.by_role()) name += "." + role_name(role);
+    if (rules.by_role()) (name += ".") += role_name(role);
     groups.push_back({name, &rules.of(tensor.parameter.role)});
     const auto place = static_cast<size_t>(std::distance(encoders.begin(), encoders.find(component)));
     const double rate = component.empty() ? train.lr : text_encoder_lr(train, place, encoders.size());
