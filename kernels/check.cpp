@@ -1,3 +1,4 @@
+// One function for each thing that can be wrong with an argument.
 #include "check.h"
 
 #include <algorithm>

@@ -75,10 +75,10 @@ constexpr const char* z_image_files = R"(
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma, whose names are flux's
-// too, 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for one that is not modulated; of sd35 10 for
-// each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sdxl 2 for
-// each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
-// each layer that is reached.
+// too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for one
+// that is not modulated; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context
+// block does not have; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
+// (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files},
     {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 2},
@@ -96,7 +96,8 @@ const Family families[] = {
      "\n  dropout: 0.1\n  rank_dropout: 0.2\n  module_dropout: 0.2\n  scale_weight_norms: 0.5"},
     {"flux_ranks", "flux", "schnell", flux, 12, "diffusers", flux_files,
      "\n  target_modules: ['(double|single)_blocks.*(proj|qkv|linear1|linear2)']\n"
-     "  module_ranks: {'single.*': 3}\n  module_alphas: {'single.*linear1': 1}"},
+     "  module_ranks: {'single.*': 3}\n  module_alphas: {'single.*linear1': 1}",
+     "", "", 2},
     {"flux_dora", "flux", "schnell", flux, 22, "", flux_files, "\n  type: dora", "", "", 1, "1e-2", "kohya comfyui",
      "comfyui"},
     {"flux_dora_rows", "flux", "schnell", flux, 22, "diffusers", flux_files,

@@ -1,6 +1,6 @@
 // Truth from independent implementations (data/golden/README.md) for gradient clipping, which golden_runner
-// does not run (optimizers: optimizers_test.cpp; samplers and schedules: samplers_test.cpp, objective_test.cpp). And the proof that
-// golden_runner itself sees a wrong float.
+// does not run (optimizers: optimizers_test.cpp; samplers and schedules: samplers_test.cpp, objective_test.cpp). And
+// the proof that golden_runner itself sees a wrong float.
 #include "support/golden.h"
 
 #include <gmock/gmock.h>

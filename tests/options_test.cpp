@@ -4,7 +4,6 @@
 #include <gmock/gmock.h>
 
 #include "lora_host/lora_host.hpp"
-
 #include "support/given_options.h"
 #include "support/io_files.h"
 

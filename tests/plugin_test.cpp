@@ -109,8 +109,8 @@ TEST_F(PluginTest, DamagedHeaders) {
 }
 
 TEST_F(PluginTest, OtherAbiIsRefusedWithBothVersions) {
-  std::string needed =
-      fmt::format("needs plugin ABI {}.{}, this host has {}.{}", LH_ABI_MAJOR + 1, 0, LH_ABI_MAJOR, LH_ABI_MINOR);
+  std::string needed = fmt::format("needs plugin ABI {}.{}, this host has {}.{} to {}.{}", LH_ABI_MAJOR + 1, 0,
+                                   LH_ABI_MAJOR, LH_ABI_OLDEST, LH_ABI_MAJOR, LH_ABI_MINOR);
   fs::path file = write(with_abi(LH_ABI_MAJOR + 1, 0));
   EXPECT_THAT(error_of([&] { Plugin one(file); }), AllOf(HasSubstr(needed), HasSubstr("update lora-host")));
   file = write(with_abi(LH_ABI_MAJOR, LH_ABI_MINOR + 1));

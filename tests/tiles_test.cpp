@@ -357,8 +357,8 @@ TEST(TiledRun, TrainsAndSamples) {
   run.replace("model:\n", "model:\n  vae_tile: 64\n").set("resolution", "128");
   const HostResult result = run.train();
   EXPECT_EQ(result.code, 0) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("the VAE encodes pictures of "),
-                                   HasSubstr("the VAE decodes pictures of 128 x 64 pixels in 3 x 1 tiles of ")));
+  EXPECT_THAT(result.output, AllOf(HasSubstr("the VAE encodes images of "),
+                                   HasSubstr("the VAE decodes images of 128 x 64 pixels in 3 x 1 tiles of ")));
 }
 
 }  // namespace

@@ -295,7 +295,8 @@ TEST(State, ChangedFactsAreNamed) {
   const Trained t;
   save_state(dir / "state", {1, {}, facts}, *t.adapters, **t.update, 2);
   const std::string text = error_of([&] {
-    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters, **t.update);
+    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters,
+               **t.update);
   });
   EXPECT_THAT(text, AllOf(HasSubstr("train.seed: the saved run has 42, this one 43"),
                           HasSubstr("train.lr: the saved run has"), testing::Not(HasSubstr("network.linear"))));
@@ -309,7 +310,10 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
     const char* says;
   };
   for (const Switch& change :
-       {Switch{"adamw", "adam", {"m", "v"}, "'adamw' (revision 1), this one is 'adam' (revision 1): kept m, v; begun anew: none"},
+       {Switch{"adamw",
+               "adam",
+               {"m", "v"},
+               "'adamw' (revision 1), this one is 'adam' (revision 1): kept m, v; begun anew: none"},
         Switch{"adamw", "lion", {"m"}, "this one is 'lion' (revision 1): kept m; begun anew: none"},
         Switch{"lion", "adamw", {"m"}, "this one is 'adamw' (revision 1): kept m; begun anew: v"},
         Switch{"prodigy", "adamw", {}, "this one is 'adamw' (revision 1): kept none; begun anew: m, v"}}) {

@@ -60,11 +60,11 @@ class WarmStartTest : public ::testing::Test {
       const std::string name = t.name;
       const Value a = graph.add_param(down_name(name), {DType::f32, t.weight.with(0, rank)});
       const Value b = graph.add_param(up_name(name), {DType::f32, up});
-      modules.push_back(
-          {.name = name,
-           .tensors = {{a, down_key, TensorRole::down, {InitialValue::Kind::uniform, 0.5}}, {b, up_key, TensorRole::up}},
-           .rank = rank,
-           .alpha = alpha});
+      modules.push_back({.name = name,
+                         .tensors = {{a, down_key, TensorRole::down, {InitialValue::Kind::uniform, 0.5}},
+                                     {b, up_key, TensorRole::up}},
+                         .rank = rank,
+                         .alpha = alpha});
     }
     auto made = std::make_unique<Adapters>(graph, modules);
     made->allocate(device);

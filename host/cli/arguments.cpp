@@ -1,3 +1,4 @@
+// The command line as CLI11 sees it: commands, flags that are rows of the configuration, and help.
 #include "cli/arguments.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Trained tensors side by side in sections of one piece of memory; what they start from.
 #include "compile/adapters.h"
 
 #include <algorithm>

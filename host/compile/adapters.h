@@ -1,5 +1,5 @@
-// The trained tensors, such as LoRA matrices, with their gradients, float32, in one piece of device memory. What they are
-// (names, roles, how they begin) comes from passes/adapt.h.
+// The trained tensors, such as LoRA matrices, with their gradients, float32, in one piece of device memory. What they
+// are (names, roles, how they begin) comes from passes/adapt.h.
 #pragma once
 
 #include <functional>
@@ -25,9 +25,9 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections of the memory: "p", "g", where gradients are accumulated "total", and where the optimizer saves other weights
-// than it trains "evaluation". Within a section the tensors lie by component, role and shape, so that those that an
-// optimizer updates alike lie side by side.
+// Sections of the memory: "p", "g", where gradients are accumulated "total", and where the optimizer saves other
+// weights than it trains "evaluation". Within a section the tensors lie by component, role and shape, so that those
+// that an optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);

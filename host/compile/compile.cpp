@@ -1,3 +1,4 @@
+// Model to training step: adapters, loss, differentiation, then what makes it fast and small.
 #include "compile/compile.h"
 
 #include <spdlog/spdlog.h>

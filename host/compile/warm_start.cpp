@@ -1,3 +1,4 @@
+// A LoRA file of any tool as the start of training: each module found, its tensors put where they are trained.
 #include "compile/warm_start.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// Looks a user's keys up in those of the model's plugin and says what may have been meant.
 #include "config/model_keys.h"
 
 #include <fmt/format.h>

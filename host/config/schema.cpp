@@ -1,3 +1,4 @@
+// Finds rows of the tables of keys, and the nearest one for a word that is in none.
 #include "config/schema.h"
 
 #include <fmt/format.h>

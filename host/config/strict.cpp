@@ -1,3 +1,4 @@
+// Each reader checks one node and ends in an error that names source, line and column.
 #include "config/strict.h"
 
 #include <fmt/format.h>

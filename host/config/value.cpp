@@ -1,3 +1,4 @@
+// One function for each type that a key may have: from YAML into the field, and back into text.
 #include "config/value.h"
 
 #include <fmt/format.h>

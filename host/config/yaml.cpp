@@ -1,3 +1,4 @@
+// yaml-cpp's events become nodes with places; what is not harmless is refused while they come.
 #include "config/yaml.h"
 
 #include <fmt/format.h>

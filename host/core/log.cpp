@@ -1,3 +1,4 @@
+// Whole lines on stderr past the progress bar; level and topics by environment.
 #include "core/log.h"
 
 #include <fmt/ranges.h>

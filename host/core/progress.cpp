@@ -1,3 +1,4 @@
+// Draws the bar on a terminal, and a line now and then where there is none.
 #include "core/progress.h"
 
 #include <fmt/format.h>

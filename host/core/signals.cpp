@@ -1,3 +1,4 @@
+// Handlers that only touch lock-free atomics; a crash writes a line of its own and goes on as it would.
 #include "core/signals.h"
 
 #include <signal.h>

@@ -1,3 +1,4 @@
+// Shapes and conversions between storage types, element by element.
 #include "core/tensor.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Finds added tokens in a text, the longest at each place first, and cuts the text there.
 #include "data/added_tokens.h"
 
 #include <unicode/uchar.h>

@@ -1,3 +1,4 @@
+// Merges the symbols of a word by rank until none is left to merge (Sennrich et al. 2016).
 #include "data/bpe.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Vocabulary and merges from tokenizer.json, or from vocab.json and merges.txt.
 #include "data/bpe_files.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Fields of JSON by type; what is wrong is said with the path to it.
 #include "data/json_part.h"
 
 #include <algorithm>

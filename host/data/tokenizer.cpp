@@ -1,3 +1,4 @@
+// Chooses the files of a tokenizer, fills the template, and pads and cuts what the model of tokens gives.
 #include "data/tokenizer.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Looks for a tokenizer's files in the checkpoint, under a key of the user, beside the plugin and in share.
 #include "data/tokenizer_files.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// The `tokenizers` of a recipe, and presets, which have the same fields.
 #include "data/tokenizer_yaml.h"
 
 #include <algorithm>

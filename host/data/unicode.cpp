@@ -1,3 +1,4 @@
+// ICU behind the host's errors.
 #include "data/unicode.h"
 
 #include <unicode/normalizer2.h>

@@ -1,3 +1,4 @@
+// How outputs with and without a prompt, and with blocks left out, are combined.
 #include "diffusion/guidance.h"
 
 #include "core/error.h"

@@ -1,3 +1,4 @@
+// Weights of the loss by noise level, a formula each.
 #include "diffusion/loss_weight.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Noisy latents and targets for the three objectives.
 #include "diffusion/objective.h"
 
 #include <algorithm>

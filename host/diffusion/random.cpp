@@ -1,3 +1,4 @@
+// Philox counters to uniform and normal numbers.
 #include "diffusion/random.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Runs the stages of a sampler: what each is given of x and of what the model said.
 #include "diffusion/sampler.h"
 
 #include <algorithm>

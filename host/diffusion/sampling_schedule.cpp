@@ -1,3 +1,4 @@
+// Levels of a run for flow models and for models of discrete timesteps.
 #include "diffusion/sampling_schedule.h"
 
 #include <algorithm>

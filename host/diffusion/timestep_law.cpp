@@ -1,3 +1,4 @@
+// The laws by which training draws its noise levels, with their densities.
 #include "diffusion/timestep_law.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Builds every role at one small size and compares it with the recipe.
 #include "encode/check_model.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// One case for each source of an input.
 #include "encode/denoiser_inputs.h"
 
 #include <algorithm>

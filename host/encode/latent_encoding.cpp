@@ -1,3 +1,4 @@
+// Keys of the cache, and the encoder at work on those that it does not have.
 #include "encode/latent_encoding.h"
 
 #include <spdlog/spdlog.h>

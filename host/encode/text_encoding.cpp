@@ -1,3 +1,4 @@
+// Keys of the cache, and tokenizers and conditioner at work on the prompts that it does not have.
 #include "encode/text_encoding.h"
 
 #include <spdlog/spdlog.h>

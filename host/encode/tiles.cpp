@@ -1,3 +1,4 @@
+// Cuts axes into tiles, and adds tiles up with ramps where they overlap.
 #include "encode/tiles.h"
 
 #include <algorithm>

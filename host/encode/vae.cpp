@@ -1,3 +1,4 @@
+// Plans a graph of the VAE for one tile, and tries tiles until one fits.
 #include "encode/vae.h"
 
 #include <algorithm>

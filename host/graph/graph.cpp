@@ -1,3 +1,4 @@
+// Adds values and nodes, each through the shape rule of its op.
 #include "graph/graph.h"
 
 #include <algorithm>

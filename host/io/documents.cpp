@@ -1,3 +1,4 @@
+// Reads texts beside a checkpoint and metadata of its files, once each.
 #include "io/documents.h"
 
 #include <nlohmann/json.hpp>

@@ -1,3 +1,4 @@
+// Text for a weights file of any kind.
 #include "io/inspect.h"
 
 #include <algorithm>

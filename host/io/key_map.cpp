@@ -1,3 +1,4 @@
+// Matches keys against patterns with holes, and fills the holes of the other spelling.
 #include "io/key_map.h"
 
 #include <algorithm>

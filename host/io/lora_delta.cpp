@@ -1,3 +1,4 @@
+// Each kind of module as rows of numbers, and DoRA on top of the sum.
 #include "io/lora_delta.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// A row for each module, a line for people, an object for tools.
 #include "io/lora_inspect.h"
 
 #include <algorithm>

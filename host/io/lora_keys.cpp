@@ -1,3 +1,4 @@
+// The table of suffixes that tools give to the tensors of a module.
 #include "io/lora_keys.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Strict YAML to LoraLoader, rule by rule.
 #include "io/lora_loader_spec.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Applies the modules of LoRA files to a weight as it is loaded.
 #include "io/lora_merge.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// Forms of a name, and the table from all of them back to weights.
 #include "io/lora_names.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Groups the keys of a LoRA file into modules and checks what belongs together.
 #include "io/lora_read.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Follows each program's rules over the keys of a file and says which it leaves.
 #include "io/lora_verify.h"
 
 #include <algorithm>

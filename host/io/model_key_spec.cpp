@@ -1,3 +1,4 @@
+// Strict YAML to ModelKey.
 #include "io/model_key_spec.h"
 
 #include <fmt/format.h>

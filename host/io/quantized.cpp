@@ -1,3 +1,4 @@
+// The spellings of scales in fp8 files, and which of them fit.
 #include "io/quantized.h"
 
 #include <array>

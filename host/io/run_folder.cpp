@@ -1,3 +1,4 @@
+// Makes the folder of a run and holds its lock.
 #include "io/run_folder.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Finds the files of a component in the layouts that people have, and opens each once.
 #include "io/weight_files.h"
 
 #include <algorithm>

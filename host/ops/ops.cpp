@@ -1,3 +1,4 @@
+// The list of ops.
 #include "ops/ops.h"
 
 #include <array>

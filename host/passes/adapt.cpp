@@ -1,3 +1,4 @@
+// Adds the ops of an adapter behind the layer that it belongs to.
 #include "passes/adapt.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Walks the nodes backwards and adds up gradients, each op by its own rule.
 #include "passes/differentiate.h"
 
 #include <algorithm>

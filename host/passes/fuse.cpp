@@ -1,3 +1,4 @@
+// Patterns of nodes that one op computes.
 #include "passes/fuse.h"
 
 #include <optional>

@@ -1,3 +1,4 @@
+// Copies a scope's nodes in front of its backward pass.
 #include "passes/recompute.h"
 
 #include <algorithm>

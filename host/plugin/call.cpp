@@ -1,3 +1,4 @@
+// Names the call while it runs, for crashes, and turns status and text into an error.
 #include "plugin/call.h"
 
 #include "core/signals.h"

@@ -1,3 +1,4 @@
+// Required fields of each kind of descriptor.
 #include "plugin/descriptors.h"
 
 #include <cstddef>

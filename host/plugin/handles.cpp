@@ -1,3 +1,4 @@
+// The pool, and the check that a handle is used where it may be.
 #include "plugin/handles.h"
 
 #include <algorithm>

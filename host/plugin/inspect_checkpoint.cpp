@@ -1,3 +1,4 @@
+// Opens what a plugin takes and lists components, types and what is missing.
 #include "plugin/inspect_checkpoint.h"
 
 #include <algorithm>

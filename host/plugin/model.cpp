@@ -1,3 +1,4 @@
+// Chooses the plugin of a checkpoint and opens the model: weights, recipe, roles.
 #include "plugin/model.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// Creates the rule with the user's options and checks the graphs that it builds.
 #include "plugin/optimizer.h"
 
 #include <fmt/ranges.h>

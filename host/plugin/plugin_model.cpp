@@ -1,3 +1,4 @@
+// A model plugin's functions, each as one call.
 #include "plugin/plugin_model.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// Strict YAML to Recipe; inputs and sampling have files of their own.
 #include "plugin/recipe.h"
 
 #include <fmt/format.h>

@@ -1,3 +1,4 @@
+// Asks every plugin about a path, and puts the answers together.
 #include "plugin/recognise.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Opens the plugins of all folders and finds parts of them by id.
 #include "plugin/registry.h"
 
 #include <fmt/ranges.h>

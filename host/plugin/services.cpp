@@ -1,3 +1,4 @@
+// Fills the table; graph and model services have files of their own.
 #include "plugin/services.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// RAII over the kernel library.
 #include "run/device.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Lifetimes of values, and a place in the arena for each.
 #include "run/plan.h"
 
 #include <algorithm>

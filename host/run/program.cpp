@@ -1,3 +1,4 @@
+// Binds addresses and launches nodes in order.
 #include "run/program.h"
 
 #include <spdlog/spdlog.h>

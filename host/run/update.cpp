@@ -1,3 +1,4 @@
+// Finds which results of an update can go over what they replace, and runs it.
 #include "run/update.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Uploads weights in the types that the graph wants, one staging buffer at a time.
 #include "run/weights.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Compiles the denoiser for one size, evaluates it with guidance, and lets a sampler integrate.
 #include "sample/denoiser.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// Requests from a configuration, and latents to images.
 #include "sample/sampling.h"
 
 #include <spdlog/spdlog.h>

@@ -1,3 +1,4 @@
+// Rows of a batch, sample by sample.
 #include "train/batch_maker.h"
 
 #include "core/rows.h"

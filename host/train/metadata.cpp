@@ -1,3 +1,4 @@
+// kohya's metadata keys, as far as they are known here.
 #include "train/metadata.h"
 
 #include <fmt/ranges.h>

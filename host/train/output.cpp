@@ -1,3 +1,4 @@
+// Each file is written whole or not at all; old ones go after new ones are there.
 #include "train/output.h"
 
 #include <fcntl.h>

@@ -1,3 +1,4 @@
+// Adds up what the run will write and compares it with what is free.
 #include "train/preflight.h"
 
 #include <sys/statvfs.h>

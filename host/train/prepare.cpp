@@ -1,3 +1,4 @@
+// Opens everything in order, then compiles with more and more recomputing until the step fits.
 #include "train/prepare.h"
 
 #include <spdlog/spdlog.h>

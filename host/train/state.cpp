@@ -1,3 +1,4 @@
+// Writes generations of the state, and reads the newest that is whole.
 #include "train/state.h"
 
 #include <spdlog/spdlog.h>

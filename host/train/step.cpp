@@ -1,3 +1,4 @@
+// Inputs of a step in one message, and the search for the op that first overflows.
 #include "train/step.h"
 
 #include <spdlog/spdlog.h>

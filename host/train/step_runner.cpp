@@ -1,3 +1,4 @@
+// Records micro-batches and the update, keeps a few in flight, and reads their results back.
 #include "train/step_runner.h"
 
 #include <cmath>

@@ -1,3 +1,4 @@
+// Compiles a step for each shape and takes the largest of what they need.
 #include "train/train_plan.h"
 
 #include <algorithm>

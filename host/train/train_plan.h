@@ -50,7 +50,7 @@ struct TrainPlan {
   std::map<StepShape, std::unique_ptr<TrainStep>> steps;
   std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
   std::optional<UpdatePlan> update;
-  std::vector<double> lr;  // of each group, before the schedule
+  std::vector<double> lr;                 // of each group, before the schedule
   std::unique_ptr<NormLimit> norm_limit;  // where there is one
   MemoryReport memory;
   int64_t rates_bytes() const { return placed_bytes(static_cast<int64_t>(lr.size()) * rate_spacing); }

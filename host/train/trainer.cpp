@@ -1,3 +1,4 @@
+// The loop: enqueue, collect, save, sample, and what happens when it is told to stop.
 #include "train/trainer.h"
 
 #include <spdlog/spdlog.h>

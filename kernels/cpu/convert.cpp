@@ -1,3 +1,4 @@
+// Ranges of elements on all threads.
 #include "cpu/convert.h"
 
 #include <cstring>

@@ -1,3 +1,4 @@
+// A thread converts 16 elements at a time; an fp8 weight has one factor, or one for each row.
 #include "cuda/convert.h"
 #include "cuda/raw.cuh"
 #include "cuda/types.cuh"

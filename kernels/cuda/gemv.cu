@@ -1,3 +1,4 @@
+// A warp computes two outputs of every row; where the inner axis is split, the parts are added in a fixed order.
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
 #include "cuda/raw.cuh"

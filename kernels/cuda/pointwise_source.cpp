@@ -98,7 +98,8 @@ class Writer {
     }
     for (size_t i = 0; i < program_.instructions.size(); ++i) {
       if (scalars_[program_.value_of(i)])
-        line(std::string("const float ") + name(program_.value_of(i)) + " = " + expression(program_.instructions[i]) + ";");
+        line(std::string("const float ") + name(program_.value_of(i)) + " = " + expression(program_.instructions[i]) +
+             ";");
     }
     line("const auto run = [&](auto kind, int64_t base, int64_t i, int length) {");
     line("constexpr bool whole = decltype(kind)::value;");

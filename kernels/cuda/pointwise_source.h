@@ -2,10 +2,10 @@
 //
 // Why source, and not a kernel that interprets the program: an instruction that is decoded needs its operands at places
 // known only at run time, which registers do not have. In shared memory, 25 instructions move ten times the bytes that
-// the operands of AdamW have, at six times the rate; selected out of registers by branches, an instruction on 8 elements
-// takes about 50 where a compiled one takes 8. A compiled program has its values in registers, issues all its loads
-// first, and leaves most of the time to memory. The price is the compiler, once for each kind of program: sizes and
-// addresses are arguments, so the same rule over other tensors is the same program.
+// the operands of AdamW have, at six times the rate; selected out of registers by branches, an instruction on 8
+// elements takes about 50 where a compiled one takes 8. A compiled program has its values in registers, issues all its
+// loads first, and leaves most of the time to memory. The price is the compiler, once for each kind of program: sizes
+// and addresses are arguments, so the same rule over other tensors is the same program.
 #pragma once
 
 #include <string>

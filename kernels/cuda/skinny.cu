@@ -1,3 +1,4 @@
+// A block walks down a slab of columns tile by tile: one side is summed in registers, the other over its warps.
 #include <algorithm>
 #include <utility>
 

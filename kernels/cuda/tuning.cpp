@@ -1,3 +1,4 @@
+// Reads the file once, and replaces it as a whole when something is found.
 #include "cuda/tuning.h"
 
 #include <unistd.h>

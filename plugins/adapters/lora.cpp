@@ -69,8 +69,7 @@ class Lora : public ChangeAdapter {
     if (tucker(layer)) down = {r, layer->in, 1, 1};
     const int64_t inputs = tucker(layer) ? layer->in : layer->in * layer.taps();
     const Initial begin = gaussian_ ? Initial::normal(1 / static_cast<double>(r)) : Initial::kaiming(inputs);
-    std::vector<TrainedTensor> all{{"lora_down.weight", LH_ROLE_DOWN, down, begin},
-                                   {"lora_up.weight", LH_ROLE_UP, up}};
+    std::vector<TrainedTensor> all{{"lora_down.weight", LH_ROLE_DOWN, down, begin}, {"lora_up.weight", LH_ROLE_UP, up}};
     if (tucker(layer))
       all.push_back({"lora_mid.weight",
                      LH_ROLE_OTHER,

@@ -1,3 +1,4 @@
+// Writes the layouts and offers names and shapes to plugins.
 #include "support/model_files.h"
 
 #include <fnmatch.h>

@@ -1,3 +1,4 @@
+// Names and shapes, family by family.
 #include "support/model_shapes.h"
 
 #include "support/golden.h"

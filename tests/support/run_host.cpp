@@ -1,3 +1,4 @@
+// Starts processes, waits with a limit, and keeps a cache that toy runs share.
 #include "support/run_host.h"
 
 #include <fcntl.h>

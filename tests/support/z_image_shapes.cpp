@@ -1,3 +1,4 @@
+// Names and shapes of NextDit and of language models.
 #include "support/z_image_shapes.h"
 
 #include <fmt/format.h>
