@@ -159,7 +159,7 @@ TEST(ModelKeys, PluginsListThem) {
                            "\n      t5            model.t5_path, keys behind text_encoders.t5xxl.transformer., ",
                            "; folder text_encoder_3\n", "\n      text          conditioner.text\n",
                            "\n      size_ids      sizes: original_height, ",
-                           "\n      weight_decay        (number, at least 0, default 0.01) "})
+                           "\n      weight_decay  (number, at least 0, default 0.01) "})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(run_host({"plugins"}).output, testing::Not(HasSubstr("t5_path")));
 }
