@@ -251,7 +251,7 @@ const Case cases[] = {
      [](ToyRun& run) {
        run.set("prompts", "[a photo]").set("sample_every", "1").replace("sample:\n", "sample:\n  sampler: eulerr\n");
      },
-     2, R"(sampler 'eulerr' is in no plugin\. Known: .*euler)"},
+     2, R"(sampler 'eulerr' is in no plugin\. Did you mean euler\? Known: .*euler)"},
     {"width_not_a_multiple",
      [](ToyRun& run) { run.set("prompts", "[a photo]").set("sample_every", "1").set("width", "72"); }, 2,
      R"(sample\.width and sample\.height must be multiples of \d+ for this model, are 72 and 64)"},
