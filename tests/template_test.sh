@@ -138,7 +138,7 @@ check "it goes on" "$host" train --config scale.yaml --out resumed --resume
 rm -rf scale && check "a run that did not stop" "$host" train --config scale.yaml --out scale
 check "... gives the same bytes" cmp scale/tiny_dit/tiny_dit.safetensors resumed/tiny_dit/tiny_dit.safetensors
 sed 's/strength: 2/strength: 0/' scale.yaml >weak.yaml
-check "its options are checked" refuses "weak.yaml:5:" "$host" train --config weak.yaml --dry-run
+check "its options are checked" refuses "weak.yaml:4:57" "$host" train --config weak.yaml --dry-run
 check "it is installed beside the host's plugins" cmake --install "$work/$(basename "$(cache CMAKE_CXX_COMPILER)")/template" \
   --prefix "$prefix"
 unset LORA_HOST_PLUGIN_PATH
