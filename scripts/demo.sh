@@ -3,7 +3,7 @@
 #
 #   scripts/demo.sh [--device cpu|cuda] [OUTPUT_DIR]
 #
-# Writes the LoRA file, the loss curve and a grid of pictures "before | after" to OUTPUT_DIR/demo (default: output/demo) and
+# Writes the LoRA file, the loss curve and a grid of images "before | after" to OUTPUT_DIR/demo (default: output/demo) and
 # says where they are. A run that was interrupted goes on where it stood. Without --device a GPU is used where there is
 # one. BUILD=DIR takes the programs of a build that is there already.
 set -euo pipefail

@@ -163,7 +163,7 @@ TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {
   const Dataset dataset = open_dataset({config_}, "", 16);
   EXPECT_EQ(dataset.samples.size(), 1u);
   EXPECT_EQ(dataset.skipped, 2);
-  EXPECT_EQ(test::take_warnings().size(), 2u);  // one names each picture left out
+  EXPECT_EQ(test::take_warnings().size(), 2u);  // one names each image left out
   config_.strict = true;
   expect_error("b.png: damaged or cut-short PNG");
   expect_error("c.png: the file is empty");

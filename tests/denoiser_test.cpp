@@ -97,12 +97,12 @@ TEST_P(DenoiserOf, SamplersRun) {
   std::vector<const char*> samplers{"euler", "heun", "ddim", "dpmpp_2m"};
   for (const char* more : {"euler_a", "dpm++ 2m karras"})
     if (!flow) samplers.push_back(more);
-  std::map<std::string, HostTensor> pictures;
+  std::map<std::string, HostTensor> images;
   for (const char* sampler : samplers) {
     const HostTensor out = model.sample({.sampler = sampler, .sample_steps = 2, .guidance_scale = 1.0});
     for (const float v : out.as<float>()) ASSERT_TRUE(std::isfinite(v)) << sampler;
-    for (const auto& [other, picture] : pictures) EXPECT_NE(out.data, picture.data) << sampler << " and " << other;
-    pictures[sampler] = out;
+    for (const auto& [other, image] : images) EXPECT_NE(out.data, image.data) << sampler << " and " << other;
+    images[sampler] = out;
   }
 }
 

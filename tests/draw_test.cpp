@@ -1,4 +1,4 @@
-// Resampling against a double-precision reference, and the pictures that the host draws.
+// Resampling against a double-precision reference, and the images that the host draws.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ namespace {
 
 using test::test_picture;
 
-// Direct two-dimensional sum of the covered, centred picture.
+// Direct two-dimensional sum of the covered, centred image.
 double reference(const Image& in, int64_t scaled_w, int64_t scaled_h, int64_t x, int64_t y, int64_t c) {
   const auto kernel = [](double v) {
     if (v == 0) return 1.0;

@@ -1,4 +1,4 @@
-// Every family from pictures to a LoRA that people use: a small model is trained by the command, and its file is loaded
+// Every family from images to a LoRA that people use: a small model is trained by the command, and its file is loaded
 // by the programs that it is for, shows what training showed, and is what a resumed run ends with. On the CPU in
 // float32, where adapters beside the weights and in them differ by rounding only.
 #include <gmock/gmock.h>
@@ -239,7 +239,7 @@ struct Trained {
   fs::path file(const std::string& format) const {
     return format == "kohya" ? output() / "run.safetensors" : dir / (format + ".safetensors");
   }
-  fs::path picture(int step) const { return output() / "samples" / fmt::format("{:09}_0.png", step); }
+  fs::path image(int step) const { return output() / "samples" / fmt::format("{:09}_0.png", step); }
 };
 
 void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
@@ -352,15 +352,15 @@ int largest_difference(const fs::path& a, const fs::path& b) {
   return largest;
 }
 
-// As people see it: `sample --lora` draws the pictures that the run drew.
+// As people see it: `sample --lora` draws the images that the run drew.
 TEST_P(Families, SampleDrawsThePicturesOfTheRun) {
   const fs::path plain = run().dir / "plain.png", with = run().dir / "with.png";
   const std::string config = run().config_file;
   expect_success(run_host({"sample", "--config", config, "--out", plain.string()}));
   expect_success(
       run_host({"sample", "--config", config, "--lora", run().file("kohya").string(), "--out", with.string()}));
-  EXPECT_LE(largest_difference(plain, run().picture(0)), 1);
-  EXPECT_LE(largest_difference(with, run().picture(20)), 1);
+  EXPECT_LE(largest_difference(plain, run().image(0)), 1);
+  EXPECT_LE(largest_difference(with, run().image(20)), 1);
   EXPECT_GT(largest_difference(with, plain), 8) << "training changed nothing to be seen";
 }
 

@@ -34,11 +34,11 @@ int64_t largest_difference(const Image& a, const Image& b) {
 // The error's text; empty when there is none.
 std::string error_of(const FileBytes& file) {
   try {
-    decode_image(file, "folder/picture");
+    decode_image(file, "folder/image");
     return "";
   } catch (const Error& error) {
     EXPECT_EQ(error.code(), Code::data);
-    EXPECT_NE(std::string(error.what()).find("folder/picture"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("folder/image"), std::string::npos) << error.what();
     return error.what();
   }
 }
@@ -280,7 +280,7 @@ TEST(WebP, StillPicturesOrientationAndRefusals) {
   EXPECT_EQ(largest_difference(decode_image(file, "x"), image), 0);
   for (size_t i = 0; i < 100; ++i) EXPECT_NE(error_of(without_end(file, file.size() * i / 100)), "") << i;
 
-  FileBytes chunks(file.begin() + 12, file.end());  // the picture's chunk, then EXIF
+  FileBytes chunks(file.begin() + 12, file.end());  // the image's chunk, then EXIF
   const std::vector<uint8_t> tiff = exif_tiff(6, false);
   for (const char c : std::string("EXIF")) chunks.push_back(static_cast<std::byte>(c));
   for (size_t i = 0; i < 4; ++i) chunks.push_back(static_cast<std::byte>(tiff.size() >> (8 * i)));

@@ -153,13 +153,13 @@ TEST(ModelKeys, VariantsOfShippedModels) {
 
 TEST(ModelKeys, PluginsListThem) {
   const std::string text = run_host({"plugins", "--verbose"}).output;
-  for (const char* line : {"\n  model      sd35\n",
-                           "\n      t5_path       (path) T5 text encoder, where the checkpoint has none. The model ",
-                           "\n      variant       (large|large-turbo|medium|sd3-medium) Needed for large-turbo",
-                           "\n      t5            model.t5_path, keys behind text_encoders.t5xxl.transformer., ",
-                           "; folder text_encoder_3\n", "\n      text          conditioner.text\n",
-                           "\n      size_ids      sizes: original_height, ",
-                           "\n      weight_decay  (number, at least 0, default 0.01) "})
+  for (const char* line :
+       {"\n  model      sd35\n",
+        "\n      t5_path       (path) T5 text encoder, where the checkpoint has none. The model ",
+        "\n      variant       (large|large-turbo|medium|sd3-medium) Needed for large-turbo",
+        "\n      t5            model.t5_path, keys behind text_encoders.t5xxl.transformer., ",
+        "; folder text_encoder_3\n", "\n      text          conditioner.text\n",
+        "\n      size_ids      sizes: original_height, ", "\n      weight_decay  (number, at least 0, default 0.01) "})
     EXPECT_THAT(text, HasSubstr(line));
   EXPECT_THAT(run_host({"plugins"}).output, testing::Not(HasSubstr("t5_path")));
 }

@@ -361,7 +361,7 @@ TEST(TrainingObjective, TextTellsRunsApart) {
   EXPECT_EQ(std::ranges::adjacent_find(texts), texts.end());
 }
 
-// Of a picture of 1000 x 600, in a bucket of 640 x 384 and of 320 x 512, mirrored or not.
+// Of an image of 1000 x 600, in a bucket of 640 x 384 and of 320 x 512, mirrored or not.
 TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
   Sample sample;
   sample.image.size = {1000, 600};

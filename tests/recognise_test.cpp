@@ -96,7 +96,7 @@ const Case cases[] = {
     {"flux_fill",
      file_of(double_block + Tensors{{"img_in.weight", {2, 384}}, {"final_layer.linear.weight", {64, 2}}}),
      "",
-     {R"(flux: this is Flux\.1 Fill, which also takes a masked picture and its mask \(img_in takes 384 columns instead of 64)"}},
+     {R"(flux: this is Flux\.1 Fill, which also takes a masked image and its mask \(img_in takes 384 columns instead of 64)"}},
     {"flux_depth",
      file_of(double_block + Tensors{{"img_in.weight", {2, 128}}, {"final_layer.linear.weight", {64, 2}}}),
      "",

@@ -96,12 +96,11 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
                           const auto [alpha, sigma] = level_of(recipe, at);
                           HostTensor out(x.desc);
                           for (size_t i = 0; i < out.as<float>().size(); ++i) {
-                            const double picture = x0.as<float>()[i],
-                                         noise = (x.as<float>()[i] - alpha * picture) / sigma;
+                            const double image = x0.as<float>()[i], noise = (x.as<float>()[i] - alpha * image) / sigma;
                             out.as<float>()[i] =
-                                static_cast<float>(objective == Objective::flow      ? noise - picture
+                                static_cast<float>(objective == Objective::flow      ? noise - image
                                                    : objective == Objective::epsilon ? noise
-                                                                                     : alpha * noise - sigma * picture);
+                                                                                     : alpha * noise - sigma * image);
                           }
                           return out;
                         },
@@ -115,7 +114,7 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
   EXPECT_EQ(runs, 2 * (16 + 16 + 16));
 }
 
-// Of pictures whose values are normal with mean m and variance v, the best model and its trajectories are known:
+// Of images whose values are normal with mean m and variance v, the best model and its trajectories are known:
 //   x0 = m + alpha v / (alpha^2 v + sigma^2) (x - alpha m),   (x - alpha m) / sqrt(alpha^2 v + sigma^2) stays the same
 // so the error of a sampler can be seen to fall with its order.
 class NormalPictures {
@@ -197,9 +196,8 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
       if (id.starts_with("flow_") && objective != Objective::flow) continue;
       if (id == "res_multistep" && objective == Objective::flow) continue;  // compared with ComfyUI alone
       const SamplerChoice choice = choose_sampler(built_plugins(), recipe, config);
-      const NormalPictures pictures(recipe);
-      const double coarse = pictures.error(device, *choice.sampler, 20),
-                   fine = pictures.error(device, *choice.sampler, 40);
+      const NormalPictures images(recipe);
+      const double coarse = images.error(device, *choice.sampler, 20), fine = images.error(device, *choice.sampler, 40);
       errors[row.sampler] = fine;
       const double order = std::log2(coarse / fine);
       // Half an order is left to what is not yet asymptotic, as much as tells the two apart.

@@ -320,10 +320,10 @@ sample: {{prompts: [a photo], sample_every: 2, sample_steps: 2, width: 64, heigh
     EXPECT_EQ(lora.metadata().at("lora_host.variant"), "medium");
     const HostTensor up = converted(lora.read("lora_unet_joint_blocks_1_x_block_attn2_qkv.lora_up.weight"), DType::f32);
     EXPECT_TRUE(std::ranges::any_of(up.as<float>(), [](float v) { return v != 0; }));
-    bool picture = false;
+    bool image = false;
     for (const auto& entry : fs::recursive_directory_iterator(dir / "runs/run"))
-      picture |= entry.path().extension() == ".png";
-    EXPECT_TRUE(picture) << result.output;
+      image |= entry.path().extension() == ".png";
+    EXPECT_TRUE(image) << result.output;
   }
 }
 

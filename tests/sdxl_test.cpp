@@ -540,7 +540,7 @@ TEST(Sdxl, InpaintingModelsTakeNineChannels) {
   EXPECT_EQ(graph.desc(graph.inputs.at("latents")).shape, (Shape{1, 8, 8, 9}));
   EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 8, 8, 4}));
   EXPECT_THAT(error_of([&] { require_plain_latents(graph, model.recipe()); }),
-              HasSubstr("this sdxl model takes 9 channels where the latents of a picture have 4"));
+              HasSubstr("this sdxl model takes 9 channels where the latents of an image have 4"));
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ name: $1
 device: cpu
 model: {name_or_path: $1.safetensors${2:+, $2}}
 network: {linear: 4, linear_alpha: 4}
-datasets: [{folder_path: pictures, resolution: 64}]
+datasets: [{folder_path: images, resolution: 64}]
 train: {steps: 6, batch_size: 2, lr: 1e-3, dtype: fp32}
 save: {save_every: 3, dtype: float32}
 sample: {sample_steps: 2, width: 64, height: 48, prompts: [a green dog]}
@@ -64,7 +64,7 @@ whole() { # whole NAME PROGRAM: a model at work
   check "$1 goes on" "$host" train --config "$1.yaml" --out killed --resume
   check "$1 gives the same bytes" cmp "whole/$1/$1.safetensors" "killed/$1/$1.safetensors"
   check "$1 samples" "$host" sample --config "$1.yaml" --lora "whole/$1/$1.safetensors" --out "$1.png"
-  check "$1 samples a picture" prints PNG head -c 4 "$1.png"
+  check "$1 samples an image" prints PNG head -c 4 "$1.png"
   check "$1 verifies for $2" "$host" verify "whole/$1/$1.safetensors" --config "$1.yaml" --for "$2"
 }
 
@@ -72,7 +72,7 @@ sampled() { # the template's sampler and schedule, with options and with mistake
   sed 's/sample_steps: 2,/sample_steps: 5, sampler: ab2, scheduler: power, sampler_params: {weight: 0.5},/;
     s/prompts: /scheduler_params: {exponent: 2}, &/' tiny_dit.yaml >ab2.yaml
   check "the template's sampler and schedule draw" "$host" sample --config ab2.yaml --out ab2.png
-  check "... a picture" prints PNG head -c 4 ab2.png
+  check "... an image" prints PNG head -c 4 ab2.png
   sed 's/weight: 0.5/weight: 2/' ab2.yaml >heavy.yaml
   sed 's/exponent: 2/exponet: 2/' ab2.yaml >unknown.yaml
   check "... within their ranges" refuses "weight: must be 0 to 1, found 2" "$host" sample --config heavy.yaml --out no.png
@@ -104,12 +104,12 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   done
   check "they are found" prints "$folder/z_image/lib/lora-host/z_image.so" "$host" plugins
   check "they equal their golden cases" "$prefix/bin/golden_runner" golden/*/
-  if [ ! -d pictures ]; then  # random weights draw well enough
-    check "pictures to train on" "$host" sample --config tiny_dit.yaml --out pictures \
-      --prompt "a red circle" --prompt "a blue square, on a photo" --prompt "two cats and the dog in a picture"
-    echo "a red circle" >pictures/sample_0.txt
-    echo "a blue square, on a photo" >pictures/sample_1.txt
-    echo "two cats and the dog in a picture" >pictures/sample_2.txt
+  if [ ! -d images ]; then  # random weights draw well enough
+    check "images to train on" "$host" sample --config tiny_dit.yaml --out images \
+      --prompt "a red circle" --prompt "a blue square, on a photo" --prompt "two cats and the dog in an image"
+    echo "a red circle" >images/sample_0.txt
+    echo "a blue square, on a photo" >images/sample_1.txt
+    echo "two cats and the dog in an image" >images/sample_2.txt
   fi
   whole tiny_dit my_program
   sampled

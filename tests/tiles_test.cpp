@@ -1,4 +1,4 @@
-// Tiles: how they cover a picture and blend, which ones are chosen, and the VAE in tiles against the VAE as a whole.
+// Tiles: how they cover an image and blend, which ones are chosen, and the VAE in tiles against the VAE as a whole.
 #include "encode/tiles.h"
 
 #include <gmock/gmock.h>
@@ -85,7 +85,7 @@ TEST(Tiles, OverlapOfMoreThanAThirdIsRefused) {
   EXPECT_THAT(error_of([] { cut(20, 8, 3); }), HasSubstr("at most by a third"));
 }
 
-HostTensor picture(int64_t height, int64_t width, int64_t channels, float (*value)(int64_t y, int64_t x, int64_t c)) {
+HostTensor image(int64_t height, int64_t width, int64_t channels, float (*value)(int64_t y, int64_t x, int64_t c)) {
   HostTensor t(Desc{DType::f32, {1, height, width, channels}});
   size_t i = 0;
   for (int64_t y = 0; y < height; ++y)
@@ -96,14 +96,14 @@ HostTensor picture(int64_t height, int64_t width, int64_t channels, float (*valu
 
 const std::function<HostTensor(const HostTensor&)> same = [](const HostTensor& tile) { return tile; };
 
-// Tiles of one picture that agree where they overlap give the picture again: w a + (1 - w) a, twice rounded each way.
+// Tiles of one image that agree where they overlap give the image again: w a + (1 - w) a, twice rounded each way.
 TEST(Tiles, BlendGivesBackWhatTheTilesAgreeOn) {
-  const HostTensor pictures[] = {
-      picture(50, 37, 3, [](int64_t, int64_t, int64_t) { return 0.7f; }),
-      picture(50, 37, 3, [](int64_t y, int64_t x, int64_t c) { return 0.3f * float(x) - 0.2f * float(y) + float(c); }),
-      picture(50, 37, 3, [](int64_t y, int64_t x, int64_t c) { return std::sin(float(37 * y + 11 * x + c)); })};
+  const HostTensor images[] = {
+      image(50, 37, 3, [](int64_t, int64_t, int64_t) { return 0.7f; }),
+      image(50, 37, 3, [](int64_t y, int64_t x, int64_t c) { return 0.3f * float(x) - 0.2f * float(y) + float(c); }),
+      image(50, 37, 3, [](int64_t y, int64_t x, int64_t c) { return std::sin(float(37 * y + 11 * x + c)); })};
   const TileGrid grid{cut(50, 16, 4), cut(37, 16, 4)};
-  for (const HostTensor& whole : pictures) {
+  for (const HostTensor& whole : images) {
     const HostTensor blended = in_tiles(whole, grid, grid, same);
     ASSERT_EQ(blended.desc, whole.desc);
     for (size_t i = 0; i < whole.as<float>().size(); ++i) {
@@ -129,7 +129,7 @@ TEST(Tiles, BlendOfTwoConstantsIsARamp) {
 
 TEST(Tiles, ResultMayBeFinerAndHaveOtherChannels) {
   const TileGrid grid{cut(20, 9, 3), cut(11, 9, 3)};
-  const HostTensor source = picture(20, 11, 1, [](int64_t y, int64_t x, int64_t) { return float(100 * y + x); });
+  const HostTensor source = image(20, 11, 1, [](int64_t y, int64_t x, int64_t) { return float(100 * y + x); });
   const HostTensor blended = in_tiles(source, grid, grid.times(2), [](const HostTensor& tile) {
     const Shape& s = tile.desc.shape;
     HostTensor made(Desc{DType::f32, {1, 2 * s[1], 2 * s[2], 2}});
@@ -152,7 +152,7 @@ TEST(Tiles, OneTileIsHandedThrough) {
   const TileGrid grid{cut(4, 9, 3), cut(5, 5, 1)};
   EXPECT_TRUE(grid.whole());
   // Not even -0 and NaN change, which adding would.
-  const HostTensor source = picture(4, 5, 1, [](int64_t y, int64_t, int64_t) { return y == 0 ? -0.0f : NAN; });
+  const HostTensor source = image(4, 5, 1, [](int64_t y, int64_t, int64_t) { return y == 0 ? -0.0f : NAN; });
   EXPECT_EQ(in_tiles(source, grid, grid, same).data, source.data);
 }
 
@@ -227,7 +227,7 @@ class TiledVae : public ::testing::Test {
 };
 
 // Normalization and attention of the VAE see a tile only, so that a tile differs everywhere, and by no bound on a
-// single pixel. On average it must differ less than the VAE's picture does from the photo: then tiles are the lesser
+// single pixel. On average it must differ less than the VAE's image does from the photo: then tiles are the lesser
 // loss. A tile at a wrong place would not pass: a photo moved by one latent place differs more.
 TEST_F(TiledVae, DecodesAndEncodesAlmostAsWhole) {
   const HostTensor x = latents(0);
@@ -247,7 +247,7 @@ TEST_F(TiledVae, DecodesAndEncodesAlmostAsWhole) {
   EXPECT_EQ(latents(tile).data, encoded.data) << "twice the same";
 }
 
-// Asked for tiles that are as large as the picture: the same bits as ever.
+// Asked for tiles that are as large as the image: the same bits as ever.
 TEST_F(TiledVae, OneTileIsTheWhole) {
   const HostTensor x = latents(0);
   EXPECT_EQ(latents(side).data, x.data);
@@ -298,7 +298,7 @@ TEST_F(TiledVae, LargestThatFitsIsTaken) {
   }
 }
 
-// A VAE that overflows, as some do in half precision, ends in no black picture.
+// A VAE that overflows, as some do in half precision, ends in no black image.
 TEST_F(TiledVae, NanAndInfinityAreFound) {
   const TempDir dir;
   for (const char* tensor : {"encoder.conv_out.bias", "decoder.conv_out.bias"}) {

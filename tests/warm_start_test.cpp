@@ -225,7 +225,7 @@ double largest_difference(const std::filesystem::path& a, const std::filesystem:
 }
 
 // A sample while training has the adapters beside the weights, `sample --lora` has them merged into the weights: the
-// same picture, to the rounding of float32 through 2 steps and the decoder.
+// same image, to the rounding of float32 through 2 steps and the decoder.
 TEST(LoraEndToEnd, MergedIsWhatWasTrained) {
   ToyRun run;
   run.set("sample_every", "6")
@@ -238,13 +238,13 @@ TEST(LoraEndToEnd, MergedIsWhatWasTrained) {
   const auto before = run.output() / "samples" / "000000000_0.png",
              after = run.output() / "samples" / "000000006_0.png";
   const auto sample = [&](const std::vector<std::string>& more) {
-    const auto picture = run.folder() / "sample.png";
+    const auto image = run.folder() / "sample.png";
     std::vector<std::string> words{"sample", "--config", (run.folder() / "train.yaml").string(), "--out",
-                                   picture.string()};
+                                   image.string()};
     words.insert(words.end(), more.begin(), more.end());
     const HostResult result = run_host(words);
     EXPECT_EQ(result.code, 0) << result.output;
-    return picture;
+    return image;
   };
   EXPECT_GT(largest_difference(before, after), 16) << "training changed nothing to be seen";
   EXPECT_LE(largest_difference(sample({"--lora", run.lora().string()}), after), 1);

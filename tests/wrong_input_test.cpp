@@ -212,7 +212,7 @@ const Case cases[] = {
     {"all_images_corrupt",
      [](ToyRun& run) {
        for (const auto& photo : fs::directory_iterator(own_photos(run)))
-         if (photo.path().extension() == ".jpg") put(photo.path(), "no picture");
+         if (photo.path().extension() == ".jpg") put(photo.path(), "no image");
      },
      3, R"(none of the 5 images can be used \(5 corrupt)"},
     {"caption_missing", [](ToyRun& run) { fs::remove(own_photos(run) / "cat_02.txt"); }, 3,

@@ -277,8 +277,7 @@ const Wrong relatives[] = {
        s = {{"image_index_embedding", {DType::bf16, {5, 96}}}};
      },
      "this is an OmniGen2 model"},
-    {"omni", [](Shapes& s) { add_norm(s, "siglip_embedder.0", 96); },
-     "this is a Z-Image model that also sees pictures"},
+    {"omni", [](Shapes& s) { add_norm(s, "siglip_embedder.0", 96); }, "this is a Z-Image model that also sees images"},
     {"control", [](Shapes& s) { add_linear(s, "control_layers.0.attention.out", 8, 8); }, "this is a ControlNet"},
 };
 

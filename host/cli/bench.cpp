@@ -13,6 +13,7 @@
 #include "plugin/registry.h"
 #include "run/flops.h"
 #include "run/lr_schedule.h"
+#include "run/recording.h"
 #include "train/prepare.h"
 #include "train/step_runner.h"
 
@@ -52,6 +53,27 @@ double matmul_rate(Device& device, DType dtype, int64_t n) {
     if (i > 0) best = std::min(best, end.seconds_since(start));  // the first one looks for an algorithm
   }
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / best * 1e-12;
+}
+
+// The optimizer's part of a step alone, in seconds: the least of several.
+double update_seconds(Device& device, Update& update) {
+  Recording recorded(device, [&] { update.run(); });
+  const Event start(device), end(device);
+  double best = 1e30;
+  for (int i = 0; i < 8; ++i) {
+    start.record(LK_COMPUTE);
+    recorded.launch();
+    end.record(LK_COMPUTE);
+    device.synchronize();
+    best = std::min(best, end.seconds_since(start));
+  }
+  return best;
+}
+
+int64_t state_bytes(const Update& update) {
+  int64_t bytes = 0;
+  for (const StoredState& state : update.states()) bytes += state.desc.bytes();
+  return bytes;
 }
 
 // Inputs of a step as training makes them, from made-up images and prompts at half noise.
@@ -185,6 +207,9 @@ int run_bench(const Options& options) {
   const Times t = summary(seconds);
   fmt::print("step                   {:.2f} ms median ({:.2f} to {:.2f}, {} steps), {:.3f} TFLOP, loss {:.4f}\n",
              1e3 * t.median, 1e3 * t.least, 1e3 * t.most, seconds.size(), work * 1e-12, result.loss);
+  fmt::print("update                 {:.3f} ms, {:.1f} MiB of states, {:.2f} bytes a parameter\n",
+             1e3 * update_seconds(device, runner.update()), mib(state_bytes(runner.update())),
+             static_cast<double>(state_bytes(runner.update())) / static_cast<double>(plan.adapters->parameter_count()));
   const int64_t peak = device.peak(), used = before.memory_free - device.info().memory_free;
   const double product = matmul_rate(device, compute, device.is_cpu() ? 2048 : 8192);
   fmt::print("rate                   {:.3f} TFLOP/s, {:.0f}% of a large matrix product's {:.3f}\n",

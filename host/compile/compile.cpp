@@ -126,8 +126,8 @@ void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
   const int64_t channels = latents[latents.rank() - 1];
   if (channels == recipe.latents.channels) return;
   fail(Code::data,
-       "this {} model takes {} channels where the latents of a picture have {}: it is also given a mask or another "
-       "picture, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
+       "this {} model takes {} channels where the latents of an image have {}: it is also given a mask or another "
+       "image, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
        "model; its LoRA fits this one too where their blocks are the same",
        recipe.family, channels, recipe.latents.channels);
 }

@@ -138,7 +138,7 @@ const Key table[] = {
      {.range = {.low = 0, .high = 4096}}},
     {"model.vae_tile",
      in<M, &ModelConfig::vae_tile>,
-     "Larger pictures are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "
+     "Larger images are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "
      "whole, or in tiles as large as memory allows.",
      {.range = {.low = 0, .high = 16384}}},
 
@@ -271,7 +271,7 @@ const Key table[] = {
     {"train.timestep_type",
      in<T, &Tr::timestep_type>,
      "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), shift (sigmoid, shifted), flux_shift "
-     "(sigmoid, shifted by the picture's size), logit_normal, mode, cosmap. Empty: the model's own way.",
+     "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap. Empty: the model's own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
      in<T, &Tr::timestep_shift>,
@@ -314,7 +314,7 @@ const Key table[] = {
      "For models of discrete timesteps: losses are weighted by 1 / sqrt(SNR)."},
     {"train.noise_offset",
      in<T, &Tr::noise_offset>,
-     "Shifts each channel of the noise by this times a normal number, so that dark and bright pictures are learned.",
+     "Shifts each channel of the noise by this times a normal number, so that dark and bright images are learned.",
      {.range = {.low = 0, .high = 10}}},
     {"train.cfg_scale",
      in<T, &Tr::cfg_scale>,

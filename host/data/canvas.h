@@ -1,4 +1,4 @@
-// A white picture to draw on: rectangles, lines, text and other pictures; what lies outside is left out.
+// A white image to draw on: rectangles, lines, text and other images; what lies outside is left out.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A fixed-width bitmap font for pictures that the host draws: 5 x 7 dots, printable ASCII.
+// A fixed-width bitmap font for images that the host draws: 5 x 7 dots, printable ASCII.
 #pragma once
 
 #include <cstdint>

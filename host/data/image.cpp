@@ -43,7 +43,7 @@ Codec codec_of(Bytes file) {
   std::string first;
   for (size_t i = 0; i < file.size() && i < 8; ++i)
     first += fmt::format("{}{:02x}", i == 0 ? "" : " ", std::to_integer<int>(file[i]));
-  fail(Code::data, "expected a JPEG, PNG or WebP picture, found {} file (it begins with {}): convert or remove it",
+  fail(Code::data, "expected a JPEG, PNG or WebP image, found {} file (it begins with {}): convert or remove it",
        foreign_format(file), first);
 }
 
@@ -59,9 +59,9 @@ auto with_name(const fs::path& name, const Function& function) {
 }  // namespace
 
 void check_image_size(int64_t width, int64_t height) {
-  if (width < 1 || height < 1) fail(Code::data, "{} x {} pixels: there is no picture in it", width, height);
+  if (width < 1 || height < 1) fail(Code::data, "{} x {} pixels: there is no image in it", width, height);
   if (width > max_image_side || height > max_image_side || width * height > max_image_pixels)
-    fail(Code::data, "{} x {} pixels exceed the limits of {} a side and {} in all (make the picture smaller)", width,
+    fail(Code::data, "{} x {} pixels exceed the limits of {} a side and {} in all (make the image smaller)", width,
          height, max_image_side, max_image_pixels);
 }
 
@@ -73,7 +73,7 @@ std::vector<std::byte> read_image_file(const fs::path& path) {
     fail(Code::data, "image {}: expected a regular file, found a folder, pipe or device", path.string());
   const InputFile file(path);
   if (file.size() > max_image_file)
-    fail(Code::data, "image {}: {} bytes exceed the limit of {} (make the picture smaller)", path.string(), file.size(),
+    fail(Code::data, "image {}: {} bytes exceed the limit of {} (make the image smaller)", path.string(), file.size(),
          max_image_file);
   std::vector<std::byte> bytes(static_cast<size_t>(file.size()));
   file.read(0, bytes);

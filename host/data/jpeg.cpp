@@ -35,7 +35,7 @@ struct Reader {
       std::longjmp(self->jump, 1);
     };
     errors.output_message = [](j_common_ptr) {};
-    // Warnings mean lost picture data, which the library would replace by grey pixels, except those listed here.
+    // Warnings mean lost image data, which the library would replace by grey pixels, except those listed here.
     errors.emit_message = [](j_common_ptr common, int level) {
       if (level >= 0) return;
       switch (common->err->msg_code) {
@@ -81,7 +81,7 @@ bool read_pixels(Reader& reader, unsigned char* pixels, size_t stride) {
 }
 
 [[noreturn]] void refuse(const Reader& reader) {
-  fail(Code::data, "damaged or cut-short JPEG: {} (save the picture again or fetch the file anew)", reader.message);
+  fail(Code::data, "damaged or cut-short JPEG: {} (save the image again or fetch the file anew)", reader.message);
 }
 
 void open(Reader& reader, Bytes file) {

@@ -77,7 +77,7 @@ bool finish(Reader& r, png_bytepp rows) {
 }
 
 [[noreturn]] void refuse(const char* cause) {
-  fail(Code::data, "damaged or cut-short PNG: {} (save the picture again or fetch the file anew)", cause);
+  fail(Code::data, "damaged or cut-short PNG: {} (save the image again or fetch the file anew)", cause);
 }
 
 uint32_t big_endian(Bytes file, size_t offset) {

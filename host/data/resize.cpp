@@ -65,7 +65,7 @@ Image resize_and_crop(const Image& image, int64_t width, int64_t height) {
   const int64_t w = image.width, h = image.height;
   const CropGeometry geometry = crop_geometry({w, h}, {width, height});
   if (static_cast<int64_t>(image.rgb.size()) != w * h * 3)
-    fail(Code::internal, "resize: {} bytes are no picture of {} x {}", image.rgb.size(), w, h);
+    fail(Code::internal, "resize: {} bytes are no image of {} x {}", image.rgb.size(), w, h);
   const std::vector<Taps> columns = make_taps(w, geometry.scaled.width, geometry.left, width);
   const std::vector<Taps> rows = make_taps(h, geometry.scaled.height, geometry.top, height);
 

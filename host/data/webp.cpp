@@ -1,4 +1,4 @@
-// WebP by libwebp, still pictures only. Without the library (no LORA_WEBP) WebP files are refused.
+// WebP by libwebp, still images only. Without the library (no LORA_WEBP) WebP files are refused.
 #include <cstring>
 #include <string_view>
 
@@ -29,8 +29,7 @@ std::string_view status_text(VP8StatusCode status) {
 }
 
 [[noreturn]] void refuse(VP8StatusCode status) {
-  fail(Code::data, "damaged or cut-short WebP: {} (save the picture again or fetch the file anew)",
-       status_text(status));
+  fail(Code::data, "damaged or cut-short WebP: {} (save the image again or fetch the file anew)", status_text(status));
 }
 
 const uint8_t* raw(Bytes file) { return reinterpret_cast<const uint8_t*>(file.data()); }
@@ -39,7 +38,7 @@ WebPBitstreamFeatures features_of(Bytes file) {
   WebPBitstreamFeatures features;
   const VP8StatusCode status = WebPGetFeatures(raw(file), file.size(), &features);
   if (status != VP8_STATUS_OK) refuse(status);
-  if (features.has_animation != 0) fail(Code::data, "animated WebP: only still pictures can be used (save one frame)");
+  if (features.has_animation != 0) fail(Code::data, "animated WebP: only still images can be used (save one frame)");
   check_image_size(features.width, features.height);
   return features;
 }
@@ -96,7 +95,7 @@ namespace {
 [[noreturn]] void refuse_webp() {
   fail(Code::data,
        "WebP cannot be read: this lora-host was built without libwebp (build it with libwebp-dev installed, or convert "
-       "the picture to PNG)");
+       "the image to PNG)");
 }
 }  // namespace
 

@@ -14,7 +14,7 @@ namespace lh {
 
 double sigma_sqrt_weight(double sigma);
 double cosmap_weight(double sigma);
-// No picture left (snr 0): 1 for epsilon, the limit, and 0 for v_prediction.
+// No image left (snr 0): 1 for epsilon, the limit, and 0 for v_prediction.
 double min_snr_weight(Objective objective, double snr, double gamma);
 double debiased_weight(Objective objective, double snr);
 

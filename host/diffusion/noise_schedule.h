@@ -23,7 +23,7 @@ class NoiseSchedule {
   double noise_ratio(int64_t t) const;  // sigma / alpha: the sigma of x0 + sigma noise
   // The timestep of a noise ratio, between whole ones where log(ratio) lies between theirs; the ends are not exceeded.
   double time_of_ratio(double ratio) const;
-  // The same with a last timestep that keeps a trace of the picture (a = 2^-24) where there was none, for samplers that
+  // The same with a last timestep that keeps a trace of the image (a = 2^-24) where there was none, for samplers that
   // divide by alpha.
   NoiseSchedule with_signal() const;
 

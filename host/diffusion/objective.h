@@ -50,7 +50,7 @@ class TrainingObjective {
 };
 
 // Adds one number to each channel of noise [..., channels], offset times a normal one: without it a model hardly
-// learns how bright a picture is as a whole (Guttenberg 2023).
+// learns how bright an image is as a whole (Guttenberg 2023).
 void add_noise_offset(std::span<float> noise, int64_t channels, double offset, Random random);
 
 }  // namespace lh

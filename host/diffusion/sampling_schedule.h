@@ -4,7 +4,7 @@
 // Levels of flow models are sigma, and so is the model's time. Levels of models of discrete timesteps are sigma /
 // alpha; a level that is one of the N trained ones has exactly its alpha and sigma, others those of a schedule that
 // keeps alpha^2 + sigma^2 at 1. A sampler in log SNR cannot begin at alpha 0: the first sigma of a flow model is then
-// that of time 1 - 1e-4, as in ComfyUI, and a schedule with zero terminal SNR keeps a trace of the picture.
+// that of time 1 - 1e-4, as in ComfyUI, and a schedule with zero terminal SNR keeps a trace of the image.
 #pragma once
 
 #include <cstdint>

@@ -95,7 +95,7 @@ void TimestepLaw::refuse_unused(const TrainSection& train) const {
       {"mode_scale", train.mode_scale.has_value(), kind_ == Kind::mode, "mode"},
       {"timestep_shift", train.timestep_shift.has_value(), !resolution_,
        "all types whose shift is not that of the "
-       "picture's size"},
+       "image's size"},
   };
   for (const Row& row : rows)
     if (row.given && !row.used)

@@ -1,4 +1,4 @@
-// Tensors kept on disk under a content key, so that encoders run once for each picture and prompt.
+// Tensors kept on disk under a content key, so that encoders run once for each image and prompt.
 #pragma once
 
 #include <filesystem>

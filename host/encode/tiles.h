@@ -1,4 +1,4 @@
-// Pictures worked on in overlapping tiles of one size, and put together again.
+// Images worked on in overlapping tiles of one size, and put together again.
 #pragma once
 
 #include <cstdint>
@@ -31,13 +31,13 @@ struct TileGrid {
   TileGrid times(int64_t factor) const { return {rows.times(factor), columns.times(factor)}; }
 };
 
-// Ways to cut a picture of rows x columns latent places (each `downscale` pixels wide), in latent places: whole, then
+// Ways to cut an image of rows x columns latent places (each `downscale` pixels wide), in latent places: whole, then
 // in smaller and smaller tiles, which overlap by an eighth and at least 64 pixels. `tile_pixels`, where it is not 0,
 // is the one size to use.
 std::vector<TileGrid> tile_choices(int64_t rows, int64_t columns, int64_t downscale, int64_t tile_pixels);
 
-// A picture made tile by tile. `make` gets parts of `source` [1, H, W, C], cut by `from`, and gives float32
-// [1, h, w, C'], which go to the places of `to` (the tiles of `from`, coarser or finer) in the result. A picture in
+// An image made tile by tile. `make` gets parts of `source` [1, H, W, C], cut by `from`, and gives float32
+// [1, h, w, C'], which go to the places of `to` (the tiles of `from`, coarser or finer) in the result. An image in
 // one tile is what `make` gives for it.
 HostTensor in_tiles(const HostTensor& source, const TileGrid& from, const TileGrid& to,
                     const std::function<HostTensor(const HostTensor&)>& make);

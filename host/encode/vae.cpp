@@ -47,7 +47,7 @@ std::string key_of(const Model& model) {
 VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
   const bool encode = role == VaeRole::encode;
   if (!model.checkpoint().has("vae"))
-    fail(Code::config, "{}: the VAE is needed to {} pictures, but no file was given for it", key_of(model),
+    fail(Code::config, "{}: the VAE is needed to {} images, but no file was given for it", key_of(model),
          encode ? "encode" : "decode");
   const int64_t downscale = model.recipe().latents.downscale;
   const int64_t unit = encode ? downscale : 1;  // what goes in: pixels or latent places
@@ -77,10 +77,10 @@ VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
   return {role, grid, downscale, std::move(graph), std::move(plan), memory};
 }
 
-VaePlan Vae::fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const {
+VaePlan Vae::fit(VaeRole role, ImageSize image, const MemoryRoom& room) const {
   const int64_t downscale = model.recipe().latents.downscale;
   const std::vector<TileGrid> choices =
-      tile_choices(picture.height / downscale, picture.width / downscale, downscale, tile);
+      tile_choices(image.height / downscale, image.width / downscale, downscale, tile);
   std::optional<VaePlan> planned;
   for (const TileGrid& grid : choices) {
     planned.emplace(plan(role, grid));
@@ -89,12 +89,12 @@ VaePlan Vae::fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const 
   return std::move(*planned);
 }
 
-void Vae::require_finite(VaeRole role, const HostTensor& given, const std::string& picture) const {
+void Vae::require_finite(VaeRole role, const HostTensor& given, const std::string& image) const {
   if (all_finite(given)) return;
   const char* fix = compute == DType::f32 ? "Its file may be damaged"
                                           : "Use train.dtype: fp32, which computes the VAE in float32 too. If it "
                                             "overflows then as well, its file may be damaged";
-  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as {}", picture,
+  fail(Code::numeric, "{}: the VAE {} it to a NaN or infinity in {}. {}: give another one as {}", image,
        role == VaeRole::encode ? "encodes" : "decodes", dtype_name(compute), fix, key_of(model));
 }
 

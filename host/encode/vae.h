@@ -1,6 +1,6 @@
-// The VAE for pictures of one size: whole, or in the largest tiles that fit into memory.
+// The VAE for images of one size: whole, or in the largest tiles that fit into memory.
 //
-// A picture in tiles is not quite what it would be as a whole: normalization and attention of the VAE see a tile only.
+// An image in tiles is not quite what it would be as a whole: normalization and attention of the VAE see a tile only.
 #pragma once
 
 #include <string>
@@ -50,9 +50,9 @@ struct Vae {
 
   VaePlan plan(VaeRole role, const TileGrid& grid) const;
   // The largest tiles that fit into the room; the smallest where none do.
-  VaePlan fit(VaeRole role, ImageSize picture, const MemoryRoom& room) const;
-  // Throws lh::Error when what it gave has a NaN or infinity; `picture` says of what.
-  void require_finite(VaeRole role, const HostTensor& given, const std::string& picture) const;
+  VaePlan fit(VaeRole role, ImageSize image, const MemoryRoom& room) const;
+  // Throws lh::Error when what it gave has a NaN or infinity; `image` says of what.
+  void require_finite(VaeRole role, const HostTensor& given, const std::string& image) const;
 };
 
 }  // namespace lh

@@ -149,7 +149,7 @@ class ProgramCheck {
     if (std::ranges::none_of(rules, [&](const LoraLoaderRule* rule) { return rule->tensors.contains(family); })) {
       issue(key,
             family == output_axis_family
-                ? fmt::format("{} takes other norms for a DoRA magnitude of rows: other pictures", loader_.program)
+                ? fmt::format("{} takes other norms for a DoRA magnitude of rows: other images", loader_.program)
                 : fmt::format("{} does not load this tensor", loader_.program),
             part == LoraPart::alpha ? format_that_loads(place) : std::string(retrain));
       return;

@@ -97,7 +97,7 @@ NoiseScheduleSpec read_noise_schedule(const Strict& in, const Node& node, Object
   if (out.zero_terminal_snr && objective == Objective::epsilon)
     in.wrong(*node.find("zero_terminal_snr"),
              "zero_terminal_snr needs objective v_prediction: where nothing but noise is left, the noise says nothing "
-             "about the picture");
+             "about the image");
   return out;
 }
 

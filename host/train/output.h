@@ -1,4 +1,4 @@
-// What a run writes for people and tools: metrics, loss curve, event file, sample pictures, LoRA files.
+// What a run writes for people and tools: metrics, loss curve, event file, sample images, LoRA files.
 // RunFolder has made and locked the folder before.
 #pragma once
 

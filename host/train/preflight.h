@@ -9,7 +9,7 @@ namespace lh {
 struct DiskNeed {
   int64_t state = 0, states = 0;  // one file of training state, and how many there are at most at one time
   int64_t lora = 0, loras = 0;    // one LoRA file, and how many
-  int64_t cache = 0;              // encoded pictures and prompts that are not cached yet
+  int64_t cache = 0;              // encoded images and prompts that are not cached yet
   int64_t total() const { return state * states + lora * loras + cache; }
 };
 DiskNeed disk_need(Prepared& prepared);

@@ -1,4 +1,4 @@
-// The shapes of a run's batches: the size of their pictures, and how many rows of text they have. A compiled step
+// The shapes of a run's batches: the size of their images, and how many rows of text they have. A compiled step
 // serves one shape, so both are known before the first step.
 #pragma once
 

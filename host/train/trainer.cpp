@@ -244,11 +244,11 @@ int Trainer::run() {
     if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
   }
   progress.finish();
-  save(steps, true);  // before the last samples: a picture that fails loses nothing
+  save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
   if (p_.denoiser && every > 0) make_samples(steps);
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
-    fmt::print("pictures    {}\n", grid->string());
+    fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
   if (verbose("memory"))

@@ -43,8 +43,8 @@ std::optional<std::string> relative(const Weights& w) {
   if (w.has("input_blocks.1.0.time_stack.in_layers.0.weight") || (in == 8 && label == 768))
     return "this is a video model, like Stable Video Diffusion";
   if (in == 8)
-    return "this is a model that edits pictures, like instruct-pix2pix (8 input channels: latents and those of the "
-           "picture to edit)";
+    return "this is a model that edits images, like instruct-pix2pix (8 input channels: latents and those of the "
+           "image to edit)";
   if (label == 0) {
     if (context == 768) return "this is a Stable Diffusion 1.x model (" + text + ", no label_emb)";
     if (context == 1024) return "this is a Stable Diffusion 2.x model (" + text + ", no label_emb)";

@@ -10,11 +10,11 @@ namespace z_image {
 struct Dimensions {
   static constexpr int64_t head_dim = 128;  // rotary axes 32 + 48 + 48
   static constexpr int64_t patch = 2;
-  static constexpr int64_t round = 32;  // tokens of the picture and of the caption are filled up to a multiple
+  static constexpr int64_t round = 32;  // tokens of the image and of the caption are filled up to a multiple
   int64_t hidden = 0;                   // heads * 128
   int64_t channels = 0;                 // of the latents
   int64_t text = 0;                     // width of the text states
-  int64_t noise_refiners = 0;           // blocks of the picture alone
+  int64_t noise_refiners = 0;           // blocks of the image alone
   int64_t context_refiners = 0;         // blocks of the caption alone
   int64_t layers = 0;                   // blocks of both
 };

@@ -42,7 +42,7 @@ Dimensions read_dimensions(const Weights& w) {
   if (in[1] != out || out % places != 0)
     throw Failure(LH_E_MODEL, "x_embedder.weight: expected as many columns as final_layer.linear has rows, " +
                                   std::to_string(out) + " (patches of 2x2), found " + std::to_string(in[1]) +
-                                  "; variants that take further pictures cannot be trained here");
+                                  "; variants that take further images cannot be trained here");
   dims.channels = out / places;
   w.require_linear("x_embedder", h, out);
   dims.text = w.require("cap_embedder.0.weight", {-1})[0];

@@ -1,7 +1,7 @@
 // Plugin "z_image": Z-Image and Z-Image-Turbo.
 //
 // Both have the same tensors, so turbo is the user's word (model.variant). Without it a file is taken as the base: that
-// is the model to train on, and the defaults of the base draw a picture with either, those of turbo do not.
+// is the model to train on, and the defaults of the base draw an image with either, those of turbo do not.
 #include <optional>
 
 #include "denoiser.h"

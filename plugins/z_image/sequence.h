@@ -1,8 +1,8 @@
 // Where the tokens of a sequence stand: how long each caption is and which rotary positions follow from that.
 //
 // A caption of n tokens is filled up to the next multiple of 32 with a learned token, each sample for itself, and the
-// filling is read. It counts on, (1 + j, 0, 0), and the picture follows at (1 + filled length, row, column); what fills
-// up the picture's own tokens is at (0, 0, 0). Samples of a batch differ in their captions' lengths, so the picture
+// filling is read. It counts on, (1 + j, 0, 0), and the image follows at (1 + filled length, row, column); what fills
+// up the image's own tokens is at (0, 0, 0). Samples of a batch differ in their captions' lengths, so the image
 // comes first in a sequence and what is beyond the filled caption last, where attention leaves it out.
 #pragma once
 
@@ -34,7 +34,7 @@ class Captions {
 struct Positions {
   lora_host::nn::RopeTables image, text, both;  // image [B, S, 64], text [length, 64], both [B, S + length, 64]
 };
-// For pictures of rows x columns patches, filled up to `tokens`.
+// For images of rows x columns patches, filled up to `tokens`.
 Positions positions(lora_host::Graph& g, const Captions& captions, int64_t rows, int64_t columns, int64_t tokens);
 
 inline int64_t rounded_up(int64_t tokens) {

@@ -1,4 +1,4 @@
-// Encoding pictures with libjpeg and libpng; their default error handlers end the test program.
+// Encoding images with libjpeg and libpng; their default error handlers end the test program.
 #include "support/image_files.h"
 
 #include <gtest/gtest.h>

@@ -14,7 +14,7 @@ namespace lh::test {
 
 using FileBytes = std::vector<std::byte>;
 
-// A picture without symmetry, smooth enough for JPEG.
+// An image without symmetry, smooth enough for JPEG.
 Image test_picture(int64_t width, int64_t height);
 
 struct JpegOptions {

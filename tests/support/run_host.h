@@ -53,7 +53,7 @@ class HostProcess {
 
 HostResult run_host(const std::vector<std::string>& arguments, const HostOptions& options = {});
 
-// A training run of a few steps on the bundled model and photos, on the CPU at 64 x 64 pixels. Encoded pictures and
+// A training run of a few steps on the bundled model and photos, on the CPU at 64 x 64 pixels. Encoded images and
 // prompts are copied from a folder that all of them share, so that each starts in a moment.
 class ToyRun {
  public:

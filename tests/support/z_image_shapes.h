@@ -8,7 +8,7 @@ namespace lh::test {
 
 // The transformer of Z-Image.
 struct NextDit {
-  int64_t layers, refiners;  // refiners of the picture, and as many of the caption
+  int64_t layers, refiners;  // refiners of the image, and as many of the caption
   int64_t hidden, inner, text;
 
   Shapes shapes() const;

@@ -1,7 +1,7 @@
 /* model.h - "lh.model/1": a model architecture, described as graphs.
  *
  * Below, what each role's graph may ask for and has to give. docs/roles.md is made of these lines; a line without a
- * mark goes on with the one above it. LH_FLOAT is the type that the host computes in. Pictures and latents have their
+ * mark goes on with the one above it. LH_FLOAT is the type that the host computes in. Images and latents have their
  * channels last.
  *
  * @role denoiser: what the model says of noisy latents
@@ -28,19 +28,19 @@
  * @size <encoder>.length: tokens of a text, pads included
  * @size <encoder>.drop: tokens in front, of the template, whose rows are left out; where the tokenizer has `drop`
  *
- * @role vae.encode: pictures to latents
+ * @role vae.encode: images to latents
  * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1]
  * @output posterior: f32 [B, h, w, 2C]: mean, then standard deviation, in model space: after scale, shift, statistics
  *   and patches
  * @output moments: mean, then log-variance, as the network gives them: for tests
  * @output latent_mean: the mean in model space: for tests
- * @size batch: pictures
- * @size height, width: of the picture
+ * @size batch: images
+ * @size height, width: of the image
  *
- * @role vae.decode: latents to pictures
+ * @role vae.decode: latents to images
  * @input latents: LH_FLOAT [B, h, w, C], in model space
  * @output image: [B, H, W, 3], in [-1, 1] but for overshoot
- * @size batch: pictures
+ * @size batch: images
  * @size height, width: of the latents
  *
  * Sources, what the recipe's `inputs` can name for an input of the denoiser:

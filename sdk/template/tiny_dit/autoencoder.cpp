@@ -1,4 +1,4 @@
-// The autoencoder: one convolution for each level, which halves the picture on the way in and doubles it on the way
+// The autoencoder: one convolution for each level, which halves the image on the way in and doubles it on the way
 // out. Latents have one owner, these two graphs: their mean and scale, one number for each channel, are weights of the
 // file, and the host sees latents in model space only, (z - mean) / scale.
 #include "tiny_dit.h"

@@ -4,7 +4,7 @@
     python3 make_cases.py && golden_runner --plugin-dir ../../build/lib/lora-host */
 
 A case is case.json (what weights and inputs are generated as, docs/golden-cases.md) and expected.safetensors (the
-answers). Nothing but the standard library is needed. Tensors are nested lists; pictures are [C][H][W].
+answers). Nothing but the standard library is needed. Tensors are nested lists; images are [C][H][W].
 """
 import json
 import math
