@@ -1,12 +1,12 @@
 // Text encoders as part of the training step: what the denoiser is fed, gradients through both, learning rates.
 #include <gmock/gmock.h>
 
+#include "run/groups.h"
 #include "run/weights.h"
 #include "run/workspace.h"
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
-#include "train/groups.h"
 #include "train/step.h"
 
 namespace lh {

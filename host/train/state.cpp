@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/safetensors.h"
-#include "train/optimizer_state.h"
+#include "run/optimizer_state.h"
 
 namespace lh {
 namespace {

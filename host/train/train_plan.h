@@ -10,8 +10,8 @@
 
 #include "compile/norm_limit.h"
 #include "data/dataset.h"
+#include "run/groups.h"
 #include "run/update.h"
-#include "train/groups.h"
 #include "train/step.h"
 #include "train/step_shapes.h"
 

@@ -31,7 +31,7 @@ static void time_cuda(bench* b) {
     for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
-  time_updates(b, 90000000); /* of a Flux LoRA of rank 16 */
+  time_updates(b, 90000000); /* as a LoRA of rank 16 on a model of 12 billion */
 }
 
 /* Sizes that a processor finishes in a few minutes. */

@@ -1,4 +1,4 @@
-#include "train/optimizer_state.h"
+#include "run/optimizer_state.h"
 
 #include <fmt/ranges.h>
 #include <spdlog/spdlog.h>

@@ -1,4 +1,4 @@
-#include "train/groups.h"
+#include "run/groups.h"
 
 #include <algorithm>
 #include <set>
