@@ -99,6 +99,8 @@ std::string config_reference() {
   }
   out += "\n### Other spellings\n\n| Key | Same as |\n| --- | --- |\n";
   for (const schema::Alias& row : schema::aliases()) out += fmt::format("| `{}` | `{}` |\n", row.path, row.key);
+  for (const schema::EntryAlias& row : schema::entry_aliases())
+    out += fmt::format("| `{}` | `{}.{}` |\n", row.path, row.key, row.entry);
   for (const schema::OptionAlias& row : schema::option_aliases())
     out += fmt::format("| `{}` | `network.network_kwargs.{}` of {}; without effect for other adapters |\n", row.path,
                        row.option, row.adapter);
