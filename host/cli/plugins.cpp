@@ -30,7 +30,7 @@ std::string component_line(const ComponentSpec& component) {
                      component.folder.empty() ? "" : fmt::format("; folder {}", component.folder));
 }
 
-// What an input of the denoiser is given: "conditioner.text, rows of conditioner.text_mask", "image: height, 0".
+// What an input of the denoiser is given: "conditioner.text, rows of conditioner.text_mask", "sizes: height, 0".
 std::string input_line(const InputSpec& spec) {
   std::vector<std::string> numbers;
   for (const InputSpec::Number& number : spec.numbers)

@@ -7,7 +7,6 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
-#include "encode/image_inputs.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
 #include "train/prepare.h"
@@ -52,10 +51,7 @@ int run_sample(const Options& options) {
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   LatentEncoding latents_of(vae, limit, {});
   ImageInputs images(recipe, latents_of);
-  std::vector<ImageCut> cuts;
-  for (const SampleRequest& request : requests)
-    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) cuts.push_back(std::move(cut));
-  latents_of.prepare(cuts);
+  latents_of.prepare(cuts_of(requests, images));
   Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
   decoder.plan().require(room);
   const Weights weights(device, model.checkpoint(), graph);

@@ -42,5 +42,6 @@ std::string Sha256::hex() {
 }
 
 std::string sha256_hex(std::string_view text) { return Sha256().update(text).hex(); }
+std::string sha256_hex(std::span<const std::byte> bytes) { return Sha256().update(bytes).hex(); }
 
 }  // namespace lh

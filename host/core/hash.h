@@ -24,5 +24,6 @@ class Sha256 {
 };
 
 std::string sha256_hex(std::string_view text);
+std::string sha256_hex(std::span<const std::byte> bytes);
 
 }  // namespace lh

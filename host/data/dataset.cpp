@@ -22,8 +22,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string sha256_of(std::span<const std::byte> bytes) { return Sha256().update(bytes).hex(); }
-
 // An image of a folder, with what belongs to it.
 struct Candidate {
   ImageFile file;
@@ -125,7 +123,7 @@ void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candida
     return;
   }
   try {
-    file.content_hash = sha256_of(bytes);
+    file.content_hash = sha256_hex(std::span(bytes));
     file.size = image_size(bytes, file.path);
     if (!known_good || !known_good(file.content_hash)) decode_image(bytes, file.path);
   } catch (const Error& error) {
@@ -215,12 +213,12 @@ void add_samples(const DatasetConfig& config, const std::vector<Candidate>& cand
 ImageFile open_image(const fs::path& path) {
   const std::vector<std::byte> bytes = read_image_file(path);
   decode_image(bytes, path);
-  return {path, sha256_of(bytes), image_size(bytes, path)};
+  return {path, sha256_hex(std::span(bytes)), image_size(bytes, path)};
 }
 
 Image read_cut(const ImageCut& cut) {
   const std::vector<std::byte> bytes = read_image_file(cut.file.path);
-  if (sha256_of(bytes) != cut.file.content_hash)
+  if (sha256_hex(std::span(bytes)) != cut.file.content_hash)
     fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", cut.file.path.string());
   return resize_and_crop(decode_image(bytes, cut.file.path), cut.bucket.width, cut.bucket.height);
 }

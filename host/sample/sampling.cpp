@@ -68,6 +68,13 @@ std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests) 
   return prompts;
 }
 
+std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images) {
+  std::vector<ImageCut> cuts;
+  for (const SampleRequest& request : requests)
+    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) cuts.push_back(std::move(cut));
+  return cuts;
+}
+
 void Decoder::bind(std::byte* arena) {
   if (!plan_.grid.whole()) spdlog::info("the VAE decodes images of {}", plan_.text());
   weights_.emplace(vae_.device, vae_.model.checkpoint(), plan_.graph);

@@ -9,6 +9,7 @@
 #include "data/dataset.h"
 #include "data/image.h"
 #include "diffusion/guidance.h"
+#include "encode/image_inputs.h"
 #include "encode/vae.h"
 #include "run/weights.h"
 
@@ -44,7 +45,8 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
                                uint64_t seed);
 // One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
-// Prompts that a set of requests needs encoded.
+// Prompts and images that a set of requests needs encoded.
 std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests);
+std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images);
 
 }  // namespace lh

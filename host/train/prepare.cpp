@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <iterator>
 #include <set>
 
 #include "core/bytes.h"
@@ -129,8 +130,7 @@ std::vector<std::string> Prepared::prompts() const {
 
 std::vector<ImageCut> Prepared::cuts() const {
   std::vector<ImageCut> all = images.to_encode(dataset);
-  for (const SampleRequest& request : requests)
-    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) all.push_back(std::move(cut));
+  std::ranges::move(cuts_of(requests, images), std::back_inserter(all));
   return all;
 }
 
