@@ -2,9 +2,9 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/preflight.h"
 #include "core/signals.h"
 #include "plugin/registry.h"
-#include "train/preflight.h"
 #include "train/trainer.h"
 
 namespace lh {
@@ -19,7 +19,7 @@ int run_train(const Options& options) {
     return 0;
   }
   install_signal_handlers();
-  Trainer trainer(prepared, options.resume);
+  Trainer trainer(prepared, options.resume, options.replay);
   publish_text(config.output_dir() / "config.yaml", to_yaml(config));
   const int status = trainer.run();
   if (status == 0) {

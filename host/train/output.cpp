@@ -84,6 +84,15 @@ void Output::sample(int64_t step, size_t index, const Image& image) {
   events_->image(fmt::format("sample_{}", index), step, image);
 }
 
+std::filesystem::path Output::asked_sample(int64_t step, const Image& image) {
+  for (int64_t i = 0;; ++i)
+    if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}.png", step, i);
+        !std::filesystem::exists(path)) {
+      write_png(path, image);
+      return path;
+    }
+}
+
 std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                                    const CheckpointSpec& spec, const LoraMetadata& metadata) {
   const std::string name = final ? config_.name : fmt::format("{}_{:09}", config_.name, step);

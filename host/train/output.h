@@ -24,6 +24,8 @@ class Output {
 
   void metrics(int64_t step, double loss, double lr, double grad_norm);
   void sample(int64_t step, size_t index, const Image& image);
+  // One that was asked for by hand: samples/asked_000000100_0.png, the next number that is free. Gives its path.
+  std::filesystem::path asked_sample(int64_t step, const Image& image);
   // A LoRA file; `step` is in the name unless it is the final one. Old ones beyond save.max_step_saves_to_keep go.
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                              const CheckpointSpec& spec, const LoraMetadata& metadata);

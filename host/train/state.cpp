@@ -85,13 +85,22 @@ void upload_trained(const std::map<std::string, HostTensor>& tensors, const Adap
   }
 }
 
-// The number of optimizer updates in a state file.
-int64_t updates_of(const Safetensors& file) {
-  const auto it = file.metadata().find("updates");
-  int64_t updates = -1;
-  if (it != file.metadata().end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), updates);
-  if (updates < 0) fail(Code::data, "{}: the number of optimizer updates is missing", file.path().string());
-  return updates;
+int64_t number_of(const Safetensors& file, const std::string& key) {
+  const auto it = file.metadata().find(key);
+  int64_t number = -1;
+  if (it != file.metadata().end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), number);
+  if (number < 0) fail(Code::data, "{}: the number of {} is missing", file.path().string(), key);
+  return number;
+}
+
+// Everything of a state but its tensors.
+RunState read_header(const Safetensors& file, int64_t step, const std::map<std::string, std::string>& facts) {
+  RunState state{.step = step, .facts = facts, .updates = number_of(file, "updates")};
+  if (const auto settings = file.metadata().find("settings"); settings != file.metadata().end()) {
+    state.settings = settings->second;
+    state.changes = number_of(file, "changes");
+  }
+  return state;
 }
 
 }  // namespace
@@ -116,6 +125,10 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
                                               {"updates", std::to_string(state.updates)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  if (!state.settings.empty()) {
+    metadata["settings"] = state.settings;
+    metadata["changes"] = std::to_string(state.changes);
+  }
   metadata.merge(optimizer_facts(update));
   metadata["digest"] = digest(tensors, metadata);
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
@@ -126,38 +139,45 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
     std::filesystem::remove(all[i].second, none);
 }
 
-void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts) {
+std::optional<RunState> check_state(const std::filesystem::path& folder,
+                                    const std::map<std::string, std::string>& facts) {
   for (const auto& [step, path] : generations(folder)) {
     std::optional<Safetensors> file;
+    RunState state;
     try {
       file.emplace(path);
       read_verified(*file);
+      state = read_header(*file, step, facts);
     } catch (const Error&) {
       continue;  // load_state will say so
     }
-    return check_facts(*file, facts);
+    check_facts(*file, facts);
+    return state;
   }
+  return std::nullopt;
 }
 
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters, Update& update) {
   for (const auto& [step, path] : generations(folder)) {
     std::optional<Safetensors> file;
-    std::map<std::string, HostTensor> tensors;
-    RunState state{step, {}, facts};
+    OptimizerValues values;
+    RunState state;
     try {
       file.emplace(path);
-      tensors = read_verified(*file);
-      state.updates = updates_of(*file);
+      values = {read_verified(*file), file->metadata()};
+      state = read_header(*file, step, facts);
     } catch (const Error& e) {
       spdlog::warn("checkpoint passed over: {}", e.what());
       set_aside(path);
       continue;
     }
     check_facts(*file, facts);
-    upload_trained(tensors, adapters);
-    if (!load_optimizer(tensors, file->metadata(), update)) state.updates = 0;
-    const auto scale = tensors.at("loss_scale").as<float>();
+    upload_trained(values.tensors, adapters);
+    const TakeOver taken = load_optimizer(values, update);
+    if (!taken.all_kept()) state.updates = 0;
+    if (!taken.same_rule || !taken.all_kept()) spdlog::warn("{}: {}", path.string(), taken.text());
+    const auto scale = values.tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};
     return state;
   }

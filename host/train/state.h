@@ -20,14 +20,17 @@ struct RunState {
   std::array<float, 2> loss_scale{65536, 0};  // scale, clean steps (fp16 only)
   std::map<std::string, std::string> facts;   // what must not change between runs, by config key
   int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
+  std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
+  int64_t changes = 0;                        // of the run's history, behind it
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
                 const Update& update, int64_t keep);
 
-// Compares the facts of the newest valid state; throws as load_state does, but changes nothing.
-void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts);
+// The newest valid state without its tensors, its facts compared; throws as load_state does, but changes nothing.
+std::optional<RunState> check_state(const std::filesystem::path& folder,
+                                    const std::map<std::string, std::string>& facts);
 
 // Loads the newest valid state into `adapters` and `update`; damaged files are set aside with a warning. Nothing when
 // there is none. Throws lh::Error(Code::config) listing each fact that differs.

@@ -11,7 +11,6 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
-#include "run/lr_schedule.h"
 #include "train/metadata.h"
 
 namespace lh {
@@ -72,18 +71,18 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
 
 }  // namespace
 
-Trainer::Trainer(Prepared& prepared, const std::string& resume)
+Trainer::Trainer(Prepared& prepared, const std::string& resume, const std::filesystem::path& replay)
     : p_(prepared),
       config_(prepared.config),
       folder_(prepared.config.output_dir()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)),
       maker_(prepared) {
-  check_start(resume);
+  check_start(resume, replay);
   load();
   if (!stop_requested()) start_or_resume();
 }
 
-void Trainer::check_start(const std::string& resume) {
+void Trainer::check_start(const std::string& resume, const std::filesystem::path& replay) {
   const std::filesystem::path own = config_.output_dir() / "state";
   if (resume == "auto")
     resume_from_ = own;
@@ -99,7 +98,11 @@ void Trainer::check_start(const std::string& resume) {
   if (!resume_from_.empty() && !from_own && !std::filesystem::is_directory(resume_from_))
     fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
          std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
-  check_state(resume_from_, facts_of(p_));
+  saved_ = check_state(resume_from_, facts_of(p_));
+  changes_.emplace(
+      p_,
+      RunChanges::Start{
+          .saved = saved_ ? &*saved_ : nullptr, .own_folder = from_own, .resumed = !resume.empty(), .replay = replay});
   for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
 }
 
@@ -129,6 +132,8 @@ void Trainer::start_or_resume() {
     if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters, runner_->update())) {
       state_ = *loaded;
       resumed = true;
+      if (!saved_ || saved_->step != state_.step || saved_->settings != state_.settings)
+        fail(Code::data, "{}: the states changed while the run was starting. Start it again", resume_from_.string());
       if (state_.step > config_.train.steps)
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
@@ -145,6 +150,7 @@ void Trainer::start_or_resume() {
     runner_->update().initialise();
   }
   state_.facts = facts;
+  state_.changes = static_cast<int64_t>(changes_->applied());
   runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
 }
@@ -156,7 +162,7 @@ MicroBatch Trainer::micro_batch(int64_t index) {
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(learning_rates(config_.train, p_.plan->lr, step),
+  runner_->enqueue(changes_->rates(step),
                    [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
@@ -191,25 +197,40 @@ bool Trainer::boundary_after(int64_t step) const {
          (p_.denoiser && due(config_.sample.sample_every));
 }
 
-void Trainer::save(int64_t step, bool final) {
+std::filesystem::path Trainer::save(int64_t step, bool final) {
   state_.step = step;
+  state_.settings = changes_->settings().text();
+  state_.changes = static_cast<int64_t>(changes_->applied());
   save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
              config_.save.max_step_saves_to_keep);
-  if (p_.plan->update->evaluates()) runner_->update().evaluate();
-  const std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
-                                                   p_.model.spec(), lora_metadata(p_, step));
+  if (p_.plan->adapters->has_evaluation()) runner_->update().evaluate();
+  const std::filesystem::path path =
+      output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()), p_.model.spec(),
+                    lora_metadata(p_, changes_->settings().train(), step));
   Progress::make_room();
   spdlog::info("saved {}", path.string());
+  return path;
+}
+
+int Trainer::leave(int64_t step) {
+  save(step, false);
+  spdlog::warn("stopped {} after step {}; continue with --resume", told_to_stop_ ? "by ctl" : "by a signal", step);
+  return exit_interrupted;
 }
 
 void Trainer::make_samples(int64_t step) {
-  if (p_.plan->update->evaluates()) runner_->update().evaluate();
-  if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
-  for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const SampleRequest& request = p_.requests[i];
+  make_samples(*p_.denoiser, p_.requests, [&](size_t i, const Image& image) { output_->sample(step, i, image); });
+}
+
+void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
+                           const std::function<void(size_t index, const Image& image)>& write) {
+  if (p_.plan->adapters->has_evaluation()) runner_->update().evaluate();
+  if (p_.live_text) p_.live_text->encode(prompts_of(requests));
+  for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
+    const SampleRequest& request = requests[i];
     const HostTensor latents =
-        p_.denoiser->sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
-    if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
+        denoiser.sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
+    if (!stop_requested()) write(i, p_.decoder->decode(latents));
   }
 }
 
@@ -220,30 +241,36 @@ int Trainer::run() {
   }
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
+  listen();
   Progress progress(config_.name, steps, state_.step);
   // Steps up to `launched` are on the device, up to `step` their results are known.
   int64_t launched = state_.step;
   for (int64_t step = state_.step; step < steps; ++step) {
-    const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
-    while (launched < std::min(steps, step + ahead) && (launched == step || !boundary_after(launched - 1)) &&
-           (launched == step || !stop_requested()))
-      enqueue(launched++);
-    const double loss = collect(step);
-    const int64_t done = step + 1;
-    const double lr = learning_rate(config_.train, config_.train.lr, step);
-    output_->metrics(done, loss, lr, grad_norm_);
-    progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
-    if (stop_requested() && launched == done) {
-      save(done, false);
+    if (launched == step && !at_border(step)) {
       progress.finish();
-      spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
-      return exit_interrupted;
+      return leave(step);
+    }
+    const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
+    const auto goes_on = [&](int64_t after) {  // without a look at what step `after` gave
+      return !boundary_after(after - 1) && !changes_->due(after) && !stop_requested() && !asked();
+    };
+    while (launched < std::min(steps, step + ahead) && (launched == step || goes_on(launched))) enqueue(launched++);
+    loss_ = collect(step);
+    const int64_t done = step + 1;
+    state_.step = done;
+    const double lr = changes_->rate(step);
+    output_->metrics(done, loss_, lr, grad_norm_);
+    progress.update(done, training_details(loss_, lr, p_.device.peak() >> 20));
+    if (stop_requested() && launched == done) {
+      progress.finish();
+      return leave(done);
     }
     if (done == steps) break;
     if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
     if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
   }
   progress.finish();
+  control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
   if (p_.denoiser && every > 0) make_samples(steps);
