@@ -207,7 +207,8 @@ void pause_after(HostProcess& process, const ToyRun& run, int64_t step) {
 
 std::vector<std::string> after_step_zero(const ToyRun& run) {
   std::vector<std::string> lines;
-  for (const lh::Change& change : History(run.output() / "history.jsonl").changes())
+  const History history(run.output() / "history.jsonl");
+  for (const lh::Change& change : history.changes())
     if (change.step > 0) lines.push_back(fmt::format("{} {} {}", change.step, change.kind, change.value));
   return lines;
 }
