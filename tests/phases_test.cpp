@@ -96,7 +96,7 @@ TEST(RunSettings, TheConfigurationAsTextSaysAllOfIt) {
 
 TEST(RunSettings, MistakesHaveAPlaceAndTheNearestName) {
   const std::pair<const char*, const char*> mistakes[] = {
-      {"  phases: [{until: 5, lr: -1}, {}]\n", "c.yaml:4:28: train.phases: lr: must be more than 0 and at most 100"},
+      {"  phases: [{until: 5, lr: -1}, {}]\n", "c.yaml:4:27: train.phases: lr: must be more than 0 and at most 100"},
       {"  phases: [{until: 5, optimiser: lion}, {}]\n",
        "c.yaml:4:23: train.phases: optimiser: unknown key. Did you mean optimizer?"},
       {"  phases: [{until: 5, batch_size: 2}, {}]\n", "train.phases: batch_size: cannot change within a run"},
