@@ -165,6 +165,13 @@ Options parse_options(int argc, const char* const* argv) {
   options.programs = raw.programs;
   for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
+  if (!raw.resume_from.empty()) {
+    if (raw.resume_from != "none")
+      options.resume_from = std::to_string(parse_integer("--resume-from", raw.resume_from, 0, 0));
+    else
+      options.resume_from = raw.resume_from;
+    if (options.resume.empty()) options.resume = "auto";
+  }
   if (opens_model(options.command)) build_config(raw, plugins, options);
   return options;
 }

@@ -21,6 +21,7 @@ class Adapter : public AdapterRule {
   const std::string& id() const { return id_; }
   // Identifies the options: "factor=8 ...".
   const std::string& options_text() const { return options_text_; }
+  const std::string& plugin_version() const { return offered_.host->version; }
 
   AdapterForm form(const AdapterLayer& layer) const override;
   std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override;

@@ -18,12 +18,15 @@ namespace lh {
 
 class Trainer {
  public:
-  Trainer(Prepared& prepared, const std::string& resume);
-  // 0 when all steps ran and the final file is verified, exit_interrupted after a signal.
+  // resume: empty = a new run, "auto" = this run's states, else a path. from: the step of a state, or "none".
+  Trainer(Prepared& prepared, const std::string& resume, const std::string& from = {});
+  // 0 when all steps ran and the final file is verified, exit_interrupted after a signal. A folder that is deleted
+  // while the run writes there is an lh::Error(Code::output_lost) that says where the state is.
   int run();
 
  private:
-  void check_start(const std::string& resume);  // refuses at once what would be refused after hours of encoding
+  // Refuses at once what would be refused after hours of encoding.
+  void check_start(const std::string& resume, const std::string& from);
   void load();
   void start_or_resume();
   MicroBatch micro_batch(int64_t index);
@@ -31,13 +34,19 @@ class Trainer {
   double collect(int64_t step);             // waits for the step; gives its loss
   bool boundary_after(int64_t step) const;  // something is done after the step that needs its result
   void save(int64_t step, bool final);
-  void make_samples(int64_t step);
+  void write_lora(int64_t step, bool final);
+  void make_samples(int64_t step, bool only_missing = false);
+  void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
+  int run_steps();
+  int stopped();  // saves unless that is done; the exit status
+  [[noreturn]] void leave_lost_folder();
   [[noreturn]] void report_non_finite(int64_t step, MicroBatch batch, const std::string& what);
 
   Prepared& p_;
   const Config& config_;
   RunFolder folder_;
-  std::filesystem::path resume_from_;  // folder of states; empty: a new run
+  StateSource resume_from_;
+  int64_t saved_ = -1;  // the last step whose state is on disk
   BatchOrder order_;
   BatchMaker maker_;
   std::optional<Weights> weights_;
