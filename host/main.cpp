@@ -45,8 +45,13 @@ int main(int argc, char** argv) {
       return 0;
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
-        {"train", lh::run_train},     {"sample", lh::run_sample}, {"plugins", lh::run_plugins},
-        {"inspect", lh::run_inspect}, {"verify", lh::run_verify}, {"make-checkpoint", lh::run_make_checkpoint},
+        {"train", lh::run_train},
+        {"ctl", lh::run_ctl},
+        {"sample", lh::run_sample},
+        {"plugins", lh::run_plugins},
+        {"inspect", lh::run_inspect},
+        {"verify", lh::run_verify},
+        {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench}};
     return commands.at(options.command)(options);
   } catch (const lh::Interrupted& e) {

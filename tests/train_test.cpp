@@ -14,7 +14,7 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
-#include "train/batches.h"
+#include "data/batches.h"
 #include "train/state.h"
 
 namespace lh {

@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 
 #include "cli/commands.h"
+#include "cli/preflight.h"
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
-#include "train/preflight.h"
 #include "train/trainer.h"
 
 namespace lh {
@@ -22,7 +22,7 @@ int run_train(const Options& options) {
     return 0;
   }
   install_signal_handlers();
-  Trainer trainer(prepared, options.resume, options.resume_from);
+  Trainer trainer(prepared, options.resume, options.resume_from, options.replay);
   publish_text(config.output_dir() / "config.yaml", to_yaml(config));
   const int status = trainer.run();
   if (status == 0) {

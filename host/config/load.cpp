@@ -233,6 +233,8 @@ class Reader {
     schema::assign(row, field, value, found);
     if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
       for (auto& [option, given] : **options) given.source = file_;
+    if (schema::Phases* const* phases = std::get_if<schema::Phases*>(&field))
+      for (Phase& phase : **phases) phase.source = file_;
     if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
       for (auto& [image, paths] : **images)
         for (GivenValue& path : paths) path.source = file_;

@@ -90,6 +90,15 @@ std::filesystem::path Output::lora_path(int64_t step) const {
   return folder_ / fmt::format("{}_{:09}.safetensors", config_.name, step);
 }
 
+std::filesystem::path Output::asked_sample(int64_t step, const Image& image) {
+  for (int64_t i = 0;; ++i)
+    if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}.png", step, i);
+        !std::filesystem::exists(path)) {
+      write_png(path, image);
+      return path;
+    }
+}
+
 std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                                    const CheckpointSpec& spec, const LoraMetadata& metadata) const {
   std::filesystem::path path = final ? folder_ / (config_.name + ".safetensors") : lora_path(step);

@@ -89,6 +89,11 @@ std::string parse_numbers(const Record& record, RunState& state) {
   };
   state.updates = number("updates");
   if (state.updates < 0) return "the number of optimizer updates is missing";
+  if (const auto settings = record.metadata.find("settings"); settings != record.metadata.end()) {
+    state.settings = settings->second;
+    state.changes = number("changes");
+    if (state.changes < 0) return "the number of changes is missing";
+  }
   if (const auto saves = record.metadata.find("saves"); saves != record.metadata.end())
     for (size_t at = 0; at < saves->second.size();) {
       const size_t end = std::min(saves->second.find(',', at), saves->second.size());
@@ -202,6 +207,10 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::map<std::string, std::string> metadata{{"updates", std::to_string(state.updates)},
                                               {"saves", fmt::format("{}", fmt::join(state.saves, ","))}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  if (!state.settings.empty()) {
+    metadata["settings"] = state.settings;
+    metadata["changes"] = std::to_string(state.changes);
+  }
   metadata.merge(optimizer_facts(update));
   const std::string name = name_of(state.step);
   write_record(folder / (name + ".safetensors"), {kind, name}, tensors, metadata);
@@ -212,8 +221,12 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
     std::filesystem::remove(all[i].path, none);
 }
 
-void check_state(const StateSource& from, const std::map<std::string, std::string>& facts) {
-  if (const auto found = find_state(from, false)) check_facts(found->path, found->record.metadata, facts);
+std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts) {
+  std::optional<Found> found = find_state(from, false);
+  if (!found) return std::nullopt;
+  check_facts(found->path, found->record.metadata, facts);
+  found->state.facts = facts;
+  return found->state;
 }
 
 std::optional<RunState> load_state(const StateSource& from, const std::map<std::string, std::string>& facts,
@@ -223,7 +236,9 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   check_facts(found->path, found->record.metadata, facts);
   upload_trained(*found, adapters);
   found->state.facts = facts;
-  if (!load_optimizer(found->record.tensors, found->record.metadata, update)) found->state.updates = 0;
+  const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);
+  if (!taken.all_kept()) found->state.updates = 0;
+  if (!taken.same_rule || !taken.all_kept()) spdlog::warn("{}: {}", found->path.string(), taken.text());
   return found->state;
 }
 

@@ -22,6 +22,8 @@ struct RunState {
   std::map<std::string, std::string> facts;   // what must not change between runs, by config key
   int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
   std::set<int64_t> saves = {};               // steps that this run has LoRA files of, or had
+  std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
+  int64_t changes = 0;                        // of the run's history, behind it
 };
 
 // States to go on from.
@@ -36,8 +38,9 @@ struct StateSource {
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
                 const Update& update, int64_t keep);
 
-// Compares the facts of the state that load_state would take; throws as that does, but changes nothing.
-void check_state(const StateSource& from, const std::map<std::string, std::string>& facts);
+// The state that load_state would take, without its tensors, its facts compared; throws as that does, but changes
+// nothing.
+std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts);
 
 // Loads the newest good state into `adapters` and `update`. A file that is damaged, is no state, is another step's or
 // holds a NaN is passed over with a warning, and set aside where the folder is the run's own. Nothing when there is no

@@ -1,4 +1,4 @@
-#include "train/batches.h"
+#include "data/batches.h"
 
 #include <map>
 

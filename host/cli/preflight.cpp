@@ -1,5 +1,5 @@
 // Adds up what the run will write and compares it with what is free.
-#include "train/preflight.h"
+#include "cli/preflight.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -89,7 +89,7 @@ void check_outputs(const Prepared& p) {
     require_files(folder, begin, end);
   require_files(folder / "state", "", ".safetensors");
   require_files(folder / "samples", "", ".png");
-  safetensors_header({}, lora_metadata(p, c.train.steps).entries);
+  safetensors_header({}, lora_metadata(p, c.train, c.train.steps).entries);
   try_to_publish(there);
   std::error_code none;
   for (const char* part : {"state", "samples"})
@@ -101,7 +101,7 @@ DiskNeed disk_need(Prepared& p) {
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
   const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
-  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->update->state_bytes() + headers;
+  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->optimizer->plan().state_bytes() + headers;
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;
