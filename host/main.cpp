@@ -54,6 +54,9 @@ int main(int argc, char** argv) {
         {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench}};
     return commands.at(options.command)(options);
+  } catch (const lh::Interrupted& e) {
+    report(lh::Code::config, "warning", std::string(e.what()) + " before there was something to save");
+    return lh::exit_interrupted;
   } catch (const lh::Error& e) {
     return report(e.code(), "error", e.what());
   } catch (const std::filesystem::filesystem_error& e) {

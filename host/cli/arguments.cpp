@@ -225,6 +225,11 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   train->add_option("--resume", raw.resume, "Go on from a checkpoint; without a path, from the latest of this run.")
       ->expected(0, 1)
       ->type_name("[PATH]");
+  train
+      ->add_option(
+          "--resume-from", raw.resume_from,
+          "With --resume: go on from the checkpoint of this step, or begin anew (none); later ones are renamed.")
+      ->type_name("STEP|none");
   train->add_option("--replay", raw.replay, "Repeat what was set by hand in another run, at the same steps.")
       ->type_name("RUN_DIR");
   train->add_flag("--dry-run", raw.dry_run, "Check files, data and memory, print the plan and stop.");

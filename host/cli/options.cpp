@@ -181,6 +181,13 @@ Options parse_options(int argc, const char* const* argv) {
   options.request = {raw.ctl_command, raw.ctl_arguments};
   options.replay = replay_of(raw);
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
+  if (!raw.resume_from.empty()) {
+    if (raw.resume_from != "none")
+      options.resume_from = std::to_string(parse_integer("--resume-from", raw.resume_from, 0, 0));
+    else
+      options.resume_from = raw.resume_from;
+    if (options.resume.empty()) options.resume = "auto";
+  }
   if (opens_model(options.command)) build_config(raw, plugins, options);
   return options;
 }

@@ -23,7 +23,8 @@ struct Options {
   std::shared_ptr<const Registry> registry = {};        // train, sample, bench, verify: of those folders
   Config config = {};                                   // train, sample, bench, verify: the file, then the flags
 
-  std::string resume = {};  // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
+  std::string resume = {};       // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
+  std::string resume_from = {};  // train: empty = the newest checkpoint, "none", or the step of one
   std::filesystem::path replay = {};  // train: the history of another run
   bool dry_run = false;               // train: check everything, print the plan, stop before the first step
   std::vector<LoraInput> loras = {};  // sample

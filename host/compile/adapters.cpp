@@ -148,6 +148,9 @@ void* Adapters::at(const std::string& section, const AdapterTensor& tensor) cons
 }
 
 void Adapters::upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const {
+  if (values.desc != Desc{DType::f32, tensor.shape})
+    fail(Code::internal, "trained tensor '{}' is {}, given {}", tensor.name, Desc{DType::f32, tensor.shape}.text(),
+         values.desc.text());
   const HostTensor kept = tensor.channels_last ? nchw_to_nhwc(values) : values;
   memory(section).upload(tensor.offset * 4, kept.data.data(), kept.desc.bytes());
 }

@@ -5,7 +5,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "config/nearest.h"
 #include "config/run_settings.h"
@@ -198,6 +200,8 @@ class Assign {
   }
 
   bool in_range(const Node& node, double value, const std::string& prefix) {
+    if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+      return found(node, fmt::format("{}must be a number that float32 holds", prefix)), false;
     if (key_.rules.range.holds(value)) return true;
     found(node, fmt::format("{}must be {}", prefix, key_.rules.range.text()));
     return false;

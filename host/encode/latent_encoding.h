@@ -37,6 +37,7 @@ class LatentEncoding {
   std::string key(const ImageCut& cut) const;
   void encode(const std::vector<const ImageCut*>& cuts);
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
+  const NamedTensors* find(const ImageCut& cut);
   Vae vae_;
   MemoryRoom room_;
   mutable std::map<Bucket, Encoder> encoders_;  // as far as asked for

@@ -19,7 +19,8 @@ std::string tag_frequency(const Dataset& dataset) {
     nlohmann::json& count = folders[folder][sample.caption];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
-  return folders.dump();
+  // A folder's name is any bytes; in the metadata it is text.
+  return folders.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // What was trained, in the words of LyCORIS for the adapters that it has; a plain LoRA is what files are made of

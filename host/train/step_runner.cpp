@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/signals.h"
 #include "run/clip.h"
 
 namespace lh {
@@ -82,6 +83,7 @@ void StepRunner::forward_backward(TrainStep& step, bool first) {
 
 // A gradient that is not finite changes nothing but the loss scale.
 void StepRunner::clip_and_update() {
+  const WholeChange whole;
   lk_context* context = device_.context();
   const AdapterTensor all = plan_.adapters->whole();
   const lk_tensor norm = scalar(scalars_, NORM), step = scalar(scalars_, STEP);

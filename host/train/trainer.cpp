@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
+#include "train/facts.h"
 #include "train/metadata.h"
 
 namespace lh {
@@ -69,36 +70,51 @@ std::map<std::string, std::string> facts_of(const Prepared& p) {
           {"train.loss", c.train.loss}};
 }
 
+std::map<std::string, std::string> all_facts(Prepared& p) {
+  std::map<std::string, std::string> facts = facts_of(p);
+  facts.merge(component_facts(p));
+  return facts;
+}
+
 }  // namespace
 
-Trainer::Trainer(Prepared& prepared, const std::string& resume, const std::filesystem::path& replay)
+Trainer::Trainer(Prepared& prepared, const std::string& resume, const std::string& from,
+                 const std::filesystem::path& replay)
     : p_(prepared),
       config_(prepared.config),
       folder_(prepared.config.output_dir()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)),
       maker_(prepared) {
-  check_start(resume, replay);
+  check_start(resume, from, replay);
   load();
   if (!stop_requested()) start_or_resume();
 }
 
-void Trainer::check_start(const std::string& resume, const std::filesystem::path& replay) {
+void Trainer::check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay) {
   const std::filesystem::path own = config_.output_dir() / "state";
   if (resume == "auto")
-    resume_from_ = own;
+    resume_from_.folder = own;
   else if (!resume.empty())
-    resume_from_ = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
-                       ? std::filesystem::path(resume) / "state"
-                       : std::filesystem::path(resume);
+    resume_from_.folder = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
+                              ? std::filesystem::path(resume) / "state"
+                              : std::filesystem::path(resume);
   std::error_code none;
-  const bool from_own = !resume_from_.empty() && std::filesystem::equivalent(resume_from_, own, none);
+  const std::filesystem::path& folder = resume_from_.folder;
+  const bool from_own = !folder.empty() && std::filesystem::equivalent(folder, own, none);
+  resume_from_.own = from_own;
   if (!from_own && !std::filesystem::is_empty(own))
     fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
          config_.output_dir().string());
-  if (!resume_from_.empty() && !from_own && !std::filesystem::is_directory(resume_from_))
+  if (!folder.empty() && !from_own && !std::filesystem::is_directory(folder))
     fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
-         std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
-  saved_ = check_state(resume_from_, facts_of(p_));
+         std::filesystem::exists(folder) ? "a file" : "nothing there");
+  if (from == "none") {
+    if (!from_own) fail(Code::config, "--resume-from none: leave --resume {} out to start anew", resume);
+    set_aside_states(own, std::nullopt);
+  } else if (!from.empty()) {
+    resume_from_.step = std::stoll(from);
+  }
+  saved_ = check_state(resume_from_, all_facts(p_));
   changes_.emplace(
       p_,
       RunChanges::Start{
@@ -127,22 +143,26 @@ void Trainer::start_or_resume() {
   p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
                                 [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
   bool resumed = false;
-  const auto facts = facts_of(p_);
-  if (!resume_from_.empty()) {
+  const auto facts = all_facts(p_);
+  if (!resume_from_.folder.empty()) {
     if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters, runner_->update())) {
       state_ = *loaded;
       resumed = true;
       if (!saved_ || saved_->step != state_.step || saved_->settings != state_.settings)
-        fail(Code::data, "{}: the states changed while the run was starting. Start it again", resume_from_.string());
+        fail(Code::data, "{}: the states changed while the run was starting. Start it again",
+             resume_from_.folder.string());
       if (state_.step > config_.train.steps)
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
              state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
-    } else if (resume_from_ != config_.output_dir() / "state") {
-      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.string());
+      if (!resume_from_.own) state_.saves.clear();  // files of another folder
+      if (resume_from_.own && resume_from_.step) set_aside_states(resume_from_.folder, state_.step);
+      if (resume_from_.own) on_disk_ = state_.step;
+    } else if (!resume_from_.own) {
+      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.folder.string());
     } else {
-      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
+      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.folder.string());
     }
   }
   if (!resumed) {
@@ -197,29 +217,76 @@ bool Trainer::boundary_after(int64_t step) const {
          (p_.denoiser && due(config_.sample.sample_every));
 }
 
+// A step is one transaction, which its state opens: metrics up to it are on disk before; its LoRA and samples come
+// after, and are made on resuming where they are missing.
 std::filesystem::path Trainer::save(int64_t step, bool final) {
+  const WholeChange whole;
   state_.step = step;
   state_.settings = changes_->settings().text();
   state_.changes = static_cast<int64_t>(changes_->applied());
+  if (!folder_.there()) leave_lost_folder();
+  output_->sync_metrics();
+  if (!final) state_.saves.insert(step);
   save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
              config_.save.max_step_saves_to_keep);
+  on_disk_ = step;
+  return write_lora(step, final);
+}
+
+std::filesystem::path Trainer::write_lora(int64_t step, bool final) {
+  const WholeChange whole;
   if (p_.plan->adapters->has_evaluation()) runner_->update().evaluate();
   const std::filesystem::path path =
       output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()), p_.model.spec(),
                     lora_metadata(p_, changes_->settings().train(), step));
+  output_->prune_loras(state_.saves);
   Progress::make_room();
   spdlog::info("saved {}", path.string());
   return path;
 }
 
-int Trainer::leave(int64_t step) {
-  save(step, false);
-  spdlog::warn("stopped {} after step {}; continue with --resume", told_to_stop_ ? "by ctl" : "by a signal", step);
+int Trainer::leave() {
+  const std::string who = told_to_stop_ ? "by ctl" : "by a signal";
+  if (state_.step == 0) {
+    spdlog::warn("stopped {} before the first step; continue with --resume", who);
+    return exit_interrupted;
+  }
+  if (on_disk_ != state_.step) save(state_.step, false);
+  spdlog::warn("stopped {} after step {}; continue with --resume", who, state_.step);
   return exit_interrupted;
 }
 
-void Trainer::make_samples(int64_t step) {
-  make_samples(*p_.denoiser, p_.requests, [&](size_t i, const Image& image) { output_->sample(step, i, image); });
+void Trainer::finish_resumed_step() {
+  const int64_t step = state_.step, every = config_.sample.sample_every;
+  if (on_disk_ != step || step >= config_.train.steps) return;  // the end of a run is made again anyway
+  if (state_.saves.contains(step)) write_lora(step, false);
+  if (p_.denoiser && every > 0 && step > 0 && step % every == 0) make_samples(step, true);
+}
+
+void Trainer::leave_lost_folder() {
+  const std::filesystem::path rescued = config_.output_dir().string() + ".rescued";
+  std::string where;
+  try {
+    save_state(rescued / "state", state_, *p_.plan->adapters, runner_->update(), config_.save.max_step_saves_to_keep);
+    where = fmt::format("The state of step {} is in {}: go on with --resume {}", state_.step, rescued.string(),
+                        rescued.string());
+  } catch (const Error& e) {
+    where = fmt::format("The state of step {} could not be saved either: {}", state_.step, e.what());
+  }
+  fail(Code::output_lost, "{}: the folder was deleted or moved away while the run wrote there. {}",
+       config_.output_dir().string(), where);
+}
+
+void Trainer::make_samples(int64_t step, bool only_missing) {
+  std::vector<SampleRequest> wanted;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < p_.requests.size(); ++i) {
+    if (only_missing && output_->has_sample(step, i)) continue;
+    wanted.push_back(p_.requests[i]);
+    numbers.push_back(i);
+  }
+  if (wanted.empty()) return;
+  make_samples(*p_.denoiser, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
 }
 
 void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
@@ -235,24 +302,32 @@ void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>&
 }
 
 int Trainer::run() {
-  if (!output_) {
-    spdlog::warn("stopped by a signal before the first step; continue with --resume");
-    return exit_interrupted;
+  if (!output_) return leave();
+  try {
+    finish_resumed_step();
+    return run_steps();
+  } catch (const Interrupted&) {  // what was being computed is of no use, what is done is whole
+    return leave();
   }
+}
+
+int Trainer::run_steps() {
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
+  if (stop_requested()) return leave();  // the images of this step are made on resuming
   listen();
   Progress progress(config_.name, steps, state_.step);
   // Steps up to `launched` are on the device, up to `step` their results are known.
   int64_t launched = state_.step;
+  bool lost = false;
   for (int64_t step = state_.step; step < steps; ++step) {
     if (launched == step && !at_border(step)) {
       progress.finish();
-      return leave(step);
+      return leave();
     }
     const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
     const auto goes_on = [&](int64_t after) {  // without a look at what step `after` gave
-      return !boundary_after(after - 1) && !changes_->due(after) && !stop_requested() && !asked();
+      return !boundary_after(after - 1) && !changes_->due(after) && !stop_requested() && !asked() && !lost;
     };
     while (launched < std::min(steps, step + ahead) && (launched == step || goes_on(launched))) enqueue(launched++);
     loss_ = collect(step);
@@ -261,19 +336,25 @@ int Trainer::run() {
     const double lr = changes_->rate(step);
     output_->metrics(done, loss_, lr, grad_norm_);
     progress.update(done, training_details(loss_, lr, p_.device.peak() >> 20));
+    lost = !folder_.there();
+    if (lost && launched == done) leave_lost_folder();
     if (stop_requested() && launched == done) {
       progress.finish();
-      return leave(done);
+      return leave();
     }
     if (done == steps) break;
     if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
+    if (p_.denoiser && every > 0 && done % every == 0) {
+      make_samples(done);
+      if (stop_requested()) return leave();
+    }
   }
   progress.finish();
   control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
   if (p_.denoiser && every > 0) make_samples(steps);
+  if (stop_requested()) return leave();
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
     fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);

@@ -29,7 +29,10 @@ void Trainer::listen() {
 }
 
 bool Trainer::at_border(int64_t step) {
-  changes_->apply_due(*runner_, state_);
+  {
+    const WholeChange whole;
+    changes_->apply_due(*runner_, state_);
+  }
   do {
     while (asked() && !told_to_stop_)
       if (const auto request = control_->next()) control_->answer(answer(*request, step));
@@ -48,6 +51,7 @@ ControlAnswer Trainer::answer(const ControlRequest& request, int64_t step) {
   } catch (const Error& error) {
     return {static_cast<int>(error.code()), error.what()};
   }
+  const WholeChange whole;
   if (next)
     return {0, fmt::format("from step {} on: {}", step + 1, changes_->set(*next, request.arguments, *runner_, state_))};
   if (request.command == "status") return {0, status(step)};
