@@ -96,7 +96,7 @@ TEST(RunSettings, TheConfigurationAsTextSaysAllOfIt) {
 
 TEST(RunSettings, MistakesHaveAPlaceAndTheNearestName) {
   const std::pair<const char*, const char*> mistakes[] = {
-      {"  phases: [{until: 5, lr: -1}, {}]\n", "c.yaml:4:28: train.phases: lr: must be more than 0 and at most 100"},
+      {"  phases: [{until: 5, lr: -1}, {}]\n", "c.yaml:4:27: train.phases: lr: must be more than 0 and at most 100"},
       {"  phases: [{until: 5, optimiser: lion}, {}]\n",
        "c.yaml:4:23: train.phases: optimiser: unknown key. Did you mean optimizer?"},
       {"  phases: [{until: 5, batch_size: 2}, {}]\n", "train.phases: batch_size: cannot change within a run"},
@@ -207,7 +207,8 @@ void pause_after(HostProcess& process, const ToyRun& run, int64_t step) {
 
 std::vector<std::string> after_step_zero(const ToyRun& run) {
   std::vector<std::string> lines;
-  for (const lh::Change& change : History(run.output() / "history.jsonl").changes())
+  const History history(run.output() / "history.jsonl");
+  for (const lh::Change& change : history.changes())
     if (change.step > 0) lines.push_back(fmt::format("{} {} {}", change.step, change.kind, change.value));
   return lines;
 }

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <set>
 
-#include "diffusion/random.h"
+#include "core/random.h"
+#include "data/batches.h"
 #include "encode/tensor_cache.h"
 #include "ops/ops.h"
 #include "support/adapter_update.h"
@@ -14,7 +15,6 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
-#include "data/batches.h"
 #include "train/state.h"
 
 namespace lh {
@@ -457,13 +457,10 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
     const char* says;
   };
   for (const Switch& change :
-       {Switch{"adamw",
-               "adam",
-               {"m", "v"},
-               "'adamw' (revision 1), this one is 'adam' (revision 1): kept m, v; begun anew: none"},
-        Switch{"adamw", "lion", {"m"}, "this one is 'lion' (revision 1): kept m; begun anew: none"},
-        Switch{"lion", "adamw", {"m"}, "this one is 'adamw' (revision 1): kept m; begun anew: v"},
-        Switch{"prodigy", "adamw", {}, "this one is 'adamw' (revision 1): kept none; begun anew: m, v"}}) {
+       {Switch{"adamw", "adam", {"m", "v"}, "optimizer 'adam' takes over from 'adamw': kept m, v; begun anew: none"},
+        Switch{"adamw", "lion", {"m"}, "optimizer 'lion' takes over from 'adamw': kept m; begun anew: none"},
+        Switch{"lion", "adamw", {"m"}, "optimizer 'adamw' takes over from 'lion': kept m; begun anew: v"},
+        Switch{"prodigy", "adamw", {}, "optimizer 'adamw' takes over from 'prodigy': kept none; begun anew: m, v"}}) {
     SCOPED_TRACE(std::string(change.from) + " -> " + change.to);
     const TempDir dir;
     const Trained saved(change.from), loaded(change.to), fresh(change.to);

@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "diffusion/random.h"
+#include "core/random.h"
 
 namespace lh {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <map>
 
-#include "diffusion/random.h"
+#include "core/random.h"
 
 namespace lh {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "core/random.h"
 #include "data/dataset.h"
-#include "diffusion/random.h"
 #include "encode/tensor_cache.h"
 #include "encode/vae.h"
 #include "run/program.h"

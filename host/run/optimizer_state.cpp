@@ -77,8 +77,10 @@ TakeOver load_optimizer(const OptimizerValues& values, Update& update) {
 std::string TakeOver::text() const {
   if (same_rule && all_kept())
     return fmt::format("optimizer '{}' goes on{}", to, same_options ? "" : " with other options");
-  return fmt::format("optimizer '{}' takes over from '{}': kept {}; begun anew: {}", to,
-                     from.empty() ? "unknown" : from, listed(kept), listed(fresh));
+  const std::string before =
+      from.empty() ? "an unknown one" : fmt::format("{}'{}'", from == to ? "another revision of " : "", from);
+  return fmt::format("optimizer '{}' takes over from {}: kept {}; begun anew: {}", to, before, listed(kept),
+                     listed(fresh));
 }
 
 }  // namespace lh
