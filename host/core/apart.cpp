@@ -100,6 +100,8 @@ std::string answer_of(const std::string& name, const std::function<std::string()
     return done + text;
   } catch (const Error& e) {
     return error(e.code(), e.what());
+  } catch (const std::filesystem::filesystem_error& e) {
+    return error(Code::resource, fmt::format("{}: {}", e.path1().string(), e.code().message()));
   } catch (const std::bad_alloc&) {
     return error(Code::resource, name + ": there is no memory left for it");
   } catch (const std::exception& e) {

@@ -295,8 +295,10 @@ int Trainer::run_steps() {
   control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
-  if (p_.denoiser && every > 0) make_samples(steps);
-  if (stop_requested()) return leave();
+  if (p_.denoiser && every > 0) {
+    make_samples(steps);
+    if (stop_requested()) return leave();
+  }
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
     fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
