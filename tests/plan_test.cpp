@@ -263,11 +263,12 @@ TEST(Plan, AliasesShareTheirSource) {
 TEST(Plan, PiecesOfABatchOfOneAreNotCopied) {
   Graph g(DType::f32);
   const Value x = g.add_input("x", {DType::f32, {1, 3, 64}}), y = g.add_input("y", {DType::f32, {2, 3, 64}});
-  const Value a = g.add(tanh_op, {x}, {}, 0)[0], b = g.add(tanh_op, {x}, {}, 0)[0], c = g.add(tanh_op, {y}, {}, 0)[0];
+  const Value a = g.add(tanh_op, {x}, {}, 0)[0], b = g.add(tanh_op, {x}, {}, 0)[0], c = g.add(tanh_op, {y}, {}, 0)[0],
+              twice = g.add(tanh_op, {x}, {}, 0)[0];
   const std::vector<int64_t> sizes{1, 2};
-  const Value joined = g.add(concat_op, {a, b, a}, {{"axis", int64_t{1}}}, 0)[0];
+  const Value joined = g.add(concat_op, {a, b, twice, twice}, {{"axis", int64_t{1}}}, 0)[0];
   const std::vector<Value> cut =
-      g.add(split_op, {joined}, {{"axis", int64_t{-2}}, {"sizes", std::vector<int64_t>{4, 5}}}, 0);
+      g.add(split_op, {joined}, {{"axis", int64_t{-2}}, {"sizes", std::vector<int64_t>{4, 8}}}, 0);
   const std::vector<Value> apart = g.add(split_op, {c}, {{"axis", int64_t{1}}, {"sizes", sizes}}, 0);
   const Value of_input =
       g.add(slice_op, {x}, {{"axis", int64_t{1}}, {"start", int64_t{1}}, {"length", int64_t{1}}}, 0)[0];
@@ -277,7 +278,7 @@ TEST(Plan, PiecesOfABatchOfOneAreNotCopied) {
   EXPECT_EQ(at(a), std::pair(joined.id, int64_t{0}));
   EXPECT_EQ(at(b), std::pair(joined.id, int64_t{3 * 256}));
   EXPECT_EQ(at(cut[1]), std::pair(joined.id, int64_t{4 * 256}));
-  for (const Value own : {apart[0], apart[1], of_input}) EXPECT_EQ(at(own), std::pair(own.id, int64_t{0}));
+  for (const Value own : {apart[0], apart[1], of_input, twice}) EXPECT_EQ(at(own), std::pair(own.id, int64_t{0}));
   const Plan bound = plan_memory(g, {a, cut[1]});
   EXPECT_EQ(bound.views[a.id].root, a.id) << "memory of the caller";
   EXPECT_EQ(bound.views[cut[1].id].root, cut[1].id);

@@ -1,6 +1,8 @@
 // Walks the nodes once; a value that is placed within another takes what lies within it along.
 #include "run/views.h"
 
+#include <map>
+
 #include "graph/op.h"
 #include "ops/ops.h"
 #include "run/plan.h"
@@ -69,12 +71,14 @@ class Sharing {
   void join(const Node& node) {
     const Value whole = node.outputs[0];
     if (step_bytes(node, whole) == 0 || external_.contains(whole)) return;
+    std::map<uint32_t, int> uses;  // a storage that is joined twice is in the whole once, and no copy may be of itself
+    for (const Value part : node.inputs) ++uses[resolve(part.id).root];
     int64_t offset = 0;
     for (const Value part : node.inputs) {
       const View view = resolve(part.id);
       const int64_t length = graph_.desc(part).bytes();
       const bool whole_storage = view.offset == 0 && graph_.desc(Value{view.root}).bytes() == length;
-      if (owned(Value{view.root}) && whole_storage && view.root != whole.id && offset % plan_alignment == 0)
+      if (owned(Value{view.root}) && whole_storage && uses[view.root] == 1 && offset % plan_alignment == 0)
         within_[view.root] = {whole.id, offset};
       offset += length;
     }
