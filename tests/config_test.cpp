@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <sstream>
@@ -250,6 +251,17 @@ TEST(Config, ListsEveryProblemInTheOrderOfTheFile) {
             "c.yaml:3:12: datasets[0].folder_path: missing. Folder of images, each with its caption beside it.\n"
             "c.yaml:3:25: datasets[0].resolution: must be 32 to 16384, found 1\n"
             "c.yaml:3:29: datasets[1]: expected a mapping, found 5");
+}
+
+// A file that is no configuration takes no longer to refuse than to read.
+TEST(Config, ManyUnknownKeysAreRefusedAtOnce) {
+  std::string text;
+  for (int i = 0; text.size() < (1 << 20) - 32; ++i) text += fmt::format("k{}: {}\n", i, i);
+  const auto begin = std::chrono::steady_clock::now();
+  const std::string error = error_of(text);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_THAT(error, StartsWith("c.yaml:1:1: k0: unknown key"));
+  EXPECT_THAT(error, HasSubstr("c.yaml: and perhaps more: these are the first 100"));
 }
 
 TEST(Config, NamesWhatIsMissing) {

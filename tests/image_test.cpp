@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 #include <png.h>
+#include <zlib.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string>
 
@@ -173,6 +175,32 @@ TEST(Png, EveryKind) {
   test::PngOptions interlaced{PNG_COLOR_TYPE_RGB, 8};
   interlaced.interlaced = true;
   EXPECT_EQ(largest_difference(decode_image(encode_png_as(37, 29, 111, image.rgb, interlaced), "x"), image), 0);
+}
+
+// Texts that unpack to a thousand times their size are not unpacked.
+TEST(Png, CompressedTextsAreNotRead) {
+  const std::vector<Bytef> plain(7 << 20, 'a');
+  uLongf size = compressBound(plain.size());
+  std::vector<Bytef> packed(size);
+  ASSERT_EQ(compress2(packed.data(), &size, plain.data(), plain.size(), 9), Z_OK);
+  std::string chunk = "zTXtkey";
+  chunk += std::string(2, '\0') + std::string(packed.begin(), packed.begin() + static_cast<std::ptrdiff_t>(size));
+  const auto number = [](uint32_t v) {
+    return std::string{static_cast<char>(v >> 24), static_cast<char>(v >> 16), static_cast<char>(v >> 8),
+                       static_cast<char>(v)};
+  };
+  const auto crc =
+      static_cast<uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(chunk.data()), static_cast<uInt>(chunk.size())));
+  const std::string whole = number(static_cast<uint32_t>(chunk.size() - 4)) + chunk + number(crc);
+  std::string texts;
+  while (texts.size() < (1 << 20)) texts += whole;
+  const Image image = test_picture(33, 17);
+  FileBytes file = encode_png(image);
+  const auto* bytes = reinterpret_cast<const std::byte*>(texts.data());
+  file.insert(file.begin() + 33, bytes, bytes + texts.size());  // behind the header chunk
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(largest_difference(decode_image(file, "x"), image), 0);
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
 }
 
 TEST(Png, WritesWhatItReads) {

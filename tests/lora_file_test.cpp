@@ -244,5 +244,26 @@ TEST_F(LoraFileTest, InspectShowsModulesAndEscapesMetadata) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
+// What cannot be written in the type that was asked for is said, and the file that was there stays.
+TEST(LoraFile, IsFinite) {
+  const TempDir dir;
+  const std::filesystem::path path = dir / "my.safetensors";
+  const CheckpointSpec spec = CheckpointSpec::parse(yaml, "test");
+  std::vector<LoraModule> all = modules();
+  write_lora(path, all, spec, "kohya", DType::f16, {});
+  const std::string before = get(path);
+  all[1].up.as<float>()[3] = 70000;  // above 65504
+  const std::string overflow = error_of([&] { write_lora(path, all, spec, "kohya", DType::f16, {}); });
+  EXPECT_NE(overflow.find("1 of 12 values of `lora_unet_blocks_0_proj.lora_up.weight`"), std::string::npos) << overflow;
+  EXPECT_NE(overflow.find("save.dtype: bf16"), std::string::npos) << overflow;
+  EXPECT_EQ(get(path), before);
+  write_lora(path, all, spec, "kohya", DType::bf16, {});
+  all[1].alpha = 1e39;
+  EXPECT_NE(error_of([&] { write_lora(path, all, spec, "kohya", DType::bf16, {}); }).find(".alpha"), std::string::npos);
+  all[1].alpha = 1;
+  all[1].down.as<float>()[0] = NAN;
+  EXPECT_NE(error_of([&] { write_lora(path, all, spec, "diffusers", DType::f32, {}); }).find("NaN"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace lh

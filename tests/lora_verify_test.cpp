@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/lora_file.h"
+#include "io/record.h"
 #include "support/golden.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
@@ -309,6 +310,40 @@ TEST(LoraVerify, Command) {
   EXPECT_EQ(report.at("programs").at(2).at("unmatched"), 2) << json.output;
   const HostResult inspected = run_host({"inspect", lora, "--json"});
   EXPECT_EQ(nlohmann::json::parse(inspected.output).at("names_of").at(0).at("plugin"), "flux") << inspected.output;
+}
+
+// A file whose content is damaged is good for no program, and is not merged.
+TEST(LoraVerify, DamagedContentFails) {
+  const TempDir dir;
+  const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const std::string lora = dir / "lora.safetensors", module = "lora_unet_single_blocks_0_linear2";
+  HostTensor down(Desc{DType::f32, {2, 1280}}), up(Desc{DType::f32, {256, 2}});
+  const auto run = [&](const std::string& command) {
+    std::vector<std::string> words{command, lora, "--model", toy.string()};
+    if (command == "sample")
+      words = {command, "--model", toy.string(), "--prompt", "a", "--device", "cpu", "--lora", lora};
+    return run_host(words);
+  };
+  up.as<float>()[7] = NAN;
+  write_file(lora, {{module + ".lora_down.weight", down}, {module + ".lora_up.weight", up}});
+  HostResult result = run("verify");
+  EXPECT_EQ(result.code, 3);
+  EXPECT_THAT(result.output, HasSubstr(module + ".lora_up.weight: 1 of 512 values are a NaN or an infinity"));
+  up.as<float>()[7] = 1;
+  std::vector<TensorToWrite> list{{module + ".lora_down.weight", down.desc, down.data.data()},
+                                  {module + ".lora_up.weight", up.desc, up.data.data()}};
+  std::map<std::string, std::string> metadata;
+  seal({"lora/1", "lora"}, list, metadata);
+  write_safetensors(lora, list, metadata);
+  EXPECT_EQ(run("verify").code, 0);
+  std::string bytes = get(lora);
+  bytes[bytes.size() - 9] = static_cast<char>(bytes[bytes.size() - 9] ^ 1);
+  put(lora, bytes);
+  for (const char* command : {"verify", "sample"}) {
+    result = run(command);
+    EXPECT_EQ(result.code, 3) << result.output;
+    EXPECT_THAT(result.output, HasSubstr("does not match its checksum"));
+  }
 }
 
 }  // namespace

@@ -327,5 +327,21 @@ TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
   EXPECT_FALSE(std::filesystem::exists(dir / "a"));
 }
 
+// A header of many empty tensors is refused before anything is done with each of them.
+TEST(Safetensors, TheNumberOfTensorsHasALimit) {
+  const TempDir dir;
+  const auto header = [](int count) {
+    std::string json = "{";
+    for (int i = 0; i < count; ++i)
+      json += fmt::format("{}\"t{}\":{{\"dtype\":\"U8\",\"shape\":[0],\"data_offsets\":[0,0]}}", i == 0 ? "" : ",", i);
+    return json + "}";
+  };
+  put(dir / "many.safetensors", raw_file(header(65536), 0));
+  EXPECT_EQ(Safetensors(dir / "many.safetensors").tensors().size(), 65536u);
+  put(dir / "more.safetensors", raw_file(header(65537), 0));
+  EXPECT_NE(error_of([&] { Safetensors(dir / "more.safetensors"); }).find("more than 65536 tensors"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace lh

@@ -1,4 +1,4 @@
-// The trained tensors, such as LoRA matrices, with their gradients, float32, in one piece of device memory. What they
+// The trained tensors, such as LoRA matrices, with their gradients, float32, in device memory. What they
 // are (names, roles, how they begin) comes from passes/adapt.h.
 #pragma once
 
@@ -27,13 +27,15 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections of the memory: "p", "g", where gradients are accumulated "total", where changes are counted from the first
-// values "start", and where the optimizer saves other weights than it trains "evaluation". Within a section the tensors
-// lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
+// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where changes are counted from
+// the first values "start", and where the optimizer saves other weights than it trains "evaluation". Within a section
+// the tensors lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
-  void add_evaluation() { sections_.emplace_back("evaluation"); }  // before memory is taken
+  // Once; where there is memory already, its own is taken.
+  void add_evaluation();
+  bool has_evaluation() const { return sections_.back() == "evaluation"; }
   int64_t bytes() const { return section_elements_ * static_cast<int64_t>(sections_.size() * sizeof(float)); }
   int64_t parameter_count() const;
   const std::vector<AdaptedModule>& adapted() const { return adapted_; }
@@ -43,7 +45,7 @@ class Adapters {
   const std::vector<std::string>& sections() const { return sections_; }
   std::vector<std::string> saved_sections() const;  // that a run which goes on needs: "p", "start"
   // The section that is saved and sampled with.
-  const std::string& shown() const { return sections_.back() == "evaluation" ? sections_.back() : sections_.front(); }
+  const std::string& shown() const { return has_evaluation() ? sections_.back() : sections_.front(); }
   // What an optimizer works on, without groups.
   std::vector<TrainedTensor> trained() const;
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.
@@ -58,6 +60,7 @@ class Adapters {
   // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
   void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
   HostTensor download(const std::string& section, const AdapterTensor& tensor) const;
+  void copy(const std::string& from, const std::string& to) const;  // one whole section
   // Binds the parameters of another graph with the same modules.
   void bind(const Graph& graph, Externals& externals, const std::string& section = "p") const;
   std::vector<LoraModule> modules(const std::string& section = "p") const;
@@ -66,6 +69,8 @@ class Adapters {
 
  private:
   static constexpr const char* start_section = "start";
+  const DeviceMemory& memory(const std::string& section) const;
+  void take(Device& device);  // memory of one more section, all zero
   NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
   std::map<size_t, WeightFactors> factors(uint64_t seed, const BaseWeight& base) const;  // by number among adapted()
   HostTensor file_values(size_t module, size_t t, const std::string& section) const;     // of its tensor number t
@@ -75,7 +80,7 @@ class Adapters {
   std::vector<std::string> sections_;
   int64_t section_elements_ = 0;
   Device* device_ = nullptr;
-  DeviceMemory memory_;
+  std::vector<DeviceMemory> memory_;  // of each section
 };
 
 }  // namespace lh

@@ -9,7 +9,7 @@
 #include "compile/weight_factors.h"
 #include "core/error.h"
 #include "core/parallel.h"
-#include "diffusion/random.h"
+#include "core/random.h"
 
 namespace lh {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <cstdint>
 
+#include "core/random.h"
 #include "core/tensor.h"
-#include "diffusion/random.h"
 
 namespace lh {
 

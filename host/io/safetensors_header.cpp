@@ -13,6 +13,9 @@
 namespace lh {
 namespace {
 
+// Ten times what large models have: every one of them is looked up, matched and compared later.
+constexpr size_t most_tensors = 65536;
+
 class HeaderReader {
  public:
   HeaderReader(const std::string& path, Header& header) : path_(path), header_(header) {}
@@ -78,6 +81,11 @@ class HeaderReader {
   bool end_object() {
     if (state_ == State::tensor) {
       if (fields_.size() != 3) wrong("needs the fields dtype, shape and data_offsets");
+      if (header_.entries.size() == most_tensors)
+        fail(Code::data,
+             "{}: more than {} tensors, of which no model has so many. The file is damaged or hostile and "
+             "was not loaded",
+             path_, most_tensors);
       header_.entries.push_back(std::move(entry_));
     }
     state_ = state_ == State::top ? State::outside : State::top;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/signals.h"
 #include "run/clip.h"
 
 namespace lh {
@@ -28,19 +29,28 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
   const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
-  const AdapterTensor all = plan.adapters->whole();
-  const auto section = [&](const std::string& name) { return static_cast<std::byte*>(plan.adapters->at(name, all)); };
-  UpdateMemory update{.p = section("p"),
+  use(plan.optimizer);
+  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
+  set_state(0, {1, 0});
+}
+
+void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
+  recordings_.clear();  // the last micro-batch of a step has the update in it
+  update_.reset();
+  Adapters& adapters = *plan_.adapters;
+  if (setup->plan().evaluates()) adapters.add_evaluation();
+  const AdapterTensor all = adapters.whole();
+  const auto section = [&](const std::string& name) { return static_cast<std::byte*>(adapters.at(name, all)); };
+  UpdateMemory memory{.p = section("p"),
                       .g = section(gradients()),
-                      .evaluation = section(plan.adapters->shown()),
+                      .evaluation = section(adapters.shown()),
                       .lr = {},
                       .step = scalars_.data() + STEP,
                       .arena = arena_.data()};
-  for (size_t group = 0; group < plan.lr.size(); ++group)
-    update.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
-  update_ = std::make_unique<Update>(device, *plan.update, update);
-  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
-  set_state(0, {1, 0});
+  for (size_t group = 0; group < setup->plan().groups().size(); ++group)
+    memory.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
+  update_ = std::make_unique<Update>(device_, setup->plan(), memory);
+  plan_.optimizer = std::move(setup);
 }
 
 void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale) {
@@ -73,6 +83,7 @@ void StepRunner::forward_backward(TrainStep& step, bool first) {
 
 // A gradient that is not finite changes nothing but the loss scale.
 void StepRunner::clip_and_update() {
+  const WholeChange whole;
   lk_context* context = device_.context();
   const AdapterTensor all = plan_.adapters->whole();
   const lk_tensor norm = scalar(scalars_, NORM), step = scalar(scalars_, STEP);

@@ -47,6 +47,8 @@ class StepRunner {
 
   std::byte* arena() const { return arena_.data(); }  // free to use while no step is in flight
   Update& update() { return *update_; }
+  // From the next step on; no step may be in flight. Its states have to be set: Update::initialise, or load_optimizer.
+  void use(std::shared_ptr<const OptimizerSetup> setup);
   void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
   // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
   // micro-batches.

@@ -94,7 +94,7 @@ LK_API int32_t lk_context_threads(const lk_context* context);
 
 typedef struct lk_device_info {
   char name[128];                    /* "NVIDIA H200", or "cpu" */
-  char libraries[128];               /* versions of the driver and the libraries that are in use; empty on the CPU */
+  char libraries[128];               /* versions of driver and libraries in use; on the CPU with their kernel */
   int32_t compute_capability;        /* 90 = 9.0; 0 on the CPU */
   int64_t memory_total, memory_free; /* bytes; of the machine on the CPU */
 } lk_device_info;
