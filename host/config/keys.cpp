@@ -273,7 +273,8 @@ const Key table[] = {
     {"train.phases", in<T, &Tr::phases>,
      "Parts of the run with settings of their own, in order: [{until: 500, optimizer: prodigy, lr: 1}, {optimizer: "
      "adamw8bit, lr: 1e-4}]. until: steps done when it ends; the last one ends with the run. Each may have lr, "
-     "text_encoder_lr, loraplus_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, optimizer and "
+     "text_encoder_lr, loraplus_lr_ratio, module_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, "
+     "optimizer and "
      "optimizer_params; the rest is as above (docs/phases.md)."},
     {"train.max_grad_norm",
      in<T, &Tr::max_grad_norm>,
