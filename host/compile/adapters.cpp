@@ -69,6 +69,8 @@ Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules
   }
 }
 
+bool Adapters::has(std::string_view section) const { return std::ranges::find(sections_, section) != sections_.end(); }
+
 std::vector<TrainedTensor> Adapters::trained() const {
   std::vector<TrainedTensor> all;
   for (const AdapterTensor& tensor : tensors_) {

@@ -70,6 +70,15 @@ struct DatasetConfig {
   bool strict = false;  // refuse corrupt images instead of skipping them
 };
 
+// Average of the trained weights (run/ema.h).
+struct EmaConfig {
+  bool use_ema = false;
+  double ema_decay = 0.999;
+  std::string warmup = "none";                        // none, num_updates, diffusers, power
+  std::optional<double> min_decay, inv_gamma, power;  // empty = 0, 1, 2/3
+  int64_t update_after_step = 0;
+};
+
 struct TrainSection {
   int64_t batch_size = 1;
   int64_t steps = 1000;
@@ -83,6 +92,7 @@ struct TrainSection {
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
   GivenOptions optimizer_params;
+  EmaConfig ema_config;
   double max_grad_norm = 1.0;                                                              // 0 = no clipping
   std::string timestep_type;                                                               // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own

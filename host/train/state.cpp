@@ -16,6 +16,8 @@ namespace lh {
 namespace {
 
 constexpr const char* fact_prefix = "fact.";
+constexpr const char* average_section = "ema";
+constexpr const char* averaged_key = "ema.updates";
 
 // State files by step, newest first.
 std::vector<std::pair<int64_t, std::filesystem::path>> generations(const std::filesystem::path& folder) {
@@ -76,22 +78,44 @@ void set_aside(const std::filesystem::path& path) {
   std::filesystem::rename(path, path.string() + ".damaged", none);
 }
 
-void upload_trained(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
+void upload_trained(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters,
+                    const std::string& section) {
   for (const AdapterTensor& tensor : adapters.tensors()) {
-    const auto it = tensors.find("p/" + tensor.name);
+    const auto it = tensors.find(section + "/" + tensor.name);
     if (it == tensors.end() || it->second.desc.shape != tensor.shape)
-      fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
-    adapters.upload("p", tensor, it->second);
+      fail(Code::config, "the saved run has no tensor '{}/{}' of shape {}", section, tensor.name, tensor.shape.text());
+    adapters.upload(section, tensor, it->second);
   }
 }
 
-// The number of optimizer updates in a state file.
-int64_t updates_of(const Safetensors& file) {
-  const auto it = file.metadata().find("updates");
+// A number of updates in a state file.
+int64_t updates_of(const Safetensors& file, const std::string& key, std::string_view what) {
+  const auto it = file.metadata().find(key);
   int64_t updates = -1;
   if (it != file.metadata().end()) std::from_chars(it->second.data(), it->second.data() + it->second.size(), updates);
-  if (updates < 0) fail(Code::data, "{}: the number of optimizer updates is missing", file.path().string());
+  if (updates < 0) fail(Code::data, "{}: the number of updates of {} is missing", file.path().string(), what);
   return updates;
+}
+
+// The average of the weights; what begins or ends is said.
+std::optional<int64_t> load_average(const Safetensors& file, const std::map<std::string, HostTensor>& tensors,
+                                    const Adapters& adapters, int64_t step) {
+  const bool saved = file.metadata().contains(averaged_key);
+  if (saved && adapters.has(average_section)) {
+    upload_trained(tensors, adapters, average_section);
+    return updates_of(file, averaged_key, "the average of the weights");
+  }
+  if (saved)
+    spdlog::warn(
+        "train.ema_config.use_ema: the saved run has an average of the weights, this one keeps none; after step {} "
+        "files and samples hold the weights themselves",
+        step);
+  else if (adapters.has(average_section))
+    spdlog::warn(
+        "train.ema_config.use_ema: the saved run has no average of the weights; it begins as a copy of those after "
+        "step {}",
+        step);
+  return std::nullopt;
 }
 
 }  // namespace
@@ -101,9 +125,12 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const AdapterTensor& tensor : adapters.tensors()) {
-    names.push_back("p/" + tensor.name);
-    values.push_back(adapters.download("p", tensor));
+  for (const std::string section : {"p", average_section}) {
+    if (!adapters.has(section)) continue;
+    for (const AdapterTensor& tensor : adapters.tensors()) {
+      names.push_back(section + "/" + tensor.name);
+      values.push_back(adapters.download(section, tensor));
+    }
   }
   for (const StoredState& stored : update.states()) {
     names.push_back(stored.key);
@@ -116,6 +143,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::map<std::string, std::string> metadata{{"step", std::to_string(state.step)},
                                               {"updates", std::to_string(state.updates)}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  if (state.averaged) metadata[averaged_key] = std::to_string(*state.averaged);
   metadata.merge(optimizer_facts(update));
   metadata["digest"] = digest(tensors, metadata);
   write_safetensors(folder / fmt::format("{:09}.safetensors", state.step), tensors, metadata);
@@ -148,14 +176,15 @@ std::optional<RunState> load_state(const std::filesystem::path& folder, const st
     try {
       file.emplace(path);
       tensors = read_verified(*file);
-      state.updates = updates_of(*file);
+      state.updates = updates_of(*file, "updates", "the optimizer");
     } catch (const Error& e) {
       spdlog::warn("checkpoint passed over: {}", e.what());
       set_aside(path);
       continue;
     }
     check_facts(*file, facts);
-    upload_trained(tensors, adapters);
+    upload_trained(tensors, adapters, "p");
+    state.averaged = load_average(*file, tensors, adapters, step);
     if (!load_optimizer(tensors, file->metadata(), update)) state.updates = 0;
     const auto scale = tensors.at("loss_scale").as<float>();
     state.loss_scale = {scale[0], scale[1]};

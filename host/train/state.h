@@ -20,6 +20,7 @@ struct RunState {
   std::array<float, 2> loss_scale{65536, 0};  // scale, clean steps (fp16 only)
   std::map<std::string, std::string> facts;   // what must not change between runs, by config key
   int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
+  std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
 };
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay.
@@ -34,6 +35,9 @@ void check_state(const std::filesystem::path& folder, const std::map<std::string
 //
 // A state of another optimizer is kept where name, shape, type and meaning agree (LH_MEANING_*); what begins anew is
 // said in a warning, and the count of updates, which rules correct their averages by, then begins at 0.
+//
+// An average of the weights (section "ema") that only the file has, or only this run, is said in a warning; in the
+// second case `averaged` is empty and the average is left as it is.
 std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters, Update& update);
 

@@ -32,7 +32,7 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   const auto section = [&](const std::string& name) { return static_cast<std::byte*>(plan.adapters->at(name, all)); };
   UpdateMemory update{.p = section("p"),
                       .g = section(gradients()),
-                      .evaluation = section(plan.adapters->shown()),
+                      .evaluation = section(plan.adapters->evaluated()),
                       .lr = {},
                       .step = scalars_.data() + STEP,
                       .arena = arena_.data()};
@@ -40,14 +40,39 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
     update.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
   update_ = std::make_unique<Update>(device, *plan.update, update);
   if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
+  if (plan.ema)
+    plan.ema->bind(device, {.weights = section(plan.adapters->evaluated()),
+                            .average = section(plan.adapters->shown()),
+                            .count = scalars_.data() + AVERAGED,
+                            .arena = arena_.data()});
   set_state(0, {1, 0});
 }
 
-void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale) {
+void StepRunner::initialise() {
+  update_->initialise();
+  start_average();
+}
+
+void StepRunner::start_average() {
+  if (!plan_.ema) return;
+  evaluate();
+  plan_.ema->start();
+}
+
+// The weights that the optimizer would have saved.
+void StepRunner::evaluate() {
+  if (plan_.update->evaluates()) update_->evaluate();
+}
+
+void StepRunner::refresh_shown() {
+  if (!plan_.ema) evaluate();  // the average is updated in every step
+}
+
+void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale, int64_t averaged) {
   const std::array<float, 2> unscaled{1, 0};
   scalars_.upload(LOSS_SCALE, (options_.loss_scaling ? loss_scale : unscaled).data(), 8);
-  const auto count = static_cast<float>(updates);
-  scalars_.upload(STEP, &count, 4);
+  const std::array<float, 2> counts{static_cast<float>(updates), static_cast<float>(averaged)};
+  scalars_.upload(STEP, counts.data(), 8);
 }
 
 // The section that the update reads.
@@ -75,14 +100,18 @@ void StepRunner::forward_backward(TrainStep& step, bool first) {
 void StepRunner::clip_and_update() {
   lk_context* context = device_.context();
   const AdapterTensor all = plan_.adapters->whole();
-  const lk_tensor norm = scalar(scalars_, NORM), step = scalar(scalars_, STEP);
+  const lk_tensor norm = scalar(scalars_, NORM), counts = scalar(scalars_, STEP, 2);
   clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
                  options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
   device_.check(lk_if_finite_begin(context, &norm), "condition");
-  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
-  device_.check(lk_unary(context, &next), "step counter");
+  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = counts, .y = counts};
+  device_.check(lk_unary(context, &next), "step counters");
   update_->run();
   if (plan_.norm_limit) plan_.norm_limit->run();
+  if (plan_.ema) {
+    evaluate();
+    plan_.ema->run();
+  }
   device_.check(lk_if_finite_end(context), "condition");
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,
@@ -140,6 +169,7 @@ StepResult StepRunner::collect() {
                     value(NORM),
                     {value(LOSS_SCALE), value(LOSS_SCALE + 4)},
                     std::llround(value(STEP)),
+                    std::llround(value(AVERAGED)),
                     std::move(flying_.front())};
   flying_.pop_front();
   return result;

@@ -33,6 +33,7 @@ struct StepResult {
   float loss = 0, grad_norm = 0;
   std::array<float, 2> loss_scale{};  // after the step: scale, clean steps
   int64_t updates = 0;                // applied so far
+  int64_t averaged = 0;               // updates of the average of the weights
   MicroBatch last;                    // of the step, for a diagnosis
 };
 
@@ -47,7 +48,10 @@ class StepRunner {
 
   std::byte* arena() const { return arena_.data(); }  // free to use while no step is in flight
   Update& update() { return *update_; }
-  void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
+  void initialise();     // states of the optimizer and the average as they are before the first step; p must be there
+  void start_average();  // of what is trained, anew, from the weights as they are; where the plan has one
+  void refresh_shown();  // brings the section that is saved and sampled with up to date
+  void set_state(int64_t updates, const std::array<float, 2>& loss_scale, int64_t averaged = 0);
   // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
   // micro-batches.
   void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
@@ -59,6 +63,7 @@ class StepRunner {
   Recording& recording(TrainStep& step, bool first, bool last);
   void forward_backward(TrainStep& step, bool first);
   void clip_and_update();
+  void evaluate();
 
   Device& device_;
   TrainPlan& plan_;

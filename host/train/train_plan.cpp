@@ -36,7 +36,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& r
   ParameterGroups groups(rules, train, trained);
   lr = groups.lr;
   update.emplace(groups.groups, std::move(trained));
-  if (update->evaluates()) adapters->add_evaluation();
+  if (update->evaluates()) adapters->add_section("evaluation");
   for (const Graph* graph : update->graphs()) add(*graph, update->arena_bytes());
   if (options.norm_limit) {
     if (update->evaluates())
@@ -47,6 +47,11 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& r
            rules.base().id());
     norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
     for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
+  }
+  if (train.ema_config.use_ema) {
+    adapters->add_section("ema");
+    ema = std::make_unique<Ema>(train.ema_config, whole.numel());
+    add(ema->plan().graph, ema->plan().plan.bytes);
   }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there

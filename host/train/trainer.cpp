@@ -142,10 +142,12 @@ void Trainer::start_or_resume() {
   }
   if (!resumed) {
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
-    runner_->update().initialise();
+    runner_->initialise();
+  } else if (!state_.averaged) {
+    runner_->start_average();
   }
   state_.facts = facts;
-  runner_->set_state(state_.updates, state_.loss_scale);
+  runner_->set_state(state_.updates, state_.loss_scale, state_.averaged.value_or(0));
   output_ = std::make_unique<Output>(config_, state_.step);
 }
 
@@ -173,6 +175,7 @@ double Trainer::collect(int64_t step) {
   StepResult result = runner_->collect();
   grad_norm_ = result.grad_norm;
   state_.updates = result.updates;
+  if (p_.plan->ema) state_.averaged = result.averaged;
   if (p_.compute == DType::f16) state_.loss_scale = result.loss_scale;
   if (!std::isfinite(result.loss)) report_non_finite(step, std::move(result.last), "the loss");
   if (!std::isfinite(result.grad_norm)) {
@@ -195,7 +198,7 @@ void Trainer::save(int64_t step, bool final) {
   state_.step = step;
   save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
              config_.save.max_step_saves_to_keep);
-  if (p_.plan->update->evaluates()) runner_->update().evaluate();
+  runner_->refresh_shown();
   const std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
                                                    p_.model.spec(), lora_metadata(p_, step));
   Progress::make_room();
@@ -203,7 +206,7 @@ void Trainer::save(int64_t step, bool final) {
 }
 
 void Trainer::make_samples(int64_t step) {
-  if (p_.plan->update->evaluates()) runner_->update().evaluate();
+  runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
   for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
     const SampleRequest& request = p_.requests[i];
