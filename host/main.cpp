@@ -45,10 +45,18 @@ int main(int argc, char** argv) {
       return 0;
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
-        {"train", lh::run_train},     {"sample", lh::run_sample}, {"plugins", lh::run_plugins},
-        {"inspect", lh::run_inspect}, {"verify", lh::run_verify}, {"make-checkpoint", lh::run_make_checkpoint},
+        {"train", lh::run_train},
+        {"ctl", lh::run_ctl},
+        {"sample", lh::run_sample},
+        {"plugins", lh::run_plugins},
+        {"inspect", lh::run_inspect},
+        {"verify", lh::run_verify},
+        {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench}};
     return commands.at(options.command)(options);
+  } catch (const lh::Interrupted& e) {
+    report(lh::Code::config, "warning", std::string(e.what()) + " before there was something to save");
+    return lh::exit_interrupted;
   } catch (const lh::Error& e) {
     return report(e.code(), "error", e.what());
   } catch (const std::filesystem::filesystem_error& e) {

@@ -186,7 +186,6 @@ struct ToyTraining {
 
   TrainSection train;
   Device device{tested_device()};
-  OptimizerRules rules;
   AdapterSelection selection{network(), model().recipe(), 3};
   TrainPlan plan;
   Weights weights;
@@ -194,8 +193,7 @@ struct ToyTraining {
 
   ToyTraining(const std::string& optimizer, const EmaConfig& ema, std::optional<double> norm_limit = {})
       : train(section(optimizer, ema)),
-        rules(built_plugins(), train),
-        plan(device, model(), rules, train, selection, {StepShape{{64, 64}, {{"text_length", 32}}}},
+        plan(device, model(), built_plugins(), train, selection, {StepShape{{64, 64}, {{"text_length", 32}}}},
              {.batch = 2, .norm_limit = norm_limit}),
         weights(device, model().checkpoint(), plan.largest().graph),
         runner(device, plan, weights, {.loss_scaling = true}) {
@@ -205,7 +203,7 @@ struct ToyTraining {
   }
   StepResult step() {
     TrainStep& one = *plan.steps.begin()->second;
-    runner.enqueue(std::vector<double>(plan.lr.size(), train.lr), [&](int64_t) {
+    runner.enqueue(plan.optimizer->rates(train), [&](int64_t) {
       return MicroBatch{&one, toy_inputs(one.train_graph().graph)};
     });
     return runner.collect();
@@ -232,7 +230,7 @@ TEST_P(EmaOf, WhatWouldBeSaved) {
   for (int step = 1; step <= 4; ++step) {
     EXPECT_EQ(training.step().averaged, step);
     const HostTensor w = training.all(GetParam().averaged);
-    if (training.plan.update->evaluates()) {
+    if (training.plan.optimizer->plan().evaluates()) {
       training.runner.update().evaluate();
       EXPECT_TRUE(training.all(GetParam().averaged).data == w.data) << "the weights of an earlier step were averaged";
       EXPECT_EQ(training.all("p").data == w.data, step == 1) << "they are not the weights in training";
@@ -262,13 +260,13 @@ TEST(Ema, ASkippedStepIsNoUpdate) {
   EXPECT_EQ(first.averaged, 1);
   const HostTensor before = training.all("ema"), weights = training.all("p");
   ASSERT_TRUE(before.data != weights.data) << "an update would change nothing";
-  training.runner.set_state(first.updates, {INFINITY, 0}, first.averaged);
+  training.runner.set_state(first.updates, {INFINITY, 0});
   const StepResult skipped = training.step();
   ASSERT_FALSE(std::isfinite(skipped.grad_norm));
   EXPECT_EQ(skipped.averaged, 1);
   EXPECT_TRUE(training.all("ema").data == before.data);
   EXPECT_TRUE(training.all("p").data == weights.data);
-  training.runner.set_state(skipped.updates, {1, 0}, skipped.averaged);
+  training.runner.set_state(skipped.updates, {1, 0});
   EXPECT_EQ(training.step().averaged, 2);
   EXPECT_TRUE(training.all("ema").data != before.data);
 }
@@ -355,6 +353,29 @@ TEST(EmaRun, GoesOnToTheBit) {
     EXPECT_THAT(resumed.output, testing::Not(HasSubstr("ema_config")));
     EXPECT_TRUE(get(parts.lora()) == get(whole.lora())) << optimizer;
     EXPECT_TRUE(get(newest_state(parts)) == get(newest_state(whole))) << optimizer;
+  }
+}
+
+// Another optimizer in mid-run, which evaluates its weights where the one before did not, or the other way round.
+TEST(EmaRun, GoesOnOverPhases) {
+  for (const char* optimizers : {"[{until: 2, optimizer: schedulefree_adamw}, {optimizer: adamw}]",
+                                 "[{until: 2, optimizer: adamw}, {optimizer: schedulefree_adamw}]"}) {
+    SCOPED_TRACE(optimizers);
+    ToyRun whole, parts;
+    for (ToyRun* run : {&whole, &parts})
+      averaging(*run, ema_keys + "  phases: " + optimizers + "\n").set("steps", "4").set("lr", "1e-2");
+    trained(whole.train());
+    const Safetensors state(newest_state(whole)), middle(whole.output() / "state" / "000000002.safetensors");
+    EXPECT_EQ(state.metadata().at("ema.updates"), "4");
+    for (const StoredTensor& t : state.tensors()) {
+      if (!t.name.starts_with("ema/")) continue;
+      const HostTensor average = state.read(t.name);
+      EXPECT_FALSE(average.data == state.read("p/" + t.name.substr(4)).data) << t.name << " began anew";
+      EXPECT_FALSE(average.data == middle.read(t.name).data) << t.name << " stands still";
+    }
+    trained(parts.set("steps", "3").train());
+    trained(parts.set("steps", "4").train({"--resume"}));
+    EXPECT_TRUE(get(parts.lora()) == get(whole.lora()));
   }
 }
 

@@ -90,19 +90,44 @@ TEST(Log, TopicsAreSplitAndUnknownOnesNamed) {
   EXPECT_THAT(unknown, ElementsAre("plans"));
 }
 
-TEST(Signals, FirstAsksSecondEnds) {
+TEST(Signals, FirstAsksSecondHurriesThirdEnds) {
+  for (const int asked : {SIGINT, SIGTERM, SIGHUP})
+    EXPECT_EXIT(
+        {
+          ::signal(SIGHUP, SIG_DFL);
+          install_signal_handlers();
+          raise(asked);
+          if (!stop_requested() || stop_signal() != asked || hurry_requested()) _exit(1);
+          check_hurry();
+          clear_stop_request();
+          raise(asked);
+          if (!stop_requested()) _exit(2);
+          raise(SIGTERM);
+          if (!hurry_requested()) _exit(3);
+          {
+            const WholeChange whole;
+            check_hurry();
+          }
+          try {
+            check_hurry();
+            _exit(4);
+          } catch (const Interrupted&) {
+          }
+          raise(asked);
+          _exit(0);
+        },
+        testing::ExitedWithCode(128 + asked), "");
+}
+
+TEST(Signals, AnIgnoredHangupStaysIgnored) {
   EXPECT_EXIT(
       {
+        ::signal(SIGHUP, SIG_IGN);
         install_signal_handlers();
-        raise(SIGTERM);
-        if (!stop_requested() || stop_signal() != SIGTERM) _exit(1);
-        clear_stop_request();
-        raise(SIGINT);
-        if (!stop_requested()) _exit(1);
-        raise(SIGINT);
-        _exit(0);
+        raise(SIGHUP);
+        _exit(stop_requested() ? 1 : 0);
       },
-      testing::ExitedWithCode(130), "");
+      testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ class SaveFault : public ::testing::Test {
   // The step that resuming finds; its tensors must be that step's.
   int64_t found() {
     fill(77);
-    const auto state = load_state(folder_, facts, *adapters_, **update_);
+    const auto state = load_state({folder_}, facts, *adapters_, **update_);
     if (!state) return 0;
     for (const AdapterTensor& t : adapters_->tensors())
       EXPECT_EQ(adapters_->download("p", t).as<float>()[0], value(state->step)) << t.name;

@@ -5,8 +5,10 @@
 #include <cmath>
 #include <set>
 
-#include "diffusion/random.h"
+#include "core/random.h"
+#include "data/batches.h"
 #include "encode/tensor_cache.h"
+#include "io/record.h"
 #include "ops/ops.h"
 #include "support/adapter_update.h"
 #include "support/device.h"
@@ -14,7 +16,6 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
-#include "train/batches.h"
 #include "train/state.h"
 
 namespace lh {
@@ -164,15 +165,17 @@ TEST(Random, BelowAndShuffle) {
   EXPECT_THAT(items, testing::UnorderedElementsAreArray(sorted));
 }
 
+const TensorCache::Check anything = [](const NamedTensors&) { return std::string(); };
+
 TEST(TensorCache, KeepsTensorsOnDisk) {
   const TempDir dir;
-  TensorCache cache(dir / "cache");
+  TensorCache cache(dir / "cache", "test/1");
   EXPECT_FALSE(cache.contains("k"));
-  EXPECT_EQ(cache.find("k"), nullptr);
+  EXPECT_EQ(cache.find("k", anything), nullptr);
   cache.put("k", {{"mean", ramp({2, 3}, 1)}, {"half", as_type(ramp({5}, 2), DType::bf16)}});
-  TensorCache later(dir / "cache");
+  TensorCache later(dir / "cache", "test/1");
   ASSERT_TRUE(later.contains("k"));
-  const NamedTensors* found = later.find("k");
+  const NamedTensors* found = later.find("k", anything);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->at("mean").data, ramp({2, 3}, 1).data);
   EXPECT_EQ(found->at("half").desc, (Desc{DType::bf16, {5}}));
@@ -180,23 +183,68 @@ TEST(TensorCache, KeepsTensorsOnDisk) {
 }
 
 TEST(TensorCache, WithoutAFolderStaysInMemory) {
-  TensorCache cache("");
+  TensorCache cache("", "test/1");
   cache.put("k", {{"x", ramp({2}, 1)}});
   EXPECT_TRUE(cache.contains("k"));
-  EXPECT_NE(cache.find("k"), nullptr);
+  EXPECT_NE(cache.find("k", anything), nullptr);
 }
 
 TEST(TensorCache, ADamagedEntryIsMadeAgain) {
   const TempDir dir;
   const std::filesystem::path file = dir / "cache/k.safetensors";
-  TensorCache(dir / "cache").put("k", {{"x", ramp({100}, 1)}});
+  TensorCache(dir / "cache", "test/1").put("k", {{"x", ramp({100}, 1)}});
   put(file, get(file).substr(0, 300));
-  TensorCache cache(dir / "cache");
-  EXPECT_EQ(cache.find("k"), nullptr);
+  TensorCache cache(dir / "cache", "test/1");
+  EXPECT_EQ(cache.find("k", anything), nullptr);
   EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("made again"), HasSubstr(file.string()))));
   cache.put("k", {{"x", ramp({100}, 2)}});
-  EXPECT_EQ(TensorCache(dir / "cache").find("k")->at("x").data, ramp({100}, 2).data);
+  EXPECT_EQ(TensorCache(dir / "cache", "test/1").find("k", anything)->at("x").data, ramp({100}, 2).data);
   EXPECT_THAT(take_warnings(), IsEmpty());
+}
+
+// An entry is believed where it is the one that was put there, and what it should hold.
+TEST(TensorCache, EntriesAreNotBelieved) {
+  const TempDir dir;
+  const auto entry = [&](const std::string& key) { return dir / ("cache/" + key + ".safetensors"); };
+  const TensorCache::Check pair = [](const NamedTensors& tensors) -> std::string {
+    return tensors.at("x").desc == Desc{DType::f32, {2}} ? "" : "expected a pair";
+  };
+  const auto fresh = [&] {
+    TensorCache cache(dir / "cache", "test/1");
+    cache.put("a", {{"x", ramp({2}, 1)}});
+    cache.put("b", {{"x", ramp({2}, 2)}});
+  };
+  const auto found = [&](const std::string& kind = "test/1", const std::string& key = "a") {
+    return TensorCache(dir / "cache", kind).find(key, pair) != nullptr;
+  };
+  const auto warned = [&](const char* why) { EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr(why))); };
+  fresh();
+  EXPECT_TRUE(found());
+  EXPECT_FALSE(found("test/2"));
+  warned("expected test/2 a, found test/1 a");
+  std::string bytes = get(entry("a"));
+  bytes[bytes.size() - 3] = static_cast<char>(bytes[bytes.size() - 3] ^ 4);
+  put(entry("a"), bytes);
+  EXPECT_FALSE(found());
+  warned("checksum");
+  fresh();
+  std::filesystem::rename(entry("b"), entry("a"));
+  EXPECT_FALSE(found());
+  warned("expected test/1 a, found test/1 b");
+  TensorCache(dir / "cache", "test/1").put("a", {{"x", ramp({3}, 1)}});
+  EXPECT_FALSE(found());
+  warned("expected a pair");
+}
+
+TEST(TensorCache, AFolderInAnEntrysPlaceIsLeftThere) {
+  const TempDir dir;
+  std::filesystem::create_directories(dir / "cache/k.safetensors/mine");
+  TensorCache cache(dir / "cache", "test/1");
+  EXPECT_EQ(cache.find("k", anything), nullptr);
+  cache.put("k", {{"x", ramp({2}, 1)}});
+  EXPECT_NE(cache.find("k", anything), nullptr);
+  EXPECT_TRUE(std::filesystem::exists(dir / "cache/k.safetensors/mine"));
+  EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr("made again"), HasSubstr("kept in memory")));
 }
 
 // Trained tensors of two small modules and an optimizer's states, each filled with values of its own.
@@ -248,7 +296,7 @@ TEST(State, RoundTrip) {
   const Trained saved, loaded;
   saved.fill(1);
   save_state(dir / "state", {12, {1024, 7}, facts}, *saved.adapters, **saved.update, 2);
-  const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
+  const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
   ASSERT_TRUE(state);
   EXPECT_EQ(state->step, 12);
   EXPECT_THAT(state->loss_scale, ElementsAre(1024, 7));
@@ -259,8 +307,9 @@ TEST(State, RoundTripOfAnAverage) {
   const TempDir dir;
   const Trained saved("adamw", 2, true), loaded("adamw", 2, true);
   saved.fill(1);
-  save_state(dir / "state", {12, {1024, 7}, facts, 11, 9}, *saved.adapters, **saved.update, 2);
-  const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
+  save_state(dir / "state", {.step = 12, .loss_scale = {1024, 7}, .facts = facts, .updates = 11, .averaged = 9},
+             *saved.adapters, **saved.update, 2);
+  const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
   ASSERT_TRUE(state);
   EXPECT_EQ(state->updates, 11);
   EXPECT_EQ(state->averaged, 9);
@@ -272,20 +321,20 @@ TEST(State, AnAverageOfOneSideIsSaid) {
   const Trained with("adamw", 2, true), without;
   with.fill(1);
   without.fill(1);
-  save_state(dir / "with", {12, {}, facts, 12, 12}, *with.adapters, **with.update, 2);
+  save_state(dir / "with", {.step = 12, .facts = facts, .averaged = 12}, *with.adapters, **with.update, 2);
   save_state(dir / "without", {5, {}, facts, 5}, *without.adapters, **without.update, 2);
-  EXPECT_FALSE(load_state(dir / "with", facts, *without.adapters, **without.update)->averaged);
+  EXPECT_FALSE(load_state({dir / "with"}, facts, *without.adapters, **without.update)->averaged);
   EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("this one keeps none"), HasSubstr("after step 12"))));
-  EXPECT_FALSE(load_state(dir / "without", facts, *with.adapters, **with.update)->averaged);
+  EXPECT_FALSE(load_state({dir / "without"}, facts, *with.adapters, **with.update)->averaged);
   EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("begins as a copy"), HasSubstr("after step 5"))));
 }
 
 TEST(State, NothingToResumeFrom) {
   const TempDir dir;
   const Trained t;
-  EXPECT_FALSE(load_state(dir / "absent", facts, *t.adapters, **t.update));
+  EXPECT_FALSE(load_state({dir / "absent"}, facts, *t.adapters, **t.update));
   put(dir / "state/notes.txt", "not a state");
-  EXPECT_FALSE(load_state(dir / "state", facts, *t.adapters, **t.update));
+  EXPECT_FALSE(load_state({dir / "state"}, facts, *t.adapters, **t.update));
 }
 
 TEST(State, KeepsTheNewestGenerations) {
@@ -308,7 +357,7 @@ TEST(State, DamagedGenerationsArePassedOver) {
   std::string flipped = get(middle);
   flipped[flipped.size() - 100] ^= 1;  // one bit of a tensor
   put(middle, flipped);
-  const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
+  const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
   ASSERT_TRUE(state);
   EXPECT_EQ(state->step, 1);
   EXPECT_EQ(loaded.content(), first.content());
@@ -316,12 +365,112 @@ TEST(State, DamagedGenerationsArePassedOver) {
                                            AllOf(HasSubstr("checksum"), HasSubstr(middle.string()))));
 }
 
+// States that are there and cannot be used never become a start at step 0.
+TEST(State, WhatDoesNotLoadStopsTheRun) {
+  const TempDir dir;
+  const Trained t;
+  const auto at = [&](const char* step) { return dir / ("state/" + std::string(step) + ".safetensors"); };
+  const auto load = [&](const StateSource& from) { return load_state(from, facts, *t.adapters, **t.update); };
+  const StateSource own{.folder = dir / "state"};
+  const auto save = [&](int64_t step) { save_state(dir / "state", {step, {1, 0}, facts}, *t.adapters, **t.update, 9); };
+  save(1);
+  save(2);
+  // A read that fails: nothing is renamed, whichever file it is.
+  for (const int error : {EIO, EACCES}) {
+    set_read_fault_hook([&](const char* call, const std::filesystem::path& path) {
+      return std::string_view(call) == "pread" && path == at("000000002") ? error : 0;
+    });
+    EXPECT_THAT(error_of([&] { load(own); }),
+                AllOf(HasSubstr("000000002.safetensors"), HasSubstr("--resume-from STEP"), HasSubstr("may be good")));
+    EXPECT_NE(error_of([&] { check_state(own, facts); }), "");
+    EXPECT_EQ(load({.folder = dir / "state", .step = 1})->step, 1);
+    set_read_fault_hook({});
+  }
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors", "000000002.safetensors"));
+  EXPECT_THAT(error_of([&] { load({.folder = dir / "state", .step = 3}); }), HasSubstr("no state of step 3"));
+  // In another run's folder nothing is renamed.
+  put(at("000000002"), "damaged");
+  EXPECT_EQ(load({.folder = dir / "state", .own = false})->step, 1);
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors", "000000002.safetensors"));
+  EXPECT_NE(error_of([&] { load({.folder = dir / "state", .step = 2}); }), "");
+  // None is good: the run stops, and they are left as they are.
+  put(at("000000001"), "damaged too");
+  EXPECT_THAT(error_of([&] { load(own); }), AllOf(HasSubstr("no good state"), HasSubstr("--resume-from none")));
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors", "000000002.safetensors"));
+  take_warnings();
+  set_aside_states(dir / "state", std::nullopt);
+  EXPECT_FALSE(load(own));
+}
+
+// A state is that of its step, whatever the file is called.
+TEST(State, IsBoundToItsStep) {
+  const TempDir dir;
+  const Trained t;
+  save_state(dir / "state", {2, {1, 0}, facts}, *t.adapters, **t.update, 2);
+  save_state(dir / "state", {4, {1, 0}, facts}, *t.adapters, **t.update, 2);
+  std::filesystem::rename(dir / "state/000000004.safetensors", dir / "state/000000099.safetensors");
+  const auto state = load_state({dir / "state"}, facts, *t.adapters, **t.update);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->step, 2);
+  EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr("expected state/1 000000099, found state/1 000000004")));
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000002.safetensors", "000000099.safetensors.foreign"));
+}
+
+// Whole records whose tensors are not what a run uploads.
+TEST(State, TypesAndShapesAreChecked) {
+  const Trained t;
+  const std::string name = "p/" + t.adapters->tensors()[0].name;
+  const Shape shape = t.adapters->tensors()[0].shape;
+  const HostTensor scale = floats({2}, {1, 0});
+  struct Row {
+    HostTensor tensor, scale;
+    const char* error;
+  };
+  for (const Row& row : {Row{HostTensor(Desc{DType::i64, shape}), scale, "found int64"},
+                         Row{HostTensor(Desc{DType::f16, shape}), scale, "found float16"},
+                         Row{HostTensor(Desc{DType::f32, {1}}), scale, "found float32 [1]"},
+                         Row{HostTensor(Desc{DType::f32, shape}), HostTensor(Desc{DType::f32, {0}}), "no loss_scale"},
+                         Row{HostTensor(Desc{DType::f32, shape}), floats({2}, {NAN, 0}), "its loss scale is nan"}}) {
+    const TempDir dir;
+    std::filesystem::create_directories(dir / "state");
+    std::map<std::string, std::string> metadata{{"updates", "1"}};
+    for (const auto& [key, value] : facts) metadata["fact." + key] = value;
+    write_record(
+        dir / "state/000000001.safetensors", {"state/1", "000000001"},
+        {{name, row.tensor.desc, row.tensor.data.data()}, {"loss_scale", row.scale.desc, row.scale.data.data()}},
+        metadata);
+    EXPECT_THAT(error_of([&] { load_state({dir / "state"}, facts, *t.adapters, **t.update); }), HasSubstr(row.error));
+    take_warnings();
+  }
+}
+
+// NaN and infinity are never saved; a generation that has them all the same is passed over.
+TEST(State, IsFinite) {
+  const TempDir dir;
+  const Trained t;
+  save_state(dir / "state", {1, {1, 0}, facts}, *t.adapters, **t.update, 2);
+  const AdapterTensor& tensor = t.adapters->tensors()[1];
+  HostTensor values = t.adapters->download("p", tensor);
+  values.as<float>()[0] = std::numeric_limits<float>::infinity();
+  t.adapters->upload("p", tensor, values);
+  const std::string text = error_of([&] { save_state(dir / "state", {2, {1, 0}, facts}, *t.adapters, **t.update, 2); });
+  EXPECT_THAT(text, AllOf(HasSubstr("step 2: NaN or infinity in 1 of"), HasSubstr("`p/" + tensor.name + "`")));
+  EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors"));
+  Record record = read_record(dir / "state/000000001.safetensors", {"state/1", "000000001"});
+  record.tensors.at("p/" + tensor.name).as<float>()[0] = NAN;
+  std::vector<TensorToWrite> list;
+  for (const auto& [name, value] : record.tensors) list.push_back({name, value.desc, value.data.data()});
+  write_record(dir / "state/000000003.safetensors", {"state/1", "000000003"}, list, record.metadata);
+  EXPECT_EQ(load_state({dir / "state"}, facts, *t.adapters, **t.update)->step, 1);
+  EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr("NaN or infinity in 1 of")));
+}
+
 TEST(State, ChangedFactsAreNamed) {
   const TempDir dir;
   const Trained t;
   save_state(dir / "state", {1, {}, facts}, *t.adapters, **t.update, 2);
   const std::string text = error_of([&] {
-    load_state(dir / "state", {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters,
+    load_state({dir / "state"}, {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters,
                **t.update);
   });
   EXPECT_THAT(text, AllOf(HasSubstr("train.seed: the saved run has 42, this one 43"),
@@ -336,19 +485,16 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
     const char* says;
   };
   for (const Switch& change :
-       {Switch{"adamw",
-               "adam",
-               {"m", "v"},
-               "'adamw' (revision 1), this one is 'adam' (revision 1): kept m, v; begun anew: none"},
-        Switch{"adamw", "lion", {"m"}, "this one is 'lion' (revision 1): kept m; begun anew: none"},
-        Switch{"lion", "adamw", {"m"}, "this one is 'adamw' (revision 1): kept m; begun anew: v"},
-        Switch{"prodigy", "adamw", {}, "this one is 'adamw' (revision 1): kept none; begun anew: m, v"}}) {
+       {Switch{"adamw", "adam", {"m", "v"}, "optimizer 'adam' takes over from 'adamw': kept m, v; begun anew: none"},
+        Switch{"adamw", "lion", {"m"}, "optimizer 'lion' takes over from 'adamw': kept m; begun anew: none"},
+        Switch{"lion", "adamw", {"m"}, "optimizer 'adamw' takes over from 'lion': kept m; begun anew: v"},
+        Switch{"prodigy", "adamw", {}, "optimizer 'adamw' takes over from 'prodigy': kept none; begun anew: m, v"}}) {
     SCOPED_TRACE(std::string(change.from) + " -> " + change.to);
     const TempDir dir;
     const Trained saved(change.from), loaded(change.to), fresh(change.to);
     saved.fill(1);
     save_state(dir / "state", {1, {}, facts, 7}, *saved.adapters, **saved.update, 2);
-    const auto state = load_state(dir / "state", facts, *loaded.adapters, **loaded.update);
+    const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
     ASSERT_TRUE(state);
     EXPECT_EQ(state->updates, std::string(change.says).ends_with("anew: none") ? 7 : 0);
     EXPECT_THAT(take_warnings(), ElementsAre(HasSubstr(change.says)));
@@ -367,7 +513,7 @@ TEST(State, AnotherRankIsRefused) {
   const TempDir dir;
   const Trained saved, loaded("adamw", 4);
   save_state(dir / "state", {1, {}, facts}, *saved.adapters, **saved.update, 2);
-  EXPECT_THAT(error_of([&] { load_state(dir / "state", facts, *loaded.adapters, **loaded.update); }),
+  EXPECT_THAT(error_of([&] { load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update); }),
               AllOf(HasSubstr("a.lora_down.weight"), HasSubstr("[4, 8]")));
 }
 

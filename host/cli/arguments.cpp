@@ -16,7 +16,8 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view commands[] = {"train", "sample", "plugins", "inspect", "verify", "make-checkpoint", "bench"};
+constexpr std::string_view commands[] = {"train",   "ctl",    "sample",          "plugins",
+                                         "inspect", "verify", "make-checkpoint", "bench"};
 
 constexpr ConfigFlag model_flags_rows[] = {
     {"--plugin", "plugin", ""},
@@ -78,6 +79,21 @@ constexpr const char* train_examples = R"(Examples:
   lora-host train --model PLUGIN --checkpoint model.safetensors --dataset photos --trigger "my dog" --name dog
 
 Flags override the configuration file. All keys: docs/config.md)";
+constexpr const char* ctl_examples = R"(Commands, each done between two steps:
+  set KEY=VALUE...   settings of train: lr, text_encoder_lr, loraplus_lr_ratio, role_weight_decay, lr_scheduler,
+                     lr_scheduler_params, optimizer, optimizer_params
+  save               the state and the LoRA as they are
+  sample PROMPT...   an image of each prompt
+  status             where the run is
+  pause, resume      stand still, go on
+  stop               save and end, as Ctrl-C does
+
+Examples:
+  lora-host ctl output/dog set lr=5e-5
+  lora-host ctl output/dog set optimizer=adamw8bit optimizer_params.weight_decay=0.1 lr=1e-4
+  lora-host ctl output/dog sample "my dog on the moon"
+
+What is set is in history.jsonl of the run's folder; a resumed run repeats it (docs/phases.md))";
 constexpr const char* sample_examples = R"(Examples:
   lora-host sample --model model.safetensors --prompt "a red bicycle" --out bicycle.png
   lora-host sample --config train.yaml --lora dog.safetensors:0.8 --lora style.safetensors --prompt "my dog" --seed 7)";
@@ -209,7 +225,19 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   train->add_option("--resume", raw.resume, "Go on from a checkpoint; without a path, from the latest of this run.")
       ->expected(0, 1)
       ->type_name("[PATH]");
+  train
+      ->add_option(
+          "--resume-from", raw.resume_from,
+          "With --resume: go on from the checkpoint of this step, or begin anew (none); later ones are renamed.")
+      ->type_name("STEP|none");
+  train->add_option("--replay", raw.replay, "Repeat what was set by hand in another run, at the same steps.")
+      ->type_name("RUN_DIR");
   train->add_flag("--dry-run", raw.dry_run, "Check files, data and memory, print the plan and stop.");
+
+  auto* ctl = app.add_subcommand("ctl", "Speak to a run that is training.")->footer(ctl_examples);
+  ctl->add_option("run", raw.input, "Folder of the run.")->required()->type_name("RUN_DIR");
+  ctl->add_option("command", raw.ctl_command, "What it shall do.")->required()->type_name("COMMAND");
+  ctl->add_option("arguments", raw.ctl_arguments, "What with.")->type_name("ARGUMENT...");
 
   auto* sample = app.add_subcommand("sample", "Make images.")->footer(sample_examples);
   add_model(sample, raw);

@@ -139,7 +139,6 @@ int run_bench(const Options& options) {
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);
   const DType compute = compute_dtype(config.train.dtype);
-  const OptimizerRules rules(registry, config.train);
   const auto adapter = std::make_shared<Adapter>(registry, config.network.type, config.network.network_kwargs);
   const AdapterSelection selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false, adapter);
   const int64_t side = config.datasets.front().resolution.front();
@@ -150,7 +149,7 @@ int run_bench(const Options& options) {
                                  .batch = config.train.batch_size,
                                  .norm_limit = config.network.scale_weight_norms};
   const StepShape shape{{side, side}, text_lengths(device, model, options.text_length)};
-  TrainPlan plan(device, model, rules, config.train, selection, {shape}, plan_options);
+  TrainPlan plan(device, model, registry, config.train, selection, {shape}, plan_options);
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);
 
@@ -160,7 +159,8 @@ int run_bench(const Options& options) {
              model.recipe().variant, side, side, config.train.batch_size,
              shape.lengths.empty() ? 0 : shape.lengths.begin()->second, dtype_name(compute));
   fmt::print("network                {} of rank {} on {} modules, {} parameters; {}\n", adapter->id(),
-             config.network.linear, train.modules.size(), plan.adapters->parameter_count(), rules.base().id());
+             config.network.linear, train.modules.size(), plan.adapters->parameter_count(),
+             plan.optimizer->rules().base().id());
   fmt::print(
       "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace {:.1f}, other {:.1f}\n",
@@ -185,7 +185,9 @@ int run_bench(const Options& options) {
   const StepInputs inputs =
       step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size));
   const auto run_step = [&] {
-    runner.enqueue(learning_rates(config.train, plan.lr, 0), [&](int64_t) { return MicroBatch{&step, inputs}; });
+    runner.enqueue(learning_rates(config.train, plan.optimizer->rates(config.train), 0), [&](int64_t) {
+      return MicroBatch{&step, inputs};
+    });
   };
   run_step();
   StepResult result = runner.collect();

@@ -6,6 +6,7 @@
 namespace lh {
 
 int run_train(const Options& options);
+int run_ctl(const Options& options);
 int run_sample(const Options& options);
 int run_plugins(const Options& options);
 int run_inspect(const Options& options);

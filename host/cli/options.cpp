@@ -10,6 +10,7 @@
 #include "cli/arguments.h"
 #include "cli/plugin_flags.h"
 #include "config/load.h"
+#include "config/run_settings.h"
 #include "config/value.h"
 #include "core/error.h"
 #include "lora_host/abi.h"
@@ -88,6 +89,18 @@ int64_t parse_integer(const char* flag, const std::string& text, int64_t fallbac
   return number;
 }
 
+// --replay RUN_DIR or its history.jsonl.
+fs::path replay_of(const Arguments& raw) {
+  if (raw.replay.empty()) return {};
+  fs::path path = schema::expand_home(raw.replay);
+  std::error_code error;
+  if (fs::is_directory(path, error)) path /= "history.jsonl";
+  if (!fs::exists(path, error)) fail(Code::config, "--replay: there is no {}", path.string());
+  if (raw.resume_given)
+    fail(Code::config, "--replay and --resume: a resumed run repeats its own history. Give one of them");
+  return path;
+}
+
 bool opens_model(const std::string& command) {
   return command == "train" || command == "sample" || command == "bench" || command == "verify";
 }
@@ -130,6 +143,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   }
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
+  check_phases(config.train);
   if (datasets && config.datasets.empty())
     fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (options.command == "sample" && config.sample.prompts.empty())
@@ -167,7 +181,16 @@ Options parse_options(int argc, const char* const* argv) {
   options.verbose = raw.verbose;
   options.programs = raw.programs;
   for (const std::string& lora : raw.loras) options.loras.push_back(parse_lora(lora));
+  options.request = {raw.ctl_command, raw.ctl_arguments};
+  options.replay = replay_of(raw);
   if (raw.resume_given) options.resume = raw.resume.empty() ? "auto" : schema::expand_home(raw.resume).string();
+  if (!raw.resume_from.empty()) {
+    if (raw.resume_from != "none")
+      options.resume_from = std::to_string(parse_integer("--resume-from", raw.resume_from, 0, 0));
+    else
+      options.resume_from = raw.resume_from;
+    if (options.resume.empty()) options.resume = "auto";
+  }
   if (opens_model(options.command)) build_config(raw, plugins, options);
   return options;
 }

@@ -7,6 +7,7 @@
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
+#include "encode/try_model.h"
 #include "plugin/registry.h"
 #include "sample/denoiser.h"
 #include "train/prepare.h"
@@ -27,6 +28,7 @@ int run_sample(const Options& options) {
   if (config.sample.prompts.empty())
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
   const Registry& registry = *options.registry;
+  try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype));
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin);

@@ -1,4 +1,4 @@
-// Trained tensors side by side in sections of one piece of memory; what they start from.
+// Trained tensors side by side in sections; what they start from.
 #include "compile/adapters.h"
 
 #include <algorithm>
@@ -8,7 +8,7 @@
 #include <tuple>
 
 #include "core/error.h"
-#include "diffusion/random.h"
+#include "core/random.h"
 
 namespace lh {
 namespace {
@@ -93,10 +93,20 @@ int64_t Adapters::parameter_count() const {
 
 void Adapters::allocate(Device& device) {
   device_ = &device;
-  memory_ = DeviceMemory(device, bytes(), "LoRA tensors and gradients");
+  memory_.clear();
+  for (size_t s = 0; s < sections_.size(); ++s) take(device);
+}
+
+void Adapters::take(Device& device) {
   const std::vector<float> zeros(static_cast<size_t>(section_elements_), 0.0f);
-  for (size_t s = 0; s < sections_.size(); ++s)
-    memory_.upload(static_cast<int64_t>(s) * section_elements_ * 4, zeros.data(), section_elements_ * 4);
+  memory_.emplace_back(device, section_elements_ * 4, "LoRA tensors and gradients");
+  memory_.back().upload(0, zeros.data(), section_elements_ * 4);
+}
+
+void Adapters::add_section(const std::string& name) {
+  if (has(name)) return;
+  sections_.push_back(name);
+  if (device_ != nullptr) take(*device_);
 }
 
 void Adapters::initialise(uint64_t seed, const BaseWeight& base) {
@@ -129,24 +139,35 @@ NamedTensors Adapters::values_of_graph(const AdaptedModule& module, const BaseWe
   return made;
 }
 
-void* Adapters::at(const std::string& section, const AdapterTensor& tensor) const {
+const DeviceMemory& Adapters::memory(const std::string& section) const {
   const auto it = std::ranges::find(sections_, section);
   if (it == sections_.end()) fail(Code::internal, "no section '{}' of trained tensors", section);
-  return memory_.data() + ((it - sections_.begin()) * section_elements_ + tensor.offset) * 4;
+  return memory_.at(static_cast<size_t>(it - sections_.begin()));
+}
+
+void* Adapters::at(const std::string& section, const AdapterTensor& tensor) const {
+  return memory(section).data() + tensor.offset * 4;
 }
 
 void Adapters::upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const {
-  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
+  if (values.desc != Desc{DType::f32, tensor.shape})
+    fail(Code::internal, "trained tensor '{}' is {}, given {}", tensor.name, Desc{DType::f32, tensor.shape}.text(),
+         values.desc.text());
   const HostTensor kept = tensor.channels_last ? nchw_to_nhwc(values) : values;
-  memory_.upload(offset, kept.data.data(), kept.desc.bytes());
+  memory(section).upload(tensor.offset * 4, kept.data.data(), kept.desc.bytes());
 }
 
 HostTensor Adapters::download(const std::string& section, const AdapterTensor& tensor) const {
   const Shape& s = tensor.shape;
   HostTensor values(Desc{DType::f32, tensor.channels_last ? Shape{s[0], s[2], s[3], s[1]} : s});
-  const auto offset = static_cast<std::byte*>(at(section, tensor)) - memory_.data();
-  memory_.download(offset, values.data.data(), values.desc.bytes());
+  memory(section).download(tensor.offset * 4, values.data.data(), values.desc.bytes());
   return tensor.channels_last ? nhwc_to_nchw(values) : values;
+}
+
+void Adapters::copy(const std::string& from, const std::string& to) const {
+  device_->check(
+      lk_copy_async(device_->context(), LK_COMPUTE, memory(to).data(), memory(from).data(), memory(to).bytes()),
+      "trained tensors");
 }
 
 void Adapters::bind(const Graph& graph, Externals& externals, const std::string& section) const {

@@ -1,4 +1,4 @@
-// The trained tensors, such as LoRA matrices, with their gradients, float32, in one piece of device memory. What they
+// The trained tensors, such as LoRA matrices, with their gradients, float32, in device memory. What they
 // are (names, roles, how they begin) comes from passes/adapt.h.
 #pragma once
 
@@ -26,13 +26,14 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections of the memory: "p", "g", where gradients are accumulated "total", where the optimizer saves other weights
-// than it trains "evaluation", and where an average of the weights is kept "ema". Within a section the tensors lie by
-// component, role and shape, so that those that an optimizer updates alike lie side by side.
+// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where the optimizer saves other
+// weights than it trains "evaluation", and where an average of the weights is kept "ema". Within a section the tensors
+// lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
-  void add_section(const char* name) { sections_.emplace_back(name); }  // before memory is taken
+  // Once each; where there is memory already, its own is taken.
+  void add_section(const std::string& name);
   bool has(std::string_view section) const;
   int64_t bytes() const { return section_elements_ * static_cast<int64_t>(sections_.size() * sizeof(float)); }
   int64_t parameter_count() const;
@@ -59,6 +60,7 @@ class Adapters {
   // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
   void upload(const std::string& section, const AdapterTensor& tensor, const HostTensor& values) const;
   HostTensor download(const std::string& section, const AdapterTensor& tensor) const;
+  void copy(const std::string& from, const std::string& to) const;  // one whole section
   // Binds the parameters of another graph with the same modules.
   void bind(const Graph& graph, Externals& externals, const std::string& section = "p") const;
   std::vector<LoraModule> modules(const std::string& section = "p") const;
@@ -66,6 +68,8 @@ class Adapters {
   std::vector<LoraModule> empty_modules() const;
 
  private:
+  const DeviceMemory& memory(const std::string& section) const;
+  void take(Device& device);  // memory of one more section, all zero
   NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
@@ -73,7 +77,7 @@ class Adapters {
   std::vector<std::string> sections_;
   int64_t section_elements_ = 0;
   Device* device_ = nullptr;
-  DeviceMemory memory_;
+  std::vector<DeviceMemory> memory_;  // of each section
 };
 
 }  // namespace lh

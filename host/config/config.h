@@ -79,6 +79,14 @@ struct EmaConfig {
   int64_t update_after_step = 0;
 };
 
+// A part of a run with settings of its own (run_settings.h).
+struct Phase {
+  int64_t until = 0;                                // steps behind it when it ends; 0 = the end of the run
+  yaml::Node settings = {.kind = yaml::Kind::map};  // lr, optimizer and so on
+  yaml::Place place = {};
+  std::string source = {};  // the file; empty where there is none
+};
+
 struct TrainSection {
   int64_t batch_size = 1;
   int64_t steps = 1000;
@@ -92,6 +100,7 @@ struct TrainSection {
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
   GivenOptions optimizer_params;
+  std::vector<Phase> phases;  // in order; empty = one, with the settings above
   EmaConfig ema_config;
   double max_grad_norm = 1.0;                                                              // 0 = no clipping
   std::string timestep_type;                                                               // empty = the model's own

@@ -272,6 +272,11 @@ const Key table[] = {
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,
      "Options of the optimizer, such as weight_decay: 0.01 or betas: [0.9, 0.999]; lora-host plugins --verbose lists "
      "them (docs/optimizers.md)."},
+    {"train.phases", in<T, &Tr::phases>,
+     "Parts of the run with settings of their own, in order: [{until: 500, optimizer: prodigy, lr: 1}, {optimizer: "
+     "adamw8bit, lr: 1e-4}]. until: steps done when it ends; the last one ends with the run. Each may have lr, "
+     "text_encoder_lr, loraplus_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, optimizer and "
+     "optimizer_params; the rest is as above (docs/phases.md)."},
     {"train.ema_config.use_ema", ema<&E::use_ema>,
      "Keep an exponential moving average of the trained weights: it is what is saved and what samples are made with "
      "(docs/optimizers.md)."},

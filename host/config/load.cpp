@@ -62,6 +62,10 @@ class Reader {
   }
 
  private:
+  static constexpr size_t most_problems = 100;  // more are of a file that is no configuration
+
+  bool enough() const { return problems_.size() >= most_problems; }
+
   void problem(Place place, std::string_view key, const std::string& text) {
     problems_.push_back({place, key.empty() ? text : fmt::format("{}: {}", key, text)});
   }
@@ -72,6 +76,7 @@ class Reader {
     std::vector<std::string> lines;
     for (const auto& [place, text] : problems_)
       lines.push_back(fmt::format("{}:{}:{}: {}", file_, place.line, place.column, text));
+    if (enough()) lines.push_back(fmt::format("{}: and perhaps more: these are the first {}", file_, lines.size()));
     throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
   }
 
@@ -143,6 +148,7 @@ class Reader {
   // `path` as in the schema ("datasets[]"), `shown` as the user counts ("datasets[0]").
   void read_section(const Node& section, const std::string& path, const std::string& shown, DatasetConfig* dataset) {
     for (const auto& [key, value] : section.entries) {
+      if (enough()) return;
       const auto join = [&](const std::string& front) { return front.empty() ? key.text : front + "." + key.text; };
       const std::string full = join(path), name = join(shown);
       if (full == "datasets") {
@@ -196,7 +202,7 @@ class Reader {
     if (list.kind != Kind::list)
       return problem(list.place, "datasets", "expected a list, found " + yaml::describe(list));
     if (list.items.empty() && needs_.datasets) problem(list.place, "datasets", "expected at least one dataset");
-    for (size_t i = 0; i < list.items.size(); ++i) {
+    for (size_t i = 0; i < list.items.size() && !enough(); ++i) {
       const Node& item = list.items[i];
       const std::string shown = fmt::format("datasets[{}]", i);
       if (item.kind != Kind::map) {
@@ -227,6 +233,8 @@ class Reader {
     schema::assign(row, field, value, found);
     if (GivenOptions* const* options = std::get_if<GivenOptions*>(&field))
       for (auto& [option, given] : **options) given.source = file_;
+    if (schema::Phases* const* phases = std::get_if<schema::Phases*>(&field))
+      for (Phase& phase : **phases) phase.source = file_;
     if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
       for (auto& [image, paths] : **images)
         for (GivenValue& path : paths) path.source = file_;

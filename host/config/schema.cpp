@@ -43,6 +43,7 @@ struct TypeName {
   std::string operator()(Numbers*) const { return "mapping of numbers"; }
   std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
   std::string operator()(GivenOptions*) const { return "mapping of options"; }
+  std::string operator()(Phases*) const { return "list of mappings"; }
 };
 
 }  // namespace

@@ -22,9 +22,10 @@ using Texts = std::vector<std::string>;
 using Integers = std::vector<int64_t>;
 using Reals = std::vector<double>;
 using Numbers = std::map<std::string, double>;
+using Phases = std::vector<Phase>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
-                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*>;
+                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*, Phases*>;
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds

@@ -5,9 +5,12 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
+#include <limits>
 
 #include "config/nearest.h"
+#include "config/run_settings.h"
 #include "config/scalar.h"
 
 namespace lh::schema {
@@ -129,6 +132,31 @@ class Assign {
     }
   }
 
+  void operator()(Phases* out) {
+    out->clear();
+    if (node_.kind == Kind::null) return;
+    if (node_.kind != Kind::list) return found(node_, "expected a list of mappings");
+    for (const Node& item : node_.items) {
+      if (item.kind != Kind::map) return found(item, "expected a mapping such as {until: 500, lr: 1e-4}");
+      Phase phase{.place = item.place};
+      for (const auto& [name, value] : item.entries) {
+        if (name.text != "until")
+          phase.settings.entries.emplace_back(name, value);
+        else if (const auto until = yaml::integer_of(value); until && *until > (out->empty() ? 0 : out->back().until))
+          phase.until = *until;
+        else
+          found(value, out->empty() ? "until: expected an integer, at least 1"
+                                    : fmt::format("until: expected an integer above {}, where the phase before it ends",
+                                                  out->back().until));
+      }
+      if (!out->empty() && out->back().until == 0)
+        problems_.push_back({item.place, "the phase before this one has no `until`: it ends with the run"});
+      TrainSection scratch;
+      change_settings(scratch, phase.settings, "", problems_);
+      out->push_back(std::move(phase));
+    }
+  }
+
   // Where each path stands is kept: whether there is such a key is known when the model is.
   void operator()(ImagePaths* out) {
     each_entry("a mapping of paths", [&](const std::string& name, const Node& value) {
@@ -172,6 +200,8 @@ class Assign {
   }
 
   bool in_range(const Node& node, double value, const std::string& prefix) {
+    if (!(std::abs(value) <= std::numeric_limits<float>::max()))
+      return found(node, fmt::format("{}must be a number that float32 holds", prefix)), false;
     if (key_.rules.range.holds(value)) return true;
     found(node, fmt::format("{}must be {}", prefix, key_.rules.range.text()));
     return false;
@@ -270,8 +300,25 @@ struct Print {
     }
     return entries.empty() ? "" : fmt::format("{{{}}}", fmt::join(entries, ", "));
   }
+  std::string operator()(const Phases* phases) const {
+    std::vector<std::string> all;
+    for (const Phase& phase : *phases) {
+      Node mapping = phase.settings;
+      if (phase.until > 0)
+        mapping.entries.insert(mapping.entries.begin(), {Node{.kind = Kind::scalar, .text = "until"},
+                                                         {.kind = Kind::scalar, .text = std::to_string(phase.until)}});
+      all.push_back((*this)(mapping));
+    }
+    return all.empty() ? "" : fmt::format("[{}]", fmt::join(all, ", "));
+  }
   std::string operator()(const Node& node) const {
     if (node.kind == Kind::null) return "null";
+    if (node.kind == Kind::map) {
+      std::vector<std::string> entries;
+      for (const auto& [name, value] : node.entries)
+        entries.push_back(fmt::format("{}: {}", quote(name.text), (*this)(value)));
+      return fmt::format("{{{}}}", fmt::join(entries, ", "));
+    }
     if (node.kind == Kind::list) {
       std::vector<std::string> items;
       for (const Node& item : node.items) items.push_back((*this)(item));
@@ -289,6 +336,8 @@ void assign(const Key& key, Field field, const yaml::Node& node, std::vector<yam
 }
 
 std::string print_value(const Field& field) { return std::visit(Print{}, field); }
+
+std::string print_node(const yaml::Node& node) { return Print{}(node); }
 
 std::string problem_of_path(const std::string& path) {
   return path.find("${") == path.npos ? "" : "environment variables are not expanded: write the path";

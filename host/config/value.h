@@ -15,6 +15,7 @@ void assign(const Key& key, Field field, const yaml::Node& node, std::vector<yam
 
 // The value in YAML flow style ("[512, 768]"); empty when the field is empty or not set.
 std::string print_value(const Field& field);
+std::string print_node(const yaml::Node& node);
 
 // What is wrong with a path as a user writes it; empty: nothing.
 std::string problem_of_path(const std::string& path);

@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <sstream>
+#include <unordered_map>
 
 namespace lh::yaml {
 namespace {
@@ -54,7 +55,8 @@ class Builder : public YAML::EventHandler {
  private:
   struct Level {
     Node node;
-    std::optional<Node> key = {};  // of a map: read, its value not yet
+    std::optional<Node> key = {};                         // of a map: read, its value not yet
+    std::unordered_map<std::string, int64_t> lines = {};  // of a map: where each key was first set
   };
 
   [[noreturn]] void refuse(const YAML::Mark& mark, const std::string& text) {
@@ -90,8 +92,9 @@ class Builder : public YAML::EventHandler {
     if (level.node.kind == Kind::list) {
       level.node.items.push_back(std::move(node));
     } else if (!level.key) {
-      if (const Node* first = level.node.find_key(node.text))
-        problems_.push_back({node.place, fmt::format("{}: set twice, first in line {}", node.text, first->place.line)});
+      const auto [first, added] = level.lines.emplace(node.text, node.place.line);
+      if (!added)
+        problems_.push_back({node.place, fmt::format("{}: set twice, first in line {}", node.text, first->second)});
       level.key = std::move(node);
     } else {
       level.node.entries.emplace_back(std::move(*level.key), std::move(node));

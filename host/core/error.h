@@ -18,6 +18,7 @@ enum class Code : int {
   numeric = 5,      // NaN or infinity
   plugin = 6,       // plugin refused or misbehaving
   internal = 8,     // a bug of the host
+  output_lost = 9,  // the output folder was deleted or moved away while the run wrote to it
   no_driver = 10,   // no GPU driver
   old_driver = 11,  // a GPU driver that is too old
   library = 12,     // a version of a GPU library that does not work

@@ -12,11 +12,14 @@
 namespace lh {
 namespace {
 
-std::atomic<int> received{0};
+std::atomic<int> received{0}, count{0};
 static_assert(std::atomic<int>::is_always_lock_free, "a signal handler may only touch lock-free atomics");
 
+thread_local int whole_changes = 0;
+
 void handle(int signal) {
-  if (received.exchange(signal) != 0 && signal == SIGINT) _exit(130);
+  received.store(signal);
+  if (count.fetch_add(1) == 2) _exit(128 + signal);
 }
 
 struct Crash {
@@ -72,11 +75,26 @@ void install_signal_handlers() {
   sigemptyset(&action.sa_mask);
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
+  struct sigaction hangup = {};
+  sigaction(SIGHUP, nullptr, &hangup);
+  if (hangup.sa_handler != SIG_IGN) sigaction(SIGHUP, &action, nullptr);
 }
 
-bool stop_requested() { return received.load() != 0; }
+bool stop_requested() { return count.load() > 0; }
+bool hurry_requested() { return count.load() > 1; }
 int stop_signal() { return received.load(); }
-void clear_stop_request() { received.store(0); }
+
+void clear_stop_request() {
+  received.store(0);
+  count.store(0);
+}
+
+void check_hurry() {
+  if (hurry_requested() && whole_changes == 0) throw Interrupted();
+}
+
+WholeChange::WholeChange() { ++whole_changes; }
+WholeChange::~WholeChange() { --whole_changes; }
 
 void install_crash_handlers() {
   // A stack of its own: the crash may be the end of the main thread's.

@@ -1,13 +1,33 @@
-// Signals. SIGINT and SIGTERM ask the run to stop: it finishes the step, saves and ends with exit_interrupted; a second
-// SIGINT ends the process at once with status 130. A crash inside code that is not the host's names that code.
+// Signals. SIGINT, SIGTERM and SIGHUP (the terminal went away) ask the run to stop. The first: it finishes the step,
+// saves and ends with exit_interrupted. The second: what is being computed is given up, and what was done before is
+// saved. The third ends the process at once with status 128 + signal. A crash inside code that is not the host's names
+// that code.
 #pragma once
+
+#include <exception>
 
 namespace lh {
 
-void install_signal_handlers();
+void install_signal_handlers();  // a SIGHUP that was ignored (nohup) stays so
 bool stop_requested();
-int stop_signal();          // SIGINT, SIGTERM, or 0
+bool hurry_requested();     // a second signal came
+int stop_signal();          // the last of them, or 0
 void clear_stop_request();  // before a new run in the same process
+
+// Thrown by check_hurry(); becomes exit_interrupted.
+struct Interrupted : std::exception {
+  const char* what() const noexcept override { return "stopped by a second signal"; }
+};
+// Throws Interrupted after a second signal, where nothing is lost by leaving in the middle: between the ops of a graph.
+void check_hurry();
+// While one lives on this thread, check_hurry() does nothing: values that belong together change together.
+class WholeChange {
+ public:
+  WholeChange();
+  ~WholeChange();
+  WholeChange(const WholeChange&) = delete;
+  WholeChange& operator=(const WholeChange&) = delete;
+};
 
 // From here on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) of a thread that is inside foreign code prints one
 // line with its name and ends the process with Code::plugin. Any other crash is left to whoever handled it before.

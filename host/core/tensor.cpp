@@ -138,9 +138,24 @@ HostTensor converted(const HostTensor& tensor, DType dtype) {
   return out;
 }
 
+int64_t count_non_finite(DType dtype, const void* data, int64_t count) {
+  // An exponent of ones is a NaN or an infinity; e4m3 has NaN alone, with all bits set.
+  const auto with_bits = [&]<typename Bits>(Bits mask) {
+    const auto* bits = static_cast<const Bits*>(data);
+    return static_cast<int64_t>(std::count_if(bits, bits + count, [&](Bits v) { return (v & mask) == mask; }));
+  };
+  switch (dtype) {
+    case DType::f32: return with_bits(uint32_t{0x7f800000});
+    case DType::f16: return with_bits(uint16_t{0x7c00});
+    case DType::bf16: return with_bits(uint16_t{0x7f80});
+    case DType::f8_e4m3: return with_bits(uint8_t{0x7f});
+    case DType::f8_e5m2: return with_bits(uint8_t{0x7c});
+    default: return 0;
+  }
+}
+
 bool all_finite(const HostTensor& tensor) {
-  const HostTensor values = converted(tensor, DType::f32);
-  return std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); });
+  return count_non_finite(tensor.desc.dtype, tensor.data.data(), tensor.desc.shape.numel()) == 0;
 }
 
 namespace {

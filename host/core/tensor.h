@@ -97,7 +97,8 @@ lk_tensor kernel_tensor(const Desc& desc, void* data);
 // Element conversion on the host (round to nearest even), used by files and tests.
 void convert(DType from, const void* src, DType to, void* dst, int64_t count);
 HostTensor converted(const HostTensor& tensor, DType dtype);
-bool all_finite(const HostTensor& tensor);  // no NaN, no infinity
+int64_t count_non_finite(DType dtype, const void* data, int64_t count);  // NaNs and infinities among the elements
+bool all_finite(const HostTensor& tensor);
 
 // float32 [N, C, H, W] <-> [N, H, W, C].
 HostTensor nchw_to_nhwc(const HostTensor& tensor);

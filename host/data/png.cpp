@@ -60,6 +60,8 @@ struct Reader {
 bool start(Reader& r) {
   if (setjmp(png_jmpbuf(r.png)) != 0) return false;
   png_set_user_limits(r.png, max_image_side, max_image_side);
+  // Nothing but pixels, palette and transparency: texts and profiles may unpack to a thousand times their size.
+  png_set_keep_unknown_chunks(r.png, PNG_HANDLE_CHUNK_NEVER, nullptr, -1);
   png_read_info(r.png, r.info);
   png_set_expand(r.png);
   png_set_scale_16(r.png);

@@ -12,9 +12,9 @@
 #include <string>
 
 #include "config/config.h"
+#include "core/random.h"
 #include "diffusion/loss_weight.h"
 #include "diffusion/noise_schedule.h"
-#include "diffusion/random.h"
 #include "diffusion/timestep_law.h"
 #include "plugin/recipe.h"
 

@@ -16,7 +16,7 @@
 #include <string>
 
 #include "config/config.h"
-#include "diffusion/random.h"
+#include "core/random.h"
 #include "plugin/recipe.h"
 
 namespace lh {

@@ -45,7 +45,7 @@ Image tensor_to_image(const HostTensor& tensor) {
 }
 
 LatentEncoding::LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder)
-    : vae_(vae), room_{.limit = memory}, cache_(cache_folder) {
+    : vae_(vae), room_{.limit = memory}, cache_(cache_folder, "latents/1") {
   const Checkpoint& checkpoint = vae.model.checkpoint();
   weights_ = checkpoint.has("vae") ? checkpoint.fingerprint("vae") : "none";
   std::error_code none;  // no folder: nothing is cached
@@ -66,7 +66,7 @@ const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) con
 // weights, the tiles.
 std::string LatentEncoding::key(const ImageCut& cut) const {
   const auto& [tiles, graph] = encoder(cut.bucket);
-  std::string rest = fmt::format("latent/2;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
+  std::string rest = fmt::format("latent/3;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
                                  cut.flip ? "flip" : "");
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
@@ -92,7 +92,7 @@ int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const 
 void LatentEncoding::prepare(const std::vector<ImageCut>& cuts) {
   std::vector<const ImageCut*> missing;
   for (const ImageCut& cut : cuts)
-    if (cache_.find(key(cut)) == nullptr) missing.push_back(&cut);
+    if (find(cut) == nullptr) missing.push_back(&cut);
   // One graph for each bucket: cuts of a bucket in a row.
   std::ranges::stable_sort(missing, {}, [](const ImageCut* cut) { return cut->bucket; });
   if (!missing.empty()) encode(missing);
@@ -129,8 +129,21 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Prog
   return posterior;
 }
 
+const NamedTensors* LatentEncoding::find(const ImageCut& cut) {
+  const LatentSpec& spec = vae_.model.recipe().latents;
+  const Desc wanted{DType::f32,
+                    {1, cut.bucket.height / spec.downscale, cut.bucket.width / spec.downscale, 2 * spec.channels}};
+  return cache_.find(key(cut), [&](const NamedTensors& entry) -> std::string {
+    if (entry.size() != 1 || !entry.contains("posterior")) return "expected one tensor, `posterior`";
+    const HostTensor& posterior = entry.at("posterior");
+    if (posterior.desc != wanted)
+      return fmt::format("`posterior` is {}, expected {}", posterior.desc.text(), wanted.text());
+    return all_finite(posterior) ? "" : "`posterior` holds a NaN or an infinity";
+  });
+}
+
 const HostTensor& LatentEncoding::posterior(const ImageCut& cut) {
-  const NamedTensors* found = cache_.find(key(cut));
+  const NamedTensors* found = find(cut);
   if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", cut.file.path.string());
   return found->at("posterior");
 }

@@ -5,8 +5,8 @@
 #include <set>
 #include <string>
 
+#include "core/random.h"
 #include "data/dataset.h"
-#include "diffusion/random.h"
 #include "encode/tensor_cache.h"
 #include "encode/vae.h"
 #include "run/program.h"
@@ -37,6 +37,7 @@ class LatentEncoding {
   std::string key(const ImageCut& cut) const;
   void encode(const std::vector<const ImageCut*>& cuts);
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
+  const NamedTensors* find(const ImageCut& cut);
   Vae vae_;
   MemoryRoom room_;
   mutable std::map<Bucket, Encoder> encoders_;  // as far as asked for

@@ -3,7 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include "core/error.h"
-#include "io/safetensors.h"
+#include "io/record.h"
 
 namespace lh {
 
@@ -11,18 +11,17 @@ bool TensorCache::contains(const std::string& key) const {
   return loaded_.contains(key) || (!folder_.empty() && std::filesystem::exists(file_of(key)));
 }
 
-const NamedTensors* TensorCache::find(const std::string& key) {
+const NamedTensors* TensorCache::find(const std::string& key, const Check& check) {
   if (const auto it = loaded_.find(key); it != loaded_.end()) return &it->second;
-  if (folder_.empty() || !std::filesystem::exists(file_of(key))) return nullptr;
-  try {
-    const Safetensors file(file_of(key));
-    NamedTensors tensors;
-    for (const StoredTensor& t : file.tensors()) tensors[t.name] = file.read(t.name);
-    return &(loaded_[key] = std::move(tensors));
-  } catch (const Error& e) {
-    spdlog::warn("cache entry is made again: {}", e.what());
-    return nullptr;
-  }
+  if (folder_.empty()) return nullptr;
+  Record record = read_record(file_of(key), {kind_, key});
+  if (record.answer == RecordAnswer::absent) return nullptr;
+  std::string why = record.why;
+  if (record.answer == RecordAnswer::ok) why = check(record.tensors);
+  if (why.empty()) return &(loaded_[key] = std::move(record.tensors));
+  if (record.answer == RecordAnswer::ok) why = fmt::format("{}: {}", file_of(key).string(), why);
+  spdlog::warn("cache entry is made again: {}", why);
+  return nullptr;
 }
 
 const NamedTensors& TensorCache::put(const std::string& key, NamedTensors tensors) {
@@ -30,7 +29,13 @@ const NamedTensors& TensorCache::put(const std::string& key, NamedTensors tensor
     make_folder(folder_);
     std::vector<TensorToWrite> list;
     for (const auto& [name, t] : tensors) list.push_back({name, t.desc, t.data.data()});
-    write_safetensors(file_of(key), list, {});
+    std::error_code none;
+    const auto there = std::filesystem::symlink_status(file_of(key), none).type();
+    if (there == std::filesystem::file_type::regular || there == std::filesystem::file_type::not_found)
+      write_record(file_of(key), {kind_, key}, list, {});
+    else
+      spdlog::warn("{}: expected a file of the cache, found something else: move it away. The entry is kept in memory",
+                   file_of(key).string());
   }
   return loaded_[key] = std::move(tensors);
 }

@@ -1,7 +1,9 @@
-// Tensors kept on disk under a content key, so that encoders run once for each image and prompt.
+// Tensors kept on disk under a content key, so that encoders run once for each image and prompt. An entry is a record
+// (io/record.h): one that was changed, exchanged with another or put there by somebody else is made again.
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -12,10 +14,13 @@ namespace lh {
 
 class TensorCache {
  public:
-  // An empty folder keeps everything in memory only.
-  explicit TensorCache(std::filesystem::path folder) : folder_(std::move(folder)) {}
-  // nullptr when the key is unknown. A damaged file counts as unknown, with a warning, and is made again.
-  const NamedTensors* find(const std::string& key);
+  // An empty folder keeps everything in memory only. kind: of the records, with a revision ("latents/1").
+  TensorCache(std::filesystem::path folder, std::string kind) : folder_(std::move(folder)), kind_(std::move(kind)) {}
+  // What is wrong with the names, types, shapes or values of an entry; empty: nothing.
+  using Check = std::function<std::string(const NamedTensors&)>;
+  // nullptr when the key is unknown. A file that is not what was put there counts as unknown, with a warning.
+  const NamedTensors* find(const std::string& key, const Check& check);
+  // Where something else than a file stands in the entry's place, it is kept in memory only, with a warning.
   const NamedTensors& put(const std::string& key, NamedTensors tensors);
   bool on_disk() const { return !folder_.empty(); }
   bool contains(const std::string& key) const;
@@ -23,6 +28,7 @@ class TensorCache {
  private:
   std::filesystem::path file_of(const std::string& key) const { return folder_ / (key + ".safetensors"); }
   std::filesystem::path folder_;
+  std::string kind_;
   std::map<std::string, NamedTensors> loaded_;
 };
 

@@ -30,6 +30,14 @@ std::set<std::string> outputs_asked_for(const Recipe& recipe) {
   return names;
 }
 
+// The conditioner's outputs that the denoiser is given, each with the mask that leaves rows of it out; "": none.
+std::map<std::string, std::string> masks_by_output(const Recipe& recipe) {
+  std::map<std::string, std::string> masks;
+  for (const auto& [input, spec] : recipe.inputs)
+    if (spec.source == InputSpec::Source::conditioner) masks.emplace(spec.of, spec.mask);
+  return masks;
+}
+
 // Rows in front that a mask [1, L] keeps.
 int64_t count_rows(const HostTensor& mask, const std::string& name, const std::string& plugin) {
   const HostTensor exact = converted(mask, DType::i32);
@@ -49,7 +57,7 @@ int64_t count_rows(const HostTensor& mask, const std::string& name, const std::s
 }  // namespace
 
 TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder) {}
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1") {}
 
 const Graph& TextEncoding::graph() {
   if (!graph_) graph_.emplace(conditioner(compute_));
@@ -63,11 +71,17 @@ const Tokenizer& TextEncoding::tokenizer(const std::string& encoder) {
   return *made;
 }
 
+std::map<std::string, std::string> TextEncoding::tokenizer_fingerprints() {
+  std::map<std::string, std::string> all;
+  for (const auto& [encoder, spec] : model_.recipe().tokenizers) all[encoder] = tokenizer(encoder).fingerprint();
+  return all;
+}
+
 // Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
 // prompt.
 std::string TextEncoding::key(const std::string& prompt) {
   if (identity_.empty()) {
-    identity_ = "text/2;" + fingerprint(graph());
+    identity_ = "text/3;" + fingerprint(graph());
     for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
       const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
       identity_ += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
@@ -79,7 +93,7 @@ std::string TextEncoding::key(const std::string& prompt) {
 void TextEncoding::prepare(const std::vector<std::string>& prompts) {
   std::vector<std::string> missing;
   for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
-    if (cache_.find(key(prompt)) == nullptr) missing.push_back(prompt);
+    if (find(prompt) == nullptr) missing.push_back(prompt);
   if (!missing.empty()) encode(missing);
 }
 
@@ -183,11 +197,10 @@ int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) {
 
 NamedTensors TextEncoding::conditioning(Program& conditioner) const {
   NamedTensors out;
-  for (const auto& [input, spec] : model_.recipe().inputs) {
-    if (spec.source != InputSpec::Source::conditioner || out.contains(spec.of)) continue;
-    HostTensor all = conditioner.output(spec.of);
-    if (!spec.mask.empty()) all = first_rows(all, count_rows(conditioner.output(spec.mask), spec.mask, model_.id()));
-    out.emplace(spec.of, std::move(all));
+  for (const auto& [name, mask] : masks_by_output(model_.recipe())) {
+    HostTensor all = conditioner.output(name);
+    if (!mask.empty()) all = first_rows(all, count_rows(conditioner.output(mask), mask, model_.id()));
+    out.emplace(name, std::move(all));
   }
   return out;
 }
@@ -203,13 +216,39 @@ void TextEncoding::encode(const std::vector<std::string>& prompts) {
     for (const auto& [name, ids] : tokens(prompt))
       if (program->graph().inputs.contains(name)) program->set_input(name, ids);
     program->run();
-    cache_.put(key(prompt), conditioning(*program));
+    NamedTensors made = conditioning(*program);
+    for (const auto& [name, tensor] : made)
+      if (!all_finite(tensor))
+        fail(
+            Code::numeric,
+            "prompt \"{:.60}\": the text encoders give a NaN or an infinity in `{}`, computed in {}. Their file may be "
+            "damaged, or {} is too small for them: use train.dtype: fp32",
+            prompt, name, dtype_name(compute_), dtype_name(compute_));
+    cache_.put(key(prompt), std::move(made));
   }
+}
+
+const NamedTensors* TextEncoding::find(const std::string& prompt) {
+  return cache_.find(key(prompt), [&](const NamedTensors& entry) -> std::string {
+    const std::map<std::string, std::string> masks = masks_by_output(model_.recipe());
+    for (const auto& [name, tensor] : entry)
+      if (!masks.contains(name)) return fmt::format("`{}` is no output that the denoiser is given", name);
+    for (const auto& [name, mask] : masks) {
+      const auto found = entry.find(name);
+      if (found == entry.end()) return fmt::format("`{}` is missing", name);
+      Desc wanted = graph().desc(graph().outputs.at(name));
+      if (!mask.empty()) wanted.shape = wanted.shape.with(1, rows_there(mask, prompt));
+      if (found->second.desc != wanted)
+        return fmt::format("`{}` is {}, expected {}", name, found->second.desc.text(), wanted.text());
+      if (!all_finite(found->second)) return fmt::format("`{}` holds a NaN or an infinity", name);
+    }
+    return {};
+  });
 }
 
 const NamedTensors& TextEncoding::at(const std::string& prompt) {
   const auto given = given_.find(prompt);
-  const NamedTensors* found = given != given_.end() ? &given->second : cache_.find(key(prompt));
+  const NamedTensors* found = given != given_.end() ? &given->second : find(prompt);
   if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
   return *found;
 }

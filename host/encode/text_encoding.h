@@ -42,6 +42,8 @@ class TextEncoding {
   NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
   const NamedTensors& at(const std::string& prompt);
+  // Identifies the tokenizer of each encoder: its files and rules.
+  std::map<std::string, std::string> tokenizer_fingerprints();
   // Conditioning that stands for a prompt from now on, whatever is cached.
   void give(const std::string& prompt, NamedTensors conditioning) { given_[prompt] = std::move(conditioning); }
 
@@ -51,6 +53,7 @@ class TextEncoding {
   std::string key(const std::string& prompt);
   int64_t rows_there(const std::string& mask, const std::string& prompt);
   void encode(const std::vector<std::string>& prompts);
+  const NamedTensors* find(const std::string& prompt);
 
   Device& device_;
   const Model& model_;

@@ -22,15 +22,40 @@ namespace fs = std::filesystem;
 
 std::mutex hook_mutex;
 std::shared_ptr<const FaultHook> fault_hook;
+std::shared_ptr<const ReadFaultHook> read_fault_hook;
 
-// The errno that the fault hook wants instead of `call`; 0 to go on.
-int injected(const char* call) {
-  std::shared_ptr<const FaultHook> hook;
+// The errno that a fault hook wants instead of a call; 0 to go on.
+template <typename Hook, typename... Args>
+int ask(const std::shared_ptr<const Hook>& slot, const Args&... args) {
+  std::shared_ptr<const Hook> hook;
   {
     const std::lock_guard lock(hook_mutex);
-    hook = fault_hook;
+    hook = slot;
   }
-  return hook && *hook ? (*hook)(call) : 0;
+  return hook && *hook ? (*hook)(args...) : 0;
+}
+
+template <typename Hook>
+void set_hook(std::shared_ptr<const Hook>& slot, Hook hook) {
+  auto next = hook ? std::make_shared<const Hook>(std::move(hook)) : nullptr;
+  const std::lock_guard lock(hook_mutex);
+  slot.swap(next);
+}
+
+int injected(const char* call) { return ask(fault_hook, call); }
+
+// A call that reads, again after EINTR; gives its result, -1 with errno set.
+template <typename Call>
+auto attempt_read(const char* name, const fs::path& path, Call call) {
+  for (;;) {
+    if (const int error = ask(read_fault_hook, name, path); error != 0) {
+      if (error == EINTR) continue;
+      errno = error;
+      return decltype(call()){-1};
+    }
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
 }
 
 std::string reason(int error) { return std::strerror(error); }  // NOLINT(concurrency-mt-unsafe): glibc's is safe
@@ -160,17 +185,17 @@ void sync_directory(const fs::path& target) {
 
 }  // namespace
 
-void set_fault_hook(FaultHook hook) {
-  auto next = hook ? std::make_shared<const FaultHook>(std::move(hook)) : nullptr;
-  const std::lock_guard lock(hook_mutex);
-  fault_hook.swap(next);
-}
+void set_fault_hook(FaultHook hook) { set_hook(fault_hook, std::move(hook)); }
+void set_read_fault_hook(ReadFaultHook hook) { set_hook(read_fault_hook, std::move(hook)); }
 
 InputFile::InputFile(const fs::path& path) : path_(path) {
-  do {
-    fd_ = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
-  } while (fd_ < 0 && errno == EINTR);
-  if (fd_ < 0) fail(Code::data, "{}: cannot be opened: {}", path.string(), reason(errno));
+  fd_ = attempt_read("open_read", path, [&] {
+    return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);  // a FIFO must not block
+  });
+  if (fd_ < 0) {
+    const int error = errno;
+    throw ReadError(error, fmt::format("{}: cannot be opened: {}", path.string(), reason(error)));
+  }
   struct stat info {};
   const bool known = ::fstat(fd_, &info) == 0;
   if (known && S_ISREG(info.st_mode)) {
@@ -182,7 +207,8 @@ InputFile::InputFile(const fs::path& path) : path_(path) {
                      : S_ISDIR(info.st_mode)  ? "a folder"
                      : S_ISFIFO(info.st_mode) ? "a pipe"
                                               : "a device or socket";
-  fail(Code::data, "{}: is {}, expected a regular file", path.string(), kind);
+  throw ReadError(S_ISDIR(info.st_mode) ? EISDIR : EINVAL,
+                  fmt::format("{}: is {}, expected a regular file", path.string(), kind));
 }
 
 InputFile::~InputFile() {
@@ -203,14 +229,18 @@ void InputFile::read(int64_t offset, std::span<std::byte> out) const {
     fail(Code::data, "{}: cannot read {} bytes at {}: the file has {} bytes", path_.string(), count, offset, size_);
   int64_t done = 0;
   while (done < count) {
-    const ssize_t got = ::pread(fd_, out.data() + done, static_cast<size_t>(count - done), offset + done);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0)
-      fail(Code::data, "{}: reading {} bytes at {} failed: {}", path_.string(), count - done, offset + done,
-           reason(errno));
+    const ssize_t got = attempt_read("pread", path_, [&] {
+      return ::pread(fd_, out.data() + done, static_cast<size_t>(count - done), offset + done);
+    });
+    if (got < 0) {
+      const int error = errno;
+      throw ReadError(error, fmt::format("{}: reading {} bytes at {} failed: {}", path_.string(), count - done,
+                                         offset + done, reason(error)));
+    }
     if (got == 0)
-      fail(Code::data, "{}: ends at {}, but had {} bytes when it was opened: another program is writing it",
-           path_.string(), offset + done, size_);
+      throw ReadError(EAGAIN, fmt::format("{}: ends at {}, but had {} bytes when it was opened: another program is "
+                                          "writing it",
+                                          path_.string(), offset + done, size_));
     done += got;
   }
 }

@@ -10,9 +10,22 @@
 #include <string_view>
 #include <utility>
 
+#include "core/error.h"
+
 namespace lh {
 
-// A file opened for reading; reads are positioned and complete or throw lh::Error naming path, offset and sizes.
+// A system call failed while a file was read (Code::data): it says nothing about the content, which may be well.
+class ReadError : public Error {
+ public:
+  ReadError(int error, const std::string& text) : Error(Code::data, text), error_(error) {}
+  int error() const { return error_; }  // errno
+
+ private:
+  int error_;
+};
+
+// A file opened for reading; reads are positioned and complete or throw lh::Error naming path, offset and sizes, a
+// ReadError where the system refused.
 class InputFile {
  public:
   explicit InputFile(const std::filesystem::path& path);
@@ -64,5 +77,8 @@ void publish_text(const std::filesystem::path& path, std::string_view text);
 // "write", "fsync", "rename", "fsync_dir"); a non-zero return becomes that errno.
 using FaultHook = std::function<int(const char* call)>;
 void set_fault_hook(FaultHook hook);
+// Likewise before the calls that read: "open_read", "pread". With `path` the file that is read.
+using ReadFaultHook = std::function<int(const char* call, const std::filesystem::path& path)>;
+void set_read_fault_hook(ReadFaultHook hook);
 
 }  // namespace lh

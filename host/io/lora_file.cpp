@@ -10,6 +10,7 @@
 #include "core/hash.h"
 #include "io/key_map.h"
 #include "io/lora_names.h"
+#include "io/record.h"
 
 namespace lh {
 namespace {
@@ -287,7 +288,18 @@ void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>
   auto entries = complete(modules, metadata);
   add_hashes(entries, tensors);
   std::vector<TensorToWrite> list;
-  for (const NamedTensor& t : tensors) list.push_back({t.name, t.tensor.desc, t.tensor.data.data()});
+  for (const NamedTensor& t : tensors) {
+    list.push_back({t.name, t.tensor.desc, t.tensor.data.data()});
+    const int64_t elements = t.tensor.desc.shape.numel();
+    if (const int64_t bad = count_non_finite(t.tensor.desc.dtype, t.tensor.data.data(), elements); bad > 0)
+      fail(Code::numeric,
+           "{}: {} of {} values of `{}` are a NaN or an infinity as {}. Nothing was written, what was there before is "
+           "untouched. {}",
+           path.string(), bad, elements, t.name, dtype_name(t.tensor.desc.dtype),
+           t.tensor.desc.dtype == DType::f16 ? "float16 ends at 65504: set save.dtype: bf16, and go on with --resume"
+                                             : "Lower train.lr");
+  }
+  seal({"lora/1", path.stem().string()}, list, entries);
   write_safetensors(path, list, entries);
 }
 

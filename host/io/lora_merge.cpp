@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/lora_delta.h"
+#include "io/record.h"
 
 namespace lh {
 namespace {
@@ -57,6 +58,7 @@ LoraMerge::LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Des
   files_.reserve(files.size());  // entries are pointed to
   for (const LoraInput& input : inputs_) {
     files_.push_back(read_lora(input.path));
+    check_seal(*files_.back().file);
     add(names, weights, files_.size() - 1);
   }
 }

@@ -10,6 +10,7 @@
 #include "io/lora_inspect.h"
 #include "io/lora_merge.h"
 #include "io/lora_names.h"
+#include "io/record.h"
 
 namespace lh {
 namespace {
@@ -217,9 +218,32 @@ class ProgramCheck {
   int64_t taken_ = 0, refused_ = 0;  // modules, by their names
 };
 
+std::vector<LoraIssue> damage_of(const Safetensors& file) {
+  std::vector<LoraIssue> damage;
+  try {
+    check_seal(file);
+  } catch (const ReadError&) {
+    throw;
+  } catch (const Error& e) {
+    damage.push_back({"", e.what(), "take the file from where it was written, or train it again"});
+  }
+  for (const StoredTensor& tensor : file.tensors()) {
+    const HostTensor values = file.read(tensor.name);
+    const int64_t elements = tensor.desc.shape.numel();
+    const int64_t bad = count_non_finite(tensor.desc.dtype, values.data.data(), elements);
+    if (bad == 0) continue;
+    damage.push_back(
+        {tensor.name,
+         fmt::format("{} of {} values are a NaN or an infinity as {}", bad, elements, dtype_name(tensor.desc.dtype)),
+         "save it with save.dtype: bf16 or fp32, or train it again with a lower train.lr"});
+  }
+  return damage;
+}
+
 }  // namespace
 
 bool VerifyReport::good(const std::vector<std::string>& asked) const {
+  if (!damage.empty()) return false;
   bool any = false;
   for (const ProgramReport& program : programs) {
     if (asked.empty() ? !program.meant : !contains(asked, program.program)) continue;
@@ -240,7 +264,8 @@ VerifyReport verify_lora(const LoraFile& file, const CheckpointSpec& spec, const
   const LoraNameTable names(spec, weights);
   VerifyReport report{.keys = static_cast<int64_t>(file.file->tensors().size()),
                       .modules = static_cast<int64_t>(file.entries.size()),
-                      .programs = {}};
+                      .programs = {},
+                      .damage = damage_of(*file.file)};
   for (const LoraLoader& loader : spec.lora_loaders)
     report.programs.push_back(ProgramCheck(loader, spec, file, weights, names).run());
   return report;
@@ -248,6 +273,9 @@ VerifyReport verify_lora(const LoraFile& file, const CheckpointSpec& spec, const
 
 std::string verify_text(const VerifyReport& report, const std::string& path) {
   std::string out = fmt::format("{}: {} keys, {} modules\n", path, report.keys, report.modules);
+  for (const LoraIssue& issue : report.damage)
+    out += fmt::format("  {}: {}\n    fix: {}\n", issue.key.empty() ? "the file" : printable(issue.key),
+                       printable(issue.why), issue.fix);
   for (const ProgramReport& program : report.programs) {
     out += fmt::format("  {:<10} {} loaded, {} unmatched{}{}\n", program.program, program.loaded, program.issues.size(),
                        program.unchecked > 0
@@ -270,8 +298,13 @@ std::string verify_text(const VerifyReport& report, const std::string& path) {
 
 nlohmann::json verify_json(const VerifyReport& report, const std::vector<std::string>& asked) {
   using nlohmann::json;
-  json out{
-      {"keys", report.keys}, {"modules", report.modules}, {"good", report.good(asked)}, {"programs", json::array()}};
+  json out{{"keys", report.keys},
+           {"modules", report.modules},
+           {"good", report.good(asked)},
+           {"programs", json::array()},
+           {"damage", json::array()}};
+  for (const LoraIssue& issue : report.damage)
+    out["damage"].push_back({{"key", issue.key}, {"why", issue.why}, {"fix", issue.fix}});
   for (const ProgramReport& program : report.programs) {
     json one{{"program", program.program},         {"meant", program.meant},         {"loaded", program.loaded},
              {"unmatched", program.issues.size()}, {"unchecked", program.unchecked}, {"issues", json::array()}};

@@ -1,5 +1,6 @@
 // Which programs load a LoRA file: every key of it held against what each program is known to load (`lora_loaders` of
-// the plugin) and against the shapes of a checkpoint.
+// the plugin) and against the shapes of a checkpoint. And what no program should be given: values that are not finite,
+// and a file that was changed after lora-host wrote it.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -26,8 +27,9 @@ struct ProgramReport {
 struct VerifyReport {
   int64_t keys = 0, modules = 0;
   std::vector<ProgramReport> programs;
-  // No key of the programs in `asked` is left over; with an empty list, of those that the file is meant for, of which
-  // there must be one.
+  std::vector<LoraIssue> damage = {};  // of the content, whatever program loads it
+  // The content is whole, and no key of the programs in `asked` is left over; with an empty list, of those that the
+  // file is meant for, of which there must be one.
   bool good(const std::vector<std::string>& asked) const;
 };
 

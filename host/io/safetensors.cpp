@@ -129,7 +129,8 @@ Safetensors::Safetensors(const std::filesystem::path& path)
   data_start_ = 8 + length;
   metadata_ = std::move(header.metadata);
   for (const HeaderEntry& entry : header.entries) check_size(name, entry);
-  std::ranges::sort(header.entries, {}, [](const HeaderEntry& e) { return std::pair(e.begin, e.end); });
+  // Stable: empty tensors at one place keep the header's order, which a record's digest is over.
+  std::ranges::stable_sort(header.entries, {}, [](const HeaderEntry& e) { return std::pair(e.begin, e.end); });
   check_layout(name, header.entries, data_start_, file_.size());
   tensors_.reserve(header.entries.size());
   for (HeaderEntry& entry : header.entries) {

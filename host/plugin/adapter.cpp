@@ -1,19 +1,13 @@
 #include "plugin/adapter.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 
-#include "core/error.h"
 #include "passes/layout.h"
-#include "plugin/call.h"
 #include "plugin/services.h"
 
 namespace lh {
 namespace {
-
-constexpr const char* section = "network.network_kwargs";
 
 // A layer as plugins see it. Texts point into this object.
 class AbiLayer {
@@ -59,43 +53,18 @@ void check_pair(const Call& call, const AdapterLayer& layer, const std::vector<A
 }  // namespace
 
 Adapter::Adapter(const Registry& registry, const std::string& id, const GivenOptions& options)
-    : id_(id), offered_(registry.adapter(id)) {
-  const std::string owner = fmt::format("adapter '{}'", id);
-  const OptionValues values = check_options(read_options(offered_.descriptor->options, owner), options, section, owner);
-  options_text_ = values.text();
-  const std::vector<lh_attr> attrs = values.attrs();
-  Call call(*offered_.host, fmt::format("adapter '{}', create", id_));
-  void* self = nullptr;
-  const lh_status status = call.run([&] {
-    return offered_.descriptor->create(offered_.host, attrs.data(), static_cast<uint32_t>(attrs.size()), &self);
-  });
-  if ((status == LH_E_INVALID || status == LH_E_SETTING) && call.said_status() != LH_OK)
-    fail(Code::config, "{}: {}", section, call.reason());
-  call.check(status);
-  self_ = self;
-}
+    : part_("adapter", registry.adapter(id), options, "network.network_kwargs") {}
 
-Adapter::~Adapter() { destroy(); }
-
-void Adapter::destroy() noexcept {
-  try {
-    Call call(*offered_.host, fmt::format("adapter '{}', destroy", id_));
-    call.run([&] { offered_.descriptor->destroy(self_); });
-  } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
-  }
-}
-
-std::string Adapter::call_name(const std::string& function, const AdapterLayer& layer) const {
-  return fmt::format("adapter '{}', {} of {}", id_, function, layer.module);
+Call Adapter::calling(const char* function, const AdapterLayer& layer, GraphContext* graph) const {
+  return part_.call(fmt::format("{} of {}", function, layer.module), graph);
 }
 
 AdapterForm Adapter::form(const AdapterLayer& layer) const {
   const AbiLayer given(layer);
   lh_adapter_form made{};
   made.struct_size = sizeof made;
-  Call call(*offered_.host, call_name("form", layer));
-  call.check(call.run([&] { return offered_.descriptor->form(self_, given.get(), &made); }));
+  Call call = calling("form", layer);
+  call.check(call.run([&] { return part_->form(part_.self(), given.get(), &made); }));
   if (made.leave_alone != 0) return {};
   using Kind = AdapterForm::Kind;
   const Kind kind = made.form == LH_FORM_PAIR     ? Kind::pair
@@ -103,8 +72,8 @@ AdapterForm Adapter::form(const AdapterLayer& layer) const {
                     : made.form == LH_FORM_WEIGHT ? Kind::weight
                                                   : Kind::none;
   if (kind == Kind::none) call.wrong(fmt::format("gives the form {}, which there is not (LH_FORM_*)", made.form));
-  if ((kind == Kind::output && offered_.descriptor->build_output == nullptr) ||
-      (kind == Kind::weight && offered_.descriptor->build_weight == nullptr))
+  if ((kind == Kind::output && part_->build_output == nullptr) ||
+      (kind == Kind::weight && part_->build_weight == nullptr))
     call.wrong(
         fmt::format("gives a form whose {} it does not have", kind == Kind::output ? "build_output" : "build_weight"));
   if (!std::isfinite(made.scale) || !std::isfinite(made.alpha) || made.rank < 0)
@@ -116,11 +85,11 @@ std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const
   constexpr uint32_t limit = 64;
   const AbiLayer given(layer);
   std::vector<AdapterTensorSpec> all;
-  Call call(*offered_.host, call_name("tensor", layer));
+  Call call = calling("tensor", layer);
   for (uint32_t i = 0;; ++i) {
     lh_adapter_tensor made{};
     made.struct_size = sizeof made;
-    call.check(call.run([&] { return offered_.descriptor->tensor(self_, given.get(), i, &made); }));
+    call.check(call.run([&] { return part_->tensor(part_.self(), given.get(), i, &made); }));
     if (made.name == nullptr) break;
     if (i == limit) call.wrong(fmt::format("the list of tensors does not end: number {} is still there", i));
     const std::string name = made.name;
@@ -143,11 +112,11 @@ std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const
   return all;
 }
 
-Value Adapter::built(Graph& graph, const std::string& function, const AdapterLayer& layer, const Values& given,
-                     int32_t scope, const std::string& output, const Desc& like, const Build& build) const {
-  const GraphHandle handle = open_graph(*offered_.host, graph, nullptr, given);
+Value Adapter::built(Graph& graph, const char* function, const AdapterLayer& layer, const Values& given, int32_t scope,
+                     const std::string& output, const Desc& like, const Build& build) const {
+  const GraphHandle handle = open_graph(part_.host(), graph, nullptr, given);
   handle->scopes = {scope};
-  Call call(*offered_.host, call_name(function, layer), nullptr, handle.get());
+  Call call = calling(function, layer, handle.get());
   call.check(call.run([&] { return build(handle.get()); }));
   const auto found = graph.outputs.find(output);
   if (found == graph.outputs.end()) call.wrong(fmt::format("gives no '{}'", output));
@@ -164,23 +133,22 @@ Value Adapter::build_output(Graph& graph, const AdapterLayer& layer, const Value
   const Desc& y = graph.desc(given.at("y"));
   const lh_desc x_desc = to_abi(graph.desc(given.at("x"))), y_desc = to_abi(y);
   return built(graph, "build_output", layer, given, scope, "y", Desc(y),
-               [&](lh_graph* g) { return offered_.descriptor->build_output(self_, g, abi.get(), &x_desc, &y_desc); });
+               [&](lh_graph* g) { return part_->build_output(part_.self(), g, abi.get(), &x_desc, &y_desc); });
 }
 
 Value Adapter::build_weight(Graph& graph, const AdapterLayer& layer, const Values& given, int32_t scope) const {
   const AbiLayer abi(layer);
   return built(graph, "build_weight", layer, given, scope, "weight", {DType::f32, layer.weight},
-               [&](lh_graph* g) { return offered_.descriptor->build_weight(self_, g, abi.get()); });
+               [&](lh_graph* g) { return part_->build_weight(part_.self(), g, abi.get()); });
 }
 
 Graph Adapter::initial_values(const AdapterLayer& layer) const {
   Graph graph(DType::f32);
   const AbiLayer abi(layer);
-  const GraphHandle handle = open_graph(*offered_.host, graph);
-  Call call(*offered_.host, call_name("build_initial", layer), nullptr, handle.get());
-  if (offered_.descriptor->build_initial == nullptr)
-    call.wrong("a tensor begins with LH_INIT_GRAPH, and there is no graph");
-  call.check(call.run([&] { return offered_.descriptor->build_initial(self_, handle.get(), abi.get()); }));
+  const GraphHandle handle = open_graph(part_.host(), graph);
+  Call call = calling("build_initial", layer, handle.get());
+  if (part_->build_initial == nullptr) call.wrong("a tensor begins with LH_INIT_GRAPH, and there is no graph");
+  call.check(call.run([&] { return part_->build_initial(part_.self(), handle.get(), abi.get()); }));
   settle_layouts(graph);
   for (const auto& [name, value] : graph.inputs)
     if (name != "weight" || graph.desc(value) != Desc{DType::f32, layer.weight})

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "passes/adapter_rule.h"
-#include "plugin/options.h"
-#include "plugin/registry.h"
+#include "plugin/part.h"
 
 namespace lh {
 
@@ -14,13 +13,11 @@ class Adapter : public AdapterRule {
  public:
   // Throws lh::Error(Code::config) for an adapter that no plugin has, or an option that it does not know or refuses.
   Adapter(const Registry& registry, const std::string& id, const GivenOptions& options);
-  ~Adapter() override;
-  Adapter(const Adapter&) = delete;
-  Adapter& operator=(const Adapter&) = delete;
 
-  const std::string& id() const { return id_; }
+  std::string id() const { return part_->id; }
   // Identifies the options: "factor=8 ...".
-  const std::string& options_text() const { return options_text_; }
+  const std::string& options_text() const { return part_.options_text(); }
+  const std::string& plugin_version() const { return part_.host().version; }
 
   AdapterForm form(const AdapterLayer& layer) const override;
   std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override;
@@ -29,16 +26,13 @@ class Adapter : public AdapterRule {
   Graph initial_values(const AdapterLayer& layer) const override;
 
  private:
-  std::string call_name(const std::string& function, const AdapterLayer& layer) const;
-  void destroy() noexcept;
+  Call calling(const char* function, const AdapterLayer& layer, GraphContext* graph = nullptr) const;
   // The value that a build gives as `output`, which must be like `like`.
   using Build = std::function<lh_status(lh_graph*)>;
-  Value built(Graph& graph, const std::string& function, const AdapterLayer& layer, const Values& given, int32_t scope,
+  Value built(Graph& graph, const char* function, const AdapterLayer& layer, const Values& given, int32_t scope,
               const std::string& output, const Desc& like, const Build& build) const;
 
-  std::string id_, options_text_;
-  Offered<lh_adapter> offered_;
-  void* self_ = nullptr;
+  Part<lh_adapter> part_;
 };
 
 }  // namespace lh

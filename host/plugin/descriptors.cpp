@@ -1,7 +1,9 @@
 // Required fields of each kind of descriptor.
 #include "plugin/descriptors.h"
 
+#include <algorithm>
 #include <cstddef>
+#include <string_view>
 #include <vector>
 
 #include "core/error.h"
@@ -63,6 +65,9 @@ template <typename T>
 void check(const T& descriptor, uint32_t least_size, const fs::path& path, const char* factory, uint32_t index) {
   if (!LH_HAS(&descriptor, T, id) || descriptor.id == nullptr || descriptor.id[0] == '\0')
     fail(Code::plugin, "{}: {} number {} has no id", path.string(), factory, index);
+  if (!is_plain(descriptor.id))
+    fail(Code::plugin, "{}: {} number {} has an id with characters that cannot be printed", path.string(), factory,
+         index);
   if (descriptor.struct_size < least_size)
     fail(Code::plugin, "{}: {} '{}' has struct_size {}, expected at least {}; rebuild the plugin with this host's SDK",
          path.string(), factory, descriptor.id, descriptor.struct_size, least_size);
@@ -71,6 +76,11 @@ void check(const T& descriptor, uint32_t least_size, const fs::path& path, const
 }
 
 }  // namespace
+
+bool is_plain(const char* text) {
+  const std::string_view view = text;
+  return view.size() <= 256 && std::ranges::all_of(view, [](char c) { return c >= ' ' && c <= '~'; });
+}
 
 void check_descriptor(const lh_model& model, const fs::path& path, const char* factory, uint32_t index) {
   check(model, offsetof(lh_model, build) + sizeof(model.build), path, factory, index);

@@ -45,12 +45,16 @@ std::string machine_name(uint16_t machine) {
 class ElfFile {
  public:
   explicit ElfFile(const std::filesystem::path& path)
-      : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+      : path_(path), descriptor_(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
     struct stat status {};
     if (descriptor_ < 0 || fstat(descriptor_, &status) != 0) {
       int error = errno;
       if (descriptor_ >= 0) close(descriptor_);
       lh::fail(Code::plugin, "{}: cannot read: {}", path.string(), std::strerror(error));
+    }
+    if (!S_ISREG(status.st_mode)) {
+      close(descriptor_);
+      lh::fail(Code::plugin, "{}: is no regular file, so not a plugin", path.string());
     }
     size_ = static_cast<uint64_t>(status.st_size);
   }

@@ -23,7 +23,7 @@ namespace lh {
 
 // One for each loaded library, for the life of the process.
 struct PluginHost : lh_host {
-  std::string id;
+  std::string id, version;
   std::filesystem::path path;
 };
 

@@ -74,6 +74,9 @@ const lh_plugin_entry& find_entry(const fs::path& path, const boost::dll::shared
   if (entry.id == nullptr || entry.version == nullptr || entry.license == nullptr || entry.init == nullptr ||
       entry.deinit == nullptr || entry.factory == nullptr)
     lh::fail(Code::plugin, "{}: its {} lacks a field", path.string(), LH_PLUGIN_SYMBOL);
+  if (!is_plain(entry.id) || !is_plain(entry.version) || !is_plain(entry.license))
+    lh::fail(Code::plugin, "{}: its {} has text with characters that cannot be printed", path.string(),
+             LH_PLUGIN_SYMBOL);
   return entry;
 }
 
@@ -111,6 +114,7 @@ struct Plugin::Library {
     library.entry = &entry;
     library.host.api = &api;
     library.host.id = entry.id;
+    library.host.version = entry.version;
     library.host.path = path;
     return library;
   }

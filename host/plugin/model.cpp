@@ -82,6 +82,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
   plugin_file_ = chosen.offered.host->path;
+  plugin_version_ = chosen.offered.host->version;
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;

@@ -26,6 +26,7 @@ class Model {
   Model& operator=(const Model&) = delete;
 
   const std::string& id() const { return id_; }
+  const std::string& plugin_version() const { return plugin_version_; }
   // As the plugin gives it, with the tokenizers that this run uses: at the user's length, without encoders that may be
   // and are missing.
   const Recipe& recipe() const { return recipe_; }
@@ -56,6 +57,7 @@ class Model {
   Recipe recipe_;
   std::string dtype_;  // model.dtype
   std::filesystem::path plugin_file_;
+  std::string plugin_version_;
   std::map<std::string, std::filesystem::path> files_;  // what the user gave, by key of `model:`
   LoraTargets lora_targets_;
 };

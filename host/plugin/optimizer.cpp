@@ -2,7 +2,6 @@
 #include "plugin/optimizer.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
@@ -10,10 +9,8 @@
 #include <ranges>
 #include <set>
 
-#include "core/error.h"
 #include "graph/op.h"
 #include "passes/layout.h"
-#include "plugin/call.h"
 #include "plugin/services.h"
 
 namespace lh {
@@ -71,56 +68,14 @@ void check_graph(const Call& call, const Graph& graph, const Allowed& allowed) {
 bool is_reduction(const std::string& name) { return name.starts_with(sum_prefix) || name.starts_with(max_prefix); }
 
 Optimizer::Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options)
-    : offered_(registry.optimizer(id)) {
-  id_ = offered_.descriptor->id;
-  const std::string owner = fmt::format("optimizer '{}'", id_);
-  const OptionValues values =
-      check_options(read_options(offered_.descriptor->options, owner), options, "train.optimizer_params", owner);
-  options_ = values.text();
-  create(values.attrs());
-  try {
-    read_shape();
-  } catch (...) {
-    destroy();
-    throw;
-  }
-}
-
-Optimizer::~Optimizer() { destroy(); }
-
-std::string Optimizer::call_name(const std::string& function) const {
-  return fmt::format("optimizer '{}', {}", id_, function);
-}
-
-void Optimizer::create(const std::vector<lh_attr>& options) {
-  Call call(*offered_.host, call_name("create"));
-  void* self = nullptr;
-  const lh_status status = call.run([&] {
-    return offered_.descriptor->create(offered_.host, options.data(), static_cast<uint32_t>(options.size()), &self);
-  });
-  if ((status == LH_E_INVALID || status == LH_E_SETTING) && call.said_status() != LH_OK)
-    fail(Code::config, "train.optimizer_params: {}", call.reason());
-  call.check(status);
-  self_ = self;
-}
-
-void Optimizer::destroy() noexcept {
-  try {
-    Call call(*offered_.host, call_name("destroy"));
-    call.run([&] { offered_.descriptor->destroy(self_); });
-  } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
-  }
-}
-
-void Optimizer::read_shape() {
-  Call flags(*offered_.host, call_name("flags"));
-  const uint32_t given = flags.run([&] { return offered_.descriptor->flags(self_); });
+    : part_("optimizer", registry.optimizer(id), options, "train.optimizer_params") {
+  Call flags = part_.call("flags");
+  const uint32_t given = flags.run([&] { return part_->flags(part_.self()); });
   flags.check();
   if ((given & ~LH_OPTIMIZER_ELEMENTWISE) != 0) flags.wrong(fmt::format("gives {:#x}, unknown to this host", given));
   elementwise_ = (given & LH_OPTIMIZER_ELEMENTWISE) != 0;
-  Call passes(*offered_.host, call_name("passes"));
-  passes_ = passes.run([&] { return offered_.descriptor->passes(self_); });
+  Call passes = part_.call("passes");
+  passes_ = passes.run([&] { return part_->passes(part_.self()); });
   passes.check();
   if (passes_ < 1 || passes_ > most_passes)
     passes.wrong(fmt::format("gives {}, expected 1 to {}", passes_, most_passes));
@@ -131,9 +86,9 @@ std::vector<StateSpec> Optimizer::states(const Parameter& parameter) const {
   std::set<std::string> names{"p", "g", "lr", "step", "ema"};  // also sections of state files
   const lh_parameter abi = abi_of(parameter);
   for (uint32_t i = 0;; ++i) {
-    Call call(*offered_.host, call_name("state"));
+    Call call = part_.call("state");
     lh_state state{};
-    call.check(call.run([&] { return offered_.descriptor->state(self_, &abi, i, &state); }));
+    call.check(call.run([&] { return part_->state(part_.self(), &abi, i, &state); }));
     if (state.name == nullptr) return specs;
     if (i == most_states) call.wrong(fmt::format("the list of states does not end: number {} is still there", i));
     StateSpec spec{.name = state.name,
@@ -163,8 +118,8 @@ std::vector<StateSpec> Optimizer::states(const Parameter& parameter) const {
 template <typename Build>
 Graph Optimizer::build(const std::string& function, Build build) const {
   Graph graph(DType::f32);
-  const GraphHandle handle = open_graph(*offered_.host, graph);
-  Call call(*offered_.host, call_name(function), nullptr, handle.get());
+  const GraphHandle handle = open_graph(part_.host(), graph);
+  Call call = part_.call(function, handle.get());
   call.check(build(call, handle.get()));
   settle_layouts(graph);
   return graph;
@@ -174,9 +129,9 @@ Graph Optimizer::build_pass(uint32_t pass, const Parameter& parameter, std::vect
   const std::string function = passes_ == 1 ? "build_pass" : fmt::format("build_pass {}", pass);
   const lh_parameter abi = abi_of(parameter);
   Graph graph = build(function, [&](Call& call, lh_graph* handle) {
-    return call.run([&] { return offered_.descriptor->build_pass(self_, handle, pass, &abi); });
+    return call.run([&] { return part_->build_pass(part_.self(), handle, pass, &abi); });
   });
-  const Call call(*offered_.host, call_name(function));
+  const Call call = part_.call(function);
   const Desc tensor{DType::f32, parameter.shape};
   Allowed allowed{.inputs = {{"p", tensor}, {"g", tensor}, {"lr", number}, {"step", number}},
                   .outputs = {{"p", tensor}},
@@ -197,12 +152,12 @@ Graph Optimizer::build_pass(uint32_t pass, const Parameter& parameter, std::vect
 }
 
 Graph Optimizer::build_between(uint32_t pass, const Parameter& any, std::vector<std::string>& known) const {
-  if (offered_.descriptor->build_between == nullptr) return Graph(DType::f32);
+  if (part_->build_between == nullptr) return Graph(DType::f32);
   const std::string function = fmt::format("build_between {}", pass);
   Graph graph = build(function, [&](Call& call, lh_graph* handle) {
-    return call.run([&] { return offered_.descriptor->build_between(self_, handle, pass); });
+    return call.run([&] { return part_->build_between(part_.self(), handle, pass); });
   });
-  const Call call(*offered_.host, call_name(function));
+  const Call call = part_.call(function);
   Allowed allowed{.inputs = {{"lr", number}, {"step", number}}, .scalars = true};
   for (const std::string& name : known) allowed.inputs[name] = number;
   for (const StateSpec& state : states(any)) {
@@ -218,12 +173,12 @@ Graph Optimizer::build_between(uint32_t pass, const Parameter& any, std::vector<
 }
 
 Graph Optimizer::build_evaluation(const Parameter& parameter) const {
-  if (offered_.descriptor->build_evaluation == nullptr) return Graph(DType::f32);
+  if (part_->build_evaluation == nullptr) return Graph(DType::f32);
   const lh_parameter abi = abi_of(parameter);
   Graph graph = build("build_evaluation", [&](Call& call, lh_graph* handle) {
-    return call.run([&] { return offered_.descriptor->build_evaluation(self_, handle, &abi); });
+    return call.run([&] { return part_->build_evaluation(part_.self(), handle, &abi); });
   });
-  const Call call(*offered_.host, call_name("build_evaluation"));
+  const Call call = part_.call("build_evaluation");
   const Desc tensor{DType::f32, parameter.shape};
   Allowed allowed{.inputs = {{"p", tensor}, {"step", number}}, .outputs = {{"p", tensor}}};
   for (const StateSpec& state : states(parameter)) allowed.inputs[state.name] = state.desc;

@@ -5,8 +5,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "plugin/options.h"
-#include "plugin/registry.h"
+#include "plugin/part.h"
 
 namespace lh {
 
@@ -38,13 +37,10 @@ class Optimizer {
   // id: the rule's, or another name of it. Throws lh::Error(Code::config) for an option that the rule does not know or
   // refuses.
   Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options);
-  ~Optimizer();
-  Optimizer(const Optimizer&) = delete;
-  Optimizer& operator=(const Optimizer&) = delete;
 
-  const std::string& id() const { return id_; }
-  uint32_t revision() const { return offered_.descriptor->revision; }
-  const std::string& options() const { return options_; }  // with defaults, as text
+  std::string id() const { return part_->id; }
+  uint32_t revision() const { return part_->revision; }
+  const std::string& options() const { return part_.options_text(); }
   bool elementwise() const { return elementwise_; }
   uint32_t passes() const { return passes_; }
 
@@ -57,16 +53,10 @@ class Optimizer {
   Graph build_evaluation(const Parameter& parameter) const;
 
  private:
-  std::string call_name(const std::string& function) const;
-  void create(const std::vector<lh_attr>& options);
-  void read_shape();
-  void destroy() noexcept;
   template <typename Build>
   Graph build(const std::string& function, Build build) const;
 
-  std::string id_, options_;
-  Offered<lh_optimizer> offered_;
-  void* self_ = nullptr;
+  Part<lh_optimizer> part_;
   bool elementwise_ = false;
   uint32_t passes_ = 1;
 };

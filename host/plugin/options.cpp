@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <optional>
 #include <ranges>
 #include <set>
@@ -61,6 +62,7 @@ class Reading {
   }
 
   double in_range(const Node& node, double value) const {
+    if (!(std::abs(value) <= std::numeric_limits<float>::max())) wrong(node, "must be a number that float32 holds");
     if (!spec_.range.holds(value)) wrong(node, "must be " + spec_.range.text());
     return value;
   }

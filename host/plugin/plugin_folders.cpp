@@ -8,7 +8,9 @@
 
 #include "config/value.h"
 #include "core/error.h"
+#include "plugin/elf_note.h"
 #include "plugin/loader.h"
+#include "plugin/trial.h"
 
 namespace lh {
 
@@ -41,13 +43,24 @@ bool is_plugin_path(const std::string& name) { return name.find('/') != std::str
 
 fs::path plugin_file(const std::string& name) { return fs::absolute(schema::expand_home(name)).lexically_normal(); }
 
+namespace {
+
+// Its note is read and its code run in a child before any of it runs here.
+std::unique_ptr<Plugin> load(const fs::path& file, const lh_host_api& api) {
+  read_abi_note(file);
+  try_plugin(file);
+  return std::make_unique<Plugin>(file, api);
+}
+
+}  // namespace
+
 Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector<std::string>& asked_for,
                      const lh_host_api& api) {
   Plugins plugins;
   std::set<std::string> seen;
   for (const std::string& name : asked_for)
     if (is_plugin_path(name) && seen.insert(plugin_file(name).stem().string()).second)
-      plugins.add(std::make_unique<Plugin>(plugin_file(name), api));
+      plugins.add(load(plugin_file(name), api));
   for (const PluginDirectory& dir : dirs) {
     std::error_code error;
     std::vector<fs::path> files;
@@ -60,7 +73,7 @@ Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector
       std::string name = file.stem().string();
       if (!seen.insert(name).second) continue;
       try {
-        plugins.add(std::make_unique<Plugin>(file, api));
+        plugins.add(load(file, api));
       } catch (const Error& failure) {
         bool named = std::find(asked_for.begin(), asked_for.end(), name) != asked_for.end();
         if (named || dir.asked_for || failure.code() != Code::plugin) throw;

@@ -1,15 +1,12 @@
 #include "plugin/sampler.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
 
-#include "core/error.h"
-#include "plugin/call.h"
 #include "plugin/services.h"
 
 namespace lh {
@@ -38,55 +35,22 @@ bool asks_model(const Graph& stage, const Sampler& sampler) {
   });
 }
 
-Sampler::Sampler(const Offered<lh_sampler>& offered, const GivenOptions& params) : offered_(offered) {
-  const lh_sampler& descriptor = *offered.descriptor;
-  const std::string owner = fmt::format("sampler '{}'", descriptor.id);
-  const std::vector<OptionSpec> specs =
-      read_options(descriptor.options, fmt::format("plugin '{}', {}", offered.host->id, owner));
-  const OptionValues values = check_options(specs, params, "sample.sampler_params", owner);
-  const std::vector<lh_attr> options = values.attrs();
-  Call call(*offered.host, call_name("create"));
-  void* self = nullptr;
-  const lh_status status = call.run(
-      [&] { return descriptor.create(offered.host, options.data(), static_cast<uint32_t>(options.size()), &self); });
-  if (status == LH_E_SETTING && call.said_status() != LH_OK)
-    fail(Code::config, "sample.sampler_params: {}", call.reason());
-  call.check(status);
-  self_ = self;
-  try {
-    Call stages(*offered.host, call_name("stages"));
-    stages_ = stages.run([&] { return descriptor.stages(self_); });
-    stages.check();
-    if (stages_ < 1 || stages_ > 64) stages.wrong(fmt::format("gave {}, expected 1 to 64", stages_));
-    carried_ = names(descriptor.carried, "carried");
-    scalars_ = names(descriptor.scalar, "scalar");
-  } catch (...) {
-    destroy();
-    throw;
-  }
-}
-
-Sampler::~Sampler() { destroy(); }
-
-void Sampler::destroy() noexcept {
-  try {
-    Call call(*offered_.host, call_name("destroy"));
-    call.run([&] { offered_.descriptor->destroy(self_); });
-  } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
-  }
-}
-
-std::string Sampler::call_name(const std::string& function) const {
-  return fmt::format("sampler '{}', {}", offered_.descriptor->id, function);
+Sampler::Sampler(const Offered<lh_sampler>& offered, const GivenOptions& params)
+    : part_("sampler", offered, params, "sample.sampler_params") {
+  Call stages = part_.call("stages");
+  stages_ = stages.run([&] { return part_->stages(part_.self()); });
+  stages.check();
+  if (stages_ < 1 || stages_ > 64) stages.wrong(fmt::format("gave {}, expected 1 to 64", stages_));
+  carried_ = names(part_->carried, "carried");
+  scalars_ = names(part_->scalar, "scalar");
 }
 
 std::vector<std::string> Sampler::names(const char* (*list)(void*, uint32_t), const std::string& function) const {
   constexpr uint32_t limit = 256;
   std::vector<std::string> found;
   for (uint32_t i = 0;; ++i) {
-    Call call(*offered_.host, call_name(function));
-    const char* name = call.run([&] { return list(self_, i); });
+    Call call = part_.call(function);
+    const char* name = call.run([&] { return list(part_.self(), i); });
     call.check();
     if (name == nullptr) return found;
     if (i == limit) call.wrong(fmt::format("the list does not end: number {} is still there", i));
@@ -99,10 +63,10 @@ std::vector<std::string> Sampler::names(const char* (*list)(void*, uint32_t), co
 
 Graph Sampler::build(uint32_t stage, const Shape& latents) const {
   Graph graph(DType::f32);
-  const GraphHandle handle = open_graph(*offered_.host, graph);
+  const GraphHandle handle = open_graph(part_.host(), graph);
   const lh_desc desc = to_abi({DType::f32, latents});
-  Call call(*offered_.host, call_name(fmt::format("build of stage {}", stage)), nullptr, handle.get());
-  call.check(call.run([&] { return offered_.descriptor->build_stage(self_, handle.get(), stage, &desc); }));
+  Call call = part_.call(fmt::format("build of stage {}", stage), handle.get());
+  call.check(call.run([&] { return part_->build_stage(part_.self(), handle.get(), stage, &desc); }));
   check_inputs(call, graph, latents);
   check_outputs(call, graph, latents);
   return graph;
@@ -135,10 +99,10 @@ void Sampler::check_outputs(const Call& call, const Graph& graph, const Shape& l
 }
 
 double Sampler::stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const {
-  if (offered_.descriptor->stage_sigma == nullptr) return levels.sigma[step];
-  Call call(*offered_.host, call_name("stage_sigma"));
+  if (part_->stage_sigma == nullptr) return levels.sigma[step];
+  Call call = part_.call("stage_sigma");
   double sigma = std::numeric_limits<double>::quiet_NaN();
-  call.check(call.run([&] { return offered_.descriptor->stage_sigma(self_, &levels, step, stage, &sigma); }));
+  call.check(call.run([&] { return part_->stage_sigma(part_.self(), &levels, step, stage, &sigma); }));
   if (!std::isfinite(sigma) || (sigma < 0 && sigma != LH_STAGE_WITHOUT_MODEL))
     call.wrong(fmt::format("gave {} at step {}, stage {}", sigma, step, stage));
   return sigma;
@@ -147,8 +111,8 @@ double Sampler::stage_sigma(const lh_levels& levels, uint32_t step, uint32_t sta
 std::vector<double> Sampler::scalar_values(const lh_levels& levels, uint32_t step, uint32_t stage) const {
   std::vector<double> numbers(scalars_.size(), std::numeric_limits<double>::quiet_NaN());
   if (numbers.empty()) return numbers;
-  Call call(*offered_.host, call_name("scalar_values"));
-  call.check(call.run([&] { return offered_.descriptor->scalar_values(self_, &levels, step, stage, numbers.data()); }));
+  Call call = part_.call("scalar_values");
+  call.check(call.run([&] { return part_->scalar_values(part_.self(), &levels, step, stage, numbers.data()); }));
   for (size_t i = 0; i < numbers.size(); ++i)
     if (!std::isfinite(numbers[i]))
       call.wrong(fmt::format("gave {} = {} at step {}, stage {}", scalars_[i], numbers[i], step, stage));

@@ -6,8 +6,7 @@
 #include <vector>
 
 #include "graph/graph.h"
-#include "plugin/options.h"
-#include "plugin/registry.h"
+#include "plugin/part.h"
 
 namespace lh {
 
@@ -15,12 +14,9 @@ class Sampler {
  public:
   // Throws lh::Error(Code::config) for options that it does not take.
   Sampler(const Offered<lh_sampler>& offered, const GivenOptions& params);
-  ~Sampler();
-  Sampler(const Sampler&) = delete;
-  Sampler& operator=(const Sampler&) = delete;
 
-  const char* id() const { return offered_.descriptor->id; }
-  int32_t space() const { return offered_.descriptor->space; }
+  const char* id() const { return part_->id; }
+  int32_t space() const { return part_->space; }
   uint32_t stages() const { return stages_; }
   const std::vector<std::string>& carried() const { return carried_; }
   const std::vector<std::string>& scalars() const { return scalars_; }
@@ -32,14 +28,11 @@ class Sampler {
   double stage_sigma(const lh_levels& levels, uint32_t step, uint32_t stage) const;
 
  private:
-  std::string call_name(const std::string& function) const;
-  void destroy() noexcept;
   std::vector<std::string> names(const char* (*list)(void*, uint32_t), const std::string& function) const;
-  void check_inputs(const class Call& call, const Graph& graph, const Shape& latents) const;
-  void check_outputs(const class Call& call, const Graph& graph, const Shape& latents) const;
+  void check_inputs(const Call& call, const Graph& graph, const Shape& latents) const;
+  void check_outputs(const Call& call, const Graph& graph, const Shape& latents) const;
 
-  Offered<lh_sampler> offered_;
-  void* self_ = nullptr;
+  Part<lh_sampler> part_;
   uint32_t stages_ = 1;
   std::vector<std::string> carried_, scalars_;
 };

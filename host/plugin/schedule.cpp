@@ -1,13 +1,8 @@
 #include "plugin/schedule.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <limits>
-
-#include "core/error.h"
-#include "plugin/call.h"
 
 namespace lh {
 namespace {
@@ -31,41 +26,13 @@ void check_list(const Call& call, const LevelList& list, const lh_schedule_facts
 
 }  // namespace
 
-Schedule::Schedule(const Offered<lh_schedule>& offered, const GivenOptions& params) : offered_(offered) {
-  const lh_schedule& descriptor = *offered.descriptor;
-  const std::string owner = fmt::format("schedule '{}'", descriptor.id);
-  const std::vector<OptionSpec> specs =
-      read_options(descriptor.options, fmt::format("plugin '{}', {}", offered.host->id, owner));
-  const OptionValues values = check_options(specs, params, "sample.scheduler_params", owner);
-  const std::vector<lh_attr> options = values.attrs();
-  Call call(*offered.host, owner + ", create");
-  void* self = nullptr;
-  const lh_status status = call.run(
-      [&] { return descriptor.create(offered.host, options.data(), static_cast<uint32_t>(options.size()), &self); });
-  if (status == LH_E_SETTING && call.said_status() != LH_OK)
-    fail(Code::config, "sample.scheduler_params: {}", call.reason());
-  call.check(status);
-  self_ = self;
-}
-
-Schedule::~Schedule() { destroy(); }
-
-void Schedule::destroy() noexcept {
-  try {
-    Call call(*offered_.host, fmt::format("schedule '{}', destroy", id()));
-    call.run([&] { offered_.descriptor->destroy(self_); });
-  } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
-  }
-}
-
 LevelList Schedule::levels(const lh_schedule_facts& facts) const {
   const uint32_t room = std::max(2 * facts.steps, facts.timesteps) + 64;
   const double unset = std::numeric_limits<double>::quiet_NaN();
   LevelList list{std::vector<double>(room, unset), std::vector<double>(room, unset)};
   lh_schedule_levels out{sizeof out, room, 0, list.sigma.data(), list.time.data(), 0};
-  Call call(*offered_.host, fmt::format("schedule '{}', levels", id()));
-  const lh_status status = call.run([&] { return offered_.descriptor->levels(self_, &facts, &out); });
+  Call call = part_.call("levels");
+  const lh_status status = call.run([&] { return part_->levels(part_.self(), &facts, &out); });
   if (status == LH_E_SETTING && call.said_status() != LH_OK)
     fail(Code::config, "sample.scheduler: schedule '{}': {}", id(), call.reason());
   call.check(status);

@@ -4,8 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "plugin/options.h"
-#include "plugin/registry.h"
+#include "plugin/part.h"
 
 namespace lh {
 
@@ -20,20 +19,16 @@ struct LevelList {
 class Schedule {
  public:
   // Throws lh::Error(Code::config) for options that it does not take.
-  Schedule(const Offered<lh_schedule>& offered, const GivenOptions& params);
-  ~Schedule();
-  Schedule(const Schedule&) = delete;
-  Schedule& operator=(const Schedule&) = delete;
+  Schedule(const Offered<lh_schedule>& offered, const GivenOptions& params)
+      : part_("schedule", offered, params, "sample.scheduler_params") {}
 
-  const char* id() const { return offered_.descriptor->id; }
+  const char* id() const { return part_->id; }
   // Throws lh::Error(Code::config) where the run cannot be had, (Code::plugin) for a list that breaks the contract of
   // schedule.h.
   LevelList levels(const lh_schedule_facts& facts) const;
 
  private:
-  void destroy() noexcept;
-  Offered<lh_schedule> offered_;
-  void* self_ = nullptr;
+  Part<lh_schedule> part_;
 };
 
 }  // namespace lh

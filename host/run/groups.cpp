@@ -4,6 +4,7 @@
 #include <set>
 #include <utility>
 
+#include "config/value.h"
 #include "core/error.h"
 #include "passes/adapt.h"
 
@@ -17,6 +18,17 @@ std::string role_name(int32_t role) {
   for (const auto& [name, number] : roles)
     if (number == role) return name;
   fail(Code::internal, "a trained tensor has the role {}", role);
+}
+
+bool asks_by_role(const TrainSection& train) {
+  return train.loraplus_lr_ratio != 1 || !train.role_weight_decay.empty();
+}
+
+// What the updates follow from, as text.
+std::string asked(const TrainSection& train) {
+  TrainSection copy = train;
+  return fmt::format("{} {} {} {}", train.optimizer, schema::print_value(&copy.optimizer_params),
+                     schema::print_value(&copy.role_weight_decay), asks_by_role(train));
 }
 
 // Of text encoder number `index` of `count`.
@@ -33,7 +45,7 @@ double text_encoder_lr(const TrainSection& train, size_t index, size_t count) {
 
 OptimizerRules::OptimizerRules(const Registry& registry, const TrainSection& train)
     : base_(std::make_unique<Optimizer>(registry, train.optimizer, train.optimizer_params)),
-      by_role_(train.loraplus_lr_ratio != 1 || !train.role_weight_decay.empty()) {
+      by_role_(asks_by_role(train)) {
   for (const auto& [name, decay] : train.role_weight_decay) {
     GivenOptions options = train.optimizer_params;
     options["weight_decay"] = {.value = {.kind = yaml::Kind::scalar, .text = fmt::format("{}", decay)}, .key = {}};
@@ -67,6 +79,21 @@ ParameterGroups::ParameterGroups(const OptimizerRules& rules, const TrainSection
     const double rate = component.empty() ? train.lr : text_encoder_lr(train, place, encoders.size());
     lr.push_back(tensor.parameter.role == LH_ROLE_UP ? rate * train.loraplus_lr_ratio : rate);
   }
+}
+
+OptimizerSetup::OptimizerSetup(const Registry& registry, const TrainSection& train,
+                               const std::vector<TrainedTensor>& tensors)
+    : asked_(asked(train)), rules_(registry, train), tensors_(tensors) {
+  std::vector<TrainedTensor> grouped = tensors;
+  const ParameterGroups groups(rules_, train, grouped);
+  plan_.emplace(groups.groups, std::move(grouped));
+}
+
+bool OptimizerSetup::serves(const TrainSection& train) const { return asked(train) == asked_; }
+
+std::vector<double> OptimizerSetup::rates(const TrainSection& train) const {
+  std::vector<TrainedTensor> tensors = tensors_;
+  return ParameterGroups(rules_, train, tensors).lr;
 }
 
 }  // namespace lh

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -33,6 +34,24 @@ struct ParameterGroups {
   ParameterGroups(const OptimizerRules& rules, const TrainSection& train, std::vector<TrainedTensor>& tensors);
   std::vector<UpdateGroup> groups;
   std::vector<double> lr;  // of each, before the schedule
+};
+
+// The optimizer that some settings ask for, planned for the tensors of a run.
+class OptimizerSetup {
+ public:
+  OptimizerSetup(const Registry& registry, const TrainSection& train, const std::vector<TrainedTensor>& tensors);
+  const OptimizerRules& rules() const { return rules_; }
+  const UpdatePlan& plan() const { return *plan_; }
+  // Do these settings ask for the same updates, at whatever learning rates?
+  bool serves(const TrainSection& train) const;
+  // Of each group, before the schedule.
+  std::vector<double> rates(const TrainSection& train) const;
+
+ private:
+  std::string asked_;
+  OptimizerRules rules_;
+  std::vector<TrainedTensor> tensors_;
+  std::optional<UpdatePlan> plan_;
 };
 
 }  // namespace lh

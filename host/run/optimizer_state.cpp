@@ -1,9 +1,7 @@
 #include "run/optimizer_state.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
-#include <set>
 #include <vector>
 
 #include "core/error.h"
@@ -49,35 +47,40 @@ std::map<std::string, std::string> optimizer_facts(const Update& update) {
   return facts;
 }
 
-bool load_optimizer(const std::map<std::string, HostTensor>& tensors, const std::map<std::string, std::string>& facts,
-                    Update& update) {
+OptimizerValues optimizer_values(const Update& update) {
+  OptimizerValues values{{}, optimizer_facts(update)};
+  for (const StoredState& stored : update.states()) values.tensors[stored.key] = update.download(stored);
+  return values;
+}
+
+TakeOver load_optimizer(const OptimizerValues& values, Update& update) {
   update.initialise();
   const std::map<std::string, std::string> own = optimizer_facts(update);
-  const bool same = value_of(facts, id_key) == own.at(id_key) && value_of(facts, revision_key) == own.at(revision_key);
-  std::set<std::string> kept, fresh;
+  TakeOver result{.from = value_of(values.facts, id_key), .to = own.at(id_key)};
+  result.same_rule = result.from == result.to && value_of(values.facts, revision_key) == own.at(revision_key);
+  result.same_options = value_of(values.facts, options_key) == own.at(options_key);
   for (const StoredState& stored : update.states()) {
-    const auto found = tensors.find(stored.key);
-    const std::string meaning = meaning_name(stored.spec.meaning);
+    const auto found = values.tensors.find(stored.key);
     const bool means_the_same =
-        stored.spec.meaning != LH_MEANING_OWN && value_of(facts, meaning_prefix + stored.spec.name) == meaning;
-    const bool fits = found != tensors.end() && found->second.desc == stored.desc && (same || means_the_same);
-    (fits ? kept : fresh).insert(stored.spec.name);
+        stored.spec.meaning != LH_MEANING_OWN &&
+        value_of(values.facts, meaning_prefix + stored.spec.name) == meaning_name(stored.spec.meaning);
+    const bool fits =
+        found != values.tensors.end() && found->second.desc == stored.desc && (result.same_rule || means_the_same);
+    (fits ? result.kept : result.fresh).insert(stored.spec.name);
   }
-  for (const std::string& name : fresh) kept.erase(name);  // of all tensors, or of none
+  for (const std::string& name : result.fresh) result.kept.erase(name);  // of all tensors, or of none
   for (const StoredState& stored : update.states())
-    if (kept.contains(stored.spec.name)) update.upload(stored, tensors.at(stored.key));
-  if (same && fresh.empty()) {
-    if (value_of(facts, options_key) != own.at(options_key))
-      spdlog::info("optimizer '{}' goes on with other options: {}", own.at(id_key), own.at(options_key));
-    return true;
-  }
-  const std::string saved = value_of(facts, id_key);
-  spdlog::warn(
-      "the saved run has the states of optimizer '{}' (revision {}), this one is '{}' (revision {}): kept {}; "
-      "begun anew: {}",
-      saved.empty() ? "unknown" : saved, value_of(facts, revision_key), own.at(id_key), own.at(revision_key),
-      listed(kept), listed(fresh));
-  return fresh.empty();
+    if (result.kept.contains(stored.spec.name)) update.upload(stored, values.tensors.at(stored.key));
+  return result;
+}
+
+std::string TakeOver::text() const {
+  if (same_rule && all_kept())
+    return fmt::format("optimizer '{}' goes on{}", to, same_options ? "" : " with other options");
+  const std::string before =
+      from.empty() ? "an unknown one" : fmt::format("{}'{}'", from == to ? "another revision of " : "", from);
+  return fmt::format("optimizer '{}' takes over from {}: kept {}; begun anew: {}", to, before, listed(kept),
+                     listed(fresh));
 }
 
 }  // namespace lh

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/signals.h"
 #include "graph/op.h"
 
 namespace lh {
@@ -72,7 +73,8 @@ void Program::run(const Probe& after) {
   const bool dispatch = verbose("dispatch");
   for (Step& step : steps_) {
     const Node& node = graph_.nodes[step.node];
-    if (dispatch) {  // what the last line names is what failed
+    if (device_.is_cpu()) check_hurry();  // a GPU is through in a moment
+    if (dispatch) {                       // what the last line names is what failed
       device_.synchronize();
       spdlog::info("dispatch: {}", graph_.describe(node));
     }

@@ -113,6 +113,8 @@ HostTensor Update::download(const StoredState& state) const {
 }
 
 void Update::upload(const StoredState& state, const HostTensor& values) const {
+  if (values.desc != state.desc)
+    fail(Code::internal, "optimizer state '{}' is {}, given {}", state.key, state.desc.text(), values.desc.text());
   const HostTensor kept = state.channels_last ? reordered(values, state.desc.shape, true) : values;
   states_.upload(state.offset, kept.data.data(), state.desc.bytes());
 }

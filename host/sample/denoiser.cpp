@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/random.h"
 #include "core/rows.h"
-#include "diffusion/random.h"
 #include "run/workspace.h"
 
 namespace lh {

@@ -19,7 +19,8 @@ std::string tag_frequency(const Dataset& dataset) {
     nlohmann::json& count = folders[folder][sample.caption];
     count = count.is_null() ? 1 : count.get<int64_t>() + 1;
   }
-  return folders.dump();
+  // A folder's name is any bytes; in the metadata it is text.
+  return folders.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // What was trained, in the words of LyCORIS for the adapters that it has; a plain LoRA is what files are made of
@@ -67,7 +68,7 @@ void add_objective(const Prepared& p, std::map<std::string, std::string>& entrie
 
 }  // namespace
 
-LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
+LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t step) {
   const Config& config = p.config;
   LoraMetadata metadata{p.model.recipe().metadata};
   auto& entries = metadata.entries;
@@ -79,13 +80,13 @@ LoraMetadata lora_metadata(const Prepared& p, int64_t step) {
   entries["ss_max_train_steps"] = std::to_string(config.train.steps);
   entries["ss_resolution"] = fmt::format("({}, {})", side, side);
   entries["ss_seed"] = std::to_string(config.train.seed);
-  entries["ss_learning_rate"] = fmt::format("{}", config.train.lr);
+  entries["ss_learning_rate"] = fmt::format("{}", now.lr);
   if (config.train.train_text_encoder)
-    entries["ss_text_encoder_lr"] = config.train.text_encoder_lr.empty()
-                                        ? fmt::format("{}", config.train.lr)
-                                        : fmt::format("{}", fmt::join(config.train.text_encoder_lr, ","));
-  entries["ss_lr_scheduler"] = config.train.lr_scheduler;
-  entries["ss_optimizer"] = config.train.optimizer;
+    entries["ss_text_encoder_lr"] = now.text_encoder_lr.empty()
+                                        ? fmt::format("{}", now.lr)
+                                        : fmt::format("{}", fmt::join(now.text_encoder_lr, ","));
+  entries["ss_lr_scheduler"] = now.lr_scheduler;
+  entries["ss_optimizer"] = now.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);

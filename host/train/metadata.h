@@ -6,6 +6,6 @@
 
 namespace lh {
 
-LoraMetadata lora_metadata(const Prepared& prepared, int64_t step);
+LoraMetadata lora_metadata(const Prepared& prepared, const TrainSection& now, int64_t step);
 
 }  // namespace lh

@@ -45,14 +45,6 @@ int open_or_fail(const std::filesystem::path& path, int flags) {
   return fd;
 }
 
-// "name_000000100.safetensors", and nothing that somebody else put there.
-bool is_step_save(std::string_view file, std::string_view name) {
-  constexpr std::string_view end = ".safetensors";
-  if (!file.starts_with(name) || !file.ends_with(end) || file.size() != name.size() + 10 + end.size()) return false;
-  return file[name.size()] == '_' &&
-         std::ranges::all_of(file.substr(name.size() + 1, 9), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 }  // namespace
 
 Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
@@ -84,19 +76,42 @@ void Output::sample(int64_t step, size_t index, const Image& image) {
   events_->image(fmt::format("sample_{}", index), step, image);
 }
 
+bool Output::has_sample(int64_t step, size_t index) const {
+  std::error_code none;
+  return std::filesystem::is_regular_file(sample_path(step, index), none);
+}
+
+void Output::sync_metrics() const {
+  if (::fdatasync(metrics_) != 0 && errno != EINVAL)
+    fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(), std::strerror(errno));
+}
+
+std::filesystem::path Output::lora_path(int64_t step) const {
+  return folder_ / fmt::format("{}_{:09}.safetensors", config_.name, step);
+}
+
+std::filesystem::path Output::asked_sample(int64_t step, const Image& image) {
+  for (int64_t i = 0;; ++i)
+    if (const auto path = folder_ / "samples" / fmt::format("asked_{:09}_{}.png", step, i);
+        !std::filesystem::exists(path)) {
+      write_png(path, image);
+      return path;
+    }
+}
+
 std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
-                                   const CheckpointSpec& spec, const LoraMetadata& metadata) {
-  const std::string name = final ? config_.name : fmt::format("{}_{:09}", config_.name, step);
-  const std::filesystem::path path = folder_ / (name + ".safetensors");
+                                   const CheckpointSpec& spec, const LoraMetadata& metadata) const {
+  std::filesystem::path path = final ? folder_ / (config_.name + ".safetensors") : lora_path(step);
   write_lora(path, modules, spec, config_.save.format, compute_dtype(config_.save.dtype), metadata);
-  std::vector<std::filesystem::path> old;
-  for (const auto& entry : std::filesystem::directory_iterator(folder_))
-    if (is_step_save(entry.path().filename().string(), config_.name)) old.push_back(entry.path());
-  std::ranges::sort(old, std::greater{});
-  std::error_code none;  // an old file that stays harms nobody
-  for (size_t i = static_cast<size_t>(config_.save.max_step_saves_to_keep); i < old.size(); ++i)
-    std::filesystem::remove(old[i], none);
   return path;
+}
+
+void Output::prune_loras(std::set<int64_t>& steps) const {
+  std::error_code none;  // an old file that stays harms nobody
+  while (static_cast<int64_t>(steps.size()) > config_.save.max_step_saves_to_keep) {
+    std::filesystem::remove(lora_path(*steps.begin()), none);
+    steps.erase(steps.begin());
+  }
 }
 
 void Output::loss_curve() const {

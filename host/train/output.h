@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -24,9 +25,16 @@ class Output {
 
   void metrics(int64_t step, double loss, double lr, double grad_norm);
   void sample(int64_t step, size_t index, const Image& image);
-  // A LoRA file; `step` is in the name unless it is the final one. Old ones beyond save.max_step_saves_to_keep go.
+  bool has_sample(int64_t step, size_t index) const;
+  void sync_metrics() const;  // what was written so far survives a power cut
+  // One that was asked for by hand: samples/asked_000000100_0.png, the next number that is free. Gives its path.
+  std::filesystem::path asked_sample(int64_t step, const Image& image);
+  // A LoRA file; `step` is in the name unless it is the final one.
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
-                             const CheckpointSpec& spec, const LoraMetadata& metadata);
+                             const CheckpointSpec& spec, const LoraMetadata& metadata) const;
+  // Removes the LoRA files of all but the newest save.max_step_saves_to_keep of these steps; what others put there
+  // under such a name stays.
+  void prune_loras(std::set<int64_t>& steps) const;
   void loss_curve() const;  // loss.png
   // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
   // sampled; gives the path otherwise.
@@ -35,6 +43,7 @@ class Output {
 
  private:
   std::filesystem::path sample_path(int64_t step, size_t index) const;
+  std::filesystem::path lora_path(int64_t step) const;
   const Config& config_;
   std::filesystem::path folder_;
   int metrics_ = -1;

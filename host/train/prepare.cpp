@@ -7,6 +7,7 @@
 #include <iterator>
 #include <set>
 
+#include "config/run_settings.h"
 #include "core/bytes.h"
 #include "core/error.h"
 #include "encode/check_model.h"
@@ -26,11 +27,11 @@ DType encoder_dtype(const Device& device, DType compute) {
   return device.is_cpu() || compute == DType::f32 ? DType::f32 : DType::bf16;
 }
 
-Prepared::Prepared(const Registry& registry, const Config& c)
-    : config(c),
+Prepared::Prepared(const Registry& all, const Config& c)
+    : registry(all),
+      config(c),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
-      rules(registry, c.train),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
@@ -56,7 +57,7 @@ Prepared::Prepared(const Registry& registry, const Config& c)
     warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
 }
 
-void Prepared::compile(double recompute, int64_t limit) {
+void Prepared::compile(double recompute) {
   const bool train_text = selection.text_encoders();
   const PlanOptions options{.step = {.compute = compute,
                                      .loss = config.train.loss,
@@ -67,7 +68,9 @@ void Prepared::compile(double recompute, int64_t limit) {
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
                             .accumulate = config.train.gradient_accumulation > 1,
                             .norm_limit = config.network.scale_weight_norms};
-  plan.emplace(device, model, rules, config.train, selection, shapes->all(), options);
+  plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(), options);
+  for (const Phase& phase : config.train.phases)
+    if (phase.until > 0) plan->also(RunSettings(config.train, phase.until).train());
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
   denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);
@@ -91,13 +94,13 @@ void Prepared::compile(double recompute, int64_t limit) {
 
 void Prepared::fit_memory() {
   const std::string& wish = config.train.gradient_checkpointing;
-  const int64_t limit = memory_limit(config, device);
+  limit = memory_limit(config, device);
   const std::vector<double> shares = wish == "true"    ? std::vector<double>{1}
                                      : wish == "false" ? std::vector<double>{0}
                                                        : std::vector<double>{0, 0.25, 0.5, 0.75, 1};
   std::string tried;
   for (const double share : shares) {
-    compile(share, limit);
+    compile(share);
     const MemoryReport& memory = plan->memory;
     if (memory.total() <= limit) return;
     tried += fmt::format(
@@ -157,6 +160,12 @@ std::string Prepared::report() const {
     text_report += kind.first > 0 ? fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second)
                                   : fmt::format(" {} without a rank;", count);
   text_report.back() = '\n';
+  for (size_t i = 0; i < config.train.phases.size(); ++i) {
+    const int64_t first = i == 0 ? 0 : config.train.phases[i - 1].until;
+    const int64_t end = config.train.phases[i].until > 0 ? config.train.phases[i].until : config.train.steps;
+    text_report += fmt::format("  phase    steps {} to {}: {}\n", first + 1, std::min(end, config.train.steps),
+                               RunSettings(config.train, first).summary());
+  }
   if (warm_start)
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
                                warm_start->modules());

@@ -10,6 +10,7 @@
 #include "compile/warm_start.h"
 #include "config/config.h"
 #include "config/dtype.h"
+#include "data/batches.h"
 #include "data/dataset.h"
 #include "diffusion/objective.h"
 #include "encode/image_inputs.h"
@@ -20,7 +21,6 @@
 #include "plugin/model.h"
 #include "run/device.h"
 #include "sample/denoiser.h"
-#include "train/batches.h"
 #include "train/train_plan.h"
 
 namespace lh {
@@ -34,10 +34,10 @@ int64_t memory_limit(const Config& config, const Device& device);
 struct Prepared {
   Prepared(const Registry& registry, const Config& config);
 
+  const Registry& registry;
   const Config& config;
   Device device;
   Model model;
-  OptimizerRules rules;
   DType compute;
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;
@@ -51,6 +51,7 @@ struct Prepared {
   std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
+  int64_t limit = 0;                    // of device memory, bytes
   std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
   std::unique_ptr<Denoiser> denoiser;   // for samples; none when no sample is asked for
   std::unique_ptr<Decoder> decoder;     // likewise
@@ -61,7 +62,7 @@ struct Prepared {
   std::vector<ImageCut> cuts() const;
 
  private:
-  void compile(double recompute, int64_t limit);
+  void compile(double recompute);
   void fit_memory();
 };
 

@@ -1,13 +1,14 @@
-// The state of a run on disk: everything that the next step depends on, in one file that is whole or absent.
+// The state of a run on disk: everything that the next step depends on, in one record that is whole or absent.
 //
 // Random numbers and data order follow from (seed, step), so the file holds the trained tensors, the optimizer's
-// states, the loss scale and a few facts about the run. <output>/state/<step>.safetensors; the newest valid one is
+// states, the loss scale and a few facts about the run. <output>/state/<step>.safetensors; the newest good one is
 // resumed from.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "compile/adapters.h"
@@ -20,25 +21,42 @@ struct RunState {
   std::array<float, 2> loss_scale{65536, 0};  // scale, clean steps (fp16 only)
   std::map<std::string, std::string> facts;   // what must not change between runs, by config key
   int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
+  std::set<int64_t> saves = {};               // steps that this run has LoRA files of, or had
+  std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
+  int64_t changes = 0;                        // of the run's history, behind it
   std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
 };
 
-// Publishes the state and removes old generations, of which `keep` (at least 2) stay.
+// States to go on from.
+struct StateSource {
+  std::filesystem::path folder;      // empty: a new run
+  bool own = true;                   // of this run, whose lock is held; those of another run are only read
+  std::optional<int64_t> step = {};  // that of this step and no other
+};
+
+// Publishes the state and removes old generations, of which `keep` (at least 2) stay. Throws lh::Error(Code::numeric)
+// where a value is a NaN or an infinity, before anything is written.
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
                 const Update& update, int64_t keep);
 
-// Compares the facts of the newest valid state; throws as load_state does, but changes nothing.
-void check_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts);
+// The state that load_state would take, without its tensors, its facts compared; throws as that does, but changes
+// nothing.
+std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts);
 
-// Loads the newest valid state into `adapters` and `update`; damaged files are set aside with a warning. Nothing when
-// there is none. Throws lh::Error(Code::config) listing each fact that differs.
+// Loads the newest good state into `adapters` and `update`. A file that is damaged, is no state, is another step's or
+// holds a NaN is passed over with a warning, and set aside where the folder is the run's own. Nothing when there is no
+// state at all. Throws lh::Error: Code::config listing each fact that differs; Code::data where a file cannot be read
+// (which says nothing about its content), or where there are states and none of them is good.
 //
 // A state of another optimizer is kept where name, shape, type and meaning agree (LH_MEANING_*); what begins anew is
 // said in a warning, and the count of updates, which rules correct their averages by, then begins at 0.
 //
-// An average of the weights (section "ema") that only the file has, or only this run, is said in a warning; in the
-// second case `averaged` is empty and the average is left as it is.
-std::optional<RunState> load_state(const std::filesystem::path& folder, const std::map<std::string, std::string>& facts,
+// An average of the weights (section "ema") that only the file has, or only this run, is said in a warning; `averaged`
+// is then empty, and the average is left as it is.
+std::optional<RunState> load_state(const StateSource& from, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters, Update& update);
+
+// Renames the states after `step` to *.superseded, so that nothing goes on from them; all of them without a step.
+void set_aside_states(const std::filesystem::path& folder, std::optional<int64_t> step);
 
 }  // namespace lh

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "core/signals.h"
 #include "run/clip.h"
 
 namespace lh {
@@ -28,24 +29,34 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
   const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
-  const AdapterTensor all = plan.adapters->whole();
-  const auto section = [&](const std::string& name) { return static_cast<std::byte*>(plan.adapters->at(name, all)); };
-  UpdateMemory update{.p = section("p"),
+  use(plan.optimizer);
+  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
+  set_state(0, {1, 0});
+  set_averaged(0);
+}
+
+void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
+  recordings_.clear();  // the last micro-batch of a step has the update in it
+  update_.reset();
+  Adapters& adapters = *plan_.adapters;
+  if (setup->plan().evaluates()) adapters.add_section("evaluation");
+  const AdapterTensor all = adapters.whole();
+  const auto section = [&](const std::string& name) { return static_cast<std::byte*>(adapters.at(name, all)); };
+  UpdateMemory memory{.p = section("p"),
                       .g = section(gradients()),
-                      .evaluation = section(plan.adapters->evaluated()),
+                      .evaluation = section(adapters.evaluated()),
                       .lr = {},
                       .step = scalars_.data() + STEP,
                       .arena = arena_.data()};
-  for (size_t group = 0; group < plan.lr.size(); ++group)
-    update.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
-  update_ = std::make_unique<Update>(device, *plan.update, update);
-  if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
-  if (plan.ema)
-    plan.ema->bind(device, {.weights = section(plan.adapters->evaluated()),
-                            .average = section(plan.adapters->shown()),
-                            .count = scalars_.data() + AVERAGED,
-                            .arena = arena_.data()});
-  set_state(0, {1, 0});
+  for (size_t group = 0; group < setup->plan().groups().size(); ++group)
+    memory.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
+  update_ = std::make_unique<Update>(device_, setup->plan(), memory);
+  plan_.optimizer = std::move(setup);
+  if (plan_.ema)
+    plan_.ema->bind(device_, {.weights = section(averaged()),
+                              .average = section(adapters.shown()),
+                              .count = scalars_.data() + AVERAGED,
+                              .arena = arena_.data()});
 }
 
 void StepRunner::initialise() {
@@ -55,24 +66,29 @@ void StepRunner::initialise() {
 
 void StepRunner::start_average() {
   if (!plan_.ema) return;
-  evaluate();
+  if (update_->plan().evaluates()) update_->evaluate();
   plan_.ema->start();
+  set_averaged(0);
 }
 
-// The weights that the optimizer would have saved.
-void StepRunner::evaluate() {
-  if (plan_.update->evaluates()) update_->evaluate();
-}
+// The section that is averaged: what this optimizer would have saved.
+const char* StepRunner::averaged() const { return plan_.optimizer->plan().evaluates() ? "evaluation" : "p"; }
 
 void StepRunner::refresh_shown() {
-  if (!plan_.ema) evaluate();  // the average is updated in every step
+  // The average is brought up to date by every step.
+  if (!plan_.ema && plan_.adapters->has("evaluation")) update_->evaluate();
 }
 
-void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale, int64_t averaged) {
+void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale) {
   const std::array<float, 2> unscaled{1, 0};
   scalars_.upload(LOSS_SCALE, (options_.loss_scaling ? loss_scale : unscaled).data(), 8);
-  const std::array<float, 2> counts{static_cast<float>(updates), static_cast<float>(averaged)};
-  scalars_.upload(STEP, counts.data(), 8);
+  const auto count = static_cast<float>(updates);
+  scalars_.upload(STEP, &count, 4);
+}
+
+void StepRunner::set_averaged(int64_t updates) {
+  const auto count = static_cast<float>(updates);
+  scalars_.upload(AVERAGED, &count, 4);
 }
 
 // The section that the update reads.
@@ -98,6 +114,7 @@ void StepRunner::forward_backward(TrainStep& step, bool first) {
 
 // A gradient that is not finite changes nothing but the loss scale.
 void StepRunner::clip_and_update() {
+  const WholeChange whole;
   lk_context* context = device_.context();
   const AdapterTensor all = plan_.adapters->whole();
   const lk_tensor norm = scalar(scalars_, NORM), counts = scalar(scalars_, STEP, 2);
@@ -109,7 +126,7 @@ void StepRunner::clip_and_update() {
   update_->run();
   if (plan_.norm_limit) plan_.norm_limit->run();
   if (plan_.ema) {
-    evaluate();
+    if (update_->plan().evaluates()) update_->evaluate();
     plan_.ema->run();
   }
   device_.check(lk_if_finite_end(context), "condition");

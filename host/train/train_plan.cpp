@@ -10,8 +10,9 @@
 
 namespace lh {
 
-TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& rules, const TrainSection& train,
-                     const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options) {
+TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registry, const TrainSection& settings,
+                     const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options)
+    : device_(device), registry_(registry) {
   const Recipe& recipe = model.recipe();
   const auto add = [&](const Graph& graph, int64_t arena) {
     also(arena, workspace_bytes(device, graph), constant_bytes(graph));
@@ -32,25 +33,13 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& r
          fmt::join(recipe.lora_targets, " and "));
   adapters = std::make_unique<Adapters>(first.graph, first.modules, options.accumulate);
   const Shape whole = adapters->whole().shape;
-  std::vector<TrainedTensor> trained = adapters->trained();
-  ParameterGroups groups(rules, train, trained);
-  lr = groups.lr;
-  update.emplace(groups.groups, std::move(trained));
-  if (update->evaluates()) adapters->add_section("evaluation");
-  for (const Graph* graph : update->graphs()) add(*graph, update->arena_bytes());
   if (options.norm_limit) {
-    if (update->evaluates())
-      fail(Code::config,
-           "network.scale_weight_norms: optimizer '{}' saves other weights than it trains, which it would not reach. "
-           "Remove "
-           "it, or use another optimizer",
-           rules.base().id());
     norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
     for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
   }
-  if (train.ema_config.use_ema) {
+  if (settings.ema_config.use_ema) {
     adapters->add_section("ema");
-    ema = std::make_unique<Ema>(train.ema_config, whole.numel());
+    ema = std::make_unique<Ema>(settings.ema_config, whole.numel());
     add(ema->plan().graph, ema->plan().plan.bytes);
   }
   const int64_t clip = measured_workspace(device, [&] {
@@ -61,14 +50,73 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const OptimizerRules& r
   });
   memory.workspace = std::max(memory.workspace, clip);
   memory.weights = weight_bytes(first.graph, weight_names(first.graph, model.checkpoint()));
-  memory.adapters = adapters->bytes() + update->state_bytes();
-  memory.small += update->number_bytes() + SCALARS + Feed::device_bytes(message_bytes());
+  memory.adapters = adapters->bytes();
+  memory.small += SCALARS + Feed::device_bytes(message_bytes());
+  also(settings);
+  optimizer = setup_for(settings);
 }
 
 void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
   memory.activations = std::max(memory.activations, arena);
   memory.workspace = std::max(memory.workspace, workspace);
   memory.small += constants;
+}
+
+std::shared_ptr<const OptimizerSetup> TrainPlan::setup_for(const TrainSection& settings) {
+  for (const auto& setup : setups_)
+    if (setup->serves(settings)) return setup;
+  return setups_.emplace_back(std::make_shared<OptimizerSetup>(registry_, settings, adapters->trained()));
+}
+
+void TrainPlan::also(const TrainSection& settings) { make_room(*setup_for(settings)); }
+
+void TrainPlan::make_room(const OptimizerSetup& setup) {
+  const UpdatePlan& update = setup.plan();
+  if (update.evaluates() && norm_limit)
+    fail(Code::config,
+         "network.scale_weight_norms: optimizer '{}' saves other weights than it trains, which it would not reach. "
+         "Remove it, or use another optimizer",
+         setup.rules().base().id());
+  const int64_t before = adapters->bytes();
+  if (update.evaluates()) adapters->add_section("evaluation");
+  const int64_t states = std::max(update_states_, update.state_bytes());
+  memory.adapters += adapters->bytes() - before + states - update_states_;
+  update_states_ = states;
+  int64_t small = update.number_bytes();
+  for (const Graph* graph : update.graphs()) {
+    also(update.arena_bytes(), workspace_bytes(device_, *graph), 0);
+    small += constant_bytes(*graph);
+  }
+  small = std::max(update_small_, small);
+  memory.small += small - update_small_ - Feed::device_bytes(message_bytes());
+  update_small_ = small;
+  // Weight decays and rates of roles may come later.
+  rate_slots_ = std::max(rate_slots_, 4 * static_cast<int64_t>(update.groups().size()));
+  memory.small += Feed::device_bytes(message_bytes());
+}
+
+std::string TrainPlan::obstacle(const OptimizerSetup& setup, int64_t limit) const {
+  const UpdatePlan& update = setup.plan();
+  const std::string fix = fmt::format(
+      "With '{}' in train.phases, or as train.optimizer of a resumed run, it is planned "
+      "for",
+      setup.rules().base().id());
+  int64_t workspace = 0;
+  for (const Graph* graph : update.graphs()) workspace = std::max(workspace, workspace_bytes(device_, *graph));
+  if (update.evaluates() && norm_limit)
+    return "it saves other weights than it trains, which scale_weight_norms cannot reach";
+  if (update.arena_bytes() > memory.activations || workspace > memory.workspace)
+    return fmt::format("its update takes more working memory than the run has set aside. {}", fix);
+  if (static_cast<int64_t>(update.groups().size()) > rate_slots_)
+    return fmt::format("it has {} groups of tensors, the run has room for {}. {}", update.groups().size(), rate_slots_,
+                       fix);
+  const int64_t evaluation =
+      update.evaluates() && !adapters->has("evaluation") ? adapters->whole().shape.numel() * 4 : 0;
+  const int64_t more = std::max<int64_t>(0, update.state_bytes() - update_states_) + evaluation;
+  if (memory.total() + more > limit)
+    return fmt::format("it takes {} MiB more than the run has, {} MiB are left. {}", more >> 20,
+                       std::max<int64_t>(0, limit - memory.total()) >> 20, fix);
+  return "";
 }
 
 int64_t TrainPlan::message_bytes() const {

@@ -10,11 +10,11 @@
 
 #include "compile/norm_limit.h"
 #include "data/dataset.h"
+#include "encode/step_shapes.h"
 #include "run/ema.h"
 #include "run/groups.h"
 #include "run/update.h"
 #include "train/step.h"
-#include "train/step_shapes.h"
 
 namespace lh {
 
@@ -44,21 +44,35 @@ struct PlanOptions {
 };
 
 struct TrainPlan {
-  TrainPlan(Device& device, const Model& model, const OptimizerRules& rules, const TrainSection& train,
+  // settings: of the run as it begins.
+  TrainPlan(Device& device, const Model& model, const Registry& registry, const TrainSection& settings,
             const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
+  // Makes room for the optimizer that these settings ask for, in the place of the one in force. Throws
+  // lh::Error(Code::config) for settings that no optimizer takes.
+  void also(const TrainSection& settings);
+  // The optimizer of these settings; one that is planned already where there is one.
+  std::shared_ptr<const OptimizerSetup> setup_for(const TrainSection& settings);
+  // Why it cannot take over in the memory that the run has taken; empty: it can. limit: of the whole run, in bytes.
+  std::string obstacle(const OptimizerSetup& setup, int64_t limit) const;
 
   std::map<StepShape, std::unique_ptr<TrainStep>> steps;
-  std::unique_ptr<Adapters> adapters;  // shapes only until memory is taken
-  std::optional<UpdatePlan> update;
-  std::vector<double> lr;                 // of each group, before the schedule
-  std::unique_ptr<NormLimit> norm_limit;  // where there is one
-  std::unique_ptr<Ema> ema;               // likewise
+  std::unique_ptr<Adapters> adapters;               // shapes only until memory is taken
+  std::shared_ptr<const OptimizerSetup> optimizer;  // in force
+  std::unique_ptr<NormLimit> norm_limit;            // where there is one
+  std::unique_ptr<Ema> ema;                         // likewise
   MemoryReport memory;
-  int64_t rates_bytes() const { return placed_bytes(static_cast<int64_t>(lr.size()) * rate_spacing); }
+  int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step
   const TrainGraph& largest() const;  // the step with the most activations
+
+ private:
+  void make_room(const OptimizerSetup& setup);
+  Device& device_;
+  const Registry& registry_;
+  std::vector<std::shared_ptr<const OptimizerSetup>> setups_;
+  int64_t rate_slots_ = 0, update_states_ = 0, update_small_ = 0;  // the most that one of them needs
 };
 
 }  // namespace lh

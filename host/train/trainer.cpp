@@ -7,11 +7,10 @@
 #include <cmath>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
-#include "run/lr_schedule.h"
+#include "train/facts.h"
 #include "train/metadata.h"
 
 namespace lh {
@@ -19,87 +18,49 @@ namespace {
 
 constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settles is a fault of the run
 
-std::string dataset_hash(const Dataset& dataset) {
-  Sha256 hash;
-  for (const Sample& s : dataset.samples) {
-    for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
-                            s.flip, s.repeats, s.caption_dropout_rate));
-  }
-  return hash.hex().substr(0, 16);
-}
-
-// Identifies the set of trained tensors.
-std::string targets_hash(const Adapters& adapters) {
-  Sha256 hash;
-  for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
-  for (const AdaptedModule& module : adapters.adapted())
-    if (module.rule != nullptr) hash.update(fmt::format("{} {} {}\n", module.name, module.rank, module.alpha));
-  return hash.hex().substr(0, 16);
-}
-
-// Settings that decide what the next step computes; a run can only be continued with the same ones.
-std::map<std::string, std::string> facts_of(const Prepared& p) {
-  const Config& c = p.config;
-  return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, 16)},
-          {"model.dtype", c.model.dtype},
-          {"model.variant", p.model.recipe().variant},
-          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
-          {"network.type", c.network.type},
-          {"network.network_kwargs options", p.adapter->options_text()},
-          {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
-          {"network.module_dropout", fmt::format("{}", c.network.module_dropout)},
-          {"network.scale_weight_norms", fmt::format("{}", c.network.scale_weight_norms.value_or(0))},
-          {"network.linear", std::to_string(c.network.linear)},
-          {"network.linear_alpha",
-           fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
-          {"network.conv", std::to_string(c.network.conv)},
-          {"network.conv_alpha", fmt::format("{}", c.network.conv_alpha.value_or(static_cast<double>(c.network.conv)))},
-          {"network.dropout", fmt::format("{}", c.network.dropout)},
-          {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, 16) : "none"},
-          {"network.network_kwargs", targets_hash(*p.plan->adapters)},
-          {"datasets", dataset_hash(p.dataset)},
-          {"train.batch_size", std::to_string(c.train.batch_size)},
-          {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
-          {"train.seed", std::to_string(c.train.seed)},
-          {"train.dtype", std::string(dtype_name(p.compute))},
-          {"objective", p.objective.text()},
-          {"train.noise_offset", fmt::format("{}", c.train.noise_offset)},
-          {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
-          {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
-          {"train.loss", c.train.loss}};
-}
-
 }  // namespace
 
-Trainer::Trainer(Prepared& prepared, const std::string& resume)
+Trainer::Trainer(Prepared& prepared, const std::string& resume, const std::string& from,
+                 const std::filesystem::path& replay)
     : p_(prepared),
       config_(prepared.config),
       folder_(prepared.config.output_dir()),
       order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)),
       maker_(prepared) {
-  check_start(resume);
+  check_start(resume, from, replay);
   load();
   if (!stop_requested()) start_or_resume();
 }
 
-void Trainer::check_start(const std::string& resume) {
+void Trainer::check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay) {
   const std::filesystem::path own = config_.output_dir() / "state";
   if (resume == "auto")
-    resume_from_ = own;
+    resume_from_.folder = own;
   else if (!resume.empty())
-    resume_from_ = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
-                       ? std::filesystem::path(resume) / "state"
-                       : std::filesystem::path(resume);
+    resume_from_.folder = std::filesystem::is_directory(std::filesystem::path(resume) / "state")
+                              ? std::filesystem::path(resume) / "state"
+                              : std::filesystem::path(resume);
   std::error_code none;
-  const bool from_own = !resume_from_.empty() && std::filesystem::equivalent(resume_from_, own, none);
+  const std::filesystem::path& folder = resume_from_.folder;
+  const bool from_own = !folder.empty() && std::filesystem::equivalent(folder, own, none);
+  resume_from_.own = from_own;
   if (!from_own && !std::filesystem::is_empty(own))
     fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
          config_.output_dir().string());
-  if (!resume_from_.empty() && !from_own && !std::filesystem::is_directory(resume_from_))
+  if (!folder.empty() && !from_own && !std::filesystem::is_directory(folder))
     fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
-         std::filesystem::exists(resume_from_) ? "a file" : "nothing there");
-  check_state(resume_from_, facts_of(p_));
+         std::filesystem::exists(folder) ? "a file" : "nothing there");
+  if (from == "none") {
+    if (!from_own) fail(Code::config, "--resume-from none: leave --resume {} out to start anew", resume);
+    set_aside_states(own, std::nullopt);
+  } else if (!from.empty()) {
+    resume_from_.step = std::stoll(from);
+  }
+  saved_ = check_state(resume_from_, facts_of(p_));
+  changes_.emplace(
+      p_,
+      RunChanges::Start{
+          .saved = saved_ ? &*saved_ : nullptr, .own_folder = from_own, .resumed = !resume.empty(), .replay = replay});
   for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
 }
 
@@ -125,29 +86,38 @@ void Trainer::start_or_resume() {
                                 [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
   bool resumed = false;
   const auto facts = facts_of(p_);
-  if (!resume_from_.empty()) {
+  if (!resume_from_.folder.empty()) {
     if (auto loaded = load_state(resume_from_, facts, *p_.plan->adapters, runner_->update())) {
       state_ = *loaded;
       resumed = true;
+      if (!saved_ || saved_->step != state_.step || saved_->settings != state_.settings)
+        fail(Code::data, "{}: the states changed while the run was starting. Start it again",
+             resume_from_.folder.string());
       if (state_.step > config_.train.steps)
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
              state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
-    } else if (resume_from_ != config_.output_dir() / "state") {
-      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.string());
+      if (!resume_from_.own) state_.saves.clear();  // files of another folder
+      if (resume_from_.own && resume_from_.step) set_aside_states(resume_from_.folder, state_.step);
+      if (resume_from_.own) on_disk_ = state_.step;
+    } else if (!resume_from_.own) {
+      fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.folder.string());
     } else {
-      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.string());
+      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.folder.string());
     }
   }
   if (!resumed) {
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
     runner_->initialise();
-  } else if (!state_.averaged) {
+  } else if (state_.averaged) {
+    runner_->set_averaged(*state_.averaged);
+  } else {
     runner_->start_average();
   }
   state_.facts = facts;
-  runner_->set_state(state_.updates, state_.loss_scale, state_.averaged.value_or(0));
+  state_.changes = static_cast<int64_t>(changes_->applied());
+  runner_->set_state(state_.updates, state_.loss_scale);
   output_ = std::make_unique<Output>(config_, state_.step);
 }
 
@@ -158,7 +128,7 @@ MicroBatch Trainer::micro_batch(int64_t index) {
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(learning_rates(config_.train, p_.plan->lr, step),
+  runner_->enqueue(changes_->rates(step),
                    [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
 }
 
@@ -194,62 +164,144 @@ bool Trainer::boundary_after(int64_t step) const {
          (p_.denoiser && due(config_.sample.sample_every));
 }
 
-void Trainer::save(int64_t step, bool final) {
+// A step is one transaction, which its state opens: metrics up to it are on disk before; its LoRA and samples come
+// after, and are made on resuming where they are missing.
+std::filesystem::path Trainer::save(int64_t step, bool final) {
+  const WholeChange whole;
   state_.step = step;
+  state_.settings = changes_->settings().text();
+  state_.changes = static_cast<int64_t>(changes_->applied());
+  if (!folder_.there()) leave_lost_folder();
+  output_->sync_metrics();
+  if (!final) state_.saves.insert(step);
   save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
              config_.save.max_step_saves_to_keep);
-  runner_->refresh_shown();
-  const std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
-                                                   p_.model.spec(), lora_metadata(p_, step));
-  Progress::make_room();
-  spdlog::info("saved {}", path.string());
+  on_disk_ = step;
+  return write_lora(step, final);
 }
 
-void Trainer::make_samples(int64_t step) {
+std::filesystem::path Trainer::write_lora(int64_t step, bool final) {
+  const WholeChange whole;
   runner_->refresh_shown();
-  if (p_.live_text) p_.live_text->encode(prompts_of(p_.requests));
-  for (size_t i = 0; i < p_.requests.size() && !stop_requested(); ++i) {
-    const SampleRequest& request = p_.requests[i];
+  const std::filesystem::path path =
+      output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()), p_.model.spec(),
+                    lora_metadata(p_, changes_->settings().train(), step));
+  output_->prune_loras(state_.saves);
+  Progress::make_room();
+  spdlog::info("saved {}", path.string());
+  return path;
+}
+
+int Trainer::leave() {
+  const std::string who = told_to_stop_ ? "by ctl" : "by a signal";
+  if (state_.step == 0) {
+    spdlog::warn("stopped {} before the first step; continue with --resume", who);
+    return exit_interrupted;
+  }
+  if (on_disk_ != state_.step) save(state_.step, false);
+  spdlog::warn("stopped {} after step {}; continue with --resume", who, state_.step);
+  return exit_interrupted;
+}
+
+void Trainer::finish_resumed_step() {
+  const int64_t step = state_.step, every = config_.sample.sample_every;
+  if (on_disk_ != step || step >= config_.train.steps) return;  // the end of a run is made again anyway
+  if (state_.saves.contains(step)) write_lora(step, false);
+  if (p_.denoiser && every > 0 && step > 0 && step % every == 0) make_samples(step, true);
+}
+
+void Trainer::leave_lost_folder() {
+  const std::filesystem::path rescued = config_.output_dir().string() + ".rescued";
+  std::string where;
+  try {
+    save_state(rescued / "state", state_, *p_.plan->adapters, runner_->update(), config_.save.max_step_saves_to_keep);
+    where = fmt::format("The state of step {} is in {}: go on with --resume {}", state_.step, rescued.string(),
+                        rescued.string());
+  } catch (const Error& e) {
+    where = fmt::format("The state of step {} could not be saved either: {}", state_.step, e.what());
+  }
+  fail(Code::output_lost, "{}: the folder was deleted or moved away while the run wrote there. {}",
+       config_.output_dir().string(), where);
+}
+
+void Trainer::make_samples(int64_t step, bool only_missing) {
+  std::vector<SampleRequest> wanted;
+  std::vector<size_t> numbers;
+  for (size_t i = 0; i < p_.requests.size(); ++i) {
+    if (only_missing && output_->has_sample(step, i)) continue;
+    wanted.push_back(p_.requests[i]);
+    numbers.push_back(i);
+  }
+  if (wanted.empty()) return;
+  make_samples(*p_.denoiser, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
+}
+
+void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
+                           const std::function<void(size_t index, const Image& image)>& write) {
+  runner_->refresh_shown();
+  if (p_.live_text) p_.live_text->encode(prompts_of(requests));
+  for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
+    const SampleRequest& request = requests[i];
     const HostTensor latents =
-        p_.denoiser->sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
-    if (!stop_requested()) output_->sample(step, i, p_.decoder->decode(latents));
+        denoiser.sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
+    if (!stop_requested()) write(i, p_.decoder->decode(latents));
   }
 }
 
 int Trainer::run() {
-  if (!output_) {
-    spdlog::warn("stopped by a signal before the first step; continue with --resume");
-    return exit_interrupted;
+  if (!output_) return leave();
+  try {
+    finish_resumed_step();
+    return run_steps();
+  } catch (const Interrupted&) {  // what was being computed is of no use, what is done is whole
+    return leave();
   }
+}
+
+int Trainer::run_steps() {
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
+  if (stop_requested()) return leave();  // the images of this step are made on resuming
+  listen();
   Progress progress(config_.name, steps, state_.step);
   // Steps up to `launched` are on the device, up to `step` their results are known.
   int64_t launched = state_.step;
+  bool lost = false;
   for (int64_t step = state_.step; step < steps; ++step) {
-    const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
-    while (launched < std::min(steps, step + ahead) && (launched == step || !boundary_after(launched - 1)) &&
-           (launched == step || !stop_requested()))
-      enqueue(launched++);
-    const double loss = collect(step);
-    const int64_t done = step + 1;
-    const double lr = learning_rate(config_.train, config_.train.lr, step);
-    output_->metrics(done, loss, lr, grad_norm_);
-    progress.update(done, training_details(loss, lr, p_.device.peak() >> 20));
-    if (stop_requested() && launched == done) {
-      save(done, false);
+    if (launched == step && !at_border(step)) {
       progress.finish();
-      spdlog::warn("stopped by a signal after step {}; continue with --resume", done);
-      return exit_interrupted;
+      return leave();
+    }
+    const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
+    const auto goes_on = [&](int64_t after) {  // without a look at what step `after` gave
+      return !boundary_after(after - 1) && !changes_->due(after) && !stop_requested() && !asked() && !lost;
+    };
+    while (launched < std::min(steps, step + ahead) && (launched == step || goes_on(launched))) enqueue(launched++);
+    loss_ = collect(step);
+    const int64_t done = step + 1;
+    state_.step = done;
+    const double lr = changes_->rate(step);
+    output_->metrics(done, loss_, lr, grad_norm_);
+    progress.update(done, training_details(loss_, lr, p_.device.peak() >> 20));
+    lost = !folder_.there();
+    if (lost && launched == done) leave_lost_folder();
+    if (stop_requested() && launched == done) {
+      progress.finish();
+      return leave();
     }
     if (done == steps) break;
     if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && done % every == 0) make_samples(done);
+    if (p_.denoiser && every > 0 && done % every == 0) {
+      make_samples(done);
+      if (stop_requested()) return leave();
+    }
   }
   progress.finish();
+  control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
   if (p_.denoiser && every > 0) make_samples(steps);
+  if (stop_requested()) return leave();
   if (const auto grid = output_->comparison(steps, config_.sample.prompts))
     fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);

@@ -7,8 +7,10 @@
 #include <memory>
 #include <optional>
 
+#include "io/control.h"
 #include "io/run_folder.h"
 #include "train/batch_maker.h"
+#include "train/changes.h"
 #include "train/output.h"
 #include "train/prepare.h"
 #include "train/state.h"
@@ -18,33 +20,56 @@ namespace lh {
 
 class Trainer {
  public:
-  Trainer(Prepared& prepared, const std::string& resume);
-  // 0 when all steps ran and the final file is verified, exit_interrupted after a signal.
+  // resume: as Options::resume has it. from: the step of a state, "none", or empty. replay: the history of another run,
+  // whose changes this new one repeats; or empty.
+  Trainer(Prepared& prepared, const std::string& resume, const std::string& from, const std::filesystem::path& replay);
+  // 0 when all steps ran and the final file is verified, exit_interrupted after a signal. A folder that is deleted
+  // while the run writes there is an lh::Error(Code::output_lost) that says where the state is.
   int run();
 
  private:
-  void check_start(const std::string& resume);  // refuses at once what would be refused after hours of encoding
+  // Refuses at once what would be refused after hours of encoding.
+  void check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay);
   void load();
   void start_or_resume();
   MicroBatch micro_batch(int64_t index);
   void enqueue(int64_t step);
   double collect(int64_t step);             // waits for the step; gives its loss
   bool boundary_after(int64_t step) const;  // something is done after the step that needs its result
-  void save(int64_t step, bool final);
-  void make_samples(int64_t step);
+  std::filesystem::path save(int64_t step, bool final);
+  std::filesystem::path write_lora(int64_t step, bool final);
+  void make_samples(int64_t step, bool only_missing = false);
+  void make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
+                    const std::function<void(size_t index, const Image& image)>& write);
+  void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
+  int run_steps();
+  int leave();  // saves unless that is done and ends, because somebody asked for it
+  [[noreturn]] void leave_lost_folder();
+  // Between two steps, none of them in flight: settings change, and who asks is answered. False: the run has to stop.
+  bool at_border(int64_t step);
+  void listen();
+  bool asked();
+  ControlAnswer answer(const ControlRequest& request, int64_t step);
+  std::string sample(const std::vector<std::string>& prompts, int64_t step);
+  std::string status(int64_t step) const;
   [[noreturn]] void report_non_finite(int64_t step, MicroBatch batch, const std::string& what);
 
   Prepared& p_;
   const Config& config_;
   RunFolder folder_;
-  std::filesystem::path resume_from_;  // folder of states; empty: a new run
+  StateSource resume_from_;
+  int64_t on_disk_ = -1;           // the last step whose state is in the run's folder
+  std::optional<RunState> saved_;  // that the run goes on from, without its tensors
+  std::optional<RunChanges> changes_;
+  std::optional<ControlSocket> control_;
+  bool paused_ = false, told_to_stop_ = false;
   BatchOrder order_;
   BatchMaker maker_;
   std::optional<Weights> weights_;
   std::optional<StepRunner> runner_;
   RunState state_;
   int64_t skipped_in_a_row_ = 0, skipped_ = 0;
-  double grad_norm_ = 0;
+  double grad_norm_ = 0, loss_ = 0;
   std::unique_ptr<Output> output_;
 };
 

@@ -14,9 +14,12 @@ struct Matrix {
 // On the calling thread only, for use inside parallel loops.
 void gemm_serial(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
                  int64_t c_stride);
+// Likewise, with the bits that gemm gives.
+void gemm_alone(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
+                int64_t c_stride);
 
-// Split over rows of c, or over columns when there are more of them. Every element of c is computed by one thread
-// with one order of summation, so equal calls give equal bits.
+// Cut over rows of c, or over columns when there are more of them, into parts that depend on m and n alone: equal calls
+// give equal bits, with any number of threads.
 void gemm(const Cpu& cpu, int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
           int64_t c_stride);
 

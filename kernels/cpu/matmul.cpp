@@ -17,7 +17,7 @@ void matmul(Cpu& cpu, const lk_matmul_params& p) {
     return;
   }
   parallel_for(cpu, batch, m * n * std::max<int64_t>(1, k / 4), [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) gemm_serial(m, n, k, 1.0f, left(i), right(i), 0.0f, c + i * m * n, n);
+    for (int64_t i = begin; i < end; ++i) gemm_alone(m, n, k, 1.0f, left(i), right(i), 0.0f, c + i * m * n, n);
   });
 }
 

@@ -2,6 +2,9 @@
 //
 // Neighbouring axes that are all kept or all summed are joined; each summed group is then one pass
 // [outer, reduced, inner] -> [outer, inner], from the last group to the first, so every pass reads memory in order.
+#include <array>
+#include <vector>
+
 #include "cpu/broadcast.h"
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
@@ -44,10 +47,29 @@ void add_row(const T* x, int64_t n, double* out) {
   for (int64_t i = 0; i < n; ++i) out[i] += static_cast<double>(x[i]);
 }
 
-// x [outer, reduced, inner] -> out [outer, inner].
+constexpr int64_t run = 4096;  // elements of a long row that are added up before their sum joins the others'
+
+// The order of the sums is that of a row whose runs are added by several threads.
+template <class T>
+void sum_in_runs(const T* x, int64_t n, double* out) {
+  std::array<double, 64> partial;
+  const int64_t runs = (n + run - 1) / run;
+  if (runs <= 1) return sum_row(x, n, out);
+  const auto sum_run = [&](int64_t r, double* to) { sum_row(x + r * run, std::min(run, n - r * run), to); };
+  std::vector<double> many;
+  double* sums = partial.data();
+  if (runs > static_cast<int64_t>(partial.size())) {
+    many.resize(static_cast<size_t>(runs));
+    sums = many.data();
+  }
+  for (int64_t r = 0; r < runs; ++r) sum_run(r, sums + r);
+  sum_row(sums, runs, out);
+}
+
+// x [outer, reduced, inner] -> out [outer, inner]. Which way it goes depends on the number of threads, the result does
+// not.
 template <class T>
 void pass(Cpu& cpu, const T* x, int64_t outer, int64_t reduced, int64_t inner, double* out) {
-  constexpr int64_t run = 4096;
   if (inner == 1 && outer < cpu.threads()) {  // a few long rows: runs in parallel, then the runs' sums
     const int64_t runs = (reduced + run - 1) / run;
     const Scratch<double> partial(cpu, runs);
@@ -61,7 +83,7 @@ void pass(Cpu& cpu, const T* x, int64_t outer, int64_t reduced, int64_t inner, d
     }
   } else if (inner == 1) {
     parallel_for(cpu, outer, reduced, [=](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) sum_row(x + i * reduced, reduced, out + i);
+      for (int64_t i = begin; i < end; ++i) sum_in_runs(x + i * reduced, reduced, out + i);
     });
   } else if (outer < cpu.threads()) {
     for (int64_t i = 0; i < outer; ++i) {
@@ -70,10 +92,17 @@ void pass(Cpu& cpu, const T* x, int64_t outer, int64_t reduced, int64_t inner, d
                   [=](int64_t row, double* own) { add_row(block + row * inner, inner, own); });
     }
   } else {
+    const int64_t parts = column_sum_parts(reduced, inner);
     parallel_for(cpu, outer, reduced * inner, [=](int64_t begin, int64_t end) {
+      std::vector<double> partial(static_cast<size_t>(inner));
       for (int64_t i = begin; i < end; ++i) {
         std::fill_n(out + i * inner, inner, 0.0);
-        for (int64_t r = 0; r < reduced; ++r) add_row(x + (i * reduced + r) * inner, inner, out + i * inner);
+        for (int64_t part = 0; part < parts; ++part) {
+          std::ranges::fill(partial, 0.0);
+          for (int64_t r = reduced * part / parts; r < reduced * (part + 1) / parts; ++r)
+            add_row(x + (i * reduced + r) * inner, inner, partial.data());
+          add_row(partial.data(), inner, out + i * inner);
+        }
       }
     });
   }

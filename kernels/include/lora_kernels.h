@@ -93,8 +93,8 @@ LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also
 LK_API int32_t lk_context_threads(const lk_context* context);
 
 typedef struct lk_device_info {
-  char name[128];                    /* "NVIDIA H200", or "cpu" */
-  char libraries[128];               /* versions of the driver and the libraries that are in use; empty on the CPU */
+  char name[128];      /* "NVIDIA H200", or "cpu" */
+  char libraries[128]; /* versions of the driver and the libraries that are in use, with their kernels on the CPU */
   int32_t compute_capability;        /* 90 = 9.0; 0 on the CPU */
   int64_t memory_total, memory_free; /* bytes; of the machine on the CPU */
 } lk_device_info;

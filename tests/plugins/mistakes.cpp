@@ -1,5 +1,7 @@
 // A model plugin that breaks the rules of the ABI in the way that LORA_TEST_MISTAKE names; written against the C
 // headers alone, so that nothing stands between it and the host.
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -47,6 +49,9 @@ void crash(const std::string& how) {
 
 lh_status init(const lh_host* host, const char*) {
   the_host = host;
+  if (mistake() == "init_exit") std::_Exit(0);
+  if (mistake() == "init_crash") std::raise(SIGKILL);
+  if (mistake() == "init_chdir" && ::chdir("/") != 0) return LH_E_INTERNAL;
   return LH_OK;
 }
 void deinit() { the_host = nullptr; }
@@ -178,6 +183,7 @@ const void* factory(const char* id, uint32_t index) {
     model = {sizeof(lh_model), "mistakes", checkpoint_yaml, probe, create, destroy, recipe, role, build};
   models[1].id = "second";
   if (m == "no_id") models[0].id = nullptr;
+  if (m == "escape_id") models[0].id = "\x1b[31mred";
   if (m == "no_checkpoint") models[0].checkpoint = nullptr;
   if (m == "no_build") models[0].build = nullptr;
   if (m == "no_recipe") models[0].recipe = nullptr;

@@ -1,5 +1,5 @@
 // Philox counters to uniform and normal numbers.
-#include "diffusion/random.h"
+#include "core/random.h"
 
 #include <cmath>
 #include <numbers>

@@ -1,8 +1,8 @@
-#include "train/batches.h"
+#include "data/batches.h"
 
 #include <map>
 
-#include "diffusion/random.h"
+#include "core/random.h"
 
 namespace lh {
 

@@ -5,8 +5,8 @@
 #include <set>
 #include <vector>
 
+#include "data/batches.h"
 #include "encode/text_encoding.h"
-#include "train/batches.h"
 
 namespace lh {
 

@@ -17,4 +17,8 @@ DiskNeed disk_need(Prepared& prepared);
 // Throws lh::Error(Code::resource) when the output folder cannot be written or lacks the space.
 void check_disk(Prepared& prepared);
 
+// Throws what the first save would: names that are too long or no UTF-8, a folder where a file will go, metadata that a
+// LoRA cannot carry. A file is written, renamed and removed again where the run will write.
+void check_outputs(const Prepared& prepared);
+
 }  // namespace lh

@@ -1,5 +1,5 @@
 // Adds up what the run will write and compares it with what is free.
-#include "train/preflight.h"
+#include "cli/preflight.h"
 
 #include <sys/statvfs.h>
 #include <unistd.h>
@@ -10,6 +10,9 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
+#include "data/caption.h"
+#include "io/safetensors.h"
+#include "train/metadata.h"
 
 namespace lh {
 namespace {
@@ -35,14 +38,70 @@ int64_t already_used(const fs::path& folder) {
   return bytes;
 }
 
+// Bytes that a file's name may have there.
+int64_t longest_name(const fs::path& folder) {
+  const long most = ::pathconf(folder.c_str(), _PC_NAME_MAX);
+  return most > 0 ? most : 255;
+}
+
+void require_text(const char* key, const std::string& text) {
+  if (const auto bad = invalid_utf8(text))
+    fail(Code::config, "{}: byte {} (0x{:02x}) is not valid UTF-8: write it in another way", key, *bad,
+         static_cast<unsigned char>(text[*bad]));
+}
+
+// What has the name of a file that the run writes, and is none.
+void require_files(const fs::path& folder, std::string_view begin, std::string_view end) {
+  std::error_code none;
+  for (fs::directory_iterator entry(folder, none), last; !none && entry != last; entry.increment(none)) {
+    const std::string name = entry->path().filename().string();
+    std::error_code failed;
+    if (name.starts_with(begin) && name.ends_with(end) && entry->is_directory(failed))
+      fail(Code::resource, "{}: a folder stands where the run writes a file: move it away", entry->path().string());
+  }
+}
+
+// Every call that publishes a file, tried on an empty one.
+void try_to_publish(const fs::path& folder) {
+  const fs::path file = folder / fmt::format(".lora-host-{}-try.tmp", ::getpid());
+  publish_text(file, "");
+  std::error_code none;
+  fs::remove(file, none);
+}
+
 }  // namespace
+
+void check_outputs(const Prepared& p) {
+  const Config& c = p.config;
+  require_text("name", c.name);
+  require_text("trigger_word", c.trigger_word);
+  for (const std::string& prompt : c.sample.prompts) require_text("sample.prompts", prompt);
+  const fs::path folder = c.output_dir(), there = existing_part(folder);
+  const std::string longest = fmt::format("{}_{:09}.safetensors", c.name, c.train.steps);
+  if (const int64_t most = longest_name(there); static_cast<int64_t>(longest.size()) > most)
+    fail(Code::config, "name: files of this run are called `{}`, {} bytes; {} takes {}. Use a shorter name", longest,
+         longest.size(), there.string(), most);
+  for (const auto& [begin, end] : {std::pair<std::string_view, std::string_view>{c.name, ".safetensors"},
+                                   {"metrics.csv", ""},
+                                   {"config.yaml", ""},
+                                   {"loss.png", ""},
+                                   {"before_after.png", ""}})
+    require_files(folder, begin, end);
+  require_files(folder / "state", "", ".safetensors");
+  require_files(folder / "samples", "", ".png");
+  safetensors_header({}, lora_metadata(p, c.train, c.train.steps).entries);
+  try_to_publish(there);
+  std::error_code none;
+  for (const char* part : {"state", "samples"})
+    if (fs::exists(folder / part, none)) try_to_publish(folder / part);
+}
 
 DiskNeed disk_need(Prepared& p) {
   const Config& c = p.config;
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
   const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
-  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->update->state_bytes() + headers;
+  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->optimizer->plan().state_bytes() + headers;
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;

@@ -1,0 +1,45 @@
+#include "encode/try_model.h"
+
+#include <sys/stat.h>
+
+#include "core/apart.h"
+#include "core/hash.h"
+#include "encode/check_model.h"
+#include "plugin/model.h"
+#include "plugin/trial.h"
+
+namespace lh {
+namespace {
+
+constexpr double time_limit = 300;  // seconds; a large checkpoint on a slow disk takes some
+
+// What a file is, without reading it: where it lies, its size and when it was changed.
+std::string place_of(const std::filesystem::path& path) {
+  struct stat info {};
+  if (path.empty() || ::stat(path.c_str(), &info) != 0) return path.string();
+  return fmt::format("{} {} {}.{}", path.string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
+}
+
+std::string identity(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute) {
+  std::string all = fmt::format("{};{};{};{}", LORA_HOST_VERSION, plugin, dtype_name(compute), config.dtype);
+  for (const auto& loaded : registry.plugins())
+    if (!loaded->models().empty()) all += ";" + content_hash(loaded->path());
+  all += ";" + place_of(config.name_or_path);
+  for (const auto& [key, given] : config.given) all += fmt::format(";{}={} {}", key, given.text, place_of(given.text));
+  return sha256_hex(all) + " model";
+}
+
+}  // namespace
+
+void try_model(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute) {
+  const std::string line = identity(registry, config, plugin, compute);
+  if (was_tried(line)) return;
+  run_apart("the plugin of the model", time_limit, [&] {
+    const Model model(registry, config, plugin);
+    check_model(model, compute);
+    return std::string();
+  });
+  remember_tried(line);
+}
+
+}  // namespace lh

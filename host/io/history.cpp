@@ -1,0 +1,73 @@
+// One JSON object a line; the file is written anew with each change.
+#include "io/history.h"
+
+#include <algorithm>
+#include <array>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <utility>
+
+#include "core/error.h"
+#include "io/file.h"
+
+namespace lh {
+namespace {
+
+constexpr std::array kinds{file_change, phase_change, set_change};
+constexpr int64_t most_bytes = 64 << 20;
+
+Change read_line(const std::string& line) {
+  const auto json = nlohmann::json::parse(line);
+  Change change{.step = json.at("step"), .kind = {}, .value = {}};
+  for (const std::string_view kind : kinds)
+    if (json.contains(kind)) {
+      change.kind = kind;
+      change.value = json.at(kind);
+    }
+  if (change.kind.empty() || json.size() != 2 || change.step < 0)
+    throw std::invalid_argument("expected a step and one of file, phase, set");
+  return change;
+}
+
+}  // namespace
+
+History::History(std::filesystem::path file) : file_(std::move(file)) {
+  if (!std::filesystem::exists(file_)) return;
+  std::istringstream lines(read_text(file_, most_bytes));
+  int64_t number = 1;
+  for (std::string line; std::getline(lines, line); ++number) try {
+      changes_.push_back(read_line(line));
+      if (changes_.size() > 1 && changes_.back().step < changes_[changes_.size() - 2].step)
+        throw std::invalid_argument("its step is below that of the line before");
+    } catch (const std::exception& error) {
+      fail(Code::data,
+           "{}:{}: this is no line of a history: {}. The run cannot be continued as it was; remove the file to go on "
+           "with what the configuration says",
+           file_.string(), number, error.what());
+    }
+}
+
+void History::publish() const {
+  std::string text;
+  for (const Change& change : changes_)
+    text += nlohmann::ordered_json{{"step", change.step}, {change.kind, change.value}}.dump() + "\n";
+  publish_text(file_, text);
+}
+
+void History::insert(size_t at, Change change) {
+  changes_.insert(changes_.begin() + static_cast<std::ptrdiff_t>(at), std::move(change));
+  publish();
+}
+
+void History::keep(size_t count) {
+  if (count >= changes_.size()) return;
+  changes_.resize(count);
+  publish();
+}
+
+void History::repeat(std::vector<Change> changes) {
+  changes_ = std::move(changes);
+  publish();
+}
+
+}  // namespace lh

@@ -1,0 +1,107 @@
+#include "io/record.h"
+
+#include <algorithm>
+#include <cerrno>
+
+#include "core/error.h"
+#include "core/hash.h"
+
+namespace lh {
+namespace {
+
+constexpr const char* kind_entry = "lora_host.record";
+constexpr const char* key_entry = "lora_host.key";
+constexpr const char* digest_entry = "lora_host.digest";
+
+using Metadata = std::map<std::string, std::string>;
+using Entries = std::vector<std::pair<std::string, Desc>>;
+
+// What the digest is taken over before the data.
+std::string sealed_header(const Entries& tensors, Metadata metadata) {
+  metadata.erase(digest_entry);
+  return safetensors_header(tensors, metadata);
+}
+
+Entries entries_of(const Safetensors& file) {
+  Entries entries;
+  for (const StoredTensor& t : file.tensors()) entries.emplace_back(t.name, t.desc);
+  return entries;
+}
+
+std::string entry(const Metadata& metadata, const char* key) {
+  const auto found = metadata.find(key);
+  return found == metadata.end() ? std::string() : found->second;
+}
+
+[[noreturn]] void refuse_changed(const Safetensors& file) {
+  fail(Code::data,
+       "{}: the content does not match its checksum: it was changed after it was written, or the disk is "
+       "failing",
+       file.path().string());
+}
+
+Record not_ok(RecordAnswer answer, std::string why) { return {.answer = answer, .why = std::move(why)}; }
+
+}  // namespace
+
+Record read_record(const std::filesystem::path& path, const RecordId& id) {
+  try {
+    const Safetensors file(path);
+    const std::string kind = entry(file.metadata(), kind_entry), key = entry(file.metadata(), key_entry);
+    if (kind.empty() || entry(file.metadata(), digest_entry).empty())
+      return not_ok(RecordAnswer::foreign,
+                    fmt::format("{}: expected a record of kind {}, found a safetensors file that has no seal of this "
+                                "program",
+                                path.string(), id.kind));
+    Record record{.answer = RecordAnswer::ok, .metadata = file.metadata()};
+    Sha256 hash;
+    hash.update(sealed_header(entries_of(file), file.metadata()));
+    for (const StoredTensor& t : file.tensors()) hash.update((record.tensors[t.name] = file.read(t.name)).data);
+    if (hash.hex() != entry(file.metadata(), digest_entry)) refuse_changed(file);
+    if (kind != id.kind || key != id.key)
+      return not_ok(RecordAnswer::foreign, fmt::format("{}: expected {} {}, found {} {}: the file was renamed or "
+                                                       "exchanged",
+                                                       path.string(), id.kind, id.key, kind, key));
+    for (const char* own : {kind_entry, key_entry, digest_entry}) record.metadata.erase(own);
+    return record;
+  } catch (const ReadError& e) {
+    return not_ok(e.error() == ENOENT ? RecordAnswer::absent : RecordAnswer::unreadable, e.what());
+  } catch (const Error& e) {
+    return not_ok(RecordAnswer::damaged, e.what());
+  }
+}
+
+void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
+                  Metadata metadata) {
+  seal(id, tensors, metadata);
+  write_safetensors(path, tensors, metadata);
+}
+
+void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, Metadata& metadata) {
+  metadata[kind_entry] = id.kind;
+  metadata[key_entry] = id.key;
+  Entries entries;
+  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
+  Sha256 hash;
+  hash.update(sealed_header(entries, metadata));
+  for (const TensorToWrite& t : tensors)
+    hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
+  metadata[digest_entry] = hash.hex();
+}
+
+void check_seal(const Safetensors& file) {
+  const std::string expected = entry(file.metadata(), digest_entry);
+  if (expected.empty()) return;
+  Sha256 hash;
+  hash.update(sealed_header(entries_of(file), file.metadata()));
+  std::vector<std::byte> buffer;
+  for (const StoredTensor& t : file.tensors())
+    for (int64_t at = 0, end = t.desc.bytes(); at < end; at += static_cast<int64_t>(buffer.size())) {
+      buffer.resize(static_cast<size_t>(std::min<int64_t>(end - at, 4 << 20)));
+      file.read_part(t, at, buffer);
+      hash.update(buffer);
+    }
+  if (hash.hex() != expected) refuse_changed(file);
+}
+
+}  // namespace lh

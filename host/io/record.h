@@ -1,0 +1,51 @@
+// A durable record: what the host writes to read it again, bound to what it is, which one it is, and every bit of it.
+//
+// A safetensors file whose metadata holds `lora_host.record`, the kind of record ("state/1"); `lora_host.key`, which
+// one of its kind it is (a step, a content hash), so that a renamed or exchanged file is not taken for another; and
+// `lora_host.digest`, the SHA-256 of the header without this entry (so of names, types, shapes and metadata) and of all
+// data. Training states and cache entries are records; LoRA files carry the same seal.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "io/safetensors.h"
+
+namespace lh {
+
+struct RecordId {
+  std::string_view kind;
+  std::string key;
+};
+
+enum class RecordAnswer {
+  ok,
+  absent,      // there is no such file
+  unreadable,  // a system call failed (permission, a failing disk) or it is no file: the content may be well
+  damaged,     // its bytes are not those that were written
+  foreign,     // whole, but of another kind or key, or not written by this host
+};
+
+struct Record {
+  RecordAnswer answer = RecordAnswer::absent;
+  std::string why;  // unless ok: path, what was found, what was expected
+  NamedTensors tensors;
+  std::map<std::string, std::string> metadata;  // without the seal
+};
+
+// Reads all of it. Throws only where memory ends.
+Record read_record(const std::filesystem::path& path, const RecordId& id);
+// Published as write_safetensors does.
+void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
+                  std::map<std::string, std::string> metadata);
+
+// Adds the seal of a file that has these tensors, in this order, to its metadata.
+void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, std::map<std::string, std::string>& metadata);
+// Throws lh::Error(Code::data) where the file carries a seal and is not what was sealed; files of other programs carry
+// none. Reads all of the file.
+void check_seal(const Safetensors& file);
+
+}  // namespace lh

@@ -1,0 +1,89 @@
+#include "plugin/trial.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <set>
+#include <sstream>
+#include <vector>
+
+#include "core/apart.h"
+#include "core/error.h"
+#include "core/hash.h"
+#include "io/file.h"
+#include "plugin/loader.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr double time_limit = 30;  // seconds; loading takes milliseconds
+constexpr int64_t list_limit = 1 << 20;
+
+// Empty where there is no home.
+fs::path list_file() {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lora-host" / "tried-plugins.txt";
+  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lora-host" / "tried-plugins.txt";
+  return {};
+}
+
+}  // namespace
+
+std::string content_hash(const fs::path& path) {
+  const InputFile file(path);
+  Sha256 hash;
+  std::vector<std::byte> buffer;
+  for (int64_t at = 0; at < file.size(); at += static_cast<int64_t>(buffer.size())) {
+    buffer.resize(static_cast<size_t>(std::min<int64_t>(file.size() - at, 4 << 20)));
+    file.read(at, buffer);
+    hash.update(buffer);
+  }
+  return hash.hex();
+}
+
+namespace {
+
+// Lines "<hash> <version of the host>". A list that cannot be read is empty: everything is tried.
+std::set<std::string> known_lines() {
+  std::set<std::string> lines;
+  try {
+    std::istringstream text(read_text(list_file(), list_limit));
+    for (std::string line; std::getline(text, line);) lines.insert(line);
+  } catch (const Error&) {
+    lines.clear();
+  }
+  return lines;
+}
+
+}  // namespace
+
+bool was_tried(const std::string& line) { return known_lines().contains(line); }
+
+void remember_tried(const std::string& line) {
+  if (list_file().empty()) return;
+  std::set<std::string> lines = known_lines();
+  if (static_cast<int64_t>((lines.size() + 1) * (line.size() + 1)) > list_limit) lines.clear();
+  lines.insert(line);
+  std::string text;
+  for (const std::string& one : lines) text += one + "\n";
+  try {
+    make_folder(list_file().parent_path());
+    publish_text(list_file(), text);
+  } catch (const Error&) {
+    return;  // it is tried again the next time
+  }
+}
+
+void try_plugin(const fs::path& file) {
+  const std::string line = fmt::format("{} {}", content_hash(file), LORA_HOST_VERSION);
+  if (was_tried(line)) return;
+  run_apart(file.string(), time_limit, [&] {
+    const Plugin plugin(file);
+    return std::string();
+  });
+  remember_tried(line);
+}
+
+}  // namespace lh

@@ -1,0 +1,15 @@
+// What decides the bits of a step: settings, files, tokenizers, plugins and libraries. A run goes on with the same ones
+// only.
+#pragma once
+
+#include <map>
+#include <string>
+
+#include "train/prepare.h"
+
+namespace lh {
+
+// By what the user would change: "train.seed", "vae (model.vae_path)", "tokenizer of t5", "plugin flux", "device".
+std::map<std::string, std::string> facts_of(Prepared& prepared);
+
+}  // namespace lh

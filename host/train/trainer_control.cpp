@@ -1,0 +1,103 @@
+// The trainer between two steps: changes of its settings, and what `lora-host ctl` asks for.
+#include <fmt/ranges.h>
+#include <spdlog/spdlog.h>
+
+#include <chrono>
+#include <thread>
+
+#include "core/error.h"
+#include "core/progress.h"
+#include "core/signals.h"
+#include "data/caption.h"
+#include "train/trainer.h"
+
+namespace lh {
+namespace {
+
+constexpr auto pause_between_looks = std::chrono::milliseconds(50);
+
+}  // namespace
+
+bool Trainer::asked() { return control_ && control_->waiting(); }
+
+void Trainer::listen() {
+  try {
+    control_.emplace(config_.output_dir());
+  } catch (const Error& error) {  // some file systems have no sockets
+    spdlog::warn("lora-host ctl will not reach this run: {}", error.what());
+  }
+}
+
+bool Trainer::at_border(int64_t step) {
+  {
+    const WholeChange whole;
+    changes_->apply_due(*runner_, state_);
+  }
+  do {
+    while (asked() && !told_to_stop_)
+      if (const auto request = control_->next()) control_->answer(answer(*request, step));
+    if (paused_ && !told_to_stop_) std::this_thread::sleep_for(pause_between_looks);
+  } while (paused_ && !told_to_stop_ && !stop_requested());
+  return !told_to_stop_ && !(paused_ && stop_requested());
+}
+
+ControlAnswer Trainer::answer(const ControlRequest& request, int64_t step) {
+  Progress::make_room();
+  spdlog::info("ctl: {} {}", request.command, fmt::join(request.arguments, " "));
+  std::optional<RunSettings> next;
+  try {  // what changes nothing of the run, and may go wrong
+    if (request.command == "sample") return {0, sample(request.arguments, step)};
+    if (request.command == "set") next = changes_->proposed(request.arguments, step);
+  } catch (const Error& error) {
+    return {static_cast<int>(error.code()), error.what()};
+  }
+  const WholeChange whole;
+  if (next)
+    return {0, fmt::format("from step {} on: {}", step + 1, changes_->set(*next, request.arguments, *runner_, state_))};
+  if (request.command == "status") return {0, status(step)};
+  if (request.command == "save") return {0, save(step, false).string()};
+  if (request.command == "pause") {
+    paused_ = true;
+    return {0, fmt::format("paused after step {}; its memory on the device stays taken", step)};
+  }
+  if (request.command == "resume") {
+    paused_ = false;
+    return {0, fmt::format("goes on with step {}", step + 1)};
+  }
+  if (request.command == "stop") {
+    told_to_stop_ = true;
+    return {0, fmt::format("stops after step {} and saves; continue with --resume", step)};
+  }
+  return {static_cast<int>(Code::config), fmt::format("this run knows no command {}", request.command)};
+}
+
+// As the run's own samples, but for the prompt.
+std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t step) {
+  if (prompts.empty()) fail(Code::config, "sample: expected a prompt");
+  if (!p_.denoiser)
+    fail(Code::config,
+         "sample: no memory is set aside for samples in this run. Give it sample.prompts, stop it and --resume");
+  std::vector<SampleRequest> requests;
+  for (const std::string& prompt : prompts) {
+    requests.push_back(p_.requests.front());
+    requests.back().prompt = replace_trigger(prompt, config_.trigger_word);
+  }
+  if (!p_.live_text) p_.text.prepare(prompts_of(requests));
+  const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(prompts_of(requests));
+  Denoiser denoiser(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests.front(), lengths);
+  const Denoiser::Memory memory = denoiser.memory();
+  if (memory.arena > p_.plan->memory.activations || memory.workspace > p_.plan->memory.workspace)
+    fail(Code::resource, "sample: so long a prompt takes more memory than the run has set aside");
+  denoiser.bind(runner_->arena(), *weights_, p_.plan->adapters.get());
+  std::vector<std::string> made;
+  make_samples(denoiser, requests,
+               [&](size_t, const Image& image) { made.push_back(output_->asked_sample(step, image).string()); });
+  return fmt::format("{}", fmt::join(made, "\n"));
+}
+
+std::string Trainer::status(int64_t step) const {
+  return fmt::format("step {} of {}{}\nloss {:.6g}\n{}\nmemory {} MiB at most", step, config_.train.steps,
+                     paused_ ? ", paused" : "", loss_, changes_->settings().summary(), p_.device.peak() >> 20);
+}
+
+}  // namespace lh

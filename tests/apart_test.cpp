@@ -1,0 +1,96 @@
+// What foreign code does to a process is done to a child.
+#include "core/apart.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cfenv>
+#include <chrono>
+#include <clocale>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "plugin/loader.h"
+#include "plugin/trial.h"
+#include "support/io_files.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+std::string error_in_child(const std::function<void()>& body, double seconds = 20) {
+  return error_of([&] {
+    run_apart("mine.so", seconds, [&] {
+      body();
+      return std::string();
+    });
+  });
+}
+
+TEST(Apart, GivesWhatTheBodyGives) {
+  const std::string large(200000, 'x');
+  EXPECT_EQ(run_apart("mine.so", 20, [&] { return large; }), large);
+  int here = 1;
+  run_apart("mine.so", 20, [&] { return std::to_string(++here); });
+  EXPECT_EQ(here, 1);
+  try {
+    run_apart("mine.so", 20, []() -> std::string { fail(Code::data, "the weights do not fit"); });
+    ADD_FAILURE() << "no error";
+  } catch (const Error& e) {
+    EXPECT_EQ(e.code(), Code::data);
+    EXPECT_STREQ(e.what(), "the weights do not fit");
+  }
+}
+
+TEST(Apart, NamesWhatWentWrong) {
+  struct Row {
+    std::function<void()> body;
+    const char* error;
+  };
+  for (const Row& row : {Row{[] { std::_Exit(0); }, "mine.so: ended the process (exit 0)"},
+                         Row{[] { ::raise(SIGKILL); }, "mine.so: crashed with signal 9"},
+                         Row{[] { throw std::runtime_error("thrown"); }, "mine.so: thrown"},
+                         Row{[] { (void)!::chdir("/"); }, "mine.so: changed the current folder"},
+                         Row{[] { ::umask(0111); }, "mine.so: changed the umask"},
+                         Row{[] { std::setlocale(LC_ALL, "C.UTF-8"); }, "mine.so: changed the locale"},
+                         Row{[] { std::fesetround(FE_UPWARD); }, "how floating-point numbers are rounded"},
+                         Row{[] { ::signal(SIGTERM, SIG_IGN); }, "mine.so: changed a signal handler"}})
+    EXPECT_THAT(error_in_child(row.body), HasSubstr(row.error));
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(error_in_child([] { ::pause(); }, 0.2), HasSubstr("did not come to an end within 0.2 seconds"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+// A folder of plugins with one that does the worst: it is named, and nothing of it happens here.
+TEST(Apart, PluginsAreTriedInAChild) {
+  const TempDir dir;
+  ::setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
+  const fs::path plugins = dir / "plugins", mistakes = plugins / "mistakes.so";
+  fs::create_directory(plugins);
+  ASSERT_EQ(::mkfifo((plugins / "pipe.so").c_str(), 0600), 0);
+  const auto load = [&] { return error_of([&] { load_plugins({{plugins, true}}); }); };
+  EXPECT_THAT(load(), HasSubstr("pipe.so: is no regular file"));
+  fs::remove(plugins / "pipe.so");
+  fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/mistakes.so", mistakes);
+  for (const auto& [mistake, error] : {std::pair{"init_exit", "mistakes.so: ended the process (exit 0)"},
+                                       {"init_chdir", "mistakes.so: changed the current folder"},
+                                       {"init_crash", "crashed with"},
+                                       {"no_id", "lh.model/1 number 0 has no id"},
+                                       {"escape_id", "has an id with characters that cannot be printed"}}) {
+    ::setenv("LORA_TEST_MISTAKE", mistake, 1);
+    EXPECT_THAT(load(), HasSubstr(error));
+  }
+  ::unsetenv("LORA_TEST_MISTAKE");
+  EXPECT_EQ(load(), "");
+  EXPECT_THAT(get(dir / "lora-host/tried-plugins.txt"), HasSubstr(content_hash(mistakes)));
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+}  // namespace
+}  // namespace lh::test

@@ -1,0 +1,79 @@
+// The CPU's results have the same bits with any number of threads.
+#include <functional>
+
+#include "support/kernel_tensors.h"
+
+namespace lk_test {
+namespace {
+
+class Threads : public Kernels {
+ protected:
+  // Runs the op with several numbers of threads; y is what it writes.
+  void expect_same(const std::string& what, const Tensor& y, const std::function<lk_status(lk_context*)>& op) {
+    std::vector<unsigned char> first;
+    for (const int32_t threads : {1, 2, 3, 7, 16}) {
+      const Context own = make_context(threads);
+      ASSERT_EQ(op(own.get()), LK_OK) << what << ": " << lk_last_error(own.get());
+      const std::vector<unsigned char> bytes = y.bytes();
+      if (first.empty()) first = bytes;
+      EXPECT_TRUE(bytes == first) << what << " with " << threads << " threads";
+    }
+  }
+  Tensor any(const Shape& shape) { return random_tensor(context.get(), random, shape, LK_F32, -1, 1); }
+  Tensor out(const Shape& shape) { return poisoned(context.get(), shape, LK_F32); }
+};
+
+TEST_F(Threads, Sums) {
+  if (lh::test::tested_device() != "cpu") GTEST_SKIP() << "the CPU's threads";
+  struct Row {
+    Shape x, y;
+  };
+  for (const auto& [from, to] :
+       {Row{{3, 50000}, {3, 1}}, Row{{40, 9000}, {40, 1}}, Row{{2, 700, 65}, {2, 1, 65}},
+        Row{{20, 700, 65}, {20, 1, 65}}, Row{{5000, 33}, {1, 33}}, Row{{300, 7, 90}, {1, 7, 1}}}) {
+    const Tensor x = any(from), y = out(to);
+    expect_same("reduce_sum of " + testing::PrintToString(from), y, [&](lk_context* c) {
+      const lk_reduce_sum_params p{x.view(), y.view(), 1};
+      return lk_reduce_sum(c, &p);
+    });
+  }
+}
+
+// Sizes around the blocks that a product is cut into, and of LoRA's narrow matrices.
+TEST_F(Threads, Products) {
+  if (lh::test::tested_device() != "cpu") GTEST_SKIP() << "the CPU's threads";
+  for (const int64_t rows : {31, 96, 250, 700})
+    for (const int64_t cols : {4, 100, 333})
+      for (const int64_t depth : {64, 300}) {
+        const std::string what = testing::PrintToString(Shape{rows, cols, depth});
+        const Tensor x = any({rows, depth}), weight = any({cols, depth}), bias = any({cols}), y = out({rows, cols});
+        expect_same("linear " + what, y, [&](lk_context* c) {
+          const lk_linear_params p{
+              .x = x.view(), .weight = weight.view(), .weight_scale = {}, .bias = bias.view(), .y = y.view()};
+          return lk_linear(c, &p);
+        });
+        const Tensor dy = any({rows, cols}), dx = out({rows, depth}), dweight = out({cols, depth}), dbias = out({cols});
+        for (const Tensor* result : {&dx, &dweight, &dbias})
+          expect_same("linear_backward " + what, *result, [&](lk_context* c) {
+            const lk_linear_backward_params p{.dy = dy.view(),
+                                              .x = x.view(),
+                                              .weight = weight.view(),
+                                              .weight_scale = {},
+                                              .dx = dx.view(),
+                                              .dweight = dweight.view(),
+                                              .dbias = dbias.view()};
+            return lk_linear_backward(c, &p);
+          });
+      }
+  // A batch that feeds all threads or not.
+  for (const int64_t batch : {1, 2, 5, 20}) {
+    const Tensor a = any({batch, 150, 70}), b = any({batch, 70, 110}), c = out({batch, 150, 110});
+    expect_same("matmul of " + std::to_string(batch), c, [&](lk_context* context) {
+      const lk_matmul_params p{a.view(), b.view(), c.view(), 0, 0};
+      return lk_matmul(context, &p);
+    });
+  }
+}
+
+}  // namespace
+}  // namespace lk_test

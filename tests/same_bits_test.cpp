@@ -1,0 +1,154 @@
+// A run gives the bits that it promises, or it is refused before the first step with what is wrong.
+#include <gmock/gmock.h>
+
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::HasSubstr;
+
+void expect_trained(const HostResult& result) { EXPECT_EQ(result.code, 0) << result.output; }
+
+TEST(SameBits, OneProcessorAndSeveral) {
+  ToyRun one, all;
+  for (ToyRun* run : {&one, &all}) run->set("steps", "2").set("dropout", "0.1");
+  expect_trained(run_host(one.command(), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
+  expect_trained(all.train());
+  EXPECT_TRUE(get(one.lora()) == get(all.lora()));
+}
+
+// The kernel of the matrix products decides bits: a run goes on with the one that it began with.
+TEST(SameBits, AnotherKernelIsRefused) {
+  ToyRun run;
+  run.set("steps", "2");
+  expect_trained(run_host(run.command(), {.environment = {{"OPENBLAS_CORETYPE", "Prescott"}}}));
+  run.set("steps", "4");
+  HostResult result = run_host(run.command({"--resume"}), {.environment = {{"OPENBLAS_CORETYPE", "Core2"}}});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("device: the saved run has OpenBLAS"), HasSubstr("Prescott, this one")));
+  expect_trained(run_host(run.command({"--resume"}), {.environment = {{"OPENBLAS_CORETYPE", "Prescott"}}}));
+}
+
+// Another VAE or text encoder is another training.
+TEST(SameBits, AnotherComponentIsRefused) {
+  ToyRun run;
+  run.set("steps", "1");
+  expect_trained(run.train());
+  run.set("steps", "2");
+  for (const auto& [key, file, name] :
+       {std::tuple{"vae_path", "ae", "vae (model.vae_path)"}, std::tuple{"clip_path", "clip_l", "(model.clip_path)"}}) {
+    const std::string before = run.config();
+    const fs::path original = fs::path(LORA_SOURCE_DIR) / "examples/toy_flux" / (std::string(file) + ".safetensors");
+    const fs::path other = run.folder() / "other.safetensors";
+    std::string bytes = get(original);
+    bytes[bytes.size() - 2] = static_cast<char>(bytes[bytes.size() - 2] ^ 1);
+    put(other, bytes);
+    run.set(key, other.string());
+    const HostResult result = run.train({"--resume"});
+    EXPECT_EQ(result.code, 2) << result.output;
+    EXPECT_THAT(result.output, AllOf(HasSubstr(name), HasSubstr("the saved run has")));
+    run.config() = before;
+  }
+  expect_trained(run.train({"--resume"}));
+}
+
+// Entries of the cache that were flipped, exchanged or replaced are made again, and change nothing.
+TEST(SameBits, CachesAreNotBelieved) {
+  ToyRun whole, run;
+  for (ToyRun* r : {&whole, &run}) r->set("steps", "2");
+  expect_trained(whole.train());
+  std::vector<fs::path> latents, texts;
+  for (const auto& entry : fs::directory_iterator(run.folder() / "runs/cache/latents")) latents.push_back(entry.path());
+  for (const auto& entry : fs::directory_iterator(run.folder() / "runs/cache/text")) texts.push_back(entry.path());
+  ASSERT_GE(latents.size(), 3u);
+  ASSERT_GE(texts.size(), 3u);
+  for (auto* files : {&latents, &texts}) {
+    std::ranges::sort(*files);
+    for (size_t i = 0; i < files->size(); i += 2) {
+      std::string bytes = get((*files)[i]);
+      bytes[bytes.size() - 5] = static_cast<char>(bytes[bytes.size() - 5] ^ 0x20);
+      put((*files)[i], bytes);
+    }
+    for (size_t i = 1; i + 2 < files->size(); i += 4) {  // two that are whole
+      fs::rename((*files)[i], run.folder() / "one");
+      fs::rename((*files)[i + 2], (*files)[i]);
+      fs::rename(run.folder() / "one", (*files)[i + 2]);
+    }
+    fs::remove(files->back());
+    fs::create_directory(files->back());
+  }
+  const HostResult result = run.train();
+  expect_trained(result);
+  EXPECT_THAT(result.output, HasSubstr("does not match its checksum"));
+  EXPECT_THAT(result.output, HasSubstr("was renamed or exchanged"));
+  EXPECT_TRUE(get(run.lora()) == get(whole.lora()));
+}
+
+// NaN and infinity are said at the save, and not published.
+TEST(SameBits, NothingThatIsNotFiniteIsPublished) {
+  ToyRun run;
+  run.set("steps", "1")
+      .set("save_every", "1")
+      .replace("  optimizer: adamw\n", "  optimizer: adamw\n  optimizer_params: {eps: 0}\n");
+  const HostResult result = run.train();
+  EXPECT_EQ(result.code, 5) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("step 1: NaN or infinity in"), HasSubstr("This was not saved")));
+  EXPECT_TRUE(fs::is_empty(run.output() / "state"));
+  EXPECT_FALSE(fs::exists(run.lora()));
+
+  ToyRun large;
+  large.set("steps", "1").set("lr", "1e6").replace("save:\n", "save:\n  dtype: fp16\n");
+  const HostResult overflow = large.train();
+  EXPECT_EQ(overflow.code, 5) << overflow.output;
+  EXPECT_THAT(overflow.output, AllOf(HasSubstr("are a NaN or an infinity as float16"), HasSubstr("save.dtype: bf16")));
+  EXPECT_FALSE(fs::exists(large.lora()));
+  large.replace("  dtype: fp16\n", "  dtype: bf16\n");
+  expect_trained(large.train({"--resume"}));
+}
+
+// What the first save would refuse is refused before anything is computed.
+TEST(SameBits, SavesAreTriedFirst) {
+  struct Row {
+    std::vector<std::string> flags;
+    std::string folder;  // that stands in a file's way, in the folder of runs
+    int code;
+    std::string error;
+  };
+  const std::string long_name(240, 'n');
+  for (const Row& row : {Row{{"--name", long_name}, "", 2, "Use a shorter name"},
+                         Row{{"--name", "run\xff"}, "", 2, "name: byte 3 (0xff) is not valid UTF-8"},
+                         Row{{"--trigger", "\xc3("}, "", 2, "trigger_word: byte 0 (0xc3)"},
+                         Row{{}, "toy/toy.safetensors", 4, "a folder stands where the run writes a file"},
+                         Row{{}, "toy/toy_000000002.safetensors", 4, "a folder stands where"},
+                         Row{{}, "toy/metrics.csv", 4, "a folder stands where"},
+                         Row{{}, "toy/samples/000000002_0.png", 4, "a folder stands where"},
+                         Row{{"--alpha", "1e39"}, "", 2, "must be a number that float32 holds, found 1e39"}}) {
+    ToyRun run;
+    if (!row.folder.empty()) fs::create_directories(run.folder() / "runs" / row.folder);
+    for (const bool dry : {true, false}) {
+      std::vector<std::string> flags = row.flags;
+      if (dry) flags.emplace_back("--dry-run");
+      const HostResult result = run.train(flags);
+      EXPECT_EQ(result.code, row.code) << result.output;
+      EXPECT_THAT(result.output, HasSubstr(row.error));
+      EXPECT_EQ(run.steps_done(), 0);
+    }
+  }
+  ToyRun decay;
+  decay.replace("  optimizer: adamw\n", "  optimizer: adamw\n  optimizer_params: {weight_decay: 1e300}\n");
+  const HostResult result = decay.train();
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("must be a number that float32 holds, found 1e300"));
+  // A folder of images whose name is no text is no reason to stop.
+  ToyRun bytes;
+  const fs::path photos = bytes.folder() / "photos\xff";
+  fs::copy(fs::path(LORA_SOURCE_DIR) / "examples/demo/photos", photos);
+  bytes.set("steps", "1");
+  expect_trained(bytes.train({"--dataset", photos.string()}));
+}
+
+}  // namespace
+}  // namespace lh::test
