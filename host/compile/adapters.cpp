@@ -69,6 +69,8 @@ Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules
   }
 }
 
+bool Adapters::has(std::string_view section) const { return std::ranges::find(sections_, section) != sections_.end(); }
+
 std::vector<TrainedTensor> Adapters::trained() const {
   std::vector<TrainedTensor> all;
   for (const AdapterTensor& tensor : tensors_) {
@@ -101,9 +103,9 @@ void Adapters::take(Device& device) {
   memory_.back().upload(0, zeros.data(), section_elements_ * 4);
 }
 
-void Adapters::add_evaluation() {
-  if (has_evaluation()) return;
-  sections_.emplace_back("evaluation");
+void Adapters::add_section(const std::string& name) {
+  if (has(name)) return;
+  sections_.push_back(name);
   if (device_ != nullptr) take(*device_);
 }
 

@@ -1,7 +1,8 @@
-// AdamW with decoupled weight decay and bias correction, one fused op; defaults of torch.optim.AdamW.
+// AdamW with decoupled weight decay and bias correction; defaults of torch.optim.AdamW. One fused op where the averages
+// are float32.
 //   p -= lr wd p;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr (m / (1 - b1^t)) / (sqrt(v / (1 - b2^t)) + eps)
-#include "optimizers.h"
+#include "adam_step.h"
 
 namespace optim {
 namespace {
@@ -11,20 +12,24 @@ constexpr lh_option options[] = {
                   "Decay of the averages of g and of its square."),
     option::real("eps", "1e-8", option::at_least(0), "Added to the root of the average square."),
     option::real("weight_decay", "0.01", option::at_least(0), "Share of a weight, times lr, that goes at each step."),
-    option::end};
+    state_dtype_option, option::end};
 
 class AdamW : public lora_host::Optimizer {
  public:
   explicit AdamW(const Options& options)
-      : betas_(options.reals("betas")), eps_(options.real("eps")), weight_decay_(options.real("weight_decay")) {}
+      : betas_(options.reals("betas")),
+        eps_(options.real("eps")),
+        weight_decay_(options.real("weight_decay")),
+        stored_(options) {}
 
   bool elementwise() const override { return true; }
 
   States states(const Parameter& p) const override {
-    return {State::like(p, "m", LH_MEANING_AVERAGE), State::like(p, "v", LH_MEANING_SQUARE_AVERAGE)};
+    return {stored_.like(p, "m", LH_MEANING_AVERAGE), stored_.like(p, "v", LH_MEANING_SQUARE_AVERAGE)};
   }
 
-  void build_pass(UpdateGraph& g, uint32_t, const Parameter&) const override {
+  void build_pass(UpdateGraph& g, uint32_t, const Parameter& p) const override {
+    if (stored_.narrow()) return build_narrow(g, p);
     const std::vector<Value> out = g.adamw_update(g.p(), g.g(), g.state("m"), g.state("v"), g.lr(), g.step(), betas_[0],
                                                   betas_[1], eps_, weight_decay_);
     g.set("p", out[0]);
@@ -33,8 +38,16 @@ class AdamW : public lora_host::Optimizer {
   }
 
  private:
+  void build_narrow(UpdateGraph& g, const Parameter& p) const {
+    const AdamStep next = adam_step(g, stored_, g.g(), betas_, eps_);
+    const Value kept = g.sub(g.p(), g.mul(g.p(), g.scale(g.lr(), weight_decay_)));
+    g.set("p", g.sub(kept, g.mul(next.step, g.lr())));
+    stored_.write(g, p, {{"m", next.m}, {"v", next.v}});
+  }
+
   std::vector<double> betas_;
   double eps_, weight_decay_;
+  StoredStates stored_;
 };
 
 }  // namespace
