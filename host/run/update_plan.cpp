@@ -57,16 +57,13 @@ void copy_inputs(Graph& graph) {
   }
 }
 
-// One number of a tensor that is to be reduced, [1].
+// One number of a tensor that is to be reduced.
 Value reduced(Graph& graph, Value v, bool largest) {
   const Shape shape = graph.desc(v).shape;
-  if (shape.numel() > 1) {
-    std::vector<int64_t> axes;
-    for (int64_t i = 0; i < shape.rank(); ++i) axes.push_back(i);
-    v = graph.add(largest ? amax_op : sum_op, {v}, {{"axes", axes}}, 0)[0];
-  }
-  return graph.add(affine_op, {graph.add(reshape_op, {v}, {{"shape", std::vector<int64_t>{1}}}, 0)[0]},
-                   {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+  if (shape.numel() == 1) return graph.add(affine_op, {v}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i < shape.rank(); ++i) axes.push_back(i);
+  return graph.add(largest ? amax_op : sum_op, {v}, {{"axes", axes}}, 0)[0];
 }
 
 void add_reductions(Graph& graph) {
