@@ -138,8 +138,9 @@ void check_reduction(const lk::Check& check, const PointwiseProgram& program) {
   const auto codes = [](const auto& tensor) { return lk::pointwise_codes(tensor); };
   const bool stochastic = std::ranges::any_of(
       program.instructions, [](const auto& instruction) { return instruction.code == LK_POINTWISE_STOCHASTIC; });
-  check.require(!stochastic && std::ranges::none_of(program.inputs, codes) && std::ranges::none_of(program.outputs, codes),
-                "outputs", "no reduction in a program with codes or with rounding at random", "one");
+  check.require(
+      !stochastic && std::ranges::none_of(program.inputs, codes) && std::ranges::none_of(program.outputs, codes),
+      "outputs", "no reduction in a program with codes or with rounding at random", "one");
 }
 
 void check_outputs(const lk::Check& check, const PointwiseProgram& program) {

@@ -26,8 +26,8 @@ constexpr int32_t pointwise_max_values = LK_POINTWISE_MAX_INPUTS + LK_POINTWISE_
 
 // How many operands an instruction has that are values to compute with; the step of a stochastic rounding is none.
 int32_t pointwise_operands(lk_pointwise_code code);
-// What a program that reduces stores before anything is reduced: its outputs, of which those that are reduced are float32
-// of the program's shape at the address that `place` gives for their number.
+// What a program that reduces stores before anything is reduced: its outputs, of which those that are reduced are
+// float32 of the program's shape at the address that `place` gives for their number.
 template <class Place>
 std::vector<lk_pointwise_output> stored_outputs(const PointwiseProgram& program, const Place& place) {
   std::vector<lk_pointwise_output> outputs(program.outputs.begin(), program.outputs.end());

@@ -399,11 +399,12 @@ TEST_F(KernelsPointwise, BadProgramsAreRefused) {
     p.outputs[0].y = other.view();
     p.outputs[0].reduction = LK_POINTWISE_SUM;
   });
-  refused("outputs: expected no reduction in a program with codes or with rounding at random, found one", [&](Program& p) {
-    p.outputs[0].y = small.view();
-    p.outputs[0].reduction = LK_POINTWISE_MAX;
-    p.inputs[1] = {codes.view(), small.view(), 1};
-  });
+  refused("outputs: expected no reduction in a program with codes or with rounding at random, found one",
+          [&](Program& p) {
+            p.outputs[0].y = small.view();
+            p.outputs[0].reduction = LK_POINTWISE_MAX;
+            p.inputs[1] = {codes.view(), small.view(), 1};
+          });
   refused("outputs[0]: expected no overlap with inputs[1], found shared memory", [&](Program& p) {
     p.outputs[0].y = small.view();
     p.outputs[0].reduction = LK_POINTWISE_SUM;

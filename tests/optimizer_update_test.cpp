@@ -131,7 +131,9 @@ TEST(Updates, StackedTensorsAreUpdatedAsEachAlone) {
     const Optimizer rule(built_plugins(), id,
                          id.ends_with("8bit") ? given_options("{min_8bit_size: 0}") : GivenOptions{});
     OptimizerRun together(device, {&rule}, tensors_of(four)), apart(device, {&rule}, tensors_of(four, true));
-    EXPECT_EQ(together.plan().blocks().size(), 1u);
+    ASSERT_EQ(together.plan().blocks().size(), 1u);
+    for (const UpdateGraphPlan& pass : together.plan().blocks()[0].passes)  // stored in place but what is read again
+      EXPECT_EQ(pass.copied.size(), id == "automagic" ? 1u : 0u);
     EXPECT_EQ(together.plan().launches(), OptimizerRun(device, {&rule}, tensors_of(eight)).plan().launches());
     run_steps(together, 0, 3);
     run_steps(apart, 0, 3);

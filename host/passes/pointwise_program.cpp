@@ -157,9 +157,13 @@ void PointwiseBuilder::reduce(const Node& node) {
   for (int64_t axis = 0; axis < shape_.rank(); ++axis)
     if (shape_[axis] != result[axis]) axes |= int64_t{1} << axis;
   const double share = static_cast<double>(result.numel()) / static_cast<double>(shape_.numel());
-  stores_.push_back({value(node.inputs[0]), node.outputs[0], {}, false,
+  stores_.push_back({value(node.inputs[0]),
+                     node.outputs[0],
+                     {},
+                     false,
                      node.op == &amax_op ? LK_POINTWISE_MAX : LK_POINTWISE_SUM,
-                     node.op == &mean_op ? static_cast<float>(share) : 1.0f, axes});
+                     node.op == &mean_op ? static_cast<float>(share) : 1.0f,
+                     axes});
 }
 
 std::optional<Node> PointwiseBuilder::finish(const std::map<Value, Value>& replaces, int32_t scope) const {
@@ -188,8 +192,9 @@ std::optional<Node> PointwiseBuilder::finish(const std::map<Value, Value>& repla
   };
   for (const Store& store : stores_) {
     const bool reduced = store.reduction != LK_POINTWISE_STORE;
-    PointwiseAttrs::Output output{number(store.value), result(store.y, reduced), std::nullopt, store.is_signed,
-                                  store.reduction,     store.scale,              store.axes};
+    PointwiseAttrs::Output output{number(store.value), result(store.y, reduced), std::nullopt,
+                                  store.is_signed,     store.reduction,          store.scale,
+                                  store.axes};
     if (store.scales) output.scales = result(store.scales, false);
     attrs.outputs.push_back(output);
   }

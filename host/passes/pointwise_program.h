@@ -25,7 +25,8 @@ class PointwiseBuilder {
   // After the nodes whose results it reads within the program.
   void add(const Node& node);
   void store(const Node& node);  // its results are read elsewhere
-  // Nothing where it is larger than a kernel takes, or reduces what has codes or is rounded at random. `scope`: of the node.
+  // Nothing where it is larger than a kernel takes, or reduces what has codes or is rounded at random. `scope`: of the
+  // node.
   std::optional<Node> finish(const std::map<Value, Value>& replaces, int32_t scope) const;
 
  private:

@@ -157,7 +157,8 @@ class Stack {
         lengths.insert(lengths.begin(), 0);
         attrs.set(side, lengths);
       }
-    } else if (op != &detach_op && op != &softmax_op && op != &top_k_op && op != &every_op) {  // these work along the last axis
+    } else if (op != &detach_op && op != &softmax_op && op != &top_k_op &&
+               op != &every_op) {  // these work along the last axis
       throw NoForm{};
     }
   }

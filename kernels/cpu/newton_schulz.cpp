@@ -21,8 +21,7 @@ Square product(int64_t r, const Square& x, const Square& y) {
   for (int64_t i = 0; i < r; ++i) {
     for (int64_t k = 0; k < r; ++k) {
       const double factor = x[static_cast<size_t>(i * r + k)];
-      for (int64_t j = 0; j < r; ++j)
-        z[static_cast<size_t>(i * r + j)] += factor * y[static_cast<size_t>(k * r + j)];
+      for (int64_t j = 0; j < r; ++j) z[static_cast<size_t>(i * r + j)] += factor * y[static_cast<size_t>(k * r + j)];
     }
   }
   return z;

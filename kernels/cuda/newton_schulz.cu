@@ -25,8 +25,8 @@ struct Tile {
   static constexpr int depth = side * groups;  // elements of a stage
 };
 
-// Vectors first .. first + side - 1, elements k .. k + depth - 1, 0 where there are none. Wide: to[vector][element], tall:
-// to[element][vector].
+// Vectors first .. first + side - 1, elements k .. k + depth - 1, 0 where there are none. Wide: to[vector][element],
+// tall: to[element][vector].
 template <int side, bool tall>
 __device__ void stage(const float* x, const Sides& s, int64_t first, int64_t k, int64_t end, float* to) {
   constexpr int depth = Tile<side>::depth, pitch = tall ? side : depth + 4, inner = tall ? side : depth;
@@ -145,7 +145,8 @@ __device__ void multiply(int r, const double* x, const double* y, double* z) {
     for (int i = 0; i < tile; ++i)
 #pragma unroll
       for (int j = 0; j < tile; ++j) {
-        if (i * across + row < r && j * across + column < r) z[(i * across + row) * r + j * across + column] = sum[i][j];
+        if (i * across + row < r && j * across + column < r)
+          z[(i * across + row) * r + j * across + column] = sum[i][j];
       }
   }
   __syncthreads();
@@ -198,7 +199,8 @@ __global__ void __launch_bounds__(block_threads)
 
 // y = P x of wide matrices, x P of tall ones: a thread has 4 neighbours in memory of 4 rows of it. P is symmetric.
 template <int side, bool tall>
-__global__ void __launch_bounds__(block_threads) apply_kernel(const float* x, Sides s, int64_t blocks, const float* p, float* y) {
+__global__ void __launch_bounds__(block_threads)
+    apply_kernel(const float* x, Sides s, int64_t blocks, const float* p, float* y) {
   using T = Tile<side>;
   extern __shared__ float4 columns[];  // of P that this block makes, [r, side]
   const int64_t matrix = blockIdx.x / blocks, piece = blockIdx.x % blocks, first = int64_t{blockIdx.y} * side;
@@ -322,14 +324,14 @@ void run(Cuda& cuda, const lk_newton_schulz_params& params, const Sides& s) {
   float* const p = cuda.scratch<float>(s.matrices * s.r * s.r);
   const auto* const x = static_cast<const float*>(params.x.data);
   cuda.launch(squares_kernel<side, tall>,
-              dim3(static_cast<unsigned>(s.matrices * chunks), static_cast<unsigned>(tiles * tiles)), block_threads, 0, x,
-              s, chunk, chunks, parts);
+              dim3(static_cast<unsigned>(s.matrices * chunks), static_cast<unsigned>(tiles * tiles)), block_threads, 0,
+              x, s, chunk, chunks, parts);
   iterate(cuda, params, s, parts, chunks, p);
   const int64_t width = int64_t{block_threads} / T::quarter * 4;  // of a block along the long side
   const int64_t blocks = ceil_div(s.n, width);
-  cuda.launch(apply_kernel<side, tall>,
-              dim3(static_cast<unsigned>(s.matrices * blocks), static_cast<unsigned>(tiles)), block_threads,
-              static_cast<size_t>(s.r * side) * sizeof(float), x, s, blocks, p, static_cast<float*>(params.y.data));
+  cuda.launch(apply_kernel<side, tall>, dim3(static_cast<unsigned>(s.matrices * blocks), static_cast<unsigned>(tiles)),
+              block_threads, static_cast<size_t>(s.r * side) * sizeof(float), x, s, blocks, p,
+              static_cast<float*>(params.y.data));
 }
 
 template <bool tall>

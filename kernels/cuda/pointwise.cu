@@ -114,8 +114,8 @@ void pointwise(Cuda& cuda, const lk_pointwise_params& p) {
   }
   const cudaKernel_t kernel = cuda.runtime_kernels().kernel(pointwise_source(program, loop), "pointwise");
   void* pointers[] = {&arguments};
-  const dim3 grid = program.reduces ? dim3(static_cast<unsigned>(ceil_div(warps, block_threads / 32)))
-                                    : grid_for(cuda, warps);
+  const dim3 grid =
+      program.reduces ? dim3(static_cast<unsigned>(ceil_div(warps, block_threads / 32))) : grid_for(cuda, warps);
   cuda.launch_loaded(kernel, grid, block_threads, pointers);
 }
 

@@ -134,8 +134,8 @@ __device__ inline void finish(const PointwiseArguments& a, int output, const Tas
     const int64_t end = s.by_outer != 0 ? s.rows : t.end_row;
     for (int64_t row = s.by_outer != 0 ? 0 : t.first_row; row < end; ++row) {
       const int64_t at = t.outer * s.rows + row;
-      const double v = joined_lanes<Op>(
-          joined_parts<Op>(partial + at * s.column_slabs, s.column_slabs, 1, t.lane, 32), 1, 32);
+      const double v =
+          joined_lanes<Op>(joined_parts<Op>(partial + at * s.column_slabs, s.column_slabs, 1, t.lane, 32), 1, 32);
       if (t.lane == 0) store(at, v);
     }
   } else if constexpr (over == Over::rows) {
@@ -145,8 +145,8 @@ __device__ inline void finish(const PointwiseArguments& a, int output, const Tas
     for (int64_t first = 0; first < s.columns; first += across) {
       const int64_t column = least(first + t.lane % across, s.columns - 1);
       const double* const parts = partial + t.outer * s.row_slabs * s.columns + column;
-      const double v = joined_lanes<Op>(
-          joined_parts<Op>(parts, s.row_slabs, s.columns, t.lane / across, 32 / across), across, 32);
+      const double v =
+          joined_lanes<Op>(joined_parts<Op>(parts, s.row_slabs, s.columns, t.lane / across, 32 / across), across, 32);
       if (t.lane < across && first + t.lane < s.columns) store(t.outer * s.columns + column, v);
     }
   } else {

@@ -200,11 +200,10 @@ class Writer {
     each_over(PointwiseOver::both,
               [&](size_t i) { return text("end_both<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
     line("if (!last_to_arrive(a.tasks, task)) return;");
-    for (const auto& [over, name] : {std::pair(PointwiseOver::columns, "columns"), std::pair(PointwiseOver::rows, "rows"),
-                                     std::pair(PointwiseOver::both, "both")})
-      each_over(over, [&](size_t i) {
-        return text("finish<%s, Over::%s, %s>(a, %zu, task);", op(i), name, type(i), i);
-      });
+    for (const auto& [over, name] : {std::pair(PointwiseOver::columns, "columns"),
+                                     std::pair(PointwiseOver::rows, "rows"), std::pair(PointwiseOver::both, "both")})
+      each_over(over,
+                [&](size_t i) { return text("finish<%s, Over::%s, %s>(a, %zu, task);", op(i), name, type(i), i); });
   }
   const char* type(size_t output) const { return storage(program_.outputs[output].y.dtype); }
 

@@ -547,8 +547,8 @@ typedef int32_t lk_pointwise_reduction;
 #define LK_POINTWISE_SUM 1 /* as lk_reduce_sum, up to the order of the terms */
 #define LK_POINTWISE_MAX 2 /* as lk_reduce_max */
 
-/* A value in f32, f16, bf16, i32 or u8, as lk_cast stores it; or, where scales is there, as codes in u8; or reduced over
- * the axes where y, floating and of the program's rank, has 1. */
+/* A value in f32, f16, bf16, i32 or u8, as lk_cast stores it; or, where scales is there, as codes in u8; or reduced
+ * over the axes where y, floating and of the program's rank, has 1. */
 typedef struct lk_pointwise_output {
   int32_t value;
   lk_tensor y;
@@ -559,10 +559,11 @@ typedef struct lk_pointwise_output {
 } lk_pointwise_output;
 
 /* Outputs that are not reduced have the program's shape. A program that reduces has no codes and rounds nothing at
- * random. In place allowed: y, where it is not reduced, may be the x of an input of its shape and type, scales the scales
- * of an input. On a GPU a program is compiled when it is first seen, by its instructions and the types and broadcasting
- * of its tensors: not while recording. There, reductions are made as the elements pass where the axes, neighbours joined,
- * are [outer, rows, columns] and each is over rows, columns or both; others store their terms first. */
+ * random. In place allowed: y, where it is not reduced, may be the x of an input of its shape and type, scales the
+ * scales of an input. On a GPU a program is compiled when it is first seen, by its instructions and the types and
+ * broadcasting of its tensors: not while recording. There, reductions are made as the elements pass where the axes,
+ * neighbours joined, are [outer, rows, columns] and each is over rows, columns or both; others store their terms first.
+ */
 typedef struct lk_pointwise_params {
   const lk_pointwise_input* inputs;
   const lk_pointwise_instruction* instructions;
