@@ -15,6 +15,8 @@
 
 namespace lh {
 
+struct WeightFactors;
+
 struct AdapterTensor {
   std::string name;
   Shape shape;
@@ -25,9 +27,9 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections of the memory: "p", "g", where gradients are accumulated "total", and where the optimizer saves other
-// weights than it trains "evaluation". Within a section the tensors lie by component, role and shape, so that those
-// that an optimizer updates alike lie side by side.
+// Sections of the memory: "p", "g", where gradients are accumulated "total", where changes are counted from the first
+// values "start", and where the optimizer saves other weights than it trains "evaluation". Within a section the tensors
+// lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
@@ -39,6 +41,7 @@ class Adapters {
   // Number of the first tensor of module number `module` of `adapted`.
   size_t first_tensor(size_t module) const { return first_[module]; }
   const std::vector<std::string>& sections() const { return sections_; }
+  std::vector<std::string> saved_sections() const;  // that a run which goes on needs: "p", "start"
   // The section that is saved and sampled with.
   const std::string& shown() const { return sections_.back() == "evaluation" ? sections_.back() : sections_.front(); }
   // What an optimizer works on, without groups.
@@ -62,7 +65,10 @@ class Adapters {
   std::vector<LoraModule> empty_modules() const;
 
  private:
+  static constexpr const char* start_section = "start";
   NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
+  std::map<size_t, WeightFactors> factors(uint64_t seed, const BaseWeight& base) const;  // by number among adapted()
+  HostTensor file_values(size_t module, size_t t, const std::string& section) const;     // of its tensor number t
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
   std::vector<size_t> first_;

@@ -245,6 +245,12 @@ const Key table[] = {
      in<T, &Tr::loraplus_lr_ratio>,
      "LoRA+: the learning rate of lora_up is this times that of lora_down; 16 is common.",
      {.range = {.low = 0, .high = 1e4, .above = true}}},
+    {"train.module_lr_ratio",
+     in<T, &Tr::module_lr_ratio>,
+     "Learning rates by module: what the rate of modules is multiplied by whose whole name is like a pattern, a "
+     "regular "
+     "expression; of several patterns the longest counts: {\"single_blocks\\..*\": 0.5}.",
+     {.range = {.low = 0, .high = 1e4, .above = true}}},
     {"train.role_weight_decay",
      in<T, &Tr::role_weight_decay>,
      "The optimizer's weight_decay for tensors of one role: {down: 0.01, up: 0}.",

@@ -16,6 +16,7 @@ class Adapter : public AdapterRule {
 
   std::string id() const { return part_->id; }
   const std::string& options_text() const { return part_.options_text(); }
+  const std::string& options_yaml() const { return part_.options_yaml(); }
 
   AdapterForm form(const AdapterLayer& layer) const override;
   std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override;

@@ -77,12 +77,13 @@ void set_aside(const std::filesystem::path& path) {
 }
 
 void upload_trained(const std::map<std::string, HostTensor>& tensors, const Adapters& adapters) {
-  for (const AdapterTensor& tensor : adapters.tensors()) {
-    const auto it = tensors.find("p/" + tensor.name);
-    if (it == tensors.end() || it->second.desc.shape != tensor.shape)
-      fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
-    adapters.upload("p", tensor, it->second);
-  }
+  for (const std::string& section : adapters.saved_sections())
+    for (const AdapterTensor& tensor : adapters.tensors()) {
+      const auto it = tensors.find(section + "/" + tensor.name);
+      if (it == tensors.end() || it->second.desc.shape != tensor.shape)
+        fail(Code::config, "the saved run has no trained tensor '{}' of shape {}", tensor.name, tensor.shape.text());
+      adapters.upload(section, tensor, it->second);
+    }
 }
 
 // The number of optimizer updates in a state file.
@@ -101,10 +102,11 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const AdapterTensor& tensor : adapters.tensors()) {
-    names.push_back("p/" + tensor.name);
-    values.push_back(adapters.download("p", tensor));
-  }
+  for (const std::string& section : adapters.saved_sections())
+    for (const AdapterTensor& tensor : adapters.tensors()) {
+      names.push_back(section + "/" + tensor.name);
+      values.push_back(adapters.download(section, tensor));
+    }
   for (const StoredState& stored : update.states()) {
     names.push_back(stored.key);
     values.push_back(update.download(stored));
