@@ -16,6 +16,8 @@
 
 namespace lh {
 
+struct WeightFactors;
+
 struct AdapterTensor {
   std::string name;
   Shape shape;
@@ -26,9 +28,10 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where the optimizer saves other
-// weights than it trains "evaluation", and where an average of the weights is kept "ema". Within a section the tensors
-// lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
+// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where changes are counted from
+// the first values "start", where the optimizer saves other weights than it trains "evaluation", and where an average
+// of the weights is kept "ema". Within a section the tensors lie by component, role and shape, so that those that an
+// optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
@@ -46,6 +49,7 @@ class Adapters {
   // where there is one.
   const char* evaluated() const { return has("evaluation") ? "evaluation" : "p"; }
   const char* shown() const { return has("ema") ? "ema" : evaluated(); }
+  std::vector<std::string> saved_sections() const;  // that a run which goes on needs: "p", "start"
   // What an optimizer works on, without groups.
   std::vector<TrainedTensor> trained() const;
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.
@@ -68,9 +72,12 @@ class Adapters {
   std::vector<LoraModule> empty_modules() const;
 
  private:
+  static constexpr const char* start_section = "start";
   const DeviceMemory& memory(const std::string& section) const;
   void take(Device& device);  // memory of one more section, all zero
   NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
+  std::map<size_t, WeightFactors> factors(uint64_t seed, const BaseWeight& base) const;  // by number among adapted()
+  HostTensor file_values(size_t module, size_t t, const std::string& section) const;     // of its tensor number t
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
   std::vector<size_t> first_;

@@ -124,6 +124,8 @@ constexpr Refused refused_table[] = {
 constexpr OptionAlias option_table[] = {
     {"network.lokr_factor", "lokr", "factor"},
     {"network.lokr_full_rank", "lokr", "full_matrix"},
+    {"network.init_lora_weights", "", "init", "kaiming"},
+    {"network.network_kwargs.init_lora_weights", "", "init", "kaiming"},
 };
 
 const Switch switch_table[] = {

@@ -95,6 +95,7 @@ struct TrainSection {
   bool train_text_encoder = false;
   std::vector<double> text_encoder_lr;              // one, or one for each; empty = lr
   double loraplus_lr_ratio = 1;                     // of lora_up to lora_down
+  std::map<std::string, double> module_lr_ratio;    // by pattern of the module's name
   std::map<std::string, double> role_weight_decay;  // down, up, weight; others: the optimizer's own
   std::string lr_scheduler = "constant";
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end

@@ -253,6 +253,12 @@ const Key table[] = {
      in<T, &Tr::loraplus_lr_ratio>,
      "LoRA+: the learning rate of lora_up is this times that of lora_down; 16 is common.",
      {.range = {.low = 0, .high = 1e4, .above = true}}},
+    {"train.module_lr_ratio",
+     in<T, &Tr::module_lr_ratio>,
+     "Learning rates by module: what the rate of modules is multiplied by whose whole name is like a pattern, a "
+     "regular "
+     "expression; of several patterns the longest counts: {\"single_blocks\\..*\": 0.5}.",
+     {.range = {.low = 0, .high = 1e4, .above = true}}},
     {"train.role_weight_decay",
      in<T, &Tr::role_weight_decay>,
      "The optimizer's weight_decay for tensors of one role: {down: 0.01, up: 0}.",
@@ -275,8 +281,8 @@ const Key table[] = {
     {"train.phases", in<T, &Tr::phases>,
      "Parts of the run with settings of their own, in order: [{until: 500, optimizer: prodigy, lr: 1}, {optimizer: "
      "adamw8bit, lr: 1e-4}]. until: steps done when it ends; the last one ends with the run. Each may have lr, "
-     "text_encoder_lr, loraplus_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, optimizer and "
-     "optimizer_params; the rest is as above (docs/phases.md)."},
+     "text_encoder_lr, loraplus_lr_ratio, module_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, "
+     "optimizer and optimizer_params; the rest is as above (docs/phases.md)."},
     {"train.ema_config.use_ema", ema<&E::use_ema>,
      "Keep an exponential moving average of the trained weights: it is what is saved and what samples are made with "
      "(docs/optimizers.md)."},

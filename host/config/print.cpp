@@ -105,8 +105,9 @@ std::string config_reference() {
   for (const schema::EntryAlias& row : schema::entry_aliases())
     out += fmt::format("| `{}` | `{}.{}` |\n", row.path, row.key, row.entry);
   for (const schema::OptionAlias& row : schema::option_aliases())
-    out += fmt::format("| `{}` | `network.network_kwargs.{}` of {}; without effect for other adapters |\n", row.path,
-                       row.option, row.adapter);
+    out += fmt::format("| `{}` | `network.network_kwargs.{}`{}{} |\n", row.path, row.option,
+                       row.adapter.empty() ? "" : fmt::format(" of {}; without effect for other adapters", row.adapter),
+                       row.on.empty() ? "" : fmt::format("; `true` is `{}`", row.on));
   out += "\n### Switches\n\n| Key | Meaning |\n| --- | --- |\n";
   for (const schema::Switch& row : schema::switches()) out += fmt::format("| `{}` | {} |\n", row.path, row.doc);
   out += "\n### Accepted without effect\n\n| Key | Why |\n| --- | --- |\n";

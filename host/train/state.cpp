@@ -209,13 +209,13 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const std::string section : {"p", average_section}) {
-    if (!adapters.has(section)) continue;
+  std::vector<std::string> sections = adapters.saved_sections();
+  if (adapters.has(average_section)) sections.emplace_back(average_section);
+  for (const std::string& section : sections)
     for (const AdapterTensor& tensor : adapters.tensors()) {
       names.push_back(section + "/" + tensor.name);
       values.push_back(adapters.download(section, tensor));
     }
-  }
   for (const StoredState& stored : update.states()) {
     names.push_back(stored.key);
     values.push_back(update.download(stored));
@@ -261,7 +261,7 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   std::optional<Found> found = find_state(from, true);
   if (!found) return std::nullopt;
   check_facts(found->path, found->record.metadata, facts);
-  upload_trained(*found, adapters, "p");
+  for (const std::string& section : adapters.saved_sections()) upload_trained(*found, adapters, section);
   load_average(*found, adapters);
   found->state.facts = facts;
   const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);

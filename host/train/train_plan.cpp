@@ -31,6 +31,9 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
          "model's targets are {}",
          fmt::join(recipe.lora_targets, " and "));
+  std::vector<std::string> names;
+  for (const AdaptedModule& module : first.modules) names.push_back(module.name);
+  selection.require_use(names);
   adapters = std::make_unique<Adapters>(first.graph, first.modules, options.accumulate);
   const Shape whole = adapters->whole().shape;
   if (options.norm_limit) {

@@ -82,8 +82,6 @@ void Trainer::load() {
 }
 
 void Trainer::start_or_resume() {
-  p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
-                                [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
   bool resumed = false;
   const auto facts = facts_of(p_);
   if (!resume_from_.folder.empty()) {
@@ -108,6 +106,8 @@ void Trainer::start_or_resume() {
     }
   }
   if (!resumed) {
+    p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
+                                  [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
     runner_->initialise();
   } else if (state_.averaged) {
