@@ -142,6 +142,37 @@ TEST(Updates, StackedTensorsAreUpdatedAsEachAlone) {
   }
 }
 
+// The op newton_schulz takes matrices with a side of at most 128; longer ones are multiplied out. A row of zeros
+// changes nothing in the others, so that both ways can be compared.
+TEST(Updates, MuonTakesMatricesWithoutAShortSide) {
+  Device device(tested_device());
+  const Optimizer rule(built_plugins(), "muon", {});
+  for (const bool tall : {false, true}) {
+    SCOPED_TRACE(tall);
+    const Shape small = tall ? Shape{131, 128} : Shape{128, 131}, large = tall ? Shape{131, 129} : Shape{129, 131};
+    const auto stepped = [&](const Shape& shape) {
+      HostTensor zeros(Desc{DType::f32, shape}), gradient(Desc{DType::f32, shape});
+      for (int64_t i = 0; i < shape[0]; ++i)
+        for (int64_t j = 0; j < shape[1]; ++j)
+          if ((tall ? j : i) < 128)
+            gradient.as<float>()[static_cast<size_t>(i * shape[1] + j)] =
+                std::sin(static_cast<float>(i * i + 3 * j)) + (i == j ? 4.0f : 0.0f);
+      OptimizerRun run(device, {&rule}, {{"w", zeros}});
+      run.set_gradient(0, gradient);
+      run.step({1.0f});
+      return run.p(0);
+    };
+    const HostTensor a = stepped(small), b = stepped(large);
+    std::vector<float> common;
+    for (int64_t i = 0; i < small[0]; ++i)
+      for (int64_t j = 0; j < small[1]; ++j) common.push_back(b.as<float>()[static_cast<size_t>(i * large[1] + j)]);
+    // tall: rows / columns is 131 / 128 and 131 / 129 in the factor of lr
+    const double factor = tall ? std::sqrt(129.0 / 128.0) : 1;
+    for (float& v : common) v = static_cast<float>(v * factor);
+    EXPECT_LE(golden::relative_error(common, a.as<float>()), 2e-5);  // five float32 products of depth 131
+  }
+}
+
 // States that were saved and restored go on to the same bits.
 TEST(Updates, GoOnFromSavedStates) {
   Device device(tested_device());

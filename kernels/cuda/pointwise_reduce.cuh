@@ -131,12 +131,14 @@ __device__ inline void finish(const PointwiseArguments& a, int output, const Tas
   const auto store = [&](int64_t at, double v) { y[at] = Storage::narrow(static_cast<float>(a.scale[output] * v)); };
   if constexpr (over == Over::columns) {
     if (s.column_slabs == 1) return;
+    int across = 1;  // lanes that share a row
+    while (across < 32 && across < s.column_slabs) across *= 2;
     const int64_t end = s.by_outer != 0 ? s.rows : t.end_row;
-    for (int64_t row = s.by_outer != 0 ? 0 : t.first_row; row < end; ++row) {
-      const int64_t at = t.outer * s.rows + row;
-      const double v =
-          joined_lanes<Op>(joined_parts<Op>(partial + at * s.column_slabs, s.column_slabs, 1, t.lane, 32), 1, 32);
-      if (t.lane == 0) store(at, v);
+    for (int64_t first = s.by_outer != 0 ? 0 : t.first_row; first < end; first += 32 / across) {
+      const int64_t own = first + t.lane / across, at = t.outer * s.rows + least(own, end - 1);
+      const double v = joined_lanes<Op>(
+          joined_parts<Op>(partial + at * s.column_slabs, s.column_slabs, 1, t.lane % across, across), 1, across);
+      if (t.lane % across == 0 && own < end) store(at, v);
     }
   } else if constexpr (over == Over::rows) {
     if (s.row_slabs == 1) return;

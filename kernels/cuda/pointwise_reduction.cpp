@@ -7,7 +7,8 @@ namespace lk::cuda {
 
 namespace {
 
-constexpr int64_t warps_per_processor = 32;
+constexpr int64_t warps = 64;                   // wanted for each processor
+constexpr int64_t warps_down = 16;              // where columns are added: a cut column is one more to finish
 constexpr int64_t fewest_rows_of_lane = 4;      // before columns are cut
 constexpr int64_t most_rows_of_lane = 32;       // that it adds in float32
 constexpr int64_t fewest_columns_of_lane = 32;  // before a row is cut
@@ -98,7 +99,7 @@ std::optional<PointwiseReduction> pointwise_reduction(const PointwiseProgram& pr
   PointwiseTasks& t = plan.tasks;
   t.outer = groups[0].size, t.rows = groups[1].size, t.columns = groups[2].size;
   t.by_outer = down || both ? 1 : 0;
-  cut(t, down, processors * warps_per_processor);
+  cut(t, down, processors * (down ? warps_down : warps));
   const int64_t parts = t.by_outer != 0 ? t.row_slabs * t.column_slabs : t.column_slabs;
   if (parts > 1 && plan.count() / parts > pointwise_arrivals) return std::nullopt;
   return plan;
