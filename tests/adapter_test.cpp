@@ -348,7 +348,7 @@ TEST(AdapterConfig, SpellingsOfPeers) {
   EXPECT_EQ(network("{type: fullrank}").type, "full");
   for (const auto& [given, init] : std::map<std::string, std::string>{
            {"gaussian", "gaussian"}, {"pissa_niter_16", "pissa_niter_16"}, {"olora", "olora"}, {"true", "kaiming"}})
-    for (const std::string flow :
+    for (const std::string& flow :
          {"{init_lora_weights: " + given + "}", "{network_kwargs: {init_lora_weights: " + given + "}}"}) {
       const NetworkConfig peft = network(flow);
       EXPECT_THAT(Adapter(built_plugins(), peft.type, peft.network_kwargs).options_text(), HasSubstr("init=" + init));
