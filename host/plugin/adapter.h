@@ -15,6 +15,7 @@ class Adapter : public AdapterRule {
   Adapter(const Registry& registry, const std::string& id, const GivenOptions& options);
 
   std::string id() const { return part_->id; }
+  // Identifies the options: "factor=8 ...".
   const std::string& options_text() const { return part_.options_text(); }
   const std::string& plugin_version() const { return part_.host().version; }
 

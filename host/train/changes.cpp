@@ -11,6 +11,7 @@
 #include "config/value.h"
 #include "core/error.h"
 #include "core/progress.h"
+#include "core/signals.h"
 #include "run/lr_schedule.h"
 #include "run/optimizer_state.h"
 
@@ -158,6 +159,7 @@ std::string RunChanges::set(const RunSettings& next, const std::vector<std::stri
 }
 
 std::string RunChanges::take_over(const RunSettings& next, StepRunner& runner, RunState& state) {
+  const WholeChange whole;
   const auto before = p_.plan->optimizer, setup = p_.plan->setup_for(next.train());
   std::string text = next.summary();
   if (setup != before) {

@@ -17,7 +17,56 @@ std::string device_fact(const Prepared& p) {
   return p.config.train.deterministic ? std::string(info.name) + ", " + info.libraries : "";
 }
 
-}  // namespace
+std::string dataset_hash(const Dataset& dataset) {
+  Sha256 hash;
+  for (const Sample& s : dataset.samples) {
+    for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
+    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
+                            s.flip, s.repeats, s.caption_dropout_rate));
+  }
+  return hash.hex().substr(0, hex_digits);
+}
+
+// Identifies the set of trained tensors.
+std::string targets_hash(const Adapters& adapters) {
+  Sha256 hash;
+  for (const AdapterTensor& tensor : adapters.tensors()) hash.update(tensor.name + "\n");
+  for (const AdaptedModule& module : adapters.adapted())
+    if (module.rule != nullptr) hash.update(fmt::format("{} {} {}\n", module.name, module.rank, module.alpha));
+  return hash.hex().substr(0, hex_digits);
+}
+
+// Settings that decide what the next step computes; a run can only be continued with the same ones.
+std::map<std::string, std::string> settings_facts(const Prepared& p) {
+  const Config& c = p.config;
+  return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, hex_digits)},
+          {"model.dtype", c.model.dtype},
+          {"model.variant", p.model.recipe().variant},
+          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
+          {"network.type", c.network.type},
+          {"network.network_kwargs options", p.adapter->options_text()},
+          {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
+          {"network.module_dropout", fmt::format("{}", c.network.module_dropout)},
+          {"network.scale_weight_norms", fmt::format("{}", c.network.scale_weight_norms.value_or(0))},
+          {"network.linear", std::to_string(c.network.linear)},
+          {"network.linear_alpha",
+           fmt::format("{}", c.network.linear_alpha.value_or(static_cast<double>(c.network.linear)))},
+          {"network.conv", std::to_string(c.network.conv)},
+          {"network.conv_alpha", fmt::format("{}", c.network.conv_alpha.value_or(static_cast<double>(c.network.conv)))},
+          {"network.dropout", fmt::format("{}", c.network.dropout)},
+          {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, hex_digits) : "none"},
+          {"network.network_kwargs", targets_hash(*p.plan->adapters)},
+          {"datasets", dataset_hash(p.dataset)},
+          {"train.batch_size", std::to_string(c.train.batch_size)},
+          {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
+          {"train.seed", std::to_string(c.train.seed)},
+          {"train.dtype", std::string(dtype_name(p.compute))},
+          {"objective", p.objective.text()},
+          {"train.noise_offset", fmt::format("{}", c.train.noise_offset)},
+          {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
+          {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
+          {"train.loss", c.train.loss}};
+}
 
 std::map<std::string, std::string> component_facts(Prepared& p) {
   std::map<std::string, std::string> facts;
@@ -31,6 +80,14 @@ std::map<std::string, std::string> component_facts(Prepared& p) {
   facts["plugin " + p.model.id()] = p.model.plugin_version();
   facts["plugin of network.type " + p.adapter->id()] = p.adapter->plugin_version();
   if (const std::string device = device_fact(p); !device.empty()) facts["device"] = device;
+  return facts;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> facts_of(Prepared& p) {
+  std::map<std::string, std::string> facts = settings_facts(p);
+  facts.merge(component_facts(p));
   return facts;
 }
 

@@ -1,5 +1,5 @@
-// What a run is computed by: files, tokenizers, plugins and libraries. A run goes on with the same ones only, since
-// with others its bits would differ.
+// What decides the bits of a step: settings, files, tokenizers, plugins and libraries. A run goes on with the same ones
+// only.
 #pragma once
 
 #include <map>
@@ -9,7 +9,7 @@
 
 namespace lh {
 
-// By what the user would change: "vae (model.vae_path)", "tokenizer of t5", "plugin flux", "device".
-std::map<std::string, std::string> component_facts(Prepared& prepared);
+// By what the user would change: "train.seed", "vae (model.vae_path)", "tokenizer of t5", "plugin flux", "device".
+std::map<std::string, std::string> facts_of(Prepared& prepared);
 
 }  // namespace lh

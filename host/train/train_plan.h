@@ -10,10 +10,10 @@
 
 #include "compile/norm_limit.h"
 #include "data/dataset.h"
+#include "encode/step_shapes.h"
 #include "run/groups.h"
 #include "run/update.h"
 #include "train/step.h"
-#include "train/step_shapes.h"
 
 namespace lh {
 

@@ -1,4 +1,4 @@
-#include "train/step_shapes.h"
+#include "encode/step_shapes.h"
 
 #include <algorithm>
 
