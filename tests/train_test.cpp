@@ -8,6 +8,7 @@
 #include "core/random.h"
 #include "data/batches.h"
 #include "encode/tensor_cache.h"
+#include "io/record.h"
 #include "ops/ops.h"
 #include "support/adapter_update.h"
 #include "support/device.h"
@@ -15,6 +16,7 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
+#include "io/record.h"
 #include "train/state.h"
 
 namespace lh {

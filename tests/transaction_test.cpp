@@ -39,7 +39,9 @@ void expect_same_tree(const fs::path& got, const fs::path& want) {
   const auto is = tree(got), should = tree(want);
   EXPECT_EQ(names(is), names(should));
   for (const auto& [name, bytes] : should)
-    if (is.contains(name)) EXPECT_TRUE(is.at(name) == bytes) << name << " differs";
+    if (is.contains(name)) {
+      EXPECT_TRUE(is.at(name) == bytes) << name << " differs";
+    }
 }
 
 // The same configuration and command in a folder of its own, without any disturbance.

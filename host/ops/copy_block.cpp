@@ -7,9 +7,22 @@
 namespace lh {
 namespace {
 
-// Copies `extent` from `x` at x_at to `y` at y_at, both along one axis.
+// The address of a block that begins `at` along the axis, where every axis before it has one element; else NULL.
+const std::byte* contiguous_block(const lk_tensor& t, int64_t axis, int64_t at) {
+  int64_t bytes = at * dtype_size(static_cast<DType>(t.dtype));
+  for (int64_t i = 0; i < t.rank; ++i) {
+    if (i < axis && t.dims[i] != 1) return nullptr;
+    if (i > axis) bytes *= t.dims[i];
+  }
+  return static_cast<const std::byte*>(t.data) + bytes;
+}
+
+// Copies `extent` from `x` at x_at to `y` at y_at, both along one axis. Nothing where it is there already
+// (run/views.h).
 lk_status copy_along(lk_context* context, const lk_tensor& x, const lk_tensor& y, int64_t axis, int64_t x_at,
                      int64_t y_at, int64_t extent) {
+  const std::byte* to = contiguous_block(y, axis, y_at);
+  if (to != nullptr && to == contiguous_block(x, axis, x_at)) return LK_OK;
   lk_copy_block_params p{.x = x, .y = y, .extent = {}, .x_offset = {}, .y_offset = {}};
   std::copy(x.dims, x.dims + x.rank, p.extent);
   p.extent[axis] = extent;

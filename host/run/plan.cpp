@@ -5,7 +5,6 @@
 #include <map>
 
 #include "core/error.h"
-#include "graph/op.h"
 
 namespace lh {
 namespace {
@@ -45,12 +44,11 @@ int64_t constant_bytes(const Graph& graph) {
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
   Plan plan;
-  plan.root.resize(graph.value_count() + 1);
-  for (uint32_t id = 0; id < plan.root.size(); ++id) plan.root[id] = id;
+  plan.views = share_storage(graph, external);
 
   std::map<uint32_t, PlannedBuffer> buffers;  // by root value
   const auto touch = [&](Value v, int64_t node) {
-    const uint32_t root = plan.root[v.id];
+    const uint32_t root = plan.views[v.id].root;
     if (external.contains(Value{root}) || graph.info(Value{root}).kind == ValueKind::constant) return;
     auto [it, fresh] =
         buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
@@ -60,18 +58,14 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
     touch(v, -1);
     touch(v, count);
   };
-  for (uint32_t id = 1; id < plan.root.size(); ++id) {
+  for (uint32_t id = 1; id < plan.views.size(); ++id) {
     if (graph.info(Value{id}).kind == ValueKind::input) keep(Value{id});
   }
   for (int64_t n = 0; n < count; ++n) {
     const Node& node = graph.nodes[static_cast<size_t>(n)];
     for (const Value in : node.inputs)
       if (in) touch(in, n);
-    for (size_t i = 0; i < node.outputs.size(); ++i) {
-      if (node.op->alias && !external.contains(node.outputs[i]))
-        plan.root[node.outputs[i].id] = plan.root[node.inputs[0].id];
-      touch(node.outputs[i], n);
-    }
+    for (const Value out : node.outputs) touch(out, n);
   }
   for (const auto& [name, v] : graph.outputs) touch(v, count);
 

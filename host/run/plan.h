@@ -1,7 +1,7 @@
 // Pass: gives every buffer of a graph a place in one arena, so that the peak is known before a byte is taken.
 //
 // A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
-// overlap in memory. Inputs and outputs live throughout. Aliases (reshape) share their source's buffer. Constants,
+// overlap in memory. Inputs and outputs live throughout. Values that share storage (views.h) are one buffer. Constants,
 // which a program keeps in memory of its own, and values that the caller binds to memory of its own (weights, trained
 // tensors, their gradients, the inputs of a training step) take no place.
 #pragma once
@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "run/views.h"
 
 namespace lh {
 
@@ -23,9 +24,9 @@ struct PlannedBuffer {
 
 struct Plan {
   std::vector<PlannedBuffer> buffers;
-  std::vector<uint32_t> root;  // by value id: the value whose storage it uses (itself, unless an alias)
-  int64_t bytes = 0;           // of the arena
-  int64_t live_peak = 0;       // largest sum of live buffers: a lower bound for any plan
+  std::vector<View> views;  // by value id
+  int64_t bytes = 0;        // of the arena
+  int64_t live_peak = 0;    // largest sum of live buffers: a lower bound for any plan
 };
 
 inline constexpr int64_t plan_alignment = 256;

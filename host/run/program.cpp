@@ -28,7 +28,8 @@ Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const
     info.constant = {};  // the device has it
   }
   for (uint32_t id = 1; id < address_.size(); ++id)
-    if (address_[id] == nullptr) address_[id] = address_[plan_.root[id]];
+    if (const View& view = plan_.views[id]; address_[id] == nullptr && address_[view.root] != nullptr)
+      address_[id] = static_cast<std::byte*>(address_[view.root]) + view.offset;
   for (size_t n = 0; n < graph_.nodes.size(); ++n) {
     const Node& node = graph_.nodes[n];
     if (node.op->alias) {
