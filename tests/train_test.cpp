@@ -16,7 +16,6 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
-#include "io/record.h"
 #include "train/state.h"
 
 namespace lh {
