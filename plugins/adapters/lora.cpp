@@ -20,12 +20,12 @@ constexpr const char* pair_inits[] = {"kaiming",        "gaussian", "pissa", "pi
                                       "pissa_niter_16", "olora",    nullptr};
 constexpr lh_option init_option = option::choice(
     "init", "kaiming", inits, "How down begins: kaiming, evenly as torch's layers; gaussian, with deviation 1 / rank.");
-constexpr lh_option pair_init_option = option::choice(
-    "init", "kaiming", pair_inits,
-    "How the matrices begin. Up at 0 and down: kaiming, evenly as torch's layers; gaussian, with deviation 1 / rank. "
-    "Both "
-    "from the weight: pissa, its largest singular vectors, or after so many rounds of iteration, which takes seconds "
-    "where pissa takes hours of a large model; olora, its QR factors.");
+constexpr lh_option pair_init_option = option::choice("init", "kaiming", pair_inits,
+                                                      "How the matrices begin. Up at 0 and down: kaiming, evenly as "
+                                                      "torch's layers; gaussian, with deviation 1 / rank. Both "
+                                                      "from the weight: pissa, its largest singular vectors, a minute "
+                                                      "for a large layer; pissa_niter_16, the same by so many "
+                                                      "rounds of iteration, a second; olora, its QR factors.");
 constexpr lh_option bypass_option = option::flag(
     "bypass_mode", "false",
     "Rank dropout as LyCORIS has it beside the layer: one draw for the whole batch, which rank_dropout_scale makes up "
@@ -119,7 +119,7 @@ class Lora : public ChangeAdapter {
     return Initial::kaiming(inputs);
   }
 
-  // What is dropped would be missing from the weight, which is whole at the start.
+  // A rank that is dropped takes its part of up down with it, of which what was there at the start is the weight's.
   void require_start(const Layer& layer) const {
     if (layer->dropout > 0 || layer->rank_dropout > 0)
       throw Failure(LH_E_SETTING, "init: " + init_ +
