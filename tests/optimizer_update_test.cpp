@@ -230,18 +230,24 @@ TEST(Updates, EightBitStatesTakeAQuarter) {
   EXPECT_LT(state_bytes("adafactor"), 0.3);
 }
 
-TEST(Updates, NarrowStatesTakeHalfAndOneLaunchMore) {
-  const std::map<std::string, double> bytes{{"adam", 4}, {"adamw", 4}, {"came", 2.5}, {"lion", 2}, {"prodigy", 10}};
-  ASSERT_EQ(rules_with_narrow_states().size(), bytes.size());
+TEST(Updates, NarrowStatesTakeHalfAndAFewLaunchesMore) {
+  struct Row {
+    double bytes;
+    int64_t launches;
+  };
+  // Rounding is part of the rule's launch; the step as an integer is one more. What is rounded is not computed again
+  // behind prodigy's sums: it is stored.
+  const std::map<std::string, Row> rows{
+      {"adam", {4, 1}}, {"adamw", {4, 1}}, {"came", {2.5, 1}}, {"lion", {2, 1}}, {"prodigy", {10, 3}}};
+  ASSERT_EQ(rules_with_narrow_states().size(), rows.size());
   Device device(tested_device());
-  for (const auto& [id, want] : bytes) {
-    EXPECT_NEAR(state_bytes(id, narrow_states()), want, 0.01) << id;
-    // Rounding is part of the rule's launch; the step as an integer is one more.
+  for (const auto& [id, want] : rows) {
+    EXPECT_NEAR(state_bytes(id, narrow_states()), want.bytes, 0.01) << id;
     const Optimizer wide(built_plugins(), id, {}), narrow(built_plugins(), id, narrow_states());
     const std::vector<Shape> four(4, Shape{32, 16});
     const OptimizerRun plain(device, {&wide}, tensors_of(four)), rounded(device, {&narrow}, tensors_of(four));
     EXPECT_EQ(rounded.plan().blocks().size(), 1u) << id;
-    EXPECT_EQ(rounded.plan().launches(), plain.plan().launches() + 1) << id;
+    EXPECT_EQ(rounded.plan().launches(), plain.plan().launches() + want.launches) << id;
   }
 }
 
