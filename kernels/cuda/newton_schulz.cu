@@ -1,8 +1,9 @@
 // Newton-Schulz in the space of the shorter side (see cpu/newton_schulz.cpp). Three kernels over all matrices:
 //   squares_kernel   parts of x x^T, over chunks of the long side: products in float32, runs of at most 64 of them,
 //                    and float64 between runs
-//   iterate_kernel   a block for each matrix: the sum of its parts, and the iteration, in float64; P in float32
+//   iterate_kernel   a block for each matrix: the sum of its parts, and the iteration
 //   apply_kernel     P x or x P
+// The last two in float64: P makes small singular values a few hundred times larger, and rounding with them.
 #include <algorithm>
 
 #include "cuda/elements.cuh"
@@ -157,11 +158,11 @@ struct Iteration {
   int64_t steps;
 };
 
-// p [matrices, r, r] = scale P, f32. Four squares in shared memory, or in `memory` where that is given.
+// p [matrices, r, r] = scale P. Four squares in shared memory, or in `memory` where that is given.
 template <int tile>
 __global__ void __launch_bounds__(block_threads)
     iterate_kernel(const double* parts, int64_t chunks, const float* scales, int r, Iteration how, double* memory,
-                   float* p) {
+                   double* p) {
   extern __shared__ double own[];
   const int size = r * r, thread = static_cast<int>(threadIdx.x);
   double* a = memory != nullptr ? memory + int64_t{blockIdx.x} * 4 * size : own;
@@ -193,26 +194,29 @@ __global__ void __launch_bounds__(block_threads)
     multiply<tile>(r, q, a, other);
     multiply<tile>(r, other, q, a);
   }
-  for (int i = thread; i < size; i += block_threads)
-    p[int64_t{blockIdx.x} * size + i] = static_cast<float>(scale * total[i]);
+  for (int i = thread; i < size; i += block_threads) p[int64_t{blockIdx.x} * size + i] = scale * total[i];
+}
+
+__device__ inline float4 rounded(const double (&v)[4]) {
+  return make_float4(static_cast<float>(v[0]), static_cast<float>(v[1]), static_cast<float>(v[2]),
+                     static_cast<float>(v[3]));
 }
 
 // y = P x of wide matrices, x P of tall ones: a thread has 4 neighbours in memory of 4 rows of it. P is symmetric.
 template <int side, bool tall>
 __global__ void __launch_bounds__(block_threads)
-    apply_kernel(const float* x, Sides s, int64_t blocks, const float* p, float* y) {
+    apply_kernel(const float* x, Sides s, int64_t blocks, const double* p, float* y) {
   using T = Tile<side>;
-  extern __shared__ float4 columns[];  // of P that this block makes, [r, side]
+  extern __shared__ double shared[];  // the columns of P that this block makes, [r, side]
   const int64_t matrix = blockIdx.x / blocks, piece = blockIdx.x % blocks, first = int64_t{blockIdx.y} * side;
-  float* const shared = reinterpret_cast<float*>(columns);
   for (int i = static_cast<int>(threadIdx.x); i < s.r * side; i += block_threads) {
     const int64_t k = i / side, column = first + i % side;
-    shared[i] = column < s.r ? p[matrix * s.r * s.r + k * s.r + column] : 0.0f;
+    shared[i] = column < s.r ? p[matrix * s.r * s.r + k * s.r + column] : 0.0;
   }
   __syncthreads();
   const float* const from = x + matrix * s.r * s.n;
   float* const to = y + matrix * s.r * s.n;
-  float sum[4][4] = {};
+  double sum[4][4] = {};
   const int thread = static_cast<int>(threadIdx.x);
   if constexpr (tall) {
     constexpr int rows = block_threads / T::quarter;  // threads down
@@ -238,11 +242,13 @@ __global__ void __launch_bounds__(block_threads)
 #pragma unroll
       for (int q = 0; q < 4; ++q) {
         if (k + q >= s.r) break;
-        const float4 v = *reinterpret_cast<const float4*>(shared + (k + q) * side + column);
+        const double* const v = shared + (k + q) * side + column;
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
+        for (int i = 0; i < 4; ++i) {
+          const double factor = at(u[i], q);
 #pragma unroll
-          for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(at(u[i], q), at(v, j), sum[i][j]);
+          for (int j = 0; j < 4; ++j) sum[i][j] = fma(factor, v[j], sum[i][j]);
+        }
       }
     }
 #pragma unroll
@@ -251,12 +257,12 @@ __global__ void __launch_bounds__(block_threads)
       if (r >= s.n) continue;
       float* const out = to + r * s.r + first + column;
       if (s.vectors && first + column < s.r) {
-        *reinterpret_cast<float4*>(out) = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+        *reinterpret_cast<float4*>(out) = rounded(sum[i]);
         continue;
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        if (first + column + j < s.r) out[j] = sum[i][j];
+        if (first + column + j < s.r) out[j] = static_cast<float>(sum[i][j]);
       }
     }
   } else {
@@ -276,23 +282,25 @@ __global__ void __launch_bounds__(block_threads)
         if (column + 2 < s.n) u.z = at_column[2];
         if (column + 3 < s.n) u.w = at_column[3];
       }
-      const float4 v = *reinterpret_cast<const float4*>(shared + k * side + row);
+      const double* const v = shared + k * side + row;
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
+      for (int j = 0; j < 4; ++j) {
+        const double factor = at(u, j);
 #pragma unroll
-        for (int j = 0; j < 4; ++j) sum[i][j] = fmaf(at(v, i), at(u, j), sum[i][j]);
+        for (int i = 0; i < 4; ++i) sum[i][j] = fma(v[i], factor, sum[i][j]);
+      }
     }
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       if (first + row + i >= s.r) continue;
       float* const out = to + (first + row + i) * s.n + column;
       if (s.vectors) {
-        *reinterpret_cast<float4*>(out) = make_float4(sum[i][0], sum[i][1], sum[i][2], sum[i][3]);
+        *reinterpret_cast<float4*>(out) = rounded(sum[i]);
         continue;
       }
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        if (column + j < s.n) out[j] = sum[i][j];
+        if (column + j < s.n) out[j] = static_cast<float>(sum[i][j]);
       }
     }
   }
@@ -306,7 +314,7 @@ int64_t chunk_of(const Cuda& cuda, const Sides& s, int64_t depth) {
 }
 
 void iterate(Cuda& cuda, const lk_newton_schulz_params& params, const Sides& s, const double* parts, int64_t chunks,
-             float* p) {
+             double* p) {
   const int64_t bytes = 4 * s.r * s.r * static_cast<int64_t>(sizeof(double));
   const bool fits = bytes <= 48 * 1024;
   double* const memory = fits ? nullptr : cuda.scratch<double>(s.matrices * 4 * s.r * s.r);
@@ -321,7 +329,7 @@ void run(Cuda& cuda, const lk_newton_schulz_params& params, const Sides& s) {
   using T = Tile<side>;
   const int64_t chunk = chunk_of(cuda, s, T::depth), chunks = ceil_div(s.n, chunk), tiles = ceil_div(s.r, side);
   double* const parts = cuda.scratch<double>(s.matrices * chunks * s.r * s.r);
-  float* const p = cuda.scratch<float>(s.matrices * s.r * s.r);
+  double* const p = cuda.scratch<double>(s.matrices * s.r * s.r);
   const auto* const x = static_cast<const float*>(params.x.data);
   cuda.launch(squares_kernel<side, tall>,
               dim3(static_cast<unsigned>(s.matrices * chunks), static_cast<unsigned>(tiles * tiles)), block_threads, 0,
@@ -330,14 +338,14 @@ void run(Cuda& cuda, const lk_newton_schulz_params& params, const Sides& s) {
   const int64_t width = int64_t{block_threads} / T::quarter * 4;  // of a block along the long side
   const int64_t blocks = ceil_div(s.n, width);
   cuda.launch(apply_kernel<side, tall>, dim3(static_cast<unsigned>(s.matrices * blocks), static_cast<unsigned>(tiles)),
-              block_threads, static_cast<size_t>(s.r * side) * sizeof(float), x, s, blocks, p,
+              block_threads, static_cast<size_t>(s.r * side) * sizeof(double), x, s, blocks, p,
               static_cast<float*>(params.y.data));
 }
 
 template <bool tall>
 void run(Cuda& cuda, const lk_newton_schulz_params& params, const Sides& s) {
   if (s.r <= 16) return run<16, tall>(cuda, params, s);
-  if (s.r <= 32) return run<32, tall>(cuda, params, s);
+  if (s.r <= 32 || s.r > 64) return run<32, tall>(cuda, params, s);  // [r, side] of P has to fit into shared memory
   run<64, tall>(cuda, params, s);
 }
 
