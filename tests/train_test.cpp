@@ -313,7 +313,7 @@ TEST(State, NothingToResumeFrom) {
 TEST(State, KeepsTheNewestGenerations) {
   const TempDir dir;
   const Trained t;
-  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {}, facts}, *t.adapters, **t.update, 1);
+  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {1, 0}, facts}, *t.adapters, **t.update, 1);
   EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000050.safetensors", "000000100.safetensors"));
 }
 
@@ -322,9 +322,9 @@ TEST(State, DamagedGenerationsArePassedOver) {
   const Trained first, second, loaded;
   first.fill(1);
   second.fill(100);
-  save_state(dir / "state", {1, {}, facts}, *first.adapters, **first.update, 3);
-  save_state(dir / "state", {2, {}, facts}, *second.adapters, **second.update, 3);
-  save_state(dir / "state", {3, {}, facts}, *second.adapters, **second.update, 3);
+  save_state(dir / "state", {1, {1, 0}, facts}, *first.adapters, **first.update, 3);
+  save_state(dir / "state", {2, {1, 0}, facts}, *second.adapters, **second.update, 3);
+  save_state(dir / "state", {3, {1, 0}, facts}, *second.adapters, **second.update, 3);
   const auto newest = dir / "state/000000003.safetensors", middle = dir / "state/000000002.safetensors";
   put(newest, get(newest).substr(0, get(newest).size() - 10));  // cut off
   std::string flipped = get(middle);
@@ -441,7 +441,7 @@ TEST(State, IsFinite) {
 TEST(State, ChangedFactsAreNamed) {
   const TempDir dir;
   const Trained t;
-  save_state(dir / "state", {1, {}, facts}, *t.adapters, **t.update, 2);
+  save_state(dir / "state", {1, {1, 0}, facts}, *t.adapters, **t.update, 2);
   const std::string text = error_of([&] {
     load_state({dir / "state"}, {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters,
                **t.update);
@@ -466,7 +466,7 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
     const TempDir dir;
     const Trained saved(change.from), loaded(change.to), fresh(change.to);
     saved.fill(1);
-    save_state(dir / "state", {1, {}, facts, 7}, *saved.adapters, **saved.update, 2);
+    save_state(dir / "state", {1, {1, 0}, facts, 7}, *saved.adapters, **saved.update, 2);
     const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
     ASSERT_TRUE(state);
     EXPECT_EQ(state->updates, std::string(change.says).ends_with("anew: none") ? 7 : 0);
@@ -485,7 +485,7 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
 TEST(State, AnotherRankIsRefused) {
   const TempDir dir;
   const Trained saved, loaded("adamw", 4);
-  save_state(dir / "state", {1, {}, facts}, *saved.adapters, **saved.update, 2);
+  save_state(dir / "state", {1, {1, 0}, facts}, *saved.adapters, **saved.update, 2);
   EXPECT_THAT(error_of([&] { load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update); }),
               AllOf(HasSubstr("a.lora_down.weight"), HasSubstr("[4, 8]")));
 }
