@@ -75,7 +75,10 @@ Tensors started(Device& device, const Layer& layer) {
     return Layer::weight(layer.graph);
   });
   Tensors all;
-  for (const AdapterTensor& t : adapters.tensors()) all[t.name] = adapters.download("p", t);
+  for (const AdapterTensor& t : adapters.tensors()) {
+    all[t.name] = adapters.download("p", t);
+    if (layer.graph.params.contains(start_name(t.name))) all[start_name(t.name)] = adapters.download("start", t);
+  }
   return all;
 }
 
@@ -85,6 +88,9 @@ struct Kind {
 void PrintTo(const Kind& kind, std::ostream* stream) { *stream << kind.adapter << kind.options; }
 const Kind kinds[] = {{"lora", "{}"},
                       {"lora", "{init: gaussian, rs_lora: true}"},
+                      {"lora", "{init: pissa}"},
+                      {"lora", "{init: pissa_niter_4}"},
+                      {"locon", "{init: olora}"},
                       {"locon", "{use_tucker: true}"},
                       {"dora", "{}"},
                       {"dora", "{wd_on_out: true}"},
@@ -130,7 +136,8 @@ TEST_P(AdapterKinds, ModuleDropoutLeavesTheLayerAlone) {
   const Layer layer(rule, false, DType::f32, {.rank = 3, .alpha = 6, .seed = 5, .module_dropout = 0.5});
   Tensors trained = started(device, layer);
   for (auto& [name, tensor] : trained)
-    for (float& v : tensor.as<float>()) v += 0.5f;
+    if (!name.ends_with(".start"))
+      for (float& v : tensor.as<float>()) v += 0.5f;
   int left = 0;
   for (int32_t step = 0; step < 40; ++step) {
     const double moved = relative_error(layer.run(device, trained, step), base);
@@ -258,8 +265,11 @@ TEST(NormLimit, BringsLargeChangesToTheLimit) {
   }
   const Adapter loha(built_plugins(), "loha", {});
   const Layer other(loha, false);
-  EXPECT_THAT(error_of([&] { NormLimit(Adapters(other.graph, other.modules), 1); }),
-              StartsWith("network.scale_weight_norms"));
+  const Adapter pissa(built_plugins(), "lora", given_options("{init: pissa}"));
+  const Layer counted(pissa, false);
+  for (const Layer* refused : {&other, &counted})
+    EXPECT_THAT(error_of([&] { NormLimit(Adapters(refused->graph, refused->modules), 1); }),
+                StartsWith("network.scale_weight_norms"));
 }
 
 TEST(AdapterMistakes, OfUsers) {
@@ -287,6 +297,8 @@ TEST(AdapterMistakes, OfAuthors) {
       {"no_build", "the adapter has no build_output"},
       {"pair", "LH_FORM_PAIR has two tensors"},
       {"scale", "gives scale nan"},
+      {"factors", "LH_INIT_SINGULAR and LH_INIT_QR are of both tensors of an LH_FORM_PAIR"},
+      {"from_start", "gives from_start, which is of LH_FORM_PAIR"},
       {"keep", "asks for an input 'keep.rank', which it has none of here"}};
   for (const auto& [mistake, text] : said) {
     const Adapter rule(registry, "wrong", given_options("{mistake: " + mistake + "}"));
@@ -334,6 +346,13 @@ TEST(AdapterConfig, SpellingsOfPeers) {
   EXPECT_TRUE(network("{type: lora, lokr_factor: 8}").network_kwargs.empty());
   EXPECT_EQ(network("{network_kwargs: {algo: loha, conv_dim: 4}}").conv, 4);
   EXPECT_EQ(network("{type: fullrank}").type, "full");
+  for (const auto& [given, init] : std::map<std::string, std::string>{
+           {"gaussian", "gaussian"}, {"pissa_niter_16", "pissa_niter_16"}, {"olora", "olora"}, {"true", "kaiming"}})
+    for (const std::string& flow :
+         {"{init_lora_weights: " + given + "}", "{network_kwargs: {init_lora_weights: " + given + "}}"}) {
+      const NetworkConfig peft = network(flow);
+      EXPECT_THAT(Adapter(built_plugins(), peft.type, peft.network_kwargs).options_text(), HasSubstr("init=" + init));
+    }
 }
 
 }  // namespace

@@ -110,6 +110,9 @@ const Family families[] = {
     {"flux_full", "flux", "schnell", flux, 10, "", flux_files,
      "\n  type: full\n  network_kwargs: {only_if_contains: [double_blocks]}", "", "", 1, "1e-3", "kohya comfyui",
      "comfyui"},
+    {"flux_pissa", "flux", "schnell", flux, 22, "diffusers", flux_files, "\n  network_kwargs: {init: pissa}"},
+    {"sdxl_olora_conv", "sdxl", "epsilon", sdxl({}), 162 + 17 * 3 + 11 + 4, "kohya diffusers", "",
+     "\n  conv: 2\n  init_lora_weights: olora"},
     {"sdxl_loha_conv", "sdxl", "epsilon", sdxl({}), 162 + 17 * 3 + 11 + 4, "", "",
      "\n  type: loha\n  conv: 2\n  network_kwargs: {use_tucker: true}", "", "", 1, "1e-2", "kohya comfyui", "comfyui"},
 };
@@ -176,6 +179,10 @@ struct Injected {
 
 Injected injected(Config config, const fs::path& lora) {
   config.network.pretrained_lora_path = lora;
+  if (config.network.network_kwargs.erase("init") > 0) {  // the file of a change from there is a LoRA of twice the rank
+    config.network.linear *= 2;
+    config.network.conv *= 2;
+  }
   Prepared p(built_plugins(), config);
   p.text.prepare(p.prompts());
   const Weights weights(p.device, p.model.checkpoint(), p.plan->largest().graph);

@@ -155,7 +155,12 @@ std::vector<std::pair<std::string, double>> groups_of(const TrainSection& train)
   std::vector<TrainedTensor> tensors;
   for (const char* module : {"", "clip_g:", "clip_l:"})
     for (const int32_t role : {LH_ROLE_DOWN, LH_ROLE_UP})
-      tensors.push_back({{.name = std::string(module) + "x", .role = role, .shape = {2, 3}}, false, 0});
+      tensors.push_back({{.name = std::string(module) + "x",
+                          .module = std::string(module) + "blocks.0.q",
+                          .role = role,
+                          .shape = {2, 3}},
+                         false,
+                         0});
   const OptimizerRules rules(built_plugins(), train);
   const ParameterGroups groups(rules, train, tensors);
   std::vector<std::pair<std::string, double>> found;
@@ -183,12 +188,37 @@ TEST(ParameterGroups, AreComponentsAndRoles) {
             "train.text_encoder_lr: expected one number or 2, one for each text encoder, found 3");
 }
 
+// The longest pattern counts; each rate of a component is a group of its own, which LoRA+ divides as others.
+TEST(ParameterGroups, ModulesHaveTheirRates) {
+  using Groups = std::vector<std::pair<std::string, double>>;
+  TrainSection train;
+  train.lr = 0.5;
+  train.module_lr_ratio = {{"clip_.*", 0.5}, {"clip_l:blocks\\..*", 2}};
+  EXPECT_EQ(groups_of(train), (Groups{{"denoiser", 0.5}, {"clip_g.lr_0.5", 0.25}, {"clip_l.lr_2", 1}}));
+  train.module_lr_ratio = {{"blocks\\.[0-4]\\..*", 0.5}, {"clip_.*", 1}};
+  train.loraplus_lr_ratio = 4;
+  EXPECT_EQ(groups_of(train), (Groups{{"denoiser.down.lr_0.5", 0.25},
+                                      {"denoiser.up.lr_0.5", 1},
+                                      {"clip_g.down", 0.5},
+                                      {"clip_g.up", 2},
+                                      {"clip_l.down", 0.5},
+                                      {"clip_l.up", 2}}));
+  for (const auto& [pattern, text] : std::map<std::string, const char*>{
+           {"block\\..*", "no trained module is like 'block\\..*'. Did you mean blocks?"},
+           {"unet", "One of them is blocks.0.q"},
+           {"a(", "'a(' is no regular expression"}}) {
+    train.module_lr_ratio = {{pattern, 2}};
+    EXPECT_THAT(error_of([&] { groups_of(train); }),
+                testing::AllOf(testing::StartsWith("train.module_lr_ratio: "), testing::HasSubstr(text)));
+  }
+}
+
 TEST(ParameterGroups, RolesHaveTheirWeightDecay) {
   TrainSection train;
   train.role_weight_decay = {{"up", 0.5}};
   const OptimizerRules rules(built_plugins(), train);
-  EXPECT_EQ(rules.of(LH_ROLE_UP).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.5");
-  EXPECT_EQ(rules.of(LH_ROLE_DOWN).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.01");
+  EXPECT_EQ(rules.of(LH_ROLE_UP).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.5 state_dtype=fp32");
+  EXPECT_EQ(rules.of(LH_ROLE_DOWN).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.01 state_dtype=fp32");
   train.optimizer = "prodigy";
   EXPECT_NO_THROW(OptimizerRules(built_plugins(), train));
 }

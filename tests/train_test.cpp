@@ -253,7 +253,7 @@ struct Trained {
   std::unique_ptr<Adapters> adapters;
   std::unique_ptr<AdapterUpdate> update;
 
-  explicit Trained(const std::string& rule = "adamw", int64_t rank = 2) {
+  explicit Trained(const std::string& rule = "adamw", int64_t rank = 2, bool average = false) {
     Graph graph(DType::f32);
     Value x = graph.add_input("x", {DType::f32, {3, 8}});
     for (const char* name : {"a.weight", "b.weight"})
@@ -262,6 +262,7 @@ struct Trained {
     const auto modules = adapt(
         graph, [&](const std::string&) { return &spec; }, true);
     adapters = std::make_unique<Adapters>(graph, modules);
+    if (average) adapters->add_section("ema");
     adapters->allocate(device);
     update = std::make_unique<AdapterUpdate>(device, built_plugins(), *adapters, rule);
   }
@@ -300,6 +301,32 @@ TEST(State, RoundTrip) {
   EXPECT_EQ(state->step, 12);
   EXPECT_THAT(state->loss_scale, ElementsAre(1024, 7));
   EXPECT_EQ(loaded.content(), saved.content());
+}
+
+TEST(State, RoundTripOfAnAverage) {
+  const TempDir dir;
+  const Trained saved("adamw", 2, true), loaded("adamw", 2, true);
+  saved.fill(1);
+  save_state(dir / "state", {.step = 12, .loss_scale = {1024, 7}, .facts = facts, .updates = 11, .averaged = 9},
+             *saved.adapters, **saved.update, 2);
+  const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->updates, 11);
+  EXPECT_EQ(state->averaged, 9);
+  EXPECT_EQ(loaded.content(), saved.content());
+}
+
+TEST(State, AnAverageOfOneSideIsSaid) {
+  const TempDir dir;
+  const Trained with("adamw", 2, true), without;
+  with.fill(1);
+  without.fill(1);
+  save_state(dir / "with", {.step = 12, .facts = facts, .averaged = 12}, *with.adapters, **with.update, 2);
+  save_state(dir / "without", {.step = 5, .facts = facts}, *without.adapters, **without.update, 2);
+  EXPECT_FALSE(load_state({dir / "with"}, facts, *without.adapters, **without.update)->averaged);
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("this one keeps none"), HasSubstr("after step 12"))));
+  EXPECT_FALSE(load_state({dir / "without"}, facts, *with.adapters, **with.update)->averaged);
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("begins as a copy"), HasSubstr("after step 5"))));
 }
 
 TEST(State, NothingToResumeFrom) {

@@ -80,8 +80,8 @@ constexpr const char* train_examples = R"(Examples:
 
 Flags override the configuration file. All keys: docs/config.md)";
 constexpr const char* ctl_examples = R"(Commands, each done between two steps:
-  set KEY=VALUE...   settings of train: lr, text_encoder_lr, loraplus_lr_ratio, role_weight_decay, lr_scheduler,
-                     lr_scheduler_params, optimizer, optimizer_params
+  set KEY=VALUE...   settings of train: lr, text_encoder_lr, loraplus_lr_ratio, module_lr_ratio, role_weight_decay,
+                     lr_scheduler, lr_scheduler_params, optimizer, optimizer_params
   save               the state and the LoRA as they are
   sample PROMPT...   an image of each prompt
   status             where the run is

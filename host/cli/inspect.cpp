@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "io/foreign_lora.h"
 #include "plugin/inspect_checkpoint.h"
 
 namespace lh {
@@ -22,7 +23,8 @@ std::vector<ModelNames> names_of(const Registry& registry) {
 }  // namespace
 
 int run_inspect(const Options& options) {
-  const bool lora = !std::filesystem::is_directory(options.input) && is_lora(Safetensors(options.input));
+  const bool file = !std::filesystem::is_directory(options.input);
+  const bool lora = file && (is_lora(Safetensors(options.input)) || is_foreign(Safetensors(options.input)));
   const Registry registry(options.plugin_dirs, {});
   const std::vector<ModelNames> models = lora ? names_of(registry) : std::vector<ModelNames>{};
   if (options.json) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "compile/plugin_lora.h"
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
@@ -32,7 +33,9 @@ int run_sample(const Options& options) {
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin);
-  model.merge(options.loras);
+  std::vector<LoraInput> loras = options.loras;
+  for (LoraInput& lora : loras) lora.foreign = plugin_lora(registry, Safetensors(lora.path));
+  model.merge(loras);
   const Recipe& recipe = model.recipe();
   check_model(model, compute_dtype(config.train.dtype));
   const DType compute = compute_dtype(config.train.dtype);

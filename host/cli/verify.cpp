@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "compile/plugin_lora.h"
 #include "core/error.h"
 #include "io/lora_verify.h"
 #include "plugin/model.h"
@@ -15,9 +16,11 @@ int run_verify(const Options& options) {
   const Registry& registry = *options.registry;
   const Model model(registry, options.config.model, options.config.plugin);
   const LoraFile lora = read_lora(options.input);
-  if (!is_lora(*lora.file))
+  const std::shared_ptr<const ForeignLora> foreign = plugin_lora(registry, *lora.file);
+  if (!foreign && !is_lora(*lora.file))
     fail(Code::data, "{}: not a LoRA: none of its tensors is part of a known kind of adapter", options.input.string());
-  const VerifyReport report = verify_lora(lora, model.spec(), model.checkpoint().weights(), options.programs);
+  const VerifyReport report =
+      verify_lora(lora, model.spec(), model.checkpoint().weights(), options.programs, foreign.get());
   if (options.json)
     fmt::print("{}\n", verify_json(report, options.programs).dump(2));
   else

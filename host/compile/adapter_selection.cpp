@@ -18,27 +18,19 @@ AdapterSpec adapter(int64_t rank, std::optional<double> alpha, const NetworkConf
           .rule = rule};
 }
 
-std::regex pattern_of(const char* key, const std::string& text) {
-  try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
-    fail(Code::config, "{}: '{}' is no regular expression: {}", key, text, error.what());
-  }
-}
-
 }  // namespace
 
 AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& recipe, uint64_t seed,
                                    const std::map<std::string, Desc>& weights, bool text_encoders,
                                    std::shared_ptr<const AdapterRule> rule)
     : rule_(std::move(rule)),
-      ranks_(by_name("network.module_ranks", network.module_ranks)),
-      alphas_(by_name("network.module_alphas", network.module_alphas)),
+      ranks_("network.module_ranks", network.module_ranks),
+      alphas_("network.module_alphas", network.module_alphas),
       linear_(adapter(network.linear, network.linear_alpha, network, seed, rule_.get())),
       conv_(adapter(network.conv, network.conv_alpha, network, seed, rule_.get())),
       only_(network.only_if_contains),
       ignore_(network.ignore_if_contains) {
-  for (const std::string& text : network.target_modules) (void)pattern_of("network.target_modules", text);
+  for (const std::string& text : network.target_modules) (void)module_pattern("network.target_modules", text);
   targets_ = LoraTargets(network.target_modules.empty() ? recipe.lora_targets : network.target_modules);
   if (network.conv > 0) {
     if (recipe.lora_conv_targets.empty())
@@ -55,20 +47,9 @@ AdapterSelection::AdapterSelection(const NetworkConfig& network, const Recipe& r
   for (const auto& [encoder, patterns] : recipe.lora_text_targets) text_targets_.emplace(encoder, patterns);
 }
 
-std::vector<AdapterSelection::ByName> AdapterSelection::by_name(const char* key,
-                                                                const std::map<std::string, double>& values) {
-  std::vector<ByName> all;
-  for (const auto& [text, value] : values) all.push_back({text, pattern_of(key, text), value});
-  return all;
-}
-
-const AdapterSelection::ByName* AdapterSelection::longest(const std::vector<ByName>& values,
-                                                          const std::string& module) {
-  const ByName* found = nullptr;
-  for (const ByName& one : values)
-    if (std::regex_match(module, one.pattern) && (found == nullptr || one.text.size() > found->text.size()))
-      found = &one;
-  return found;
+void AdapterSelection::require_use(const std::vector<std::string>& modules) const {
+  ranks_.require_use(modules);
+  alphas_.require_use(modules);
 }
 
 const AdapterSpec* AdapterSelection::spec_of(const std::string& module) const {
@@ -88,11 +69,11 @@ const AdapterSpec* AdapterSelection::operator()(const std::string& module) const
   if (spec == nullptr || (!only_.empty() && std::ranges::none_of(only_, contained)) ||
       std::ranges::any_of(ignore_, contained))
     return nullptr;
-  const ByName *rank = longest(ranks_, module), *alpha = longest(alphas_, module);
-  if (rank == nullptr && alpha == nullptr) return spec;
+  const std::optional<double> rank = ranks_.of(module), alpha = alphas_.of(module);
+  if (!rank && !alpha) return spec;
   own_ = *spec;
-  if (rank != nullptr) own_.rank = static_cast<int64_t>(rank->value), own_.alpha = rank->value;
-  if (alpha != nullptr) own_.alpha = alpha->value;
+  if (rank) own_.rank = static_cast<int64_t>(*rank), own_.alpha = *rank;
+  if (alpha) own_.alpha = *alpha;
   return &own_;
 }
 

@@ -4,12 +4,12 @@
 #include <functional>
 #include <map>
 #include <memory>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "config/module_numbers.h"
 #include "passes/adapt.h"
 #include "plugin/recipe.h"
 
@@ -30,18 +30,13 @@ class AdapterSelection {
   // Valid until the next call of the same object.
   const AdapterSpec* operator()(const std::string& module) const;
   bool text_encoders() const { return !text_targets_.empty(); }
+  // Throws lh::Error(Code::config) for a pattern of module_ranks or module_alphas that is like none of these.
+  void require_use(const std::vector<std::string>& modules) const;
 
  private:
   const AdapterSpec* spec_of(const std::string& module) const;
-  struct ByName {
-    std::string text;
-    std::regex pattern;
-    double value = 0;
-  };
-  static std::vector<ByName> by_name(const char* key, const std::map<std::string, double>& values);
-  static const ByName* longest(const std::vector<ByName>& values, const std::string& module);
   std::shared_ptr<const AdapterRule> rule_;
-  std::vector<ByName> ranks_, alphas_;
+  ModuleNumbers ranks_, alphas_;
   mutable AdapterSpec own_;  // of a module with a rank or alpha of its own
   AdapterSpec linear_, conv_;
   LoraTargets targets_, conv_targets_;

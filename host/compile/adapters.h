@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/lora_file.h"
@@ -14,6 +15,8 @@
 #include "run/update_plan.h"
 
 namespace lh {
+
+struct WeightFactors;
 
 struct AdapterTensor {
   std::string name;
@@ -25,15 +28,16 @@ struct AdapterTensor {
   int64_t rank = 0;         // of the module's adapter
 };
 
-// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", and where the optimizer saves
-// other weights than it trains "evaluation". Within a section the tensors lie by component, role and shape, so that
-// those that an optimizer updates alike lie side by side.
+// Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where changes are counted from
+// the first values "start", where the optimizer saves other weights than it trains "evaluation", and where an average
+// of the weights is kept "ema". Within a section the tensors lie by component, role and shape, so that those that an
+// optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
-  // Once; where there is memory already, its own is taken.
-  void add_evaluation();
-  bool has_evaluation() const { return sections_.back() == "evaluation"; }
+  // Once each; where there is memory already, its own is taken.
+  void add_section(const std::string& name);
+  bool has(std::string_view section) const;
   int64_t bytes() const { return section_elements_ * static_cast<int64_t>(sections_.size() * sizeof(float)); }
   int64_t parameter_count() const;
   const std::vector<AdaptedModule>& adapted() const { return adapted_; }
@@ -41,8 +45,11 @@ class Adapters {
   // Number of the first tensor of module number `module` of `adapted`.
   size_t first_tensor(size_t module) const { return first_[module]; }
   const std::vector<std::string>& sections() const { return sections_; }
-  // The section that is saved and sampled with.
-  const std::string& shown() const { return has_evaluation() ? sections_.back() : sections_.front(); }
+  // The section that the optimizer would have saved, and the one that is saved and sampled with: the average of it
+  // where there is one.
+  const char* evaluated() const { return has("evaluation") ? "evaluation" : "p"; }
+  const char* shown() const { return has("ema") ? "ema" : evaluated(); }
+  std::vector<std::string> saved_sections() const;  // that a run which goes on needs: "p", "start"
   // What an optimizer works on, without groups.
   std::vector<TrainedTensor> trained() const;
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.
@@ -65,9 +72,12 @@ class Adapters {
   std::vector<LoraModule> empty_modules() const;
 
  private:
+  static constexpr const char* start_section = "start";
   const DeviceMemory& memory(const std::string& section) const;
   void take(Device& device);  // memory of one more section, all zero
   NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
+  std::map<size_t, WeightFactors> factors(uint64_t seed, const BaseWeight& base) const;  // by number among adapted()
+  HostTensor file_values(size_t module, size_t t, const std::string& section) const;     // of its tensor number t
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
   std::vector<size_t> first_;

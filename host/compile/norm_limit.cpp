@@ -42,6 +42,12 @@ Graph limit_graph(const Shape& down_shape, const Shape& up_shape, double scale, 
 NormLimit::NormLimit(const Adapters& adapters, double limit) {
   const std::vector<AdaptedModule>& all = adapters.adapted();
   for (size_t m = 0; m < all.size(); ++m) {
+    if (all[m].form.from_start)
+      fail(
+          Code::config,
+          "network.scale_weight_norms: the adapter of {} begins with factors of the weight, which it would scale down. "
+          "Remove it, or network_kwargs.init",
+          all[m].name);
     if (all[m].tensors.size() != 2 || !all[m].value(down_key) || !all[m].value(up_key))
       fail(Code::config,
            "network.scale_weight_norms: the adapter of {} is not made of two matrices; it is for network.type lora and "

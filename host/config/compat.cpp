@@ -55,7 +55,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].invert_mask", only_with},
     {"datasets[].mask_min_value", only_with},
     {"train.noise_scheduler", "the model says what it was trained with"},
-    {"train.ema_config.ema_decay", only_with},
     {"train.cache_text_embeddings", "text embeddings are always computed once"},
     {"train.unload_text_encoder", "text encoders are unloaded after use"},
     {"train.diff_output_preservation_multiplier", only_with},
@@ -95,7 +94,10 @@ constexpr Refused refused_table[] = {
     {"datasets[].mask_path", masks},
     {"datasets[].alpha_mask", masks},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
-    {"train.ema_config.use_ema", "no average of the weights is kept; set use_ema: false"},
+    {"train.ema_config.use_feedback", "the average does not act on the weights; remove it"},
+    {"train.ema_config.param_multiplier", "weights are not multiplied; remove it", "1"},
+    {"train.ema_config.use_num_updates", "use warmup: num_updates"},
+    {"train.ema_config.use_ema_warmup", "use warmup: power"},
     {"train.linear_timesteps", "use timestep_type: linear"},
     {"train.linear_timesteps2", "use timestep_type: linear"},
     {"train.content_or_style", "use timestep_type and timestep_shift", "balanced"},
@@ -122,6 +124,8 @@ constexpr Refused refused_table[] = {
 constexpr OptionAlias option_table[] = {
     {"network.lokr_factor", "lokr", "factor"},
     {"network.lokr_full_rank", "lokr", "full_matrix"},
+    {"network.init_lora_weights", "", "init", "kaiming"},
+    {"network.network_kwargs.init_lora_weights", "", "init", "kaiming"},
 };
 
 const Switch switch_table[] = {

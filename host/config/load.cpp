@@ -190,9 +190,11 @@ class Reader {
   void apply_option_aliases() {
     for (const auto& [row, given] : aliased_) {
       GivenOptions& options = config_.network.network_kwargs;
-      if (row->adapter != config_.network.type)
+      Node value = *given.second;
+      if (!row->on.empty() && yaml::flag_of(value) == true) value.text = row->on;
+      if (!row->adapter.empty() && row->adapter != config_.network.type)
         ignored_.emplace_back(row->path);
-      else if (!options.emplace(row->option, GivenOption{*given.second, given.first->place, file_}).second)
+      else if (!options.emplace(row->option, GivenOption{std::move(value), given.first->place, file_}).second)
         problem(given.first->place, row->path,
                 fmt::format("the same setting as network_kwargs.{}: keep one of them", row->option));
     }

@@ -19,9 +19,9 @@ namespace {
 using yaml::Kind;
 using yaml::Node;
 
-constexpr auto changeable =
-    std::to_array<std::string_view>({"lr", "text_encoder_lr", "loraplus_lr_ratio", "role_weight_decay", "lr_scheduler",
-                                     "lr_scheduler_params", "optimizer", "optimizer_params"});
+constexpr auto changeable = std::to_array<std::string_view>({"lr", "text_encoder_lr", "loraplus_lr_ratio",
+                                                             "module_lr_ratio", "role_weight_decay", "lr_scheduler",
+                                                             "lr_scheduler_params", "optimizer", "optimizer_params"});
 
 const schema::Key& row(std::string_view leaf) { return *schema::find(fmt::format("train.{}", leaf)); }
 

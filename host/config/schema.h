@@ -69,9 +69,10 @@ struct Refused {
   std::string_view path, fix, harmless = {};
 };
 
-// A key of ai-toolkit that is an option of one adapter here; it changes nothing where the adapter is another.
+// A key of another program that is an option of one adapter here; it changes nothing where the adapter is another.
 struct OptionAlias {
-  std::string_view path, adapter, option;
+  std::string_view path, adapter, option;  // adapter empty: of every one
+  std::string_view on = {};                // the option's word for `true`
 };
 
 // A yes-or-no key of ai-toolkit that acts on others; applied in this order after the whole file is read.

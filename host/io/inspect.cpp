@@ -6,6 +6,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "io/foreign_lora.h"
 #include "io/lora_inspect.h"
 #include "io/weight_files.h"
 
@@ -59,7 +60,7 @@ std::string inspect(const fs::path& path, const std::vector<ModelNames>& models)
   if (!fs::is_directory(path)) {
     const FilePtr file = cache.open(path);
     std::string out = fmt::format("{}\n", path.string()) + summary({file});
-    if (is_lora(*file)) out += lora_text(read_lora(path), models);
+    if (is_lora(*file) || is_foreign(*file)) out += lora_text(read_lora(path), models);
     return out + metadata_text(file->metadata());
   }
   std::string out = folder_text(path, cache);

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "io/foreign_lora.h"
 #include "io/lora_delta.h"
 #include "io/lora_names.h"
 
@@ -184,6 +185,26 @@ std::vector<Row> rows_of(const LoraFile& file) {
   return rows;
 }
 
+// A file of a plugin's adapter: what there is without the plugin. Tensors by the ends of their keys, with how many
+// there are of each.
+std::map<std::string, int64_t> tensor_names(const LoraFile& file) {
+  std::map<std::string, int64_t> counts;
+  for (const StoredTensor& tensor : file.file->tensors()) ++counts[tensor.name.substr(tensor.name.rfind('.') + 1)];
+  return counts;
+}
+
+std::string entry_of(const LoraFile& file, const char* key) {
+  const auto found = file.file->metadata().find(key);
+  return found == file.file->metadata().end() ? "" : found->second;
+}
+
+std::string foreign_text(const LoraFile& file) {
+  std::string out = fmt::format("  adapter '{}' of a plugin, with {}\n", printable(entry_of(file, network_entry)),
+                                printable(entry_of(file, network_options_entry)));
+  for (const auto& [name, count] : tensor_names(file)) out += fmt::format("    {} {}\n", count, printable(name));
+  return out;
+}
+
 }  // namespace
 
 std::string printable(std::string_view text) {
@@ -208,6 +229,7 @@ std::string printable(std::string_view text) {
 }
 
 std::string lora_text(const LoraFile& file, const std::vector<ModelNames>& models) {
+  if (is_foreign(*file.file)) return foreign_text(file);
   std::string out;
   if (!file.entries.empty()) {
     const std::vector<Row> rows = rows_of(file);
@@ -229,6 +251,12 @@ nlohmann::json lora_json(const LoraFile& file, const std::vector<ModelNames>& mo
            {"problems", json::array()},
            {"names_of", json::array()},
            {"metadata", file.file->metadata()}};
+  if (is_foreign(*file.file)) {
+    out["adapter"] = {{"id", entry_of(file, network_entry)},
+                      {"options", entry_of(file, network_options_entry)},
+                      {"tensors", tensor_names(file)}};
+    return out;
+  }
   for (const LoraEntry& entry : file.entries) {
     const Row row = row_of(file, entry);
     json module{{"name", entry.name},     {"kind", row.kind}, {"rank", row.rank},

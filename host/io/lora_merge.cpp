@@ -56,10 +56,31 @@ LoraMerge::LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Des
     : inputs_(files) {
   const LoraNameTable names(spec, weights);
   files_.reserve(files.size());  // entries are pointed to
+  foreign_.resize(files.size());
   for (const LoraInput& input : inputs_) {
     files_.push_back(read_lora(input.path));
     check_seal(*files_.back().file);
-    add(names, weights, files_.size() - 1);
+    if (input.foreign)
+      add_foreign(names, weights, files_.size() - 1);
+    else
+      add(names, weights, files_.size() - 1);
+  }
+}
+
+void LoraMerge::add_foreign(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t number) {
+  const ForeignLora& adapter = *inputs_[number].foreign;
+  ForeignFile& file = foreign_[number] = read_foreign(files_[number].file, adapter, names, weights);
+  if (!file.problems.empty())
+    fail(Code::data,
+         "{}: {} of its parts cannot be applied to this model by {}:{}\nUse a file that was trained for this "
+         "model, with the adapter and options that its metadata name",
+         file.file->path().string(), file.problems.size(), adapter.name(), listed(file.problems));
+  for (const ForeignModule& module : file.modules) {
+    const LoraPlace place{.component = module.component, .module = module.module};
+    changes_[module.module + ".weight"].push_back({number, nullptr, place, false, &module});
+    const std::string bias = bias_of(place);
+    if (weights.contains(bias) && adapter.changes_bias(module.module, module.weight))
+      changes_[bias].push_back({number, nullptr, place, true, &module});
   }
 }
 
@@ -117,6 +138,16 @@ void LoraMerge::apply(const std::string& weight, const Shape& shape, std::span<f
   for (const Change& change : found->second) {
     const LoraPlace& place = change.place;
     const double strength = inputs_[change.file].strength;
+    if (change.foreign != nullptr) {
+      const ForeignModule& module = *change.foreign;
+      const NamedTensors tensors = foreign_[change.file].read(module);
+      const ForeignLora& adapter = *inputs_[change.file].foreign;
+      if (change.bias)
+        adapter.change_bias(module.module, module.weight, tensors, strength, values);
+      else
+        adapter.change_weight(module.module, module.weight, tensors, strength, values);
+      continue;
+    }
     if (!change.bias) {
       const WeightRows rows{.data = values.data() + place.first_row * elements,
                             .count = place.rows,

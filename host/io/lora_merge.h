@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "io/foreign_lora.h"
 #include "io/lora_names.h"
 #include "io/lora_read.h"
 
@@ -16,6 +17,7 @@ namespace lh {
 struct LoraInput {  // --lora FILE[:STRENGTH]
   std::filesystem::path path;
   double strength = 1;
+  std::shared_ptr<const ForeignLora> foreign = {};  // of a file that a plugin's adapter made
 };
 
 // Why a module does not fit the weight that it stands for; empty: it fits. weights: canonical names and shapes.
@@ -43,10 +45,13 @@ class LoraMerge {
     const LoraEntry* entry;
     LoraPlace place;
     bool bias;
+    const ForeignModule* foreign = nullptr;  // in place of entry
   };
   void add(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t file);
+  void add_foreign(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t file);
   std::vector<LoraInput> inputs_;
   std::vector<LoraFile> files_;
+  std::vector<ForeignFile> foreign_;                    // as many as files_; empty ones for others
   std::map<std::string, std::vector<Change>> changes_;  // by canonical weight
 };
 

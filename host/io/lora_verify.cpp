@@ -38,6 +38,18 @@ bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::ranges::find(list, text) != list.end();
 }
 
+// What `sample --lora` makes of a file of a plugin's adapter.
+ProgramReport check_foreign(const LoraFile& file, const ForeignLora& adapter, const LoraNameTable& names,
+                            const std::map<std::string, Desc>& weights, int64_t& modules) {
+  const ForeignFile found = read_foreign(file.file, adapter, names, weights);
+  modules = static_cast<int64_t>(found.modules.size());
+  ProgramReport report{.program = own_program, .meant = true};
+  for (const LoraProblem& problem : found.problems)
+    report.issues.push_back({problem.key, problem.why, std::string(other_model)});
+  report.loaded = static_cast<int64_t>(file.file->tensors().size()) - static_cast<int64_t>(report.issues.size());
+  return report;
+}
+
 class ProgramCheck {
  public:
   ProgramCheck(const LoraLoader& loader, const CheckpointSpec& spec, const LoraFile& file,
@@ -254,9 +266,10 @@ bool VerifyReport::good(const std::vector<std::string>& asked) const {
 }
 
 VerifyReport verify_lora(const LoraFile& file, const CheckpointSpec& spec, const std::map<std::string, Desc>& weights,
-                         const std::vector<std::string>& asked) {
+                         const std::vector<std::string>& asked, const ForeignLora* foreign) {
   std::vector<std::string> known;
   for (const LoraLoader& loader : spec.lora_loaders) known.push_back(loader.program);
+  if (foreign != nullptr) known.emplace_back(own_program);
   for (const std::string& program : asked)
     if (!contains(known, program))
       fail(Code::config, "--for {}: this model's plugin knows nothing of it; it knows {}", program,
@@ -266,6 +279,7 @@ VerifyReport verify_lora(const LoraFile& file, const CheckpointSpec& spec, const
                       .modules = static_cast<int64_t>(file.entries.size()),
                       .programs = {},
                       .damage = damage_of(*file.file)};
+  if (foreign != nullptr) report.programs.push_back(check_foreign(file, *foreign, names, weights, report.modules));
   for (const LoraLoader& loader : spec.lora_loaders)
     report.programs.push_back(ProgramCheck(loader, spec, file, weights, names).run());
   return report;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "io/checkpoint.h"
+#include "io/foreign_lora.h"
 #include "io/lora_read.h"
 
 namespace lh {
@@ -33,9 +34,13 @@ struct VerifyReport {
   bool good(const std::vector<std::string>& asked) const;
 };
 
-// Throws lh::Error(Code::config) for a program in `asked` that the plugin does not know.
+// The program that reads files of plugins' adapters.
+inline constexpr const char* own_program = "lora-host";
+
+// foreign: the adapter of a file that a plugin made; then lora-host is a further program. Throws
+// lh::Error(Code::config) for a program in `asked` that the plugin does not know.
 VerifyReport verify_lora(const LoraFile& file, const CheckpointSpec& spec, const std::map<std::string, Desc>& weights,
-                         const std::vector<std::string>& asked);
+                         const std::vector<std::string>& asked, const ForeignLora* foreign = nullptr);
 std::string verify_text(const VerifyReport& report, const std::string& path);
 nlohmann::json verify_json(const VerifyReport& report, const std::vector<std::string>& asked);
 

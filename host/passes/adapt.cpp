@@ -20,6 +20,7 @@ std::string component_of(const std::string& name) {
 
 std::string down_name(const std::string& module) { return module + "." + down_key; }
 std::string up_name(const std::string& module) { return module + "." + up_key; }
+std::string start_name(const std::string& parameter) { return parameter + ".start"; }
 
 Value AdaptedModule::value(std::string_view key) const {
   const auto found = std::ranges::find(tensors, key, &AdaptedTensor::key);

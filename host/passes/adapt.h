@@ -2,6 +2,9 @@
 //   a pair   linear   y = x W^T + b      becomes   y = x W^T + b + scale (x A^T) B^T      (the op `lora`)
 //            conv2d   y = conv(x, W) + b becomes   y = conv(x, W) + b + scale conv(conv(x, A), B)
 //            The A of a convolution has its kernel, stride and padding, B is 1x1 (LoCon, Yeh et al. 2023).
+//   a pair whose change is counted from its start A_0, B_0 (AdapterForm::from_start): B A - B_0 A_0 as the pair of
+//   twice
+//            the rank [A; A - A_0], [B - B_0, B_0], in which nothing of a small change is lost in half precision
 //   others   what the rule of an adapter plugin builds (adapter_rule.h)
 // Convolutions in groups and in three dimensions have none.
 #pragma once
@@ -41,6 +44,7 @@ struct AdaptedModule {
   double alpha = 0;  // of files, 0: they have none
   const AdapterRule* rule = nullptr;
   AdapterLayer layer = {};
+  AdapterForm form = {};
   Value value(std::string_view key) const;  // of the tensor with this key; none where there is no such tensor
 };
 
@@ -53,6 +57,8 @@ inline constexpr const char* down_key = "lora_down.weight";
 inline constexpr const char* up_key = "lora_up.weight";
 std::string down_name(const std::string& module);
 std::string up_name(const std::string& module);
+// The parameter that keeps what a trained one began with, where the change is counted from there.
+std::string start_name(const std::string& parameter);
 
 // `select` gives the adapter for a module, or nullptr. Modules come back in graph order, each once.
 // `training` puts dropout in.

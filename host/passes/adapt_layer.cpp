@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 #include <utility>
 
 #include "core/error.h"
@@ -63,8 +64,13 @@ AdaptedModule LayerAdapter::run() {
                                                          .scale = spec_.alpha / static_cast<double>(spec_.rank),
                                                          .rank = spec_.rank,
                                                          .alpha = spec_.alpha};
-  AdaptedModule module{
-      .name = layer_.module, .tensors = {}, .rank = form.rank, .alpha = form.alpha, .rule = rule, .layer = layer_};
+  AdaptedModule module{.name = layer_.module,
+                       .tensors = {},
+                       .rank = form.rank,
+                       .alpha = form.alpha,
+                       .rule = rule,
+                       .layer = layer_,
+                       .form = form};
   if (form.kind == Kind::none) return module;
   AdapterRule::Values values;
   for (AdapterTensorSpec& tensor : rule != nullptr ? rule->tensors(layer_) : plain_pair(layer_)) {
@@ -75,7 +81,9 @@ AdaptedModule LayerAdapter::run() {
   const size_t first = graph_.nodes.size();
   Value result;
   if (form.kind == Kind::pair) {
-    const Value down = module.tensors.at(0).value, up = module.tensors.at(1).value;
+    Value down = module.tensors.at(0).value, up = module.tensors.at(1).value;
+    if (layer_.is_conv()) graph_.info(down).channels_last = true;
+    if (form.from_start) std::tie(down, up) = from_start(down, up);
     result = layer_.is_conv() ? conv_pair(down, up, form.scale) : linear_pair(down, up, form.scale);
   } else {
     result = form.kind == Kind::output ? by_output(values) : by_weight(values);
@@ -136,6 +144,18 @@ Value LayerAdapter::pair_mask(Shape inner) {
   return emit(expand_op, {product}, {{"shape", dims_of(inner)}});
 }
 
+std::pair<Value, Value> LayerAdapter::from_start(Value down, Value up) {
+  const auto start = [&](Value v) {
+    const ValueInfo info = graph_.info(v);
+    const Value kept = graph_.add_param(start_name(info.name), info.desc);
+    graph_.info(kept).channels_last = info.channels_last;
+    return kept;
+  };
+  const Value down_0 = start(down), up_0 = start(up);
+  const auto joined = [&](Value a, Value b, int64_t axis) { return emit(concat_op, {a, b}, {{"axis", axis}}); };
+  return {joined(down, emit(sub_op, {down, down_0}), 0), joined(emit(sub_op, {up, up_0}), up_0, 1)};
+}
+
 Value LayerAdapter::linear_pair(Value down, Value up, double scale) {
   const Shape inner = graph_.desc(input(0)).shape.with(-1, graph_.desc(down).shape[0]);
   const Value factors = pair_mask(inner);
@@ -145,7 +165,6 @@ Value LayerAdapter::linear_pair(Value down, Value up, double scale) {
 
 // The layer's own kernel, stride and padding in `down`, then a 1x1 convolution.
 Value LayerAdapter::conv_pair(Value down, Value up, double scale) {
-  graph_.info(down).channels_last = true;
   const Shape shape = graph_.desc(up).shape;
   const Value base = base_output();
   Value inner = emit(conv2d_op, {input(0), computed(down), {}}, node_.attrs);  // [N, H, W, rank]

@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "passes/adapt.h"
 
@@ -42,6 +43,8 @@ class LayerAdapter {
   Value keep(Shape shape, double p);
   // The product of all dropouts on the rank activations of a pair; none where there is no dropout.
   Value pair_mask(Shape inner);
+  // The pair of twice the rank that counts the change from the start.
+  std::pair<Value, Value> from_start(Value down, Value up);
   // Each gives the layer's new output.
   Value linear_pair(Value down, Value up, double scale);
   Value conv_pair(Value down, Value up, double scale);

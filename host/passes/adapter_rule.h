@@ -16,9 +16,11 @@ enum class TensorRole { other, down, up, weight };
 
 // How a trained tensor begins.
 struct InitialValue {
-  enum class Kind { zero, constant, uniform, normal, graph };  // graph: AdapterRule::initial_values
+  // graph: AdapterRule::initial_values; singular, qr: both matrices of a pair, by compile/weight_factors.h.
+  enum class Kind { zero, constant, uniform, normal, graph, singular, qr };
   Kind kind = Kind::zero;
-  double value = 0;  // the constant, the bound of the uniform numbers, the deviation of the normal ones
+  double value = 0;  // the constant, the bound of the uniform numbers, the deviation of the normal ones, the rounds
+  bool operator==(const InitialValue&) const = default;
 };
 
 // A linear or convolution layer and what the user set for it.
@@ -38,7 +40,8 @@ struct AdapterForm {
   Kind kind = Kind::none;
   double scale = 1;  // of a pair
   int64_t rank = 0;
-  double alpha = 0;  // in files; 0: none
+  double alpha = 0;         // in files; 0: none
+  bool from_start = false;  // of a pair: its change is counted from the values that it begins with
 };
 
 struct AdapterTensorSpec {

@@ -50,6 +50,23 @@ void check_pair(const Call& call, const AdapterLayer& layer, const std::vector<A
         fmt::format("LH_FORM_PAIR has two tensors, {} and {}, which these are not", w.with(0, rank).text(), up.text()));
 }
 
+bool from_weight(const InitialValue& initial) {
+  return initial.kind == InitialValue::Kind::singular || initial.kind == InitialValue::Kind::qr;
+}
+
+// Factors of the weight are what both matrices of a pair begin with.
+void check_factors(const Call& call, const AdapterLayer& layer, const AdapterForm& form,
+                   const std::vector<AdapterTensorSpec>& tensors) {
+  if (std::ranges::none_of(tensors, from_weight, &AdapterTensorSpec::initial)) return;
+  const int64_t outputs = layer.weight[0], most = std::min(outputs, layer.weight.numel() / outputs);
+  const InitialValue& first = tensors[0].initial;
+  if (form.kind != AdapterForm::Kind::pair || tensors[1].initial != first || !(form.scale > 0))
+    call.wrong("LH_INIT_SINGULAR and LH_INIT_QR are of both tensors of an LH_FORM_PAIR with a scale above 0");
+  if (tensors[0].shape[0] > most || first.value < 0 || first.value != std::floor(first.value))
+    call.wrong(fmt::format("asks for {} factors of a weight {}, in {} rounds", tensors[0].shape[0], layer.weight.text(),
+                           first.value));
+}
+
 }  // namespace
 
 Adapter::Adapter(const Registry& registry, const std::string& id, const GivenOptions& options)
@@ -76,9 +93,10 @@ AdapterForm Adapter::form(const AdapterLayer& layer) const {
       (kind == Kind::weight && part_->build_weight == nullptr))
     call.wrong(
         fmt::format("gives a form whose {} it does not have", kind == Kind::output ? "build_output" : "build_weight"));
+  if (made.from_start != 0 && kind != Kind::pair) call.wrong("gives from_start, which is of LH_FORM_PAIR");
   if (!std::isfinite(made.scale) || !std::isfinite(made.alpha) || made.rank < 0)
     call.wrong(fmt::format("gives scale {}, alpha {} and rank {}", made.scale, made.alpha, made.rank));
-  return {kind, made.scale, made.rank, made.alpha};
+  return {kind, made.scale, made.rank, made.alpha, made.from_start != 0};
 }
 
 std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const {
@@ -99,7 +117,7 @@ std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const
     if (desc.dtype != DType::f32 || desc.shape.numel() == 0)
       call.wrong(fmt::format("tensor '{}' is {}, expected float32 with elements", name, desc.text()));
     if (made.role < LH_ROLE_OTHER || made.role > LH_ROLE_WEIGHT || made.initial < LH_INIT_ZERO ||
-        made.initial > LH_INIT_GRAPH || !std::isfinite(made.value))
+        made.initial > LH_INIT_QR || !std::isfinite(made.value))
       call.wrong(
           fmt::format("tensor '{}' has role {}, initial {} and value {}", name, made.role, made.initial, made.value));
     all.push_back({name,
@@ -108,7 +126,9 @@ std::vector<AdapterTensorSpec> Adapter::tensors(const AdapterLayer& layer) const
                    {static_cast<InitialValue::Kind>(made.initial), made.value}});
   }
   if (all.empty()) call.wrong("there is no tensor to train");
-  if (form(layer).kind == AdapterForm::Kind::pair) check_pair(call, layer, all);
+  const AdapterForm taken = form(layer);
+  if (taken.kind == AdapterForm::Kind::pair) check_pair(call, layer, all);
+  check_factors(call, layer, taken, all);
   return all;
 }
 

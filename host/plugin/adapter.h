@@ -18,6 +18,7 @@ class Adapter : public AdapterRule {
   // Identifies the options: "factor=8 ...".
   const std::string& options_text() const { return part_.options_text(); }
   const std::string& plugin_version() const { return part_.host().version; }
+  const std::string& options_yaml() const { return part_.options_yaml(); }
 
   AdapterForm form(const AdapterLayer& layer) const override;
   std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override;

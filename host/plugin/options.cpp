@@ -153,19 +153,23 @@ std::vector<lh_attr> OptionValues::attrs() const {
   return out;
 }
 
-std::string OptionValues::text() const {
+std::string OptionValues::joined(std::string_view is, std::string_view between) const {
   std::vector<std::string> entries;
   for (const auto& [name, value] : values_)
     std::visit(
         [&, &name = name](const auto& v) {
           if constexpr (std::is_same_v<std::decay_t<decltype(v)>, std::vector<double>>)
-            entries.push_back(fmt::format("{}=[{}]", name, fmt::join(v, ", ")));
+            entries.push_back(fmt::format("{}{}[{}]", name, is, fmt::join(v, ", ")));
           else
-            entries.push_back(fmt::format("{}={}", name, v));
+            entries.push_back(fmt::format("{}{}{}", name, is, v));
         },
         value);
-  return fmt::format("{}", fmt::join(entries, " "));
+  return fmt::format("{}", fmt::join(entries, between));
 }
+
+std::string OptionValues::text() const { return joined("=", " "); }
+
+std::string OptionValues::yaml() const { return fmt::format("{{{}}}", joined(": ", ", ")); }
 
 std::vector<OptionSpec> read_options(const lh_option* list, const std::string& owner) {
   std::vector<OptionSpec> specs;

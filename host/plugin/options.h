@@ -36,8 +36,10 @@ class OptionValues {
   std::vector<lh_attr> attrs() const;
   // "betas=[0.9, 0.999] eps=1e-08": two with one text are the same.
   std::string text() const;
+  std::string yaml() const;  // "{betas: [0.9, 0.999], eps: 1e-08}", as a configuration has them
 
  private:
+  std::string joined(std::string_view is, std::string_view between) const;
   std::vector<std::pair<std::string, Value>> values_;
 };
 

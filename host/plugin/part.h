@@ -25,6 +25,7 @@ class Part {
     const std::string owner = fmt::format("plugin '{}', {}", offered.host->id, name_);
     const OptionValues values = check_options(read_options(offered.descriptor->options, owner), given, section, name_);
     options_text_ = values.text();
+    options_yaml_ = values.yaml();
     const std::vector<lh_attr> attrs = values.attrs();
     Call create = call("create");
     void* self = nullptr;
@@ -50,6 +51,7 @@ class Part {
   void* self() const { return self_; }
   const PluginHost& host() const { return *offered_.host; }
   const std::string& options_text() const { return options_text_; }  // "betas=[0.9, 0.99] eps=1e-08", with defaults
+  const std::string& options_yaml() const { return options_yaml_; }  // the same as OptionValues::yaml has them
   // To run one of its functions; errors name it: "optimizer 'adamw', build_pass".
   Call call(const std::string& function, GraphContext* graph = nullptr) const {
     return Call(*offered_.host, name_ + ", " + function, nullptr, graph);
@@ -58,7 +60,7 @@ class Part {
  private:
   Offered<Descriptor> offered_;
   std::string name_;  // "optimizer 'adamw'"
-  std::string options_text_;
+  std::string options_text_, options_yaml_;
   void* self_ = nullptr;
 };
 

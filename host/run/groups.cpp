@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 #include <utility>
 
+#include "config/module_numbers.h"
 #include "config/value.h"
 #include "core/error.h"
 #include "passes/adapt.h"
@@ -27,8 +29,9 @@ bool asks_by_role(const TrainSection& train) {
 // What the updates follow from, as text.
 std::string asked(const TrainSection& train) {
   TrainSection copy = train;
-  return fmt::format("{} {} {} {}", train.optimizer, schema::print_value(&copy.optimizer_params),
-                     schema::print_value(&copy.role_weight_decay), asks_by_role(train));
+  return fmt::format("{} {} {} {} {}", train.optimizer, schema::print_value(&copy.optimizer_params),
+                     schema::print_value(&copy.role_weight_decay), schema::print_value(&copy.module_lr_ratio),
+                     asks_by_role(train));
 }
 
 // Of text encoder number `index` of `count`.
@@ -65,18 +68,24 @@ ParameterGroups::ParameterGroups(const OptimizerRules& rules, const TrainSection
   for (const TrainedTensor& tensor : tensors)
     if (const std::string component = component_of(tensor.parameter.name); !component.empty())
       encoders.insert(component);
-  std::map<std::pair<std::string, int32_t>, uint32_t> known;
+  const ModuleNumbers ratios("train.module_lr_ratio", train.module_lr_ratio);
+  std::vector<std::string> modules;
+  for (const TrainedTensor& tensor : tensors) modules.push_back(tensor.parameter.module);
+  ratios.require_use(modules);
+  std::map<std::tuple<std::string, int32_t, double>, uint32_t> known;
   for (TrainedTensor& tensor : tensors) {
     const std::string component = component_of(tensor.parameter.name);
     const int32_t role = rules.by_role() ? tensor.parameter.role : LH_ROLE_OTHER;
-    const auto [found, fresh] = known.try_emplace({component, role}, static_cast<uint32_t>(groups.size()));
+    const double ratio = ratios.of(tensor.parameter.module).value_or(1);
+    const auto [found, fresh] = known.try_emplace({component, role, ratio}, static_cast<uint32_t>(groups.size()));
     tensor.parameter.group = found->second;
     if (!fresh) continue;
     std::string name = component.empty() ? "denoiser" : component;
     if (rules.by_role()) (name += ".") += role_name(role);
+    if (ratio != 1) name += fmt::format(".lr_{}", ratio);
     groups.push_back({name, &rules.of(tensor.parameter.role)});
     const auto place = static_cast<size_t>(std::distance(encoders.begin(), encoders.find(component)));
-    const double rate = component.empty() ? train.lr : text_encoder_lr(train, place, encoders.size());
+    const double rate = ratio * (component.empty() ? train.lr : text_encoder_lr(train, place, encoders.size()));
     lr.push_back(tensor.parameter.role == LH_ROLE_UP ? rate * train.loraplus_lr_ratio : rate);
   }
 }

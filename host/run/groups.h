@@ -1,5 +1,6 @@
 // Groups of trained tensors: each has its learning rate and its rule, with options of its own where the user asks for
-// it. The tensors of a component (the denoiser, a text encoder) are a group, or one for each role of them.
+// it. The tensors of a component (the denoiser, a text encoder) are a group, or one for each role and each learning
+// rate of them.
 #pragma once
 
 #include <map>
@@ -30,7 +31,7 @@ class OptimizerRules {
 
 struct ParameterGroups {
   // Gives each tensor its group. Throws lh::Error(Code::config) where train.text_encoder_lr is a list of another length
-  // than there are text encoders.
+  // than there are text encoders, or a pattern of train.module_lr_ratio is like no module.
   ParameterGroups(const OptimizerRules& rules, const TrainSection& train, std::vector<TrainedTensor>& tensors);
   std::vector<UpdateGroup> groups;
   std::vector<double> lr;  // of each, before the schedule

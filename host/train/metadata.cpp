@@ -3,9 +3,11 @@
 
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "io/foreign_lora.h"
 
 namespace lh {
 namespace {
@@ -23,18 +25,33 @@ std::string tag_frequency(const Dataset& dataset) {
   return folders.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+// [rank, alpha] of each module, that of most of them under "": what a plugin is told of a layer again when its file is
+// merged.
+std::string layers_text(const Adapters& adapters) {
+  using Numbers = std::pair<int64_t, double>;
+  std::map<Numbers, int64_t> counts;
+  const auto numbers = [](const AdaptedModule& module) { return Numbers(module.layer.rank, module.layer.alpha); };
+  for (const AdaptedModule& module : adapters.adapted()) ++counts[numbers(module)];
+  const Numbers most = std::ranges::max_element(counts, {}, [](const auto& item) { return item.second; })->first;
+  nlohmann::json layers{{"", {most.first, most.second}}};
+  for (const AdaptedModule& module : adapters.adapted())
+    if (numbers(module) != most) layers[module.name] = {module.layer.rank, module.layer.alpha};
+  return layers.dump();
+}
+
 // What was trained, in the words of LyCORIS for the adapters that it has; a plain LoRA is what files are made of
 // anyway.
 void add_network(const Prepared& p, std::map<std::string, std::string>& entries) {
-  const std::string& id = p.adapter->id();
+  const std::string id = p.adapter->id();
   if (id == "lora" || id == "locon") return;
-  entries["lora_host.network"] = id;
-  entries["lora_host.network_options"] = p.adapter->options_text();
+  entries[network_entry] = id;
+  entries[network_options_entry] = p.adapter->options_yaml();
+  entries[network_layers_entry] = layers_text(*p.plan->adapters);
   if (id != "dora" && id != "loha" && id != "lokr" && id != "full") return;
   nlohmann::json args{{"algo", id == "dora" ? "lora" : id}};
   if (id == "dora") args["dora_wd"] = "True";
   if (p.config.network.conv > 0) args["conv_dim"] = std::to_string(p.config.network.conv);
-  entries["ss_network_module"] = "lycoris.kohya";
+  entries["ss_network_module"] = lycoris_module;
   entries["ss_network_args"] = args.dump();
 }
 
@@ -91,6 +108,7 @@ LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t s
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
+  if (p.plan->ema) entries["lora_host.ema"] = p.plan->ema->text();
   add_network(p, entries);
   add_objective(p, entries);
   entries["ss_tag_frequency"] = tag_frequency(p.dataset);

@@ -1,7 +1,10 @@
 // LoRA (Hu et al. 2021), on convolutions LoCon (Yeh et al. 2023), and DoRA (Liu et al. 2024), which is a LoRA on a
 // weight whose norms are trained apart.
 //   dW = s up down;  with a core, dW = s up mid down;  s = alpha / rank
+// PiSSA (Meng et al. 2024) and OLoRA (Bueyuekakyuez 2024) begin with factors of the weight and count the change from
+// there.
 #include <algorithm>
+#include <string>
 
 #include "adapters.h"
 #include "change.h"
@@ -10,17 +13,26 @@ namespace adapters {
 namespace {
 
 namespace option = lora_host::option;
+using lora_host::Failure;
 
 constexpr const char* inits[] = {"kaiming", "gaussian", nullptr};
+constexpr const char* pair_inits[] = {"kaiming",        "gaussian", "pissa", "pissa_niter_4",
+                                      "pissa_niter_16", "olora",    nullptr};
 constexpr lh_option init_option = option::choice(
     "init", "kaiming", inits, "How down begins: kaiming, evenly as torch's layers; gaussian, with deviation 1 / rank.");
+constexpr lh_option pair_init_option = option::choice("init", "kaiming", pair_inits,
+                                                      "How the matrices begin. Up at 0 and down: kaiming, evenly as "
+                                                      "torch's layers; gaussian, with deviation 1 / rank. Both "
+                                                      "from the weight: pissa, its largest singular vectors, a minute "
+                                                      "for a large layer; pissa_niter_16, the same by so many "
+                                                      "rounds of iteration, a second; olora, its QR factors.");
 constexpr lh_option bypass_option = option::flag(
     "bypass_mode", "false",
     "Rank dropout as LyCORIS has it beside the layer: one draw for the whole batch, which rank_dropout_scale makes up "
     "for. Otherwise as sd-scripts has it: a draw for each sample, made up for.");
 constexpr lh_option pair_options[] = {rs_lora_option,   use_tucker_option,  weight_decompose_option,
                                       wd_on_out_option, detach_norm_option, rank_dropout_scale_option,
-                                      bypass_option,    init_option,        option::end};
+                                      bypass_option,    pair_init_option,   option::end};
 constexpr lh_option dora_options[] = {rs_lora_option,     use_tucker_option,         wd_on_out_option,
                                       detach_norm_option, rank_dropout_scale_option, init_option,
                                       option::end};
@@ -29,16 +41,22 @@ class Lora : public ChangeAdapter {
  public:
   explicit Lora(const Options& options)
       : ChangeAdapter(ChangeOptions(options)),
-        gaussian_(options.text("init") == "gaussian"),
-        bypass_(options.has("bypass_mode") && options.flag("bypass_mode")) {}
+        init_(options.text("init")),
+        bypass_(options.has("bypass_mode") && options.flag("bypass_mode")) {
+    if (from_weight() && (options_.weight_decompose || options_.use_tucker || bypass_))
+      throw Failure(LH_E_SETTING,
+                    "init: " + init_ + " is of plain pairs: it excludes weight_decompose, use_tucker and bypass_mode");
+  }
 
   Form form(const Layer& layer) const override {
     if (options_.weight_decompose) return ChangeAdapter::form(layer);
+    if (from_weight()) require_start(layer);
     const double factor = scale(layer);
     return {.form = bypass_ || tucker(layer) ? LH_FORM_OUTPUT : LH_FORM_PAIR,
             .scale = factor,
             .rank = layer->rank,
-            .alpha = factor * static_cast<double>(layer->rank)};
+            .alpha = factor * static_cast<double>(layer->rank),
+            .from_start = from_weight()};
   }
 
   // y + s up(mid(down(x))), with the dropouts on what down gives.
@@ -68,8 +86,9 @@ class Lora : public ChangeAdapter {
     if (layer.is_conv()) up = {layer->out, r, 1, 1};
     if (tucker(layer)) down = {r, layer->in, 1, 1};
     const int64_t inputs = tucker(layer) ? layer->in : layer->in * layer.taps();
-    const Initial begin = gaussian_ ? Initial::normal(1 / static_cast<double>(r)) : Initial::kaiming(inputs);
-    std::vector<TrainedTensor> all{{"lora_down.weight", LH_ROLE_DOWN, down, begin}, {"lora_up.weight", LH_ROLE_UP, up}};
+    std::vector<TrainedTensor> all{
+        {"lora_down.weight", LH_ROLE_DOWN, down, beginning(r, inputs)},
+        {"lora_up.weight", LH_ROLE_UP, up, from_weight() ? beginning(r, inputs) : Initial{}}};
     if (tucker(layer))
       all.push_back({"lora_mid.weight",
                      LH_ROLE_OTHER,
@@ -89,6 +108,29 @@ class Lora : public ChangeAdapter {
   }
 
  private:
+  bool from_weight() const { return init_ != "kaiming" && init_ != "gaussian"; }
+
+  Initial beginning(int64_t rank, int64_t inputs) const {
+    if (init_ == "gaussian") return Initial::normal(1 / static_cast<double>(rank));
+    if (init_ == "pissa") return Initial::singular();
+    if (init_ == "pissa_niter_4") return Initial::singular(4);
+    if (init_ == "pissa_niter_16") return Initial::singular(16);
+    if (init_ == "olora") return Initial::qr();
+    return Initial::kaiming(inputs);
+  }
+
+  // A rank that is dropped takes its part of up down with it, of which what was there at the start is the weight's.
+  void require_start(const Layer& layer) const {
+    if (layer->dropout > 0 || layer->rank_dropout > 0)
+      throw Failure(LH_E_SETTING, "init: " + init_ +
+                                      " excludes network.dropout and network.rank_dropout; use network.module_dropout");
+    const int64_t most = std::min(layer->out, layer->in * layer.taps());
+    if (layer->rank > most)
+      throw Failure(LH_E_SETTING, "init: " + init_ + ": the weight of " + layer->module + " has " +
+                                      std::to_string(most) + " singular vectors, the rank is " +
+                                      std::to_string(layer->rank) + "; lower it with network.module_ranks");
+  }
+
   // inner: [..., rank]
   Value dropped(Graph& g, const Layer& layer, Value inner) const {
     const Dims shape = g.shape(inner);
@@ -104,7 +146,8 @@ class Lora : public ChangeAdapter {
     return g.mul(inner, g.cast(kept, LH_FLOAT));
   }
 
-  bool gaussian_, bypass_;
+  std::string init_;
+  bool bypass_;
 };
 
 class Dora : public Lora {

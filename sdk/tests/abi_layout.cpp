@@ -87,7 +87,7 @@ int main() {
                   F(pad), F(groups), F(rank), F(alpha), F(dropout), F(rank_dropout));
 #undef F
 #define F(field) FIELD(lh_adapter_form, field)
-  whole &= STRUCT(lh_adapter_form, F(struct_size), F(form), F(scale), F(rank), F(alpha), F(leave_alone));
+  whole &= STRUCT(lh_adapter_form, F(struct_size), F(form), F(scale), F(rank), F(alpha), F(leave_alone), F(from_start));
 #undef F
 #define F(field) FIELD(lh_adapter_tensor, field)
   whole &= STRUCT(lh_adapter_tensor, F(struct_size), F(role), F(name), F(desc), F(initial), F(value));
@@ -133,7 +133,8 @@ int main() {
   C(LH_MAX_RANK), C(LH_ATTR_I64), C(LH_ATTR_F64), C(LH_ATTR_STRING), C(LH_ATTR_I64_LIST), C(LH_ATTR_F64_LIST);
   C(LH_LOG_DEBUG), C(LH_LOG_INFO), C(LH_LOG_WARNING), C(LH_LOG_ERROR), C(LH_SCOPE_CHECKPOINT);
   C(LH_LAYER_LINEAR), C(LH_LAYER_CONV2D), C(LH_FORM_PAIR), C(LH_FORM_OUTPUT), C(LH_FORM_WEIGHT);
-  C(LH_INIT_ZERO), C(LH_INIT_CONSTANT), C(LH_INIT_UNIFORM), C(LH_INIT_NORMAL), C(LH_INIT_GRAPH);
+  C(LH_INIT_ZERO), C(LH_INIT_CONSTANT), C(LH_INIT_UNIFORM), C(LH_INIT_NORMAL), C(LH_INIT_GRAPH), C(LH_INIT_SINGULAR),
+      C(LH_INIT_QR);
   C(LH_SPACE_SIGMA), C(LH_SPACE_ALPHA), C(LH_SPACE_LOG_SNR), C(LH_SPACING_LEADING), C(LH_SPACING_TRAILING),
       C(LH_NOTE_TYPE);
   return whole ? 0 : 1;

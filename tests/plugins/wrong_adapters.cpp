@@ -9,8 +9,9 @@ using lora_host::Graph;
 using lora_host::Layer;
 using lora_host::TrainedTensor;
 
-constexpr const char* mistakes[] = {"none",     "no_output", "shape",   "input", "endless", "no_tensor", "twice",
-                                    "no_build", "pair",      "initial", "scale", "keep",    nullptr};
+constexpr const char* mistakes[] = {"none",      "no_output", "shape",      "input", "endless",
+                                    "no_tensor", "twice",     "no_build",   "pair",  "initial",
+                                    "factors",   "scale",     "from_start", "keep",  nullptr};
 constexpr lh_option options[] = {lora_host::option::choice("mistake", "none", mistakes, "Which."),
                                  lora_host::option::end};
 
@@ -22,13 +23,15 @@ class Wrong : public lora_host::Adapter {
     return {.form = is("no_build") ? LH_FORM_OUTPUT
                     : is("pair")   ? LH_FORM_PAIR
                                    : LH_FORM_WEIGHT,
-            .scale = is("scale") ? NAN : 1};
+            .scale = is("scale") ? NAN : 1,
+            .from_start = is("from_start")};
   }
   std::vector<TrainedTensor> tensors(const Layer& layer) const override {
     std::vector<TrainedTensor> all;
     if (!is("no_tensor")) all.push_back({"shift", LH_ROLE_OTHER, {layer->out, 1}});
     if (is("twice")) all.push_back(all[0]);
     if (is("initial")) all[0].initial = lora_host::Initial::graph();
+    if (is("factors")) all[0].initial = lora_host::Initial::qr();
     if (is("endless")) all.resize(100, all[0]);
     return all;
   }

@@ -4,7 +4,8 @@
  *
  *   LH_FORM_PAIR    y = layer(x) + scale up(down(x)): plain LoRA. The first two tensors are down [rank, in] and up
  *                   [out, rank], of a convolution [rank, in, kh, kw] and [out, rank, 1, 1]. The host builds it with its
- *                   fastest op, dropouts included; nothing else is asked of the adapter.
+ *                   fastest op, dropouts included; nothing else is asked of the adapter. With `from_start` its change
+ *                   is counted from the first values: y = layer(x) + scale (up(down(x)) - up_0(down_0(x))).
  *   LH_FORM_OUTPUT  build_output gives the layer's new output, from its input and its output.
  *   LH_FORM_WEIGHT  build_weight gives the layer's new weight, from its weight, in float32. The same graph is run to
  *                   merge. Where the host computes in half precision it adds the output of the change of the weight, so
@@ -70,6 +71,8 @@ typedef struct lh_adapter_form {
   int64_t rank;         /* what reports and metadata say; 0: it has none */
   double alpha;         /* "<module>.alpha" of files, which readers divide by the rank; 0: files have none */
   uint32_t leave_alone; /* 1: this layer gets no adapter */
+  uint32_t from_start; /* 1, of LH_FORM_PAIR: the layer is unchanged by the values that the tensors begin with, whatever
+                        * these are. The host keeps them; files have twice the rank, and apply to the base weight */
 } lh_adapter_form;
 
 #define LH_INIT_ZERO 0
@@ -77,6 +80,11 @@ typedef struct lh_adapter_form {
 #define LH_INIT_UNIFORM 2  /* evenly in (-value, value) */
 #define LH_INIT_NORMAL 3   /* with deviation `value` */
 #define LH_INIT_GRAPH 4    /* what build_initial gives */
+/* Of both tensors of a pair, from the base weight W [out, in ...]; the host chooses the signs.
+ * LH_INIT_SINGULAR, W = U S V^T: up = U_r sqrt(S_r / scale), down = sqrt(S_r / scale) V_r^T, approached by `value`
+ * rounds of subspace iteration, or computed to float32 where it is 0. LH_INIT_QR, W = Q R: up = Q_r, down = R_r. */
+#define LH_INIT_SINGULAR 5
+#define LH_INIT_QR 6
 
 /* A trained tensor; the host has set struct_size and zeroed the rest. */
 typedef struct lh_adapter_tensor {

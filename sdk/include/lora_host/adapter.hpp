@@ -37,6 +37,7 @@ struct Form {
   int64_t rank = 0;  // for reports; 0: none
   double alpha = 0;  // in files; 0: none
   bool leave_alone = false;
+  bool from_start = false;  // of LH_FORM_PAIR: the change is counted from the tensors' first values
 };
 
 struct Initial {
@@ -47,6 +48,9 @@ struct Initial {
   // Kaiming uniform with a = sqrt(5), as torch's layers begin: bounds of 1 / sqrt(inputs of an output).
   static Initial kaiming(int64_t inputs) { return {LH_INIT_UNIFORM, 1 / std::sqrt(static_cast<double>(inputs))}; }
   static Initial graph() { return {LH_INIT_GRAPH, 0}; }
+  // Both tensors of a pair: the largest singular vectors of the weight, exactly or by so many rounds of iteration.
+  static Initial singular(int64_t rounds = 0) { return {LH_INIT_SINGULAR, static_cast<double>(rounds)}; }
+  static Initial qr() { return {LH_INIT_QR, 0}; }  // both tensors of a pair: the weight's QR factors
 };
 
 struct TrainedTensor {
@@ -95,6 +99,7 @@ constexpr lh_adapter adapter(const char* id, const lh_option* options = nullptr)
       form->rank = made.rank;
       form->alpha = made.alpha;
       form->leave_alone = made.leave_alone ? 1 : 0;
+      form->from_start = made.from_start ? 1 : 0;
     });
   };
   out.tensor = [](void* self, const lh_layer* layer, uint32_t index, lh_adapter_tensor* tensor) noexcept {
