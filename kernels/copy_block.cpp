@@ -20,7 +20,13 @@ void check_copy_block(const lk_copy_block_params& p) {
   for (int32_t i = 0; i < p.x.rank; ++i) {
     check.require(p.extent[i] >= 0, "extent", "at least 0", std::to_string(p.extent[i]));
   }
+  check.require(p.x_step >= 0, "x_step", "at least 0", std::to_string(p.x_step));
   within("x_offset", p.x_offset, p.x);
+  const int32_t last = p.x.rank - 1;
+  if (p.x_step > 1 && p.extent[last] > 0) {
+    check.require((p.extent[last] - 1) * p.x_step < p.x.dims[last] - p.x_offset[last], "x_step",
+                  "steps within " + lk::shape_text(lk::shape_of(p.x)), std::to_string(p.x_step));
+  }
   within("y_offset", p.y_offset, p.y);
   check.separate(LK_ARG(p, y), {LK_ARG(p, x)});
 }

@@ -60,4 +60,5 @@
   X(round_stochastic, lk_round_stochastic_params)                   \
   X(dropout_mask, lk_dropout_mask_params)                           \
   X(random_normal, lk_random_normal_params)                         \
-  X(reduce_max, lk_reduce_max_params)
+  X(reduce_max, lk_reduce_max_params)                               \
+  X(newton_schulz, lk_newton_schulz_params)

@@ -13,8 +13,16 @@ PointwiseProgram::PointwiseProgram(const lk_pointwise_params& p)
     : inputs(p.inputs, static_cast<size_t>(p.input_count)),
       instructions(p.instructions, static_cast<size_t>(p.instruction_count)),
       outputs(p.outputs, static_cast<size_t>(p.output_count)),
-      domain(p.outputs[0].y),
-      count(lk_numel(&p.outputs[0].y)) {}
+      domain(p.outputs[0].y) {
+  if (p.rank > 0) {
+    domain.rank = p.rank;
+    std::copy_n(p.dims, p.rank, domain.dims);
+  }
+  domain.data = nullptr;
+  domain.dtype = LK_F32;
+  count = lk_numel(&domain);
+  reduces = std::ranges::any_of(outputs, [](const auto& output) { return output.reduction != LK_POINTWISE_STORE; });
+}
 
 int32_t pointwise_operands(lk_pointwise_code code) {
   return code == LK_POINTWISE_WHERE ? 3 : code == LK_POINTWISE_BINARY ? 2 : 1;
@@ -96,7 +104,7 @@ void check_instruction(const lk::Check& check, size_t index, const PointwiseProg
 }
 
 // An output may stand in the place of an input whose element i nothing but element i reads.
-void check_memory(const lk::Check& check, const std::string& name, const lk_tensor& y,
+void check_memory(const lk::Check& check, const std::string& name, const lk_tensor& y, bool reduced,
                   const PointwiseProgram& program) {
   const lk::Arg output{name.c_str(), &y};
   for (size_t i = 0; i < program.inputs.size(); ++i) {
@@ -105,7 +113,7 @@ void check_memory(const lk::Check& check, const std::string& name, const lk_tens
     for (const lk::Arg from : {lk::Arg{x.c_str(), &input.x}, lk::Arg{scales.c_str(), &input.scales}}) {
       if (from.tensor->data == nullptr) continue;
       const lk::Shape shape = lk::shape_of(*from.tensor), own = lk::shape_of(y);
-      const bool in_place = from.tensor->data == y.data && from.tensor->dtype == y.dtype &&
+      const bool in_place = !reduced && from.tensor->data == y.data && from.tensor->dtype == y.dtype &&
                             lk_numel(from.tensor) == lk_numel(&y) &&
                             (shape.size() == own.size() ? std::ranges::equal(shape, own) : lk_numel(&y) == 1);
       if (!in_place) check.separate(output, {from});
@@ -113,16 +121,42 @@ void check_memory(const lk::Check& check, const std::string& name, const lk_tens
   }
 }
 
+// A reduced output has the program's shape, with 1 on some axes.
+void check_reduced(const lk::Check& check, const std::string& name, const lk_pointwise_output& output,
+                   const PointwiseProgram& program) {
+  check_range(check, (name + ".reduction").c_str(), output.reduction, LK_POINTWISE_STORE, LK_POINTWISE_MAX);
+  check.floating({name.c_str(), &output.y});
+  bool fits = output.y.rank == program.domain.rank && program.count > 0;
+  for (int32_t i = 0; fits && i < output.y.rank; ++i)
+    fits = output.y.dims[i] == 1 || output.y.dims[i] == program.domain.dims[i];
+  check.require(fits, name.c_str(),
+                "1 or the same size on every axis of " + lk::shape_text(lk::shape_of(program.domain)),
+                lk::shape_text(lk::shape_of(output.y)));
+}
+
+void check_reduction(const lk::Check& check, const PointwiseProgram& program) {
+  const auto codes = [](const auto& tensor) { return lk::pointwise_codes(tensor); };
+  const bool stochastic = std::ranges::any_of(
+      program.instructions, [](const auto& instruction) { return instruction.code == LK_POINTWISE_STOCHASTIC; });
+  check.require(
+      !stochastic && std::ranges::none_of(program.inputs, codes) && std::ranges::none_of(program.outputs, codes),
+      "outputs", "no reduction in a program with codes or with rounding at random", "one");
+}
+
 void check_outputs(const lk::Check& check, const PointwiseProgram& program) {
+  if (program.reduces) check_reduction(check, program);
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     const lk_pointwise_output& output = program.outputs[i];
     const std::string name = numbered("outputs", i), scales = name + "'s scales";
     check_stored(check, name, output.y);
-    check.shape({name.c_str(), &output.y}, lk::shape_of(program.domain));
+    if (output.reduction == LK_POINTWISE_STORE)
+      check.shape({name.c_str(), &output.y}, lk::shape_of(program.domain));
+    else
+      check_reduced(check, name, output, program);
     check_range(check, (name + ".value").c_str(), output.value, 0, program.value_count() - 1);
     if (lk::pointwise_codes(output)) check_codes(check, name, output.y, output.scales, program);
-    check_memory(check, name, output.y, program);
-    if (lk::pointwise_codes(output)) check_memory(check, scales, output.scales, program);
+    check_memory(check, name, output.y, output.reduction != LK_POINTWISE_STORE, program);
+    if (lk::pointwise_codes(output)) check_memory(check, scales, output.scales, false, program);
     check.separate({name.c_str(), &output.y}, {{scales.c_str(), &output.scales}});
     for (size_t j = 0; j < i; ++j) {
       const std::string other = numbered("outputs", j), other_scales = other + "'s scales";
@@ -144,6 +178,7 @@ void check_pointwise(const lk_pointwise_params& p) {
   check.require(p.inputs != nullptr, "inputs", "an array", "NULL");
   check.require(p.instructions != nullptr || p.instruction_count == 0, "instructions", "an array", "NULL");
   check.require(p.outputs != nullptr, "outputs", "an array", "NULL");
+  check_range(check, "rank", p.rank, 0, LK_MAX_RANK);
   check_stored(check, "outputs[0]", p.outputs[0].y);
   const PointwiseProgram program(p);
   for (size_t i = 0; i < program.inputs.size(); ++i)

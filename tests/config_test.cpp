@@ -103,8 +103,10 @@ config:
         lr: 1e-4
         skip_first_sample: false
         ema_config:
-          use_ema: false
+          use_ema: true
           ema_decay: 0.99
+          use_feedback: false
+          param_multiplier: 1.0
         dtype: bf16
       model:
         name_or_path: "~/models/base"
@@ -149,6 +151,8 @@ TEST(Config, AcceptsAnAiToolkitFile) {
   EXPECT_EQ(config.train.optimizer_params.at("betas").value.items.at(1).text, "0.99");
   EXPECT_EQ(config.train.optimizer_params.at("weight_decay").value.text, "1e-2");
   EXPECT_EQ(config.train.optimizer_params.at("decouple").value.text, "true");
+  EXPECT_TRUE(config.train.ema_config.use_ema);
+  EXPECT_EQ(config.train.ema_config.ema_decay, 0.99);
   EXPECT_EQ(config.train.dtype, "bf16");
   EXPECT_EQ(config.model.name_or_path, "/home/someone/models/base");
   EXPECT_EQ(config.sample.sampler, "");
@@ -223,9 +227,26 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"train: {lr: 1e-4, lr: 1e-3}\n", "c.yaml:3:19: lr: set twice, first in line 3"},
         Mistake{"network: {rank: 4, linear: 8}\n",
                 "c.yaml:3:20: network.linear: the same setting as network.rank in line 3: keep one of them"},
-        Mistake{"train: {ema_config: {use_ema: true}}\n",
-                "c.yaml:3:22: train.ema_config.use_ema: not supported: no average of the weights is kept; set use_ema: "
-                "false"},
+        Mistake{"train: {ema_config: {use_ema: maybe}}\n",
+                "c.yaml:3:31: train.ema_config.use_ema: expected true or false, found maybe"},
+        Mistake{"train: {ema_config: {ema_decay: 1}}\n",
+                "c.yaml:3:33: train.ema_config.ema_decay: must be at least 0 and less than 1, found 1"},
+        Mistake{"train: {ema_config: {ema_decay: .nan}}\n",
+                "c.yaml:3:33: train.ema_config.ema_decay: expected a number, found .nan"},
+        Mistake{"train: {ema_config: {warmup: linear}}\n",
+                "c.yaml:3:30: train.ema_config.warmup: must be none, num_updates, diffusers, power, found linear"},
+        Mistake{"train: {ema_config: {update_after_step: -1}}\n",
+                "c.yaml:3:41: train.ema_config.update_after_step: must be 0 to 1000000000, found -1"},
+        Mistake{"train: {ema_config: {inv_gamma: 0}}\n",
+                "c.yaml:3:33: train.ema_config.inv_gamma: must be more than 0, found 0"},
+        Mistake{"train: {ema_config: {ema_deca: 0.99}}\n",
+                "c.yaml:3:22: train.ema_config.ema_deca: unknown key. Did you mean train.ema_config.ema_decay?"},
+        Mistake{"train: {ema_config: true}\n", "c.yaml:3:21: train.ema_config: expected a mapping, found true"},
+        Mistake{"train: {ema_config: {use_ema_warmup: true}}\n",
+                "c.yaml:3:22: train.ema_config.use_ema_warmup: not supported: use warmup: power"},
+        Mistake{"train: {ema_config: {use_feedback: true}}\n",
+                "c.yaml:3:22: train.ema_config.use_feedback: not supported: the average does not act on the weights; "
+                "remove it"},
         Mistake{"train: {train_unet: false}\n",
                 "c.yaml:3:9: train.train_unet: not supported: without it nothing would be trained; remove it"},
         Mistake{
@@ -261,7 +282,7 @@ TEST(Config, ManyUnknownKeysAreRefusedAtOnce) {
   const std::string error = error_of(text);
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
   EXPECT_THAT(error, StartsWith("c.yaml:1:1: k0: unknown key"));
-  EXPECT_THAT(error, HasSubstr("c.yaml: and perhaps more: these are the first 100"));
+  EXPECT_THAT(error, HasSubstr("c.yaml: and perhaps more: correct these first"));
 }
 
 TEST(Config, NamesWhatIsMissing) {
@@ -332,6 +353,7 @@ TEST(Config, EffectiveConfigurationReadsBackTheSame) {
   config.train.lr = 0.1 + 0.2;
   config.train.timestep_shift = 3.1582;
   config.train.lr_scheduler_params = {{"warmup_steps", 10}, {"lr_end", 1e-7}};
+  config.train.ema_config = {.use_ema = true, .warmup = "power", .power = 0.75};
   config.model.given = {{"vae_path", {"v.safetensors"}}, {"variant", {"1"}}, {"t5_path", {}}};
   config.sample.prompts = {"yes", "1", "[a, b]", "null", "ä"};
   const std::string printed = to_yaml(config);
@@ -339,6 +361,8 @@ TEST(Config, EffectiveConfigurationReadsBackTheSame) {
   EXPECT_EQ(to_yaml(again), printed);
   EXPECT_EQ(again.trigger_word, config.trigger_word);
   EXPECT_EQ(again.train.lr, config.train.lr);
+  EXPECT_THAT(printed, HasSubstr("\n  ema_config:\n    use_ema: true\n    ema_decay: 0.999\n    warmup: \"power\"\n"));
+  EXPECT_EQ(again.train.ema_config.power, 0.75);
   EXPECT_EQ(again.sample.prompts, config.sample.prompts);
   EXPECT_EQ(again.model.given.at("vae_path").text, "v.safetensors");
   EXPECT_EQ(again.model.given.at("variant").text, "1");

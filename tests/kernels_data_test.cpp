@@ -114,7 +114,7 @@ TEST_F(Kernels, PermuteMatchesIndexing) {
 TEST_F(Kernels, CopyBlockExpandFillWhere) {
   const Tensor x = counting({2, 3, 4});
   Tensor y = floats({2, 2, 5}, Values(20, -1.0));
-  lk_copy_block_params copy{x.view(), y.view(), {1, 2, 3}, {1, 1, 1}, {0, 0, 2}};
+  lk_copy_block_params copy{x.view(), y.view(), {1, 2, 3}, {1, 1, 1}, {0, 0, 2}, 1};
   ASSERT_EQ(lk_copy_block(context.get(), &copy), LK_OK) << lk_last_error(context.get());
   EXPECT_EQ(load(y), (Values{-1, -1, 18, 19, 20, -1, -1, 22, 23, 24, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1}));
   copy.x_offset[2] = 2;

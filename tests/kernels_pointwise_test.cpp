@@ -66,7 +66,7 @@ class Program {
   // Results; each is made in both ways.
   void output(int32_t value, lk_dtype dtype) {
     results_.push_back({Tensor(domain_, dtype), Tensor(domain_, dtype)});
-    outputs.push_back({value, results_.back()[0].view(), {}, 0});
+    outputs.push_back({value, results_.back()[0].view(), {}, 0, LK_POINTWISE_STORE, 1});
     const Tensor all = full(value);
     const lk_cast_params p{all.view(), {}, results_.back()[1].view()};
     EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
@@ -77,27 +77,54 @@ class Program {
     results_.push_back({Tensor(blocks, LK_F32), Tensor(blocks, LK_F32)});
     const auto& codes = results_[results_.size() - 2];
     const auto& scales = results_.back();
-    outputs.push_back({value, codes[0].view(), scales[0].view(), is_signed});
+    outputs.push_back({value, codes[0].view(), scales[0].view(), is_signed, LK_POINTWISE_STORE, 1});
     const Tensor all = full(value);
     const lk_quantize_blockwise_params p{all.view(), codes[1].view(), scales[1].view(), is_signed};
     EXPECT_EQ(lk_quantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
   }
 
+  // As results, with `axes` of 1, that are near to what lk_reduce_sum or lk_reduce_max gives.
+  void reduced(int32_t value, const std::vector<size_t>& axes, lk_pointwise_reduction reduction, float scale = 1) {
+    Shape shape = domain_;
+    for (const size_t axis : axes) shape[axis] = 1;
+    reduced_.push_back({Tensor(shape, LK_F32), Tensor(shape, LK_F32)});
+    const lk_tensor y = reduced_.back()[0].view(), apart = reduced_.back()[1].view();
+    outputs.push_back({value, y, {}, 0, reduction, scale});
+    const Tensor all = full(value);
+    if (reduction == LK_POINTWISE_SUM) {
+      const lk_reduce_sum_params p{all.view(), apart, scale};
+      EXPECT_EQ(lk_reduce_sum(context_, &p), LK_OK) << lk_last_error(context_);
+    } else {
+      const lk_reduce_max_params p{all.view(), apart};
+      EXPECT_EQ(lk_reduce_max(context_, &p), LK_OK) << lk_last_error(context_);
+    }
+  }
+
   lk_pointwise_params params() const {
-    return {inputs.data(),
-            instructions.data(),
-            outputs.data(),
-            static_cast<int32_t>(inputs.size()),
-            static_cast<int32_t>(instructions.size()),
-            static_cast<int32_t>(outputs.size())};
+    lk_pointwise_params p{.inputs = inputs.data(),
+                          .instructions = instructions.data(),
+                          .outputs = outputs.data(),
+                          .input_count = static_cast<int32_t>(inputs.size()),
+                          .instruction_count = static_cast<int32_t>(instructions.size()),
+                          .output_count = static_cast<int32_t>(outputs.size()),
+                          .rank = static_cast<int32_t>(domain_.size()),
+                          .dims = {}};
+    std::ranges::copy(domain_, p.dims);
+    return p;
   }
   void expect_equal_bits() const {
     const lk_pointwise_params p = params();
     ASSERT_EQ(lk_pointwise(context_, &p), LK_OK) << lk_last_error(context_);
     for (size_t i = 0; i < results_.size(); ++i)
       ASSERT_EQ(results_[i][0].bytes(), results_[i][1].bytes()) << "result " << i;
+    for (size_t i = 0; i < reduced_.size(); ++i) {
+      SCOPED_TRACE("reduction " + std::to_string(i));
+      const Values got = reduced_[i][0].load(context_), want = reduced_[i][1].load(context_);
+      expect_near("reduction", got, want, LK_F32, count_of(domain_) / static_cast<int64_t>(want.size()));
+    }
   }
 
+  const Tensor& reduction(size_t i) const { return reduced_[i][0]; }
   const Tensor& result(size_t i) const { return results_[i][1]; }
 
   std::vector<lk_pointwise_input> inputs;
@@ -138,7 +165,7 @@ class Program {
   lk_context* context_;
   Shape domain_;
   std::vector<Tensor> apart_;
-  std::vector<std::array<Tensor, 2>> results_;
+  std::vector<std::array<Tensor, 2>> results_, reduced_;
 };
 
 class KernelsPointwise : public Kernels {
@@ -250,6 +277,57 @@ TEST_F(KernelsPointwise, CodesAndRandomRoundingHaveTheirBits) {
   }
 }
 
+// Sums and largest elements beside results of every element, over shapes that one task or many make, in rows that fill
+// a warp or do not; the last ones store what they reduce. Their order does not change from run to run.
+TEST_F(KernelsPointwise, ReductionsAreThoseOfTheStoredValues) {
+  const Shape shapes[] = {{3, 31, 33}, {2, 16, 3072}, {5, 3001, 16}, {40, 2, 8}, {1, 700, 40}, {7, 1, 5000}};
+  for (const Shape& domain : shapes) {
+    SCOPED_TRACE(domain[1]);
+    Program program(context.get(), domain);
+    const int32_t x = program.input(drawn(domain)), row = program.input(drawn({domain[0], domain[1], 1}));
+    const int32_t column = program.input(drawn({domain[0], 1, domain[2]}));
+    const int32_t each = program.input(drawn({domain[0], 1, 1}));
+    const int32_t factor = program.binary(LK_MUL, program.binary(LK_ADD, row, each), column);
+    const int32_t y = program.binary(LK_MUL, x, factor), square = program.unary(LK_SQUARE, y);
+    program.reduced(square, {2}, LK_POINTWISE_SUM, 0.25f);
+    program.reduced(square, {1}, LK_POINTWISE_SUM);
+    program.reduced(y, {1, 2}, LK_POINTWISE_MAX);
+    program.output(y, LK_F32);
+    program.expect_equal_bits();
+    const auto first = program.reduction(1).bytes();
+    program.expect_equal_bits();
+    EXPECT_EQ(program.reduction(1).bytes(), first);
+
+    for (const std::vector<size_t>& axes : std::vector<std::vector<size_t>>{{0, 1, 2}, {1, 2}, {2}, {0}, {0, 2}}) {
+      Program one(context.get(), domain);
+      const int32_t v = one.input(drawn(domain));
+      one.reduced(one.unary(LK_ABS, v), axes, LK_POINTWISE_SUM);
+      one.reduced(v, axes, LK_POINTWISE_MAX);
+      one.expect_equal_bits();
+    }
+  }
+  Program flat(context.get(), {300007});
+  const int32_t v = flat.input(drawn({300007}));
+  flat.reduced(v, {0}, LK_POINTWISE_SUM);
+  flat.reduced(flat.unary(LK_ABS, v), {0}, LK_POINTWISE_SUM);
+  flat.output(flat.unary(LK_AFFINE, v, 2), LK_BF16);
+  flat.expect_equal_bits();
+}
+
+TEST_F(KernelsPointwise, LargestOfNanIsNan) {
+  Tensor x = drawn({3, 400});
+  x.put(801, std::numeric_limits<float>::quiet_NaN());
+  Program program(context.get(), {3, 400});
+  const int32_t v = program.input(x);
+  program.reduced(program.unary(LK_AFFINE, v, 2), {1}, LK_POINTWISE_MAX);
+  const lk_pointwise_params p = program.params();
+  ASSERT_EQ(lk_pointwise(context.get(), &p), LK_OK) << lk_last_error(context.get());
+  const Values largest = program.reduction(0).load(context.get());
+  EXPECT_FALSE(std::isnan(largest[0]));
+  EXPECT_FALSE(std::isnan(largest[1]));
+  EXPECT_TRUE(std::isnan(largest[2]));
+}
+
 TEST_F(KernelsPointwise, ResultsMayStandInThePlaceOfInputs) {
   constexpr int64_t count = 5003;
   const Tensor p = drawn({count}), m = drawn({count}, LK_BF16), codes({count}, LK_U8), scales({20}, LK_F32);
@@ -316,6 +394,20 @@ TEST_F(KernelsPointwise, BadProgramsAreRefused) {
   refused("outputs[0]: expected no overlap with inputs[0], found shared memory", [&](Program& p) {
     p.outputs[0].y = x.view();
     p.outputs[0].y.dtype = LK_BF16;
+  });
+  refused("outputs[0]: expected 1 or the same size on every axis of [6], found [5]", [&](Program& p) {
+    p.outputs[0].y = other.view();
+    p.outputs[0].reduction = LK_POINTWISE_SUM;
+  });
+  refused("outputs: expected no reduction in a program with codes or with rounding at random, found one",
+          [&](Program& p) {
+            p.outputs[0].y = small.view();
+            p.outputs[0].reduction = LK_POINTWISE_MAX;
+            p.inputs[1] = {codes.view(), small.view(), 1};
+          });
+  refused("outputs[0]: expected no overlap with inputs[1], found shared memory", [&](Program& p) {
+    p.outputs[0].y = small.view();
+    p.outputs[0].reduction = LK_POINTWISE_SUM;
   });
   refused("input_count: expected 1 to 24, found 0", [](Program& p) { p.inputs.clear(); });
   refused("output_count: expected 1 to 12, found 0", [](Program& p) { p.outputs.clear(); });

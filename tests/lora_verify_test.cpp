@@ -6,8 +6,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "core/hash.h"
 #include "io/lora_file.h"
-#include "io/record.h"
+#include "io/lora_seal.h"
 #include "support/golden.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
@@ -333,7 +334,7 @@ TEST(LoraVerify, DamagedContentFails) {
   std::vector<TensorToWrite> list{{module + ".lora_down.weight", down.desc, down.data.data()},
                                   {module + ".lora_up.weight", up.desc, up.data.data()}};
   std::map<std::string, std::string> metadata;
-  seal({"lora/1", "lora"}, list, metadata);
+  seal_lora(list, metadata);
   write_safetensors(lora, list, metadata);
   EXPECT_EQ(run("verify").code, 0);
   std::string bytes = get(lora);
@@ -344,6 +345,29 @@ TEST(LoraVerify, DamagedContentFails) {
     EXPECT_EQ(result.code, 3) << result.output;
     EXPECT_THAT(result.output, HasSubstr("does not match its checksum"));
   }
+}
+
+// Other programs edit metadata, and change tensors under a hash of their own.
+TEST(LoraSeal, IsOfTheTensors) {
+  const TempDir dir;
+  HostTensor values(Desc{DType::f32, {4}});
+  const auto written = [&](std::map<std::string, std::string> metadata) {
+    write_safetensors(dir / "x", {{"a", values.desc, values.data.data()}}, metadata);
+    return error_of([&] { check_lora_seal(Safetensors(dir / "x")); });
+  };
+  const auto data_hash = [&] { return Sha256().update(std::span(values.data)).hex(); };
+  EXPECT_EQ(written({{"digest", "0"}}), "") << "no seal";
+  std::map<std::string, std::string> metadata{{"sshs_model_hash", data_hash()}, {"ss_tag", "a"}};
+  seal_lora({{"a", values.desc, values.data.data()}}, metadata);
+  EXPECT_EQ(written(metadata), "");
+  metadata["ss_tag"] = "edited";
+  EXPECT_EQ(written(metadata), "");
+  values.as<float>()[2] = 1;
+  EXPECT_THAT(written(metadata), HasSubstr("does not match its checksum"));
+  metadata["sshs_model_hash"] = data_hash();
+  EXPECT_EQ(written(metadata), "") << "resized by a program that says so";
+  values.as<float>()[2] = 2;
+  EXPECT_THAT(written(metadata), HasSubstr("does not match its checksum"));
 }
 
 }  // namespace

@@ -131,6 +131,22 @@ TEST(Resume, EveryOptimizerGoesOn) {
   }
 }
 
+// What is rounded at random is drawn by the number of the step.
+TEST(Resume, NarrowStatesGoOn) {
+  ToyRun run;
+  run.replace("optimizer: adamw", "optimizer: adamw\n  optimizer_params: {state_dtype: bf16}").set("steps", "4");
+  const std::string expected = undisturbed(run.config(), run);
+  expect_trained(run.set("steps", "2").train());
+  expect_trained(run.set("steps", "4").train({"--resume"}));
+  EXPECT_TRUE(get(run.lora()) == expected);
+  const Safetensors state(run.output() / "state" / "000000004.safetensors");
+  for (const StoredTensor& t : state.tensors()) {
+    if (t.name.starts_with("v/")) {
+      EXPECT_EQ(t.desc.dtype, DType::bf16) << t.name;
+    }
+  }
+}
+
 // m of adamw is lion's; v is not, and is not read.
 TEST(Resume, AnotherOptimizerSaysWhatItKeeps) {
   ToyRun run;

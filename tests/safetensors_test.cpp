@@ -85,6 +85,7 @@ TEST(Safetensors, RefusesMalformedHeaders) {
       {"duplicate tensor", object({a, a}), 8, "key \"a\" twice"},
       {"duplicate field", R"({"a":{"dtype":"F32","dtype":"U8","shape":[2],"data_offsets":[0,8]}})", 8,
        "field \"dtype\" twice"},
+      {"NUL behind", std::string("{}\0{}", 5), 0, "header byte 2: a NUL"},
       {"duplicate metadata", R"({"__metadata__":{"k":"v","k":"w"}})", 0, "metadata key \"k\" twice"},
       {"metadata twice", R"({"__metadata__":{},"__metadata__":{}})", 0, "twice"},
       {"metadata number", R"({"__metadata__":{"k":1}})", 0, "expected a string"},

@@ -217,8 +217,8 @@ TEST(ParameterGroups, RolesHaveTheirWeightDecay) {
   TrainSection train;
   train.role_weight_decay = {{"up", 0.5}};
   const OptimizerRules rules(built_plugins(), train);
-  EXPECT_EQ(rules.of(LH_ROLE_UP).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.5");
-  EXPECT_EQ(rules.of(LH_ROLE_DOWN).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.01");
+  EXPECT_EQ(rules.of(LH_ROLE_UP).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.5 state_dtype=fp32");
+  EXPECT_EQ(rules.of(LH_ROLE_DOWN).options(), "betas=[0.9, 0.999] eps=1e-08 weight_decay=0.01 state_dtype=fp32");
   train.optimizer = "prodigy";
   EXPECT_NO_THROW(OptimizerRules(built_plugins(), train));
 }

@@ -16,7 +16,6 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
-#include "io/record.h"
 #include "train/state.h"
 
 namespace lh {
@@ -254,7 +253,7 @@ struct Trained {
   std::unique_ptr<Adapters> adapters;
   std::unique_ptr<AdapterUpdate> update;
 
-  explicit Trained(const std::string& rule = "adamw", int64_t rank = 2) {
+  explicit Trained(const std::string& rule = "adamw", int64_t rank = 2, bool average = false) {
     Graph graph(DType::f32);
     Value x = graph.add_input("x", {DType::f32, {3, 8}});
     for (const char* name : {"a.weight", "b.weight"})
@@ -263,6 +262,7 @@ struct Trained {
     const auto modules = adapt(
         graph, [&](const std::string&) { return &spec; }, true);
     adapters = std::make_unique<Adapters>(graph, modules);
+    if (average) adapters->add_section("ema");
     adapters->allocate(device);
     update = std::make_unique<AdapterUpdate>(device, built_plugins(), *adapters, rule);
   }
@@ -303,6 +303,32 @@ TEST(State, RoundTrip) {
   EXPECT_EQ(loaded.content(), saved.content());
 }
 
+TEST(State, RoundTripOfAnAverage) {
+  const TempDir dir;
+  const Trained saved("adamw", 2, true), loaded("adamw", 2, true);
+  saved.fill(1);
+  save_state(dir / "state", {.step = 12, .loss_scale = {1024, 7}, .facts = facts, .updates = 11, .averaged = 9},
+             *saved.adapters, **saved.update, 2);
+  const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->updates, 11);
+  EXPECT_EQ(state->averaged, 9);
+  EXPECT_EQ(loaded.content(), saved.content());
+}
+
+TEST(State, AnAverageOfOneSideIsSaid) {
+  const TempDir dir;
+  const Trained with("adamw", 2, true), without;
+  with.fill(1);
+  without.fill(1);
+  save_state(dir / "with", {.step = 12, .facts = facts, .averaged = 12}, *with.adapters, **with.update, 2);
+  save_state(dir / "without", {.step = 5, .facts = facts}, *without.adapters, **without.update, 2);
+  EXPECT_FALSE(load_state({dir / "with"}, facts, *without.adapters, **without.update)->averaged);
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("this one keeps none"), HasSubstr("after step 12"))));
+  EXPECT_FALSE(load_state({dir / "without"}, facts, *with.adapters, **with.update)->averaged);
+  EXPECT_THAT(take_warnings(), ElementsAre(AllOf(HasSubstr("begins as a copy"), HasSubstr("after step 5"))));
+}
+
 TEST(State, NothingToResumeFrom) {
   const TempDir dir;
   const Trained t;
@@ -314,7 +340,7 @@ TEST(State, NothingToResumeFrom) {
 TEST(State, KeepsTheNewestGenerations) {
   const TempDir dir;
   const Trained t;
-  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {}, facts}, *t.adapters, **t.update, 1);
+  for (const int64_t step : {5, 50, 100}) save_state(dir / "state", {step, {1, 0}, facts}, *t.adapters, **t.update, 1);
   EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000050.safetensors", "000000100.safetensors"));
 }
 
@@ -323,9 +349,9 @@ TEST(State, DamagedGenerationsArePassedOver) {
   const Trained first, second, loaded;
   first.fill(1);
   second.fill(100);
-  save_state(dir / "state", {1, {}, facts}, *first.adapters, **first.update, 3);
-  save_state(dir / "state", {2, {}, facts}, *second.adapters, **second.update, 3);
-  save_state(dir / "state", {3, {}, facts}, *second.adapters, **second.update, 3);
+  save_state(dir / "state", {1, {1, 0}, facts}, *first.adapters, **first.update, 3);
+  save_state(dir / "state", {2, {1, 0}, facts}, *second.adapters, **second.update, 3);
+  save_state(dir / "state", {3, {1, 0}, facts}, *second.adapters, **second.update, 3);
   const auto newest = dir / "state/000000003.safetensors", middle = dir / "state/000000002.safetensors";
   put(newest, get(newest).substr(0, get(newest).size() - 10));  // cut off
   std::string flipped = get(middle);
@@ -442,7 +468,7 @@ TEST(State, IsFinite) {
 TEST(State, ChangedFactsAreNamed) {
   const TempDir dir;
   const Trained t;
-  save_state(dir / "state", {1, {}, facts}, *t.adapters, **t.update, 2);
+  save_state(dir / "state", {1, {1, 0}, facts}, *t.adapters, **t.update, 2);
   const std::string text = error_of([&] {
     load_state({dir / "state"}, {{"network.linear", "2"}, {"train.seed", "43"}, {"train.lr", "1"}}, *t.adapters,
                **t.update);
@@ -467,7 +493,7 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
     const TempDir dir;
     const Trained saved(change.from), loaded(change.to), fresh(change.to);
     saved.fill(1);
-    save_state(dir / "state", {1, {}, facts, 7}, *saved.adapters, **saved.update, 2);
+    save_state(dir / "state", {1, {1, 0}, facts, 7}, *saved.adapters, **saved.update, 2);
     const auto state = load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update);
     ASSERT_TRUE(state);
     EXPECT_EQ(state->updates, std::string(change.says).ends_with("anew: none") ? 7 : 0);
@@ -486,7 +512,7 @@ TEST(State, OfAnotherOptimizerIsKeptWhereItMeansTheSame) {
 TEST(State, AnotherRankIsRefused) {
   const TempDir dir;
   const Trained saved, loaded("adamw", 4);
-  save_state(dir / "state", {1, {}, facts}, *saved.adapters, **saved.update, 2);
+  save_state(dir / "state", {1, {1, 0}, facts}, *saved.adapters, **saved.update, 2);
   EXPECT_THAT(error_of([&] { load_state({dir / "state"}, facts, *loaded.adapters, **loaded.update); }),
               AllOf(HasSubstr("a.lora_down.weight"), HasSubstr("[4, 8]")));
 }

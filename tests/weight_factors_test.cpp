@@ -162,8 +162,8 @@ TEST(WeightFactors, ASmallChangeIsNotLostInHalfPrecision) {
                      DType::f32);
   };
   const float wanted = 4 * step / std::sqrt(12.0f);
-  const HostTensor first = output(begun.value(0)), moved = output(down);
-  for (const float v : first.as<float>()) ASSERT_EQ(v, 0.0f);
+  const HostTensor at_start = output(begun.value(0)), moved = output(down);
+  for (const float v : at_start.as<float>()) ASSERT_EQ(v, 0.0f);
   for (const float v : moved.as<float>()) ASSERT_NEAR(v, wanted, wanted / 64);  // four roundings of 2^-9
 }
 

@@ -179,7 +179,7 @@ int run_bench(const Options& options) {
     std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
     return made;
   });
-  runner.update().initialise();
+  runner.initialise();
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
   const StepInputs inputs =

@@ -166,7 +166,10 @@ Options parse_options(int argc, const char* const* argv) {
   if (raw.version) return {.command = "print", .text = version_text()};
   if (raw.command.empty() || !raw.text.empty()) return {.command = "print", .text = raw.text};
 
-  Options options{.command = raw.command, .plugin_dirs = plugin_dirs, .registry = registry};
+  Options options;
+  options.command = raw.command;
+  options.plugin_dirs = plugin_dirs;
+  options.registry = registry;
   options.dry_run = raw.dry_run;
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);

@@ -44,9 +44,10 @@ Adapters::Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules
   }
 }
 
+bool Adapters::has(std::string_view section) const { return std::ranges::find(sections_, section) != sections_.end(); }
+
 std::vector<std::string> Adapters::saved_sections() const {
-  const bool start = std::ranges::find(sections_, start_section) != sections_.end();
-  return start ? std::vector<std::string>{"p", start_section} : std::vector<std::string>{"p"};
+  return has(start_section) ? std::vector<std::string>{"p", start_section} : std::vector<std::string>{"p"};
 }
 
 std::vector<TrainedTensor> Adapters::trained() const {
@@ -81,9 +82,9 @@ void Adapters::take(Device& device) {
   memory_.back().upload(0, zeros.data(), section_elements_ * 4);
 }
 
-void Adapters::add_evaluation() {
-  if (has_evaluation()) return;
-  sections_.emplace_back("evaluation");
+void Adapters::add_section(const std::string& name) {
+  if (has(name)) return;
+  sections_.push_back(name);
   if (device_ != nullptr) take(*device_);
 }
 

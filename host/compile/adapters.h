@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "io/lora_file.h"
@@ -28,14 +29,15 @@ struct AdapterTensor {
 };
 
 // Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where changes are counted from
-// the first values "start", and where the optimizer saves other weights than it trains "evaluation". Within a section
-// the tensors lie by component, role and shape, so that those that an optimizer updates alike lie side by side.
+// the first values "start", where the optimizer saves other weights than it trains "evaluation", and where an average
+// of the weights is kept "ema". Within a section the tensors lie by component, role and shape, so that those that an
+// optimizer updates alike lie side by side.
 class Adapters {
  public:
   Adapters(const Graph& graph, const std::vector<AdaptedModule>& modules, bool accumulate = false);
-  // Once; where there is memory already, its own is taken.
-  void add_evaluation();
-  bool has_evaluation() const { return sections_.back() == "evaluation"; }
+  // Once each; where there is memory already, its own is taken.
+  void add_section(const std::string& name);
+  bool has(std::string_view section) const;
   int64_t bytes() const { return section_elements_ * static_cast<int64_t>(sections_.size() * sizeof(float)); }
   int64_t parameter_count() const;
   const std::vector<AdaptedModule>& adapted() const { return adapted_; }
@@ -43,9 +45,11 @@ class Adapters {
   // Number of the first tensor of module number `module` of `adapted`.
   size_t first_tensor(size_t module) const { return first_[module]; }
   const std::vector<std::string>& sections() const { return sections_; }
+  // The section that the optimizer would have saved, and the one that is saved and sampled with: the average of it
+  // where there is one.
+  const char* evaluated() const { return has("evaluation") ? "evaluation" : "p"; }
+  const char* shown() const { return has("ema") ? "ema" : evaluated(); }
   std::vector<std::string> saved_sections() const;  // that a run which goes on needs: "p", "start"
-  // The section that is saved and sampled with.
-  const std::string& shown() const { return has_evaluation() ? sections_.back() : sections_.front(); }
   // What an optimizer works on, without groups.
   std::vector<TrainedTensor> trained() const;
   // All tensors of a section as one, with zeros between them: for what is done to every element alike.

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 #include "io/lora_merge.h"
-#include "io/record.h"
+#include "io/lora_seal.h"
 
 namespace lh {
 namespace {
@@ -30,7 +30,7 @@ std::string no_pair(const LoraEntry& entry) {
 WarmStart::WarmStart(const std::filesystem::path& path, const CheckpointSpec& spec,
                      const std::map<std::string, Desc>& weights, const Adapters& adapters)
     : file_(read_lora(path)) {
-  check_seal(*file_.file);
+  check_lora_seal(*file_.file);
   const LoraNameTable names(spec, weights);
   const auto refuse = [&](const std::vector<LoraProblem>& why) {
     fail(Code::data, "network.pretrained_lora_path: {}: training cannot go on from it:{}", path.string(), listed(why));

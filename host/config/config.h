@@ -70,6 +70,15 @@ struct DatasetConfig {
   bool strict = false;  // refuse corrupt images instead of skipping them
 };
 
+// Average of the trained weights (run/ema.h).
+struct EmaConfig {
+  bool use_ema = false;
+  double ema_decay = 0.999;
+  std::string warmup = "none";                        // none, num_updates, diffusers, power
+  std::optional<double> min_decay, inv_gamma, power;  // empty = 0, 1, 2/3
+  int64_t update_after_step = 0;
+};
+
 // A part of a run with settings of its own (run_settings.h).
 struct Phase {
   int64_t until = 0;                                // steps behind it when it ends; 0 = the end of the run
@@ -92,9 +101,10 @@ struct TrainSection {
   std::map<std::string, double> lr_scheduler_params;  // warmup_steps, num_cycles, power, lr_end
   std::string optimizer = "adamw";
   GivenOptions optimizer_params;
-  std::vector<Phase> phases;   // in order; empty = one, with the settings above
-  double max_grad_norm = 1.0;  // 0 = no clipping
-  std::string timestep_type;   // empty = the model's own
+  std::vector<Phase> phases;  // in order; empty = one, with the settings above
+  EmaConfig ema_config;
+  double max_grad_norm = 1.0;                                                              // 0 = no clipping
+  std::string timestep_type;                                                               // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own
   int64_t min_denoising_steps = 0, max_denoising_steps = 999;  // which of 1000 noise levels, from the noisiest
   std::string weighting_scheme;                                // empty = the model's own

@@ -43,6 +43,8 @@ constexpr Choice weighting_schemes[] = {
     {"mode", "mode"}, {"cosmap", "cosmap"},         {"uniform", "none"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
+constexpr Choice ema_warmups[] = {
+    {"none", "none"}, {"num_updates", "num_updates"}, {"diffusers", "diffusers"}, {"power", "power"}};
 constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
 constexpr Choice formats[] = {
     {"kohya", "kohya"}, {"diffusers", "diffusers"}, {"comfyui", "comfyui"}, {"safetensors", "kohya"}};
@@ -99,12 +101,18 @@ Field each(Config&, DatasetConfig& dataset) {
   return &(dataset.*Member);
 }
 
+template <auto Member>
+Field ema(Config& config, DatasetConfig&) {
+  return &(config.train.ema_config.*Member);
+}
+
 constexpr auto M = &Config::model;
 constexpr auto N = &Config::network;
 constexpr auto T = &Config::train;
 constexpr auto S = &Config::sample;
 constexpr auto V = &Config::save;
 using D = DatasetConfig;
+using E = EmaConfig;
 using Tr = TrainSection;
 
 const Key table[] = {
@@ -274,8 +282,30 @@ const Key table[] = {
      "Parts of the run with settings of their own, in order: [{until: 500, optimizer: prodigy, lr: 1}, {optimizer: "
      "adamw8bit, lr: 1e-4}]. until: steps done when it ends; the last one ends with the run. Each may have lr, "
      "text_encoder_lr, loraplus_lr_ratio, module_lr_ratio, role_weight_decay, lr_scheduler, lr_scheduler_params, "
-     "optimizer and "
-     "optimizer_params; the rest is as above (docs/phases.md)."},
+     "optimizer and optimizer_params; the rest is as above (docs/phases.md)."},
+    {"train.ema_config.use_ema", ema<&E::use_ema>,
+     "Keep an exponential moving average of the trained weights: it is what is saved and what samples are made with "
+     "(docs/optimizers.md)."},
+    {"train.ema_config.ema_decay",
+     ema<&E::ema_decay>,
+     "Share of the average that stays at each step.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"train.ema_config.warmup",
+     ema<&E::warmup>,
+     "Decay of the first steps: none (ema_decay from the start, as ai-toolkit), num_updates (rises with the number of "
+     "steps n as (1 + n) / (10 + n)), diffusers (the same after a first step that copies the weights), power (1 - (1 + "
+     "(n - 1) / inv_gamma)^-power).",
+     {.choices = ema_warmups}},
+    {"train.ema_config.min_decay",
+     ema<&E::min_decay>,
+     "Least decay of a warm-up. Empty: 0.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"train.ema_config.update_after_step",
+     ema<&E::update_after_step>,
+     "So many steps the average is a copy of the weights; n counts from there.",
+     {.range = any_count}},
+    {"train.ema_config.inv_gamma", ema<&E::inv_gamma>, "Of warmup power. Empty: 1.", {.range = positive}},
+    {"train.ema_config.power", ema<&E::power>, "Of warmup power. Empty: 2/3.", {.range = positive}},
     {"train.max_grad_norm",
      in<T, &Tr::max_grad_norm>,
      "Gradients are scaled down to this norm. 0: never.",

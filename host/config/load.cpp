@@ -76,7 +76,7 @@ class Reader {
     std::vector<std::string> lines;
     for (const auto& [place, text] : problems_)
       lines.push_back(fmt::format("{}:{}:{}: {}", file_, place.line, place.column, text));
-    if (enough()) lines.push_back(fmt::format("{}: and perhaps more: these are the first {}", file_, lines.size()));
+    if (enough()) lines.push_back(file_ + ": and perhaps more: correct these first");
     throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
   }
 

@@ -52,14 +52,17 @@ std::string to_yaml(const Config& given) {
   Config config = given;
   DatasetConfig unused;
   std::string out;
-  std::string_view section;
+  std::string_view section, inner;  // a mapping within the section
   const auto print_keys = [&](std::string_view wanted, DatasetConfig& dataset, std::string_view first,
                               std::string_view indent) {
     for (const schema::Key& key : schema::keys()) {
       const auto [of, leaf] = split(key.path);
       const std::string value = of == wanted ? schema::print_value(key.field(config, dataset)) : "";
       if (value.empty()) continue;
-      out += fmt::format("{}{}: {}\n", first, leaf, value);
+      const auto [mapping, name] = split(leaf);
+      if (!mapping.empty() && mapping != inner) out += fmt::format("{}{}:\n", first, mapping);
+      out += fmt::format("{}{}{}: {}\n", mapping.empty() ? first : indent, mapping.empty() ? "" : "  ", name, value);
+      inner = mapping;
       first = indent;
     }
   };

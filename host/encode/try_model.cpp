@@ -21,12 +21,14 @@ std::string place_of(const std::filesystem::path& path) {
 }
 
 std::string identity(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute) {
-  std::string all = fmt::format("{};{};{};{}", LORA_HOST_VERSION, plugin, dtype_name(compute), config.dtype);
+  Sha256 hash;
+  hash.update(fmt::format("{};{};{};{};{}", LORA_HOST_VERSION, plugin, dtype_name(compute), config.dtype,
+                          place_of(config.name_or_path)));
   for (const auto& loaded : registry.plugins())
-    if (!loaded->models().empty()) all += ";" + content_hash(loaded->path());
-  all += ";" + place_of(config.name_or_path);
-  for (const auto& [key, given] : config.given) all += fmt::format(";{}={} {}", key, given.text, place_of(given.text));
-  return sha256_hex(all) + " model";
+    if (!loaded->models().empty()) hash.update(fmt::format(";{}", content_hash(loaded->path())));
+  for (const auto& [key, given] : config.given)
+    hash.update(fmt::format(";{}={} {}", key, given.text, place_of(given.text)));
+  return hash.hex() + " model";
 }
 
 }  // namespace

@@ -9,7 +9,6 @@
 #include <boost/asio.hpp>
 #include <chrono>
 #include <nlohmann/json.hpp>
-#include <utility>  // Boost 1.74 uses std::exchange without it
 
 #include "core/error.h"
 

@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>  // before Boost 1.74, which uses std::exchange without it
 #include <vector>
 
 namespace lh {

@@ -10,7 +10,7 @@
 #include "core/hash.h"
 #include "io/key_map.h"
 #include "io/lora_names.h"
-#include "io/record.h"
+#include "io/lora_seal.h"
 
 namespace lh {
 namespace {
@@ -299,7 +299,7 @@ void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>
            t.tensor.desc.dtype == DType::f16 ? "float16 ends at 65504: set save.dtype: bf16, and go on with --resume"
                                              : "Lower train.lr");
   }
-  seal({"lora/1", path.stem().string()}, list, entries);
+  seal_lora(list, entries);
   write_safetensors(path, list, entries);
 }
 

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/lora_delta.h"
-#include "io/record.h"
+#include "io/lora_seal.h"
 
 namespace lh {
 namespace {
@@ -59,7 +59,7 @@ LoraMerge::LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Des
   foreign_.resize(files.size());
   for (const LoraInput& input : inputs_) {
     files_.push_back(read_lora(input.path));
-    check_seal(*files_.back().file);
+    check_lora_seal(*files_.back().file);
     if (input.foreign)
       add_foreign(names, weights, files_.size() - 1);
     else

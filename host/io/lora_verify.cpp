@@ -10,7 +10,7 @@
 #include "io/lora_inspect.h"
 #include "io/lora_merge.h"
 #include "io/lora_names.h"
-#include "io/record.h"
+#include "io/lora_seal.h"
 
 namespace lh {
 namespace {
@@ -233,7 +233,7 @@ class ProgramCheck {
 std::vector<LoraIssue> damage_of(const Safetensors& file) {
   std::vector<LoraIssue> damage;
   try {
-    check_seal(file);
+    check_lora_seal(file);
   } catch (const ReadError&) {
     throw;
   } catch (const Error& e) {

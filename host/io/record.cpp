@@ -1,6 +1,5 @@
 #include "io/record.h"
 
-#include <algorithm>
 #include <cerrno>
 
 #include "core/error.h"
@@ -33,11 +32,17 @@ std::string entry(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? std::string() : found->second;
 }
 
-[[noreturn]] void refuse_changed(const Safetensors& file) {
-  fail(Code::data,
-       "{}: the content does not match its checksum: it was changed after it was written, or the disk is "
-       "failing",
-       file.path().string());
+// Adds the seal of a file that has these tensors, in this order, to its metadata.
+void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, Metadata& metadata) {
+  metadata[kind_entry] = id.kind;
+  metadata[key_entry] = id.key;
+  Entries entries;
+  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
+  Sha256 hash;
+  hash.update(sealed_header(entries, metadata));
+  for (const TensorToWrite& t : tensors)
+    hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
+  metadata[digest_entry] = hash.hex();
 }
 
 Record not_ok(RecordAnswer answer, std::string why) { return {.answer = answer, .why = std::move(why)}; }
@@ -57,7 +62,10 @@ Record read_record(const std::filesystem::path& path, const RecordId& id) {
     Sha256 hash;
     hash.update(sealed_header(entries_of(file), file.metadata()));
     for (const StoredTensor& t : file.tensors()) hash.update((record.tensors[t.name] = file.read(t.name)).data);
-    if (hash.hex() != entry(file.metadata(), digest_entry)) refuse_changed(file);
+    if (hash.hex() != entry(file.metadata(), digest_entry))
+      fail(Code::data,
+           "{}: the content does not match its checksum: it was changed after it was written, or the disk is failing",
+           path.string());
     if (kind != id.kind || key != id.key)
       return not_ok(RecordAnswer::foreign, fmt::format("{}: expected {} {}, found {} {}: the file was renamed or "
                                                        "exchanged",
@@ -75,33 +83,6 @@ void write_record(const std::filesystem::path& path, const RecordId& id, const s
                   Metadata metadata) {
   seal(id, tensors, metadata);
   write_safetensors(path, tensors, metadata);
-}
-
-void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, Metadata& metadata) {
-  metadata[kind_entry] = id.kind;
-  metadata[key_entry] = id.key;
-  Entries entries;
-  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
-  Sha256 hash;
-  hash.update(sealed_header(entries, metadata));
-  for (const TensorToWrite& t : tensors)
-    hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
-  metadata[digest_entry] = hash.hex();
-}
-
-void check_seal(const Safetensors& file) {
-  const std::string expected = entry(file.metadata(), digest_entry);
-  if (expected.empty()) return;
-  Sha256 hash;
-  hash.update(sealed_header(entries_of(file), file.metadata()));
-  std::vector<std::byte> buffer;
-  for (const StoredTensor& t : file.tensors())
-    for (int64_t at = 0, end = t.desc.bytes(); at < end; at += static_cast<int64_t>(buffer.size())) {
-      buffer.resize(static_cast<size_t>(std::min<int64_t>(end - at, 4 << 20)));
-      file.read_part(t, at, buffer);
-      hash.update(buffer);
-    }
-  if (hash.hex() != expected) refuse_changed(file);
 }
 
 }  // namespace lh

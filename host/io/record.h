@@ -3,7 +3,7 @@
 // A safetensors file whose metadata holds `lora_host.record`, the kind of record ("state/1"); `lora_host.key`, which
 // one of its kind it is (a step, a content hash), so that a renamed or exchanged file is not taken for another; and
 // `lora_host.digest`, the SHA-256 of the header without this entry (so of names, types, shapes and metadata) and of all
-// data. Training states and cache entries are records; LoRA files carry the same seal.
+// data. Training states and cache entries are records; LoRA files have a seal of their own (lora_seal.h).
 #pragma once
 
 #include <filesystem>
@@ -41,11 +41,5 @@ Record read_record(const std::filesystem::path& path, const RecordId& id);
 // Published as write_safetensors does.
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
                   std::map<std::string, std::string> metadata);
-
-// Adds the seal of a file that has these tensors, in this order, to its metadata.
-void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, std::map<std::string, std::string>& metadata);
-// Throws lh::Error(Code::data) where the file carries a seal and is not what was sealed; files of other programs carry
-// none. Reads all of the file.
-void check_seal(const Safetensors& file);
 
 }  // namespace lh

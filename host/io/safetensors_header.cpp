@@ -168,6 +168,8 @@ Header parse_safetensors_header(const std::string& path, const std::string& json
   if (json.empty() || json.front() != '{')
     fail(Code::data, "{}: the header starts with byte 0x{:02x}, expected '{{'. This is not a safetensors file", path,
          json.empty() ? 0 : static_cast<unsigned char>(json.front()));
+  if (const size_t nul = json.find('\0'); nul != std::string::npos)  // where the parser would take it for the end
+    fail(Code::data, "{}: the header is not valid JSON at header byte {}: a NUL. The file is damaged", path, nul);
   Header header;
   HeaderReader reader(path, header);
   nlohmann::json::sax_parse(json, &reader);

@@ -1,4 +1,4 @@
-// concat, split, slice and pad: all are copies of a block from one tensor to a place in another.
+// concat, split, slice, pad and every: all are copies of a block from one tensor to a place in another.
 #include <algorithm>
 #include <numeric>
 
@@ -23,7 +23,7 @@ lk_status copy_along(lk_context* context, const lk_tensor& x, const lk_tensor& y
                      int64_t y_at, int64_t extent) {
   const std::byte* to = contiguous_block(y, axis, y_at);
   if (to != nullptr && to == contiguous_block(x, axis, x_at)) return LK_OK;
-  lk_copy_block_params p{.x = x, .y = y, .extent = {}, .x_offset = {}, .y_offset = {}};
+  lk_copy_block_params p{.x = x, .y = y, .extent = {}, .x_offset = {}, .y_offset = {}, .x_step = 1};
   std::copy(x.dims, x.dims + x.rank, p.extent);
   p.extent[axis] = extent;
   p.x_offset[axis] = x_at;
@@ -158,14 +158,29 @@ void pad_gradient(Gradient& g) {
 lk_status launch_pad(const Launch& l) {
   lk_fill_params fill{.y = l.out[0], .value = l.attrs.f("value")};
   if (const lk_status status = lk_fill(l.context, &fill); status != LK_OK) return status;
-  lk_copy_block_params p{.x = l.in[0], .y = l.out[0], .extent = {}, .x_offset = {}, .y_offset = {}};
+  lk_copy_block_params p{.x = l.in[0], .y = l.out[0], .extent = {}, .x_offset = {}, .y_offset = {}, .x_step = 1};
   std::copy(p.x.dims, p.x.dims + p.x.rank, p.extent);
   std::ranges::copy(l.attrs.list("before"), p.y_offset);
   return lk_copy_block(l.context, &p);
 }
 
+std::vector<Desc> infer_every(const Infer& a) {
+  const Desc& x = required(a, 0);
+  const int64_t step = a.attrs.i("step");
+  expect(step >= 1, fmt::format("step must be at least 1, is {}", step));
+  return {{x.dtype, x.shape.with(-1, (x.shape[axis_of(x, -1)] + step - 1) / step)}};
+}
+
+lk_status launch_every(const Launch& l) {
+  lk_copy_block_params p{
+      .x = l.in[0], .y = l.out[0], .extent = {}, .x_offset = {}, .y_offset = {}, .x_step = l.attrs.i("step")};
+  std::copy(p.y.dims, p.y.dims + p.y.rank, p.extent);
+  return lk_copy_block(l.context, &p);
+}
+
 }  // namespace
 
+const OpDef every_op{.name = "every/1", .infer = infer_every, .launch = launch_every};
 const OpDef concat_op{.name = "concat/1", .infer = infer_concat, .gradient = concat_gradient, .launch = launch_concat};
 const OpDef split_op{.name = "split/1", .infer = infer_split, .gradient = split_gradient, .launch = launch_split};
 const OpDef slice_op{.name = "slice/1", .infer = infer_slice, .gradient = slice_gradient, .launch = launch_slice};

@@ -7,9 +7,9 @@
 
 namespace lh {
 
-// linear.cpp, lora.cpp, matmul.cpp, convolution.cpp, channels_last.cpp, embedding.cpp
-extern const OpDef linear_op, linear_backward_op, lora_op, lora_backward_op, matmul_op, conv2d_op, conv2d_backward_op,
-    conv3d_op, conv3d_backward_op, to_channels_last_op, from_channels_last_op, embedding_op;
+// linear.cpp, lora.cpp, matmul.cpp, newton_schulz.cpp, convolution.cpp, channels_last.cpp, embedding.cpp
+extern const OpDef linear_op, linear_backward_op, lora_op, lora_backward_op, matmul_op, newton_schulz_op, conv2d_op,
+    conv2d_backward_op, conv3d_op, conv3d_backward_op, to_channels_last_op, from_channels_last_op, embedding_op;
 // attention.cpp, softmax.cpp, rope.cpp, timestep_embedding.cpp
 extern const OpDef attention_op, attention_backward_op, softmax_op, softmax_backward_op, rope_op, timestep_embedding_op;
 // layer_norm.cpp, rms_norm.cpp, group_norm.cpp
@@ -26,8 +26,8 @@ extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, equal_op, les
     greater_equal_op, where_op;
 // reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, top_k.cpp, find_first.cpp,
 // upsample_nearest2x.cpp
-extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, expand_op, cast_op,
-    gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op, upsample_nearest2x_op,
+extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, every_op, expand_op,
+    cast_op, gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op, upsample_nearest2x_op,
     upsample_nearest2x_backward_op;
 // reduce_sum.cpp, amax.cpp, loss.cpp
 extern const OpDef sum_op, mean_op, amax_op, mse_op, huber_op, loss_backward_op;

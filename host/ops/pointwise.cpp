@@ -2,6 +2,7 @@
 // that result i may be stored over at place i, or leaves that place empty.
 #include "ops/pointwise.h"
 
+#include <algorithm>
 #include <bit>
 
 #include "ops/ops.h"
@@ -23,8 +24,11 @@ std::vector<Desc> infer(const Infer& a) {
   const PointwiseAttrs p = PointwiseAttrs::decoded(a.attrs);
   std::vector<Desc> results;
   for (const DType dtype : p.dtypes) results.push_back({dtype, p.shape});
-  for (const PointwiseAttrs::Output& output : p.outputs)
+  for (const PointwiseAttrs::Output& output : p.outputs) {
     if (output.scales) results[*output.scales].shape = Shape{(p.shape.numel() + 255) / 256};
+    for (int64_t axis = 0; axis < p.shape.rank(); ++axis)
+      if ((output.axes >> axis & 1) != 0) results[output.y].shape = results[output.y].shape.with(axis, 1);
+  }
   return results;
 }
 
@@ -35,13 +39,17 @@ lk_status launch(const Launch& l) {
     inputs.push_back({l.in[in.x], in.scales ? l.in[*in.scales] : lk_tensor{}, in.is_signed});
   std::vector<lk_pointwise_output> outputs;
   for (const PointwiseAttrs::Output& out : p.outputs)
-    outputs.push_back({out.value, l.out[out.y], out.scales ? l.out[*out.scales] : lk_tensor{}, out.is_signed});
-  const lk_pointwise_params params{inputs.data(),
-                                   p.instructions.data(),
-                                   outputs.data(),
-                                   static_cast<int32_t>(inputs.size()),
-                                   static_cast<int32_t>(p.instructions.size()),
-                                   static_cast<int32_t>(outputs.size())};
+    outputs.push_back({out.value, l.out[out.y], out.scales ? l.out[*out.scales] : lk_tensor{}, out.is_signed,
+                       out.reduction, out.scale});
+  lk_pointwise_params params{.inputs = inputs.data(),
+                             .instructions = p.instructions.data(),
+                             .outputs = outputs.data(),
+                             .input_count = static_cast<int32_t>(inputs.size()),
+                             .instruction_count = static_cast<int32_t>(p.instructions.size()),
+                             .output_count = static_cast<int32_t>(outputs.size()),
+                             .rank = static_cast<int32_t>(p.shape.rank()),
+                             .dims = {}};
+  std::ranges::copy(p.shape.dims(), params.dims);
   return lk_pointwise(l.context, &params);
 }
 
@@ -60,7 +68,9 @@ Attrs PointwiseAttrs::encoded() const {
   for (const lk_pointwise_instruction& i : instructions)
     program.insert(program.end(), {i.code, i.kind, i.operands[0], i.operands[1], i.operands[2], bits(i.a), bits(i.b),
                                    static_cast<int64_t>(i.seed), static_cast<int64_t>(i.stream)});
-  for (const Output& o : outputs) out.insert(out.end(), {o.value, number_of(o.y), number_of(o.scales), o.is_signed});
+  for (const Output& o : outputs)
+    out.insert(out.end(),
+               {o.value, number_of(o.y), number_of(o.scales), o.is_signed, o.reduction, bits(o.scale), o.axes});
   for (const DType dtype : dtypes) types.push_back(static_cast<int64_t>(dtype));
   return {{"shape", List(shape.dims().begin(), shape.dims().end())},
           {"inputs", in},
@@ -84,8 +94,9 @@ PointwiseAttrs PointwiseAttrs::decoded(const Attrs& attrs) {
                               static_cast<uint64_t>(program[i + 7]),
                               static_cast<uint64_t>(program[i + 8])});
   }
-  for (size_t i = 0; i < out.size(); i += 4)
-    p.outputs.push_back({static_cast<int32_t>(out[i]), *place_of(out[i + 1]), place_of(out[i + 2]), out[i + 3] != 0});
+  for (size_t i = 0; i < out.size(); i += 7)
+    p.outputs.push_back({static_cast<int32_t>(out[i]), *place_of(out[i + 1]), place_of(out[i + 2]), out[i + 3] != 0,
+                         static_cast<lk_pointwise_reduction>(out[i + 4]), number(out[i + 5]), out[i + 6]});
   for (const int64_t dtype : attrs.list("dtypes")) p.dtypes.push_back(static_cast<DType>(dtype));
   return p;
 }

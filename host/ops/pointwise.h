@@ -21,6 +21,9 @@ struct PointwiseAttrs {
     size_t y;                      // place among the node's results
     std::optional<size_t> scales;  // of codes
     bool is_signed = false;
+    lk_pointwise_reduction reduction = LK_POINTWISE_STORE;
+    float scale = 1;   // of a sum
+    int64_t axes = 0;  // that are reduced, as bits
   };
   Shape shape;  // that the program runs over
   std::vector<Input> inputs;

@@ -21,6 +21,7 @@ lk_status launch(const Launch& l) {
 
 }  // namespace
 
-const OpDef round_stochastic_op{.name = "round_stochastic/1", .infer = infer, .launch = launch};
+// An element's number depends on its place, too, but as a draw: any order of the elements is as good.
+const OpDef round_stochastic_op{.name = "round_stochastic/1", .infer = infer, .launch = launch, .elementwise = true};
 
 }  // namespace lh

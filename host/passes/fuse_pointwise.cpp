@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "graph/op.h"
+#include "ops/ops.h"
 #include "passes/pointwise_program.h"
 #include "passes/prune.h"
 
@@ -30,9 +31,10 @@ class Fusion {
       for (const Value v : graph.nodes[n].outputs) maker_[v.id] = n;
     }
     for (const auto& [name, v] : graph.outputs) kept_.insert(v);
-    for (size_t n = graph.nodes.size(); n-- > 0;) inside_[n] = computed_inside(n);
-    for (size_t n = 0; n < graph.nodes.size(); ++n)
-      if (inside_[n] == 0 && takes(n) && !program({n})) std::ranges::fill(inside_, 0);  // too much of it
+    if (!choose_inside(true) && !choose_inside(false)) {
+      std::ranges::fill(inside_, 0);
+      find_dependencies();
+    }
     for (size_t n = 0; n < graph.nodes.size(); ++n)
       if (inside_[n] == 0) groups_[n] = {n};
     for (const auto& [at, group] : groups_)
@@ -56,8 +58,7 @@ class Fusion {
     }
   }
 
-  // One node for each group, in an order that keeps a group as late as its last node, so that what reads a value comes
-  // before what is stored over it.
+  // One node for each group, in an order that keeps a group as late as its last node.
   std::vector<Node> nodes() const {
     std::vector<Node> list;
     std::set<size_t> done;
@@ -66,7 +67,7 @@ class Fusion {
     std::ranges::sort(order, {}, [&](size_t at) { return *groups_.at(at).rbegin(); });
     const std::function<void(size_t)> place = [&](size_t at) {
       if (!done.insert(at).second) return;
-      for (const size_t before : makers(groups_.at(at))) place(before);
+      for (const size_t before : earlier(groups_.at(at))) place(before);
       list.push_back(made(groups_.at(at)));
     };
     for (const size_t at : order) place(at);
@@ -74,40 +75,121 @@ class Fusion {
   }
 
  private:
-  bool single(size_t n) const { return graph_.desc(graph_.nodes[n].outputs[0]).shape.numel() == 1; }
+  const Shape& shape(size_t n) const { return pointwise_shape(graph_, graph_.nodes[n]); }
+  bool single(size_t n) const { return shape(n).numel() == 1; }
   bool takes(size_t n) const { return pointwise_node(graph_, graph_.nodes[n]); }
   bool kept(size_t n) const {
     return std::ranges::any_of(graph_.nodes[n].outputs, [&](Value v) { return kept_.contains(v); });
   }
 
-  // One number that nothing but larger programs reads. Called after the nodes that read it were looked at.
-  bool computed_inside(size_t n) const {
+  // False where a node then needs more than one program. large: not only single numbers.
+  bool choose_inside(bool large) {
+    std::ranges::fill(inside_, 0);
+    for (size_t n = graph_.nodes.size(); n-- > 0;) inside_[n] = computed_inside(n, large);
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (inside_[n] != 0 && !single(n) && costly(n)) inside_[n] = 0;
+    find_dependencies();
+    for (size_t n = 0; n < graph_.nodes.size(); ++n)
+      if (inside_[n] == 0 && takes(n) && !program({n})) return false;
+    return true;
+  }
+
+  // Read by programs only, and one number that only larger ones read. Called after the nodes that read it were looked
+  // at.
+  bool computed_inside(size_t n, bool large) const {
     const Node& node = graph_.nodes[n];
-    if (!single(n) || !takes(n) || kept(n) || node.outputs.size() != 1 || readers_[n].empty()) return false;
+    if (!takes(n) || pointwise_reduction(graph_, node) || kept(n) || node.outputs.size() != 1 || readers_[n].empty())
+      return false;
+    if (!single(n) && (!large || node.op == &round_stochastic_op)) return false;
     return std::ranges::all_of(readers_[n], [&](size_t r) {
       const Node& reader = graph_.nodes[r];
-      if (!takes(r) || (single(r) && inside_[r] == 0)) return false;
+      if (!takes(r) || (single(n) && single(r) && inside_[r] == 0)) return false;
       for (size_t i = 0; i < reader.inputs.size(); ++i)
         if (reader.inputs[i] == node.outputs[0] && !pointwise_reads(graph_, reader, i, node)) return false;
       return true;
     });
   }
 
-  // The groups that make what the nodes read, themselves or through numbers computed inside.
-  std::set<size_t> makers(const NodeSet& nodes) const {
-    std::set<size_t> found, seen;
-    const std::function<void(size_t)> visit = [&](size_t n) {
-      if (!seen.insert(n).second) return;
-      for (const Value v : graph_.nodes[n].inputs) {
-        if (!v || !maker_[v.id]) continue;
-        const size_t maker = *maker_[v.id];
-        if (inside_[maker] != 0)
-          visit(maker);
-        else if (!nodes.contains(maker))
-          found.insert(group_of_.at(maker));
+  // Whether computing it again reads more than to store it and read it does. Called after the nodes that it reads.
+  bool costly(size_t n) const {
+    const Desc& own = graph_.desc(graph_.nodes[n].outputs[0]);
+    int64_t bytes = 0;
+    for (const Value v : read_from_memory(n)) {
+      const Desc& read = graph_.desc(v);
+      if (read.shape.numel() == own.shape.numel()) bytes += read.bytes();  // others stay in the cache
+    }
+    return bytes > 2 * own.bytes();
+  }
+
+  // What the node needs that is computed elsewhere.
+  std::set<Value> read_from_memory(size_t n) const {
+    std::set<Value> found;
+    std::set<size_t> seen;
+    const std::function<void(size_t)> visit = [&](size_t at) {
+      if (!seen.insert(at).second) return;
+      for (const Value v : graph_.nodes[at].inputs) {
+        if (!v) continue;
+        if (maker_[v.id] && inside_[*maker_[v.id]] != 0)
+          visit(*maker_[v.id]);
+        else
+          found.insert(v);
       }
     };
-    for (const size_t n : nodes) visit(n);
+    visit(n);
+    return found;
+  }
+
+  // Which nodes come before each: those that make what it reads, and those that read what it is stored over, unless
+  // one of them waits for it.
+  void find_dependencies() {
+    before_.clear();
+    users_.clear();
+    std::map<Value, std::vector<size_t>> reads;
+    for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+      if (inside_[n] != 0) continue;
+      for (const Value v : read_from_memory(n)) {
+        if (maker_[v.id]) {
+          before_[n].insert(*maker_[v.id]);
+          users_[*maker_[v.id]].insert(n);
+        }
+        Value stored = v;
+        reads[stored].push_back(n);
+        while (maker_[stored.id] && graph_.nodes[*maker_[stored.id]].op->alias) {
+          stored = graph_.nodes[*maker_[stored.id]].inputs[0];
+          reads[stored].push_back(n);
+        }
+      }
+    }
+    for (const auto& [result, input] : replaces_) {
+      if (!maker_[result.id]) continue;
+      const size_t writer = *maker_[result.id];
+      const std::vector<size_t>& readers = reads[input];
+      if (std::ranges::any_of(readers, [&](size_t r) { return r != writer && waits(r, writer); })) continue;
+      for (const size_t r : readers)
+        if (r != writer) before_[writer].insert(r);
+    }
+  }
+
+  bool waits(size_t n, size_t for_node) const {
+    std::set<size_t> seen;
+    const std::function<bool(size_t)> visit = [&](size_t at) {
+      if (at == for_node) return true;
+      const auto found = before_.find(at);
+      if (found == before_.end() || !seen.insert(at).second) return false;
+      return std::ranges::any_of(found->second, visit);
+    };
+    return visit(n);
+  }
+
+  // The groups that come before the nodes'.
+  std::set<size_t> earlier(const NodeSet& nodes) const {
+    std::set<size_t> found;
+    for (const size_t n : nodes) {
+      const auto before = before_.find(n);
+      if (before == before_.end()) continue;
+      for (const size_t b : before->second)
+        if (!nodes.contains(b)) found.insert(group_of_.at(b));
+    }
     return found;
   }
 
@@ -115,7 +197,7 @@ class Fusion {
   bool reached(const NodeSet& nodes, size_t from) const {
     std::set<size_t> seen;
     const std::function<bool(const NodeSet&, bool)> visit = [&](const NodeSet& group, bool first) {
-      return std::ranges::any_of(makers(group), [&](size_t before) {
+      return std::ranges::any_of(earlier(group), [&](size_t before) {
         if (before == from) return !first;  // a direct edge is none that leads out
         return seen.insert(before).second && visit(groups_.at(before), false);
       });
@@ -126,7 +208,6 @@ class Fusion {
   bool joinable(const NodeSet& a, const NodeSet& b) const {
     const size_t first = *a.begin(), second = *b.begin();
     if (!takes(first) || !takes(second)) return false;
-    const auto shape = [&](size_t n) { return graph_.desc(graph_.nodes[n].outputs[0]).shape; };
     if (shape(first) != shape(second)) return false;
     if (reached(a, group_of_.at(second)) || reached(b, group_of_.at(first))) return false;
     NodeSet all = a;
@@ -134,15 +215,21 @@ class Fusion {
     return reads_values(all) && program(all).has_value();
   }
 
+  // Whether what the nodes read of each other, themselves or through nodes inside, has a value within a program.
   bool reads_values(const NodeSet& nodes) const {
-    for (const size_t n : nodes) {
+    std::set<size_t> seen;
+    const std::function<bool(size_t)> good = [&](size_t n) {
+      if (!seen.insert(n).second) return true;
       const Node& node = graph_.nodes[n];
       for (size_t i = 0; i < node.inputs.size(); ++i) {
         const auto maker = node.inputs[i] ? maker_[node.inputs[i].id] : std::nullopt;
-        if (maker && nodes.contains(*maker) && !pointwise_reads(graph_, node, i, graph_.nodes[*maker])) return false;
+        if (!maker) continue;
+        if (inside_[*maker] != 0 && !good(*maker)) return false;
+        if (nodes.contains(*maker) && !pointwise_reads(graph_, node, i, graph_.nodes[*maker])) return false;
       }
-    }
-    return true;
+      return true;
+    };
+    return std::ranges::all_of(nodes, good);
   }
 
   std::optional<Node> program(const NodeSet& nodes) const {
@@ -156,7 +243,9 @@ class Fusion {
     };
     for (const size_t n : nodes) add(n);
     for (const size_t n : nodes) {
-      const bool read = std::ranges::any_of(readers_[n], [&](size_t r) { return !nodes.contains(r); });
+      const auto users = users_.find(n);
+      const bool read = users != users_.end() &&
+                        std::ranges::any_of(users->second, [&](size_t user) { return !nodes.contains(user); });
       if (read || kept(n)) builder.store(graph_.nodes[n]);
     }
     return builder.finish(replaces_, graph_.nodes[*nodes.begin()].scope);
@@ -176,6 +265,7 @@ class Fusion {
   std::vector<std::optional<size_t>> maker_;  // by value id: the node
   std::vector<std::vector<size_t>> readers_;  // by node
   std::vector<char> inside_;                  // by node: computed by every program that reads it
+  std::map<size_t, NodeSet> before_, users_;  // by node that is not inside: whom it waits for; who reads its results
   std::set<Value> kept_;
   std::map<size_t, NodeSet> groups_;
   std::map<size_t, size_t> group_of_;

@@ -1,10 +1,12 @@
 // Pass: elementwise nodes become programs of one launch each (the op `pointwise`), whose intermediates are never
-// stored. Results keep their bits.
+// stored. Sums, means and largest elements of their results are made by the program itself. Results keep their bits,
+// but for the order of a sum on a GPU.
 //
-// Nodes of one result shape join where no path leads out of the program and back into it, as far as a program's limits
-// go (LK_POINTWISE_MAX_...). What is one number and read by such nodes only is computed inside, by each program that
-// reads it. Taken are functions of one and of two floating tensors, comparisons, where, cast, quantize_blockwise,
-// dequantize_blockwise and round_stochastic; int32 arithmetic is not.
+// Nodes over one shape join where no path leads out of the program and back into it, as far as a program's limits go
+// (LK_POINTWISE_MAX_...). A result that only programs read is computed by each of them where that reads no more bytes
+// than storing it would cost: what comes before a reduction is computed again behind it. Taken are functions of one and
+// of two floating tensors, comparisons, where, cast, quantize_blockwise, dequantize_blockwise and round_stochastic;
+// int32 arithmetic is not.
 #pragma once
 
 #include <map>

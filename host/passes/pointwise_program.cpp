@@ -54,7 +54,21 @@ bool cast_in_program(DType from, DType to) {
   return loaded_type(from) && loaded_type(to) && (plain_float(from) || plain_float(to));
 }
 
+bool with_codes(const OpDef* op) {
+  return op == &quantize_blockwise_op || op == &dequantize_blockwise_op || op == &round_stochastic_op;
+}
+
 }  // namespace
+
+bool pointwise_reduction(const Graph& graph, const Node& node) {
+  if (node.op != &sum_op && node.op != &mean_op && node.op != &amax_op) return false;
+  const Desc& x = graph.desc(node.inputs[0]);
+  return plain_float(x.dtype) && x.shape.numel() > graph.desc(node.outputs[0]).shape.numel();
+}
+
+const Shape& pointwise_shape(const Graph& graph, const Node& node) {
+  return graph.desc(pointwise_reduction(graph, node) ? node.inputs[0] : node.outputs[0]).shape;
+}
 
 bool pointwise_node(const Graph& graph, const Node& node) {
   const auto type = [&](size_t i) { return graph.desc(node.inputs[i]).dtype; };
@@ -62,11 +76,12 @@ bool pointwise_node(const Graph& graph, const Node& node) {
   if (binary_kind(node)) return plain_float(type(0)) && plain_float(type(1));
   if (node.op == &where_op) return loaded_type(type(0)) && plain_float(type(1)) && plain_float(type(2));
   if (node.op == &cast_op) return cast_in_program(type(0), graph.desc(node.outputs[0]).dtype);
-  return node.op == &quantize_blockwise_op || node.op == &dequantize_blockwise_op || node.op == &round_stochastic_op;
+  return with_codes(node.op) || pointwise_reduction(graph, node);
 }
 
 bool pointwise_reads(const Graph& graph, const Node& node, size_t i, const Node& maker) {
   if (maker.op == &quantize_blockwise_op || node.op == &dequantize_blockwise_op) return false;
+  if (pointwise_reduction(graph, maker)) return false;
   if (node.op == &round_stochastic_op && i > 0) return false;  // the step
   return maker.op != &cast_op || plain_float(graph.desc(maker.outputs[0]).dtype);
 }
@@ -123,31 +138,52 @@ int32_t PointwiseBuilder::computed(const Node& node) {
                .stream = static_cast<uint64_t>(node.attrs.i("stream"))});
 }
 
-void PointwiseBuilder::add(const Node& node) { values_[node.outputs[0]] = computed(node); }
+void PointwiseBuilder::add(const Node& node) {
+  codes_ |= with_codes(node.op);
+  if (!pointwise_reduction(graph_, node)) values_[node.outputs[0]] = computed(node);
+}
 
 void PointwiseBuilder::store(const Node& node) {
+  shape_ = pointwise_shape(graph_, node);
+  if (pointwise_reduction(graph_, node)) return reduce(node);
   const bool codes = node.op == &quantize_blockwise_op;
-  shape_ = graph_.desc(node.outputs[0]).shape;
   stores_.push_back({values_.at(node.outputs[0]), node.outputs[0], codes ? node.outputs[1] : Value{},
-                     codes && node.attrs.i("is_signed") != 0});
+                     codes && node.attrs.i("is_signed") != 0, LK_POINTWISE_STORE, 1, 0});
+}
+
+void PointwiseBuilder::reduce(const Node& node) {
+  const Shape& result = graph_.desc(node.outputs[0]).shape;
+  int64_t axes = 0;
+  for (int64_t axis = 0; axis < shape_.rank(); ++axis)
+    if (shape_[axis] != result[axis]) axes |= int64_t{1} << axis;
+  const double share = static_cast<double>(result.numel()) / static_cast<double>(shape_.numel());
+  stores_.push_back({value(node.inputs[0]),
+                     node.outputs[0],
+                     {},
+                     false,
+                     node.op == &amax_op ? LK_POINTWISE_MAX : LK_POINTWISE_SUM,
+                     node.op == &mean_op ? static_cast<float>(share) : 1.0f,
+                     axes});
 }
 
 std::optional<Node> PointwiseBuilder::finish(const std::map<Value, Value>& replaces, int32_t scope) const {
   if (loads_.empty() || loads_.size() > LK_POINTWISE_MAX_INPUTS || stores_.size() > LK_POINTWISE_MAX_OUTPUTS ||
       instructions_.size() > LK_POINTWISE_MAX_INSTRUCTIONS)
     return std::nullopt;
+  if (codes_ && std::ranges::any_of(stores_, [](const Store& s) { return s.reduction != LK_POINTWISE_STORE; }))
+    return std::nullopt;
   Node node{&pointwise_op, {}, {}, {}, scope};
   PointwiseAttrs attrs{.shape = shape_};
   const auto number = [&](int32_t value) {
     return value < 0 ? -1 - value : static_cast<int32_t>(loads_.size()) + value;
   };
-  const auto result = [&](Value v) {
+  const auto result = [&](Value v, bool reduced) {
     node.outputs.push_back(v);
     attrs.dtypes.push_back(graph_.desc(v).dtype);
     // At the place of the result what it may be stored over, if that is read here: each at its own element.
     const auto over = replaces.find(v);
     const bool reads =
-        over != replaces.end() && graph_.desc(over->second) == graph_.desc(v) &&
+        !reduced && over != replaces.end() && graph_.desc(over->second) == graph_.desc(v) &&
         std::ranges::any_of(loads_,
                             [&](const Load& load) { return load.x == over->second || load.scales == over->second; }) &&
         std::ranges::find(node.inputs, over->second) == node.inputs.end();
@@ -155,8 +191,11 @@ std::optional<Node> PointwiseBuilder::finish(const std::map<Value, Value>& repla
     return node.outputs.size() - 1;
   };
   for (const Store& store : stores_) {
-    PointwiseAttrs::Output output{number(store.value), result(store.y), std::nullopt, store.is_signed};
-    if (store.scales) output.scales = result(store.scales);
+    const bool reduced = store.reduction != LK_POINTWISE_STORE;
+    PointwiseAttrs::Output output{number(store.value), result(store.y, reduced), std::nullopt,
+                                  store.is_signed,     store.reduction,          store.scale,
+                                  store.axes};
+    if (store.scales) output.scales = result(store.scales, false);
     attrs.outputs.push_back(output);
   }
   const auto place = [&](Value v) {

@@ -10,10 +10,13 @@
 
 namespace lh {
 
-// Whether the node may be part of a program.
+// Whether the node may be part of a program: an elementwise operation, or a reduction, with which a program ends.
 bool pointwise_node(const Graph& graph, const Node& node);
+bool pointwise_reduction(const Graph& graph, const Node& node);
+// The shape of a program with the node.
+const Shape& pointwise_shape(const Graph& graph, const Node& node);
 // Whether a node of a program may read as its input `i` what `maker`, one of the same program, makes. Codes, their
-// scales and integers that a cast makes have no value within it.
+// scales, integers that a cast makes and reductions have no value within it.
 bool pointwise_reads(const Graph& graph, const Node& node, size_t i, const Node& maker);
 
 class PointwiseBuilder {
@@ -22,7 +25,8 @@ class PointwiseBuilder {
   // After the nodes whose results it reads within the program.
   void add(const Node& node);
   void store(const Node& node);  // its results are read elsewhere
-  // Nothing where it is larger than a kernel takes. `scope`: of the node.
+  // Nothing where it is larger than a kernel takes, or reduces what has codes or is rounded at random. `scope`: of the
+  // node.
   std::optional<Node> finish(const std::map<Value, Value>& replaces, int32_t scope) const;
 
  private:
@@ -34,6 +38,9 @@ class PointwiseBuilder {
     int32_t value;  // as in values_: loads are negative
     Value y, scales;
     bool is_signed;
+    lk_pointwise_reduction reduction;
+    float scale;
+    int64_t axes;
   };
   // Numbers of values while the number of loads is not known: load i is -1 - i, instruction i is i.
   int32_t load(Value x, Value scales = {}, bool is_signed = false);
@@ -41,6 +48,7 @@ class PointwiseBuilder {
   int32_t emit(lk_pointwise_instruction instruction);
   int32_t rounded(int32_t value, DType dtype);
   int32_t computed(const Node& node);
+  void reduce(const Node& node);
 
   const Graph& graph_;
   std::vector<Load> loads_;
@@ -48,6 +56,7 @@ class PointwiseBuilder {
   std::vector<Store> stores_;
   std::map<Value, int32_t> values_;
   Shape shape_;
+  bool codes_ = false;  // or rounding at random
 };
 
 }  // namespace lh

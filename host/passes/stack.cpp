@@ -146,7 +146,7 @@ class Stack {
       for (int64_t& axis : axes) ++axis;
       axes.insert(axes.begin(), 0);
       attrs.set("axes", axes);
-    } else if (op == &matmul_op || op == &concat_op) {
+    } else if (op == &matmul_op || op == &newton_schulz_op || op == &concat_op) {
       all_stacked();
       if (op == &concat_op) attrs.set("axis", moved(attrs.i("axis")));
     } else if (op == &slice_op || op == &split_op) {
@@ -157,7 +157,8 @@ class Stack {
         lengths.insert(lengths.begin(), 0);
         attrs.set(side, lengths);
       }
-    } else if (op != &detach_op && op != &softmax_op && op != &top_k_op) {  // these work along the last axis
+    } else if (op != &detach_op && op != &softmax_op && op != &top_k_op &&
+               op != &every_op) {  // these work along the last axis
       throw NoForm{};
     }
   }

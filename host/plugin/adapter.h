@@ -17,8 +17,8 @@ class Adapter : public AdapterRule {
   std::string id() const { return part_->id; }
   // Identifies the options: "factor=8 ...".
   const std::string& options_text() const { return part_.options_text(); }
-  const std::string& options_yaml() const { return part_.options_yaml(); }
   const std::string& plugin_version() const { return part_.host().version; }
+  const std::string& options_yaml() const { return part_.options_yaml(); }
 
   AdapterForm form(const AdapterLayer& layer) const override;
   std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override;

@@ -83,7 +83,7 @@ Optimizer::Optimizer(const Registry& registry, const std::string& id, const Give
 
 std::vector<StateSpec> Optimizer::states(const Parameter& parameter) const {
   std::vector<StateSpec> specs;
-  std::set<std::string> names{"p", "g", "lr", "step"};
+  std::set<std::string> names{"p", "g", "lr", "step", "ema"};  // also sections of state files
   const lh_parameter abi = abi_of(parameter);
   for (uint32_t i = 0;; ++i) {
     Call call = part_.call("state");

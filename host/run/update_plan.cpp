@@ -16,11 +16,26 @@ namespace {
 constexpr int64_t alignment = 256;
 int64_t aligned(int64_t bytes) { return (bytes + alignment - 1) / alignment * alignment; }
 
-// Result i of the node may be stored over `input`.
-bool stored_over(const Node& node, size_t i, Value input) {
+// What `v` is stored in: itself, or what it is another shape of.
+Value stored_in(const Graph& graph, Value v) {
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node)
+    if (node->op->alias && node->outputs[0] == v) v = node->inputs[0];
+  return v;
+}
+
+// `input` in the shape of `like`, where there is one.
+Value shaped_like(const Graph& graph, Value input, Value like) {
+  for (const Node& node : graph.nodes)
+    if (node.op->alias && stored_in(graph, node.outputs[0]) == input && graph.desc(node.outputs[0]) == graph.desc(like))
+      return node.outputs[0];
+  return input;
+}
+
+// Result i of the node may be stored over one of the inputs.
+bool stored_over(const Node& node, size_t i, const std::set<Value>& inputs) {
   if (i >= node.op->in_place.size()) return false;
   const size_t from = node.op->in_place[i];
-  return from < node.inputs.size() && node.inputs[from] == input;
+  return from < node.inputs.size() && inputs.contains(node.inputs[from]);
 }
 
 // The op that makes `v` may write it over the storage of `input`: no op from there on reads the old content. An op that
@@ -34,7 +49,7 @@ bool replaces(const Graph& graph, Value v, Value input) {
     if (node.op->alias && reads) storage.insert(node.outputs[0]);
     for (size_t i = 0; i < node.outputs.size(); ++i) {
       if (node.outputs[i] != v) continue;
-      made = !node.op->alias && (!reads || stored_over(node, i, input));
+      made = !node.op->alias && (!reads || stored_over(node, i, storage));
       if (!made) return false;
     }
   }
@@ -57,16 +72,13 @@ void copy_inputs(Graph& graph) {
   }
 }
 
-// One number of a tensor that is to be reduced, [1].
+// One number of a tensor that is to be reduced.
 Value reduced(Graph& graph, Value v, bool largest) {
   const Shape shape = graph.desc(v).shape;
-  if (shape.numel() > 1) {
-    std::vector<int64_t> axes;
-    for (int64_t i = 0; i < shape.rank(); ++i) axes.push_back(i);
-    v = graph.add(largest ? amax_op : sum_op, {v}, {{"axes", axes}}, 0)[0];
-  }
-  return graph.add(affine_op, {graph.add(reshape_op, {v}, {{"shape", std::vector<int64_t>{1}}}, 0)[0]},
-                   {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+  if (shape.numel() == 1) return graph.add(affine_op, {v}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+  std::vector<int64_t> axes;
+  for (int64_t i = 0; i < shape.rank(); ++i) axes.push_back(i);
+  return graph.add(largest ? amax_op : sum_op, {v}, {{"axes", axes}}, 0)[0];
 }
 
 void add_reductions(Graph& graph) {
@@ -82,18 +94,19 @@ UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
   copy_inputs(graph);
   std::map<Value, Value> wanted;
   for (const auto& [name, value] : graph.outputs)
-    if (graph.inputs.contains(name) && graph.inputs.at(name) != value) wanted[value] = graph.inputs.at(name);
+    if (graph.inputs.contains(name) && graph.inputs.at(name) != value) {
+      const Value made = stored_in(graph, value);
+      wanted[made] = shaped_like(graph, graph.inputs.at(name), made);
+    }
   fuse_pointwise(graph, wanted);
   for (const auto& [name, value] : graph.inputs) external[value] = name;
   for (const auto& [name, value] : graph.outputs) {
     const auto old = graph.inputs.find(name);
     if (old != graph.inputs.end() && old->second == value) continue;  // stays as it is
-    const ValueInfo& info = graph.info(value);
-    const bool made_here = info.kind == ValueKind::computed && !external.contains(value);
-    const bool alias =
-        std::ranges::any_of(graph.nodes, [&](const Node& node) { return node.op->alias && node.outputs[0] == value; });
-    if (made_here && !alias && (old == graph.inputs.end() || replaces(graph, value, old->second)))
-      external[value] = name;
+    const Value made = stored_in(graph, value);
+    const bool made_here = graph.info(made).kind == ValueKind::computed && !external.contains(made);
+    if (made_here && (old == graph.inputs.end() || replaces(graph, made, old->second)))
+      external[made] = name;
     else
       copied.emplace_back(value, name);
   }

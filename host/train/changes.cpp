@@ -167,7 +167,7 @@ std::string RunChanges::take_over(const RunSettings& next, StepRunner& runner, R
     const bool another = setup->rules().base().id() != before->rules().base().id();
     if (another && before->plan().evaluates()) {  // goes on from the weights that would have been saved
       runner.update().evaluate();
-      p_.plan->adapters->copy(p_.plan->adapters->shown(), "p");
+      p_.plan->adapters->copy("evaluation", "p");
     }
     runner.use(setup);
     const TakeOver kept = load_optimizer(values, runner.update());

@@ -108,6 +108,7 @@ LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t s
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
   entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
+  if (p.plan->ema) entries["lora_host.ema"] = p.plan->ema->text();
   add_network(p, entries);
   add_objective(p, entries);
   entries["ss_tag_frequency"] = tag_frequency(p.dataset);

@@ -170,6 +170,9 @@ std::string Prepared::report() const {
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
                                warm_start->modules());
   for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
+  if (plan->ema)
+    text_report += fmt::format("average    of the weights: {}; {:.1f} MiB\n", plan->ema->text(),
+                               mib(plan->adapters->whole().shape.numel() * static_cast<int64_t>(sizeof(float))));
   if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
   text_report += fmt::format(
       "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} "

@@ -18,6 +18,8 @@ namespace {
 
 constexpr std::string_view kind = "state/1";
 constexpr const char* fact_prefix = "fact.";
+constexpr const char* average_section = "ema";
+constexpr const char* averaged_key = "ema.updates";
 
 struct Generation {
   int64_t step = 0;
@@ -94,6 +96,10 @@ std::string parse_numbers(const Record& record, RunState& state) {
     state.changes = number("changes");
     if (state.changes < 0) return "the number of changes is missing";
   }
+  if (record.metadata.contains(averaged_key)) {
+    state.averaged = number(averaged_key);
+    if (*state.averaged < 0) return "the number of updates of the average is missing";
+  }
   if (const auto saves = record.metadata.find("saves"); saves != record.metadata.end())
     for (size_t at = 0; at < saves->second.size();) {
       const size_t end = std::min(saves->second.find(',', at), saves->second.size());
@@ -166,23 +172,34 @@ std::optional<Found> find_state(const StateSource& from, bool act) {
   return std::nullopt;
 }
 
-void upload_trained(const Found& found, const Adapters& adapters) {
-  const auto value_of = [&](const std::string& section, const AdapterTensor& tensor) -> const HostTensor& {
+void upload_trained(const Found& found, const Adapters& adapters, const std::string& section) {
+  const auto value_of = [&](const AdapterTensor& tensor) -> const HostTensor& {
     const auto it = found.record.tensors.find(section + "/" + tensor.name);
     const Desc wanted{DType::f32, tensor.shape};
     if (it == found.record.tensors.end() || it->second.desc != wanted)
-      fail(Code::config, "{}: expected the trained tensor '{}' as {}, found {}", found.path.string(), tensor.name,
+      fail(Code::config, "{}: expected the tensor '{}/{}' as {}, found {}", found.path.string(), section, tensor.name,
            wanted.text(), it == found.record.tensors.end() ? "none" : it->second.desc.text());
     return it->second;
   };
-  const auto each = [&](const auto& action) {
-    for (const std::string& section : adapters.saved_sections())
-      for (const AdapterTensor& tensor : adapters.tensors()) action(section, tensor);
-  };
-  each(value_of);  // all before any is changed
-  each([&](const std::string& section, const AdapterTensor& tensor) {
-    adapters.upload(section, tensor, value_of(section, tensor));
-  });
+  for (const AdapterTensor& tensor : adapters.tensors()) value_of(tensor);  // all before any is changed
+  for (const AdapterTensor& tensor : adapters.tensors()) adapters.upload(section, tensor, value_of(tensor));
+}
+
+// The average of the weights, where the file and the run have one; what begins or ends is said.
+void load_average(Found& found, const Adapters& adapters) {
+  const bool kept = adapters.has(average_section);
+  if (found.state.averaged && kept) return upload_trained(found, adapters, average_section);
+  if (found.state.averaged)
+    spdlog::warn(
+        "train.ema_config.use_ema: the saved run has an average of the weights, this one keeps none; after step {} "
+        "files and samples hold the weights themselves",
+        found.state.step);
+  else if (kept)
+    spdlog::warn(
+        "train.ema_config.use_ema: the saved run has no average of the weights; it begins as a copy of those after "
+        "step {}",
+        found.state.step);
+  found.state.averaged.reset();
 }
 
 }  // namespace
@@ -192,7 +209,9 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   make_folder(folder);
   std::vector<HostTensor> values;
   std::vector<std::string> names;
-  for (const std::string& section : adapters.saved_sections())
+  std::vector<std::string> sections = adapters.saved_sections();
+  if (adapters.has(average_section)) sections.emplace_back(average_section);
+  for (const std::string& section : sections)
     for (const AdapterTensor& tensor : adapters.tensors()) {
       names.push_back(section + "/" + tensor.name);
       values.push_back(adapters.download(section, tensor));
@@ -214,6 +233,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   std::map<std::string, std::string> metadata{{"updates", std::to_string(state.updates)},
                                               {"saves", fmt::format("{}", fmt::join(state.saves, ","))}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
+  if (state.averaged) metadata[averaged_key] = std::to_string(*state.averaged);
   if (!state.settings.empty()) {
     metadata["settings"] = state.settings;
     metadata["changes"] = std::to_string(state.changes);
@@ -241,7 +261,8 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   std::optional<Found> found = find_state(from, true);
   if (!found) return std::nullopt;
   check_facts(found->path, found->record.metadata, facts);
-  upload_trained(*found, adapters);
+  for (const std::string& section : adapters.saved_sections()) upload_trained(*found, adapters, section);
+  load_average(*found, adapters);
   found->state.facts = facts;
   const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);
   if (!taken.all_kept()) found->state.updates = 0;

@@ -24,6 +24,7 @@ struct RunState {
   std::set<int64_t> saves = {};               // steps that this run has LoRA files of, or had
   std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
   int64_t changes = 0;                        // of the run's history, behind it
+  std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
 };
 
 // States to go on from.
@@ -49,6 +50,9 @@ std::optional<RunState> check_state(const StateSource& from, const std::map<std:
 //
 // A state of another optimizer is kept where name, shape, type and meaning agree (LH_MEANING_*); what begins anew is
 // said in a warning, and the count of updates, which rules correct their averages by, then begins at 0.
+//
+// An average of the weights (section "ema") that only the file has, or only this run, is said in a warning; `averaged`
+// is then empty, and the average is left as it is.
 std::optional<RunState> load_state(const StateSource& from, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters, Update& update);
 

@@ -32,18 +32,19 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   use(plan.optimizer);
   if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
   set_state(0, {1, 0});
+  set_averaged(0);
 }
 
 void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
   recordings_.clear();  // the last micro-batch of a step has the update in it
   update_.reset();
   Adapters& adapters = *plan_.adapters;
-  if (setup->plan().evaluates()) adapters.add_evaluation();
+  if (setup->plan().evaluates()) adapters.add_section("evaluation");
   const AdapterTensor all = adapters.whole();
   const auto section = [&](const std::string& name) { return static_cast<std::byte*>(adapters.at(name, all)); };
   UpdateMemory memory{.p = section("p"),
                       .g = section(gradients()),
-                      .evaluation = section(adapters.shown()),
+                      .evaluation = section(adapters.evaluated()),
                       .lr = {},
                       .step = scalars_.data() + STEP,
                       .arena = arena_.data()};
@@ -51,6 +52,31 @@ void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
     memory.lr.push_back(feed_.device() + static_cast<int64_t>(group) * rate_spacing);
   update_ = std::make_unique<Update>(device_, setup->plan(), memory);
   plan_.optimizer = std::move(setup);
+  if (plan_.ema)
+    plan_.ema->bind(device_, {.weights = section(averaged()),
+                              .average = section(adapters.shown()),
+                              .count = scalars_.data() + AVERAGED,
+                              .arena = arena_.data()});
+}
+
+void StepRunner::initialise() {
+  update_->initialise();
+  start_average();
+}
+
+void StepRunner::start_average() {
+  if (!plan_.ema) return;
+  if (update_->plan().evaluates()) update_->evaluate();
+  plan_.ema->start();
+  set_averaged(0);
+}
+
+// The section that is averaged: what this optimizer would have saved.
+const char* StepRunner::averaged() const { return plan_.optimizer->plan().evaluates() ? "evaluation" : "p"; }
+
+void StepRunner::refresh_shown() {
+  // The average is brought up to date by every step.
+  if (!plan_.ema && plan_.adapters->has("evaluation")) update_->evaluate();
 }
 
 void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_scale) {
@@ -58,6 +84,11 @@ void StepRunner::set_state(int64_t updates, const std::array<float, 2>& loss_sca
   scalars_.upload(LOSS_SCALE, (options_.loss_scaling ? loss_scale : unscaled).data(), 8);
   const auto count = static_cast<float>(updates);
   scalars_.upload(STEP, &count, 4);
+}
+
+void StepRunner::set_averaged(int64_t updates) {
+  const auto count = static_cast<float>(updates);
+  scalars_.upload(AVERAGED, &count, 4);
 }
 
 // The section that the update reads.
@@ -86,14 +117,18 @@ void StepRunner::clip_and_update() {
   const WholeChange whole;
   lk_context* context = device_.context();
   const AdapterTensor all = plan_.adapters->whole();
-  const lk_tensor norm = scalar(scalars_, NORM), step = scalar(scalars_, STEP);
+  const lk_tensor norm = scalar(scalars_, NORM), counts = scalar(scalars_, STEP, 2);
   clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
                  options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
   device_.check(lk_if_finite_begin(context, &norm), "condition");
-  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = step, .y = step};
-  device_.check(lk_unary(context, &next), "step counter");
+  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = counts, .y = counts};
+  device_.check(lk_unary(context, &next), "step counters");
   update_->run();
   if (plan_.norm_limit) plan_.norm_limit->run();
+  if (plan_.ema) {
+    if (update_->plan().evaluates()) update_->evaluate();
+    plan_.ema->run();
+  }
   device_.check(lk_if_finite_end(context), "condition");
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,
@@ -151,6 +186,7 @@ StepResult StepRunner::collect() {
                     value(NORM),
                     {value(LOSS_SCALE), value(LOSS_SCALE + 4)},
                     std::llround(value(STEP)),
+                    std::llround(value(AVERAGED)),
                     std::move(flying_.front())};
   flying_.pop_front();
   return result;

@@ -33,6 +33,7 @@ struct StepResult {
   float loss = 0, grad_norm = 0;
   std::array<float, 2> loss_scale{};  // after the step: scale, clean steps
   int64_t updates = 0;                // applied so far
+  int64_t averaged = 0;               // updates of the average of the weights
   MicroBatch last;                    // of the step, for a diagnosis
 };
 
@@ -49,7 +50,11 @@ class StepRunner {
   Update& update() { return *update_; }
   // From the next step on; no step may be in flight. Its states have to be set: Update::initialise, or load_optimizer.
   void use(std::shared_ptr<const OptimizerSetup> setup);
+  void initialise();     // states of the optimizer and the average as they are before the first step; p must be there
+  void start_average();  // anew, as a copy of the weights as they are; where the plan has one
+  void refresh_shown();  // brings the section that is saved and sampled with up to date
   void set_state(int64_t updates, const std::array<float, 2>& loss_scale);
+  void set_averaged(int64_t updates);  // of the average
   // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
   // micro-batches.
   void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
@@ -61,6 +66,7 @@ class StepRunner {
   Recording& recording(TrainStep& step, bool first, bool last);
   void forward_backward(TrainStep& step, bool first);
   void clip_and_update();
+  const char* averaged() const;
 
   Device& device_;
   TrainPlan& plan_;

@@ -40,6 +40,11 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
     for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
   }
+  if (settings.ema_config.use_ema) {
+    adapters->add_section("ema");
+    ema = std::make_unique<Ema>(settings.ema_config, whole.numel());
+    add(ema->plan().graph, ema->plan().plan.bytes);
+  }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
       return kernel_tensor({DType::f32, shape}, reinterpret_cast<void*>(at));
@@ -76,7 +81,7 @@ void TrainPlan::make_room(const OptimizerSetup& setup) {
          "Remove it, or use another optimizer",
          setup.rules().base().id());
   const int64_t before = adapters->bytes();
-  if (update.evaluates()) adapters->add_evaluation();
+  if (update.evaluates()) adapters->add_section("evaluation");
   const int64_t states = std::max(update_states_, update.state_bytes());
   memory.adapters += adapters->bytes() - before + states - update_states_;
   update_states_ = states;
@@ -109,7 +114,7 @@ std::string TrainPlan::obstacle(const OptimizerSetup& setup, int64_t limit) cons
     return fmt::format("it has {} groups of tensors, the run has room for {}. {}", update.groups().size(), rate_slots_,
                        fix);
   const int64_t evaluation =
-      update.evaluates() && !adapters->has_evaluation() ? adapters->whole().shape.numel() * 4 : 0;
+      update.evaluates() && !adapters->has("evaluation") ? adapters->whole().shape.numel() * 4 : 0;
   const int64_t more = std::max<int64_t>(0, update.state_bytes() - update_states_) + evaluation;
   if (memory.total() + more > limit)
     return fmt::format("it takes {} MiB more than the run has, {} MiB are left. {}", more >> 20,

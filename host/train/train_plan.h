@@ -11,6 +11,7 @@
 #include "compile/norm_limit.h"
 #include "data/dataset.h"
 #include "encode/step_shapes.h"
+#include "run/ema.h"
 #include "run/groups.h"
 #include "run/update.h"
 #include "train/step.h"
@@ -20,7 +21,7 @@ namespace lh {
 // Device memory of a run while it trains, in bytes.
 struct MemoryReport {
   int64_t weights = 0;      // of the denoiser, and of the VAE decoder where samples are made
-  int64_t adapters = 0;     // LoRA tensors, gradients, optimizer states
+  int64_t adapters = 0;     // LoRA tensors, gradients, optimizer states, average of the weights
   int64_t activations = 0;  // one arena for everything that runs
   int64_t workspace = 0;    // of single operations
   int64_t small = 0;        // constants, inputs, scalars
@@ -31,7 +32,8 @@ struct MemoryReport {
 inline constexpr int64_t rate_spacing = 64;
 
 // Scalars on the device that a training step reads and writes (float32), at these offsets.
-enum Scalar : int64_t { STEP = 0, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCALARS = 1024 };
+// The counts of updates of the weights and of their average lie side by side: one launch counts both.
+enum Scalar : int64_t { STEP = 0, AVERAGED = 4, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCALARS = 1024 };
 
 struct PlanOptions {
   StepOptions step;
@@ -59,6 +61,7 @@ struct TrainPlan {
   std::unique_ptr<Adapters> adapters;               // shapes only until memory is taken
   std::shared_ptr<const OptimizerSetup> optimizer;  // in force
   std::unique_ptr<NormLimit> norm_limit;            // where there is one
+  std::unique_ptr<Ema> ema;                         // likewise
   MemoryReport memory;
   int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step

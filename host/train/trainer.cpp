@@ -109,7 +109,11 @@ void Trainer::start_or_resume() {
     p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
                                   [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
-    runner_->update().initialise();
+    runner_->initialise();
+  } else if (state_.averaged) {
+    runner_->set_averaged(*state_.averaged);
+  } else {
+    runner_->start_average();
   }
   state_.facts = facts;
   state_.changes = static_cast<int64_t>(changes_->applied());
@@ -141,6 +145,7 @@ double Trainer::collect(int64_t step) {
   StepResult result = runner_->collect();
   grad_norm_ = result.grad_norm;
   state_.updates = result.updates;
+  if (p_.plan->ema) state_.averaged = result.averaged;
   if (p_.compute == DType::f16) state_.loss_scale = result.loss_scale;
   if (!std::isfinite(result.loss)) report_non_finite(step, std::move(result.last), "the loss");
   if (!std::isfinite(result.grad_norm)) {
@@ -177,7 +182,7 @@ std::filesystem::path Trainer::save(int64_t step, bool final) {
 
 std::filesystem::path Trainer::write_lora(int64_t step, bool final) {
   const WholeChange whole;
-  if (p_.plan->adapters->has_evaluation()) runner_->update().evaluate();
+  runner_->refresh_shown();
   const std::filesystem::path path =
       output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()), p_.model.spec(),
                     lora_metadata(p_, changes_->settings().train(), step));
@@ -233,7 +238,7 @@ void Trainer::make_samples(int64_t step, bool only_missing) {
 
 void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
                            const std::function<void(size_t index, const Image& image)>& write) {
-  if (p_.plan->adapters->has_evaluation()) runner_->update().evaluate();
+  runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(requests));
   for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
     const SampleRequest& request = requests[i];

@@ -1,5 +1,6 @@
 // A rectangular block of x [...] into y [...], row by row; trailing axes that the block spans whole in both tensors
 // make the rows longer.
+#include <algorithm>
 #include <cstring>
 
 #include "cpu/convert.h"
@@ -7,7 +8,7 @@
 namespace lk::cpu {
 
 void copy_block(Cpu& cpu, const lk_copy_block_params& p) {
-  const int64_t size = lk_dtype_size(p.x.dtype);
+  const int64_t size = lk_dtype_size(p.x.dtype), step = std::max<int64_t>(p.x_step, 1);
   int64_t x_strides[LK_MAX_RANK + 1], y_strides[LK_MAX_RANK + 1], x_start = 0, y_start = 0;  // in bytes
   x_strides[p.x.rank] = y_strides[p.x.rank] = size;
   for (int32_t i = p.x.rank - 1; i >= 0; --i) {
@@ -16,9 +17,10 @@ void copy_block(Cpu& cpu, const lk_copy_block_params& p) {
     x_start += p.x_offset[i] * x_strides[i];
     y_start += p.y_offset[i] * y_strides[i];
   }
+  if (p.x.rank > 0) x_strides[p.x.rank - 1] *= step;
   int32_t axis = p.x.rank;  // rows are made of axes [axis, rank)
   int64_t row_bytes = size;
-  bool whole = true;
+  bool whole = step == 1;
   while (axis > 0 && whole) {
     --axis;
     row_bytes *= p.extent[axis];

@@ -182,10 +182,30 @@ class Interpreter {
   alignas(64) float values_[pointwise_max_values][block];
 };
 
+// What is to be reduced is stored first.
+void reduce(Cpu& cpu, const lk_pointwise_params& p, const PointwiseProgram& program) {
+  std::vector<Scratch<float>> held(program.outputs.size());
+  const std::vector<lk_pointwise_output> outputs = stored_outputs(program, [&](size_t i) {
+    held[i].take(cpu, program.count);
+    return held[i].data();
+  });
+  lk_pointwise_params stored = p;
+  stored.outputs = outputs.data();
+  pointwise(cpu, stored);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const lk_pointwise_output& output = program.outputs[i];
+    if (output.reduction == LK_POINTWISE_SUM)
+      reduce_sum(cpu, {.x = outputs[i].y, .y = output.y, .scale = output.scale});
+    else if (output.reduction == LK_POINTWISE_MAX)
+      reduce_max(cpu, {.x = outputs[i].y, .y = output.y});
+  }
+}
+
 }  // namespace
 
 void pointwise(Cpu& cpu, const lk_pointwise_params& p) {
   const PointwiseProgram program(p);
+  if (program.reduces) return reduce(cpu, p, program);
   const int64_t blocks = (program.count + block - 1) / block;
   parallel_for(cpu, blocks, block * program.value_count(), [&](int64_t begin, int64_t end) {
     Interpreter interpreter(program);

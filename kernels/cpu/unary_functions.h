@@ -3,6 +3,7 @@
 
 #include "cpu/activations.h"
 #include "lora_kernels.h"
+#include "unary_list.h"
 
 namespace lk::cpu {
 
@@ -107,27 +108,10 @@ struct Round {
 template <class Apply>
 void with_function(lk_unary_kind kind, float a, float b, const Apply& apply) {
   switch (kind) {
-    case LK_SILU: return apply(Silu{});
-    case LK_GELU_ERF: return apply(GeluErf{});
-    case LK_GELU_TANH: return apply(GeluTanh{});
-    case LK_GELU_QUICK: return apply(GeluQuick{});
-    case LK_SIGMOID: return apply(Sigmoid{});
-    case LK_TANH: return apply(Tanh{});
-    case LK_RELU: return apply(Relu{});
-    case LK_EXP: return apply(Exp{});
-    case LK_SQRT: return apply(Sqrt{});
-    case LK_RSQRT: return apply(Rsqrt{});
-    case LK_ABS: return apply(Abs{});
-    case LK_SIGN: return apply(Sign{});
-    case LK_SQUARE: return apply(Square{});
-    case LK_AFFINE: return apply(Affine{a, b});
-    case LK_CLAMP: return apply(Clamp{a, b});
-    case LK_SIN: return apply(Sin{});
-    case LK_COS: return apply(Cos{});
-    case LK_LOG: return apply(Log{});
-    case LK_FLOOR: return apply(Floor{});
-    case LK_CEIL: return apply(Ceil{});
-    case LK_ROUND: return apply(Round{});
+#define LK_CASE(which, functor) \
+  case which: return apply(functor);
+    LK_FOR_EACH_UNARY(LK_CASE)
+#undef LK_CASE
     default: return;  // arguments were checked
   }
 }

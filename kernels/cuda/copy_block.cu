@@ -64,6 +64,7 @@ void copy_block(Cuda& cuda, const lk_copy_block_params& p) {
     x_start += p.x_offset[i] * x_step, y_start += p.y_offset[i] * y_step;
     x_step *= p.x.dims[i], y_step *= p.y.dims[i];
   }
+  if (p.x.rank > 0 && p.x_step > 1) x_strides[p.x.rank - 1] = p.x_step;
   Axes<2> axes;
   for (int32_t i = 0; i < p.x.rank; ++i) {
     if (p.extent[i] == 0) return;

@@ -1,10 +1,12 @@
 // A program of elementwise operations, compiled when it is first seen. A warp takes 256 neighbouring elements, 8 in
 // each lane, which is a block of codes; what is the same for all elements is computed once by each thread.
 #include <algorithm>
+#include <optional>
 
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/pointwise_arguments.h"
+#include "cuda/pointwise_reduction.h"
 #include "cuda/pointwise_source.h"
 #include "cuda/runtime_kernels.h"
 
@@ -51,7 +53,8 @@ bool aligned(const PointwiseProgram& program) {
   uintptr_t addresses = 0;
   for (const lk_pointwise_input& input : program.inputs)
     if (numel(input.x) != 1 || pointwise_codes(input)) addresses |= reinterpret_cast<uintptr_t>(input.x.data);
-  for (const lk_pointwise_output& output : program.outputs) addresses |= reinterpret_cast<uintptr_t>(output.y.data);
+  for (const lk_pointwise_output& output : program.outputs)
+    if (output.reduction == LK_POINTWISE_STORE) addresses |= reinterpret_cast<uintptr_t>(output.y.data);
   return addresses % 16 == 0;
 }
 
@@ -65,6 +68,7 @@ PointwiseArguments arguments_of(const PointwiseProgram& program, const Axes<poin
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     a.outputs[i] = program.outputs[i].y.data;
     a.output_scales[i] = static_cast<float*>(program.outputs[i].scales.data);
+    a.scale[i] = program.outputs[i].reduction == LK_POINTWISE_SUM ? program.outputs[i].scale : 1.0f;
   }
   std::copy_n(axes.dims, pointwise_axes, a.dims);
   a.count = program.count;
@@ -72,16 +76,47 @@ PointwiseArguments arguments_of(const PointwiseProgram& program, const Axes<poin
   return a;
 }
 
+// For reductions of other forms.
+void reduce_stored(Cuda& cuda, const lk_pointwise_params& p, const PointwiseProgram& program) {
+  const std::vector<lk_pointwise_output> outputs =
+      stored_outputs(program, [&](size_t) { return cuda.scratch<float>(program.count); });
+  lk_pointwise_params stored = p;
+  stored.outputs = outputs.data();
+  pointwise(cuda, stored);
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    const lk_pointwise_output& output = program.outputs[i];
+    if (output.reduction == LK_POINTWISE_SUM)
+      reduce_sum(cuda, {.x = outputs[i].y, .y = output.y, .scale = output.scale});
+    else if (output.reduction == LK_POINTWISE_MAX)
+      reduce_max(cuda, {.x = outputs[i].y, .y = output.y});
+  }
+}
+
 }  // namespace
 
 void pointwise(Cuda& cuda, const lk_pointwise_params& p) {
   const PointwiseProgram program(p);
   const Axes<pointwise_inputs> axes = loop_axes(program);
-  const cudaKernel_t kernel =
-      cuda.runtime_kernels().kernel(pointwise_source(program, loop_of(program, axes)), "pointwise");
+  PointwiseLoop loop = loop_of(program, axes);
   PointwiseArguments arguments = arguments_of(program, axes);
+  int64_t warps = chunks_of(program.count);
+  if (program.reduces) {
+    const std::optional<PointwiseReduction> reduction = pointwise_reduction(program, cuda.device().multiProcessorCount);
+    if (!reduction) return reduce_stored(cuda, p, program);
+    std::ranges::copy(reduction->over, loop.over);
+    arguments.tasks = reduction->tasks;
+    arguments.wide = arguments.wide != 0 && reduction->tasks.columns % vector_width == 0 ? 1 : 0;
+    for (size_t i = 0; i < program.outputs.size(); ++i) {
+      const int64_t parts = reduction->partial(i);
+      if (parts > 0) arguments.partial[i] = cuda.scratch<double>(parts);
+    }
+    warps = reduction->count();
+  }
+  const cudaKernel_t kernel = cuda.runtime_kernels().kernel(pointwise_source(program, loop), "pointwise");
   void* pointers[] = {&arguments};
-  cuda.launch_loaded(kernel, grid_for(cuda, chunks_of(program.count)), block_threads, pointers);
+  const dim3 grid =
+      program.reduces ? dim3(static_cast<unsigned>(ceil_div(warps, block_threads / 32))) : grid_for(cuda, warps);
+  cuda.launch_loaded(kernel, grid, block_threads, pointers);
 }
 
 }  // namespace lk::cuda

@@ -6,6 +6,16 @@
 namespace lk::cuda {
 
 constexpr int pointwise_inputs = 24, pointwise_outputs = 12, pointwise_axes = 8;
+constexpr int pointwise_arrivals = 16384;  // groups of tasks that share results
+
+// How a program that reduces goes over its elements, [outer, rows, columns]: a task is a warp's, the rows of one slab
+// over the columns of one. Results that several tasks share go through partial ones.
+struct PointwiseTasks {
+  int64_t outer, rows, columns;
+  int64_t slab_rows, slab_columns, row_slabs, column_slabs;
+  int32_t lanes;     // side by side along a row, 8 columns each: a power of two; a warp takes 32 / lanes rows at a time
+  int32_t by_outer;  // partial results are complete when all tasks of one `outer` are, not those of a slab of rows
+};
 
 struct PointwiseArguments {
   const void* inputs[pointwise_inputs];
@@ -16,6 +26,10 @@ struct PointwiseArguments {
   // The loop over them, the outermost axis first, and the strides of inputs that are repeated along some.
   int64_t dims[pointwise_axes];
   int64_t strides[pointwise_inputs][pointwise_axes];
+  // Of outputs that are reduced.
+  double* partial[pointwise_outputs];
+  float scale[pointwise_outputs];
+  PointwiseTasks tasks;
   int32_t wide;   // whether all tensors may be read and written in chunks of 8 elements
   uint32_t zero;  // 0, which the compiler does not know
 };

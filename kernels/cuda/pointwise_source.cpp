@@ -2,6 +2,7 @@
 
 #include <bit>
 #include <cstdio>
+#include <utility>
 
 namespace lk::cuda {
 
@@ -82,10 +83,12 @@ class Writer {
       : program_(program), loop_(loop), scalars_(program) {
     for (const auto& input : program.inputs) codes_[input.is_signed != 0] |= pointwise_codes(input);
     for (const auto& output : program.outputs) codes_[output.is_signed != 0] |= pointwise_codes(output);
+    for (size_t i = 0; i < program.inputs.size(); ++i) still_[i] = loop.whole_rows && loop.still[i];
+    for (size_t i = 0; i < program.instructions.size(); ++i) still_[program.value_of(i)] = stands_still(i);
   }
 
   std::string source() {
-    line("#include \"cuda/pointwise_device.cuh\"");
+    line(program_.reduces ? "#include \"cuda/pointwise_reduce.cuh\"" : "#include \"cuda/pointwise_device.cuh\"");
     if (codes_[0] || codes_[1]) line("#include \"cuda/blockwise.cuh\"");
     line("using namespace lk::cuda;");
     line("using namespace lk;");
@@ -101,19 +104,14 @@ class Writer {
         line(std::string("const float ") + name(program_.value_of(i)) + " = " + expression(program_.instructions[i]) +
              ";");
     }
+    if (program_.reduces) begin_task();
     line("const auto run = [&](auto kind, int64_t base, int64_t i, int length) {");
     line("constexpr bool whole = decltype(kind)::value;");
     for (size_t i = 0; i < program_.inputs.size(); ++i) load(i);
     for (size_t i = 0; i < program_.instructions.size(); ++i) execute(i);
-    for (size_t i = 0; i < program_.outputs.size(); ++i) store(i);
+    for (size_t i = 0; i < program_.outputs.size(); ++i) reduced(i) ? reduce(i) : store(i);
     line("};");
-    line("const int64_t lane = threadIdx.x % 32, warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;");
-    line("const int64_t stride = int64_t{gridDim.x} * blockDim.x * 8;");
-    line("for (int64_t base = warp * 256; base < a.count; base += stride) {");
-    line("const int64_t i = base + lane * 8, left = a.count - i;");
-    line("if (a.wide && base + 256 <= a.count) run(Whole{}, base, i, 8);");
-    line("else run(Partial{}, base, i, static_cast<int>(left < 0 ? 0 : left < 8 ? left : 8));");
-    line("}");
+    program_.reduces ? end_task() : loop();
     line("}");
     return std::move(source_);
   }
@@ -121,8 +119,93 @@ class Writer {
  private:
   void line(const std::string& words) { source_ += words + "\n"; }
   static std::string name(int32_t value) { return std::string("v") + std::to_string(value); }
-  std::string element(int32_t value) const { return scalars_[value] ? name(value) : name(value) + "[k]"; }
+  bool single(int32_t value) const { return scalars_[value] || still_[value]; }
+  std::string element(int32_t value) const { return single(value) ? name(value) : name(value) + "[k]"; }
   void each(const std::string& statement) { line("_Pragma(\"unroll\") for (int k = 0; k < 8; ++k) " + statement); }
+
+  // Whether a chunk has one value for all its elements.
+  bool stands_still(size_t i) const {
+    const lk_pointwise_instruction& p = program_.instructions[i];
+    if (p.code == LK_POINTWISE_STOCHASTIC || scalars_[program_.value_of(i)]) return false;
+    for (int32_t k = 0; k < pointwise_operands(p.code); ++k)
+      if (!single(p.operands[k])) return false;
+    return true;
+  }
+
+  void loop() {
+    line("const int64_t lane = threadIdx.x % 32, warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;");
+    line("const int64_t stride = int64_t{gridDim.x} * blockDim.x * 8;");
+    line("for (int64_t base = warp * 256; base < a.count; base += stride) {");
+    line("const int64_t i = base + lane * 8, left = a.count - i;");
+    line("if (a.wide && base + 256 <= a.count) run(Whole{}, base, i, 8);");
+    line("else run(Partial{}, base, i, static_cast<int>(left < 0 ? 0 : left < 8 ? left : 8));");
+    line("}");
+  }
+
+  // ---- reductions: what a lane found so far is r<output>, of a column each of its 8
+  bool reduced(size_t i) const { return program_.outputs[i].reduction != LK_POINTWISE_STORE; }
+  const char* op(size_t i) const { return program_.outputs[i].reduction == LK_POINTWISE_SUM ? "Sum" : "Largest"; }
+  bool any(PointwiseOver over) const {
+    for (size_t i = 0; i < program_.outputs.size(); ++i)
+      if (reduced(i) && loop_.over[i] == over) return true;
+    return false;
+  }
+  template <class Words>
+  void each_over(PointwiseOver over, const Words& words) {
+    for (size_t i = 0; i < program_.outputs.size(); ++i)
+      if (reduced(i) && loop_.over[i] == over) line(words(i));
+  }
+
+  void begin_task() {
+    line("const int64_t number = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;");
+    line("if (number >= a.tasks.outer * a.tasks.row_slabs * a.tasks.column_slabs) return;");
+    line("const Task task(a.tasks, number);");
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      if (!reduced(i)) continue;
+      if (loop_.over[i] != PointwiseOver::rows) {
+        line(text("double r%zu = %s::none();", i, op(i)));
+        continue;
+      }
+      line(text("float r%zu[8];", i));
+      each(text("r%zu[k] = static_cast<float>(%s::none());", i, op(i)));
+    }
+  }
+
+  void reduce(size_t i) {
+    const lk_pointwise_output& output = program_.outputs[i];
+    const std::string value = std::string("whole || k < length ? ") + element(output.value) + " : none";
+    line("{");
+    line(text("const float none = static_cast<float>(%s::none());", op(i)));
+    if (loop_.over[i] == PointwiseOver::rows) {
+      each(text("r%zu[k] = %s::joined(r%zu[k], ", i, op(i), i) + value + ");");
+    } else {
+      line("float y[8];");
+      each("y[k] = " + value + ";");
+      line(text("r%zu = %s::joined(r%zu, joined_chunk<%s>(y));", i, op(i), i, op(i)));
+    }
+    line("}");
+  }
+
+  void end_task() {
+    line("const auto begin_row = [&]() {");
+    each_over(PointwiseOver::columns, [&](size_t i) { return text("r%zu = %s::none();", i, op(i)); });
+    line("};");
+    line("const auto end_of_row = [&](int64_t row) {");
+    each_over(PointwiseOver::columns,
+              [&](size_t i) { return text("end_row<%s, %s>(a, %zu, task, row, r%zu);", op(i), type(i), i, i); });
+    line("};");
+    line(text("walk<%s>(a, task, run, begin_row, end_of_row);", any(PointwiseOver::rows) ? "true" : "false"));
+    each_over(PointwiseOver::rows,
+              [&](size_t i) { return text("end_columns<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
+    each_over(PointwiseOver::both,
+              [&](size_t i) { return text("end_both<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
+    line("if (!last_to_arrive(a.tasks, task)) return;");
+    for (const auto& [over, name] : {std::pair(PointwiseOver::columns, "columns"),
+                                     std::pair(PointwiseOver::rows, "rows"), std::pair(PointwiseOver::both, "both")})
+      each_over(over,
+                [&](size_t i) { return text("finish<%s, Over::%s, %s>(a, %zu, task);", op(i), name, type(i), i); });
+  }
+  const char* type(size_t output) const { return storage(program_.outputs[output].y.dtype); }
 
   void maps() {
     constexpr const char* names[2] = {"unsigned_map", "signed_map"};
@@ -139,6 +222,10 @@ class Writer {
     if (scalars_[static_cast<int32_t>(i)]) return;
     const lk_pointwise_input& input = program_.inputs[i];
     const char* const type = storage(input.x.dtype);
+    if (still_[i]) {
+      load_still(i, type);
+      return;
+    }
     line(text("float v%zu[8];", i));
     if (pointwise_codes(input)) {
       line(text("uint8_t codes%zu[8];", i));
@@ -151,17 +238,26 @@ class Writer {
     }
   }
 
-  void load_repeated(size_t i, const char* type) {
+  // Where input i has an element, up to its number.
+  std::string place(size_t i) const {
     const std::string index = loop_.short_index ? "uint32_t" : "uint64_t";
-    const std::string place = "place<" + index + ", " + std::to_string(loop_.rank) + ">(a, " + std::to_string(i) + ", ";
+    return "place<" + index + ", " + std::to_string(loop_.rank) + ">(a, " + std::to_string(i) + ", ";
+  }
+  // All of a chunk is in one row; one behind the end is not looked at.
+  void find_place(size_t i) { line(text("const int64_t at%zu = length > 0 ? ", i) + place(i) + "i) : 0;"); }
+
+  void load_still(size_t i, const char* type) {
+    find_place(i);
+    line(text("const float v%zu = load_one<%s>(a.inputs[%zu], at%zu);", i, type, i, i));
+  }
+
+  void load_repeated(size_t i, const char* type) {
     if (!loop_.whole_rows) {
-      return each(text("v%zu[k] = k < length ? load_one<%s>(a.inputs[%zu], ", i, type, i) + place + "i + k)) : 0.0f;");
+      return each(text("v%zu[k] = k < length ? load_one<%s>(a.inputs[%zu], ", i, type, i) + place(i) +
+                  "i + k)) : 0.0f;");
     }
-    // All of a chunk is in one row; one behind the end is not looked at.
-    line(text("const int64_t at%zu = length > 0 ? ", i) + place + "i) : 0;");
-    if (!loop_.still[i]) return line(text("load<%s, whole>(a.inputs[%zu], at%zu, length, v%zu);", type, i, i, i));
-    line(text("const float one%zu = load_one<%s>(a.inputs[%zu], at%zu);", i, type, i, i));
-    each(text("v%zu[k] = one%zu;", i, i));
+    find_place(i);
+    line(text("load<%s, whole>(a.inputs[%zu], at%zu, length, v%zu);", type, i, i, i));
   }
 
   // Of element k where it names values that have elements.
@@ -180,6 +276,7 @@ class Writer {
     const lk_pointwise_instruction& p = program_.instructions[i];
     const int32_t value = program_.value_of(i);
     if (scalars_[value]) return;
+    if (still_[value]) return line(std::string("const float ") + name(value) + " = " + expression(p) + ";");
     line(std::string("float ") + name(value) + "[8];");
     if (p.code != LK_POINTWISE_STOCHASTIC) return each(name(value) + "[k] = " + expression(p) + ";");
     line("_Pragma(\"unroll\") for (int half = 0; half < 2; ++half) {");
@@ -213,7 +310,8 @@ class Writer {
   const PointwiseProgram& program_;
   const PointwiseLoop& loop_;
   const PointwiseScalars scalars_;
-  bool codes_[2] = {};  // whether there are any of the unsigned and of the signed map
+  bool still_[pointwise_max_values] = {};  // by value: the same for all elements of a chunk, and no scalar
+  bool codes_[2] = {};                     // whether there are any of the unsigned and of the signed map
   std::string source_;
 };
 

@@ -14,6 +14,9 @@
 
 namespace lk::cuda {
 
+// The axes of a reduction where the program's are [outer, rows, columns].
+enum class PointwiseOver { columns, rows, both };
+
 // How a program goes over its elements: what it is compiled for besides instructions and types.
 struct PointwiseLoop {
   int32_t rank = 1;         // axes
@@ -21,9 +24,11 @@ struct PointwiseLoop {
   bool whole_rows = true;   // the inner axis is a multiple of 8: a chunk of 8 elements lies within a row
   // By input that is repeated along some axes: whether it stands still along the inner one.
   bool repeated[LK_POINTWISE_MAX_INPUTS] = {}, still[LK_POINTWISE_MAX_INPUTS] = {};
+  PointwiseOver over[LK_POINTWISE_MAX_OUTPUTS] = {};  // by output that is reduced
 };
 
-// The kernel `pointwise`, of one argument PointwiseArguments, in blocks whose threads are a multiple of 32.
+// The kernel `pointwise`, of one argument PointwiseArguments, in blocks whose threads are a multiple of 32; of a
+// program that reduces with a warp for each task of PointwiseTasks.
 std::string pointwise_source(const PointwiseProgram& program, const PointwiseLoop& loop);
 
 }  // namespace lk::cuda

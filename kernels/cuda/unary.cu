@@ -4,6 +4,7 @@
 #include "cuda/elements.cuh"
 #include "cuda/unary_functions.cuh"
 #include "integers.h"
+#include "unary_list.h"
 
 namespace lk::cuda {
 
@@ -15,36 +16,20 @@ struct Function {
 };
 
 // Functions whose code needs many registers have kernels of their own: the others keep their occupancy.
-bool heavy_kind(lk_unary_kind kind) { return kind == LK_SIN || kind == LK_COS || kind == LK_LOG; }
+__host__ __device__ constexpr bool heavy_kind(lk_unary_kind kind) {
+  return kind == LK_SIN || kind == LK_COS || kind == LK_LOG;
+}
 
 template <bool heavy, class Apply>
 __device__ void with_function(const Function& f, const Apply& apply) {
-  if constexpr (heavy) {
-    switch (f.kind) {
-      case LK_SIN: return apply(Sin{});
-      case LK_COS: return apply(Cos{});
-      default: return apply(Log{});
-    }
-  }
+  [[maybe_unused]] const float a = f.a, b = f.b;
   switch (f.kind) {
-    case LK_SILU: return apply(Silu{});
-    case LK_GELU_ERF: return apply(GeluErf{});
-    case LK_GELU_TANH: return apply(GeluTanh{});
-    case LK_GELU_QUICK: return apply(GeluQuick{});
-    case LK_SIGMOID: return apply(Sigmoid{});
-    case LK_TANH: return apply(Tanh{});
-    case LK_RELU: return apply(Relu{});
-    case LK_EXP: return apply(Exp{});
-    case LK_SQRT: return apply(Sqrt{});
-    case LK_RSQRT: return apply(Rsqrt{});
-    case LK_ABS: return apply(Abs{});
-    case LK_SIGN: return apply(Sign{});
-    case LK_SQUARE: return apply(Square{});
-    case LK_AFFINE: return apply(Affine{f.a, f.b});
-    case LK_FLOOR: return apply(Floor{});
-    case LK_CEIL: return apply(Ceil{});
-    case LK_CLAMP: return apply(Clamp{f.a, f.b});
-    default: return apply(Round{});
+#define LK_CASE(which, functor)                               \
+  case which:                                                 \
+    if constexpr (heavy_kind(which) == heavy) apply(functor); \
+    break;
+    LK_FOR_EACH_UNARY(LK_CASE)
+#undef LK_CASE
   }
 }
 

@@ -211,6 +211,18 @@ typedef struct lk_matmul_params {
 } lk_matmul_params;
 LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
 
+/* y = X_steps of each matrix of x [..., R, C], where X_0 = scale x and X_k+1 = a X_k + b A X_k + c A A X_k with
+ * A = X_k X_k^T (Newton-Schulz; Jordan 2024): the singular values go to about 1, the singular vectors stay. scale
+ * [..., 1, 1]; all f32. Made in float64 from G = scale^2 x x^T, or x^T x where there are more rows than columns: all A
+ * are polynomials of G, so that y = P(G) scale x has one product on either side of iterations in min(R, C)^2. */
+#define LK_NEWTON_SCHULZ_MAX_SIDE 128 /* min(R, C) is at most this */
+typedef struct lk_newton_schulz_params {
+  lk_tensor x, scale, y;
+  double a, b, c;
+  int64_t steps; /* at least 1 */
+} lk_newton_schulz_params;
+LK_API lk_status lk_newton_schulz(lk_context*, const lk_newton_schulz_params*);
+
 /* x [N, H, W, C], weight [O, KH, KW, C / groups], y [N, OH, OW, O]; zero padding. groups (at least 1) divides C and O:
  * the outputs of group g see the channels of group g. */
 typedef struct lk_conv2d_params {
@@ -530,22 +542,35 @@ typedef struct lk_pointwise_input {
   int32_t is_signed; /* of codes */
 } lk_pointwise_input;
 
-/* A value in f32, f16, bf16, i32 or u8, as lk_cast stores it; or, where scales is there, as codes in u8. */
+typedef int32_t lk_pointwise_reduction;
+#define LK_POINTWISE_STORE 0
+#define LK_POINTWISE_SUM 1 /* as lk_reduce_sum, up to the order of the terms */
+#define LK_POINTWISE_MAX 2 /* as lk_reduce_max */
+
+/* A value in f32, f16, bf16, i32 or u8, as lk_cast stores it; or, where scales is there, as codes in u8; or reduced
+ * over the axes where y, floating and of the program's rank, has 1. */
 typedef struct lk_pointwise_output {
   int32_t value;
   lk_tensor y;
   lk_tensor scales;  /* optional, f32 [ceil(n / 256)] */
   int32_t is_signed; /* of codes */
+  lk_pointwise_reduction reduction;
+  float scale; /* of LK_POINTWISE_SUM: the factor of the sum */
 } lk_pointwise_output;
 
-/* All outputs have one shape. In place allowed: y may be the x of an input of its shape and type, scales the scales of
- * an input. On a GPU a program is compiled when it is first seen, by its instructions and the types and broadcasting of
- * its tensors: not while recording. */
+/* Outputs that are not reduced have the program's shape. A program that reduces has no codes and rounds nothing at
+ * random. In place allowed: y, where it is not reduced, may be the x of an input of its shape and type, scales the
+ * scales of an input. On a GPU a program is compiled when it is first seen, by its instructions and the types and
+ * broadcasting of its tensors: not while recording. There, reductions are made as the elements pass where the axes,
+ * neighbours joined, are [outer, rows, columns] and each is over rows, columns or both; others store their terms first.
+ */
 typedef struct lk_pointwise_params {
   const lk_pointwise_input* inputs;
   const lk_pointwise_instruction* instructions;
   const lk_pointwise_output* outputs;
   int32_t input_count, instruction_count, output_count;
+  int32_t rank; /* of the program's shape; 0: it is that of outputs[0].y */
+  int64_t dims[LK_MAX_RANK];
 } lk_pointwise_params;
 LK_API lk_status lk_pointwise(lk_context*, const lk_pointwise_params*);
 
@@ -559,10 +584,11 @@ typedef struct lk_permute_params {
 LK_API lk_status lk_permute(lk_context*, const lk_permute_params*);
 
 /* Copies a block of `extent` from x at x_offset to y at y_offset; equal ranks, same dtype. The rest of y is
- * untouched. slice, split, concat and pad are made of it. */
+ * untouched. slice, split, concat, pad and every are made of it. */
 typedef struct lk_copy_block_params {
   lk_tensor x, y;
   int64_t extent[LK_MAX_RANK], x_offset[LK_MAX_RANK], y_offset[LK_MAX_RANK];
+  int64_t x_step; /* from one element to the next along the last axis of x; 0 is 1 */
 } lk_copy_block_params;
 LK_API lk_status lk_copy_block(lk_context*, const lk_copy_block_params*);
 

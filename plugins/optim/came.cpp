@@ -4,6 +4,7 @@
 //   two axes or more: step = m / sqrt(r), r factored as v is, of (u - m)^2 + eps[1];  else step = m
 //   p -= lr (step + wd p)
 #include "factored.h"
+#include "stored.h"
 
 namespace optim {
 namespace {
@@ -14,6 +15,7 @@ constexpr lh_option options[] = {
     option::reals("betas", "[0.9, 0.999, 0.9999]", 3, option::from_below(0, 1),
                   "Decay of the average of updates, of the second moment and of the distance."),
     option::real("weight_decay", "0", option::at_least(0), "Share of a weight, times lr, that goes at each step."),
+    state_dtype_option,
     option::end};
 
 constexpr SecondMoment second{"v_row", "v_col", "v"}, distance{"r_row", "r_col", "r"};
@@ -24,10 +26,11 @@ class Came : public lora_host::Optimizer {
       : eps_(options.reals("eps")),
         betas_(options.reals("betas")),
         clip_threshold_(options.real("clip_threshold")),
-        weight_decay_(options.real("weight_decay")) {}
+        weight_decay_(options.real("weight_decay")),
+        stored_(options) {}
 
   States states(const Parameter& p) const override {
-    States states{State::like(p, "m")};
+    States states{stored_.like(p, "m")};
     second.add_states(states, p);
     if (SecondMoment::factored(p)) distance.add_states(states, p);
     return states;
@@ -36,8 +39,8 @@ class Came : public lora_host::Optimizer {
   void build_pass(UpdateGraph& g, uint32_t, const Parameter& p) const override {
     const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_[0]), betas_[1]);
     const Value update = clipped(g, p, g.mul(root, g.g()), clip_threshold_);
-    const Value m = g.average(g.state("m"), update, betas_[0]);
-    g.set("m", m);
+    const Value m = g.average(stored_.read(g, "m"), update, betas_[0]);
+    stored_.write(g, p, {{"m", m}});
     Value step = m;
     if (SecondMoment::factored(p)) {
       const Value apart = g.shift(g.square(g.sub(update, m)), eps_[1]);
@@ -50,6 +53,7 @@ class Came : public lora_host::Optimizer {
  private:
   std::vector<double> eps_, betas_;
   double clip_threshold_, weight_decay_;
+  StoredStates stored_;
 };
 
 }  // namespace

@@ -2,8 +2,9 @@
 // torch.optim.Muon: matrices; "muon_keller" as KellerJordan/Muon: 4-D tensors too, as [d0, d1 d2 d3]. Other tensors are
 // AdamW's, with lr times adamw_lr_ratio.
 //   m = momentum m + (1 - momentum) g;  u = nesterov ? (1 - momentum) g + momentum m : m
-//   X = u (transposed where it is tall) / |u|;  five times: A = X X^T, X = a X + (b A + c A A) X
+//   X = u / |u|;  five times: A = X X^T, X = a X + (b A + c A A) X
 //   p -= lr (wd p + ratio X)
+#include <algorithm>
 #include <cmath>
 
 #include "optimizers.h"
@@ -75,7 +76,7 @@ class Muon : public lora_host::Optimizer {
     const Value direction = nesterov_ ? g.average(m, g.g(), momentum_) : m;
     const int64_t rows = p.dims[0], columns = p.elements() / rows;
     const Value matrix = p.dims.size() == 2 ? direction : g.reshape(direction, {rows, columns});
-    Value step = g.scale(orthogonal(g, matrix, rows > columns), ratio(p));
+    Value step = g.scale(orthogonal(g, matrix, rows, columns), ratio(p));
     if (p.dims.size() != 2) step = g.reshape(step, p.dims);
     if (weight_decay_ != 0) step = g.add(step, g.scale(g.p(), weight_decay_));
     g.set("p", g.sub(g.p(), g.mul(step, g.lr())));
@@ -92,11 +93,16 @@ class Muon : public lora_host::Optimizer {
     return std::sqrt(std::max(1.0, rows / columns));
   }
 
-  // x: [R, C]
-  Value orthogonal(UpdateGraph& g, Value x, bool tall) const {
-    if (tall) x = g.permute(x, {1, 0});
+  // x: [R, C]. An adapter's matrices have one short side, in whose space newton_schulz iterates.
+  Value orthogonal(UpdateGraph& g, Value x, int64_t rows, int64_t columns) const {
+    constexpr int64_t short_side = 128;
     const Value norm = g.sqrt(g.sum(g.square(x), {0, 1}));  // [1, 1]
-    x = g.div(x, Kind::convolutions ? g.shift(norm, 1e-7) : g.max(norm, g.number(eps_)));
+    const Value divisor = Kind::convolutions ? g.shift(norm, 1e-7) : g.max(norm, g.number(eps_));
+    if (std::min(rows, columns) <= short_side)
+      return g.newton_schulz(x, g.div(g.number(1), divisor), coefficients_[0], coefficients_[1], coefficients_[2],
+                             ns_steps_);
+    const bool tall = rows > columns;
+    x = g.div(tall ? g.permute(x, {1, 0}) : x, divisor);
     for (int64_t i = 0; i < ns_steps_; ++i) {
       const Value a = g.matmul(x, x, false, true);
       const Value b = g.add(g.scale(a, coefficients_[1]), g.scale(g.matmul(a, a), coefficients_[2]));

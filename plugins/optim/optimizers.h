@@ -16,8 +16,7 @@ using lora_host::Value;
 namespace option = lora_host::option;
 
 extern const lh_optimizer adafactor;                               // adafactor.cpp
-extern const lh_optimizer adam;                                    // adam.cpp
-extern const lh_optimizer adamw;                                   // adamw.cpp
+extern const lh_optimizer adam, adamw;                             // adam.cpp
 extern const lh_optimizer adamw8bit;                               // adamw8bit.cpp
 extern const lh_optimizer automagic;                               // automagic.cpp
 extern const lh_optimizer came;                                    // came.cpp

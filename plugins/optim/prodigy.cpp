@@ -8,7 +8,7 @@
 #include <cmath>
 #include <optional>
 
-#include "optimizers.h"
+#include "stored.h"
 
 namespace optim {
 namespace {
@@ -27,6 +27,7 @@ constexpr lh_option options[] = {
     option::real("d_coef", "1", option::above(0), "Factor of the estimate."),
     option::nullable(
         option::real("growth_rate", nullptr, option::above(1), "Most that d may grow by in a step; null: any.")),
+    state_dtype_option,
     option::end};
 
 class Prodigy : public lora_host::Optimizer {
@@ -41,20 +42,21 @@ class Prodigy : public lora_host::Optimizer {
         safeguard_(options.flag("safeguard_warmup")),
         d0_(options.real("d0")),
         d_coef_(options.real("d_coef")),
-        growth_rate_(options.find_real("growth_rate")) {}
+        growth_rate_(options.find_real("growth_rate")),
+        stored_(options) {}
 
   bool elementwise() const override { return true; }
   uint32_t passes() const override { return 3; }
 
   States states(const Parameter& p) const override {
     return {State::of_group("d", d0_), State::of_group("d_max", d0_), State::of_group("d_numerator"),
-            State::like(p, "m"),       State::like(p, "v"),           State::like(p, "s"),
+            stored_.like(p, "m"),      stored_.like(p, "v"),          stored_.like(p, "s"),
             State::copy_of(p, "p0")};
   }
 
   // 0: nothing but the numbers of the step; 1: averages and what d is estimated from; 2: the weights.
-  void build_pass(UpdateGraph& g, uint32_t pass, const Parameter&) const override {
-    if (pass == 1) gather(g);
+  void build_pass(UpdateGraph& g, uint32_t pass, const Parameter& p) const override {
+    if (pass == 1) gather(g, p);
     if (pass == 2) move(g);
   }
 
@@ -72,14 +74,15 @@ class Prodigy : public lora_host::Optimizer {
   }
 
  private:
-  void gather(UpdateGraph& g) const {
+  void gather(UpdateGraph& g, const Parameter& p) const {
     Value d = g.g();
     if (weight_decay_ != 0 && !decouple_) d = g.add(d, g.scale(g.p(), weight_decay_));
     const Value scaled = g.mul(d, g.state("d"));
-    const Value s = g.add(g.scale(g.state("s"), beta3_), g.mul(d, g.scalar("s_factor")));
-    g.set("m", g.average(g.state("m"), scaled, betas_[0]));
-    g.set("v", g.average(g.state("v"), g.square(scaled), betas_[1]));
-    g.set("s", s);
+    const Value s = g.add(g.scale(stored_.read(g, "s"), beta3_), g.mul(d, g.scalar("s_factor")));
+    stored_.write(g, p,
+                  {{"m", g.average(stored_.read(g, "m"), scaled, betas_[0])},
+                   {"v", g.average(stored_.read(g, "v"), g.square(scaled), betas_[1])},
+                   {"s", s}});
     g.reduce_sum("distance", g.mul(d, g.sub(g.state("p0"), g.p())));
     g.reduce_sum("s", g.abs(s));
   }
@@ -100,8 +103,8 @@ class Prodigy : public lora_host::Optimizer {
   }
 
   void move(UpdateGraph& g) const {
-    const Value root = g.add(g.sqrt(g.state("v")), g.scale(g.state("d"), eps_));
-    Value step = g.div(g.state("m"), root);
+    const Value root = g.add(g.sqrt(stored_.read(g, "v")), g.scale(g.state("d"), eps_));
+    Value step = g.div(stored_.read(g, "m"), root);
     if (weight_decay_ != 0 && decouple_) step = g.add(step, g.scale(g.p(), weight_decay_));
     g.set("p", g.sub(g.p(), g.mul(step, g.scalar("rate"))));
   }
@@ -111,6 +114,7 @@ class Prodigy : public lora_host::Optimizer {
   bool decouple_, bias_correction_, safeguard_;
   double d0_, d_coef_;
   std::optional<double> growth_rate_;
+  StoredStates stored_;
 };
 
 }  // namespace

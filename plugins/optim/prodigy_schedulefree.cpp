@@ -137,10 +137,8 @@ class ProdigyScheduleFree : public lora_host::Optimizer {
 
   // x of every 11th element. [ceil(n / 11), 1]
   static Value few(UpdateGraph& g, const Parameter& p, Value x) {
-    const int64_t n = p.elements(), rows = (n + stride - 1) / stride;
-    Value flat = g.reshape(x, {n});
-    if (rows * stride != n) flat = g.pad(flat, {0}, {rows * stride - n});
-    return g.slice(g.reshape(flat, {rows, stride}), 1, 0, 1);
+    const int64_t n = p.elements();
+    return g.reshape(g.every(g.reshape(x, {n}), stride), {(n + stride - 1) / stride, 1});
   }
 
   void estimate_of(UpdateGraph& g, const Parameter& p) const {

@@ -158,6 +158,35 @@ OpCase top_k(const Dims& x, int64_t k) {
           2};
 }
 
+// [batch, rows, columns]
+OpCase newton_schulz(int64_t batch, int64_t rows, int64_t columns, int64_t steps) {
+  const double a = 3.4445, b = -4.775, c = 2.0315;
+  Dims x{rows, columns}, scale{1, 1};
+  if (batch > 1) x.insert(x.begin(), batch), scale.insert(scale.begin(), batch);
+  const double norm = std::sqrt(static_cast<double>(rows * columns) / 3);  // of values from -1 to 1
+  return {"newton_schulz/1",
+          {f32(x), f32(scale, 0.5 / norm, 1 / norm)},
+          {{"a", a}, {"b", b}, {"c", c}, {"steps", steps}},
+          std::min(rows, columns),
+          [=](const Inputs& v) {
+            Values y;
+            for (int64_t m = 0; m < batch; ++m) {
+              Values x(v[0].begin() + m * rows * columns, v[0].begin() + (m + 1) * rows * columns);
+              for (double& value : x) value *= v[1][static_cast<size_t>(m)];
+              for (int64_t step = 0; step < steps; ++step) {
+                const Values square = reference::matmul({1, rows, columns, rows, false, true}, x, x);
+                const Values cubed = reference::matmul({1, rows, rows, columns, false, false}, square, x);
+                const Values fifth = reference::matmul({1, rows, rows, columns, false, false}, square, cubed);
+                for (size_t i = 0; i < x.size(); ++i) x[i] = a * x[i] + b * cubed[i] + c * fifth[i];
+              }
+              y.insert(y.end(), x.begin(), x.end());
+            }
+            return std::vector<Values>{y};
+          },
+          1,
+          "steps_" + std::to_string(steps)};
+}
+
 }  // namespace
 
 std::vector<OpCase> contraction_cases() {
@@ -180,6 +209,13 @@ std::vector<OpCase> contraction_cases() {
       matmul(3, 5, 7, 31, true, false),
       matmul(2, 1, 31, 33, false, true),
       matmul(2, 3, 5, 7, true, true),
+      newton_schulz(1, 5, 7, 1),
+      newton_schulz(3, 16, 301, 5),
+      newton_schulz(2, 301, 16, 5),
+      newton_schulz(2, 31, 33, 5),
+      newton_schulz(1, 77, 31, 5),
+      newton_schulz(2, 67, 301, 5),
+      newton_schulz(1, 301, 68, 5),
       embedding({3, 11}, 31, 33),
       embedding({1}, 1, 1),
       gather(3, 31, 33),

@@ -100,6 +100,15 @@ OpCase slice(const Dims& x, size_t axis, int64_t start, int64_t length, int64_t 
           })};
 }
 
+OpCase every(const Dims& x, int64_t step) {
+  Dims y = x;
+  y.back() = (x.back() + step - 1) / step;
+  return {"every/1", {{x, -1, 1, Storage::tested, false}}, {{"step", step}}, 1, moved(x, y, [=](Dims i) {
+            i.back() *= step;
+            return i;
+          })};
+}
+
 OpCase pad(const Dims& x, const List& before, const List& after, double value) {
   Dims y = x;
   for (size_t i = 0; i < x.size(); ++i) y[i] += before[i] + after[i];
@@ -164,6 +173,10 @@ std::vector<OpCase> shape_cases() {
       split({3, 0}, 1, {33, 1}, -1),
       slice({5, 33, 3}, 1, 1, 31, 1),
       slice({33, 31}, 1, 30, 1, -1),
+      every({3, 33}, 11),
+      every({31, 101}, 11),
+      every({5}, 7),
+      every({2, 3}, 1),
       pad({3, 31, 5}, {0, 1, 2}, {1, 0, 3}, 0.5),
       pad({1, 33}, {0, 0}, {0, 1}, 0),
       expand({{31, 1}}, {31, 33}),

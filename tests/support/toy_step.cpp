@@ -16,8 +16,6 @@ TrainGraph toy_graph(const Model& model, double share) {
   return build_train_graph(model, sizes, select, {.recompute = share});
 }
 
-namespace {
-
 StepInputs toy_inputs(const Graph& g) {
   StepInputs in{{}, 9};
   for (const auto& [name, value] : g.inputs)
@@ -26,8 +24,6 @@ StepInputs toy_inputs(const Graph& g) {
   in.tensors["timestep"] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
   return in;
 }
-
-}  // namespace
 
 Ran run_step(const Model& model, double share) {
   Device device(tested_device());

@@ -9,6 +9,7 @@
 #include "compile/compile.h"
 #include "plugin/model.h"
 #include "support/graph_run.h"
+#include "train/step.h"
 
 namespace lh::test {
 
@@ -37,6 +38,9 @@ class GuardedArena {
 
 // LoRA with dropout on every target of the model; `share` of its blocks are recomputed.
 TrainGraph toy_graph(const Model& model, double share);
+
+// What it computes from, always the same.
+StepInputs toy_inputs(const Graph& graph);
 
 struct Ran {
   double loss = 0;
