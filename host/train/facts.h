@@ -9,7 +9,7 @@
 
 namespace lh {
 
-// By what the user would change: "train.seed", "vae (model.vae_path)", "tokenizer of t5", "plugin flux", "device".
+// By what the user would change: "train.seed", "vae (model.vae_path)", "tokenizer of ENCODER", "plugin ID", "device".
 std::map<std::string, std::string> facts_of(Prepared& prepared);
 
 }  // namespace lh
