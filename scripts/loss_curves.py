@@ -5,9 +5,9 @@
 
 Trains the bundled small model (examples/toy_flux) on the demo's photographs with every optimizer and every adapter,
 in float32 on the CPU: once with lora-host, once with PyTorch. There the model is diffusers' FluxTransformer2DModel, the
-adapters are LyCORIS' and PEFT's modules and the optimizers are those of the packages that docs/optimizers.md names. Both
-begin with the same adapters and see the same latents, captions, noise and times: latents and text come from the caches
-that lora-host writes; order, noise and times follow from (seed, step) by a port of host/core/random.cpp,
+adapters are LyCORIS' and PEFT's modules, the optimizers those of the packages that docs/optimizers.md names. Both begin
+with the same adapters and see the same latents, captions, noise and times: latents and text come from the caches that
+lora-host writes; order, noise and times follow from (seed, step) by a port of host/core/random.cpp,
 host/data/batches.cpp and the `sigmoid` law. Prints the largest relative difference of the losses of each run and draws
 one picture. Runs that are in FOLDER are not made again.
 
@@ -21,6 +21,7 @@ import hashlib
 import importlib
 import json
 import pathlib
+import shutil
 import subprocess
 
 import numpy as np
@@ -246,7 +247,7 @@ OPTIMIZERS = {
     "prodigy": (1, {}, optimizer_of("prodigyopt", "Prodigy", lr=1.0)),
     "prodigy_plus_schedulefree": (1, {}, optimizer_of("prodigyplus.prodigy_plus_schedulefree",
                                                       "ProdigyPlusScheduleFree", lr=1.0)),
-    "dadapt_adam": (1, {}, optimizer_of("dadaptation", "DAdaptAdam", lr=1.0)),
+    "dadapt_adam": (0.3, {}, optimizer_of("dadaptation", "DAdaptAdam", lr=0.3)),
     "schedulefree_adamw": (2e-3, {}, optimizer_of("schedulefree", "AdamWScheduleFree", lr=2e-3)),
     "schedulefree_radam": (2e-3, {}, optimizer_of("schedulefree", "RAdamScheduleFree", lr=2e-3)),
     "muon": (1e-3, {}, optimizer_of("torch.optim", "Muon", lr=1e-3)),
@@ -269,6 +270,7 @@ def run_host(host, work, name, adapter, optimizer, lr, params, steps):
               "train": {"batch_size": BATCH, "steps": steps, "lr": lr, "optimizer": optimizer, "dtype": "fp32",
                         "optimizer_params": params, "seed": SEED, "timestep_type": "sigmoid", "max_grad_norm": 1.0},
               "save": {"dtype": "float32", "save_every": 0}}
+    shutil.rmtree(work / name, ignore_errors=True)  # of a run that was broken off
     file = work / f"{name}.yaml"
     file.write_text(json.dumps(config))
     done = subprocess.run([host, "train", "--config", file], capture_output=True, text=True)
@@ -314,9 +316,9 @@ def draw(runs, path):
     import matplotlib
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
-    columns = 5
+    columns = 7
     rows = -(-len(runs) // columns)
-    figure, axes = plt.subplots(rows, columns, figsize=(3 * columns, 2.3 * rows), sharex=True, squeeze=False)
+    figure, axes = plt.subplots(rows, columns, figsize=(2.5 * columns, 2.2 * rows), sharex=True, squeeze=False)
     smooth = lambda v: np.convolve(v, np.ones(10) / 10, "valid")
     for axis, (name, run) in zip(axes.flat, runs.items()):
         axis.plot(smooth(run["reference"]), color="0.7", linewidth=4, label="reference")
@@ -326,7 +328,7 @@ def draw(runs, path):
     for axis in axes.flat[len(runs):]:
         axis.axis("off")
     axes.flat[0].legend(fontsize=7)
-    figure.suptitle("Loss on the same batches, mean of 10 steps; the largest relative difference of a step", fontsize=11)
+    figure.suptitle("Loss on the same batches, mean of 10 steps; the number: largest relative difference of a step")
     figure.tight_layout()
     figure.savefig(path, dpi=70)
 
