@@ -387,9 +387,20 @@ void Cuda::set_workspace(void* data, int64_t bytes) {
   workspace_.lend(data, bytes);
 }
 
-void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments) {
+void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together) {
   if (measuring_) return;
-  const cudaError_t status = cudaLaunchKernel(kernel, grid, block, arguments, shared, stream_);
+  constexpr size_t usual = 48 * 1024;  // more has to be asked for
+  if (shared > usual)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+          "shared memory of a kernel");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream_;
+  config.attrs = &attribute;
+  config.numAttrs = together ? 1 : 0;
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (status == cudaSuccess) return;
   const char* name = nullptr;
   cudaFuncGetName(&name, kernel);

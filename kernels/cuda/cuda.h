@@ -120,14 +120,21 @@ class Cuda final : public Backend {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
   }
-  // The same for a kernel that was compiled at run time.
+  // The same, for blocks that wait for each other: all run at once, or it is an error.
+  template <class... P>
+  void launch_together(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                       std::type_identity_t<P>... arguments) {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, true);
+  }
+  // For a kernel that was compiled at run time.
   void launch_loaded(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments) {
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, 0, arguments);
   }
   void fill_zero(void* data, int64_t bytes);
 
  private:
-  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments);
+  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together = false);
   cudaStream_t queue(lk_queue which) const { return which == LK_COMPUTE ? stream_ : transfer_; }
 
   cudaDeviceProp device_{};
