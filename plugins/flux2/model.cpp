@@ -47,7 +47,7 @@ class Flux2 : public nn::LatentModel {
  public:
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit Flux2(const Weights& weights) : LatentModel(facts) {
-    if (!weights.first_with_prefix("img_in.").empty()) dims_ = read_dimensions(weights);
+    if (!weights.first_with_prefix("double_blocks.").empty()) dims_ = read_dimensions(weights);
     choose_recipe(weights);
     if (!weights.first_with_prefix("vae:").empty())
       check_autoencoder(weights, dims_ ? dims_->channels : latent_channels);
