@@ -18,6 +18,7 @@
 #include "support/flux2_shapes.h"
 #include "support/golden.h"
 #include "support/model_shapes.h"
+#include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
 #include "support/z_image_shapes.h"
 #include "train/prepare.h"
@@ -59,6 +60,10 @@ fs::path z_image(const fs::path& folder) {
   write_small_z_image(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path qwen_image(const fs::path& folder) {
+  write_small_qwen_image(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 std::function<fs::path(const fs::path&)> sd35(const Mmdit& denoiser) {
   return [&denoiser](const fs::path& folder) {
     write_small_sd35(folder / "model.safetensors", denoiser);
@@ -79,13 +84,17 @@ constexpr const char* flux_files = R"(
 constexpr const char* z_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* qwen_image_files = R"(
+  max_sequence_length: 96
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
-// one that is not modulated; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last
-// context block does not have; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
-// full size (sdxl_test); text encoders 6 for each layer that is reached.
+// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of sd35 10 for
+// each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sdxl 2 for
+// each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
+// each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files},
     {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 3},
@@ -94,6 +103,7 @@ const Family families[] = {
     {"flux2_dev", "flux2", "dev", flux2(small_flux2_dev), 12, "kohya diffusers",
      "\n  tokenizer_path: SOURCE/tests/data/mistral_small", "", "", "", 3},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
+    {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",

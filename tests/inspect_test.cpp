@@ -128,6 +128,8 @@ TEST(Inspect, PublishedFiles) {
                       {"sd3.5_medium", "sd35", "medium", 665, 2469663936},
                       {"sd3.5_medium.diffusers-transformer", "sd35", "medium", 665, 2469663936},
                       {"sd_xl_base_1.0", "sdxl", "epsilon", 1680, 2567463684},
+                      {"qwen_image", "qwen_image", "base", 1933, 20430401088},
+                      {"qwen_image.diffusers-transformer", "qwen_image", "base", 1933, 20430401088},
                       {"z_image", "z_image", "base", 453, 6154908736},
                       {"z_image.diffusers-transformer", "z_image", "base", 453, 6154908736}};
   if (!fs::exists(key_lists() / "sd3.5_large.json")) GTEST_SKIP() << "no key lists in " << key_lists();

@@ -95,6 +95,9 @@ constexpr Written formats[] = {
     {"sdxl", "sdxl_locon_tiny", "kohya", 0, 0, 0},
     {"sdxl", "sdxl_locon_tiny", "comfyui", 0, everything, everything},
     {"sdxl", "sdxl_locon_tiny", "diffusers", -2, everything, 0},
+    {"qwen_image", "qwen_image_tiny", "kohya", 0, no_program, 0},
+    {"qwen_image", "qwen_image_tiny", "comfyui", 0, no_program, 0},
+    {"qwen_image", "qwen_image_tiny", "diffusers", 0, no_program, 0},
     {"z_image", "z_image_tiny", "kohya", 0, no_program, 0},
     {"z_image", "z_image_tiny", "comfyui", 0, no_program, 3 * 4},  // of 4 blocks the fused qkv
     {"z_image", "z_image_tiny", "diffusers", 0, no_program, 0}};
@@ -207,7 +210,17 @@ constexpr Foreign foreign[] = {
     {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "comfyui", "loha"},
     {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "comfyui", "dora inputs"},
     {"sdxl", "sdxl_tiny", "lora_unet_input_blocks_4_1_proj_in", "input_blocks.4.1.proj_in", "", "dora rows"},
-    // ai-toolkit, musubi, raw files of DiffSynth.
+    // ai-toolkit, musubi, raw files of DiffSynth, SimpleTuner; of z_image, too.
+    {"qwen_image", "qwen_image_tiny", "diffusion_model.transformer_blocks.0.attn.add_q_proj",
+     "transformer_blocks.0.attn.add_q_proj", "comfyui diffusers ai-toolkit"},
+    {"qwen_image", "qwen_image_tiny", "lora_unet_transformer_blocks_0_img_mlp_net_0_proj",
+     "transformer_blocks.0.img_mlp.net.0.proj", "comfyui diffusers", "lora_down+alpha"},
+    {"qwen_image", "qwen_image_tiny", "transformer_blocks.0.attn.to_out.0", "transformer_blocks.0.attn.to_out.0",
+     "comfyui"},
+    {"qwen_image", "qwen_image_tiny", "lycoris_transformer_blocks_0_txt_mod_1", "transformer_blocks.0.txt_mod.1",
+     "comfyui", "loha"},
+    {"qwen_image", "qwen_image_tiny", "transformer.transformer_blocks.0.txt_mlp.net.2",
+     "transformer_blocks.0.txt_mlp.net.2", "comfyui", "lora_A+alpha"},
     {"z_image", "z_image_tiny", "diffusion_model.layers.0.attention.to_q", "layers.0.attention.qkv",
      "comfyui diffusers ai-toolkit", "lora_A", 3},
     {"z_image", "z_image_tiny", "diffusion_model.noise_refiner.0.attention.to_q", "noise_refiner.0.attention.qkv",

@@ -13,8 +13,8 @@
 namespace lora_host::nn {
 
 struct LatentModelFacts {
-  const char* id;       // of the plugin
-  const char* network;  // what the denoiser is, for messages: "transformer"
+  const char* id;                // of the plugin
+  const char* network;           // what the denoiser is, for messages: "transformer"
   LatentScale latents = {1, 0};  // of autoencoders of nn/autoencoder.hpp
 };
 
