@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Models as strangers ship them: the template's and three of the host's own plugins are built from copies, with nothing but
+# Models as strangers ship them: the template's and four of the host's own plugins are built from copies, with nothing but
 # an installed tree, by g++ and, where there is one, clang++. Each has to equal its golden cases, train, go on after it was
 # killed with the same bytes, sample, and give a LoRA file that programs load.
 #
@@ -21,10 +21,10 @@ prefix=$work/prefix
 host=$prefix/bin/lora-host
 plugins=$prefix/$(cache CMAKE_INSTALL_LIBDIR)/lora-host
 mkdir "$work/sources" "$work/golden"
-cp -r "$prefix/share/lora-host/template" "$root/plugins/"{chroma,qwen_image,z_image} "$work/sources"
-cp -r "$root/tests/data/golden/"{chroma_tiny,qwen_image_tiny,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
+cp -r "$prefix/share/lora-host/template" "$root/plugins/"{chroma,flux2,qwen_image,z_image} "$work/sources"
+cp -r "$root/tests/data/golden/"{chroma_tiny,flux2_klein_tiny,text_flux2_dev,qwen_image_tiny,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
 cp "$root/examples/toy_flux/"{ae,t5xxl}.safetensors "$work"
-rm -rf "$plugins"/{chroma,qwen_image,z_image}{,.so}  # the host's own
+rm -rf "$plugins"/{chroma,flux2,qwen_image,z_image}{,.so}  # the host's own
 cd "$work"
 
 check "documentation for authors is installed" test -s "$prefix/share/doc/lora-host/plugin-guide.md" \
@@ -83,11 +83,14 @@ config tiny_dit
 config chroma "vae_path: ae.safetensors, t5_path: t5xxl.safetensors"
 config qwen_image
 config z_image "vae_path: ae.safetensors"
+config flux2 "vae_path: flux2_ae.safetensors, variant: klein"
 chroma_keys >chroma.json
 qwen_image_keys >qwen_image.json
 z_image_keys >z_image.json
+flux2_keys >flux2.json
+golden_keys "$root/tests/data/golden/vae_flux2_encode" >flux2_ae.json
 cp sources/template/tiny_dit/keys.json tiny_dit.json
-for model in tiny_dit chroma qwen_image z_image; do
+for model in tiny_dit chroma flux2 flux2_ae qwen_image z_image; do
   check "make-checkpoint $model" "$host" make-checkpoint --like $model.json $model.safetensors
 done
 
@@ -98,7 +101,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   fi
   folder=$work/$(basename "$compiler")
   unset LORA_HOST_PLUGIN_PATH
-  for project in template chroma qwen_image z_image; do
+  for project in template chroma flux2 qwen_image z_image; do
     check "$project finds the installed SDK ($compiler)" cmake -S "sources/$project" -B "$folder/$project" \
       -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-O0 -Wall -Wextra -Werror"
     check "$project builds" cmake --build "$folder/$project" --parallel 2
@@ -118,6 +121,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   whole chroma comfyui
   whole qwen_image comfyui,diffusers
   whole z_image comfyui
+  whole flux2 comfyui
 done
 
 # What else the template says that it does.

@@ -26,11 +26,19 @@ chroma_keys() {
   print_keys
 }
 
-qwen_layers() { # qwen_layers ROOT WIDTH QWEN: two layers of a language model with the real vocabulary; QWEN is 2.5 or 3
-  local root=$1 text=$2 layer norm bias=
+golden_keys() { # golden_keys CASE: those of the weights of a golden case
+  local list=
+  list=$(sed -n '/"inputs": /q; s/^ *"\([^"]*\)": {"shape": \[\([0-9, ]*\)\], "\(offset\|values\)".*/"\1": ["F32", [\2]]/p' \
+    "$1/case.json" | paste -sd,)
+  print_keys
+}
+
+qwen_layers() { # qwen_layers ROOT WIDTH QWEN [LAYERS]: a language model with the real vocabulary; QWEN is 2.5 or 3
+  local root=$1 text=$2 i layer norm bias=
   tensor $root.embed_tokens.weight "151936, $text"; tensor $root.norm.weight $text
   [ "$3" = 2.5 ] || bias=no
-  for layer in $root.layers.0 $root.layers.1; do
+  for ((i = 0; i < ${4:-2}; i++)); do
+    layer=$root.layers.$i
     for norm in input_layernorm post_attention_layernorm; do tensor $layer.$norm.weight $text; done
     if [ "$3" = 3 ]; then tensor $layer.self_attn.q_norm.weight 128; tensor $layer.self_attn.k_norm.weight 128; fi
     linear $layer.self_attn.q_proj 256 $text $bias; linear $layer.self_attn.o_proj $text 256 no
@@ -110,5 +118,25 @@ z_image_keys() {
     [ $block = context_refiner.0 ] || linear $block.adaLN_modulation.0 $((4 * h)) $time
   done
   qwen_layers text_encoders.qwen3_4b.transformer.model $text 3
+  print_keys
+}
+
+# Flux.2 klein with its text encoder.
+flux2_keys() {
+  local h=128 text=32 inner=384 list= stream block
+  linear img_in $h 128 no; linear txt_in $h $((3 * text)) no
+  linear time_in.in_layer $h 256 no; linear time_in.out_layer $h $h no
+  for stream in img txt; do
+    linear double_stream_modulation_$stream.lin $((6 * h)) $h no
+    linear double_blocks.0.${stream}_attn.qkv $((3 * h)) $h no; linear double_blocks.0.${stream}_attn.proj $h $h no
+    linear double_blocks.0.${stream}_mlp.0 $((2 * inner)) $h no; linear double_blocks.0.${stream}_mlp.2 $h $inner no
+  done
+  linear single_stream_modulation.lin $((3 * h)) $h no
+  linear single_blocks.0.linear1 $((3 * h + 2 * inner)) $h no; linear single_blocks.0.linear2 $h $((h + inner)) no
+  for block in double_blocks.0.img_attn double_blocks.0.txt_attn single_blocks.0; do
+    tensor $block.norm.query_norm.scale 128; tensor $block.norm.key_norm.scale 128
+  done
+  linear final_layer.adaLN_modulation.1 $((2 * h)) $h no; linear final_layer.linear 128 $h no
+  qwen_layers text_encoders.qwen3_4b.transformer.model $text 3 4
   print_keys
 }
