@@ -32,12 +32,14 @@ class Fuzz : public testing::TestWithParam<Target> {
     spdlog::set_level(spdlog::level::off);  // what a reader warns of is no matter here
   }
   void TearDown() override { spdlog::set_level(level_); }
-  void run(const std::string& input, const std::string& what) const {
+  // Was it taken?
+  bool run(const std::string& input, const std::string& what) const {
     try {
-      GetParam().run(fuzz::bytes_of(input));
+      return GetParam().run(fuzz::bytes_of(input));
     } catch (const std::exception& error) {
       ADD_FAILURE() << what << ": " << error.what() << "\ninput: " << hex(input);
     }
+    return false;
   }
 
  private:
@@ -65,6 +67,7 @@ TEST_P(Fuzz, SeedsAndMutations) {
   constexpr int mutations = 2000;
   const std::vector<std::string> seeds = GetParam().seeds();
   ASSERT_FALSE(seeds.empty());
+  EXPECT_TRUE(run(seeds.front(), "seed")) << "the first seed is a good file";
   for (const std::string& seed : seeds) run(seed, "seed");
   run("", "nothing");
   std::mt19937 random(12);

@@ -29,12 +29,12 @@ void check_tree(const yaml::Node& node, int depth) {
 
 }  // namespace
 
-void config(Bytes input) {
+bool config(Bytes input) {
   const std::string text(text_of(input));
   std::vector<yaml::Problem> problems;
   const yaml::Node tree = yaml::parse(text, problems);
   if (problems.empty()) check_tree(tree, 0);
-  taken([&] {
+  return taken([&] {
     const Config read = parse_config(text, "c.yaml", {.model = false, .datasets = false});
     require(problems.empty(), "what is no YAML is no configuration");
     const std::string printed = to_yaml(read);
@@ -58,9 +58,9 @@ std::vector<std::string> config_seeds() {
   return seeds;
 }
 
-void settings(Bytes input) {
+bool settings(Bytes input) {
   const std::string text(text_of(input));
-  taken([&] {
+  return taken([&] {
     const RunSettings read = RunSettings::of(text, "state");
     const std::string printed = read.text();
     require(read.schedule_first() >= 0, "a schedule begins at a step");
@@ -84,9 +84,9 @@ std::vector<std::string> settings_seeds() {
   return seeds;
 }
 
-void history(Bytes input) {
+bool history(Bytes input) {
   static MemoryFile memory;
-  taken([&] {
+  return taken([&] {
     const History history(memory.holding(input));
     int64_t before = 0;
     for (const Change& change : history.changes()) {
@@ -103,10 +103,10 @@ std::vector<std::string> history_seeds() {
           "{\"step\":1,\"phase\":\"1\"}\n\n", "{\"step\":1.5,\"set\":\"{}\"}\n", ""};
 }
 
-void request(Bytes input) {
+bool request(Bytes input) {
   const auto read = read_request(std::string(text_of(input)));
-  if (!read) return;
-  taken([&] {
+  if (!read) return false;
+  return taken([&] {
     RunSettings settings(TrainSection{});
     settings.set(settings_of(read->arguments), 3, "ctl: ");
     (void)settings.text();
@@ -119,10 +119,10 @@ std::vector<std::string> request_seeds() {
           R"({"command":"sample","arguments":["a \"cat\""]})", R"({"command":"status"})"};
 }
 
-void shard_index(Bytes input) {
+bool shard_index(Bytes input) {
   static MemoryFolder folder("model.safetensors.index.json");
   folder.hold(input);
-  taken([&] {
+  return taken([&] {
     for (const auto& file : weight_set(folder.path()))
       require(file.parent_path() == folder.path() && std::filesystem::exists(file), "shards lie beside their index");
   });

@@ -24,7 +24,7 @@ using Bytes = std::span<const std::byte>;
 
 struct Target {
   std::string_view name;
-  void (*run)(Bytes input);
+  bool (*run)(Bytes input);  // true: it was taken
   std::vector<std::string> (*seeds)();
   std::string_view dictionary = {};  // for libFuzzer: a file beside this one
   size_t longest = 1024;             // bytes of an input that libFuzzer makes

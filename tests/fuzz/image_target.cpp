@@ -17,8 +17,8 @@ namespace {
 
 constexpr int64_t most_pixels = 1 << 14;  // of an image that is decoded here: larger ones take longer and show no more
 
-void check(Bytes file) {
-  taken([&] {
+bool check(Bytes file) {
+  return taken([&] {
     const ImageSize size = image_size(file, "image");
     require(size.width >= 1 && size.height >= 1 && size.width <= max_image_side && size.height <= max_image_side &&
                 size.width * size.height <= max_image_pixels,
@@ -52,10 +52,10 @@ std::string with_checksums(std::string file) {
 
 }  // namespace
 
-void png(Bytes input) {
-  if (input.empty()) return;
+bool png(Bytes input) {
+  if (input.empty()) return false;
   if (std::to_integer<int>(input.back()) % 4 == 0) return check(input);
-  check(bytes_of(with_checksums(std::string(text_of(input)))));
+  return check(bytes_of(with_checksums(std::string(text_of(input)))));
 }
 
 std::vector<std::string> png_seeds() {
@@ -72,7 +72,7 @@ std::vector<std::string> png_seeds() {
   };
 }
 
-void jpeg(Bytes input) { check(input); }
+bool jpeg(Bytes input) { return check(input); }
 
 std::vector<std::string> jpeg_seeds() {
   const auto app1 = [](std::vector<uint8_t> tiff) {
@@ -90,7 +90,7 @@ std::vector<std::string> jpeg_seeds() {
   };
 }
 
-void webp(Bytes input) { check(input); }
+bool webp(Bytes input) { return check(input); }
 
 std::vector<std::string> webp_seeds() {
 #ifdef LORA_WEBP

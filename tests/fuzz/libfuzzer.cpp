@@ -1,5 +1,5 @@
-// The program of libFuzzer. LORA_FUZZ_TARGET names the target; with LORA_FUZZ_SEEDS, a folder, it writes the target's
-// seeds there and ends.
+// The program of libFuzzer. LORA_FUZZ_TARGET names the target ("list" prints them); with LORA_FUZZ_SEEDS, a folder, it
+// writes the target's seeds there and ends.
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
@@ -39,6 +39,10 @@ void add_options(int* argc, char*** argv) {
 extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   const char* name = std::getenv("LORA_FUZZ_TARGET");
   const auto all = lh::fuzz::targets();
+  if (name != nullptr && std::string_view(name) == "list") {
+    for (const auto& target : all) std::printf("%s\n", std::string(target.name).c_str());
+    std::exit(0);
+  }
   const auto found = std::ranges::find(all, std::string_view(name == nullptr ? "" : name), &lh::fuzz::Target::name);
   if (found == all.end()) {
     std::fprintf(stderr, "LORA_FUZZ_TARGET must be one of");

@@ -7,10 +7,10 @@
 
 namespace lh::fuzz {
 
-void lora(Bytes input) {
+bool lora(Bytes input) {
   static MemoryFile memory;
   const std::string made = safetensors_of(input);
-  taken([&] {
+  return taken([&] {
     const auto& path = memory.holding(bytes_of(made));
     const bool looks = is_lora(Safetensors(path));
     const LoraFile file = read_lora(path);

@@ -104,7 +104,7 @@ std::vector<std::string> seeds_of_records() {
 
 }  // namespace
 
-void record(Bytes input) {
+bool record(Bytes input) {
   static MemoryFile memory;
   static const std::string good = example("test/1", memory);
   static const Record original = read_record(memory.holding(bytes_of(good)), {"test/1", key});
@@ -113,23 +113,24 @@ void record(Bytes input) {
   require(found.answer == RecordAnswer::ok || !found.why.empty(), "what is refused is explained");
   require(found.answer != RecordAnswer::absent && found.answer != RecordAnswer::unreadable,
           "a file that is read is there");
-  if (found.answer != RecordAnswer::ok) return;
+  if (found.answer != RecordAnswer::ok) return false;
   if (edited) require(same(found, original), "a record that was changed is not taken");
   const Safetensors stored(memory.path());
   require(stored.metadata().at("lora_host.record") == "test/1" && stored.metadata().at("lora_host.key") == key,
           "a record of another kind or key is not taken");
+  return true;
 }
 
 std::vector<std::string> record_seeds() { return seeds_of_records(); }
 
-void state(Bytes input) {
+bool state(Bytes input) {
   static MemoryFile memory;
   static MemoryFolder folder(key + ".safetensors");
   static const std::string good = example(state_kind, memory);
   folder.hold(bytes_of(make(state_kind, memory, good, input).file));
-  taken([&] {
+  return taken([&] {
     const auto found = find_state({.folder = folder.path()}, false);
-    if (!found) return;
+    require(found.has_value(), "the only state is found, or it is said why not");
     const RunState& s = found->state;
     require(s.step == 4, "a state is of the step that its name says");
     require(s.updates >= 0 && s.changes >= 0 && s.averaged.value_or(0) >= 0, "counts are not negative");
@@ -141,7 +142,7 @@ void state(Bytes input) {
 
 std::vector<std::string> state_seeds() { return seeds_of_records(); }
 
-void cache(Bytes input) {
+bool cache(Bytes input) {
   static MemoryFile memory;
   static MemoryFolder folder(key + ".safetensors");
   static const std::string good = example("latents/1", memory);
@@ -153,8 +154,9 @@ void cache(Bytes input) {
     if (tensors.size() != 1 || latent == tensors.end()) return "expected one tensor";
     return latent->second.desc == Desc{DType::bf16, {1, 2, 2}} && finite(latent->second) ? "" : "expected a latent";
   };
-  if (const NamedTensors* found = cache.find(key, check))
-    require(found->at("latent").data.size() == 8, "an entry that is taken passed its check");
+  const NamedTensors* found = cache.find(key, check);
+  if (found != nullptr) require(found->at("latent").data.size() == 8, "an entry that is taken passed its check");
+  return found != nullptr;
 }
 
 std::vector<std::string> cache_seeds() { return seeds_of_records(); }

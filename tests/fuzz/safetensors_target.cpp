@@ -37,13 +37,13 @@ void check_layout(const Safetensors& file, size_t size) {
   require(end == static_cast<int64_t>(size), "the file ends where the data does");
 }
 
-void safetensors(Bytes input) {
+bool safetensors(Bytes input) {
   static MemoryFile memory;
   // Every fourth input is the file itself, length field and all; a header that starts with a brace is one that is
   // spelled.
   const bool whole = !input.empty() && std::to_integer<int>(input.back()) % 4 == 3;
   const std::string made = whole ? std::string(text_of(input)) : safetensors_of(input);
-  taken([&] {
+  return taken([&] {
     const Safetensors file(memory.holding(bytes_of(made)));
     check_layout(file, made.size());
     require(file.fingerprint().size() == 64, "a fingerprint is a SHA-256");

@@ -6,7 +6,7 @@
 namespace lh::fuzz {
 
 #define LORA_FUZZ_TARGET(name) \
-  void name(Bytes input);      \
+  bool name(Bytes input);      \
   std::vector<std::string> name##_seeds()
 
 LORA_FUZZ_TARGET(safetensors);    // a file with tensors, of anybody

@@ -47,10 +47,9 @@ void encode_all(const TokenModel& model) {
 
 }  // namespace
 
-void caption(Bytes input) {
-  static MemoryFile memory;
-  taken([&] {
-    const std::string text = read_caption(memory.holding(input));
+bool caption(Bytes input) {
+  return taken([&] {
+    const std::string text = caption_of(std::string(text_of(input)), "caption");
     require(is_utf8(text), "a caption is UTF-8");
     require(!text.ends_with('\n') && !text.ends_with('\r'), "line ends at its end are dropped");
     const std::string with = with_trigger(text, "zwx");
@@ -64,7 +63,7 @@ std::vector<std::string> caption_seeds() {
 }
 
 // A tokenizer.json; or, behind a NUL, vocab.json, a NUL, merges.txt.
-void bpe(Bytes input) {
+bool bpe(Bytes input) {
   const std::string_view text = text_of(input);
   TokenizerSource source;
   const size_t cut = text.starts_with('\0') ? text.find('\0', 1) : text.npos;
@@ -76,7 +75,7 @@ void bpe(Bytes input) {
     source.rules = R"({"pre_tokenizer":{"type":"ByteLevel","use_regex":true},"model":{"byte_fallback":true}})";
     source.rules_from = "rules";
   }
-  taken([&] {
+  return taken([&] {
     const auto model = read_bpe(source);
     taken([&] { encode_all(*model); });
   });
@@ -114,9 +113,9 @@ std::vector<std::string> bpe_seeds() {
   };
 }
 
-void sentencepiece(Bytes input) {
+bool sentencepiece(Bytes input) {
   const TokenizerSource source{.files = {{"spiece.model", std::string(text_of(input))}}};
-  taken([&] {
+  return taken([&] {
     const auto model = read_sentencepiece(source);
     taken([&] { encode_all(*model); });
   });
@@ -150,9 +149,9 @@ std::vector<std::string> sentencepiece_seeds() {
           pieces + field(2, field(3, 3)), pieces + field(2, field(3, 4)) + normalizer};
 }
 
-void note(Bytes input) {
+bool note(Bytes input) {
   static MemoryFile memory;
-  taken([&] {
+  return taken([&] {
     const AbiNote found = read_abi_note(memory.holding(input));
     // Found in the file: its owner's name is, and both numbers behind it.
     const std::string_view file = text_of(input);
