@@ -117,7 +117,7 @@ for target in "${targets[@]}"; do
   found=$(($(find "$reports" -type f | wc -l) - before))
   if [ "$status" -ne 0 ] && [ "$found" -eq 0 ]; then found=1; fi
   awk -v t="$target" -v i="${inputs:-0}" -v s="$elapsed" -v c="$(cpu_seconds "$times")" -v e="${edges:-0}" -v r="$found" \
-    'BEGIN { printf "%-14s %12d %10d %10d %8d %8d\n", t, i, i / s, c > 0 ? i / c : 0, e, r }'
+    'BEGIN { printf "%-14s %12d %10d %10d %8d %8d\n", t, i, i / s, (c > 0 ? i / c : 0), e, r }'
   rm -f "$times"
   total=$((total + ${inputs:-0}))
   if [ "$found" -gt 0 ]; then

@@ -77,7 +77,7 @@ bool bpe(Bytes input) {
   }
   return taken([&] {
     const auto model = read_bpe(source);
-    taken([&] { encode_all(*model); });
+    encode_all(*model);
   });
 }
 
@@ -117,7 +117,7 @@ bool sentencepiece(Bytes input) {
   const TokenizerSource source{.files = {{"spiece.model", std::string(text_of(input))}}};
   return taken([&] {
     const auto model = read_sentencepiece(source);
-    taken([&] { encode_all(*model); });
+    encode_all(*model);
   });
 }
 
