@@ -179,11 +179,6 @@ TEST(Control, NobodyThereAndTheEndOfARun) {
   EXPECT_FALSE(fs::exists(dir.path() / "ctl.sock"));
 }
 
-void expect_trained(const HostResult& result) {
-  EXPECT_EQ(result.code, 0) << "signal " << result.signal << (result.timed_out ? ", timed out" : "") << "\n"
-                            << result.output;
-}
-
 // A run whose optimizer changes twice, to one with states of tensors and of groups and weights of its own.
 void make_phased(ToyRun& run) {
   run.set("steps", "9")
@@ -201,7 +196,7 @@ HostResult ctl(const ToyRun& run, std::vector<std::string> arguments) {
 
 // Waits until the run has done so many steps; it then stands still until told otherwise.
 void pause_after(HostProcess& process, const ToyRun& run, int64_t step) {
-  while (process.running() && run.steps_done() < step) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  reaches(process, run, step);
   EXPECT_THAT(ask_run(run.output(), {"pause", {}}).text, HasSubstr("paused after step"));  // before a GPU is through
 }
 
@@ -227,8 +222,7 @@ TEST(Phases, AreKilledAndResumedWithoutADifference) {
   int kills = 0;
   for (int i = 0; i < (sanitized ? 3 : 10); ++i) {
     HostProcess process(run.command({"--resume"}));
-    const int64_t step = run.steps_done() + static_cast<int64_t>(random() % 2);
-    while (process.running() && run.steps_done() < step) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    reaches(process, run, run.steps_done() + static_cast<int64_t>(random() % 2));
     std::this_thread::sleep_for(std::chrono::milliseconds(random() % 20));
     process.send(SIGKILL);
     kills += process.wait().signal == SIGKILL;
