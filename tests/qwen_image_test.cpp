@@ -217,7 +217,7 @@ TEST(QwenImage, FoldersOfRelativesAreRefusedByName) {
   for (const auto& [file, content, text] : std::vector<std::array<const char*, 3>>{
            {"model_index.json", R"({"_class_name": "QwenImageEditPlusPipeline"})", "this is Qwen-Image-Edit"},
            {"model_index.json", R"({"_class_name": "QwenImageLayeredPipeline"})", "this is Qwen-Image-Layered"},
-           {"transformer/config.json", R"({"zero_cond_t": true})", "this is Qwen-Image-Edit"}}) {
+           {"transformer/config.json", R"({"zero_cond_t" :true})", "this is Qwen-Image-Edit"}}) {
     const TempDir dir;
     directory(dir / "model", "", as_is);
     put(dir / "model" / file, content);

@@ -150,7 +150,8 @@ class JointStream {
     Value y = modulated_norm(g_, x_, mod_[0], mod_[1]);
     if (!names_.qkv.empty()) return fused_qkv(g_, y, names_.qkv, head_dim, names_.q_norm, names_.k_norm);
     Value q = names_.q.empty() ? Value{} : g_.linear(y, names_.q);
-    return heads(g_, q, g_.linear(y, names_.k), g_.linear(y, names_.v), head_dim, names_.q_norm, names_.k_norm);
+    Value k = g_.linear(y, names_.k), v = g_.linear(y, names_.v);
+    return heads(g_, q, k, v, head_dim, names_.q_norm, names_.k_norm);
   }
   void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
   void feed_forward() { add(5, mlp(g_, modulated_norm(g_, x_, mod_[3], mod_[4]), names_.fc1, names_.fc2)); }
