@@ -25,23 +25,27 @@ constexpr int64_t latent_channels = 128, hidden_of_9b = 4096;
 
 struct Encoder {
   const char *name, *prefix, *setting;
+  bool head_norms;  // of q and k
   nn::LlmFacts facts;
 
   // Both stand in the same folder of a diffusers directory: only Qwen3 has norms of q and k.
   bool is_there(const Weights& w) const {
     const std::string first = prefix + std::string("model.layers.0.self_attn.");
-    return w.has(first + "q_proj.weight") && w.has(first + "q_norm.weight") == (name == std::string("qwen3"));
+    return w.has(first + "q_proj.weight") && w.has(first + "q_norm.weight") == head_norms;
   }
   // The states a quarter, half and three quarters of the way; files of Mistral may end there, with layer 30 of 40.
   std::vector<int64_t> depths(const Weights& w) const {
     int64_t layers = nn::Llm::layers(w, prefix);
-    if (layers == 30) layers = 40;
+    if (!head_norms && layers == 30) layers = 40;
     return {layers / 4, 2 * layers / 4, 3 * layers / 4};
   }
 };
-constexpr Encoder qwen3 = {"qwen3", "qwen3:", "qwen3_path", {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6}};
-constexpr Encoder mistral = {
-    "mistral", "mistral:", "mistral_path", {.head_dim = 128, .eps = 1e-5, .rope_theta = 1e9, .pads_first = true}};
+constexpr Encoder qwen3 = {"qwen3", "qwen3:", "qwen3_path", true, {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6}};
+constexpr Encoder mistral = {"mistral",
+                             "mistral:",
+                             "mistral_path",
+                             false,
+                             {.head_dim = 128, .eps = 1e-5, .rope_theta = 1e9, .pads_first = true}};
 
 class Flux2 : public nn::LatentModel {
  public:
