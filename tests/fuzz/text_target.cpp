@@ -143,7 +143,7 @@ std::vector<std::string> sentencepiece_seeds() {
                                  "\xe2\x96\x81"
                                  "a",
                                  -1.5, 1) +
-                             piece("aa", -3, 1) + piece("<0x41>", 0, 6);
+                             piece("aa", -3, 1) + piece("b", 0, 4);
   const std::string normalizer = field(3, field(1, "identity") + field(3, 1) + field(4, 1) + field(5, 1));
   return {pieces + field(2, field(3, 1)) + normalizer, pieces + field(2, field(3, 2)) + normalizer,
           pieces + field(2, field(3, 3)), pieces + field(2, field(3, 4)) + normalizer};
