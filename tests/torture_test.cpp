@@ -1,4 +1,6 @@
 // A sample of scripts/torture.sh, and that it notices what is not healed.
+#include "support/torture.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -7,7 +9,6 @@
 
 #include "support/io_files.h"
 #include "support/run_host.h"
-#include "support/torture.h"
 
 namespace lh::test {
 namespace {
@@ -39,7 +40,8 @@ TEST_F(TortureTest, AFewFaultsOfMany) {
   const uint64_t seed = seed_of_this_run();
   std::printf("LORA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   Torture torture(dir_ / "run", seed);
-  const TortureRun runs[] = {{"adamw", "prodigy_plus_schedulefree", Begin::cached}, {"adamw8bit", "muon", Begin::resumed}};
+  const TortureRun runs[] = {{"adamw", "prodigy_plus_schedulefree", Begin::cached},
+                             {"adamw8bit", "muon", Begin::resumed}};
   std::mt19937_64 random(seed);
   std::vector<std::pair<TortureRun, Fault>> tasks;
   for (const TortureRun& run : runs)
@@ -49,8 +51,7 @@ TEST_F(TortureTest, AFewFaultsOfMany) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);  // a busy machine tries fewer
   for (size_t i = 0; i < std::min(most, tasks.size()) && std::chrono::steady_clock::now() < end; ++i)
     torture.meet(tasks[i].first, tasks[i].second);
-  for (const TortureFailure& f : torture.tally().failures)
-    ADD_FAILURE() << f.run << "; " << f.fault << ": " << f.what;
+  for (const TortureFailure& f : torture.tally().failures) ADD_FAILURE() << f.run << "; " << f.fault << ": " << f.what;
   EXPECT_GE(torture.tally().total(), 10);
 }
 
