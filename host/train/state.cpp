@@ -102,9 +102,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   write_record(folder / (name + ".safetensors"), {state_kind, name}, tensors, metadata);
 
   const auto all = generations(folder);
-  std::error_code none;  // an old file that stays harms nobody
-  for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i)
-    std::filesystem::remove(all[i].path, none);
+  for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i) remove_old(all[i].path);
 }
 
 std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts) {
