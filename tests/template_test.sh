@@ -148,6 +148,11 @@ check "its file is told apart" prints "adapter 'input_scale' of a plugin, with {
   "$host" inspect scale/tiny_dit/tiny_dit.safetensors
 check "... and fits its model" prints "lora-host  14 loaded, 0 unmatched" \
   "$host" verify scale/tiny_dit/tiny_dit.safetensors --config tiny_dit.yaml
+scaled() { "$host" sample --config tiny_dit.yaml --lora scale/tiny_dit/tiny_dit.safetensors --out "$1"; }
+differ() { ! cmp -s "$1" "$2"; }
+check "a sample without it" "$host" sample --config tiny_dit.yaml --out plain.png
+check "... and with it" scaled scaled.png
+check "... which is seen" differ scaled.png plain.png
 sed 's/strength: 2/strength: 0/' scale.yaml >weak.yaml
 check "its options are checked" refuses "weak.yaml:4:57" "$host" train --config weak.yaml --dry-run
 check "it is installed beside the host's plugins" cmake --install "$work/$(basename "$(cache CMAKE_CXX_COMPILER)")/template" \
@@ -155,6 +160,8 @@ check "it is installed beside the host's plugins" cmake --install "$work/$(basen
 unset LORA_HOST_PLUGIN_PATH
 check "and found there" prints "$plugins/tiny_dit.so" "$host" plugins
 check "with its tokenizer" "$host" sample --config tiny_dit.yaml --out installed.png
+check "and its adapter" scaled again.png
+check "... which draws the same" cmp scaled.png again.png
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

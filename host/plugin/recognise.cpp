@@ -50,6 +50,8 @@ std::string names_in(const fs::path& folder) {
 
 std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
   std::vector<Opinion> opinions;
+  FileCache open;  // for all of them
+  if (fs::is_regular_file(path)) open.open(path);
   for (const Offered<lh_model>& offered : registry.models()) opinions.push_back(ask(offered, path));
   std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
   return opinions;

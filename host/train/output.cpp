@@ -72,8 +72,8 @@ std::filesystem::path Output::sample_path(int64_t step, size_t index) const {
 }
 
 void Output::sample(int64_t step, size_t index, const Image& image) {
+  events_->image(fmt::format("sample_{}", index), step, image);  // first: the file says that the sample was made
   write_png(sample_path(step, index), image);
-  events_->image(fmt::format("sample_{}", index), step, image);
 }
 
 bool Output::has_sample(int64_t step, size_t index) const {

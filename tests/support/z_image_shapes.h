@@ -22,6 +22,6 @@ struct LlmSize {
 void add_llm(Shapes& shapes, const std::string& prefix, const LlmSize& size);
 
 // One file with everything that a run needs, with as many words as tests/data/qwen_small has.
-void write_small_z_image(const std::filesystem::path& path);
+void write_small_z_image(const std::filesystem::path& path, const NextDit& denoiser = small_z_image);
 
 }  // namespace lh::test
