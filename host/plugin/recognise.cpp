@@ -17,8 +17,9 @@ void ask(Opinion& opinion, const fs::path& path, bool marked) {
   const ProbedWeights probed = probe_weights(opinion.spec, path);
   opinion.has_marker = probed.has_marker;
   if (probed.weights.empty() || probed.has_marker != marked) return;
+  const Offered<lh_model> offered = opinion.model.load();
   try {
-    const Probe said = probe(opinion.model.load(), probed.weights, &probed.documents);
+    const Probe said = probe(offered, probed.weights, &probed.documents);
     opinion.words = said.words;
     if (probed.has_marker) opinion.confidence = said.confidence;
   } catch (const Error& mistake) {
