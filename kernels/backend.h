@@ -63,6 +63,9 @@ class Backend {
   // Where the condition can be read now, false skips the operations up to the end of the region.
   virtual bool if_finite_begin(const float* value) = 0;
   virtual void if_finite_end() {}
+  virtual void fork(int32_t) {}
+  virtual void branch(int32_t) {}
+  virtual void join() {}
   virtual void measure_begin() {}
   virtual int64_t measure_end() { return 0; }                  // bytes
   virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need

@@ -1,4 +1,4 @@
-// Contexts, their memory and their last error; names and sizes of types.
+// Contexts, their memory and their last error.
 #include <cstring>
 #include <utility>
 
@@ -7,13 +7,6 @@
 namespace {
 
 thread_local std::string thread_error;
-
-constexpr struct {
-  const char* name;
-  int64_t size;
-} dtypes[] = {{"f32", 4}, {"f16", 2}, {"bf16", 2}, {"f8_e4m3", 1}, {"f8_e5m2", 1}, {"i32", 4}, {"i64", 8}, {"u8", 1}};
-
-bool known(lk_dtype dtype) { return dtype >= LK_F32 && dtype <= LK_U8; }
 
 void require_copy(const char* what, const void* dst, const void* src, int64_t bytes) {
   if (bytes < 0) {
@@ -37,17 +30,6 @@ lk_status report(lk_context* context, lk_status status, const std::string& text)
 }
 
 }  // namespace lk
-
-int64_t lk_dtype_size(lk_dtype dtype) { return known(dtype) ? dtypes[dtype].size : 0; }
-
-const char* lk_dtype_name(lk_dtype dtype) { return known(dtype) ? dtypes[dtype].name : "unknown"; }
-
-int64_t lk_numel(const lk_tensor* tensor) {
-  if (tensor == nullptr) return 0;
-  int64_t count = 1;
-  for (int32_t i = 0; i < tensor->rank && i < LK_MAX_RANK; ++i) count *= tensor->dims[i];
-  return count;
-}
 
 const char* lk_version(void) { return "0.1.0"; }
 

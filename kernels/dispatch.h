@@ -12,6 +12,7 @@ struct lk_context {
   std::string error;
   bool measuring = false;
   bool conditional = false, skipping = false;  // between lk_if_finite_begin and _end; without effect there
+  int32_t branches = 0;                        // between lk_fork and lk_join
 };
 
 namespace lk {

@@ -90,6 +90,7 @@ lk_status lk_capture_begin(lk_context* context) {
 
 lk_status lk_capture_end(lk_context* context, lk_graph** out) {
   return call(context, "capture_end", [&](lk::Backend& backend) {
+    context->branches = 0;  // an error may have come before the join
     lk_graph* const graph = backend.capture_end();
     if (out != nullptr)
       *out = graph;
@@ -113,6 +114,7 @@ lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value) {
     if (value->data == nullptr || value->dtype != LK_F32 || lk_numel(value) != 1)
       throw lk::Error(LK_E_INVALID, "if_finite_begin: value: expected one f32 element");
     if (context->conditional) throw lk::Error(LK_E_INVALID, "if_finite_begin: inside another one");
+    if (context->branches > 0) throw lk::Error(LK_E_INVALID, "if_finite_begin: between lk_fork and lk_join");
     if (!context->measuring) context->skipping = !backend.if_finite_begin(static_cast<const float*>(value->data));
     context->conditional = true;
   });
@@ -121,8 +123,39 @@ lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value) {
 lk_status lk_if_finite_end(lk_context* context) {
   return call(context, "if_finite_end", [&](lk::Backend& backend) {
     if (!context->conditional) throw lk::Error(LK_E_INVALID, "if_finite_end: without lk_if_finite_begin");
+    if (context->branches > 0) throw lk::Error(LK_E_INVALID, "if_finite_end: between lk_fork and lk_join");
     context->conditional = context->skipping = false;
     if (!context->measuring) backend.if_finite_end();
+  });
+}
+
+lk_status lk_fork(lk_context* context, int32_t branches) {
+  return call(context, "fork", [&](lk::Backend& backend) {
+    if (branches < 1 || branches > LK_MAX_BRANCHES)
+      throw lk::Error(LK_E_INVALID, "fork: branches: expected 1 to " + std::to_string(LK_MAX_BRANCHES) + ", found " +
+                                        std::to_string(branches));
+    if (context->branches > 0) throw lk::Error(LK_E_INVALID, "fork: between another lk_fork and its lk_join");
+    backend.fork(branches);
+    context->branches = branches;
+  });
+}
+
+lk_status lk_branch(lk_context* context, int32_t branch) {
+  return call(context, "branch", [&](lk::Backend& backend) {
+    if (branch < 0 || branch >= context->branches)
+      throw lk::Error(LK_E_INVALID, context->branches == 0
+                                        ? "branch: without lk_fork"
+                                        : "branch: expected 0 to " + std::to_string(context->branches - 1) +
+                                              ", found " + std::to_string(branch));
+    backend.branch(branch);
+  });
+}
+
+lk_status lk_join(lk_context* context) {
+  return call(context, "join", [&](lk::Backend& backend) {
+    if (context->branches == 0) throw lk::Error(LK_E_INVALID, "join: without lk_fork");
+    context->branches = 0;
+    backend.join();
   });
 }
 

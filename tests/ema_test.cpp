@@ -288,11 +288,6 @@ ToyRun& averaging(ToyRun& run, const std::string& keys = ema_keys) {
   return run.replace("train:\n", "train:\n" + keys);
 }
 
-HostResult trained(const HostResult& result) {
-  EXPECT_EQ(result.code, 0) << result.output;
-  return result;
-}
-
 fs::path newest_state(const ToyRun& run) {
   fs::path newest;
   for (const auto& file : fs::directory_iterator(run.output() / "state")) newest = std::max(newest, file.path());
@@ -308,10 +303,10 @@ TEST(EmaRun, AveragesAreSavedAndSampledWith) {
         .set("prompts", "[a photo]")
         .replace("save_every: 2", "save_every: 0\n  dtype: float32");
   averaging(run);
-  const HostResult planned = trained(run.train({"--dry-run"}));
+  const HostResult planned = expect_trained(run.train({"--dry-run"}));
   EXPECT_THAT(planned.output, HasSubstr("average    of the weights: decay 0.5, warm-up diffusers; "));
-  trained(run.train());
-  trained(plain.train());
+  expect_trained(run.train());
+  expect_trained(plain.train());
 
   // The file has the averages of the state, which has the weights as well: those of a run without an average.
   const Safetensors lora(run.lora()), state(newest_state(run)), other(newest_state(plain));
@@ -336,7 +331,7 @@ TEST(EmaRun, AveragesAreSavedAndSampledWith) {
   second.set("sample_every", "1").set("prompts", "[a photo]").set("steps", "1");
   second.replace("sample_every: 1", "sample_every: 1\n  sample_at_start: true");
   second.replace("linear: 2", "linear: 2\n  pretrained_lora_path: " + run.lora().string());
-  trained(second.train());
+  expect_trained(second.train());
   const auto image = [](const ToyRun& of, const char* name) { return get(of.output() / "samples" / name); };
   EXPECT_TRUE(image(run, "000000004_0.png") == image(second, "000000000_0.png"));
   EXPECT_FALSE(image(run, "000000004_0.png") == image(plain, "000000004_0.png"));
@@ -347,9 +342,9 @@ TEST(EmaRun, GoesOnToTheBit) {
   for (const char* optimizer : {"adamw", "schedulefree_adamw"}) {
     ToyRun whole, parts;
     for (ToyRun* run : {&whole, &parts}) averaging(*run).set("optimizer", optimizer).set("steps", "4");
-    trained(whole.train());
-    trained(parts.set("steps", "2").train());
-    const HostResult resumed = trained(parts.set("steps", "4").train({"--resume"}));
+    expect_trained(whole.train());
+    expect_trained(parts.set("steps", "2").train());
+    const HostResult resumed = expect_trained(parts.set("steps", "4").train({"--resume"}));
     EXPECT_THAT(resumed.output, testing::Not(HasSubstr("ema_config")));
     EXPECT_TRUE(get(parts.lora()) == get(whole.lora())) << optimizer;
     const Safetensors got(newest_state(parts)), want(newest_state(whole));
@@ -367,7 +362,7 @@ TEST(EmaRun, GoesOnOverPhases) {
     ToyRun whole, parts;
     for (ToyRun* run : {&whole, &parts})
       averaging(*run, ema_keys + "  phases: " + optimizers + "\n").set("steps", "4").set("lr", "1e-2");
-    trained(whole.train());
+    expect_trained(whole.train());
     const Safetensors state(newest_state(whole)), middle(whole.output() / "state" / "000000002.safetensors");
     EXPECT_EQ(state.metadata().at("ema.updates"), "4");
     for (const StoredTensor& t : state.tensors()) {
@@ -376,20 +371,20 @@ TEST(EmaRun, GoesOnOverPhases) {
       EXPECT_FALSE(average.data == state.read("p/" + t.name.substr(4)).data) << t.name << " began anew";
       EXPECT_FALSE(average.data == middle.read(t.name).data) << t.name << " stands still";
     }
-    trained(parts.set("steps", "3").train());
-    trained(parts.set("steps", "4").train({"--resume"}));
+    expect_trained(parts.set("steps", "3").train());
+    expect_trained(parts.set("steps", "4").train({"--resume"}));
     EXPECT_TRUE(get(parts.lora()) == get(whole.lora()));
   }
 }
 
 TEST(EmaRun, WhatBeginsOrEndsOnResumeIsSaid) {
   ToyRun run, plain;
-  trained(run.set("steps", "2").train());
-  trained(plain.set("steps", "4").train());
+  expect_trained(run.set("steps", "2").train());
+  expect_trained(plain.set("steps", "4").train());
   // A decay so near 1 that the average stays what it began as.
   averaging(run, "  ema_config: {use_ema: true, ema_decay: 0.999999999}\n").set("steps", "4");
   const fs::path before = newest_state(run);
-  const HostResult begun = trained(run.train({"--resume"}));
+  const HostResult begun = expect_trained(run.train({"--resume"}));
   EXPECT_THAT(begun.output,
               HasSubstr("train.ema_config.use_ema: the saved run has no average of the weights; it begins "
                         "as a copy of those after step 2"));
@@ -402,11 +397,11 @@ TEST(EmaRun, WhatBeginsOrEndsOnResumeIsSaid) {
     EXPECT_NE(state.read(t.name).data, state.read(p).data) << t.name;
   }
   run.set("steps", "5").replace("use_ema: true", "use_ema: false");
-  const HostResult ended = trained(run.train({"--resume"}));
+  const HostResult ended = expect_trained(run.train({"--resume"}));
   EXPECT_THAT(ended.output,
               HasSubstr("train.ema_config.use_ema: the saved run has an average of the weights, this one keeps none; "
                         "after step 4 files and samples hold the weights themselves"));
-  trained(plain.set("steps", "5").train({"--resume"}));
+  expect_trained(plain.set("steps", "5").train({"--resume"}));
   const Safetensors weights(newest_state(run)), undisturbed(newest_state(plain));
   for (const StoredTensor& t : undisturbed.tensors())
     EXPECT_EQ(weights.read(t.name).data, undisturbed.read(t.name).data);

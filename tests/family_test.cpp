@@ -15,8 +15,10 @@
 #include "io/lora_file.h"
 #include "io/lora_merge.h"
 #include "sample/denoiser.h"
+#include "support/flux2_shapes.h"
 #include "support/golden.h"
 #include "support/model_shapes.h"
+#include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
 #include "support/z_image_shapes.h"
 #include "train/prepare.h"
@@ -48,8 +50,18 @@ fs::path chroma(const fs::path& folder) {
   write_small_chroma(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+std::function<fs::path(const fs::path&)> flux2(const Flux2& denoiser) {
+  return [&denoiser](const fs::path& folder) {
+    write_small_flux2(folder / "model.safetensors", denoiser);
+    return folder / "model.safetensors";
+  };
+}
 fs::path z_image(const fs::path& folder) {
   write_small_z_image(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path qwen_image(const fs::path& folder) {
+  write_small_qwen_image(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 std::function<fs::path(const fs::path&)> sd35(const Mmdit& denoiser) {
@@ -72,17 +84,26 @@ constexpr const char* flux_files = R"(
 constexpr const char* z_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* qwen_image_files = R"(
+  max_sequence_length: 96
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
-// Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma, whose names are flux's
-// too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for one
-// that is not modulated; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context
-// block does not have; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
-// (sdxl_test); text encoders 6 for each layer that is reached.
+// Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
+// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
+// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of sd35 10 for
+// each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sdxl 2 for
+// each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
+// each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files},
-    {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 2},
+    {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 3},
+    {"flux2_klein", "flux2", "klein-4b", flux2(small_klein), 12, "kohya diffusers",
+     "\n  variant: klein\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "", "", 3},
+    {"flux2_dev", "flux2", "dev", flux2(small_flux2_dev), 12, "kohya diffusers",
+     "\n  tokenizer_path: SOURCE/tests/data/mistral_small", "", "", "", 3},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
+    {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -97,7 +118,7 @@ const Family families[] = {
     {"flux_ranks", "flux", "schnell", flux, 12, "diffusers", flux_files,
      "\n  target_modules: ['(double|single)_blocks.*(proj|qkv|linear1|linear2)']\n"
      "  module_ranks: {'single.*': 3}\n  module_alphas: {'single.*linear1': 1}",
-     "", "", 2},
+     "", "", 3},
     {"flux_dora", "flux", "schnell", flux, 22, "", flux_files, "\n  type: dora", "", "", 1, "1e-2", "kohya comfyui",
      "comfyui"},
     {"flux_dora_rows", "flux", "schnell", flux, 22, "diffusers", flux_files,

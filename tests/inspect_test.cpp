@@ -121,10 +121,15 @@ TEST(Inspect, PublishedFiles) {
   const Row rows[] = {{"flux1-dev", "flux", "dev", 780, 11901408320},
                       {"flux1-schnell", "flux", "schnell", 776, 11891178560},
                       {"flux1-dev.diffusers-transformer", "flux", "dev", 780, 11901408320},
+                      {"flux2-dev", "flux2", "dev", 299, 32223281152},
+                      {"flux2-klein-4b", "flux2", "klein-base-4b", 149, 3875544576},
+                      {"flux2-klein-9b.diffusers-transformer", "flux2", "klein-base-9b", 201, 9078581248},
                       {"sd3.5_large", "sd35", "large", 923, 8146280768},
                       {"sd3.5_medium", "sd35", "medium", 665, 2469663936},
                       {"sd3.5_medium.diffusers-transformer", "sd35", "medium", 665, 2469663936},
                       {"sd_xl_base_1.0", "sdxl", "epsilon", 1680, 2567463684},
+                      {"qwen_image", "qwen_image", "base", 1933, 20430401088},
+                      {"qwen_image.diffusers-transformer", "qwen_image", "base", 1933, 20430401088},
                       {"z_image", "z_image", "base", 453, 6154908736},
                       {"z_image.diffusers-transformer", "z_image", "base", 453, 6154908736}};
   if (!fs::exists(key_lists() / "sd3.5_large.json")) GTEST_SKIP() << "no key lists in " << key_lists();

@@ -48,10 +48,10 @@ datasets: [{folder_path: $root/examples/demo/photos, resolution: 64}]
 train: {steps: 1, batch_size: 1, dtype: fp32}
 YAML
 
-check "the data of a plugin lies beside it" cmp "$root/plugins/z_image/tokenizers/qwen3/merges.txt" \
-  "$libraries/lora-host/z_image/tokenizers/qwen3/merges.txt"
 tokenizer=$(find "$prefix" -path '*/tokenizers/clip/merges.txt')
 check "tokenizer files are installed" test -n "$tokenizer"
+check "with the vocabulary that plugins share" cmp "$root/share/tokenizers/qwen3/merges.txt" \
+  "$(dirname "$tokenizer")/../qwen3/merges.txt"
 mv "$tokenizer" "$tokenizer.away"
 check "they are the ones used" refuses "$tokenizer" "$host" train --config train.yaml
 mv "$tokenizer.away" "$tokenizer"

@@ -119,6 +119,8 @@ class Layer {
       result->store(context, Values(static_cast<size_t>(result == &dx ? rows * in : rank * in), nan));
   }
 
+  const Tensor& gradient() const { return ddown; }
+
  private:
   static constexpr int64_t rows = 129, in = 96, out = 96, rank = 8;
   Tensor dy, x, weight, down, up, dx, ddown, dup;
@@ -391,6 +393,131 @@ TEST_F(Flight, ConditionsAreNotNestedAndNeedOneNumber) {
   ASSERT_EQ(lk_if_finite_begin(c, &good), LK_OK) << error();
   expect_invalid(lk_if_finite_begin(c, &good), "if_finite_begin: inside another one");
   ASSERT_EQ(lk_if_finite_end(c), LK_OK) << error();
+}
+
+// Forks.
+
+TEST_F(Flight, BranchesBeginTogetherAndEndTogether) {
+  const int32_t branches = LK_MAX_BRANCHES, turns = 40;
+  const Tensor start({4096}, LK_F32), sum({4096}, LK_F32);
+  std::vector<Tensor> own;
+  for (int32_t i = 0; i < branches; ++i) own.emplace_back(Shape{4096}, LK_F32);
+  const auto add = [&](const Tensor& a, const Tensor& b, const Tensor& y) {
+    const lk_binary_params p{LK_ADD, a.view(), b.view(), y.view()};
+    ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << error();
+  };
+  // Branch i has 1 + turns + i in the end: each turn reads what the one before wrote.
+  const auto work = [&] {
+    fill(start, 1);
+    ASSERT_EQ(lk_fork(context.get(), branches), LK_OK) << error();
+    for (int32_t i = 0; i < branches; ++i) {
+      ASSERT_EQ(lk_branch(context.get(), i), LK_OK) << error();
+      const Tensor& mine = own[static_cast<size_t>(i)];
+      copy(LK_COMPUTE, mine.view().data, start.view().data, 4096 * 4);
+      for (int32_t turn = 0; turn < turns + i; ++turn) add(mine, start, mine);
+    }
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+    fill(sum, 0);
+    for (const Tensor& mine : own) add(sum, mine, sum);
+  };
+  const Values expected(4096, branches * (1 + turns) + branches * (branches - 1) / 2);
+  work();
+  EXPECT_EQ(load(sum), expected);
+  if (!records()) return;
+  const Graph graph = record(work);
+  for (int i = 0; i < 3; ++i) {
+    for (const Tensor& mine : own) fill(mine, -5);
+    launch(graph);
+    EXPECT_EQ(load(sum), expected);
+  }
+}
+
+TEST_F(Flight, BranchesHaveWorkspacesOfTheirOwn) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < 6; ++i) layers.emplace_back(context.get(), random);
+  const auto forked = [&] {
+    ASSERT_EQ(lk_fork(context.get(), static_cast<int32_t>(layers.size())), LK_OK) << error();
+    for (size_t i = 0; i < layers.size(); ++i) {
+      ASSERT_EQ(lk_branch(context.get(), static_cast<int32_t>(i)), LK_OK) << error();
+      ASSERT_EQ(layers[i].backward(context.get()), LK_OK) << error();
+    }
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+  };
+  std::vector<std::vector<std::vector<unsigned char>>> alone;
+  for (const Layer& layer : layers) {
+    ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+    alone.push_back(layer.results());
+  }
+  const int64_t one = workspace_of([&] { ASSERT_EQ(layers[0].backward(context.get()), LK_OK) << error(); });
+  const int64_t all = workspace_of(forked);
+  EXPECT_EQ(all, 6 * one);
+  const Tensor memory({std::max<int64_t>(all, 1)}, LK_U8);
+  ASSERT_EQ(lk_set_workspace(context.get(), memory.view().data, all), LK_OK) << error();
+  const auto expect = [&] {
+    for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].results(), alone[i]) << "branch " << i;
+  };
+  forked();
+  expect();
+  if (records()) {
+    const Graph graph = record(forked);
+    for (Layer& layer : layers) layer.poison(context.get());
+    launch(graph);
+    expect();
+  }
+  ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
+}
+
+TEST_F(Flight, ForksAreWithinConditions) {
+  const Tensor condition({1}, LK_F32), left({2}, LK_F32), right({2}, LK_F32);
+  const lk_tensor value = condition.view();
+  const auto work = [&] {
+    ASSERT_EQ(lk_if_finite_begin(context.get(), &value), LK_OK) << error();
+    ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
+    ASSERT_EQ(lk_branch(context.get(), 1), LK_OK) << error();
+    fill(right, 1);
+    ASSERT_EQ(lk_branch(context.get(), 0), LK_OK) << error();
+    fill(left, 1);
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+    ASSERT_EQ(lk_if_finite_end(context.get()), LK_OK) << error();
+  };
+  const auto expect = [&](double number, const std::function<void()>& run) {
+    for (const Tensor* tensor : {&left, &right}) fill(*tensor, 0);
+    fill(condition, number);
+    run();
+    for (const Tensor* tensor : {&left, &right}) EXPECT_EQ(load(*tensor), Values(2, std::isfinite(number) ? 1 : 0));
+  };
+  expect(1, work);
+  expect(nan, work);
+  if (!records()) return;
+  const Graph graph = record(work);
+  expect(nan, [&] { launch(graph); });
+  expect(1, [&] { launch(graph); });
+}
+
+TEST_F(Flight, WrongForksAreRefused) {
+  lk_context* const c = context.get();
+  const Tensor one = floats({1}, {1});
+  const lk_tensor finite = one.view();
+  expect_invalid(lk_fork(c, 0), "fork: branches: expected 1 to 16, found 0");
+  expect_invalid(lk_fork(c, 17), "found 17");
+  expect_invalid(lk_branch(c, 0), "branch: without lk_fork");
+  expect_invalid(lk_join(c), "join: without lk_fork");
+  ASSERT_EQ(lk_fork(c, 3), LK_OK) << error();
+  expect_invalid(lk_fork(c, 2), "fork: between another lk_fork and its lk_join");
+  expect_invalid(lk_branch(c, 3), "branch: expected 0 to 2, found 3");
+  expect_invalid(lk_branch(c, -1), "found -1");
+  expect_invalid(lk_if_finite_begin(c, &finite), "if_finite_begin: between lk_fork and lk_join");
+  ASSERT_EQ(lk_join(c), LK_OK) << error();
+  if (!records()) return;
+  // A recording that is dropped in a fork leaves the context as it was.
+  ASSERT_EQ(lk_capture_begin(c), LK_OK) << error();
+  ASSERT_EQ(lk_fork(c, 2), LK_OK) << error();
+  ASSERT_EQ(lk_branch(c, 1), LK_OK) << error();
+  fill(one, 2);
+  ASSERT_EQ(lk_capture_end(c, nullptr), LK_OK) << error();
+  EXPECT_EQ(load(one), Values{1});
+  fill(one, 3);
+  EXPECT_EQ(load(one), Values{3});
 }
 
 }  // namespace

@@ -314,6 +314,30 @@ TEST_F(KernelsPointwise, ReductionsAreThoseOfTheStoredValues) {
   flat.expect_equal_bits();
 }
 
+// The last task to arrive finishes a sum: tasks of another branch are none of its own.
+TEST_F(KernelsPointwise, ReductionsOfBranchesDoNotMeet) {
+  std::vector<Program> programs;
+  std::vector<std::vector<unsigned char>> alone;
+  for (int i = 0; i < 8; ++i) {
+    Program& program = programs.emplace_back(context.get(), Shape{3, 700, 3072});
+    const int32_t x = program.input(drawn({3, 700, 3072}));
+    program.reduced(program.unary(LK_SQUARE, x), {1}, LK_POINTWISE_SUM);
+    program.reduced(x, {1, 2}, LK_POINTWISE_SUM);
+    program.expect_equal_bits();
+    alone.push_back(program.reduction(0).bytes());
+  }
+  for (int turn = 0; turn < 5; ++turn) {
+    ASSERT_EQ(lk_fork(context.get(), 8), LK_OK) << lk_last_error(context.get());
+    for (int32_t i = 0; i < 8; ++i) {
+      ASSERT_EQ(lk_branch(context.get(), i), LK_OK);
+      const lk_pointwise_params p = programs[static_cast<size_t>(i)].params();
+      ASSERT_EQ(lk_pointwise(context.get(), &p), LK_OK) << lk_last_error(context.get());
+    }
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << lk_last_error(context.get());
+    for (size_t i = 0; i < 8; ++i) EXPECT_EQ(programs[i].reduction(0).bytes(), alone[i]) << "branch " << i;
+  }
+}
+
 TEST_F(KernelsPointwise, LargestOfNanIsNan) {
   Tensor x = drawn({3, 400});
   x.put(801, std::numeric_limits<float>::quiet_NaN());

@@ -87,8 +87,16 @@ const Case cases[] = {
      {R"(not a checkpoint of plugin 'chroma': this is a Flux\.1 model)", R"(plugin 'flux' takes it)"}},
     {"flux_2",
      file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
+     "flux",
+     {R"(not a checkpoint of plugin 'flux': this is a Flux\.2 model)", R"(plugin 'flux2' takes it)"}},
+    {"flux_2_without_its_ends",
+     file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
      "",
-     {R"(flux: this is a Flux\.2 model)"}},
+     {R"(missing tensor img_in\.weight)"}},
+    {"flux_for_flux_2",
+     copy_of("flux_toy.safetensors"),
+     "flux2",
+     {R"(not a checkpoint of plugin 'flux2': this is a Flux\.1 model)", R"(plugin 'flux' takes it)"}},
     {"hunyuan_video",
      file_of(double_block + Tensors{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}}}),
      "",
@@ -117,6 +125,13 @@ const Case cases[] = {
      },
      "",
      {R"(sd35: this is an AuraFlow model)"}},
+    {"qwen_image_edit",
+     file_of({{"txt_norm.weight", {2}},
+              {"transformer_blocks.0.img_mod.1.weight", {12, 2}},
+              {"transformer_blocks.0.txt_mod.1.weight", {12, 2}},
+              {"__index_timestep_zero__", {1}}}),
+     "",
+     {R"(qwen_image: this is Qwen-Image-Edit, which changes images)"}},
     {"lumina_2",
      file_of({{"layers.0.attention.qkv.weight", {6, 2}}, {"context_refiner.0.attention.qkv.weight", {6, 2}}}),
      "",
@@ -197,7 +212,7 @@ TEST(Recognise, TheSurestPluginComesFirst) {
   EXPECT_EQ(opinions[0].id(), "flux");
   EXPECT_EQ(opinions[0].confidence, 100);
   for (const Opinion& opinion : opinions) {
-    if (opinion.id() == "chroma") {  // it knows whose names these are
+    if (opinion.id() == "chroma" || opinion.id() == "flux2") {  // they know whose names these are
       EXPECT_THAT(opinion.words, testing::HasSubstr("this is a Flux.1 model"));
     } else {
       EXPECT_EQ(opinion.words, "") << opinion.id();

@@ -20,11 +20,6 @@ uint64_t seed_of_this_run() {
   return given ? std::strtoull(given, nullptr, 10) : std::random_device{}();
 }
 
-void expect_trained(const HostResult& result) {
-  EXPECT_EQ(result.code, 0) << "signal " << result.signal << (result.timed_out ? ", timed out" : "") << "\n"
-                            << result.output;
-}
-
 // The LoRA that the run gives when nothing disturbs it.
 std::string undisturbed(const std::string& config, const ToyRun& model) {
   ToyRun run;
@@ -41,15 +36,6 @@ void expect_whole_files(const fs::path& folder) {
     if (file->path().extension() == ".safetensors") {
       EXPECT_EQ(error_of([&] { const Safetensors whole(file->path()); }), "") << file->path();
     }
-}
-
-// Waits until metrics.csv reaches the step; false when the process ended before.
-bool reaches(HostProcess& process, const ToyRun& run, int64_t step) {
-  while (process.running()) {
-    if (run.steps_done() >= step) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
 }
 
 void sleep(double seconds) { std::this_thread::sleep_for(std::chrono::duration<double>(seconds)); }

@@ -12,8 +12,6 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-void expect_trained(const HostResult& result) { EXPECT_EQ(result.code, 0) << result.output; }
-
 TEST(SameBits, OneProcessorTwoAndAll) {
   ToyRun one, two, all;
   for (ToyRun* run : {&one, &two, &all}) run->set("steps", "2").set("dropout", "0.1");

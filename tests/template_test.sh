@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Models as strangers ship them: the template's and two of the host's own plugins are built from copies, with nothing but
+# Models as strangers ship them: the template's and four of the host's own plugins are built from copies, with nothing but
 # an installed tree, by g++ and, where there is one, clang++. Each has to equal its golden cases, train, go on after it was
 # killed with the same bytes, sample, and give a LoRA file that programs load.
 #
@@ -21,10 +21,10 @@ prefix=$work/prefix
 host=$prefix/bin/lora-host
 plugins=$prefix/$(cache CMAKE_INSTALL_LIBDIR)/lora-host
 mkdir "$work/sources" "$work/golden"
-cp -r "$prefix/share/lora-host/template" "$root/plugins/chroma" "$root/plugins/z_image" "$work/sources"
-cp -r "$root/tests/data/golden/"{chroma_tiny,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
+cp -r "$prefix/share/lora-host/template" "$root/plugins/"{chroma,flux2,qwen_image,z_image} "$work/sources"
+cp -r "$root/tests/data/golden/"{chroma_tiny,flux2_klein_tiny,text_flux2_dev,qwen_image_tiny,z_image_tiny} "$work/sources/template/tiny_dit/golden/"*/ "$work/golden"
 cp "$root/examples/toy_flux/"{ae,t5xxl}.safetensors "$work"
-rm -rf "$plugins"/{chroma,z_image}{,.so}  # the host's own
+rm -rf "$plugins"/{chroma,flux2,qwen_image,z_image}{,.so}  # the host's own
 cd "$work"
 
 check "documentation for authors is installed" test -s "$prefix/share/doc/lora-host/plugin-guide.md" \
@@ -81,11 +81,16 @@ sampled() { # the template's sampler and schedule, with options and with mistake
 
 config tiny_dit
 config chroma "vae_path: ae.safetensors, t5_path: t5xxl.safetensors"
+config qwen_image
 config z_image "vae_path: ae.safetensors"
+config flux2 "vae_path: flux2_ae.safetensors, variant: klein"
 chroma_keys >chroma.json
+qwen_image_keys >qwen_image.json
 z_image_keys >z_image.json
+flux2_keys >flux2.json
+golden_keys "$root/tests/data/golden/vae_flux2_encode" >flux2_ae.json
 cp sources/template/tiny_dit/keys.json tiny_dit.json
-for model in tiny_dit chroma z_image; do
+for model in tiny_dit chroma flux2 flux2_ae qwen_image z_image; do
   check "make-checkpoint $model" "$host" make-checkpoint --like $model.json $model.safetensors
 done
 
@@ -96,7 +101,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   fi
   folder=$work/$(basename "$compiler")
   unset LORA_HOST_PLUGIN_PATH
-  for project in template chroma z_image; do
+  for project in template chroma flux2 qwen_image z_image; do
     check "$project finds the installed SDK ($compiler)" cmake -S "sources/$project" -B "$folder/$project" \
       -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-O0 -Wall -Wextra -Werror"
     check "$project builds" cmake --build "$folder/$project" --parallel 2
@@ -114,7 +119,9 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   whole tiny_dit my_program
   sampled
   whole chroma comfyui
+  whole qwen_image comfyui,diffusers
   whole z_image comfyui
+  whole flux2 comfyui
 done
 
 # What else the template says that it does.
@@ -141,6 +148,11 @@ check "its file is told apart" prints "adapter 'input_scale' of a plugin, with {
   "$host" inspect scale/tiny_dit/tiny_dit.safetensors
 check "... and fits its model" prints "lora-host  14 loaded, 0 unmatched" \
   "$host" verify scale/tiny_dit/tiny_dit.safetensors --config tiny_dit.yaml
+scaled() { "$host" sample --config tiny_dit.yaml --lora scale/tiny_dit/tiny_dit.safetensors --out "$1"; }
+differ() { ! cmp -s "$1" "$2"; }
+check "a sample without it" "$host" sample --config tiny_dit.yaml --out plain.png
+check "... and with it" scaled scaled.png
+check "... which is seen" differ scaled.png plain.png
 sed 's/strength: 2/strength: 0/' scale.yaml >weak.yaml
 check "its options are checked" refuses "weak.yaml:4:57" "$host" train --config weak.yaml --dry-run
 check "it is installed beside the host's plugins" cmake --install "$work/$(basename "$(cache CMAKE_CXX_COMPILER)")/template" \
@@ -148,6 +160,8 @@ check "it is installed beside the host's plugins" cmake --install "$work/$(basen
 unset LORA_HOST_PLUGIN_PATH
 check "and found there" prints "$plugins/tiny_dit.so" "$host" plugins
 check "with its tokenizer" "$host" sample --config tiny_dit.yaml --out installed.png
+check "and its adapter" scaled again.png
+check "... which draws the same" cmp scaled.png again.png
 
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ]

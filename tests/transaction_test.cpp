@@ -4,9 +4,6 @@
 #include <signal.h>
 #include <sys/stat.h>
 
-#include <chrono>
-#include <thread>
-
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -15,8 +12,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
-
-void expect_trained(const HostResult& result) { EXPECT_EQ(result.code, 0) << result.output; }
 
 // Every file of the run's folder but the lock and the event files, which are of a process.
 std::map<std::string, std::string> tree(const fs::path& folder) {
@@ -49,11 +44,6 @@ void undisturbed(ToyRun& whole, const ToyRun& run) {
   whole.config() = const_cast<ToyRun&>(run).config();
   whole.replace(run.folder().string(), whole.folder().string());
   expect_trained(whole.train());
-}
-
-bool wait_for(HostProcess& process, const std::function<bool()>& done) {
-  while (process.running() && !done()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  return done();
 }
 
 TEST(Transaction, WhatAKillLeftOutIsMadeOnResuming) {
@@ -141,7 +131,7 @@ TEST(Transaction, ALostFolderIsSaidAndTheStateSaved) {
   ToyRun run, whole, later;
   run.set("steps", "100000").set("save_every", "0");
   HostProcess process(run.command());
-  ASSERT_TRUE(wait_for(process, [&] { return run.steps_done() >= 2; })) << process.output();
+  ASSERT_TRUE(reaches(process, run, 2)) << process.output();
   fs::remove_all(run.output());
   const HostResult result = process.wait();
   EXPECT_EQ(result.code, 9) << result.output;
@@ -164,8 +154,7 @@ TEST(Transaction, AHangupSavesAndASecondSignalHurries) {
   for (const int count : {1, 2}) {
     ::signal(SIGHUP, SIG_DFL);
     HostProcess process(run.command({"--resume"}));
-    const int64_t before = run.steps_done();
-    ASSERT_TRUE(wait_for(process, [&] { return run.steps_done() > before; })) << process.output();
+    ASSERT_TRUE(reaches(process, run, run.steps_done() + 1)) << process.output();
     for (int i = 0; i < count; ++i) process.send(SIGHUP);
     const HostResult result = process.wait();
     EXPECT_EQ(result.code, 75) << result.output;

@@ -157,7 +157,7 @@ INSTANTIATE_TEST_SUITE_P(All, ZImageLayouts, testing::ValuesIn(layouts),
 
 // ---- prompts
 
-// The plugin's own tokenizer files, found beside it, and the chat template.
+// The tokenizer files that ship with the program, and the chat template.
 TEST(ZImage, PromptsAreTokensOfQwen3) {
   const TempDir dir;
   ModelConfig config = write_separate(dir / "");

@@ -23,7 +23,9 @@ std::vector<ModelNames> names_of(const Registry& registry) {
 
 int run_inspect(const Options& options) {
   const bool file = !std::filesystem::is_directory(options.input);
-  const bool lora = file && (is_lora(Safetensors(options.input)) || is_foreign(Safetensors(options.input)));
+  FileCache open;  // to the end: whoever looks at the file looks at this one
+  const FilePtr weights = file ? open.open(options.input) : nullptr;
+  const bool lora = file && (is_lora(*weights) || is_foreign(*weights));
   const Registry registry(options.plugin_dirs, {});
   const std::vector<ModelNames> models = lora ? names_of(registry) : std::vector<ModelNames>{};
   if (options.json) {

@@ -149,7 +149,9 @@ class Reader {
   void read_section(const Node& section, const std::string& path, const std::string& shown, DatasetConfig* dataset) {
     for (const auto& [key, value] : section.entries) {
       if (enough()) return;
-      const auto join = [&](const std::string& front) { return front.empty() ? key.text : front + "." + key.text; };
+      const auto join = [&word = key.text](const std::string& front) {
+        return front.empty() ? word : front + "." + word;
+      };
       const std::string full = join(path), name = join(shown);
       if (full == "datasets") {
         read_datasets(value);

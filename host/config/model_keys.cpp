@@ -5,7 +5,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <ranges>
 
 #include "config/nearest.h"
 #include "config/scalar.h"
@@ -117,7 +116,9 @@ ModelValues read_given(const std::map<std::string, GivenValue>& given, const std
     else
       values.settings[name] = spelled(*key, value.text);
   }
-  if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(std::views::values(lines), "\n")));
+  std::string problems;
+  for (const auto& [place, line] : lines) problems += (problems.empty() ? "" : "\n") + line;
+  if (!problems.empty()) throw Error(Code::config, problems);
   return values;
 }
 

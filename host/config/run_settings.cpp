@@ -270,6 +270,10 @@ RunSettings RunSettings::of(const std::string& text, const std::string& source) 
   try {
     const auto json = nlohmann::json::parse(text);
     RunSettings settings(file_of(json.at("file"), source));
+    for (const char* number : {"phase", "schedule_set_at"})
+      if (!json.at(number).is_number_unsigned() || json.at(number).get<uint64_t>() > INT64_MAX)
+        fail(Code::data, "{}: expected a whole number that is not negative, found another {}", number,
+             json.at(number).type_name());
     settings.phase_ = json.at("phase");
     if (settings.phase_ > 0 && settings.phase_ >= settings.file_.phases.size())
       fail(Code::data, "there is no phase {}", settings.phase_);

@@ -257,6 +257,8 @@ std::string quote(const std::string& text) {
       out += "\\t";
     else if (c == '\r')
       out += "\\r";
+    else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)  // which a file may hold only like this
+      out += fmt::format("\\x{:02x}", c);
     else
       out += c;
   }

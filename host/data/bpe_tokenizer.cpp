@@ -1,5 +1,6 @@
 // Byte-pair encoding as a tokenizer.json describes it: added tokens are cut out, the texts between them changed, cut
 // into words, and each word encoded.
+#include <algorithm>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -180,6 +181,11 @@ class BpeTokenizer : public TokenModel {
 };
 
 }  // namespace
+
+const SourceFile* TokenizerSource::file(const std::string& name) const {
+  const auto found = std::ranges::find_if(files, [&](const SourceFile& f) { return f.path.filename() == name; });
+  return found == files.end() ? nullptr : &*found;
+}
 
 std::unique_ptr<TokenModel> read_bpe(const TokenizerSource& source) {
   const SourceFile* vocabulary = source.file("vocab.json");

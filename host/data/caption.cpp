@@ -26,7 +26,10 @@ std::string read_caption(const std::filesystem::path& path) {
   if (size > max_caption_bytes)
     fail(Code::data, "caption {}: {} bytes exceed the limit of {} (is it a text file?)", path.string(), size,
          max_caption_bytes);
-  std::string text = read_text(path, max_caption_bytes);
+  return caption_of(read_text(path, max_caption_bytes), path);
+}
+
+std::string caption_of(std::string text, const std::filesystem::path& path) {
   if (const auto bad = invalid_utf8(text))
     fail(Code::data, "caption {}: byte {} (0x{:02x}) is not valid UTF-8 (save the file as UTF-8)", path.string(), *bad,
          static_cast<unsigned char>(text[*bad]));

@@ -17,6 +17,8 @@ std::optional<size_t> invalid_utf8(std::string_view text);
 // Text of a caption file: byte order mark dropped, line ends at its end dropped. Throws lh::Error(Code::data) naming
 // file and byte when it is too long or not UTF-8.
 std::string read_caption(const std::filesystem::path& path);
+// The same of the bytes of a file that were read; `path` is for the error.
+std::string caption_of(std::string bytes, const std::filesystem::path& path);
 // "[trigger]" becomes the trigger word, where there is one.
 std::string replace_trigger(std::string text, const std::string& trigger_word);
 // "[trigger]" becomes the trigger word; a caption without the word gets it in front ("word, caption"). Without a

@@ -10,9 +10,8 @@ namespace {
 class SentencePiece : public TokenModel {
  public:
   explicit SentencePiece(const SourceFile& file) {
-    if (const auto status = processor_.LoadFromSerializedProto(file.bytes); !status.ok())
-      fail(Code::data, "tokenizer {}: not a sentencepiece model (install it anew): {}", file.path.string(),
-           status.ToString());
+    if (const std::string why = load(file.bytes); !why.empty())
+      fail(Code::data, "tokenizer {}: not a sentencepiece model (install it anew): {}", file.path.string(), why);
   }
 
   std::vector<int32_t> ids(const std::string& utf8) const override {
@@ -30,6 +29,16 @@ class SentencePiece : public TokenModel {
   bool has(int32_t id) const override { return id >= 0 && id < processor_.GetPieceSize(); }
 
  private:
+  // Why the library does not take it; empty: it does. Of some files it throws.
+  std::string load(const std::string& bytes) {
+    try {
+      const auto status = processor_.LoadFromSerializedProto(bytes);
+      return status.ok() ? "" : status.ToString();
+    } catch (const std::exception& error) {
+      return error.what();
+    }
+  }
+
   sentencepiece::SentencePieceProcessor processor_;
 };
 

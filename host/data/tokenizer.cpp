@@ -86,11 +86,6 @@ std::string filled(std::string_view text, const std::string& prompt, const std::
 
 }  // namespace
 
-const SourceFile* TokenizerSource::file(const std::string& name) const {
-  const auto found = std::ranges::find_if(files, [&](const SourceFile& f) { return f.path.filename() == name; });
-  return found == files.end() ? nullptr : &*found;
-}
-
 Tokenizer::Tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places)
     : spec_(spec), source_(std::make_unique<TokenizerSource>()) {
   const bool named = !is_algorithm(spec.kind);

@@ -50,6 +50,15 @@ bool is_owner(Local::socket& peer) {
 
 }  // namespace
 
+std::optional<ControlRequest> read_request(const std::string& line) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  if (json.is_object() && json.contains("command") && json["command"].is_string()) try {
+      return ControlRequest{json["command"], json.value("arguments", std::vector<std::string>())};
+    } catch (const nlohmann::json::exception&) {  // arguments that are no texts
+    }
+  return std::nullopt;
+}
+
 struct ControlSocket::Sockets {
   explicit Sockets(const std::filesystem::path& path) : folder(path), acceptor(context) {}
 
@@ -114,11 +123,7 @@ std::optional<ControlRequest> ControlSocket::next() {
   asio::async_read_until(sockets_->peer, asio::dynamic_buffer(line, longest_line), '\n',
                          [&](const error_code& error, size_t) { failed = error; });
   sockets_->run();
-  const auto json = nlohmann::json::parse(line, nullptr, false);
-  if (!failed && json.is_object() && json.contains("command") && json["command"].is_string()) try {
-      return ControlRequest{json["command"], json.value("arguments", std::vector<std::string>())};
-    } catch (const nlohmann::json::exception&) {  // arguments that are no texts
-    }
+  if (auto request = failed ? std::nullopt : read_request(line)) return request;
   answer({static_cast<int>(Code::config), "expected one line of JSON with a command and its arguments"});
   return std::nullopt;
 }

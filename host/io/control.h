@@ -16,6 +16,9 @@ struct ControlRequest {
   std::vector<std::string> arguments;
 };
 
+// A request as its line says it, {"command": "set", "arguments": ["lr=1e-4"]}; nothing: the line is no request.
+std::optional<ControlRequest> read_request(const std::string& line);
+
 struct ControlAnswer {
   int status = 0;  // an exit status (core/error.h); 0: it was done
   std::string text;

@@ -223,7 +223,7 @@ bool is_lora(const Safetensors& file) {
 }
 
 LoraFile read_lora(const std::filesystem::path& path) {
-  LoraFile out{std::make_shared<const Safetensors>(path), {}, {}};
+  LoraFile out{FileCache().open(path), {}, {}};
   std::map<std::string, LoraEntry> found;
   for (const StoredTensor& tensor : out.file->tensors()) {
     const auto key = split_lora_key(tensor.name);

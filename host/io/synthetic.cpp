@@ -101,8 +101,8 @@ WeightLaw weight_law(std::string_view name, const Shape& shape) {
     const auto fan_in = static_cast<double>(std::max<int64_t>(1, shape.with(0, 1).numel()));
     return {0.0, 1 / std::sqrt(fan_in)};
   }
-  const bool norm =
-      name.ends_with(".scale") || name.ends_with(".weight") || name.ends_with("_scale") || shape.rank() == 0;
+  const bool norm = name.ends_with(".scale") || name.ends_with(".weight") || name.ends_with("_scale") ||
+                    name.ends_with("_var") || shape.rank() == 0;
   return norm ? WeightLaw{1.0, 0.06} : WeightLaw{0.0, 0.012};
 }
 

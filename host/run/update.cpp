@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "graph/op.h"
+#include "run/fork.h"
 
 namespace lh {
 namespace {
@@ -38,7 +39,8 @@ Update::Update(Device& device, const UpdatePlan& plan, const UpdateMemory& memor
   for (size_t g = 0; g < plan.groups().size(); ++g) {
     passes_[g].resize(plan.groups()[g].between.size());
     for (const UpdateBetween& between : plan.groups()[g].between)
-      between_[g].push_back(make(between.graph, [&](const std::string& name, bool) { return group_storage(g, name); }));
+      between_[g].push_back(
+          make(between.graph, memory_.arena, [&](const std::string& name, bool) { return group_storage(g, name); }));
   }
   for (const UpdateBlock& block : plan.blocks()) add_block(block);
 }
@@ -52,7 +54,7 @@ std::byte* Update::group_storage(size_t group, const std::string& name) const {
   return numbers_.data() + plan.numbers.at(name);
 }
 
-Update::Work Update::make(const UpdateGraphPlan& plan, const Storage& storage) {
+Update::Work Update::make(const UpdateGraphPlan& plan, std::byte* arena, const Storage& storage) {
   Work work;
   if (plan.graph.outputs.empty()) return work;
   Externals externals;
@@ -60,7 +62,7 @@ Update::Work Update::make(const UpdateGraphPlan& plan, const Storage& storage) {
     const bool input = plan.graph.inputs.contains(name) && plan.graph.inputs.at(name) == value;
     externals[value] = storage(name, !input);
   }
-  work.program = std::make_unique<Program>(device_, plan.graph, plan.plan, memory_.arena, externals);
+  work.program = std::make_unique<Program>(device_, plan.graph, plan.plan, arena, externals);
   for (const auto& [value, name] : plan.copied)
     work.copies.emplace_back(work.program->tensor(value), kernel_tensor(plan.graph.desc(value), storage(name, true)));
   return work;
@@ -68,16 +70,20 @@ Update::Work Update::make(const UpdateGraphPlan& plan, const Storage& storage) {
 
 void Update::add_block(const UpdateBlock& block) {
   const int64_t at = block.offset * static_cast<int64_t>(sizeof(float));
-  for (size_t pass = 0; pass < block.passes.size(); ++pass)
-    passes_[block.group][pass].push_back(make(block.passes[pass], [&](const std::string& name, bool output) {
+  std::byte* const arena = memory_.arena + block.arena;
+  for (size_t pass = 0; pass < block.passes.size(); ++pass) {
+    Work work = make(block.passes[pass], arena, [&](const std::string& name, bool output) {
       if (name == "p") return memory_.p + at;
       if (name == "g") return memory_.g + at;
       if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
         return states_.data() + state->second;
       if (output) return numbers_.data() + block.slots[pass].at(name);
       return group_storage(block.group, name);
-    }));
-  evaluation_.push_back(make(block.evaluation, [&](const std::string& name, bool output) {
+    });
+    work.branch = block.branch;
+    passes_[block.group][pass].push_back(std::move(work));
+  }
+  evaluation_.push_back(make(block.evaluation, arena, [&](const std::string& name, bool output) {
     if (name == "p") return (output ? memory_.evaluation : memory_.p) + at;
     if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
       return states_.data() + state->second;
@@ -185,7 +191,12 @@ void Update::reduce(const Reduction& reduction) {
 void Update::run() {
   for (size_t g = 0; g < passes_.size(); ++g)
     for (size_t pass = 0; pass < passes_[g].size(); ++pass) {
-      for (const Work& work : passes_[g][pass]) run(work);
+      Fork fork(device_, plan_.groups()[g].branches);
+      for (const Work& work : passes_[g][pass]) {
+        fork.enter(work.branch);
+        run(work);
+      }
+      fork.join();
       const UpdateBetween& between = plan_.groups()[g].between[pass];
       for (const Reduction& reduction : between.reductions) reduce(reduction);
       run(between_[g][pass]);

@@ -47,10 +47,11 @@ class Update {
   struct Work {
     std::unique_ptr<Program> program;
     std::vector<std::pair<lk_tensor, lk_tensor>> copies;
+    int32_t branch = 0;
   };
   using Storage = std::function<std::byte*(const std::string& name, bool output)>;
   std::byte* group_storage(size_t group, const std::string& name) const;
-  Work make(const UpdateGraphPlan& plan, const Storage& storage);
+  Work make(const UpdateGraphPlan& plan, std::byte* arena, const Storage& storage);
   void add_block(const UpdateBlock& block);
   void list_states();
   void start(const StoredState& state) const;

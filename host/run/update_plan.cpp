@@ -152,6 +152,7 @@ void UpdatePlan::plan_group(size_t group, const std::vector<size_t>& members) {
   }
   if (!plan.rule->elementwise() || !plan_flat(group, members)) plan_each(group, members);
   finish(group);
+  spread(group);
 }
 
 // False where the tensors do not lie side by side, or have gaps between them whose zeros would be reduced as well.
@@ -292,26 +293,40 @@ bool UpdatePlan::evaluates() const {
   return std::ranges::any_of(blocks_, [](const UpdateBlock& b) { return !b.evaluation.graph.outputs.empty(); });
 }
 
-std::vector<const Graph*> UpdatePlan::graphs() const {
-  std::vector<const Graph*> all;
-  for (const UpdateBlock& block : blocks_) {
-    for (const UpdateGraphPlan& pass : block.passes) all.push_back(&pass.graph);
-    all.push_back(&block.evaluation.graph);
+// Blocks take turns with the branches; those of one branch share their memory.
+void UpdatePlan::spread(size_t group) {
+  constexpr int32_t most = 8;
+  GroupPlan& plan = groups_[group];
+  std::vector<UpdateBlock*> own;
+  for (UpdateBlock& block : blocks_)
+    if (block.group == group) own.push_back(&block);
+  plan.branches = static_cast<int32_t>(std::min<size_t>(own.size(), most));
+  int64_t begin = 0;
+  for (int32_t branch = 0; branch < plan.branches; ++branch) {
+    int64_t bytes = 0;
+    for (size_t i = static_cast<size_t>(branch); i < own.size(); i += static_cast<size_t>(plan.branches)) {
+      own[i]->branch = branch;
+      own[i]->arena = begin;
+      for (const UpdateGraphPlan& pass : own[i]->passes) bytes = std::max(bytes, pass.plan.bytes);
+      bytes = std::max(bytes, own[i]->evaluation.plan.bytes);
+    }
+    begin += bytes;
   }
-  for (const GroupPlan& group : groups_)
-    for (const UpdateBetween& between : group.between) all.push_back(&between.graph.graph);
-  return all;
+  arena_bytes_ = std::max(arena_bytes_, begin);
+  for (const UpdateBetween& between : plan.between) arena_bytes_ = std::max(arena_bytes_, between.graph.plan.bytes);
 }
 
-int64_t UpdatePlan::arena_bytes() const {
-  int64_t bytes = 0;
-  for (const UpdateBlock& block : blocks_) {
-    for (const UpdateGraphPlan& pass : block.passes) bytes = std::max(bytes, pass.plan.bytes);
-    bytes = std::max(bytes, block.evaluation.plan.bytes);
-  }
-  for (const GroupPlan& group : groups_)
-    for (const UpdateBetween& between : group.between) bytes = std::max(bytes, between.graph.plan.bytes);
-  return bytes;
+std::vector<std::vector<const Graph*>> UpdatePlan::graphs() const {
+  std::vector<std::vector<const Graph*>> all;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (size_t pass = 0; pass < groups_[group].between.size(); ++pass) {
+      std::vector<const Graph*>& together = all.emplace_back();
+      for (const UpdateBlock& block : blocks_)
+        if (block.group == group) together.push_back(&block.passes[pass].graph);
+      all.push_back({&groups_[group].between[pass].graph.graph});
+    }
+  for (const UpdateBlock& block : blocks_) all.push_back({&block.evaluation.graph});
+  return all;
 }
 
 int64_t UpdatePlan::launches() const {

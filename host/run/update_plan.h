@@ -2,7 +2,8 @@
 // their states are, which results go straight into the storage of what they replace.
 //
 // A group's tensors are one flat tensor where the rule is elementwise. Otherwise those that lie side by side and have
-// one shape, role and graph are stacked ([N, ...], passes/stack.h), and the others are updated one by one.
+// one shape, role and graph are stacked ([N, ...], passes/stack.h), and the others are updated one by one. The blocks
+// of a group run side by side, since many of them are too small to fill a GPU.
 #pragma once
 
 #include <map>
@@ -44,6 +45,8 @@ struct UpdateBlock {
   int64_t count = 0;  // of tensors that are stacked; 0: one, or a group as one
   bool flat = false;
   int64_t offset = 0, elements = 0;              // in each section
+  int32_t branch = 0;                            // of those that run side by side
+  int64_t arena = 0;                             // where its intermediates begin, in bytes
   std::vector<StateSpec> states;                 // of one of its tensors
   std::map<std::string, int64_t> state_offsets;  // of the first one, in bytes, in the memory of states
   std::vector<UpdateGraphPlan> passes;
@@ -67,6 +70,7 @@ struct GroupPlan {
   std::map<std::string, int64_t> numbers;  // reductions, scalars -> bytes among the numbers
   std::map<std::string, int64_t> state_offsets;
   std::vector<UpdateBetween> between;  // by pass
+  int32_t branches = 0;                // in which a pass goes over its blocks
 };
 
 class UpdatePlan {
@@ -79,8 +83,9 @@ class UpdatePlan {
   bool evaluates() const;  // the weights that are saved are not p itself
   int64_t state_bytes() const { return state_bytes_; }
   int64_t number_bytes() const { return number_bytes_; }
-  int64_t arena_bytes() const;
-  std::vector<const Graph*> graphs() const;
+  int64_t arena_bytes() const { return arena_bytes_; }
+  // All graphs; those of an inner list run side by side.
+  std::vector<std::vector<const Graph*>> graphs() const;
   int64_t launches() const;  // of kernels in a step
 
  private:
@@ -89,12 +94,13 @@ class UpdatePlan {
   void plan_each(size_t group, const std::vector<size_t>& members);
   void place_states(UpdateBlock& block);
   void finish(size_t group);
+  void spread(size_t group);
   int64_t take_number(int64_t count);
 
   std::vector<TrainedTensor> tensors_;
   std::vector<UpdateBlock> blocks_;
   std::vector<GroupPlan> groups_;
-  int64_t state_bytes_ = 0, number_bytes_ = 0;
+  int64_t state_bytes_ = 0, number_bytes_ = 0, arena_bytes_ = 0;
 };
 
 }  // namespace lh

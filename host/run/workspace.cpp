@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "graph/op.h"
+#include "run/fork.h"
 #include "run/plan.h"
 
 namespace lh {
@@ -20,8 +21,9 @@ int64_t measured_workspace(Device& device, const std::function<void()>& work) {
   return bytes;
 }
 
-int64_t workspace_bytes(Device& device, const Graph& graph) {
-  if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
+namespace {
+
+void enqueue(Device& device, const Graph& graph) {
   // Places that no two values share, as the checks of the kernels expect; nothing is there.
   std::vector<lk_tensor> tensors{lk_tensor{}};
   auto* place = reinterpret_cast<std::byte*>(int64_t{1} << 40);
@@ -29,16 +31,30 @@ int64_t workspace_bytes(Device& device, const Graph& graph) {
     tensors.push_back(kernel_tensor(graph.desc(Value{id}), place));
     place += placed_bytes(graph.desc(Value{id}).bytes());
   }
+  for (const Node& node : graph.nodes) {
+    if (node.op->alias) continue;
+    std::vector<lk_tensor> in, out;
+    for (const Value v : node.inputs) in.push_back(tensors[v.id]);
+    for (const Value v : node.outputs) out.push_back(tensors[v.id]);
+    for (size_t i = 0; i < std::min(out.size(), node.op->in_place.size()); ++i)
+      if (const size_t from = node.op->in_place[i]; from < in.size() && in[from].data != nullptr) out[i] = in[from];
+    device.check(node.op->launch({device.context(), in, out, node.attrs}), graph.describe(node));
+  }
+}
+
+}  // namespace
+
+int64_t workspace_bytes(Device& device, const Graph& graph) {
+  if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
+  return measured_workspace(device, [&] { enqueue(device, graph); });
+}
+
+int64_t workspace_bytes(Device& device, const std::vector<const Graph*>& graphs) {
+  if (device.is_cpu()) return 0;
   return measured_workspace(device, [&] {
-    for (const Node& node : graph.nodes) {
-      if (node.op->alias) continue;
-      std::vector<lk_tensor> in, out;
-      for (const Value v : node.inputs) in.push_back(tensors[v.id]);
-      for (const Value v : node.outputs) out.push_back(tensors[v.id]);
-      for (size_t i = 0; i < std::min(out.size(), node.op->in_place.size()); ++i)
-        if (const size_t from = node.op->in_place[i]; from < in.size() && in[from].data != nullptr) out[i] = in[from];
-      device.check(node.op->launch({device.context(), in, out, node.attrs}), graph.describe(node));
-    }
+    Fork fork(device, static_cast<int32_t>(std::min<size_t>(graphs.size(), LK_MAX_BRANCHES)));
+    for (const Graph* graph : graphs) enqueue(device, *graph);
+    fork.join();
   });
 }
 

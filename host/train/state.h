@@ -8,31 +8,13 @@
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <string>
 
 #include "compile/adapters.h"
 #include "run/update.h"
+#include "train/state_files.h"
 
 namespace lh {
-
-struct RunState {
-  int64_t step = 0;                           // optimizer steps done
-  std::array<float, 2> loss_scale{65536, 0};  // scale, clean steps (fp16 only)
-  std::map<std::string, std::string> facts;   // what must not change between runs, by config key
-  int64_t updates = 0;                        // of these steps, the ones that loss scaling did not skip
-  std::set<int64_t> saves = {};               // steps that this run has LoRA files of, or had
-  std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
-  int64_t changes = 0;                        // of the run's history, behind it
-  std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
-};
-
-// States to go on from.
-struct StateSource {
-  std::filesystem::path folder;      // empty: a new run
-  bool own = true;                   // of this run, whose lock is held; those of another run are only read
-  std::optional<int64_t> step = {};  // that of this step and no other
-};
 
 // Publishes the state and removes old generations, of which `keep` (at least 2) stay. Throws lh::Error(Code::numeric)
 // where a value is a NaN or an infinity, before anything is written.
@@ -55,8 +37,5 @@ std::optional<RunState> check_state(const StateSource& from, const std::map<std:
 // is then empty, and the average is left as it is.
 std::optional<RunState> load_state(const StateSource& from, const std::map<std::string, std::string>& facts,
                                    const Adapters& adapters, Update& update);
-
-// Renames the states after `step` to *.superseded, so that nothing goes on from them; all of them without a step.
-void set_aside_states(const std::filesystem::path& folder, std::optional<int64_t> step);
 
 }  // namespace lh

@@ -86,9 +86,9 @@ void TrainPlan::make_room(const OptimizerSetup& setup) {
   memory.adapters += adapters->bytes() - before + states - update_states_;
   update_states_ = states;
   int64_t small = update.number_bytes();
-  for (const Graph* graph : update.graphs()) {
-    also(update.arena_bytes(), workspace_bytes(device_, *graph), 0);
-    small += constant_bytes(*graph);
+  for (const std::vector<const Graph*>& graphs : update.graphs()) {
+    also(update.arena_bytes(), workspace_bytes(device_, graphs), 0);
+    for (const Graph* graph : graphs) small += constant_bytes(*graph);
   }
   small = std::max(update_small_, small);
   memory.small += small - update_small_ - Feed::device_bytes(message_bytes());
@@ -105,7 +105,7 @@ std::string TrainPlan::obstacle(const OptimizerSetup& setup, int64_t limit) cons
       "for",
       setup.rules().base().id());
   int64_t workspace = 0;
-  for (const Graph* graph : update.graphs()) workspace = std::max(workspace, workspace_bytes(device_, *graph));
+  for (const auto& graphs : update.graphs()) workspace = std::max(workspace, workspace_bytes(device_, graphs));
   if (update.evaluates() && norm_limit)
     return "it saves other weights than it trains, which scale_weight_norms cannot reach";
   if (update.arena_bytes() > memory.activations || workspace > memory.workspace)

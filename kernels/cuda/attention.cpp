@@ -16,6 +16,7 @@
 #include <limits>
 
 #include "check.h"
+#include "cuda/attention_hopper.h"
 #include "cuda/dnn.h"
 #include "cuda/dnn_graph.h"
 
@@ -463,7 +464,8 @@ void attention(Cuda& cuda, const lk_attention_params& p) {
 void attention_backward(Cuda& cuda, const lk_attention_backward_params& p) {
   named_failures([&] { return name("attention_backward", p); },
                  [&] {
-                   if (!attention_backward_by_cudnn(cuda, p)) attention_backward_by_kernels(cuda, p);
+                   if (attention_backward_on_hopper(cuda, p) || attention_backward_by_cudnn(cuda, p)) return;
+                   attention_backward_by_kernels(cuda, p);
                  });
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
+#include "cuda/pointwise_arguments.h"
 #include "cuda/runtime_kernels.h"
 
 namespace lk {
@@ -73,6 +74,7 @@ void open_device(int32_t index) {
 }  // namespace
 
 void Workspace::begin() {
+  if (kept_) return;
   if (!spilled_.empty()) {
     for (void* block : spilled_) owner->release(block);
     spilled_.clear();
@@ -113,6 +115,11 @@ void Workspace::lend(void* data, int64_t bytes) {
   capacity_ = bytes;
 }
 
+void Workspace::keep(bool on) {
+  begin();
+  kept_ = on;
+}
+
 void Workspace::measure(bool on) {
   measuring_ = on;
   if (on) most_ = 0;
@@ -139,6 +146,9 @@ Cuda::Cuda(const lk_context_params& params)
   gemm_ = std::make_unique<Gemm>(*this);
   dnn_ = std::make_unique<Dnn>(*this);
   runtime_kernels_ = std::make_unique<RuntimeKernels>(capability());
+  const size_t bytes = size_t{LK_MAX_BRANCHES} * pointwise_arrivals * sizeof(uint32_t);
+  check(cudaMalloc(&arrivals_, bytes), "counters");
+  check(cudaMemsetAsync(arrivals_, 0, bytes, stream_), "counters");
 }
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
@@ -149,6 +159,7 @@ Cuda::~Cuda() {
   dnn_.reset();
   runtime_kernels_.reset();
   workspace_.release();
+  cudaFree(arrivals_);
   for (cudaStream_t stream : {stream_, transfer_, body_}) cudaStreamDestroy(stream);
 }
 
@@ -279,6 +290,7 @@ void Cuda::capture_begin() {
 }
 
 lk_graph* Cuda::capture_end() {
+  if (branches_.forked()) join();
   if (conditional_) if_finite_end();
   capturing_ = false;
   cudaGraph_t recorded = nullptr;
@@ -343,6 +355,22 @@ void Cuda::if_finite_end() {
   check(status, "condition");
 }
 
+void Cuda::fork(int32_t branches) {
+  workspace_.keep(true);
+  if (!measuring_) branches_.fork(stream_, branches);
+}
+
+void Cuda::branch(int32_t branch) {
+  if (!measuring_) stream_ = branches_.enter(branch);
+}
+
+void Cuda::join() {
+  if (!measuring_) stream_ = branches_.join();
+  workspace_.keep(false);
+}
+
+uint32_t* Cuda::arrivals() { return arrivals_ + int64_t{branches_.current()} * pointwise_arrivals; }
+
 void Cuda::measure_begin() {
   measuring_ = true;
   workspace_.measure(true);
@@ -359,9 +387,20 @@ void Cuda::set_workspace(void* data, int64_t bytes) {
   workspace_.lend(data, bytes);
 }
 
-void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments) {
+void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together) {
   if (measuring_) return;
-  const cudaError_t status = cudaLaunchKernel(kernel, grid, block, arguments, shared, stream_);
+  constexpr size_t usual = 48 * 1024;  // more has to be asked for
+  if (shared > usual)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+          "shared memory of a kernel");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeCooperative;
+  attribute.val.cooperative = 1;
+  cudaLaunchConfig_t config{};
+  config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream_;
+  config.attrs = &attribute;
+  config.numAttrs = together ? 1 : 0;
+  const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (status == cudaSuccess) return;
   const char* name = nullptr;
   cudaFuncGetName(&name, kernel);

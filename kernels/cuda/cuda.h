@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "backend.h"
+#include "cuda/branches.h"
 
 struct lk_event {
   cudaEvent_t event;
@@ -35,9 +36,10 @@ void check(cudaError_t status, const std::string& what);
 // or which grows between operations.
 class Workspace {
  public:
-  void begin();               // of an operation: everything is free again
+  void begin();               // of an operation: everything is free again, unless it is kept
   void* take(int64_t bytes);  // 256-byte aligned
   void lend(void* data, int64_t bytes);
+  void keep(bool on);  // what operations take from now on stays taken: they run side by side
   void measure(bool on);
   int64_t measured() const { return most_; }
   void release();  // the own block
@@ -48,7 +50,7 @@ class Workspace {
  private:
   std::byte* base_ = nullptr;
   int64_t capacity_ = 0, used_ = 0, most_ = 0;
-  bool lent_ = false, measuring_ = false;
+  bool lent_ = false, measuring_ = false, kept_ = false;
   std::vector<void*> spilled_;  // blocks of the running operation that did not fit; replaced by a larger base
 };
 
@@ -85,6 +87,9 @@ class Cuda final : public Backend {
   void graph_destroy(lk_graph* graph) override;
   bool if_finite_begin(const float* value) override;
   void if_finite_end() override;
+  void fork(int32_t branches) override;
+  void branch(int32_t branch) override;
+  void join() override;
   void measure_begin() override;
   int64_t measure_end() override;
   bool runs_while_measuring() const override { return true; }
@@ -97,6 +102,8 @@ class Cuda final : public Backend {
   bool measuring() const { return measuring_; }
   bool capturing() const { return capturing_; }
   bool fast() const { return fast_; }
+  // pointwise_arrivals counters, 0 between operations, that no operation of another branch uses.
+  uint32_t* arrivals();
   const std::string& tuning_cache() const { return tuning_cache_; }
   Gemm& gemm() { return *gemm_; }
   Dnn& dnn() { return *dnn_; }
@@ -113,14 +120,21 @@ class Cuda final : public Backend {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers);
   }
-  // The same for a kernel that was compiled at run time.
+  // The same, for blocks that wait for each other: all run at once, or it is an error.
+  template <class... P>
+  void launch_together(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                       std::type_identity_t<P>... arguments) {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, true);
+  }
+  // For a kernel that was compiled at run time.
   void launch_loaded(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments) {
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, 0, arguments);
   }
   void fill_zero(void* data, int64_t bytes);
 
  private:
-  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments);
+  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together = false);
   cudaStream_t queue(lk_queue which) const { return which == LK_COMPUTE ? stream_ : transfer_; }
 
   cudaDeviceProp device_{};
@@ -129,6 +143,8 @@ class Cuda final : public Backend {
   bool capturing_ = false, measuring_ = false, conditional_ = false, fast_;
   std::string tuning_cache_;
   Workspace workspace_;
+  Branches branches_;
+  uint32_t* arrivals_ = nullptr;
   std::map<void*, int64_t> allocated_;
   int64_t held_ = 0, peak_ = 0;
   std::unique_ptr<Gemm> gemm_;

@@ -1,9 +1,8 @@
 // Newton-Schulz in the space of the shorter side (see cpu/newton_schulz.cpp). Three kernels over all matrices:
-//   squares_kernel   parts of x x^T, over chunks of the long side: products in float32, runs of at most 64 of them,
-//                    and float64 between runs
+//   squares_kernel   parts of x x^T, over chunks of the long side
 //   iterate_kernel   a block for each matrix: the sum of its parts, and the iteration
 //   apply_kernel     P x or x P
-// The last two in float64: P makes small singular values a few hundred times larger, and rounding with them.
+// All in float64: P makes small singular values a few hundred times larger, and rounding with them.
 #include <algorithm>
 
 #include "cuda/elements.cuh"
@@ -19,18 +18,18 @@ struct Sides {
 };
 
 // A thread has 4 x 4 places of a tile [side, side] of the square, side / 4 apart; the threads of a block make `groups`
-// of them, each of which takes its own `side` elements of the stage that is in shared memory.
+// of them, each of which takes its own `share` elements of the stage that is in shared memory.
 template <int side>
 struct Tile {
   static constexpr int quarter = side / 4, group = quarter * quarter, groups = block_threads / group;
-  static constexpr int depth = side * groups;  // elements of a stage
+  static constexpr int share = side / 2, depth = share * groups;  // elements of a stage
 };
 
 // Vectors first .. first + side - 1, elements k .. k + depth - 1, 0 where there are none. Wide: to[vector][element],
 // tall: to[element][vector].
 template <int side, bool tall>
-__device__ void stage(const float* x, const Sides& s, int64_t first, int64_t k, int64_t end, float* to) {
-  constexpr int depth = Tile<side>::depth, pitch = tall ? side : depth + 4, inner = tall ? side : depth;
+__device__ void stage(const float* x, const Sides& s, int64_t first, int64_t k, int64_t end, double* to) {
+  constexpr int depth = Tile<side>::depth, pitch = tall ? side : depth + 2, inner = tall ? side : depth;
   for (int i = static_cast<int>(threadIdx.x) * 4; i < side * depth; i += block_threads * 4) {
     const int row = i / inner, column = i % inner;  // as they lie in memory
     const int64_t vector = first + (tall ? column : row), element = k + (tall ? row : column);
@@ -46,7 +45,9 @@ __device__ void stage(const float* x, const Sides& s, int64_t first, int64_t k, 
       if (inside > 2) v.z = x[at + 2];
       if (inside > 3) v.w = x[at + 3];
     }
-    *reinterpret_cast<float4*>(to + row * pitch + column) = v;
+    auto* const out = reinterpret_cast<double2*>(to + row * pitch + column);
+    out[0] = make_double2(v.x, v.y);
+    out[1] = make_double2(v.z, v.w);
   }
 }
 
@@ -57,15 +58,15 @@ template <int side, bool tall>
 __global__ void __launch_bounds__(block_threads)
     squares_kernel(const float* x, Sides s, int64_t chunk, int64_t chunks, double* parts) {
   using T = Tile<side>;
-  constexpr int pitch = tall ? side : T::depth + 4;
-  __shared__ float4 shared[2][(tall ? T::depth : side) * pitch / 4];
+  constexpr int pitch = tall ? side : T::depth + 2;
+  __shared__ double2 shared[2][(tall ? T::depth : side) * pitch / 2];
   __shared__ double sums[T::groups > 1 ? side * side : 1];
   const int64_t tiles = (s.r + side - 1) / side;
   const int64_t left = blockIdx.y / tiles * side, right = blockIdx.y % tiles * side;
   const int64_t matrix = blockIdx.x / chunks, piece = blockIdx.x % chunks;
   const int64_t begin = piece * chunk, end = begin + chunk < s.n ? begin + chunk : s.n;
-  float* const a = reinterpret_cast<float*>(shared[0]);
-  float* const b = left == right ? a : reinterpret_cast<float*>(shared[1]);
+  double* const a = reinterpret_cast<double*>(shared[0]);
+  double* const b = left == right ? a : reinterpret_cast<double*>(shared[1]);
   const int place = static_cast<int>(threadIdx.x) % T::group, group = static_cast<int>(threadIdx.x) / T::group;
   const int row = place / T::quarter, column = place % T::quarter;
   double total[4][4] = {};
@@ -74,35 +75,26 @@ __global__ void __launch_bounds__(block_threads)
     stage<side, tall>(x + matrix * s.r * s.n, s, left, k, end, a);
     if (left != right) stage<side, tall>(x + matrix * s.r * s.n, s, right, k, end, b);
     __syncthreads();
-    float run[4][4] = {};
-#pragma unroll 4
-    for (int e = group * side; e < (group + 1) * side; e += tall ? 1 : 4) {
-      if constexpr (tall) {
-        const float4 u = *reinterpret_cast<const float4*>(a + e * side + row * 4);
-        const float4 v = *reinterpret_cast<const float4*>(b + e * side + column * 4);
+#pragma unroll 2
+    for (int e = group * T::share; e < (group + 1) * T::share; e += tall ? 1 : 2) {
+      double2 u[4], v[4];  // tall: two vectors at a time, wide: two elements
 #pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j) run[i][j] = fmaf(at(u, i), at(v, j), run[i][j]);
-      } else {
-        float4 u[4], v[4];
-#pragma unroll
-        for (int i = 0; i < 4; ++i) {
-          u[i] = *reinterpret_cast<const float4*>(a + (i * T::quarter + row) * pitch + e);
-          v[i] = *reinterpret_cast<const float4*>(b + (i * T::quarter + column) * pitch + e);
-        }
-#pragma unroll
-        for (int i = 0; i < 4; ++i)
-#pragma unroll
-          for (int j = 0; j < 4; ++j)
-#pragma unroll
-            for (int q = 0; q < 4; ++q) run[i][j] = fmaf(at(u[i], q), at(v[j], q), run[i][j]);
+      for (int i = 0; i < (tall ? 2 : 4); ++i) {
+        u[i] = *reinterpret_cast<const double2*>(
+            a + (tall ? e * side + row * 4 + i * 2 : (i * T::quarter + row) * pitch + e));
+        v[i] = *reinterpret_cast<const double2*>(
+            b + (tall ? e * side + column * 4 + i * 2 : (i * T::quarter + column) * pitch + e));
       }
+#pragma unroll
+      for (int i = 0; i < 4; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j) {
+          if constexpr (tall)
+            total[i][j] = fma(i % 2 == 0 ? u[i / 2].x : u[i / 2].y, j % 2 == 0 ? v[j / 2].x : v[j / 2].y, total[i][j]);
+          else
+            total[i][j] = fma(u[i].y, v[j].y, fma(u[i].x, v[j].x, total[i][j]));
+        }
     }
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-#pragma unroll
-      for (int j = 0; j < 4; ++j) total[i][j] += run[i][j];
   }
   const auto vector = [](int q, int own) { return tall ? own * 4 + q : q * T::quarter + own; };
   double* const out = parts + (matrix * chunks + piece) * s.r * s.r;

@@ -105,6 +105,7 @@ void pointwise(Cuda& cuda, const lk_pointwise_params& p) {
     if (!reduction) return reduce_stored(cuda, p, program);
     std::ranges::copy(reduction->over, loop.over);
     arguments.tasks = reduction->tasks;
+    arguments.arrivals = cuda.arrivals();
     arguments.wide = arguments.wide != 0 && reduction->tasks.columns % vector_width == 0 ? 1 : 0;
     for (size_t i = 0; i < program.outputs.size(); ++i) {
       const int64_t parts = reduction->partial(i);

@@ -29,6 +29,7 @@ struct PointwiseArguments {
   // Of outputs that are reduced.
   double* partial[pointwise_outputs];
   float scale[pointwise_outputs];
+  uint32_t* arrivals;  // [pointwise_arrivals], 0 between launches
   PointwiseTasks tasks;
   int32_t wide;   // whether all tensors may be read and written in chunks of 8 elements
   uint32_t zero;  // 0, which the compiler does not know

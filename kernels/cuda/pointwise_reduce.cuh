@@ -96,13 +96,12 @@ __device__ inline void end_both(const PointwiseArguments& a, int output, const T
     put<Storage>(a, output, t.outer, parts, t.outer * parts + t.row_slab * a.tasks.column_slabs + t.column_slab, v);
 }
 
-__device__ uint32_t arrivals[pointwise_arrivals];  // 0 between launches
-
 // Whether the warp is the last of those that its results need.
-__device__ inline bool last_to_arrive(const PointwiseTasks& s, const Task& t) {
+__device__ inline bool last_to_arrive(const PointwiseArguments& a, const Task& t) {
+  const PointwiseTasks& s = a.tasks;
   const int64_t parts = s.by_outer != 0 ? s.row_slabs * s.column_slabs : s.column_slabs;
   if (parts == 1) return false;
-  uint32_t* const counter = arrivals + (s.by_outer != 0 ? t.outer : t.outer * s.row_slabs + t.row_slab);
+  uint32_t* const counter = a.arrivals + (s.by_outer != 0 ? t.outer : t.outer * s.row_slabs + t.row_slab);
   __threadfence();
   __syncwarp();
   uint32_t before = 0;

@@ -199,7 +199,7 @@ class Writer {
               [&](size_t i) { return text("end_columns<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
     each_over(PointwiseOver::both,
               [&](size_t i) { return text("end_both<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
-    line("if (!last_to_arrive(a.tasks, task)) return;");
+    line("if (!last_to_arrive(a, task)) return;");
     for (const auto& [over, name] : {std::pair(PointwiseOver::columns, "columns"),
                                      std::pair(PointwiseOver::rows, "rows"), std::pair(PointwiseOver::both, "both")})
       each_over(over,

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <string_view>
@@ -25,6 +26,15 @@ void decode(const std::string& hex, void* algorithm) {
     const size_t high = digits.find(hex[2 * i]), low = digits.find(hex[2 * i + 1]);
     bytes[i] = static_cast<unsigned char>(high * 16 + low);
   }
+}
+
+// FNV-1a of 64 bits: against a failing disk and a careless editor.
+std::string checksum(std::string_view line) {
+  uint64_t sum = 0xcbf29ce484222325;
+  for (const char c : line) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
+  std::string hex;
+  for (int shift = 60; shift >= 0; shift -= 4) hex += digits[sum >> shift & 15];
+  return hex;
 }
 
 }  // namespace
@@ -66,6 +76,9 @@ Tuning::Lines Tuning::read() const {
   if (path_.empty()) return lines;
   std::ifstream file(path_);
   for (std::string line; std::getline(file, line);) {
+    const size_t sum = line.rfind('\t');
+    if (sum == std::string::npos || checksum(std::string_view(line).substr(0, sum)) != line.substr(sum + 1)) continue;
+    line.resize(sum);
     const size_t tab = line.rfind('\t');
     if (tab == std::string::npos || std::count(line.begin(), line.end(), '\t') != 3) continue;
     if (is_algorithm(std::string_view(line).substr(tab + 1))) lines[line.substr(0, tab)] = line.substr(tab + 1);
@@ -77,7 +90,10 @@ Tuning::Lines Tuning::read() const {
 bool Tuning::write(const Lines& lines) const {
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::ofstream file(temporary, std::ios::trunc);
-  for (const auto& [product, algorithm] : lines) file << product << '\t' << algorithm << '\n';
+  for (const auto& [product, algorithm] : lines) {
+    const std::string line = product + '\t' + algorithm;
+    file << line << '\t' << checksum(line) << '\n';
+  }
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(temporary, path_, error);

@@ -1,4 +1,5 @@
-// The algorithms that were fastest, on disk: one line per product, "device <tab> library <tab> product <tab> hex".
+// The algorithms that were fastest, on disk: one line per product, "device <tab> library <tab> product <tab> hex
+// <tab> checksum": another algorithm would give other bits.
 // Lines of other devices and library versions are kept. Failing to read or write is not an error: it only means timing
 // again.
 #pragma once

@@ -148,6 +148,17 @@ LK_API void lk_graph_destroy(lk_context* context, lk_graph* graph);
 LK_API lk_status lk_if_finite_begin(lk_context* context, const lk_tensor* value);
 LK_API lk_status lk_if_finite_end(lk_context* context);
 
+/* Between fork and join, operations and compute-queue copies that come after lk_branch(i), 0 <= i < branches, happen in
+ * order within branch i and beside those of other branches: many small operations together fill a device that none of
+ * them fills alone. All branches begin with what came before the fork, and what comes after the join waits for all of
+ * them. What one branch writes, no other may read or write. Their workspaces are not shared, so measure with the fork.
+ * Fork at most LK_MAX_BRANCHES, not nested, with a branch before the first operation; a condition begins and ends
+ * outside. On the CPU everything happens in the order of the calls. */
+#define LK_MAX_BRANCHES 16
+LK_API lk_status lk_fork(lk_context* context, int32_t branches);
+LK_API lk_status lk_branch(lk_context* context, int32_t branch);
+LK_API lk_status lk_join(lk_context* context);
+
 /* Workspace: memory that operations use only while they run. Between lk_measure_begin and lk_measure_end operations
  * check their arguments and find how much they need, but neither read nor write anything, so any non-NULL addresses
  * will do; measuring gives the most that one of them needs. lk_set_workspace lends the context memory of that size;

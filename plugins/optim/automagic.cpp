@@ -43,8 +43,9 @@ class Automagic : public lora_host::Optimizer {
 
   void build_pass(UpdateGraph& g, uint32_t, const Parameter& p) const override {
     const Value root = second.root(g, p, g.shift(g.square(g.g()), eps_), beta2_);
-    const Value update = clipped(g, p, g.mul(root, g.g()), clip_threshold_);
-    const Value positive = g.cast(g.greater(update, g.number(0)), LH_F32);
+    const Value raw = g.mul(root, g.g()), update = clipped(g, p, raw, clip_threshold_);
+    // Clipping changes no sign, and rates that do not wait for it are found in the same pass as its RMS.
+    const Value positive = g.cast(g.greater(raw, g.number(0)), LH_F32);
     const Value same = g.equal(positive, g.cast(g.state("positive"), LH_F32));
     g.set("positive", g.cast(positive, LH_U8));
 

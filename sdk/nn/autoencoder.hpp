@@ -108,16 +108,30 @@ struct LatentScale {
   double scale, shift;
 };
 
-// Outputs of role vae.encode: `posterior` f32 [N, h, w, 2z], mean and standard deviation of the latents in model space,
-// and for inspection `moments` (mean and log-variance, as the network gives them) and `latent_mean`.
-inline void output_posterior(Graph& g, Value moments, LatentScale to_model) {
+// What an encoder says of the latents, f32 [N, h, w, z] each.
+struct Posterior {
+  Value mean, deviation;
+};
+
+// moments [N, h, w, 2z]: mean and log-variance.
+inline Posterior posterior_of(Graph& g, Value moments) {
   int64_t z = g.shape(moments)[3] / 2;
   Value exact = g.cast(moments, LH_F32);
-  Value mean = g.affine(g.slice(exact, -1, 0, z), to_model.scale, -to_model.shift * to_model.scale);
-  Value deviation = g.exp(g.affine(g.clamp(g.slice(exact, -1, z, z), -30, 20), 0.5));
-  g.output("posterior", g.concat({mean, g.affine(deviation, to_model.scale)}, -1));
+  return {g.slice(exact, -1, 0, z), g.exp(g.affine(g.clamp(g.slice(exact, -1, z, z), -30, 20), 0.5))};
+}
+
+// Outputs of role vae.encode: `posterior` f32 [N, h, w, 2z], mean and standard deviation of the latents in model space,
+// and for inspection `moments` (mean and log-variance, as the network gives them) and `latent_mean`.
+inline void output_posterior(Graph& g, Value moments, const Posterior& in_model_space) {
+  g.output("posterior", g.concat({in_model_space.mean, in_model_space.deviation}, -1));
   g.output("moments", moments);
-  g.output("latent_mean", mean);
+  g.output("latent_mean", in_model_space.mean);
+}
+inline void output_posterior(Graph& g, Value moments, LatentScale to_model) {
+  Posterior latents = posterior_of(g, moments);
+  latents.mean = g.affine(latents.mean, to_model.scale, -to_model.shift * to_model.scale);
+  latents.deviation = g.affine(latents.deviation, to_model.scale);
+  output_posterior(g, moments, latents);
 }
 
 // Role vae.encode.

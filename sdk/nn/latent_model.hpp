@@ -13,9 +13,9 @@
 namespace lora_host::nn {
 
 struct LatentModelFacts {
-  const char* id;       // of the plugin
-  const char* network;  // what the denoiser is, for messages: "transformer"
-  LatentScale latents;
+  const char* id;                // of the plugin
+  const char* network;           // what the denoiser is, for messages: "transformer"
+  LatentScale latents = {1, 0};  // of autoencoders of nn/autoencoder.hpp
 };
 
 // Encoders and the autoencoder can be opened without the denoiser.
@@ -33,8 +33,7 @@ class LatentModel : public Model {
     if (role == "conditioner") return build_conditioner(g, sizes);
     if (role == "vae.encode" || role == "vae.decode") {
       g.weights().require_component("vae", "vae_path", role);
-      return role == "vae.encode" ? build_vae_encode(g, "vae:", facts_.latents, sizes)
-                                  : build_vae_decode(g, "vae:", facts_.latents, sizes);
+      return role == "vae.encode" ? build_encode(g, sizes) : build_decode(g, sizes);
     }
     throw Failure(LH_E_UNSUPPORTED, facts_.id + (" has no role '" + std::string(role) + "'"));
   }
@@ -46,6 +45,9 @@ class LatentModel : public Model {
   virtual bool has_denoiser() const = 0;
   virtual void build_denoiser(Graph& g, const Sizes& sizes) const = 0;
   virtual void build_conditioner(Graph& g, const Sizes& sizes) const = 0;
+  // Autoencoders of another kind override these.
+  virtual void build_encode(Graph& g, const Sizes& sizes) const { build_vae_encode(g, "vae:", facts_.latents, sizes); }
+  virtual void build_decode(Graph& g, const Sizes& sizes) const { build_vae_decode(g, "vae:", facts_.latents, sizes); }
 
   static constexpr std::array<const char*, 4> roles = {"denoiser", "conditioner", "vae.encode", "vae.decode"};
   LatentModelFacts facts_;

@@ -3,8 +3,9 @@
 //
 //   x = embedding;  x += o(attention(q, k, v of norm(x)));  x += down(act(gate y) * up y), y = norm(x)
 // Attention is causal, with rotary positions in halves (i, i + D/2). Real tokens stand in front and pads behind them: a
-// pad sees the tokens before it and no pad. Widths, depth, heads, biases, norms of q and k, and norms after attention
-// and MLP (Gemma) follow from the weights, which have their Hugging Face names; LlmFacts are what they do not say.
+// pad sees the tokens before it and no pad; in front of them (pads_first) it sees nothing. Widths, depth, heads,
+// biases, norms of q and k, and norms after attention and MLP (Gemma) follow from the weights, which have their Hugging
+// Face names; LlmFacts are what they do not say.
 #pragma once
 
 #include <algorithm>
@@ -38,6 +39,7 @@ struct LlmFacts {
   int64_t window = 0, full_every = 0;
   double window_theta = 0;        // rope_theta of layers with a window; 0: the same
   RopeScaling rope_scaling = {};  // of layers without a window
+  bool pads_first = false;        // pads stand in front, and count as positions
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
 };
@@ -47,7 +49,10 @@ class Llm {
   // The weights are those of `prefix`, e.g. "qwen3:". mask i32 [B, L]: 1 = there.
   Llm(Graph& g, std::string prefix, const LlmFacts& facts, Value ids, Value mask)
       : g_(g), root_(std::move(prefix) + "model."), facts_(facts), ids_(ids), length_(g.shape(ids)[1]) {
-    key_lengths_ = g.cast(mask_lengths(g, mask), LH_I32);
+    if (facts.pads_first)
+      key_mask_ = mask;
+    else
+      key_lengths_ = g.cast(mask_lengths(g, mask), LH_I32);
     std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
     for (double& frequency : frequencies) frequency = scaled(frequency);
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
@@ -110,7 +115,7 @@ class Llm {
     k = g_.rope(k, reach.rope.cos, reach.rope.sin, false);
     double width = static_cast<double>(facts_.head_dim);
     double scale = facts_.attention_scale > 0 ? facts_.attention_scale : 1 / std::sqrt(width);
-    Value y = g_.attention(q, k, v, scale, reach.bias, key_lengths_, {}, true, facts_.attention_soft_cap);
+    Value y = g_.attention(q, k, v, scale, reach.bias, key_lengths_, key_mask_, true, facts_.attention_soft_cap);
     return g_.linear(merge_heads(g_, y), module + ".o_proj");
   }
 
@@ -140,12 +145,14 @@ class Llm {
   LlmFacts facts_;
   Value ids_;
   int64_t length_;
-  Value key_lengths_;  // real tokens of each sample
+  Value key_lengths_, key_mask_;  // real tokens of each sample: how many, or which
   Reach plain_, windowed_;
 };
 
-// Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states.
-inline int64_t check_llm(const Weights& weights, const std::string& prefix, const LlmFacts& facts) {
+// Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states. Files for
+// models that read earlier states may lack the final norm.
+inline int64_t check_llm(const Weights& weights, const std::string& prefix, const LlmFacts& facts,
+                         bool final_norm = true) {
   std::string root = prefix + "model.";
   int64_t d = weights.require(root + "embed_tokens.weight", {-1, -1})[1];
   int64_t layers = Llm::layers(weights, prefix);
@@ -168,7 +175,7 @@ inline int64_t check_llm(const Weights& weights, const std::string& prefix, cons
     for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
       weights.require(name + norm, {d});
   }
-  weights.require(root + "norm.weight", {d});
+  if (final_norm) weights.require(root + "norm.weight", {d});
   return d;
 }
 

@@ -77,14 +77,15 @@ inline Value modulated_norm(Graph& g, Value x, Value shift, Value scale, double 
 inline Value gated(Graph& g, Value x, Value gate, Value y) { return g.add(x, g.mul(gate, y)); }
 
 struct Qkv {
-  Value q, k, v;  // [B, S, H, D]
+  Value q, k, v;  // [B, S, H, D]; without q the tokens are seen and ask nothing
 };
 
-// Heads of q, k and v, with RMS norms over the head dimension on q and k (weights by full name; "" = no norm).
+// Heads of q (which may be absent), k and v, with RMS norms over the head dimension on q and k (weights by full name;
+// "" = no norm).
 inline Qkv heads(Graph& g, Value q, Value k, Value v, int64_t head_dim, const std::string& q_norm,
                  const std::string& k_norm, double eps = 1e-6) {
-  Qkv out{split_heads(g, q, head_dim), split_heads(g, k, head_dim), split_heads(g, v, head_dim)};
-  if (!q_norm.empty()) out.q = g.rms_norm(out.q, eps, g.param(q_norm));
+  Qkv out{q ? split_heads(g, q, head_dim) : q, split_heads(g, k, head_dim), split_heads(g, v, head_dim)};
+  if (q && !q_norm.empty()) out.q = g.rms_norm(out.q, eps, g.param(q_norm));
   if (!k_norm.empty()) out.k = g.rms_norm(out.k, eps, g.param(k_norm));
   return out;
 }
@@ -98,17 +99,22 @@ inline Qkv fused_qkv(Graph& g, Value x, const std::string& module, int64_t head_
   return heads(g, parts[0], parts[1], parts[2], head_dim, q_norm, k_norm, eps);
 }
 
-// Two streams as one sequence, `first` in front.
+// Two streams as one sequence, `first` in front; without q of the second, `first` alone asks.
 inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
-  return {g.concat({first.q, second.q}, 1), g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
+  Value q = second.q ? g.concat({first.q, second.q}, 1) : first.q;
+  return {q, g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
 }
 
 // softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]. key_lengths i32 [B]:
-// keys at and after it are not seen.
+// keys at and after it are not seen. Queries may be those of the first tokens alone.
 inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}, Value key_lengths = {}) {
   int64_t head_dim = g.shape(x.q)[3];
   if (rope.cos) {
-    x.q = g.rope(x.q, rope.cos, rope.sin);
+    const int64_t queries = g.shape(x.q)[1];
+    const auto of_queries = [&](Value table) {
+      return g.shape(x.k)[1] == queries ? table : g.slice(table, -2, 0, queries);
+    };
+    x.q = g.rope(x.q, of_queries(rope.cos), of_queries(rope.sin));
     x.k = g.rope(x.k, rope.cos, rope.sin);
   }
   return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, key_lengths));
@@ -129,6 +135,7 @@ class JointStream {
  public:
   struct Names {  // of modules; the norms by their weights, "" = none
     std::string modulation, qkv, q_norm, k_norm, proj, fc1, fc2;
+    std::string q, k, v;  // in the place of qkv: linears of their own, without q none
   };
   JointStream(Graph& g, Names names, Value x) : g_(g), names_(std::move(names)), x_(x) {}
 
@@ -140,7 +147,11 @@ class JointStream {
   // ... made elsewhere
   Qkv qkv(std::vector<Value> mod, int64_t head_dim) {
     mod_ = std::move(mod);
-    return fused_qkv(g_, modulated_norm(g_, x_, mod_[0], mod_[1]), names_.qkv, head_dim, names_.q_norm, names_.k_norm);
+    Value y = modulated_norm(g_, x_, mod_[0], mod_[1]);
+    if (!names_.qkv.empty()) return fused_qkv(g_, y, names_.qkv, head_dim, names_.q_norm, names_.k_norm);
+    Value q = names_.q.empty() ? Value{} : g_.linear(y, names_.q);
+    Value k = g_.linear(y, names_.k), v = g_.linear(y, names_.v);
+    return heads(g_, q, k, v, head_dim, names_.q_norm, names_.k_norm);
   }
   void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
   void feed_forward() { add(5, mlp(g_, modulated_norm(g_, x_, mod_[3], mod_[4]), names_.fc1, names_.fc2)); }
@@ -157,7 +168,7 @@ class JointStream {
   std::vector<Value> mod_;  // [B, 1, h] each
 };
 
-// Attention over both sequences as one, `first` in front; the results of each.
+// Attention over both sequences as one, `first` in front; the results of each that asks.
 struct JointAttention {
   Value first, second;  // [B, S, h]
 };
@@ -165,6 +176,7 @@ struct JointAttention {
 inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {},
                                       Value key_lengths = {}) {
   Value all = self_attention(g, concat_tokens(g, first, second), rope, key_lengths);
+  if (!second.q) return {all, {}};
   std::vector<Value> parts = g.split(all, 1, {g.shape(first.q)[1], g.shape(second.q)[1]});
   return {parts[0], parts[1]};
 }

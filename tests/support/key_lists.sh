@@ -26,9 +26,85 @@ chroma_keys() {
   print_keys
 }
 
+golden_keys() { # golden_keys CASE: those of the weights of a golden case
+  local list=
+  list=$(sed -n '/"inputs": /q; s/^ *"\([^"]*\)": {"shape": \[\([0-9, ]*\)\], "\(offset\|values\)".*/"\1": ["F32", [\2]]/p' \
+    "$1/case.json" | paste -sd,)
+  print_keys
+}
+
+qwen_layers() { # qwen_layers ROOT WIDTH QWEN [LAYERS]: a language model with the real vocabulary; QWEN is 2.5 or 3
+  local root=$1 text=$2 i layer norm bias=
+  tensor $root.embed_tokens.weight "151936, $text"; tensor $root.norm.weight $text
+  [ "$3" = 2.5 ] || bias=no
+  for ((i = 0; i < ${4:-2}; i++)); do
+    layer=$root.layers.$i
+    for norm in input_layernorm post_attention_layernorm; do tensor $layer.$norm.weight $text; done
+    if [ "$3" = 3 ]; then tensor $layer.self_attn.q_norm.weight 128; tensor $layer.self_attn.k_norm.weight 128; fi
+    linear $layer.self_attn.q_proj 256 $text $bias; linear $layer.self_attn.o_proj $text 256 no
+    linear $layer.self_attn.k_proj 128 $text $bias; linear $layer.self_attn.v_proj 128 $text $bias
+    linear $layer.mlp.gate_proj 128 $text no; linear $layer.mlp.up_proj 128 $text no
+    linear $layer.mlp.down_proj $text 128 no
+  done
+}
+
+# With its text encoder, which has the real vocabulary, and its autoencoder.
+qwen_image_keys() {
+  local h=128 text=64 inner=192 list= block name stream
+  linear img_in $h 64; tensor txt_norm.weight $text; linear txt_in $h $text
+  linear time_text_embed.timestep_embedder.linear_1 $h 256; linear time_text_embed.timestep_embedder.linear_2 $h $h
+  linear norm_out.linear $((2 * h)) $h; linear proj_out 64 $h
+  for block in transformer_blocks.0 transformer_blocks.1; do
+    for name in to_q to_k to_v add_q_proj add_k_proj add_v_proj to_out.0 to_add_out; do linear $block.attn.$name $h $h; done
+    for name in norm_q norm_k norm_added_q norm_added_k; do tensor $block.attn.$name.weight 128; done
+    for stream in img txt; do
+      linear $block.${stream}_mod.1 $((6 * h)) $h
+      linear $block.${stream}_mlp.net.0.proj $inner $h; linear $block.${stream}_mlp.net.2 $h $inner
+    done
+  done
+  qwen_layers text_encoders.qwen25_7b.transformer.model $text 2.5
+  wan_keys vae 8
+  print_keys
+}
+
+wan_conv() { tensor $1.weight "$2, $3, $4"; tensor $1.bias $2; } # wan_conv MODULE OUT IN KERNEL
+wan_res() { # wan_res MODULE OUT IN
+  tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "3, 3, 3"
+  tensor $1.residual.3.gamma "$2, 1, 1, 1"; wan_conv $1.residual.6 $2 $2 "3, 3, 3"
+  [ $2 = $3 ] || wan_conv $1.shortcut $2 $3 "1, 1, 1"
+}
+# The autoencoder of Wan 2.1: levels of 1, 2, 4 and 4 times CHANNELS.
+wan_keys() { # wan_keys PREFIX CHANNELS
+  local c=$2 side part=0 level in out
+  wan_conv $1.conv1 32 32 "1, 1, 1"; wan_conv $1.conv2 16 16 "1, 1, 1"
+  wan_conv $1.encoder.conv1 $c 3 "3, 3, 3"; wan_conv $1.decoder.conv1 $((4 * c)) 16 "3, 3, 3"
+  for side in encoder decoder; do
+    wan_res $1.$side.middle.0 $((4 * c)) $((4 * c)); wan_res $1.$side.middle.2 $((4 * c)) $((4 * c))
+    tensor $1.$side.middle.1.norm.gamma "$((4 * c)), 1, 1"
+    wan_conv $1.$side.middle.1.to_qkv $((12 * c)) $((4 * c)) "1, 1"; wan_conv $1.$side.middle.1.proj $((4 * c)) $((4 * c)) "1, 1"
+  done
+  in=$c
+  for level in 1 2 4 4; do
+    out=$((level * c))
+    wan_res $1.encoder.downsamples.$part $out $in; wan_res $1.encoder.downsamples.$((part + 1)) $out $out
+    [ $part = 9 ] || wan_conv $1.encoder.downsamples.$((part + 2)).resample.1 $out $out "3, 3"
+    in=$out part=$((part + 3))
+  done
+  part=0
+  for level in 4 4 2 1; do
+    out=$((level * c))
+    wan_res $1.decoder.upsamples.$part $out $in
+    wan_res $1.decoder.upsamples.$((part + 1)) $out $out; wan_res $1.decoder.upsamples.$((part + 2)) $out $out
+    [ $part = 12 ] || wan_conv $1.decoder.upsamples.$((part + 3)).resample.1 $((out / 2)) $out "3, 3"
+    in=$((out / 2)) part=$((part + 4))
+  done
+  tensor $1.encoder.head.0.gamma "$((4 * c)), 1, 1, 1"; wan_conv $1.encoder.head.2 32 $((4 * c)) "3, 3, 3"
+  tensor $1.decoder.head.0.gamma "$c, 1, 1, 1"; wan_conv $1.decoder.head.2 3 $c "3, 3, 3"
+}
+
 # With its text encoder, which has the real vocabulary.
 z_image_keys() {
-  local h=128 text=64 inner=192 time=256 list= block norm root layer
+  local h=128 text=64 inner=192 time=256 list= block norm
   linear x_embedder $h 64; linear t_embedder.mlp.0 1024 $time; linear t_embedder.mlp.2 $time 1024
   tensor cap_embedder.0.weight $text; linear cap_embedder.1 $h $text
   tensor x_pad_token "1, $h"; tensor cap_pad_token "1, $h"
@@ -41,15 +117,26 @@ z_image_keys() {
     for norm in attention_norm1 attention_norm2 ffn_norm1 ffn_norm2; do tensor $block.$norm.weight $h; done
     [ $block = context_refiner.0 ] || linear $block.adaLN_modulation.0 $((4 * h)) $time
   done
-  root=text_encoders.qwen3_4b.transformer.model
-  tensor $root.embed_tokens.weight "151936, $text"; tensor $root.norm.weight $text
-  for layer in $root.layers.0 $root.layers.1; do
-    for norm in input_layernorm post_attention_layernorm; do tensor $layer.$norm.weight $text; done
-    tensor $layer.self_attn.q_norm.weight 128; tensor $layer.self_attn.k_norm.weight 128
-    linear $layer.self_attn.q_proj 256 $text no; linear $layer.self_attn.o_proj $text 256 no
-    linear $layer.self_attn.k_proj 128 $text no; linear $layer.self_attn.v_proj 128 $text no
-    linear $layer.mlp.gate_proj 128 $text no; linear $layer.mlp.up_proj 128 $text no
-    linear $layer.mlp.down_proj $text 128 no
+  qwen_layers text_encoders.qwen3_4b.transformer.model $text 3
+  print_keys
+}
+
+# Flux.2 klein with its text encoder.
+flux2_keys() {
+  local h=128 text=32 inner=384 list= stream block
+  linear img_in $h 128 no; linear txt_in $h $((3 * text)) no
+  linear time_in.in_layer $h 256 no; linear time_in.out_layer $h $h no
+  for stream in img txt; do
+    linear double_stream_modulation_$stream.lin $((6 * h)) $h no
+    linear double_blocks.0.${stream}_attn.qkv $((3 * h)) $h no; linear double_blocks.0.${stream}_attn.proj $h $h no
+    linear double_blocks.0.${stream}_mlp.0 $((2 * inner)) $h no; linear double_blocks.0.${stream}_mlp.2 $h $inner no
   done
+  linear single_stream_modulation.lin $((3 * h)) $h no
+  linear single_blocks.0.linear1 $((3 * h + 2 * inner)) $h no; linear single_blocks.0.linear2 $h $((h + inner)) no
+  for block in double_blocks.0.img_attn double_blocks.0.txt_attn single_blocks.0; do
+    tensor $block.norm.query_norm.scale 128; tensor $block.norm.key_norm.scale 128
+  done
+  linear final_layer.adaLN_modulation.1 $((2 * h)) $h no; linear final_layer.linear 128 $h no
+  qwen_layers text_encoders.qwen3_4b.transformer.model $text 3 4
   print_keys
 }

@@ -74,7 +74,7 @@ std::vector<Given> in_diffusers(const ComponentSpec& component, const Given& giv
     for (const std::string& source : rule.diffusers)
       names.push_back(KeyPattern(source).fill(*holes) + (rule.exact ? "" : suffix));
     const HostTensor& t = given.tensor;
-    const int64_t rows = t.desc.shape[0];
+    const int64_t rows = t.desc.shape.rank() == 0 ? 1 : t.desc.shape[0];
     if (rule.assemble == Assemble::swap_halves) {
       std::vector<Given> out{{names[0], rows_of(t, rows / 2, rows / 2)}};
       HostTensor& swapped = out[0].tensor;

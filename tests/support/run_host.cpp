@@ -192,4 +192,18 @@ int64_t ToyRun::steps_done() const {
   return std::max<int64_t>(0, std::ranges::count(rows, '\n') - 1);  // without the header
 }
 
+HostResult expect_trained(HostResult result) {
+  EXPECT_EQ(result.code, 0) << "signal " << result.signal << (result.timed_out ? ", timed out" : "") << "\n"
+                            << result.output;
+  return result;
+}
+
+bool reaches(HostProcess& process, const ToyRun& run, int64_t steps) {
+  while (process.running()) {
+    if (run.steps_done() >= steps) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
 }  // namespace lh::test

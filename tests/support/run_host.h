@@ -75,4 +75,10 @@ class ToyRun {
   std::string config_;
 };
 
+// Expects exit code 0; gives the result back.
+HostResult expect_trained(HostResult result);
+
+// Waits until metrics.csv has so many steps; false when the process ended before.
+bool reaches(HostProcess& process, const ToyRun& run, int64_t steps);
+
 }  // namespace lh::test

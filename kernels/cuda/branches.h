@@ -1,0 +1,36 @@
+// Streams beside the compute stream, for operations that do not wait for each other (lk_fork). Recorded, they become
+// branches of the graph.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace lk::cuda {
+
+class Branches {
+ public:
+  Branches() = default;
+  Branches(const Branches&) = delete;
+  Branches& operator=(const Branches&) = delete;
+  ~Branches();
+  void fork(cudaStream_t main, int32_t count);
+  cudaStream_t enter(int32_t branch);  // which then waits for what `main` had when it forked
+  cudaStream_t join();                 // `main`, which waits for every branch that was entered
+  bool forked() const { return main_ != nullptr; }
+  int32_t current() const { return forked() ? current_ : 0; }
+
+ private:
+  struct Branch {
+    cudaStream_t stream = nullptr;
+    cudaEvent_t end = nullptr;
+    bool entered = false;
+  };
+  cudaStream_t main_ = nullptr;
+  cudaEvent_t begin_ = nullptr;
+  int32_t current_ = 0;
+  std::vector<Branch> branches_;  // made when they are first wanted
+};
+
+}  // namespace lk::cuda

@@ -1,0 +1,37 @@
+// Models that share Qwen-Image's names, so that a wrong file is refused by its name.
+#include "denoiser.h"
+
+namespace qwen_image {
+
+using lora_host::Weights;
+
+namespace {
+
+// Does a document of a diffusers folder have this key with a value that begins so?
+bool says(const Weights& w, const char* component, const char* document, const char* key, const char* value) {
+  const std::string text = w.document(component, document).value_or("");
+  const std::string quoted = std::string("\"") + key + "\"";
+  size_t at = text.find(quoted);
+  if (at != text.npos) at = text.find_first_not_of(": \t\r\n", at + quoted.size());
+  return at != text.npos && text.substr(at).starts_with(value);
+}
+
+bool is_pipeline(const Weights& w, const char* name) {
+  return says(w, "", "model_index.json", "_class_name", (std::string("\"") + name).c_str());
+}
+
+}  // namespace
+
+std::optional<std::string> relative(const Weights& w) {
+  for (const char* part : {"controlnet_blocks.", "controlnet_x_embedder."})
+    if (!w.first_with_prefix(part).empty())
+      return std::string("this is a ControlNet (") + part + "*); LoRAs are trained on the model that it steers";
+  if (w.has("time_text_embed.addition_t_embedding.weight") || is_pipeline(w, "QwenImageLayered"))
+    return "this is Qwen-Image-Layered, which makes an image in layers (time_text_embed.addition_t_embedding)";
+  if (w.has("__index_timestep_zero__") || is_pipeline(w, "QwenImageEdit") ||
+      says(w, "denoiser", "config.json", "zero_cond_t", "true"))
+    return "this is Qwen-Image-Edit, which changes images that it is given; it cannot be trained here: use Qwen-Image";
+  return std::nullopt;
+}
+
+}  // namespace qwen_image

@@ -1,0 +1,154 @@
+// The KL autoencoder of Wan 2.1, of still images: [N, H, W, C] <-> latents [N, H/8, W/8, z]. Qwen-Image has it too.
+//
+//   downsamples, upsamples: res blocks, and between levels a resampling; middle: res block, attention, res block
+//   res block: x + conv(silu(norm(conv(silu(norm x)))));  norm: x / |x| sqrt(C) gamma, over the channels
+//
+// Its convolutions have an axis of time and look back only. Before the single frame of an image there is nothing, so
+// the last of a kernel's taps in time does all, and what resamples time (time_conv) is not reached. Blocks, channels
+// and z follow from the weights (the names of the original files under `prefix`, e.g. "vae:").
+#pragma once
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "nn/autoencoder.hpp"
+
+namespace lora_host::nn {
+
+class WanAutoencoder {
+ public:
+  WanAutoencoder(Graph& g, std::string prefix) : g_(g), weights_(g.weights()), prefix_(std::move(prefix)) {}
+
+  // image in [-1, 1] -> moments [N, h, w, 2z]: mean, log-variance
+  Value encode(Value x) {
+    const std::string root = prefix_ + "encoder.";
+    x = conv(x, root + "conv1");
+    for (const std::string& part : parts(weights_, root + "downsamples.")) {
+      auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
+      // Stride 2 after one row below and one column to the right.
+      x = resamples(weights_, part) ? conv(x, part + ".resample.1", 2, {0, 0, 1, 1}) : res(x, part);
+    }
+    x = middle(x, root + "middle.");
+    return conv(head(x, root), prefix_ + "conv1");
+  }
+
+  // latents of the autoencoder (not of the denoiser) -> image
+  Value decode(Value x) {
+    const std::string root = prefix_ + "decoder.";
+    x = middle(conv(conv(x, prefix_ + "conv2"), root + "conv1"), root + "middle.");
+    for (const std::string& part : parts(weights_, root + "upsamples.")) {
+      auto scope = g_.scope(part, LH_SCOPE_CHECKPOINT);
+      x = resamples(weights_, part) ? conv(g_.upsample_nearest2x(x), part + ".resample.1") : res(x, part);
+    }
+    return head(x, root);
+  }
+
+  // Res blocks and resamplings of a side, in order.
+  static std::vector<std::string> parts(const Weights& weights, const std::string& side) {
+    std::vector<std::string> names;
+    const auto name = [&] { return side + std::to_string(names.size()); };
+    while (resamples(weights, name()) || weights.has(name() + ".residual.0.gamma")) names.push_back(name());
+    return names;
+  }
+  static bool resamples(const Weights& weights, const std::string& part) {
+    return weights.has(part + ".resample.1.weight");
+  }
+
+ private:
+  // By its last tap in time; sides keep their length unless `pad` says otherwise.
+  Value conv(Value x, const std::string& module, int64_t stride = 1, std::vector<int64_t> pad = {}) {
+    Value weight = g_.param(module + ".weight");
+    Dims d = g_.shape(weight);  // [O, I, KT, KH, KW], of resamplings and attention [O, I, KH, KW]
+    if (d.size() == 5) {
+      weight = g_.reshape(g_.slice(weight, 2, d[2] - 1, 1), {d[0], d[1], d[3], d[4]});
+      d = g_.shape(weight);
+    }
+    if (pad.empty()) pad = {d[2] / 2, d[2] / 2, d[3] / 2, d[3] / 2};
+    return g_.conv2d(x, weight, g_.param(module + ".bias"), stride, pad);
+  }
+
+  Value norm(Value x, const std::string& name) {
+    const int64_t channels = g_.shape(x)[3];
+    constexpr double least = 1e-12;  // length of a vector that is not made longer
+    return g_.rms_norm(x, least * least / static_cast<double>(channels), g_.reshape(g_.param(name), {channels}));
+  }
+
+  Value res(Value x, const std::string& module) {
+    Value h = conv(g_.silu(norm(x, module + ".residual.0.gamma")), module + ".residual.2");
+    h = conv(g_.silu(norm(h, module + ".residual.3.gamma")), module + ".residual.6");
+    if (weights_.has(module + ".shortcut.weight")) x = conv(x, module + ".shortcut");
+    return g_.add(x, h);
+  }
+
+  Value middle(Value x, const std::string& root) {
+    auto scope = g_.scope(root + "0", LH_SCOPE_CHECKPOINT);
+    return res(attention(res(x, root + "0"), root + "1"), root + "2");
+  }
+
+  // One head over all places of the image.
+  Value attention(Value x, const std::string& module) {
+    const Dims d = g_.shape(x);  // [N, H, W, C]
+    Value qkv = g_.reshape(conv(norm(x, module + ".norm.gamma"), module + ".to_qkv"), {d[0], d[1] * d[2], 1, 3 * d[3]});
+    std::vector<Value> parts = g_.split(qkv, -1, {d[3], d[3], d[3]});
+    Value y = g_.attention(parts[0], parts[1], parts[2], 1.0 / std::sqrt(static_cast<double>(d[3])));
+    return g_.add(x, conv(g_.reshape(y, d), module + ".proj"));
+  }
+
+  Value head(Value x, const std::string& root) {
+    return conv(g_.silu(norm(x, root + "head.0.gamma")), root + "head.2");
+  }
+
+  Graph& g_;
+  Weights weights_;
+  std::string prefix_;
+};
+
+// Throws when a tensor that gives the autoencoder its shape is missing or does not fit. `z` latent channels and three
+// halvings of the size are expected.
+inline void check_wan_autoencoder(const Weights& weights, const std::string& prefix, int64_t z) {
+  weights.require(prefix + "encoder.conv1.weight", {-1, 3, 3, 3, 3});
+  weights.require(prefix + "encoder.head.2.weight", {2 * z, -1, 3, 3, 3});
+  weights.require(prefix + "conv1.weight", {2 * z, 2 * z, 1, 1, 1});
+  weights.require(prefix + "conv2.weight", {z, z, 1, 1, 1});
+  weights.require(prefix + "decoder.conv1.weight", {-1, z, 3, 3, 3});
+  weights.require(prefix + "decoder.head.2.weight", {3, -1, 3, 3, 3});
+  for (const char* side : {"encoder.downsamples.", "decoder.upsamples."}) {
+    int64_t found = 0;
+    for (const std::string& part : WanAutoencoder::parts(weights, prefix + side))
+      found += WanAutoencoder::resamples(weights, part) ? 1 : 0;
+    if (found != 3)
+      throw Failure(LH_E_MODEL,
+                    prefix + side + "*: expected 3 resamplings (N.resample.1.weight), found " + std::to_string(found));
+  }
+}
+
+// Latents in model space are (z - mean) / deviation, in each channel for itself.
+struct LatentStatistics {
+  std::vector<float> mean, deviation;
+
+  static Value row(Graph& g, const std::vector<float>& of) {
+    return g.constant({1, 1, 1, static_cast<int64_t>(of.size())}, of);
+  }
+};
+
+// Role vae.encode.
+inline void build_wan_encode(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  Value image = g.input("image", {sizes["batch"], sizes["height"], sizes["width"], 3});
+  Value moments = WanAutoencoder(g, prefix).encode(image);
+  Posterior posterior = posterior_of(g, moments);
+  Value deviation = LatentStatistics::row(g, latents.deviation);
+  posterior.mean = g.div(g.sub(posterior.mean, LatentStatistics::row(g, latents.mean)), deviation);
+  posterior.deviation = g.div(posterior.deviation, deviation);
+  output_posterior(g, moments, posterior);
+}
+
+// Role vae.decode: latents in model space -> image.
+inline void build_wan_decode(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+  const auto z = static_cast<int64_t>(latents.mean.size());
+  Value x = g.cast(g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}), LH_F32);
+  x = g.add(g.mul(x, LatentStatistics::row(g, latents.deviation)), LatentStatistics::row(g, latents.mean));
+  g.output("image", WanAutoencoder(g, prefix).decode(g.cast(x, LH_FLOAT)));
+}
+
+}  // namespace lora_host::nn

@@ -1,0 +1,375 @@
+// Qwen-Image beyond its golden cases: every layout of files, refusals, prompts, sizes and texts of a batch, levels, and
+// the published model by its key lists.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "compile/adapters.h"
+#include "compile/compile.h"
+#include "diffusion/sampler_choice.h"
+#include "encode/text_encoding.h"
+#include "passes/adapt.h"
+#include "run/plan.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/graph_run.h"
+#include "support/model_shapes.h"
+#include "support/qwen_image_shapes.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const char* const plugin = "qwen_image";
+
+// A whole small model whose parts fit each other: native tensors of each component.
+const std::map<std::string, std::vector<Given>>& components() {
+  static const std::map<std::string, std::vector<Given>> all = [] {
+    Shapes text;
+    add_qwen2_5(text, "", small_qwen_image.text, 60);
+    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_qwen_image.shapes())},
+                                                     {"vae", golden_weights("vae_qwen_image_encode")},
+                                                     {"qwen2_5_vl", filled(text)}};
+  }();
+  return all;
+}
+
+ModelConfig single(const fs::path& path) {
+  ModelConfig config;
+  config.name_or_path = path;
+  return config;
+}
+
+// A file for each component.
+ModelConfig write_separate(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
+  ModelConfig config = single(folder / "denoiser.safetensors");
+  for (const std::string name : {"vae", "qwen2_5_vl"})
+    config.given[name + "_path"] = {folder / (name + ".safetensors")};
+  return config;
+}
+
+const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+
+// ---- layouts
+
+struct Layout {
+  const char* name;
+  std::function<ModelConfig(const fs::path& folder)> write;
+  Change change = as_is;  // of the original's numbers
+};
+
+const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
+
+ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, const Change& change) {
+  std::vector<Given> all;
+  for (const auto& [name, prefix] : std::map<std::string, std::string>{
+           {"denoiser", denoiser}, {"vae", "vae."}, {"qwen2_5_vl", "text_encoders.qwen25_7b.transformer."}})
+    for (const Given& t : components().at(name)) all.push_back({prefix + t.name, change(t.tensor)});
+  all.push_back({"text_encoders.qwen25_7b.transformer.visual.patch_embed.proj.weight", counting({2, 2})});
+  write_file(folder / "all.safetensors", all);
+  return single(folder / "all.safetensors");
+}
+
+ModelConfig directory(const fs::path& folder, const std::string& variant, const Change& change) {
+  write_directory(folder, spec_of(plugin), components(), {"vae"}, variant, change);
+  put(folder / "model_index.json", R"({"_class_name": "QwenImagePipeline"})");
+  return single(folder);
+}
+
+const Layout layouts[] = {
+    {"all_in_one", [](const fs::path& p) { return all_in_one(p, "model.diffusion_model.", as_is); }},
+    {"all_in_one_without_a_prefix", [](const fs::path& p) { return all_in_one(p, "", as_is); }},
+    {"all_in_one_in_fp8", [](const fs::path& p) { return all_in_one(p, "model.diffusion_model.", as_fp8); }, as_fp8},
+    {"folder", [](const fs::path& p) { return directory(p, "", as_is); }},
+    {"folder_of_a_variant", [](const fs::path& p) { return directory(p, ".fp16", as_half); }, as_half},
+    {"autoencoder_with_the_names_of_diffusers",
+     [](const fs::path& p) {
+       ModelConfig config = write_separate(p);
+       std::vector<Given> tensors;
+       for (const Given& t : components().at("vae"))
+         for (const Given& part : in_diffusers(*spec_of(plugin).component("vae"), t, components().at("vae")))
+           tensors.push_back(part);
+       write_file(p / "vae.safetensors", tensors);
+       return config;
+     }},
+    {"encoder_that_also_sees",
+     [](const fs::path& p) {
+       ModelConfig config = write_separate(p);
+       std::vector<Given> tensors = components().at("qwen2_5_vl");
+       for (Given& t : tensors) t.name = "model.language_model." + t.name.substr(std::string("model.").size());
+       for (const char* name : {"model.visual.patch_embed.proj.weight", "lm_head.weight"})
+         tensors.push_back({name, counting({2, 2})});
+       write_file(p / "qwen2_5_vl.safetensors", tensors);
+       return config;
+     }},
+};
+
+class QwenImageLayouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(QwenImageLayouts, OpenAsTheSameModel) {
+  const TempDir dir;
+  fs::create_directories(dir / "model");
+  const Model want(built_plugins(), write_separate(dir / "separate"), "");
+  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
+  EXPECT_EQ(got.id(), plugin);
+  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
+  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}, DType::f32));
+  EXPECT_NO_THROW(
+      got.build("conditioner", {{"batch", 2}, {"qwen2_5_vl.length", 40}, {"qwen2_5_vl.drop", 34}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, QwenImageLayouts, testing::ValuesIn(layouts),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- what is not Qwen-Image, or not whole
+
+struct Wrong {
+  const char* name;
+  std::function<void(Shapes&)> change;
+  const char* text;
+};
+
+void set(Shapes& shapes, const char* name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
+
+const Wrong wrongs[] = {
+    {"width",
+     [](Shapes& s) {
+       set(s, "img_in.weight", {200, 64});
+     },
+     "img_in.weight: expected a multiple of 128 rows (heads of 128), found 200"},
+    {"further_channels",
+     [](Shapes& s) {
+       set(s, "img_in.weight", {256, 132});
+     },
+     "img_in.weight: expected as many columns as proj_out has rows, 64 (patches of 2x2), found 132"},
+    {"other_latents",
+     [](Shapes& s) {
+       set(s, "img_in.weight", {256, 128});
+       set(s, "proj_out.weight", {128, 256});
+       set(s, "proj_out.bias", {128});
+     },
+     "proj_out.weight: expected 64 rows (patches of 2x2 of 16 channels), found 128"},
+    {"no_text_mlp", [](Shapes& s) { s.erase("transformer_blocks.1.txt_mlp.net.2.weight"); },
+     "missing tensor transformer_blocks.1.txt_mlp.net.2.weight"},
+    {"norm_of_keys", [](Shapes& s) { set(s, "transformer_blocks.0.attn.norm_added_k.weight", {64}); },
+     "transformer_blocks.0.attn.norm_added_k.weight: expected shape [128], found [64]"},
+    {"modulation",
+     [](Shapes& s) {
+       set(s, "transformer_blocks.0.img_mod.1.weight", {768, 256});
+     },
+     "transformer_blocks.0.img_mod.1.weight: expected shape [1536, 256], found [768, 256]"},
+    {"text_width", [](Shapes& s) { add_qwen2_5(s, "qwen2_5_vl:", 64, 60); },
+     "txt_in.weight takes 96 columns, but qwen2_5_vl gives 64: the files do not belong together"},
+    {"autoencoder_of_layers",
+     [](Shapes& s) {
+       set(s, "vae:encoder.conv1.weight", {8, 4, 3, 3, 3});
+     },
+     "vae:encoder.conv1.weight: expected shape [*, 3, 3, 3, 3], found [8, 4, 3, 3, 3]"},
+};
+
+TEST(QwenImage, WrongTensorsAreNamed) {
+  for (const Wrong& row : wrongs) {
+    Shapes shapes = small_qwen_image.shapes();
+    row.change(shapes);
+    try {
+      const Described model(plugin, shapes);
+      ADD_FAILURE() << row.name << " was taken";
+    } catch (const std::runtime_error& e) {
+      EXPECT_THAT(e.what(), HasSubstr(row.text)) << row.name;
+    }
+  }
+}
+
+const Wrong relatives[] = {
+    {"edit_2511", [](Shapes& s) { set(s, "__index_timestep_zero__", {1}); }, "this is Qwen-Image-Edit"},
+    {"layered",
+     [](Shapes& s) {
+       set(s, "time_text_embed.addition_t_embedding.weight", {2, 256});
+     },
+     "this is Qwen-Image-Layered"},
+    {"control", [](Shapes& s) { add_linear(s, "controlnet_blocks.0", 8, 8); }, "this is a ControlNet"},
+};
+
+TEST(QwenImage, RelativesAreRefusedByName) {
+  for (const Wrong& row : relatives) {
+    const TempDir dir;
+    Shapes shapes = small_qwen_image.shapes();
+    row.change(shapes);
+    write_file(dir / "model.safetensors", filled(shapes));
+    for (const std::string asked : {"", plugin})
+      EXPECT_THAT(error_of([&] { const Model model(built_plugins(), single(dir / "model.safetensors"), asked); }),
+                  HasSubstr(row.text))
+          << row.name;
+  }
+}
+
+// Shapes do not tell the first models that edit; their folders do.
+TEST(QwenImage, FoldersOfRelativesAreRefusedByName) {
+  for (const auto& [file, content, text] : std::vector<std::array<const char*, 3>>{
+           {"model_index.json", R"({"_class_name": "QwenImageEditPlusPipeline"})", "this is Qwen-Image-Edit"},
+           {"model_index.json", R"({"_class_name": "QwenImageLayeredPipeline"})", "this is Qwen-Image-Layered"},
+           {"transformer/config.json", R"({"zero_cond_t" :true})", "this is Qwen-Image-Edit"}}) {
+    const TempDir dir;
+    directory(dir / "model", "", as_is);
+    put(dir / "model" / file, content);
+    EXPECT_THAT(error_of([&] { const Model model(built_plugins(), single(dir / "model"), ""); }), HasSubstr(text));
+  }
+}
+
+// ---- prompts
+
+nlohmann::json table(const char* name) {
+  std::ifstream in(fs::path(LORA_TEST_DATA) / name);
+  return nlohmann::json::parse(in);
+}
+
+// With the tokenizer files that ship with the program: the template around each prompt, and what of it is left out.
+TEST(QwenImage, PromptsAreTokensOfQwen) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  Device device(tested_device());
+  TextEncoding text(device, model, DType::f32, {});
+  const nlohmann::json rows = table("qwen3.json");
+  EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.length"), 1058);
+  EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.drop"),
+            static_cast<int64_t>(rows.at("prefix_tokens").at("qwen_image").size()));
+  const std::string front = "<|im_start|>user\n", end = "<|im_end|>\n<|im_start|>assistant\n";
+  for (const auto& row : rows.at("templates").at("qwen_image")) {
+    const auto whole = row.at("text").get<std::string>();
+    const size_t begin = whole.find(front) + front.size();
+    const std::string prompt = whole.substr(begin, whole.size() - end.size() - begin);
+    const Tokens& tokens = text.tokens(prompt);
+    const auto want = row.at("ids").get<std::vector<int32_t>>();
+    const std::span<const int32_t> ids = tokens.at("qwen2_5_vl.input_ids").as<int32_t>(),
+                                   mask = tokens.at("qwen2_5_vl.attention_mask").as<int32_t>();
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(want.size())), want) << prompt;
+    EXPECT_EQ(std::ranges::count(mask, 1), static_cast<int64_t>(want.size())) << prompt;
+  }
+}
+
+TEST(QwenImage, RoomForTheTemplateAlone) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  EXPECT_THAT(
+      error_of([&] {
+        model.build("conditioner", {{"batch", 1}, {"qwen2_5_vl.length", 34}, {"qwen2_5_vl.drop", 34}}, DType::f32);
+      }),
+      HasSubstr("model.max_sequence_length: the template's first 34 tokens count"));
+}
+
+// ---- levels of a run, by the recipe alone
+
+TEST(QwenImage, LevelsFollowTheSize) {
+  const Recipe recipe = Described(plugin, small_qwen_image.shapes()).recipe();
+  const SamplerChoice choice = choose_sampler(built_plugins(), recipe, {});
+  const nlohmann::json rows = table("golden/schedules/flow_shift2.json");
+  int64_t checked = 0;
+  for (const auto& row : rows.at("schedules")) {
+    if (row.at("model") != plugin) continue;
+    const auto want = row.at("sigmas").get<std::vector<double>>();
+    const SamplingSchedule schedule =
+        schedule_of(choice, recipe, row.at("steps").get<int64_t>(), row.at("tokens").get<int64_t>());
+    ASSERT_EQ(schedule.steps() + 1, static_cast<int64_t>(want.size()));
+    for (size_t i = 0; i < want.size(); ++i)
+      EXPECT_NEAR(schedule.level(static_cast<int64_t>(i)).sigma, want[i], 1e-12) << row.at("tokens") << " " << i;
+    ++checked;
+  }
+  EXPECT_GT(checked, 3);
+}
+
+// ---- sizes and texts
+
+// The output for texts of these lengths in a batch, in graphs for `rows` rows of text, of samples that are the same but
+// for their texts. Rows beyond a text are `noise`.
+HostTensor denoise(const Model& model, int64_t height, int64_t width, const std::vector<int64_t>& lengths, int64_t rows,
+                   float noise) {
+  const auto batch = static_cast<int64_t>(lengths.size());
+  const int64_t wide = small_qwen_image.text;
+  Graph graph = build_sample_graph(
+      model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", rows}}, no_adapter, DType::f32);
+  const HostTensor one = ramp({height * width * 16}, 3), prompt = ramp({128 * wide}, 5);
+  HostTensor latents(Desc{DType::f32, {batch, height, width, 16}}), text(Desc{DType::f32, {batch, rows, wide}});
+  std::vector<int32_t> mask(static_cast<size_t>(batch * rows), 0);
+  std::ranges::fill(text.as<float>(), noise);
+  for (int64_t b = 0; b < batch; ++b) {
+    const int64_t length = lengths[static_cast<size_t>(b)];
+    std::ranges::copy(one.as<float>(), latents.as<float>().begin() + b * one.desc.shape[0]);
+    std::copy_n(prompt.as<float>().begin(), length * wide, text.as<float>().begin() + b * rows * wide);
+    std::fill_n(mask.begin() + b * rows, length, 1);
+  }
+  Device device(tested_device());
+  const Weights weights(device, model.checkpoint(), graph);
+  const Externals bound = weights.bind(graph);
+  OwnedProgram program(device, std::move(graph), bound, "qwen_image test");
+  program->set_input("latents", latents);
+  program->set_input("text", text);
+  program->set_input("text_mask", HostTensor::from_ints({batch, rows}, mask));
+  program->set_input("timestep", floats({batch}, std::vector<float>(lengths.size(), 0.4f)));
+  program->run();
+  return program->output("output");
+}
+
+// Each sample of a batch is what it is alone, however many rows there are and whatever stands in those that are not
+// there. Grids of 4 x 6 and, with odd sides, of 1 x 7 and 5 x 3 patches.
+TEST(QwenImage, TextsOfABatchDoNotMeet) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{8, 12}, {2, 14}, {10, 6}}) {
+    const std::vector<int64_t> lengths{5, 31, 1};
+    const HostTensor batch = denoise(model, height, width, lengths, 40, 3.0f);
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      const HostTensor alone = denoise(model, height, width, {lengths[i]}, lengths[i], 0.0f);
+      EXPECT_LT(relative_error(rows_of(batch, static_cast<int64_t>(i), 1), alone), 2e-6) << height << " " << lengths[i];
+    }
+    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 1, 1)), 1e-3);
+    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 2, 1)), 1e-3);
+    const HostTensor blank = denoise(model, height, width, {0, 4}, 4, 1.0f);
+    for (const float value : blank.as<float>())
+      ASSERT_TRUE(std::isfinite(value));  // a text without a row
+  }
+}
+
+// ---- full size
+
+TEST(QwenImage, FullSizeGraphAndLoraModules) {
+  const Shapes shapes = full_qwen_image.shapes();
+  EXPECT_EQ(shapes.size(), 1933u);
+  EXPECT_EQ(parameters_of(shapes), 20430401088);
+  const Described model(plugin, shapes);
+  EXPECT_EQ(model.confidence(), 100);
+  Graph graph = model.denoiser({{"batch", 1}, {"height", 166}, {"width", 166}, {"text_length", 256}});
+  EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 166, 166, 16}));
+  std::set<std::string> used, left;
+  for (const auto& [name, value] : graph.params) used.insert(name);
+  for (const auto& [name, desc] : shapes)
+    if (!used.contains(name)) left.insert(name);
+  std::set<std::string> dead;  // what nothing reads in the last block
+  for (const char* linear : {"attn.add_q_proj", "attn.to_add_out", "txt_mlp.net.0.proj", "txt_mlp.net.2"})
+    for (const char* part : {".weight", ".bias"}) dead.insert(fmt::format("transformer_blocks.59.{}{}", linear, part));
+  dead.insert("transformer_blocks.59.attn.norm_added_q.weight");
+  EXPECT_EQ(left, dead);
+  const AdapterSelection selection({}, model.recipe(), 1);
+  EXPECT_EQ(adapt(graph, selection, true).size(), 60u * 14 - 4);
+}
+
+TEST(QwenImage, PublishedKeyLists) {
+  if (!fs::exists(key_lists() / "qwen_image.json")) GTEST_SKIP() << "no key lists in " << key_lists();
+  EXPECT_EQ(key_list("qwen_image"), full_qwen_image.shapes());
+  EXPECT_EQ(key_list("qwen_image.diffusers-transformer"), full_qwen_image.shapes());
+  Shapes all = full_qwen_image.shapes();
+  for (const auto& [name, desc] : key_list("qwen_2.5_vl_7b.text")) all["qwen2_5_vl:" + name] = desc;
+  for (const auto& [name, desc] : key_list("qwen_image_vae")) all["vae:" + name] = desc;
+  EXPECT_NO_THROW(Described(plugin, all));
+}
+
+}  // namespace
+}  // namespace lh::test
