@@ -50,17 +50,13 @@ std::string names_in(const fs::path& folder) {
 
 std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
   std::vector<Opinion> opinions;
-<<<<<<< HEAD
   FileCache open;  // for all of them
   if (fs::is_regular_file(path)) open.open(path);
-  for (const Offered<lh_model>& offered : registry.models()) opinions.push_back(ask(offered, path));
-=======
   for (const ListedModel& model : registry.listed_models())
     opinions.push_back({model, CheckpointSpec::parse(model.checkpoint, model.id), 0, {}});
   for (Opinion& opinion : opinions) ask(opinion, path, true);
   if (std::ranges::none_of(opinions, [](const Opinion& o) { return o.confidence > 0; }))
     for (Opinion& opinion : opinions) ask(opinion, path, false);
->>>>>>> faults
   std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
   return opinions;
 }
