@@ -303,7 +303,9 @@ int remove_leftovers(const fs::path& folder) {
 }
 
 bool remove_old(const fs::path& path) {
-  const int error = attempt("unlink", [&] { return ::unlink(path.c_str()); });
+  int error = 0;
+  do error = ::unlink(path.c_str()) == 0 ? 0 : errno;
+  while (error == EINTR);
   if (error == 0 || error == ENOENT) return true;
   spdlog::warn("{}: could not be removed: {}. It is not needed any more", path.string(), reason(error));
   return false;
