@@ -116,8 +116,8 @@ TEST(PluginTrial, PartsBuildOnceInAChild) {
   fs::create_directory(plugins);
   fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/optimizer_mistakes.so", rules);
   const auto load = [&] { return error_of([&] { load_plugins({{plugins, true}}); }); };
-  for (const auto& [mistake, error] : {std::pair{"crash", "optimizer 'mistakes', state: crashed with SIGSEGV"},
-                                       {"abort", "optimizer 'mistakes', state: crashed with SIGABRT"},
+  for (const auto& [mistake, error] : {std::pair{"crash", "optimizer_mistakes.so: crashed with signal 11"},
+                                       {"abort", "optimizer_mistakes.so: crashed with signal 6"},
                                        {"exit", "ended the process (exit 0)"},
                                        {"umask", "changed the umask"}}) {
     ::setenv("LORA_TEST_MISTAKE", mistake, 1);

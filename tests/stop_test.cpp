@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdint>
 #include <cstdlib>
+#include <functional>
 #include <new>
 #include <set>
 
@@ -47,7 +49,8 @@ TEST(Stop, NoMemoryInADestructorIsSaid) {
   if (child == 0) {
     ::dup2(pipe[1], STDERR_FILENO);
     install_crash_handlers();
-    [&]() noexcept { throw std::bad_alloc(); }();
+    const std::function<void()> allocates = [] { ::operator delete(::operator new(SIZE_MAX / 2)); };
+    [&]() noexcept { allocates(); }();
   }
   ::close(pipe[1]);
   char text[256] = {};

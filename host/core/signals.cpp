@@ -82,18 +82,22 @@ void handle_alarm(int) {
   _exit(128 + received.load());
 }
 
-// What was thrown where nothing may be: memory has run out, or it is a bug.
+// An allocation has failed. What is thrown then is not always to be seen where it ends the process: the C++ library
+// calls std::terminate for itself in functions of its own that may not throw.
+std::atomic<bool> memory_ended{false};
+
+void handle_failed_allocation() {
+  memory_ended.store(true);
+  throw std::bad_alloc();
+}
+
 [[noreturn]] void handle_terminate() {
-  if (const std::exception_ptr thrown = std::current_exception()) try {
-      std::rethrow_exception(thrown);
-    } catch (const std::bad_alloc&) {
-      Line line;
-      line << "lora-host: error: the machine has no memory left. End other programs, or ask for less\n";
-      line.print();
-      _exit(static_cast<int>(Code::resource));
-    } catch (...) {
-      terminate_before();
-    }
+  if (memory_ended.load()) {
+    Line line;
+    line << "lora-host: error: the machine has no memory left. End other programs, or ask for less\n";
+    line.print();
+    _exit(static_cast<int>(Code::resource));
+  }
   terminate_before();
   std::abort();
 }
@@ -164,6 +168,7 @@ void install_crash_handlers() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < crashes.size(); ++i) sigaction(crashes[i].signal, &action, &before[i]);
+  std::set_new_handler(handle_failed_allocation);
   terminate_before = std::set_terminate(handle_terminate);
 }
 

@@ -173,8 +173,10 @@ void reserve(const TempFile& temp, const fs::path& target, int64_t bytes) {
 void sync_directory(const fs::path& target) {
   const std::string directory = directory_of(target);
   int fd = -1;
-  int error = attempt("open_dir", [&] { return fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  if (error == 0) error = attempt("fsync_dir", [&] { return ::fsync(fd); });
+  do fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
+  const int open_error = errno;
+  const int error = fd < 0 ? open_error : attempt("fsync_dir", [&] { return ::fsync(fd); });
   if (fd >= 0) ::close(fd);
   if (error == EINVAL || error == EOPNOTSUPP) return;  // file systems that order renames themselves
   if (error != 0)
@@ -301,7 +303,9 @@ int remove_leftovers(const fs::path& folder) {
 }
 
 bool remove_old(const fs::path& path) {
-  const int error = attempt("unlink", [&] { return ::unlink(path.c_str()); });
+  int error = 0;
+  do error = ::unlink(path.c_str()) == 0 ? 0 : errno;
+  while (error == EINTR);
   if (error == 0 || error == ENOENT) return true;
   spdlog::warn("{}: could not be removed: {}. It is not needed any more", path.string(), reason(error));
   return false;

@@ -17,8 +17,9 @@ void ask(Opinion& opinion, const fs::path& path, bool marked) {
   const ProbedWeights probed = probe_weights(opinion.spec, path);
   opinion.has_marker = probed.has_marker;
   if (probed.weights.empty() || probed.has_marker != marked) return;
+  const Offered<lh_model> offered = opinion.model.load();
   try {
-    const Probe said = probe(opinion.model.load(), probed.weights, &probed.documents);
+    const Probe said = probe(offered, probed.weights, &probed.documents);
     opinion.words = said.words;
     if (probed.has_marker) opinion.confidence = said.confidence;
   } catch (const Error& mistake) {
@@ -49,17 +50,13 @@ std::string names_in(const fs::path& folder) {
 
 std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
   std::vector<Opinion> opinions;
-<<<<<<< HEAD
   FileCache open;  // for all of them
   if (fs::is_regular_file(path)) open.open(path);
-  for (const Offered<lh_model>& offered : registry.models()) opinions.push_back(ask(offered, path));
-=======
   for (const ListedModel& model : registry.listed_models())
     opinions.push_back({model, CheckpointSpec::parse(model.checkpoint, model.id), 0, {}});
   for (Opinion& opinion : opinions) ask(opinion, path, true);
   if (std::ranges::none_of(opinions, [](const Opinion& o) { return o.confidence > 0; }))
     for (Opinion& opinion : opinions) ask(opinion, path, false);
->>>>>>> faults
   std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
   return opinions;
 }

@@ -86,8 +86,10 @@ PluginOffers try_plugin(const fs::path& file) {
   const fs::path known = cache_folder().empty() ? fs::path() : cache_folder() / "plugins" / (hash + ".safetensors");
   if (!known.empty()) {
     const Record record = read_record(known, id);
-    if (const auto text = record.metadata.find("offers"); text != record.metadata.end())
-      return PluginOffers(text->second);
+    if (const auto text = record.metadata.find("offers"); text != record.metadata.end()) try {
+        return PluginOffers(text->second);
+      } catch (const Error&) {  // of another version of the list
+      }
   }
   const std::string text = run_apart(file.string(), time_limit, [&] {
     const Plugin plugin(file);
@@ -97,8 +99,7 @@ PluginOffers try_plugin(const fs::path& file) {
   if (!known.empty()) try {
       make_folder(known.parent_path());
       write_record(known, id, {}, {{"offers", text}});
-    } catch (const Error& error) {
-      if (error.code() != Code::resource) throw;  // else it is tried again the next time
+    } catch (const Error&) {  // it is tried again the next time
     }
   return PluginOffers(text);
 }

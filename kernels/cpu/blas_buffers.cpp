@@ -17,7 +17,7 @@ void blas_memory_free(void* buffer) __attribute__((weak));
 namespace lk::cpu {
 namespace {
 
-constexpr size_t buffer_bytes = size_t{64} << 20;  // no less than a buffer of OpenBLAS 0.3 on any processor
+constexpr size_t buffer_bytes = size_t{132} << 20;  // no less than a buffer of OpenBLAS 0.3, with what it is aligned to
 
 // Address space that can be had now; OpenBLAS itself does not come back where it cannot.
 bool there_is(size_t bytes) {
@@ -40,7 +40,7 @@ int32_t reserve_blas_buffers(int32_t threads) {
   if (fit == 0)
     throw Error(
         LK_E_MEMORY,
-        "matrix products need 64 MiB of address space for each thread, and there are none left. Raise the limit "
+        "matrix products need 132 MiB of address space for each thread, and there are none left. Raise the limit "
         "(ulimit -v), or end other programs");
   // All at once: one that is given back is used again, and stays where it is.
   std::vector<void*> buffers(static_cast<size_t>(fit));
