@@ -134,6 +134,43 @@ TEST(LoraVerify, WrittenFormats) {
   }
 }
 
+// The keys fit comfyui and diffusers; the scale stands where not every program reads it.
+TEST(LoraVerify, AScaleThatAProgramDoesNotRead) {
+  const TempDir dir;
+  Small model("flux", "flux_schnell_tiny");
+  std::erase_if(model.modules, [](const LoraModule& m) { return m.name.starts_with("clip_l:"); });
+  const fs::path path = dir / "lora.safetensors";
+  write_lora(path, model.modules, model.spec, "diffusers", DType::f32, {});
+  std::vector<Given> tensors;
+  const auto write = [&](const std::map<std::string, std::string>& metadata) {
+    write_file(path, tensors, metadata);
+    return model.verify(path);
+  };
+  int64_t entries = 0, rank = 0;
+  {
+    const LoraFile file = read_lora(path);
+    for (const StoredTensor& t : file.file->tensors()) tensors.push_back({t.name, file.file->read(t.name)});
+    entries = static_cast<int64_t>(file.entries.size()), rank = file.entries[0].rank;
+  }
+  const auto issues = [](const VerifyReport& report, const char* program) {
+    return static_cast<int64_t>(of(report, program).issues.size());
+  };
+  const auto configuration = [&](const char* component, int64_t alpha) {
+    return fmt::format(R"({{"{0}r": {1}, "{0}lora_alpha": {2}}})", component, rank, alpha);
+  };
+  const VerifyReport own = write({{"lora_adapter_metadata", configuration("transformer.", 4 * rank)}});
+  EXPECT_EQ(issues(own, "diffusers"), 0);
+  EXPECT_EQ(issues(own, "comfyui"), entries);
+  EXPECT_EQ(of(own, "comfyui").issues[0].why,
+            "its scale is 4 by its lora_adapter_metadata, which comfyui does not read: it applies 1");
+  const VerifyReport one = write({{"lora_adapter_metadata", configuration("transformer.", rank)}});
+  EXPECT_EQ(issues(one, "comfyui"), 0) << "a scale of 1";
+  put(dir / "adapter_config.json", configuration("", 2 * rank));
+  const VerifyReport beside = write({});
+  EXPECT_EQ(issues(beside, "comfyui"), entries);
+  EXPECT_EQ(issues(beside, "diffusers"), entries);
+}
+
 // What other tools write, one module at a time: which programs load all of its keys.
 struct Foreign {
   const char *plugin, *golden, *name, *weight;  // canonical module; of a fused one the rows of its first part

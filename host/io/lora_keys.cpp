@@ -106,6 +106,7 @@ std::vector<std::string_view> lora_families() {
   for (const Suffix& suffix : suffixes)
     if (suffix.part != unsupported) add_once(names, suffix.family);
   names.push_back(output_axis_family);
+  names.push_back(metadata_family);
   return names;
 }
 

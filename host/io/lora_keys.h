@@ -46,6 +46,9 @@ inline constexpr std::string_view output_axis_family = "dora_scale.rows";
 // Nothing for a key that is no tensor of a LoRA.
 std::optional<LoraKey> split_lora_key(const std::string& key);
 
+// No tensors: what a program that takes it reads of a file's metadata (io/lora_scale.h).
+inline constexpr std::string_view metadata_family = "adapter_metadata";
+
 // Names for `tensors` in a plugin's lora_loaders; "pairs" stands for all families of down and up.
 std::vector<std::string_view> lora_families();
 std::vector<std::string_view> lora_pair_families();

@@ -13,7 +13,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* metadata_key = "lora_adapter_metadata";
 constexpr const char* neighbour_name = "adapter_config.json";
 constexpr int64_t default_rank = 8, default_alpha = 8;  // of PEFT's LoraConfig
 constexpr int64_t largest_neighbour = 16 << 20;
@@ -45,9 +44,9 @@ double number_of(const json& value, const std::string& where, const std::string&
 
 LoraScales::LoraScales(const Safetensors& file) {
   std::string text;
-  if (const auto found = file.metadata().find(metadata_key); found != file.metadata().end()) {
-    source_ = metadata_key;
-    where_ = file.path().string() + ": its metadata " + metadata_key;
+  if (const auto found = file.metadata().find(adapter_metadata_entry); found != file.metadata().end()) {
+    source_ = adapter_metadata_entry;
+    where_ = file.path().string() + ": its metadata " + adapter_metadata_entry;
     text = found->second;
   } else {
     // Files with kohya's entries, lora-host's own among them, have all of their scale in their tensors.
@@ -67,7 +66,7 @@ LoraScales::LoraScales(const Safetensors& file) {
 
 std::optional<double> LoraScales::alpha(const std::string& module, int64_t rank) const {
   // A component's keys stand behind its name; PEFT's own file has no component.
-  const std::string component = source_ == metadata_key ? module.substr(0, module.find('.')) + "." : "";
+  const std::string component = source_ == adapter_metadata_entry ? module.substr(0, module.find('.')) + "." : "";
   const auto keys = configuration_.get_ptr<const json::object_t*>();
   if (const auto first = keys->lower_bound(component); first == keys->end() || !first->first.starts_with(component))
     return std::nullopt;

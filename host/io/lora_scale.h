@@ -12,6 +12,8 @@
 
 namespace lh {
 
+inline constexpr const char* adapter_metadata_entry = "lora_adapter_metadata";
+
 class LoraScales {
  public:
   // The metadata's, else the neighbour's; without either it has none. Throws lh::Error(Code::data) for what is no

@@ -10,6 +10,7 @@
 #include "io/lora_inspect.h"
 #include "io/lora_merge.h"
 #include "io/lora_names.h"
+#include "io/lora_scale.h"
 #include "io/lora_seal.h"
 
 namespace lh {
@@ -167,6 +168,13 @@ class ProgramCheck {
             part == LoraPart::alpha ? format_that_loads(place) : std::string(retrain));
       return;
     }
+    if (part == LoraPart::down && entry.scale() != 1 && !reads_scale(entry, rules)) {
+      issue(key,
+            fmt::format("its scale is {:g} by its {}, which {} does not read: it applies 1", entry.scale(),
+                        entry.alpha_source, loader_.program),
+            "save it with alpha tensors, or multiply its up matrices by the scale");
+      return;
+    }
     const bool one_rank = std::ranges::all_of(rules, &LoraLoaderRule::one_rank);
     if (one_rank && part == LoraPart::down && entry.rank != first_rank(place.component)) {
       issue(key,
@@ -182,6 +190,14 @@ class ProgramCheck {
     const Shape& weight = weights_.at(weight_of(place, weights_)).shape;
     const auto axis = magnitude_axis(entry.shape(LoraPart::magnitude), place.rows, weight.rank() > 1 ? weight[1] : 1);
     return axis == MagnitudeAxis::output;
+  }
+
+  // An alpha tensor is looked at as every tensor is; a file beside the LoRA's is read by PEFT alone.
+  bool reads_scale(const LoraEntry& entry, const Rules& rules) const {
+    if (entry.alpha_source.empty()) return true;
+    return entry.alpha_source == adapter_metadata_entry && std::ranges::any_of(rules, [](const LoraLoaderRule* rule) {
+             return rule->tensors.contains(std::string(metadata_family));
+           });
   }
 
   int64_t first_rank(const std::string& component) const {
