@@ -5,6 +5,9 @@
 #include <signal.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <cfenv>
 #include <chrono>
@@ -13,6 +16,7 @@
 
 #include "core/error.h"
 #include "plugin/loader.h"
+#include "plugin/recognise.h"
 #include "plugin/trial.h"
 #include "support/io_files.h"
 #include "support/run_host.h"
@@ -53,14 +57,21 @@ TEST(Apart, NamesWhatWentWrong) {
     std::function<void()> body;
     const char* error;
   };
-  for (const Row& row : {Row{[] { std::_Exit(0); }, "mine.so: ended the process (exit 0)"},
-                         Row{[] { ::raise(SIGKILL); }, "mine.so: crashed with signal 9"},
-                         Row{[] { throw std::runtime_error("thrown"); }, "mine.so: thrown"},
-                         Row{[] { (void)!::chdir("/"); }, "mine.so: changed the current folder"},
-                         Row{[] { ::umask(0111); }, "mine.so: changed the umask"},
-                         Row{[] { std::setlocale(LC_ALL, "C.UTF-8"); }, "mine.so: changed the locale"},
-                         Row{[] { std::fesetround(FE_UPWARD); }, "how floating-point numbers are rounded"},
-                         Row{[] { ::signal(SIGTERM, SIG_IGN); }, "mine.so: changed a signal handler"}})
+  for (const Row& row : {
+         Row{[] { std::_Exit(0); }, "mine.so: ended the process (exit 0)"},
+             Row{[] { ::raise(SIGKILL); }, "mine.so: crashed with signal 9"},
+             Row{[] { throw std::runtime_error("thrown"); }, "mine.so: thrown"},
+             Row{[] { (void)!::chdir("/"); }, "mine.so: changed the current folder"},
+             Row{[] { ::umask(0111); }, "mine.so: changed the umask"},
+             Row{[] { std::setlocale(LC_ALL, "C.UTF-8"); }, "mine.so: changed the locale"},
+             Row{[] { std::fesetround(FE_UPWARD); }, "how floating-point numbers are rounded"},
+#if defined(__x86_64__)
+             Row{[] { _mm_setcsr(_mm_getcsr() | 0x8000); }, "how floating-point numbers are computed"},
+#endif
+             Row {
+           [] { ::signal(SIGTERM, SIG_IGN); }, "mine.so: changed a signal handler"
+         }
+       })
     EXPECT_THAT(error_in_child(row.body), HasSubstr(row.error));
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(error_in_child([] { ::pause(); }, 0.2), HasSubstr("did not come to an end within 0.2 seconds"));
@@ -80,6 +91,10 @@ TEST(Apart, PluginsAreTriedInAChild) {
   fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/mistakes.so", mistakes);
   for (const auto& [mistake, error] : {std::pair{"init_exit", "mistakes.so: ended the process (exit 0)"},
                                        {"init_chdir", "mistakes.so: changed the current folder"},
+                                       {"init_umask", "mistakes.so: changed the umask"},
+                                       {"init_locale", "mistakes.so: changed the locale"},
+                                       {"init_rounding", "mistakes.so: changed how floating-point numbers are rounded"},
+                                       {"init_handler", "mistakes.so: changed a signal handler"},
                                        {"init_crash", "crashed with"},
                                        {"no_id", "lh.model/1 number 0 has no id"},
                                        {"escape_id", "has an id with characters that cannot be printed"}}) {
@@ -88,7 +103,57 @@ TEST(Apart, PluginsAreTriedInAChild) {
   }
   ::unsetenv("LORA_TEST_MISTAKE");
   EXPECT_EQ(load(), "");
-  EXPECT_THAT(get(dir / "lora-host/tried-plugins.txt"), HasSubstr(content_hash(mistakes)));
+  EXPECT_TRUE(fs::exists(dir / "lora-host/plugins" / (content_hash(mistakes) + ".safetensors")));
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+// Parts build once in the child: one that crashes there is named with its call, and one that tells an error is left for
+// the one who uses it.
+TEST(PluginTrial, PartsBuildOnceInAChild) {
+  const TempDir dir;
+  ::setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
+  const fs::path plugins = dir / "plugins", rules = plugins / "optimizer_mistakes.so";
+  fs::create_directory(plugins);
+  fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/optimizer_mistakes.so", rules);
+  const auto load = [&] { return error_of([&] { load_plugins({{plugins, true}}); }); };
+  for (const auto& [mistake, error] : {std::pair{"crash", "optimizer_mistakes.so: crashed with signal 11"},
+                                       {"abort", "optimizer_mistakes.so: crashed with signal 6"},
+                                       {"exit", "ended the process (exit 0)"},
+                                       {"umask", "changed the umask"}}) {
+    ::setenv("LORA_TEST_MISTAKE", mistake, 1);
+    EXPECT_THAT(load(), HasSubstr(error));
+  }
+  ::setenv("LORA_TEST_MISTAKE", "state_name", 1);
+  EXPECT_EQ(load(), "");
+  ::unsetenv("LORA_TEST_MISTAKE");
+  ::unsetenv("XDG_CACHE_HOME");
+}
+
+// What passed is not run again, is not loaded before it is needed, and a changed list is made anew.
+TEST(PluginTrial, OnlyWhatIsNeededIsLoaded) {
+  const TempDir dir;
+  ::setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
+  const fs::path built = fs::path(LORA_BINARY_DIR) / "lib/lora-host";
+  const auto loaded = [](const Registry& registry) {
+    std::string names;
+    for (const PluginFile& file : registry.plugins())
+      if (file.loaded()) names += file.offers().id + " ";
+    return names;
+  };
+  for (const bool again : {false, true}) {
+    const Registry registry({built}, {});
+    EXPECT_GE(registry.model_keys().size(), 5u);
+    EXPECT_EQ(loaded(registry), "") << again;
+    (void)registry.optimizer("adamw");
+    EXPECT_EQ(loaded(registry), "optim ");
+    const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples/toy_flux/flux_toy.safetensors";
+    (void)registry.adapter("lora");
+    EXPECT_EQ(loaded(registry), "adapters optim ");
+    EXPECT_EQ(ask_plugins(registry, toy)[0].id(), "flux");
+    EXPECT_EQ(loaded(registry).find("sdxl"), std::string::npos) << loaded(registry);
+  }
+  for (const auto& entry : fs::directory_iterator(dir / "lora-host/plugins")) put(entry.path(), "damaged");
+  EXPECT_GE(Registry({built}, {}).listed_models().size(), 5u);
   ::unsetenv("XDG_CACHE_HOME");
 }
 

@@ -38,18 +38,19 @@ struct Pair {
 
 struct Way {
   const char* name;
+  bool alone;  // the other file is not needed
   std::function<void(const Pair&)> change;
 };
 
 const std::array<Way, 5>& ways() {
   static const std::array<Way, 5> all{{
-      {"exchanged",
+      {"exchanged", false,
        [](const Pair& p) {
          const std::string mine = get(p.file);
          put(p.file, get(p.other));
          put(p.other, mine);
        }},
-      {"retyped",
+      {"retyped", true,
        [](const Pair& p) {
          replace_first(p.file, {{"\"F32\"", "\"I32\""},
                                 {"\"BF16\"", "\"F16\" "},
@@ -57,9 +58,9 @@ const std::array<Way, 5>& ways() {
                                 {"steps: 6", "steps: [6]"},
                                 {"1,", "one,"}});
        }},
-      {"renamed", [](const Pair& p) { fs::rename(p.file, p.other); }},
-      {"cut", [](const Pair& p) { fs::resize_file(p.file, fs::file_size(p.file) / 2); }},
-      {"flipped", [](const Pair& p) { flip(p.file, fs::file_size(p.file) * 3 / 4); }},
+      {"renamed", false, [](const Pair& p) { fs::rename(p.file, p.other); }},
+      {"cut", true, [](const Pair& p) { fs::resize_file(p.file, fs::file_size(p.file) / 2); }},
+      {"flipped", true, [](const Pair& p) { flip(p.file, fs::file_size(p.file) * 3 / 4); }},
   }};
   return all;
 }
@@ -129,7 +130,9 @@ TEST_F(Files, ChangedInEveryWayTrainTheSameBits) {
     for (const Way& way : ways()) {
       SCOPED_TRACE(std::string(kind.name) + " " + way.name);
       begin_again(kind.keep_newest_state);
-      for (const Pair& pair : kind.find(run_)) {
+      const std::vector<Pair> pairs = kind.find(run_);
+      if (way.alone && pairs.size() > 1) way.change({pairs.front().other, pairs.front().other});
+      for (const Pair& pair : pairs) {
         if (!fs::exists(pair.other)) put(pair.other, "another file\n");
         way.change(pair);
       }
@@ -151,7 +154,7 @@ TEST_F(Files, ChangedLoraIsNoStart) {
   ToyRun next;
   next.set("steps", "1").replace("network:\n", "network:\n  pretrained_lora_path: " + run_.lora().string() + "\n");
   for (const Way& way : ways()) {
-    if (std::string_view(way.name) == "exchanged" || std::string_view(way.name) == "renamed") continue;
+    if (!way.alone) continue;
     SCOPED_TRACE(way.name);
     begin_again(true);
     put(run_.lora(), lora_);

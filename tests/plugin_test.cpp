@@ -124,7 +124,7 @@ TEST_F(PluginTest, OtherAbiIsRefusedWithBothVersions) {
 TEST_F(PluginTest, LoadsTheBuiltPlugins) {
   Plugins plugins = load_plugins({{built, true}}, {"flux", "optim", "samplers", "schedules"});
   std::map<std::string, const Plugin*> by_id;
-  for (const auto& plugin : plugins) by_id[plugin->entry().id] = plugin.get();
+  for (const auto& plugin : plugins) by_id[plugin->entry().id] = &*plugin;
   ASSERT_TRUE(by_id.contains("flux") && by_id.contains("optim") && by_id.contains("samplers"));
   EXPECT_STREQ(by_id["flux"]->models().at(0)->id, "flux");
   EXPECT_TRUE(by_id["flux"]->optimizers().empty());

@@ -12,12 +12,20 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-TEST(SameBits, OneProcessorAndSeveral) {
-  ToyRun one, all;
-  for (ToyRun* run : {&one, &all}) run->set("steps", "2").set("dropout", "0.1");
+TEST(SameBits, OneProcessorTwoAndAll) {
+  ToyRun one, two, all;
+  for (ToyRun* run : {&one, &two, &all}) run->set("steps", "2").set("dropout", "0.1");
   expect_trained(run_host(one.command(), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
+  expect_trained(run_host(two.command(), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
   expect_trained(all.train());
   EXPECT_TRUE(get(one.lora()) == get(all.lora()));
+  EXPECT_TRUE(get(two.lora()) == get(all.lora()));
+  // And what one began, two go on with.
+  one.set("steps", "3");
+  two.set("steps", "3");
+  expect_trained(run_host(one.command({"--resume"}), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
+  expect_trained(run_host(two.command({"--resume"}), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
+  EXPECT_TRUE(get(one.lora()) == get(two.lora()));
 }
 
 // The kernel of the matrix products decides bits: a run goes on with the one that it began with.

@@ -131,7 +131,7 @@ TEST_F(TokenizerRules, ManyAddedTokensTakeNoLonger) {
   json added = json::array();
   for (int i = 0; i < 60000; ++i)
     added.push_back({{"id", 1000 + i}, {"content", fmt::format("<|{}|>", i)}, {"special", true}});
-  for (const char* more : {"<", "<|", "<|77"}) added.push_back({{"id", 90000 + added.size()}, {"content", more}});
+  for (const char* more : {"<|", "<|77"}) added.push_back({{"id", 90000 + added.size()}, {"content", more}});
   const auto begin = std::chrono::steady_clock::now();
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "<|7x<|77<|59999|>";
@@ -142,7 +142,7 @@ TEST_F(TokenizerRules, ManyAddedTokensTakeNoLonger) {
 TEST_F(TokenizerRules, ListsAreNotNestedForEver) {
   EXPECT_THAT(error_of([&] { make(std::string(1 << 20, '['))->encode("a"); }),
               HasSubstr("levels of lists and objects"));
-  EXPECT_THAT(error_of([&] { make("{\"version\": \"" + std::string(100, '[') + "\\\"{\"}")->encode("a"); }),
+  EXPECT_THAT(error_of([&] { make("{\"version\": \"" + std::string(1000, '[') + "\\\"{\"}")->encode("a"); }),
               HasSubstr("`model` is missing"));
 }
 

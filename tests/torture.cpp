@@ -2,6 +2,8 @@
 //
 // Faults are drawn from all that the runs can meet: the calls of each optimizer's run, from the beginning and resumed,
 // with each action that suits them. The exit status is 1 where one of them did not end as it must.
+#include "support/torture.h"
+
 #include <fmt/format.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,7 +17,6 @@
 #include "support/device.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
-#include "support/torture.h"
 
 const std::string& lh::test::tested_device() {
   static const std::string cpu = "cpu";
@@ -62,7 +63,8 @@ using Sums = std::map<std::string, std::map<std::string, int64_t>>;
 void add(Sums& sums, const std::string& text) {
   for (size_t at = 0; at < text.size();) {
     const size_t end = text.find('\n', at), first = text.find('\t', at), second = text.rfind('\t', end);
-    sums[text.substr(at, first - at)][text.substr(first + 1, second - first - 1)] += std::stoll(text.substr(second + 1));
+    sums[text.substr(at, first - at)][text.substr(first + 1, second - first - 1)] +=
+        std::stoll(text.substr(second + 1));
     at = end + 1;
   }
 }
@@ -119,7 +121,8 @@ int main(int argc, char** argv) {
       std::mt19937_64 random(static_cast<uint64_t>(seed));
       std::ranges::shuffle(tasks, random);
       tasks.resize(std::min(tasks.size(), static_cast<size_t>(most)));
-      for (size_t i = static_cast<size_t>(job); i < tasks.size(); i += static_cast<size_t>(std::max<int64_t>(jobs, 1))) {
+      for (size_t i = static_cast<size_t>(job); i < tasks.size();
+           i += static_cast<size_t>(std::max<int64_t>(jobs, 1))) {
         if (std::chrono::steady_clock::now() - start > std::chrono::minutes(minutes)) break;
         const size_t before = torture.tally().failures.size();
         torture.meet(tasks[i].run, tasks[i].fault);

@@ -9,6 +9,7 @@
 
 #include "cli/commands.h"
 #include "core/bytes.h"
+#include "encode/try_model.h"
 #include "io/synthetic.h"
 #include "plugin/registry.h"
 #include "run/flops.h"
@@ -135,6 +136,7 @@ int run_bench(const Options& options) {
   std::optional<HollowCheckpoint> hollow;
   if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
   const Registry& registry = *options.registry;
+  try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype));
   Device device(config.device, config.train.deterministic);
   const lk_device_info before = device.info();
   const Model model(registry, config.model, config.plugin);

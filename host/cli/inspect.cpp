@@ -14,9 +14,8 @@ namespace {
 
 std::vector<ModelNames> names_of(const Registry& registry) {
   std::vector<ModelNames> models;
-  for (const Offered<lh_model>& offered : registry.models())
-    models.push_back(
-        {offered.descriptor->id, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id)});
+  for (const ListedModel& model : registry.listed_models())
+    models.push_back({model.id, CheckpointSpec::parse(model.checkpoint, model.id)});
   return models;
 }
 

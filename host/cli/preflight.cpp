@@ -101,7 +101,9 @@ DiskNeed disk_need(Prepared& p) {
   const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
   const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
-  need.state = elements * static_cast<int64_t>(sizeof(float)) + p.plan->optimizer->plan().state_bytes() + headers;
+  const auto sections =
+      static_cast<int64_t>(p.plan->adapters->saved_sections().size()) + (p.plan->ema != nullptr ? 1 : 0);
+  need.state = sections * elements * static_cast<int64_t>(sizeof(float)) + p.plan->update_states() + headers;
   need.states = std::min(saves + 1, std::max<int64_t>(c.save.max_step_saves_to_keep, 2) + 1);  // old ones go last
   need.lora = elements * dtype_size(compute_dtype(c.save.dtype)) + headers;
   need.loras = std::min(saves, c.save.max_step_saves_to_keep + 1) + 1;

@@ -5,7 +5,9 @@
 
 #include "cli/commands.h"
 #include "compile/plugin_lora.h"
+#include "config/dtype.h"
 #include "core/error.h"
+#include "encode/try_model.h"
 #include "io/lora_verify.h"
 #include "plugin/model.h"
 #include "plugin/registry.h"
@@ -14,6 +16,7 @@ namespace lh {
 
 int run_verify(const Options& options) {
   const Registry& registry = *options.registry;
+  try_model(registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype));
   const Model model(registry, options.config.model, options.config.plugin);
   const LoraFile lora = read_lora(options.input);
   const std::shared_ptr<const ForeignLora> foreign = plugin_lora(registry, *lora.file);

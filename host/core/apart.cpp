@@ -7,6 +7,9 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include <algorithm>
 #include <array>
@@ -30,6 +33,7 @@ struct Surroundings {
   std::string folder, locale;
   mode_t mask = 0;
   int rounding = 0;
+  unsigned floating = 0;  // traps, and what becomes of numbers below the smallest normal one
   std::array<void (*)(int), 6> handlers{};
 
   static Surroundings now() {
@@ -41,6 +45,9 @@ struct Surroundings {
     s.mask = ::umask(0);
     ::umask(s.mask);
     s.rounding = std::fegetround();
+#if defined(__x86_64__)
+    s.floating = _mm_getcsr() & ~unsigned{_MM_EXCEPT_MASK};  // without the flags that say what has happened
+#endif
     for (size_t i = 0; i < signals.size(); ++i) {
       struct sigaction action {};
       ::sigaction(signals[i], nullptr, &action);
@@ -54,6 +61,7 @@ struct Surroundings {
     if (locale != before.locale) return "the locale";
     if (mask != before.mask) return "the umask";
     if (rounding != before.rounding) return "how floating-point numbers are rounded";
+    if (floating != before.floating) return "how floating-point numbers are computed (traps, flush to zero)";
     if (handlers != before.handlers) return "a signal handler";
     return nullptr;
   }

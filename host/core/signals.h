@@ -1,7 +1,9 @@
 // Signals. SIGINT, SIGTERM and SIGHUP (the terminal went away) ask the run to stop. The first: it finishes the step,
 // saves and ends with exit_interrupted. The second: what is being computed is given up, and what was done before is
-// saved. The third ends the process at once with status 128 + signal. A crash inside code that is not the host's names
-// that code.
+// saved. The third ends the process at once with status 128 + signal. Time is a signal too: the second comes by itself
+// a third of LORA_STOP_SECONDS (27 unless set) after the first, the third at the end of it, whatever the process hangs
+// in. Files that are being written then are temporary ones, so what was saved stays whole. A crash inside code that is
+// not the host's names that code.
 #pragma once
 
 #include <exception>
@@ -31,6 +33,8 @@ class WholeChange {
 
 // From here on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) of a thread that is inside foreign code prints one
 // line with its name and ends the process with Code::plugin. Any other crash is left to whoever handled it before.
+// Memory that is not there where nothing may be thrown (a destructor, a loop of threads) is told and ends the process
+// with Code::resource.
 void install_crash_handlers();
 // Names the foreign code that this thread runs from now on; nullptr: the host's own. The text is not copied.
 void enter_foreign_code(const char* name);

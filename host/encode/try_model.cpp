@@ -24,8 +24,8 @@ std::string identity(const Registry& registry, const ModelConfig& config, const 
   Sha256 hash;
   hash.update(fmt::format("{};{};{};{};{}", LORA_HOST_VERSION, plugin, dtype_name(compute), config.dtype,
                           place_of(config.name_or_path)));
-  for (const auto& loaded : registry.plugins())
-    if (!loaded->models().empty()) hash.update(fmt::format(";{}", content_hash(loaded->path())));
+  for (const PluginFile& file : registry.plugins())
+    if (!file.offers().models.empty()) hash.update(fmt::format(";{}", content_hash(file.path())));
   for (const auto& [key, given] : config.given)
     hash.update(fmt::format(";{}={} {}", key, given.text, place_of(given.text)));
   return hash.hex() + " model";

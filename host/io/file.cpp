@@ -2,6 +2,7 @@
 #include "io/file.h"
 
 #include <fcntl.h>
+#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -171,7 +172,9 @@ void reserve(const TempFile& temp, const fs::path& target, int64_t bytes) {
 
 void sync_directory(const fs::path& target) {
   const std::string directory = directory_of(target);
-  const int fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  int fd = -1;
+  do fd = ::open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  while (fd < 0 && errno == EINTR);
   const int open_error = errno;
   const int error = fd < 0 ? open_error : attempt("fsync_dir", [&] { return ::fsync(fd); });
   if (fd >= 0) ::close(fd);
@@ -297,6 +300,15 @@ int remove_leftovers(const fs::path& folder) {
     ::close(fd);
   }
   return removed;
+}
+
+bool remove_old(const fs::path& path) {
+  int error = 0;
+  do error = ::unlink(path.c_str()) == 0 ? 0 : errno;
+  while (error == EINTR);
+  if (error == 0 || error == ENOENT) return true;
+  spdlog::warn("{}: could not be removed: {}. It is not needed any more", path.string(), reason(error));
+  return false;
 }
 
 void make_folder(const fs::path& folder) {

@@ -72,7 +72,7 @@ RunFolder::RunFolder(const std::filesystem::path& folder) : file_(folder / ".loc
     const std::string owner = std::to_string(::getpid());
     if (::ftruncate(lock_, 0) != 0 || ::pwrite(lock_, owner.data(), owner.size(), 0) < 0)
       fail(Code::resource, "{}: cannot be written: {}. {}", file.string(), std::strerror(errno), unfit);
-    int removed = remove_leftovers(folder);
+    int removed = remove_leftovers(folder) + remove_leftovers(folder.parent_path());  // preflight tries there
     for (const char* part : {"state", "samples"}) {
       make_folder(folder / part);
       removed += remove_leftovers(folder / part);
@@ -89,8 +89,9 @@ RunFolder::~RunFolder() { ::close(lock_); }
 bool RunFolder::there() const {
   struct stat own {
   }, named{};
-  return ::fstat(lock_, &own) == 0 && ::lstat(file_.c_str(), &named) == 0 && own.st_dev == named.st_dev &&
-         own.st_ino == named.st_ino;
+  if (::fstat(lock_, &own) != 0) return true;  // only an answer counts: a disk that fails is not a folder that is gone
+  if (::lstat(file_.c_str(), &named) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return own.st_dev == named.st_dev && own.st_ino == named.st_ino;
 }
 
 }  // namespace lh

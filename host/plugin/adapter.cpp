@@ -70,7 +70,10 @@ void check_factors(const Call& call, const AdapterLayer& layer, const AdapterFor
 }  // namespace
 
 Adapter::Adapter(const Registry& registry, const std::string& id, const GivenOptions& options)
-    : part_("adapter", registry.adapter(id), options, "network.network_kwargs") {}
+    : Adapter(registry.adapter(id), options) {}
+
+Adapter::Adapter(const Offered<lh_adapter>& offered, const GivenOptions& options)
+    : part_("adapter", offered, options, "network.network_kwargs") {}
 
 Call Adapter::calling(const char* function, const AdapterLayer& layer, GraphContext* graph) const {
   return part_.call(fmt::format("{} of {}", function, layer.module), graph);

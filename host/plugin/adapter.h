@@ -13,6 +13,7 @@ class Adapter : public AdapterRule {
  public:
   // Throws lh::Error(Code::config) for an adapter that no plugin has, or an option that it does not know or refuses.
   Adapter(const Registry& registry, const std::string& id, const GivenOptions& options);
+  Adapter(const Offered<lh_adapter>& offered, const GivenOptions& options);
 
   std::string id() const { return part_->id; }
   // Identifies the options: "factor=8 ...".

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <mutex>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -27,6 +28,8 @@ class Call {
     const Running running(*this);
     try {
       return body();
+    } catch (const std::bad_alloc&) {  // no mistake of the plugin
+      throw;
     } catch (const std::exception& error) {
       escaped(error.what());
     } catch (...) {

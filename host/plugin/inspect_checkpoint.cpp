@@ -75,7 +75,7 @@ CheckpointReport inspect_checkpoint(const Registry& registry, const fs::path& pa
       part.config_key = component.config_key;
       add_up(checkpoint, component.name == "denoiser" ? "" : component.name + ":", part);
     }
-    const PluginModel model(surest.offered, checkpoint.weights(), &checkpoint.documents());
+    const PluginModel model(surest.model.load(), checkpoint.weights(), &checkpoint.documents());
     const Recipe recipe = Recipe::parse(model.recipe(), report.plugin);
     report.family = recipe.family;
     report.variant = recipe.variant;

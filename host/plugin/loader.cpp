@@ -173,6 +173,11 @@ void Plugin::stop() noexcept {
   }
 }
 
+const Plugin& PluginFile::operator*() const {
+  if (!plugin_) plugin_ = std::make_unique<Plugin>(path_, *api_);
+  return *plugin_;
+}
+
 const lh_plugin_entry& Plugin::entry() const { return *library_->entry; }
 const PluginHost& Plugin::host() const { return library_->host; }
 

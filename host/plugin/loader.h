@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "plugin/offers.h"
 #include "plugin/services.h"
 
 namespace lh {
@@ -44,7 +45,25 @@ class Plugin {
   std::vector<const lh_schedule*> schedules_;
 };
 
-// Plugins in order of loading; the last one is stopped first.
+// A plugin that was tried, and is loaded where it is first looked into.
+class PluginFile {
+ public:
+  PluginFile(std::filesystem::path path, PluginOffers offers, const lh_host_api& api)
+      : path_(std::move(path)), offers_(std::move(offers)), api_(&api) {}
+  const std::filesystem::path& path() const { return path_; }  // absolute
+  const PluginOffers& offers() const { return offers_; }
+  bool loaded() const { return plugin_ != nullptr; }
+  const Plugin& operator*() const;  // loads it; throws as Plugin does
+  const Plugin* operator->() const { return &**this; }
+
+ private:
+  std::filesystem::path path_;
+  PluginOffers offers_;
+  const lh_host_api* api_;
+  mutable std::unique_ptr<Plugin> plugin_;
+};
+
+// In the order in which they were found; the last one is stopped first.
 class Plugins {
  public:
   Plugins() = default;
@@ -53,14 +72,19 @@ class Plugins {
   ~Plugins() {
     while (!list_.empty()) list_.pop_back();
   }
-  void add(std::unique_ptr<Plugin> plugin) { list_.push_back(std::move(plugin)); }
-  auto begin() const { return list_.begin(); }
-  auto end() const { return list_.end(); }
+  void add(std::unique_ptr<PluginFile> plugin) { list_.push_back(std::move(plugin)); }
+  auto begin() const { return Iterator(list_.begin()); }
+  auto end() const { return Iterator(list_.end()); }
   size_t size() const { return list_.size(); }
-  const Plugin& operator[](size_t index) const { return *list_[index]; }
+  const Plugin& operator[](size_t index) const { return **list_[index]; }
 
  private:
-  std::vector<std::unique_ptr<Plugin>> list_;
+  using List = std::vector<std::unique_ptr<PluginFile>>;
+  struct Iterator : List::const_iterator {
+    explicit Iterator(List::const_iterator at) : List::const_iterator(at) {}
+    const PluginFile& operator*() const { return *List::const_iterator::operator*(); }
+  };
+  List list_;
 };
 
 struct PluginDirectory {
@@ -77,9 +101,9 @@ std::vector<PluginDirectory> plugin_directories(const std::vector<std::filesyste
 bool is_plugin_path(const std::string& name);
 std::filesystem::path plugin_file(const std::string& name);  // absolute, with ~ as the user's home
 
-// Loads the files among `asked_for`, then every *.so of the directories, by name; a name seen before is skipped, so
-// what comes first wins. A plugin that cannot be loaded is an error when the user named it (`asked_for`) or its
-// directory; in the default directory it is a warning and left out.
+// The files among `asked_for`, which are loaded, then every *.so of the directories, by name, which are tried and
+// loaded where they are needed; a name seen before is skipped, so what comes first wins. A plugin that fails is an
+// error when the user named it (`asked_for`) or its directory; in the default directory it is a warning and left out.
 Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector<std::string>& asked_for = {},
                      const lh_host_api& api = host_api());
 

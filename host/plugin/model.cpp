@@ -21,15 +21,14 @@ namespace {
 Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& name) {
   const std::string plugin = registry.model_id(name);
   std::vector<std::string> known;
-  for (const Offered<lh_model>& offered : registry.models()) known.push_back(offered.descriptor->id);
+  for (const ListedModel& model : registry.listed_models()) known.push_back(model.id);
   const std::string list = known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", "));
   if (!plugin.empty() && std::ranges::find(known, plugin) == known.end())
     fail(Code::plugin, "no model plugin is called '{}'. Known: {}. Give its folder with --plugin-dir", plugin, list);
   // Without a denoiser (an encoder or VAE alone) there is nothing to ask about: the plugin was named.
   if (config.name_or_path.empty())
-    for (const Offered<lh_model>& offered : registry.models())
-      if (plugin == offered.descriptor->id)
-        return {offered, CheckpointSpec::parse(offered.descriptor->checkpoint, plugin), 100, {}};
+    for (const ListedModel& model : registry.listed_models())
+      if (plugin == model.id) return {model, CheckpointSpec::parse(model.checkpoint, plugin), 100, {}};
 
   const std::filesystem::path& path = config.name_or_path;
   const std::vector<Opinion> opinions = ask_plugins(registry, path);
@@ -81,8 +80,9 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
-  plugin_file_ = chosen.offered.host->path;
-  plugin_version_ = chosen.offered.host->version;
+  const Offered<lh_model> offered = chosen.model.load();
+  plugin_file_ = offered.host->path;
+  plugin_version_ = offered.host->version;
   ModelValues values = read_given(config.given, id_, registry.model_keys());
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
@@ -91,8 +91,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
   try {
-    plugin_ = std::make_unique<PluginModel>(chosen.offered, checkpoint_->weights(), &checkpoint_->documents(),
-                                            values.settings);
+    plugin_ =
+        std::make_unique<PluginModel>(offered, checkpoint_->weights(), &checkpoint_->documents(), values.settings);
   } catch (const Error& e) {
     if (e.code() != Code::data || config.name_or_path.empty()) throw;
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());

@@ -68,7 +68,10 @@ void check_graph(const Call& call, const Graph& graph, const Allowed& allowed) {
 bool is_reduction(const std::string& name) { return name.starts_with(sum_prefix) || name.starts_with(max_prefix); }
 
 Optimizer::Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options)
-    : part_("optimizer", registry.optimizer(id), options, "train.optimizer_params") {
+    : Optimizer(registry.optimizer(id), options) {}
+
+Optimizer::Optimizer(const Offered<lh_optimizer>& offered, const GivenOptions& options)
+    : part_("optimizer", offered, options, "train.optimizer_params") {
   Call flags = part_.call("flags");
   const uint32_t given = flags.run([&] { return part_->flags(part_.self()); });
   flags.check();

@@ -37,6 +37,7 @@ class Optimizer {
   // id: the rule's, or another name of it. Throws lh::Error(Code::config) for an option that the rule does not know or
   // refuses.
   Optimizer(const Registry& registry, const std::string& id, const GivenOptions& options);
+  Optimizer(const Offered<lh_optimizer>& offered, const GivenOptions& options);
 
   std::string id() const { return part_->id; }
   uint32_t revision() const { return part_->revision; }

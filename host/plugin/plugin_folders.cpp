@@ -46,10 +46,9 @@ fs::path plugin_file(const std::string& name) { return fs::absolute(schema::expa
 namespace {
 
 // Its note is read and its code run in a child before any of it runs here.
-std::unique_ptr<Plugin> load(const fs::path& file, const lh_host_api& api) {
+std::unique_ptr<PluginFile> tried(const fs::path& file, const lh_host_api& api) {
   read_abi_note(file);
-  try_plugin(file);
-  return std::make_unique<Plugin>(file, api);
+  return std::make_unique<PluginFile>(fs::absolute(file).lexically_normal(), try_plugin(file), api);
 }
 
 }  // namespace
@@ -59,8 +58,11 @@ Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector
   Plugins plugins;
   std::set<std::string> seen;
   for (const std::string& name : asked_for)
-    if (is_plugin_path(name) && seen.insert(plugin_file(name).stem().string()).second)
-      plugins.add(load(plugin_file(name), api));
+    if (is_plugin_path(name) && seen.insert(plugin_file(name).stem().string()).second) {
+      auto plugin = tried(plugin_file(name), api);
+      (void)**plugin;
+      plugins.add(std::move(plugin));
+    }
   for (const PluginDirectory& dir : dirs) {
     std::error_code error;
     std::vector<fs::path> files;
@@ -73,7 +75,7 @@ Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector
       std::string name = file.stem().string();
       if (!seen.insert(name).second) continue;
       try {
-        plugins.add(load(file, api));
+        plugins.add(tried(file, api));
       } catch (const Error& failure) {
         bool named = std::find(asked_for.begin(), asked_for.end(), name) != asked_for.end();
         if (named || dir.asked_for || failure.code() != Code::plugin) throw;

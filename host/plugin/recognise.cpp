@@ -12,11 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-Opinion ask(const Offered<lh_model>& offered, const fs::path& path) {
-  Opinion opinion{offered, CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id), 0, {}};
+// A plugin is asked where its marker is there, or only where it is not.
+void ask(Opinion& opinion, const fs::path& path, bool marked) {
   const ProbedWeights probed = probe_weights(opinion.spec, path);
-  if (probed.weights.empty()) return opinion;
   opinion.has_marker = probed.has_marker;
+  if (probed.weights.empty() || probed.has_marker != marked) return;
+  const Offered<lh_model> offered = opinion.model.load();
   try {
     const Probe said = probe(offered, probed.weights, &probed.documents);
     opinion.words = said.words;
@@ -24,15 +25,14 @@ Opinion ask(const Offered<lh_model>& offered, const fs::path& path) {
   } catch (const Error& mistake) {
     opinion.mistake = mistake;  // another plugin may take it
   }
-  return opinion;
 }
 
 // Does the plugin open this component by itself?
-bool takes(const Offered<lh_model>& offered, const ComponentSpec& component, const fs::path& path) try {
+bool takes(const ListedModel& model, const ComponentSpec& component, const fs::path& path) try {
   CheckpointSpec alone;
   alone.components = {component};
   const Checkpoint checkpoint(alone, {{component.config_key, path}});
-  const PluginModel opened(offered, checkpoint.weights(), &checkpoint.documents());
+  const PluginModel opened(model.load(), checkpoint.weights(), &checkpoint.documents());
   return true;
 } catch (const Error&) {
   return false;  // its keys or shapes are not those of this plugin
@@ -52,22 +52,26 @@ std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path)
   std::vector<Opinion> opinions;
   FileCache open;  // for all of them
   if (fs::is_regular_file(path)) open.open(path);
-  for (const Offered<lh_model>& offered : registry.models()) opinions.push_back(ask(offered, path));
+  for (const ListedModel& model : registry.listed_models())
+    opinions.push_back({model, CheckpointSpec::parse(model.checkpoint, model.id), 0, {}});
+  for (Opinion& opinion : opinions) ask(opinion, path, true);
+  if (std::ranges::none_of(opinions, [](const Opinion& o) { return o.confidence > 0; }))
+    for (Opinion& opinion : opinions) ask(opinion, path, false);
   std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
   return opinions;
 }
 
 std::vector<Part> parts_at(const Registry& registry, const fs::path& path) {
   std::vector<Part> parts;
-  for (const Offered<lh_model>& offered : registry.models()) {
-    const CheckpointSpec spec = CheckpointSpec::parse(offered.descriptor->checkpoint, offered.descriptor->id);
+  for (const ListedModel& model : registry.listed_models()) {
+    const CheckpointSpec spec = CheckpointSpec::parse(model.checkpoint, model.id);
     for (const ComponentSpec& component : spec.components) {
-      if (component.name == "denoiser" || !takes(offered, component, path)) continue;
+      if (component.name == "denoiser" || !takes(model, component, path)) continue;
       auto part = std::ranges::find_if(parts, [&](const Part& known) {
         return known.component == component.name && known.config_key == component.config_key;
       });
       if (part == parts.end()) part = parts.insert(part, {component.name, component.config_key, {}});
-      part->plugins.push_back(offered.descriptor->id);
+      part->plugins.push_back(model.id);
     }
   }
   return parts;

@@ -15,16 +15,17 @@ namespace lh {
 
 // What one plugin says about the denoiser at a path.
 struct Opinion {
-  Offered<lh_model> offered;
+  ListedModel model;
   CheckpointSpec spec;
   int32_t confidence = 0;             // 0..100
   std::string words;                  // what the plugin takes it for instead, where it knows
   bool has_marker = false;            // the denoiser's marker tensor is there
   std::optional<Error> mistake = {};  // of the plugin, while it looked
-  std::string id() const { return offered.descriptor->id; }
+  const std::string& id() const { return model.id; }
 };
 
-// Of every plugin, the surest first; of equals, in the order in which they were loaded.
+// Of every plugin, the surest first; of equals, in the order in which they were found. Only plugins are loaded whose
+// marker tensor is there; where none of these takes it, those too that have other tensors to look at.
 std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem::path& path);
 
 // A component that a plugin could take from a path: it is there, and the plugin opens it.

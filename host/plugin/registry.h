@@ -16,11 +16,21 @@ struct Offered {
   const PluginHost* host = nullptr;
 };
 
+// A model of a plugin that may not be loaded yet.
+struct ListedModel {
+  std::string id, checkpoint;  // the YAML of its files
+  const PluginFile* file = nullptr;
+  Offered<lh_model> load() const;
+};
+
+// A plugin is loaded where something of it is asked for.
 class Registry {
  public:
   // asked_for: plugins that the user named, by id or path; empty names are none.
   Registry(const std::vector<std::filesystem::path>& directories, const std::vector<std::string>& asked_for);
   const Plugins& plugins() const { return plugins_; }
+  std::vector<ListedModel> listed_models() const;
+  // Of all plugins that have some.
   std::vector<Offered<lh_model>> models() const;
   std::vector<Offered<lh_sampler>> samplers() const;
   std::vector<Offered<lh_schedule>> schedules() const;

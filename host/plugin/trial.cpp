@@ -10,7 +10,9 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/file.h"
+#include "io/record.h"
 #include "plugin/loader.h"
+#include "plugin/rehearsal.h"
 
 namespace lh {
 namespace {
@@ -21,13 +23,15 @@ constexpr double time_limit = 30;  // seconds; loading takes milliseconds
 constexpr int64_t list_limit = 1 << 20;
 
 // Empty where there is no home.
-fs::path list_file() {
+fs::path cache_folder() {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lora-host" / "tried-plugins.txt";
-  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lora-host" / "tried-plugins.txt";
+  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lora-host";
+  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lora-host";
   return {};
 }
+
+fs::path list_file() { return cache_folder().empty() ? fs::path() : cache_folder() / "tried-plugins.txt"; }
 
 }  // namespace
 
@@ -76,14 +80,28 @@ void remember_tried(const std::string& line) {
   }
 }
 
-void try_plugin(const fs::path& file) {
-  const std::string line = fmt::format("{} {}", content_hash(file), LORA_HOST_VERSION);
-  if (was_tried(line)) return;
-  run_apart(file.string(), time_limit, [&] {
+PluginOffers try_plugin(const fs::path& file) {
+  const std::string hash = content_hash(file);
+  const RecordId id{"plugin/1", fmt::format("{} {}", hash, LORA_HOST_VERSION)};
+  const fs::path known = cache_folder().empty() ? fs::path() : cache_folder() / "plugins" / (hash + ".safetensors");
+  if (!known.empty()) {
+    const Record record = read_record(known, id);
+    if (const auto text = record.metadata.find("offers"); text != record.metadata.end()) try {
+        return PluginOffers(text->second);
+      } catch (const Error&) {  // of another version of the list
+      }
+  }
+  const std::string text = run_apart(file.string(), time_limit, [&] {
     const Plugin plugin(file);
-    return std::string();
+    rehearse(plugin);
+    return PluginOffers(plugin).text();
   });
-  remember_tried(line);
+  if (!known.empty()) try {
+      make_folder(known.parent_path());
+      write_record(known, id, {}, {{"offers", text}});
+    } catch (const Error&) {  // it is tried again the next time
+    }
+  return PluginOffers(text);
 }
 
 }  // namespace lh

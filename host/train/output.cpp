@@ -107,11 +107,9 @@ std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<L
 }
 
 void Output::prune_loras(std::set<int64_t>& steps) const {
-  std::error_code none;  // an old file that stays harms nobody
-  while (static_cast<int64_t>(steps.size()) > config_.save.max_step_saves_to_keep) {
-    std::filesystem::remove(lora_path(*steps.begin()), none);
-    steps.erase(steps.begin());
-  }
+  while (static_cast<int64_t>(steps.size()) > config_.save.max_step_saves_to_keep &&
+         remove_old(lora_path(*steps.begin())))
+    steps.erase(steps.begin());  // one that stays is tried again after the next save
 }
 
 void Output::loss_curve() const {

@@ -63,6 +63,7 @@ struct TrainPlan {
   std::unique_ptr<NormLimit> norm_limit;            // where there is one
   std::unique_ptr<Ema> ema;                         // likewise
   MemoryReport memory;
+  int64_t update_states() const { return update_states_; }  // of the optimizer that has the most, in bytes
   int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
   int64_t message_bytes() const;      // learning rates and the inputs of the largest step
   const TrainGraph& largest() const;  // the step with the most activations

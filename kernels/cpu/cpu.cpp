@@ -10,6 +10,8 @@
 #include <cstring>
 #include <new>
 
+#include "cpu/blas_buffers.h"
+
 struct lk_event {
   std::chrono::steady_clock::time_point reached;
 };
@@ -148,7 +150,8 @@ std::unique_ptr<Backend> make_cpu_backend(const lk_context_params& params) {
   }
   // OpenMP owns every thread: one pool, and products that do not depend on how OpenBLAS was built.
   openblas_set_num_threads(1);
-  return std::make_unique<cpu::Cpu>(params.threads > 0 ? params.threads : omp_get_num_procs());
+  const int32_t threads = params.threads > 0 ? params.threads : omp_get_num_procs();
+  return std::make_unique<cpu::Cpu>(cpu::reserve_blas_buffers(threads));
 }
 
 }  // namespace lk

@@ -18,6 +18,9 @@ import safetensors
 STRICTER = (
     "unsupported dtype", "unknown dtype",  # types that no model here has
     "numbers in shape",                    # more than 8 dimensions
+    "is above 2^63 - 1",                   # a dimension beside one of 0
+    "the header starts with byte 0x20",     # a blank before the brace
+    "overflows 64 bits",                   # likewise their product
     "twice",                               # keys, fields or metadata that stand twice
     "unknown field",                       # beside dtype, shape and data_offsets
     "found null",                          # __metadata__: null

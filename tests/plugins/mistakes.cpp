@@ -1,7 +1,10 @@
 // A model plugin that breaks the rules of the ABI in the way that LORA_TEST_MISTAKE names; written against the C
 // headers alone, so that nothing stands between it and the host.
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cfenv>
+#include <clocale>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
@@ -52,6 +55,10 @@ lh_status init(const lh_host* host, const char*) {
   if (mistake() == "init_exit") std::_Exit(0);
   if (mistake() == "init_crash") std::raise(SIGKILL);
   if (mistake() == "init_chdir" && ::chdir("/") != 0) return LH_E_INTERNAL;
+  if (mistake() == "init_umask") ::umask(0111);
+  if (mistake() == "init_locale") std::setlocale(LC_ALL, "C.UTF-8");
+  if (mistake() == "init_rounding") std::fesetround(FE_UPWARD);
+  if (mistake() == "init_handler") std::signal(SIGTERM, SIG_IGN);
   return LH_OK;
 }
 void deinit() { the_host = nullptr; }

@@ -1,5 +1,8 @@
 // An optimizer that breaks its contract in the way that LORA_TEST_MISTAKE names; without it, it is sound.
+#include <sys/stat.h>
+
 #include <cmath>
+#include <csignal>
 #include <cstdlib>
 #include <string>
 
@@ -25,6 +28,10 @@ class Mistakes : public lora_host::Optimizer {
   uint32_t passes() const override { return mistake("no_passes") ? 0 : mistake("many_passes") ? 9 : 2; }
 
   States states(const Parameter& p) const override {
+    if (mistake("crash")) std::raise(SIGSEGV);
+    if (mistake("exit")) std::_Exit(0);
+    if (mistake("abort")) std::abort();
+    if (mistake("umask")) ::umask(0111);
     States states{State::like(p, "m"), State::of_group("d", mistake("state_nan") ? NAN : 1)};
     if (mistake("state_twice")) states.push_back(State::like(p, "m"));
     if (mistake("state_name")) states.push_back(State::like(p, "lr"));

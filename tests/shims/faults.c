@@ -43,8 +43,8 @@ static size_t folder_length;
 enum { most_files = 4096 };
 static bool watched[most_files];  // descriptors of files in the folder
 
-#define REAL(result, name, ...)                                                        \
-  static result (*real)(__VA_ARGS__);                                                  \
+#define REAL(result, name, ...)       \
+  static result (*real)(__VA_ARGS__); \
   if (real == NULL) *(void**)&real = dlsym(RTLD_NEXT, name)
 
 // --- what is watched
@@ -122,42 +122,42 @@ static bool refused_open(int folder, const char* path, int flags) {
   return at_call(creates(flags) ? fault_on_create : fault_on_open, -1, path) == fault_fail;
 }
 
-#define MODE_ARGUMENT                            \
-  mode_t mode = 0;                               \
-  if (flags & (O_CREAT | O_TMPFILE)) {           \
-    va_list list;                                \
-    va_start(list, flags);                       \
-    mode = va_arg(list, mode_t);                 \
-    va_end(list);                                \
+#define MODE_ARGUMENT                  \
+  mode_t mode = 0;                     \
+  if (flags & (O_CREAT | O_TMPFILE)) { \
+    va_list list;                      \
+    va_start(list, flags);             \
+    mode = va_arg(list, mode_t);       \
+    va_end(list);                      \
   }
 
-#define DEFINE_OPEN(name)                                                   \
-  int name(const char* path, int flags, ...) {                              \
-    REAL(int, #name, const char*, int, ...);                                \
-    MODE_ARGUMENT                                                           \
-    if (refused_open(AT_FDCWD, path, flags)) return -1;                     \
-    return opened(real(path, flags, mode), AT_FDCWD, path);                 \
+#define DEFINE_OPEN(name)                                   \
+  int name(const char* path, int flags, ...) {              \
+    REAL(int, #name, const char*, int, ...);                \
+    MODE_ARGUMENT                                           \
+    if (refused_open(AT_FDCWD, path, flags)) return -1;     \
+    return opened(real(path, flags, mode), AT_FDCWD, path); \
   }
 DEFINE_OPEN(open)
 DEFINE_OPEN(open64)
 
-#define DEFINE_OPENAT(name)                                                 \
-  int name(int folder, const char* path, int flags, ...) {                  \
-    REAL(int, #name, int, const char*, int, ...);                           \
-    MODE_ARGUMENT                                                           \
-    if (refused_open(folder, path, flags)) return -1;                       \
-    return opened(real(folder, path, flags, mode), folder, path);           \
+#define DEFINE_OPENAT(name)                                       \
+  int name(int folder, const char* path, int flags, ...) {        \
+    REAL(int, #name, int, const char*, int, ...);                 \
+    MODE_ARGUMENT                                                 \
+    if (refused_open(folder, path, flags)) return -1;             \
+    return opened(real(folder, path, flags, mode), folder, path); \
   }
 DEFINE_OPENAT(openat)
 DEFINE_OPENAT(openat64)
 
-#define DEFINE_FOPEN(name)                                                                 \
-  FILE* name(const char* path, const char* how) {                                          \
-    REAL(FILE*, #name, const char*, const char*);                                          \
-    if (refused_open(AT_FDCWD, path, how[0] == 'r' ? O_RDONLY : O_CREAT)) return NULL;     \
-    FILE* file = real(path, how);                                                          \
-    if (file != NULL) opened(fileno(file), AT_FDCWD, path);                                \
-    return file;                                                                           \
+#define DEFINE_FOPEN(name)                                                             \
+  FILE* name(const char* path, const char* how) {                                      \
+    REAL(FILE*, #name, const char*, const char*);                                      \
+    if (refused_open(AT_FDCWD, path, how[0] == 'r' ? O_RDONLY : O_CREAT)) return NULL; \
+    FILE* file = real(path, how);                                                      \
+    if (file != NULL) opened(fileno(file), AT_FDCWD, path);                            \
+    return file;                                                                       \
   }
 DEFINE_FOPEN(fopen)
 DEFINE_FOPEN(fopen64)
@@ -193,19 +193,23 @@ int fcntl(int fd, int command, ...) {
 
 // --- data
 
-#define DEFINE_DATA(type, name, kind, fd, count, full, part, ...)                    \
-  type name(__VA_ARGS__) {                                                           \
-    REAL(type, #name, __VA_ARGS__);                                                  \
-    if (!of_file(fd)) return full;                                                   \
-    switch (at_call(kind, fd, NULL)) {                                               \
-      case fault_fail: return -1;                                                    \
-      case fault_lie: return (type)(count);                                          \
-      case fault_short: return part;                                                 \
-      case fault_tear: (void)!part; end_all(); return -1;                            \
-      default: return full;                                                          \
-    }                                                                                \
+#define DEFINE_DATA(type, name, kind, fd, count, full, part, ...) \
+  type name(__VA_ARGS__) {                                        \
+    REAL(type, #name, __VA_ARGS__);                               \
+    if (!of_file(fd)) return full;                                \
+    switch (at_call(kind, fd, NULL)) {                            \
+      case fault_fail: return -1;                                 \
+      case fault_lie: return (type)(count);                       \
+      case fault_short: return part;                              \
+      case fault_tear:                                            \
+        (void)!part;                                              \
+        end_all();                                                \
+        return -1;                                                \
+      default: return full;                                       \
+    }                                                             \
   }
-DEFINE_DATA(ssize_t, read, fault_on_read, fd, n, real(fd, data, n), real(fd, data, half(n)), int fd, void* data, size_t n)
+DEFINE_DATA(ssize_t, read, fault_on_read, fd, n, real(fd, data, n), real(fd, data, half(n)), int fd, void* data,
+            size_t n)
 DEFINE_DATA(ssize_t, write, fault_on_write, fd, n, real(fd, data, n), real(fd, data, half(n)), int fd, const void* data,
             size_t n)
 DEFINE_DATA(ssize_t, pread, fault_on_pread, fd, n, real(fd, data, n, at), real(fd, data, half(n), at), int fd,
@@ -238,16 +242,17 @@ DEFINE_OF_FILE(fstat64, fault_on_stat, (fd, out), int fd, struct stat64* out)
 DEFINE_OF_FILE(fstatvfs, fault_on_statvfs, (fd, out), int fd, struct statvfs* out)
 DEFINE_OF_FILE(fchmod, fault_on_chmod, (fd, mode), int fd, mode_t mode)
 
-#define DEFINE_OF_PATH(name, kind, folder, call, ...)                                              \
-  int name(__VA_ARGS__) {                                                                          \
-    REAL(int, #name, __VA_ARGS__);                                                                 \
-    return below(folder, path) && at_call(kind, -1, path) == fault_fail ? -1 : real call;          \
+#define DEFINE_OF_PATH(name, kind, folder, call, ...)                                     \
+  int name(__VA_ARGS__) {                                                                 \
+    REAL(int, #name, __VA_ARGS__);                                                        \
+    return below(folder, path) && at_call(kind, -1, path) == fault_fail ? -1 : real call; \
   }
 DEFINE_OF_PATH(stat, fault_on_stat, AT_FDCWD, (path, out), const char* path, struct stat* out)
 DEFINE_OF_PATH(stat64, fault_on_stat, AT_FDCWD, (path, out), const char* path, struct stat64* out)
 DEFINE_OF_PATH(lstat, fault_on_stat, AT_FDCWD, (path, out), const char* path, struct stat* out)
 DEFINE_OF_PATH(lstat64, fault_on_stat, AT_FDCWD, (path, out), const char* path, struct stat64* out)
-DEFINE_OF_PATH(fstatat, fault_on_stat, at, (at, path, out, flags), int at, const char* path, struct stat* out, int flags)
+DEFINE_OF_PATH(fstatat, fault_on_stat, at, (at, path, out, flags), int at, const char* path, struct stat* out,
+               int flags)
 DEFINE_OF_PATH(fstatat64, fault_on_stat, at, (at, path, out, flags), int at, const char* path, struct stat64* out,
                int flags)
 DEFINE_OF_PATH(statvfs, fault_on_statvfs, AT_FDCWD, (path, out), const char* path, struct statvfs* out)
@@ -304,7 +309,8 @@ static bool refused_memory(void) {
   if (shared == NULL) return false;
   const int64_t index = __atomic_fetch_add(&shared->allocations, 1, __ATOMIC_RELAXED);
   const bool stuck = request.action == fault_alloc_stuck;
-  if ((request.action != fault_alloc && !stuck) || index < request.nth || (!stuck && index != request.nth)) return false;
+  if ((request.action != fault_alloc && !stuck) || index < request.nth || (!stuck && index != request.nth))
+    return false;
   if (__atomic_fetch_add(&shared->fired, 1, __ATOMIC_SEQ_CST) == 0) strcpy(shared->place, "an allocation");
   errno = ENOMEM;
   return true;

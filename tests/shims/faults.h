@@ -7,28 +7,28 @@
 /* Calls that are counted, where they concern the watched folder. SPACE: may want room on the disk. DATA: has a count of
    bytes, which may come out short. */
 enum fault_class { FAULT_LOOK = 0, FAULT_SPACE = 1, FAULT_DATA = 2 };
-#define FAULT_CALLS(X)            \
-  X(stat, FAULT_LOOK)             \
-  X(access, FAULT_LOOK)           \
-  X(statvfs, FAULT_LOOK)          \
-  X(opendir, FAULT_LOOK)          \
-  X(readdir, FAULT_LOOK)          \
-  X(open, FAULT_LOOK)             \
-  X(create, FAULT_SPACE)          \
-  X(read, FAULT_DATA)             \
-  X(pread, FAULT_DATA)            \
+#define FAULT_CALLS(X)                \
+  X(stat, FAULT_LOOK)                 \
+  X(access, FAULT_LOOK)               \
+  X(statvfs, FAULT_LOOK)              \
+  X(opendir, FAULT_LOOK)              \
+  X(readdir, FAULT_LOOK)              \
+  X(open, FAULT_LOOK)                 \
+  X(create, FAULT_SPACE)              \
+  X(read, FAULT_DATA)                 \
+  X(pread, FAULT_DATA)                \
   X(write, FAULT_SPACE | FAULT_DATA)  \
   X(pwrite, FAULT_SPACE | FAULT_DATA) \
-  X(fallocate, FAULT_SPACE)       \
-  X(ftruncate, FAULT_LOOK)        \
-  X(fsync, FAULT_SPACE)           \
-  X(close, FAULT_LOOK)            \
-  X(flock, FAULT_LOOK)            \
-  X(rename, FAULT_SPACE)          \
-  X(link, FAULT_SPACE)            \
-  X(unlink, FAULT_LOOK)           \
-  X(mkdir, FAULT_SPACE)           \
-  X(chmod, FAULT_LOOK)            \
+  X(fallocate, FAULT_SPACE)           \
+  X(ftruncate, FAULT_LOOK)            \
+  X(fsync, FAULT_SPACE)               \
+  X(close, FAULT_LOOK)                \
+  X(flock, FAULT_LOOK)                \
+  X(rename, FAULT_SPACE)              \
+  X(link, FAULT_SPACE)                \
+  X(unlink, FAULT_LOOK)               \
+  X(mkdir, FAULT_SPACE)               \
+  X(chmod, FAULT_LOOK)                \
   X(bind, FAULT_SPACE)
 
 enum fault_call {
@@ -69,7 +69,7 @@ enum { fault_most_calls = 1 << 16 };
 /* Memory that all of them share. */
 struct fault_shared {
   int64_t calls, allocations;
-  int64_t fired;           /* how often a fault was injected */
-  char place[512];         /* the first: "rename /folder/file" */
+  int64_t fired;                   /* how often a fault was injected */
+  char place[512];                 /* the first: "rename /folder/file" */
   uint8_t kinds[fault_most_calls]; /* fault_call of each call */
 };

@@ -15,13 +15,13 @@ namespace lh::test {
 
 struct Fault {
   int32_t action = fault_none;
-  int32_t error = 0;  // of fault_fail and fault_stuck
-  int64_t nth = 0;    // call or allocation, from 0
+  int32_t error = 0;         // of fault_fail and fault_stuck
+  int64_t nth = 0;           // call or allocation, from 0
   std::string text() const;  // "EIO at call 17"
 };
 
 struct FaultedRun {
-  int code = -1;    // exit code; -1: a signal ended it
+  int code = -1;  // exit code; -1: a signal ended it
   int signal = 0;
   bool hung = false;  // it was still there when time was up, and was killed
   bool fired = false;

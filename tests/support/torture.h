@@ -14,14 +14,14 @@
 
 namespace lh::test {
 
-// Name -> bytes of every file below a folder. Left out is what belongs to a process: the lock. Event files are one
-// entry, the set of their events without the wall-clock time that each begins with; temporary files have no number of
-// a process in their names.
+// Name -> bytes of every file below a folder. Left out is what belongs to a process: the lock and the socket. Event
+// files are one entry, the set of their events without the wall-clock time that each begins with; temporary files have
+// no number of a process in their names.
 using Tree = std::map<std::string, std::string>;
 Tree tree_of(const std::filesystem::path& folder);
 std::string difference(const Tree& got, const Tree& want);  // empty: they are equal
 
-// A run of five steps with accumulation, two sizes of images, saves, samples, an average of the weights and a change of
+// A run of four steps with accumulation, two sizes of images, saves, samples, an average of the weights and a change of
 // the optimizer after the third.
 struct TortureRun {
   std::string first, then;  // optimizers

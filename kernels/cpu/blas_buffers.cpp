@@ -1,0 +1,53 @@
+#include "cpu/blas_buffers.h"
+
+#include <sys/mman.h>
+
+#include <cstddef>
+#include <mutex>
+#include <vector>
+
+#include "backend.h"
+
+// Exported by OpenBLAS 0.3; without them its buffers are taken when they are needed.
+extern "C" {
+void* blas_memory_alloc(int kind) __attribute__((weak));
+void blas_memory_free(void* buffer) __attribute__((weak));
+}
+
+namespace lk::cpu {
+namespace {
+
+constexpr size_t buffer_bytes = size_t{132} << 20;  // no less than a buffer of OpenBLAS 0.3, with what it is aligned to
+
+// Address space that can be had now; OpenBLAS itself does not come back where it cannot.
+bool there_is(size_t bytes) {
+  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (room == MAP_FAILED) return false;
+  ::munmap(room, bytes);
+  return true;
+}
+
+}  // namespace
+
+int32_t reserve_blas_buffers(int32_t threads) {
+  static std::mutex mutex;
+  static int32_t reserved = 0;
+  if (blas_memory_alloc == nullptr || blas_memory_free == nullptr) return threads;
+  const std::lock_guard lock(mutex);
+  if (threads <= reserved) return threads;
+  int32_t fit = threads;
+  while (fit > reserved && !there_is(static_cast<size_t>(fit - reserved) * buffer_bytes)) --fit;
+  if (fit == 0)
+    throw Error(
+        LK_E_MEMORY,
+        "matrix products need 132 MiB of address space for each thread, and there are none left. Raise the limit "
+        "(ulimit -v), or end other programs");
+  // All at once: one that is given back is used again, and stays where it is.
+  std::vector<void*> buffers(static_cast<size_t>(fit));
+  for (void*& buffer : buffers) buffer = blas_memory_alloc(0);
+  for (void* buffer : buffers) blas_memory_free(buffer);
+  reserved = fit;
+  return fit;
+}
+
+}  // namespace lk::cpu
