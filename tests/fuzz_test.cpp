@@ -63,25 +63,22 @@ std::string mutated(std::string input, const std::string& other, std::mt19937& r
   return input;
 }
 
-TEST_P(Fuzz, SeedsAndMutations) {
+TEST_P(Fuzz, SeedsCorpusAndMutations) {
   constexpr int mutations = 2000;
   const std::vector<std::string> seeds = GetParam().seeds();
   ASSERT_FALSE(seeds.empty());
   EXPECT_TRUE(run(seeds.front(), "seed")) << "the first seed is a good file";
   for (const std::string& seed : seeds) run(seed, "seed");
   run("", "nothing");
+  const fs::path corpus = fs::path("tests/fuzz/corpus") / GetParam().name;
+  if (fs::exists(fs::path(LORA_SOURCE_DIR) / corpus))
+    for (const std::string& input : source_files(corpus, "")) run(input, "corpus");
   std::mt19937 random(12);
   for (int i = 0; i < mutations; ++i) {
     std::string input = seeds[random() % seeds.size()];
     if (input.size() > 4096) continue;
     run(mutated(std::move(input), seeds[random() % seeds.size()], random), "a mutation");
   }
-}
-
-TEST_P(Fuzz, Corpus) {
-  const fs::path folder = fs::path("tests/fuzz/corpus") / GetParam().name;
-  if (!fs::exists(fs::path(LORA_SOURCE_DIR) / folder)) GTEST_SKIP() << "no report yet";
-  for (const std::string& input : source_files(folder, "")) run(input, "corpus");
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, Fuzz, testing::ValuesIn(fuzz::targets()),

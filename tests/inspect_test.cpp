@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "io/synthetic.h"
+#include "io/weight_files.h"
 #include "plugin/inspect_checkpoint.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
@@ -144,6 +145,26 @@ TEST(Inspect, PublishedFiles) {
     EXPECT_EQ(part_of(report, "denoiser").tensors, row.tensors) << row.list;
     EXPECT_EQ(part_of(report, "denoiser").parameters, row.parameters) << row.list;
   }
+}
+
+// A header of 65536 tensors takes a moment to check: once, and not for each component of each plugin.
+TEST(Inspect, AFileIsReadOnceForAllPlugins) {
+  const TempDir dir;
+  const fs::path path = dir / "other.safetensors";
+  write_file(path, {{"a", counting({2})}});
+  int opened = 0;
+  set_read_fault_hook([&](const char* call, const fs::path& file) {
+    opened += std::string_view(call) == "open_read" && file == path;
+    return 0;
+  });
+  FileCache cache;
+  const FilePtr open = cache.open(path);
+  inspect_checkpoint(built_plugins(), path);
+  EXPECT_EQ(opened, 1);
+  write_file(path, {{"b", counting({3})}});  // another file under the name
+  EXPECT_NE(FileCache().open(path)->find("b"), nullptr);
+  set_read_fault_hook({});
+  EXPECT_EQ(opened, 2);
 }
 
 TEST(Inspect, TheCommandPrintsIt) {

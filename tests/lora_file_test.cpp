@@ -244,6 +244,18 @@ TEST_F(LoraFileTest, InspectShowsModulesAndEscapesMetadata) {
   EXPECT_EQ(text.find('\x1b'), std::string::npos);
 }
 
+// 96 KB of factors that multiply out to 256 GiB.
+TEST(LoraFile, ChangesHaveALimit) {
+  const TempDir dir;
+  write_file(
+      dir / "f.safetensors",
+      {{"m.lokr_w1", counting({8192, 1})}, {"m.lokr_w2_a", counting({8192, 1})}, {"m.lokr_w2_b", counting({1, 8192})}});
+  const LoraFile file = read_lora(dir / "f.safetensors");
+  EXPECT_TRUE(file.entries.empty());
+  ASSERT_EQ(file.problems.size(), 3u);
+  EXPECT_EQ(file.problems[0].why, "a change of 67108864 x 8192 elements, more than any layer has");
+}
+
 // What cannot be written in the type that was asked for is said, and the file that was there stays.
 TEST(LoraFile, IsFinite) {
   const TempDir dir;

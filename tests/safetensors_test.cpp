@@ -328,6 +328,17 @@ TEST(Safetensors, WriterRefusesWhatItCouldNotReadBack) {
   EXPECT_FALSE(std::filesystem::exists(dir / "a"));
 }
 
+TEST(Safetensors, NamesHaveALimit) {
+  const TempDir dir;
+  const auto file = [&](size_t length) {
+    put(dir / "f.safetensors",
+        raw_file("{\"" + std::string(length, '1') + R"(":{"dtype":"U8","shape":[0],"data_offsets":[0,0]}})", 0));
+    return error_of([&] { Safetensors(dir / "f.safetensors"); });
+  };
+  EXPECT_EQ(file(1024), "");
+  EXPECT_NE(file(1025).find("a name of 1025 bytes, expected at most 1024"), std::string::npos);
+}
+
 // A header of many empty tensors is refused before anything is done with each of them.
 TEST(Safetensors, TheNumberOfTensorsHasALimit) {
   const TempDir dir;

@@ -1,10 +1,13 @@
 // The rules of tokenizer.json one by one, and files that are wrong.
 #include <gmock/gmock.h>
 
+#include <chrono>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "support/io_files.h"
+#include "support/run_host.h"
 #include "support/token_files.h"
 
 namespace lh::test {
@@ -122,6 +125,25 @@ TEST_F(TokenizerRules, AddedTokens) {
   EXPECT_EQ(with({{"rstrip", true}, {"normalized", false}}, "x  abc  y"), "x| | |abc|y");
   EXPECT_EQ(with({{"normalized", true}}, "ABCD"), "abc|d")
       << "what is looked for in changed text is not the other token";
+}
+
+TEST_F(TokenizerRules, ManyAddedTokensTakeNoLonger) {
+  json added = json::array();
+  for (int i = 0; i < 60000; ++i)
+    added.push_back({{"id", 1000 + i}, {"content", fmt::format("<|{}|>", i)}, {"special", true}});
+  for (const char* more : {"<|", "<|77"}) added.push_back({{"id", 90000 + added.size()}, {"content", more}});
+  const auto begin = std::chrono::steady_clock::now();
+  std::string text;
+  for (int i = 0; i < 2000; ++i) text += "<|7x<|77<|59999|>";
+  EXPECT_TRUE(tokens({{"added_tokens", added}}, text).starts_with("<||7|x|<|77|<|59999|>|<||7|x|"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(sanitized ? 60 : 10));
+}
+
+TEST_F(TokenizerRules, ListsAreNotNestedForEver) {
+  EXPECT_THAT(error_of([&] { make(std::string(1 << 20, '['))->encode("a"); }),
+              HasSubstr("levels of lists and objects"));
+  EXPECT_THAT(error_of([&] { make("{\"version\": \"" + std::string(1000, '[') + "\\\"{\"}")->encode("a"); }),
+              HasSubstr("`model` is missing"));
 }
 
 TEST_F(TokenizerRules, WhatStandsAroundAText) {

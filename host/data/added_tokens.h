@@ -1,7 +1,6 @@
 // Added tokens: texts that become one id wherever they stand, before the vocabulary is asked.
 #pragma once
 
-#include <unordered_map>
 #include <vector>
 
 #include "data/json_part.h"
@@ -22,8 +21,9 @@ AddedToken read_added_token(const JsonPart& part, int32_t id = -1);
 // Finds tokens in texts: the leftmost, and there the longest.
 class AddedTokens {
  public:
-  void add(AddedToken token);
-  bool empty() const { return by_front_.empty(); }
+  AddedTokens() = default;
+  // Of two with one text the first counts; empty ones do not.
+  explicit AddedTokens(std::vector<AddedToken> tokens);
 
   struct Part {
     int32_t begin, end, id;  // UTF-16 units; id -1: a text between tokens
@@ -33,7 +33,8 @@ class AddedTokens {
 
  private:
   const AddedToken* at(const icu::UnicodeString& text, int32_t place) const;
-  std::unordered_map<char16_t, std::vector<AddedToken>> by_front_;  // by first unit, the longest first
+  std::vector<AddedToken> tokens_;  // by text
+  int32_t longest_ = 0;
 };
 
 }  // namespace lh

@@ -109,7 +109,10 @@ class BpeTokenizer : public TokenModel {
  public:
   BpeTokenizer(Bpe bpe, Rules rules, const std::string& file) : bpe_(std::move(bpe)), rules_(std::move(rules)) {
     for (const auto& [token, id] : bpe_.vocabulary()) ids_.insert(id);
-    for (const AddedToken& token : rules_.added) add(token, file);
+    std::vector<AddedToken> raw, changed;
+    for (const AddedToken& token : rules_.added) add(token, file, token.normalized ? changed : raw);
+    raw_ = AddedTokens(std::move(raw));
+    changed_ = AddedTokens(std::move(changed));
     if (rules_.pre_tokenizer.byte_level && bpe_.options().unknown.empty() && !bpe_.options().byte_fallback)
       check_bytes(file);
   }
@@ -136,7 +139,7 @@ class BpeTokenizer : public TokenModel {
   std::vector<int32_t> end() const override { return rules_.end; }
 
  private:
-  void add(const AddedToken& token, const std::string& file) {
+  void add(const AddedToken& token, const std::string& file, std::vector<AddedToken>& list) {
     const std::string name = to_utf8(token.text);
     if (const auto known = id_of(name); known && *known != token.id)
       fail(Code::data, "tokenizer {}: added token \"{}\" has id {}, but the vocabulary gives it {}", file, name,
@@ -146,7 +149,7 @@ class BpeTokenizer : public TokenModel {
     AddedToken kept = token;
     if (kept.normalized)
       for (const TextStep& step : rules_.normalizer) step(kept.text);
-    (kept.normalized ? changed_ : raw_).add(std::move(kept));
+    list.push_back(std::move(kept));
   }
 
   // A byte without a token would be lost without a word.

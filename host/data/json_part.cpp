@@ -90,7 +90,7 @@ int depth_of(std::string_view json) {
   return deepest;
 }
 
-constexpr int max_depth = 64;
+constexpr int max_depth = 512;
 
 }  // namespace
 

@@ -22,6 +22,9 @@ template <typename... Args>
   throw Unusable{fmt::format(format, std::forward<Args>(args)...)};
 }
 
+// Of a module's change: more than any layer has. Small factors may multiply out to any size.
+constexpr int64_t most_elements = int64_t{1} << 30;
+
 int64_t columns_of(const Shape& shape) { return shape.with(0, 1).numel(); }
 
 class EntryCheck {
@@ -43,6 +46,8 @@ class EntryCheck {
       case LoraKind::lokr: lokr(); break;
       case LoraKind::full: full(); break;
     }
+    if (static_cast<__int128>(e_.rows()) * e_.row_elements() > most_elements)
+      refuse("a change of {} x {} elements, more than any layer has", e_.rows(), e_.row_elements());
     read_alpha();
     if (e_.has(magnitude) && e_.kind == LoraKind::full)
       refuse("a DoRA magnitude without the matrices that it goes with");

@@ -15,6 +15,7 @@ namespace {
 
 // Ten times what large models have: every one of them is looked up, matched and compared later.
 constexpr size_t most_tensors = 65536;
+constexpr size_t longest_name = 1024;  // names are looked for by expressions, whose search is as deep as they are long
 
 class HeaderReader {
  public:
@@ -54,6 +55,8 @@ class HeaderReader {
   bool key(std::string& text) {
     switch (state_) {
       case State::top:
+        if (text.size() > longest_name)
+          wrong(fmt::format("a name of {} bytes, expected at most {}", text.size(), longest_name));
         if (!names_.insert(text).second) wrong(fmt::format("key \"{}\" twice", text));
         entry_ = {.name = std::move(text), .desc = {}};
         return true;

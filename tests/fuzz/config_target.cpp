@@ -62,7 +62,7 @@ bool settings(Bytes input) {
   const std::string text(text_of(input));
   return taken([&] {
     const RunSettings read = RunSettings::of(text, "state");
-    const std::string printed = read.text();
+    const std::string printed = RunSettings::of(read.text(), "state").text();  // once: an empty text means the default
     require(read.schedule_first() >= 0, "a schedule begins at a step");
     (void)read.schedule_steps();
     (void)read.summary();
@@ -129,7 +129,8 @@ bool shard_index(Bytes input) {
 }
 
 std::vector<std::string> shard_index_seeds() {
-  return {R"({"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors"}})",
+  return {R"({"weight_map":{"a":"model.safetensors.index.json"}})",
+          R"({"metadata":{"total_size":8},"weight_map":{"a":"model-00001-of-00002.safetensors"}})",
           R"({"weight_map":{"a":"model.safetensors.index.json","b":"../x"}})", R"({"weight_map":{}})"};
 }
 

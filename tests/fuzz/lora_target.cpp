@@ -46,8 +46,9 @@ std::string file_of(const std::vector<Part>& parts, const std::string& metadata 
   std::string json = "{" + metadata;
   int64_t at = 0;
   for (const auto& [name, shape, elements] : parts) {
-    json += (json.size() > 1 ? "," : "") + fmt::format(R"("{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})",
-                                                       name, shape, at, at + 4 * elements);
+    if (json.size() > 1) json += ',';
+    json += fmt::format(R"("{}":{{"dtype":"F32","shape":[{}],"data_offsets":[{},{}]}})", name, shape, at,
+                        at + 4 * elements);
     at += 4 * elements;
   }
   std::string data(static_cast<size_t>(at), '\x3f');

@@ -87,7 +87,7 @@ std::vector<std::string> seeds_of_records() {
   const std::string scale(R"("loss_scale":{"dtype":"F32","shape":[2],"data_offsets":[0,8]})");
   const std::string data("\0\0\x80\x47\0\0\0\0", 8);
   const auto with = [&](const std::string& metadata, const std::string& more = "") {
-    return "1" + spelled("{\"__metadata__\":{" + metadata + "}," + scale + more + "}", data);
+    return fmt::format("1{}", spelled(fmt::format(R"({{"__metadata__":{{{}}},{}{}}})", metadata, scale, more), data));
   };
   return {
       with(R"("updates":"4","saves":"2,4")"),
@@ -95,7 +95,7 @@ std::vector<std::string> seeds_of_records() {
       with(R"("updates":"4","settings":"{}","changes":"0","lora_host.key":"000000005")"),
       with(R"("updates":"-4")"),
       with(R"("lora_host.record":"state/2")"),
-      "1" + spelled(R"({"latent":{"dtype":"BF16","shape":[1,2,2],"data_offsets":[0,8]}})", data),
+      fmt::format("1{}", spelled(R"({"latent":{"dtype":"BF16","shape":[1,2,2],"data_offsets":[0,8]}})", data)),
       std::string("0\0\x10\0\x05", 5),
       std::string("0\1\xf8\0\0", 5),
       std::string("0\2\x80\0\0", 5),
@@ -159,6 +159,12 @@ bool cache(Bytes input) {
   return found != nullptr;
 }
 
-std::vector<std::string> cache_seeds() { return seeds_of_records(); }
+std::vector<std::string> cache_seeds() {
+  std::vector<std::string> seeds = seeds_of_records();
+  seeds.insert(seeds.begin(),
+               fmt::format("1{}", spelled(R"({"latent":{"dtype":"BF16","shape":[1,2,2],"data_offsets":[0,8]}})",
+                                          std::string(8, '\0'))));
+  return seeds;
+}
 
 }  // namespace lh::fuzz
