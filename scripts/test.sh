@@ -25,7 +25,7 @@ done
 passed=0
 failed=0
 log=$(mktemp)
-trap 'rm -f "$log"' EXIT
+trap 'rm -f "$log" "$log".*' EXIT
 count() { grep -cE "$1" "$log" || true; }
 
 # A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own.
@@ -41,8 +41,18 @@ add() { # add NAME STATUS PASSED FAILED
   failed=$((failed + bad))
 }
 
+# As many at a time as there are processors: most tests wait for one thread, or for a run of their own.
+shards=$(nproc)
+[ "$shards" -le 8 ] || shards=8
+pids=()
+for ((shard = 0; shard < shards; ++shard)); do
+  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$build/bin/lora_tests" >"$log.$shard" 2>&1 &
+  pids+=($!)
+done
 status=0
-"$build/bin/lora_tests" >"$log" 2>&1 || status=$?
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+for ((shard = 0; shard < shards; ++shard)); do cat "$log.$shard"; done >"$log"
+rm -f "$log".*
 add lora_tests "$status" "$(count '^\[       OK \]')" "$(count '^\[  FAILED  \] .* \([0-9]+ ms\)$')"
 
 cases=()

@@ -184,6 +184,7 @@ constexpr Foreign foreign[] = {
      "diffusers"},
     {"flux2", "flux2_klein_tiny", "diffusion_model.transformer_blocks.0.ff.linear_in", "double_blocks.0.img_mlp.0",
      "diffusers"},
+    {"flux2", "flux2_klein_tiny", "base_model.model.single_blocks.0.linear2", "single_blocks.0.linear2", "diffusers"},
     {"flux2", "flux2_klein_tiny", "transformer.transformer_blocks.0.attn.add_k_proj", "double_blocks.0.txt_attn.qkv",
      "comfyui diffusers", "lora_A", 3},
     {"sd35", "sd35_medium_tiny", "joint_blocks.0.x_block.mlp.fc1", "joint_blocks.0.x_block.mlp.fc1", ""},

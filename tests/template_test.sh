@@ -121,7 +121,7 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   whole chroma comfyui
   whole qwen_image comfyui,diffusers
   whole z_image comfyui
-  whole flux2 comfyui
+  whole flux2 comfyui,diffusers
 done
 
 # What else the template says that it does.

@@ -72,6 +72,7 @@ struct Row {
   int64_t rank = 0;
   double alpha = 0;
   bool has_alpha = false;
+  std::string alpha_source;
   int64_t rows = 0, elements = 0;
   double down = 0, up = 0, delta = 0;
 };
@@ -82,6 +83,7 @@ Row row_of(const LoraFile& file, const LoraEntry& entry) {
           .rank = entry.rank,
           .alpha = entry.alpha.value_or(static_cast<double>(entry.rank)),
           .has_alpha = entry.alpha.has_value(),
+          .alpha_source = entry.alpha_source,
           .rows = entry.rows(),
           .elements = entry.row_elements(),
           .delta = delta_norm(file, entry)};
@@ -133,6 +135,11 @@ std::string fits_text(const LoraFile& file, const std::vector<ModelNames>& model
   }
   if (out.empty() && !models.empty() && !file.entries.empty()) out = "  names of no model whose plugin is installed\n";
   return out;
+}
+
+std::string alpha_text(const Row& row) {
+  if (!row.has_alpha) return "none";
+  return fmt::format("{:g}", row.alpha) + (row.alpha_source.empty() ? "" : " by its " + row.alpha_source);
 }
 
 template <typename Get>
@@ -235,8 +242,7 @@ std::string lora_text(const LoraFile& file, const std::vector<ModelNames>& model
     const std::vector<Row> rows = rows_of(file);
     out += fmt::format("  LoRA: {} modules; {}, rank {}, alpha {}, {}\n", rows.size(),
                        distinct(rows, [](const Row& r) { return r.kind; }),
-                       distinct(rows, [](const Row& r) { return r.rank; }),
-                       distinct(rows, [](const Row& r) { return r.has_alpha ? fmt::format("{:g}", r.alpha) : "none"; }),
+                       distinct(rows, [](const Row& r) { return r.rank; }), distinct(rows, alpha_text),
                        distinct(rows, [](const Row& r) { return r.dtype; }));
     out += fits_text(file, models) + table(file, rows);
   }
@@ -263,6 +269,7 @@ nlohmann::json lora_json(const LoraFile& file, const std::vector<ModelNames>& mo
                 {"dtype", row.dtype},     {"rows", row.rows}, {"elements_of_a_row", row.elements},
                 {"delta_norm", row.delta}};
     module["alpha"] = row.has_alpha ? json(row.alpha) : json(nullptr);
+    if (!row.alpha_source.empty()) module["alpha_source"] = row.alpha_source;
     if (entry.kind == LoraKind::lora) module["down_norm"] = row.down, module["up_norm"] = row.up;
     out["modules"].push_back(std::move(module));
   }

@@ -69,6 +69,18 @@ constexpr std::array suffixes{
     Suffix{".b2.weight", unsupported, "other", "part of a GLoRA adapter"},
 };
 
+// ".lora_A.NAME.weight": PEFT's pairs of an adapter that has a name of its own.
+std::optional<LoraKey> named_adapter(const std::string& key) {
+  constexpr std::string_view end = ".weight";
+  for (const auto& [middle, part] : {std::pair{".lora_A.", down}, std::pair{".lora_B.", up}}) {
+    const size_t at = key.rfind(middle), name = at + std::string_view(middle).size();
+    if (at == std::string::npos || at == 0 || !key.ends_with(end) || name + end.size() >= key.size()) continue;
+    if (key.find('.', name) != key.size() - end.size()) continue;
+    return LoraKey{key.substr(0, at), part, "lora_A.named", {}};
+  }
+  return std::nullopt;
+}
+
 void add_once(std::vector<std::string_view>& names, std::string_view name) {
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);
 }
@@ -79,7 +91,7 @@ std::optional<LoraKey> split_lora_key(const std::string& key) {
   for (const Suffix& suffix : suffixes)
     if (key.size() > suffix.text.size() && key.ends_with(suffix.text))
       return LoraKey{key.substr(0, key.size() - suffix.text.size()), suffix.part, suffix.family, suffix.why};
-  return std::nullopt;
+  return named_adapter(key);
 }
 
 std::vector<std::string_view> lora_pair_families() {

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "io/lora_scale.h"
 
 namespace lh {
 namespace {
@@ -25,7 +26,8 @@ int64_t columns_of(const Shape& shape) { return shape.with(0, 1).numel(); }
 
 class EntryCheck {
  public:
-  EntryCheck(const LoraFile& file, LoraEntry& entry) : file_(file), e_(entry) {}
+  EntryCheck(const LoraFile& file, const LoraScales& scales, LoraEntry& entry)
+      : file_(file), scales_(scales), e_(entry) {}
 
   void run() {
     for (const auto& [part, tensor] : e_.parts) {
@@ -146,7 +148,16 @@ class EntryCheck {
   }
 
   void read_alpha() {
-    if (!e_.has(alpha)) return;
+    if (!e_.has(alpha)) {
+      if (!scales_ || e_.kind != LoraKind::lora) return;
+      try {
+        e_.alpha = scales_.alpha(e_.name, e_.rank);
+      } catch (const Error& error) {
+        refuse("{}", error.what());
+      }
+      if (e_.alpha) e_.alpha_source = scales_.source();
+      return;
+    }
     const StoredTensor& tensor = e_.tensor(alpha);
     if (tensor.desc.shape.numel() != 1) refuse("`{}` {}: alpha is one number", tensor.name, tensor.desc.text());
     const double value = read_f32(file_, tensor).as<float>()[0];
@@ -155,6 +166,7 @@ class EntryCheck {
   }
 
   const LoraFile& file_;
+  const LoraScales& scales_;
   LoraEntry& e_;
 };
 
@@ -238,8 +250,9 @@ LoraFile read_lora(const std::filesystem::path& path) {
       out.problems.push_back(
           {tensor.name, fmt::format("the same part of one module as `{}`", at->second.stored->name)});
   }
+  const LoraScales scales(*out.file);
   for (auto& [name, entry] : found) try {
-      EntryCheck(out, entry).run();
+      EntryCheck(out, scales, entry).run();
       out.entries.push_back(std::move(entry));
     } catch (const Unusable& problem) {
       for (const auto& [part, tensor] : entry.parts) out.problems.push_back({tensor.stored->name, problem.why});

@@ -26,6 +26,7 @@ struct LoraEntry {
   LoraKind kind = LoraKind::lora;
   std::map<LoraPart, LoraTensor> parts;
   std::optional<double> alpha;  // nothing: the scale is 1
+  std::string alpha_source;     // where it stands if not in a tensor of the module (io/lora_scale.h)
   int64_t rank = 0;             // that divides alpha; 0: nothing is decomposed, alpha does not count
 
   bool has(LoraPart part) const { return parts.contains(part); }

@@ -68,13 +68,10 @@ class Blocks {
 
   nn::JointStream stream(const std::string& name, Value x) const {
     return nn::JointStream(g_,
-                           {.modulation = {},
-                            .qkv = name + "_attn.qkv",
+                           {.qkv = name + "_attn.qkv",
                             .q_norm = norm(name + "_attn.norm.query_norm"),
                             .k_norm = norm(name + "_attn.norm.key_norm"),
-                            .proj = name + "_attn.proj",
-                            .fc1 = {},
-                            .fc2 = {}},
+                            .proj = name + "_attn.proj"},
                            x);
   }
 

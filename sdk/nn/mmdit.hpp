@@ -134,8 +134,8 @@ inline Value mlp(Graph& g, Value x, const std::string& fc1, const std::string& f
 class JointStream {
  public:
   struct Names {  // of modules; the norms by their weights, "" = none
-    std::string modulation, qkv, q_norm, k_norm, proj, fc1, fc2;
-    std::string q, k, v;  // in the place of qkv: linears of their own, without q none
+    std::string modulation = {}, qkv = {}, q_norm = {}, k_norm = {}, proj = {}, fc1 = {}, fc2 = {};
+    std::string q = {}, k = {}, v = {};  // in the place of qkv: linears of their own, without q none
   };
   JointStream(Graph& g, Names names, Value x) : g_(g), names_(std::move(names)), x_(x) {}
 
