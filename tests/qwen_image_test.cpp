@@ -333,8 +333,7 @@ TEST(QwenImage, TextsOfABatchDoNotMeet) {
     EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 1, 1)), 1e-3);
     EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 2, 1)), 1e-3);
     const HostTensor blank = denoise(model, height, width, {0, 4}, 4, 1.0f);
-    for (const float value : blank.as<float>())
-      ASSERT_TRUE(std::isfinite(value));  // a text without a row
+    for (const float value : blank.as<float>()) ASSERT_TRUE(std::isfinite(value));  // a text without a row
   }
 }
 

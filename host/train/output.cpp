@@ -106,10 +106,10 @@ std::filesystem::path Output::lora(int64_t step, bool final, const std::vector<L
   return path;
 }
 
-void Output::prune_loras(std::set<int64_t>& steps) const {
-  while (static_cast<int64_t>(steps.size()) > config_.save.max_step_saves_to_keep &&
-         remove_old(lora_path(*steps.begin())))
-    steps.erase(steps.begin());  // one that stays is tried again after the next save
+void Output::prune_loras(std::set<int64_t>& steps) {
+  while (static_cast<int64_t>(steps.size()) > config_.save.max_step_saves_to_keep)
+    not_removed_.insert(steps.extract(steps.begin()));
+  std::erase_if(not_removed_, [&](int64_t step) { return remove_old(lora_path(step)); });
 }
 
 void Output::loss_curve() const {

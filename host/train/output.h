@@ -33,8 +33,8 @@ class Output {
   std::filesystem::path lora(int64_t step, bool final, const std::vector<LoraModule>& modules,
                              const CheckpointSpec& spec, const LoraMetadata& metadata) const;
   // Removes the LoRA files of all but the newest save.max_step_saves_to_keep of these steps; what others put there
-  // under such a name stays.
-  void prune_loras(std::set<int64_t>& steps) const;
+  // under such a name stays. One that cannot be removed is tried again the next time.
+  void prune_loras(std::set<int64_t>& steps);
   void loss_curve() const;  // loss.png
   // before_after.png: the samples of step 0 beside those of `step`, a row for each prompt. Nothing when step 0 was not
   // sampled; gives the path otherwise.
@@ -48,6 +48,7 @@ class Output {
   std::filesystem::path folder_;
   int metrics_ = -1;
   std::unique_ptr<EventFile> events_;
+  std::set<int64_t> not_removed_;
 };
 
 }  // namespace lh

@@ -89,11 +89,8 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
         "step {}: {} of the trained tensors and the optimizer's states. This was not saved, and the last checkpoint is "
         "untouched. Lower train.lr, or correct train.optimizer_params (an eps of 0 divides by 0)",
         state.step, why);
-  // Without those whose files should be gone, and are tried again while the run lives.
-  std::set<int64_t> saves = state.saves;
-  while (static_cast<int64_t>(saves.size()) > keep + 1) saves.erase(saves.begin());
   std::map<std::string, std::string> metadata{{"updates", std::to_string(state.updates)},
-                                              {"saves", fmt::format("{}", fmt::join(saves, ","))}};
+                                              {"saves", fmt::format("{}", fmt::join(state.saves, ","))}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
   if (state.averaged) metadata[averaged_key] = std::to_string(*state.averaged);
   if (!state.settings.empty()) {

@@ -63,9 +63,8 @@ void write_small_z_image(const std::filesystem::path& path, const NextDit& denoi
   Shapes text;
   add_llm(text, "text_encoders.qwen3_4b.transformer.", {denoiser.text, 2, 2, 128, words});
   std::vector<Given> all = filled(text);
-  for (const auto& [prefix, tensors] :
-       {std::pair{std::string("model.diffusion_model."), filled(denoiser.shapes())},
-        std::pair{std::string("vae."), golden_weights("vae_flux_encode")}})
+  for (const auto& [prefix, tensors] : {std::pair{std::string("model.diffusion_model."), filled(denoiser.shapes())},
+                                        std::pair{std::string("vae."), golden_weights("vae_flux_encode")}})
     for (const Given& t : tensors) all.push_back({prefix + t.name, t.tensor});
   write_file(path, all);
 }
