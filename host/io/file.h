@@ -67,8 +67,8 @@ class OutputFile {
 // many were removed; a folder that is not there has none.
 int remove_leftovers(const std::filesystem::path& folder);
 
-// Removes a file that is not needed any more. One that stays harms nobody: a warning names it, and false comes back. True
-// where there was none.
+// Removes a file that is not needed any more. One that stays harms nobody: a warning names it, and false comes back.
+// True where there was none.
 bool remove_old(const std::filesystem::path& path);
 
 // The folder and its parents. Throws lh::Error(Code::resource) that names it and what stands in the way.

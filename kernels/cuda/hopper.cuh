@@ -111,8 +111,8 @@ __device__ inline void hold(float (&v)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(v[i])::"memory");
 }
 
-// A matrix that begins at `address`: its rows along the sum's axis or across it, 8 of them every 1024 bytes. In units of
-// 16 bytes: 2 more for 16 columns further, 128 for 16 rows.
+// A matrix that begins at `address`: its rows along the sum's axis or across it, 8 of them every 1024 bytes. In units
+// of 16 bytes: 2 more for 16 columns further, 128 for 16 rows.
 struct Matrix {
   uint32_t low;
   __device__ explicit Matrix(uint32_t address) : low((address & 0x3ffff) >> 4 | 1u << 16) {}
@@ -127,54 +127,54 @@ struct Matrix {
 #define LK_NAMES32                                                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21," \
   " %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
-#define LK_NAMES64                                                                                         \
-  LK_NAMES32                                                                                               \
-  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51,"  \
+#define LK_NAMES64                                                                                        \
+  LK_NAMES32                                                                                              \
+  ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51," \
   " %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 // d = a b^T, or with `add` that more; sums over 16. `layouts`: 0 for a matrix whose rows in memory are rows of the
 // product's factor, 1 for one whose rows are along the sum. Without `add` what d held is no input of the instruction.
-#define LK_MULTIPLY(shape, count, first, second, layouts)                                                         \
-  if constexpr (add)                                                                                              \
-    asm volatile("wgmma.mma_async.sync.aligned." shape " {" LK_NAMES##count "}, " first ", " second               \
-                 ", 1, 1, 1, " layouts ";\n"                                                                      \
-                 : LK_REGISTERS##count("+f", 0)                                                                   \
-                 : "l"(a), "l"(b));                                                                               \
-  else                                                                                                            \
-    asm volatile("wgmma.mma_async.sync.aligned." shape " {" LK_NAMES##count "}, " first ", " second               \
-                 ", 0, 1, 1, " layouts ";\n"                                                                      \
-                 : LK_REGISTERS##count("=f", 0)                                                                   \
+#define LK_MULTIPLY(shape, count, first, second, layouts)                                               \
+  if constexpr (add)                                                                                    \
+    asm volatile("wgmma.mma_async.sync.aligned." shape " {" LK_NAMES##count "}, " first ", " second     \
+                                                                            ", 1, 1, 1, " layouts ";\n" \
+                 : LK_REGISTERS##count("+f", 0)                                                         \
+                 : "l"(a), "l"(b));                                                                     \
+  else                                                                                                  \
+    asm volatile("wgmma.mma_async.sync.aligned." shape " {" LK_NAMES##count "}, " first ", " second     \
+                                                                            ", 0, 1, 1, " layouts ";\n" \
+                 : LK_REGISTERS##count("=f", 0)                                                         \
                  : "l"(a), "l"(b))
 
-#define LK_MULTIPLIES(T, name)                                                                              \
-  template <>                                                                                               \
-  struct Multiply<T> {                                                                                      \
-    /* [64, 128], both by rows */                                                                           \
-    template <bool add>                                                                                     \
-    __device__ static void by_rows(float (&d)[64], uint64_t a, uint64_t b) {                                \
-      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 0");                               \
-    }                                                                                                       \
-    /* [64, 64], both across */                                                                             \
-    template <bool add>                                                                                     \
-    __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {                                 \
-      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");                                \
-    }                                                                                                       \
-    /* [64, 64], a by rows, b across */                                                                     \
-    template <bool add>                                                                                     \
-    __device__ static void rows_across(float (&d)[32], uint64_t a, uint64_t b) {                            \
-      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "0, 1");                                \
-    }                                                                                                       \
-    /* [64, 64] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across */        \
-    __device__ static void add_from_registers(float (&d)[32], const uint32_t* a, uint64_t b) {              \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." name "." name " {" LK_NAMES32              \
-                   "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                                            \
-                   : LK_REGISTERS32("+f", 0)                                                                \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                   \
-    }                                                                                                       \
-    __device__ static uint32_t pack(float low, float high) {                                                \
-      uint32_t both = 0;                                                                                    \
-      asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));                          \
-      return both;                                                                                          \
-    }                                                                                                       \
+#define LK_MULTIPLIES(T, name)                                                                       \
+  template <>                                                                                        \
+  struct Multiply<T> {                                                                               \
+    /* [64, 128], both by rows */                                                                    \
+    template <bool add>                                                                              \
+    __device__ static void by_rows(float (&d)[64], uint64_t a, uint64_t b) {                         \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 0");                        \
+    }                                                                                                \
+    /* [64, 64], both across */                                                                      \
+    template <bool add>                                                                              \
+    __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {                          \
+      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");                         \
+    }                                                                                                \
+    /* [64, 64], a by rows, b across */                                                              \
+    template <bool add>                                                                              \
+    __device__ static void rows_across(float (&d)[32], uint64_t a, uint64_t b) {                     \
+      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "0, 1");                         \
+    }                                                                                                \
+    /* [64, 64] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across */ \
+    __device__ static void add_from_registers(float (&d)[32], const uint32_t* a, uint64_t b) {       \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." name "." name " {" LK_NAMES32       \
+                   "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                                     \
+                   : LK_REGISTERS32("+f", 0)                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
+    }                                                                                                \
+    __device__ static uint32_t pack(float low, float high) {                                         \
+      uint32_t both = 0;                                                                             \
+      asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));                   \
+      return both;                                                                                   \
+    }                                                                                                \
   };
 
 template <class T>
