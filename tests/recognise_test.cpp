@@ -205,20 +205,25 @@ TEST_P(Recognise, SaysWhatItIs) {
 INSTANTIATE_TEST_SUITE_P(All, Recognise, testing::ValuesIn(cases),
                          [](const auto& info) { return std::string(info.param.name); });
 
-// The same architecture where it is whole is taken, so the words above are not said of it.
+// The same architecture where it is whole is taken, so the words above are not said of it, unless by the one that was
+// named.
 TEST(Recognise, TheSurestPluginComesFirst) {
-  const std::vector<Opinion> opinions = ask_plugins(built_plugins(), toy / "flux_toy.safetensors");
-  ASSERT_GE(opinions.size(), 2u);
-  EXPECT_EQ(opinions[0].id(), "flux");
-  EXPECT_EQ(opinions[0].confidence, 100);
-  for (const Opinion& opinion : opinions) {
-    if (opinion.id() == "chroma" || opinion.id() == "flux2") {  // they know whose names these are
-      EXPECT_THAT(opinion.words, testing::HasSubstr("this is a Flux.1 model"));
-    } else {
-      EXPECT_EQ(opinion.words, "") << opinion.id();
-    }
-    if (opinion.id() != "flux") {
-      EXPECT_EQ(opinion.confidence, 0) << opinion.id();
+  for (const char* named : {"", "chroma", "flux2", "sdxl"}) {
+    SCOPED_TRACE(named);
+    const std::vector<Opinion> opinions = ask_plugins(built_plugins(), toy / "flux_toy.safetensors", named);
+    ASSERT_GE(opinions.size(), 2u);
+    EXPECT_EQ(opinions[0].id(), "flux");
+    EXPECT_EQ(opinions[0].confidence, 100);
+    for (const Opinion& opinion : opinions) {
+      const bool knows = opinion.id() == "chroma" || opinion.id() == "flux2";  // whose names these are
+      if (knows && opinion.id() == named) {
+        EXPECT_THAT(opinion.words, testing::HasSubstr("this is a Flux.1 model"));
+      } else {
+        EXPECT_EQ(opinion.words, "") << opinion.id();
+      }
+      if (opinion.id() != "flux") {
+        EXPECT_EQ(opinion.confidence, 0) << opinion.id();
+      }
     }
   }
 }

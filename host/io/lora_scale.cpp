@@ -26,8 +26,11 @@ bool is_like(const std::string& module, const std::string& pattern, const std::s
   icu::RegexMatcher matcher(icu::UnicodeString::fromUTF8("(.*\\.)?(" + pattern + ")"), 0, status);
   matcher.setTimeLimit(100, status);
   const icu::UnicodeString name = icu::UnicodeString::fromUTF8(module);
-  matcher.reset(name);
-  const bool like = U_SUCCESS(status) && matcher.matches(status);
+  bool like = false;
+  if (U_SUCCESS(status)) {  // a matcher without a pattern must not be touched
+    matcher.reset(name);
+    like = matcher.matches(status);
+  }
   if (U_FAILURE(status))
     fail(Code::data, "{}: the pattern '{}' cannot be matched ({}), expected a module's name or a regular expression",
          where, pattern, u_errorName(status));

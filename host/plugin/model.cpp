@@ -31,7 +31,7 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
       if (plugin == model.id) return {model, CheckpointSpec::parse(model.checkpoint, plugin), 100, {}};
 
   const std::filesystem::path& path = config.name_or_path;
-  const std::vector<Opinion> opinions = ask_plugins(registry, path);
+  const std::vector<Opinion> opinions = ask_plugins(registry, path, plugin);
   if (plugin.empty()) {
     const auto broke = std::ranges::find_if(opinions, [](const Opinion& o) { return o.mistake && o.has_marker; });
     if (!opinions.empty() && opinions[0].confidence > 0) {

@@ -48,15 +48,16 @@ std::string names_in(const fs::path& folder) {
 
 }  // namespace
 
-std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path) {
+std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path, const std::string& named) {
   std::vector<Opinion> opinions;
   FileCache open;  // for all of them
   if (fs::is_regular_file(path)) open.open(path);
   for (const ListedModel& model : registry.listed_models())
     opinions.push_back({model, CheckpointSpec::parse(model.checkpoint, model.id), 0, {}});
   for (Opinion& opinion : opinions) ask(opinion, path, true);
-  if (std::ranges::none_of(opinions, [](const Opinion& o) { return o.confidence > 0; }))
-    for (Opinion& opinion : opinions) ask(opinion, path, false);
+  const bool taken = std::ranges::any_of(opinions, [](const Opinion& o) { return o.confidence > 0; });
+  for (Opinion& opinion : opinions)
+    if (!taken || opinion.id() == named) ask(opinion, path, false);
   std::ranges::stable_sort(opinions, std::greater(), &Opinion::confidence);
   return opinions;
 }

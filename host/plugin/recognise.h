@@ -25,8 +25,10 @@ struct Opinion {
 };
 
 // Of every plugin, the surest first; of equals, in the order in which they were found. Only plugins are loaded whose
-// marker tensor is there; where none of these takes it, those too that have other tensors to look at.
-std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem::path& path);
+// marker tensor is there, and the one that is `named`; where none of these takes it, those too that have other tensors
+// to look at.
+std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem::path& path,
+                                 const std::string& named = {});
 
 // A component that a plugin could take from a path: it is there, and the plugin opens it.
 struct Part {
