@@ -216,7 +216,7 @@ TEST(Recognise, TheSurestPluginComesFirst) {
     EXPECT_EQ(opinions[0].confidence, 100);
     for (const Opinion& opinion : opinions) {
       const bool knows = opinion.id() == "chroma" || opinion.id() == "flux2";  // whose names these are
-      if (knows && opinion.id() == named) {
+      if (knows && (opinion.has_marker || opinion.id() == named)) {
         EXPECT_THAT(opinion.words, testing::HasSubstr("this is a Flux.1 model"));
       } else {
         EXPECT_EQ(opinion.words, "") << opinion.id();
