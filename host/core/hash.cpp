@@ -3,6 +3,8 @@
 
 #include <openssl/evp.h>
 
+#include <new>
+
 #include <array>
 
 #include "core/error.h"
@@ -17,8 +19,8 @@ struct Sha256::Impl {
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  if (!impl_->context || EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) != 1)
-    fail(Code::internal, "OpenSSL has no SHA-256");
+  // Every OpenSSL has SHA-256: all that it can lack is memory.
+  if (!impl_->context || EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;
