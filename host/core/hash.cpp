@@ -3,9 +3,8 @@
 
 #include <openssl/evp.h>
 
-#include <new>
-
 #include <array>
+#include <new>
 
 #include "core/error.h"
 
