@@ -14,6 +14,7 @@
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/wrong_models.h"
 
 namespace lh::test {
 namespace {
@@ -52,12 +53,6 @@ const Components& guided() {
         {"denoiser", filled(small_flux2_dev.shapes())}, {"vae", autoencoder()}, {"mistral", filled(text)}};
   }();
   return all;
-}
-
-ModelConfig single(const fs::path& path) {
-  ModelConfig config;
-  config.name_or_path = path;
-  return config;
 }
 
 // A file for each component.
@@ -319,13 +314,7 @@ TEST(Flux2, FilesThatDoNotBelongTogether) {
 
 // ---- what is not Flux.2, or not whole
 
-struct Wrong {
-  const char* name;
-  std::function<void(Shapes&)> change;
-  const char* text;
-};
-
-const Wrong wrongs[] = {
+const WrongModel wrongs[] = {
     {"width",
      [](Shapes& s) {
        s["img_in.weight"].shape = {200, 128};
@@ -358,20 +347,9 @@ const Wrong wrongs[] = {
      "missing tensor vae:bn.running_var [128]"},
 };
 
-TEST(Flux2, WrongTensorsAreNamed) {
-  for (const Wrong& row : wrongs) {
-    Shapes shapes = small_klein.shapes();
-    row.change(shapes);
-    try {
-      const Described model(plugin, shapes);
-      ADD_FAILURE() << row.name << " was taken";
-    } catch (const std::runtime_error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(row.text)) << row.name;
-    }
-  }
-}
+TEST(Flux2, WrongTensorsAreNamed) { expect_refused(plugin, small_klein.shapes(), wrongs); }
 
-const Wrong relatives[] = {
+const WrongModel relatives[] = {
     {"control",
      [](Shapes& s) {
        s = {{"control_transformer_blocks.0.after_proj.weight", {DType::bf16, {8, 8}}}};
@@ -390,17 +368,7 @@ const Wrong relatives[] = {
      "this is a Flux.1 model (Kontext,"},
 };
 
-TEST(Flux2, RelativesAreRefusedByName) {
-  for (const Wrong& row : relatives) {
-    const TempDir dir;
-    Shapes shapes = small_klein.shapes();
-    row.change(shapes);
-    write_file(dir / "model.safetensors", filled(shapes));
-    EXPECT_THAT(error_of([&] { const Model model(built_plugins(), single(dir / "model.safetensors"), plugin); }),
-                HasSubstr(row.text))
-        << row.name;
-  }
-}
+TEST(Flux2, RelativesAreRefusedByName) { expect_files_refused({plugin}, small_klein.shapes(), relatives); }
 
 // ---- sizes and batches
 

@@ -28,12 +28,6 @@ const char* const plugin_id = "flux";
 const Registry& registry() { return built_plugins(); }
 CheckpointSpec spec() { return spec_of(plugin_id); }
 
-ModelConfig single(const fs::path& path) {
-  ModelConfig config;
-  config.name_or_path = path;
-  return config;
-}
-
 ModelConfig original() {
   ModelConfig config = single(toy / "flux_toy.safetensors");
   config.given["vae_path"] = {toy / "ae.safetensors"};

@@ -18,6 +18,7 @@
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
+#include "support/wrong_models.h"
 
 namespace lh::test {
 namespace {
@@ -37,12 +38,6 @@ const std::map<std::string, std::vector<Given>>& components() {
                                                      {"qwen2_5_vl", filled(text)}};
   }();
   return all;
-}
-
-ModelConfig single(const fs::path& path) {
-  ModelConfig config;
-  config.name_or_path = path;
-  return config;
 }
 
 // A file for each component.
@@ -132,15 +127,9 @@ INSTANTIATE_TEST_SUITE_P(All, QwenImageLayouts, testing::ValuesIn(layouts),
 
 // ---- what is not Qwen-Image, or not whole
 
-struct Wrong {
-  const char* name;
-  std::function<void(Shapes&)> change;
-  const char* text;
-};
-
 void set(Shapes& shapes, const char* name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
 
-const Wrong wrongs[] = {
+const WrongModel wrongs[] = {
     {"width",
      [](Shapes& s) {
        set(s, "img_in.weight", {200, 64});
@@ -176,20 +165,9 @@ const Wrong wrongs[] = {
      "vae:encoder.conv1.weight: expected shape [*, 3, 3, 3, 3], found [8, 4, 3, 3, 3]"},
 };
 
-TEST(QwenImage, WrongTensorsAreNamed) {
-  for (const Wrong& row : wrongs) {
-    Shapes shapes = small_qwen_image.shapes();
-    row.change(shapes);
-    try {
-      const Described model(plugin, shapes);
-      ADD_FAILURE() << row.name << " was taken";
-    } catch (const std::runtime_error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(row.text)) << row.name;
-    }
-  }
-}
+TEST(QwenImage, WrongTensorsAreNamed) { expect_refused(plugin, small_qwen_image.shapes(), wrongs); }
 
-const Wrong relatives[] = {
+const WrongModel relatives[] = {
     {"edit_2511", [](Shapes& s) { set(s, "__index_timestep_zero__", {1}); }, "this is Qwen-Image-Edit"},
     {"layered",
      [](Shapes& s) {
@@ -199,18 +177,7 @@ const Wrong relatives[] = {
     {"control", [](Shapes& s) { add_linear(s, "controlnet_blocks.0", 8, 8); }, "this is a ControlNet"},
 };
 
-TEST(QwenImage, RelativesAreRefusedByName) {
-  for (const Wrong& row : relatives) {
-    const TempDir dir;
-    Shapes shapes = small_qwen_image.shapes();
-    row.change(shapes);
-    write_file(dir / "model.safetensors", filled(shapes));
-    for (const std::string asked : {"", plugin})
-      EXPECT_THAT(error_of([&] { const Model model(built_plugins(), single(dir / "model.safetensors"), asked); }),
-                  HasSubstr(row.text))
-          << row.name;
-  }
-}
+TEST(QwenImage, RelativesAreRefusedByName) { expect_files_refused({"", plugin}, small_qwen_image.shapes(), relatives); }
 
 // Shapes do not tell the first models that edit; their folders do.
 TEST(QwenImage, FoldersOfRelativesAreRefusedByName) {

@@ -386,12 +386,6 @@ std::vector<HostTensor> outputs(const Model& model) {
           output_of(model, model.build("conditioner", both_lengths, DType::f32), "pooled")};
 }
 
-ModelConfig single(const fs::path& path) {
-  ModelConfig config;
-  config.name_or_path = path;
-  return config;
-}
-
 class SdxlLayouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(SdxlLayouts, OpenAsTheSameModel) {

@@ -13,6 +13,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
 namespace lh::test {
@@ -33,12 +34,6 @@ const std::map<std::string, std::vector<Given>>& components() {
                                                      {"qwen3", filled(qwen3)}};
   }();
   return all;
-}
-
-ModelConfig single(const fs::path& path) {
-  ModelConfig config;
-  config.name_or_path = path;
-  return config;
 }
 
 // A file for each component.
@@ -197,13 +192,7 @@ TEST(ZImage, TheUserSaysWhichVariantItIs) {
 
 // ---- what is not Z-Image, or not whole
 
-struct Wrong {
-  const char* name;
-  std::function<void(Shapes&)> change;
-  const char* text;
-};
-
-const Wrong wrongs[] = {
+const WrongModel wrongs[] = {
     {"width",
      [](Shapes& s) {
        s["x_embedder.weight"].shape = {200, 64};
@@ -247,20 +236,9 @@ const Wrong wrongs[] = {
      "missing tensor qwen3:model.norm.weight"},
 };
 
-TEST(ZImage, WrongTensorsAreNamed) {
-  for (const Wrong& row : wrongs) {
-    Shapes shapes = small_z_image.shapes();
-    row.change(shapes);
-    try {
-      const Described model(plugin, shapes);
-      ADD_FAILURE() << row.name << " was taken";
-    } catch (const std::runtime_error& e) {
-      EXPECT_THAT(e.what(), HasSubstr(row.text)) << row.name;
-    }
-  }
-}
+TEST(ZImage, WrongTensorsAreNamed) { expect_refused(plugin, small_z_image.shapes(), wrongs); }
 
-const Wrong relatives[] = {
+const WrongModel relatives[] = {
     {"lumina_2",
      [](Shapes& s) {
        s.erase("x_pad_token");
@@ -281,20 +259,7 @@ const Wrong relatives[] = {
     {"control", [](Shapes& s) { add_linear(s, "control_layers.0.attention.out", 8, 8); }, "this is a ControlNet"},
 };
 
-TEST(ZImage, RelativesAreRefusedByName) {
-  for (const Wrong& row : relatives) {
-    const TempDir dir;
-    Shapes shapes = small_z_image.shapes();
-    row.change(shapes);
-    write_file(dir / "model.safetensors", filled(shapes));
-    for (const std::string asked : {"", plugin}) try {
-        const Model model(built_plugins(), single(dir / "model.safetensors"), asked);
-        ADD_FAILURE() << row.name << " was taken";
-      } catch (const std::runtime_error& e) {
-        EXPECT_THAT(e.what(), HasSubstr(row.text)) << row.name;
-      }
-  }
-}
+TEST(ZImage, RelativesAreRefusedByName) { expect_files_refused({"", plugin}, small_z_image.shapes(), relatives); }
 
 // ---- captions
 

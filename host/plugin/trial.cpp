@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/apart.h"
+#include "core/cache_folder.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "io/file.h"
@@ -21,15 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr double time_limit = 30;  // seconds; loading takes milliseconds
 constexpr int64_t list_limit = 1 << 20;
-
-// Empty where there is no home.
-fs::path cache_folder() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if (cache != nullptr && *cache != 0) return fs::path(cache) / "lora-host";
-  if (home != nullptr && *home != 0) return fs::path(home) / ".cache" / "lora-host";
-  return {};
-}
 
 fs::path list_file() { return cache_folder().empty() ? fs::path() : cache_folder() / "tried-plugins.txt"; }
 

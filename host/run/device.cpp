@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/cache_folder.h"
 #include "core/error.h"
 
 namespace lh {
@@ -23,12 +24,8 @@ int32_t cuda_index(std::string_view name) {
 
 // Where the choice of matrix-product algorithms is kept between runs; empty where there is no home.
 std::string tuning_cache() {
-  const char* cache = std::getenv("XDG_CACHE_HOME");
-  const char* home = std::getenv("HOME");
-  if ((cache == nullptr || *cache == 0) && (home == nullptr || *home == 0)) return {};
-  const std::filesystem::path folder =
-      (cache != nullptr && *cache != 0 ? std::filesystem::path(cache) : std::filesystem::path(home) / ".cache") /
-      "lora-host";
+  const std::filesystem::path folder = cache_folder();
+  if (folder.empty()) return {};
   std::error_code none;
   std::filesystem::create_directories(folder, none);
   return (folder / "gemm-algorithms.txt").string();

@@ -44,13 +44,10 @@ void enqueue(Device& device, const Graph& graph) {
 
 }  // namespace
 
-int64_t workspace_bytes(Device& device, const Graph& graph) {
-  if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
-  return measured_workspace(device, [&] { enqueue(device, graph); });
-}
+int64_t workspace_bytes(Device& device, const Graph& graph) { return workspace_bytes(device, std::vector{&graph}); }
 
 int64_t workspace_bytes(Device& device, const std::vector<const Graph*>& graphs) {
-  if (device.is_cpu()) return 0;
+  if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
   return measured_workspace(device, [&] {
     Fork fork(device, static_cast<int32_t>(std::min<size_t>(graphs.size(), LK_MAX_BRANCHES)));
     for (const Graph* graph : graphs) enqueue(device, *graph);

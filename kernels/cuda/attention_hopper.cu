@@ -13,7 +13,6 @@
 // at time (t - start(j)) mod tiles, turns are ordered by time, then by larger j first, and a block meets its turns in
 // that same order, so some block can always go on.
 #include <algorithm>
-#include <type_traits>
 
 #include "cuda/attention_hopper.h"
 #include "cuda/hopper.cuh"

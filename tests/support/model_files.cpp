@@ -38,6 +38,12 @@ CheckpointSpec spec_of(const std::string& plugin) {
   return CheckpointSpec::parse(model_plugin(plugin).descriptor->checkpoint, plugin);
 }
 
+ModelConfig single(const std::filesystem::path& path) {
+  ModelConfig config;
+  config.name_or_path = path;
+  return config;
+}
+
 std::vector<Given> tensors_of(const fs::path& path) {
   const Safetensors file(path);
   std::vector<Given> all;

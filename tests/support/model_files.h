@@ -18,6 +18,8 @@ using Shapes = std::map<std::string, Desc>;
 const Registry& built_plugins();
 CheckpointSpec spec_of(const std::string& plugin);
 
+ModelConfig single(const std::filesystem::path& path);  // model.name_or_path alone
+
 std::vector<Given> tensors_of(const std::filesystem::path& file);
 HostTensor read(const Checkpoint& checkpoint, const std::string& name);  // as float32
 HostTensor rows_of(const HostTensor& tensor, int64_t first, int64_t count);
