@@ -18,6 +18,7 @@
 #include "plugin/optimizer.h"
 #include "support/device.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -25,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path built = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host";
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const fs::path built = fs::path(binary_dir()) / "lib" / "lora-host";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 
 std::string printed_by(const std::string& command) {
   std::string text;
@@ -40,9 +41,9 @@ std::string printed_by(const std::string& command) {
 // sdk/abi/<major>.<minor>.txt: a released field, slot or constant stays what it was. 0.2.txt has no optimizers and
 // samplers: their extension points of that release, "lh.optimizer/1" and "lh.sampler/1", are gone.
 TEST(Abi, LayoutIsThatOfEveryRelease) {
-  const std::string now = printed_by((fs::path(LORA_BINARY_DIR) / "bin" / "abi_layout").string());
+  const std::string now = printed_by((fs::path(binary_dir()) / "bin" / "abi_layout").string());
   int32_t releases = 0;
-  for (const fs::directory_entry& file : fs::directory_iterator(fs::path(LORA_SOURCE_DIR) / "sdk" / "abi")) {
+  for (const fs::directory_entry& file : fs::directory_iterator(fs::path(source_dir()) / "sdk" / "abi")) {
     ++releases;
     if (file.path().stem() == fmt::format("{}.{}", LH_ABI_MAJOR, LH_ABI_MINOR)) {
       EXPECT_EQ(get(file.path()), now) << "the layout is not that of " << file.path();
@@ -112,7 +113,7 @@ TEST(Abi, ModelOfTheFirstMinorIsRead) {
 
 // The loader reads what a factory gives, and the entry itself, as far as struct_size says.
 TEST(Abi, LoaderReadsStructsOfTheFirstMinor) {
-  const fs::path library = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "cut_structs.so";
+  const fs::path library = fs::path(binary_dir()) / "lib" / "lora-host-test" / "cut_structs.so";
   const Plugin plugin(library);
   ASSERT_EQ(plugin.models().size(), 1u);
   ASSERT_EQ(plugin.optimizers().size(), 1u);

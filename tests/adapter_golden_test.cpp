@@ -19,6 +19,7 @@
 #include "support/graph_run.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -26,7 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 
-const fs::path data = fs::path(LORA_TEST_DATA) / "golden" / "adapters";
+const fs::path data = fs::path(test_data()) / "golden" / "adapters";
 
 struct Row {
   const char* name;

@@ -18,6 +18,7 @@
 #include "support/golden.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -212,7 +213,7 @@ TEST(AdapterDropout, WhatAnAdapterCannotDropIsRefused) {
 
 // The factors of a dimension, for each number that a user may give (LyCORIS' columns of the table).
 TEST(Lokr, DividesDimensionsAsLycorisDoes) {
-  std::ifstream file(fs::path(LORA_TEST_DATA) / "golden" / "adapters" / "lokr_factorization.json");
+  std::ifstream file(fs::path(test_data()) / "golden" / "adapters" / "lokr_factorization.json");
   const auto table = nlohmann::json::parse(file).at("rows").get<std::vector<std::vector<int64_t>>>();
   ASSERT_GT(table.size(), 200u);
   std::map<int64_t, std::unique_ptr<Adapter>> rules;
@@ -285,7 +286,7 @@ TEST(AdapterMistakes, OfUsers) {
 }
 
 TEST(AdapterMistakes, OfAuthors) {
-  const fs::path plugin = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "wrong_adapters.so";
+  const fs::path plugin = fs::path(binary_dir()) / "lib" / "lora-host-test" / "wrong_adapters.so";
   const Registry registry({}, {plugin});
   const std::map<std::string, const char*> said{
       {"no_output", "build_weight of m: gives no 'weight'"},

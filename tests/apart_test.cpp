@@ -19,6 +19,7 @@
 #include "plugin/recognise.h"
 #include "plugin/trial.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -88,7 +89,7 @@ TEST(Apart, PluginsAreTriedInAChild) {
   const auto load = [&] { return error_of([&] { load_plugins({{plugins, true}}); }); };
   EXPECT_THAT(load(), HasSubstr("pipe.so: is no regular file"));
   fs::remove(plugins / "pipe.so");
-  fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/mistakes.so", mistakes);
+  fs::copy_file(fs::path(binary_dir()) / "lib/lora-host-test/mistakes.so", mistakes);
   for (const auto& [mistake, error] : {std::pair{"init_exit", "mistakes.so: ended the process (exit 0)"},
                                        {"init_chdir", "mistakes.so: changed the current folder"},
                                        {"init_umask", "mistakes.so: changed the umask"},
@@ -114,7 +115,7 @@ TEST(PluginTrial, PartsBuildOnceInAChild) {
   ::setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
   const fs::path plugins = dir / "plugins", rules = plugins / "optimizer_mistakes.so";
   fs::create_directory(plugins);
-  fs::copy_file(fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/optimizer_mistakes.so", rules);
+  fs::copy_file(fs::path(binary_dir()) / "lib/lora-host-test/optimizer_mistakes.so", rules);
   const auto load = [&] { return error_of([&] { load_plugins({{plugins, true}}); }); };
   for (const auto& [mistake, error] : {std::pair{"crash", "optimizer_mistakes.so: crashed with signal 11"},
                                        {"abort", "optimizer_mistakes.so: crashed with signal 6"},
@@ -133,7 +134,7 @@ TEST(PluginTrial, PartsBuildOnceInAChild) {
 TEST(PluginTrial, OnlyWhatIsNeededIsLoaded) {
   const TempDir dir;
   ::setenv("XDG_CACHE_HOME", dir.path().c_str(), 1);
-  const fs::path built = fs::path(LORA_BINARY_DIR) / "lib/lora-host";
+  const fs::path built = fs::path(binary_dir()) / "lib/lora-host";
   const auto loaded = [](const Registry& registry) {
     std::string names;
     for (const PluginFile& file : registry.plugins())
@@ -146,7 +147,7 @@ TEST(PluginTrial, OnlyWhatIsNeededIsLoaded) {
     EXPECT_EQ(loaded(registry), "") << again;
     (void)registry.optimizer("adamw");
     EXPECT_EQ(loaded(registry), "optim ");
-    const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples/toy_flux/flux_toy.safetensors";
+    const fs::path toy = fs::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
     (void)registry.adapter("lora");
     EXPECT_EQ(loaded(registry), "adapters optim ");
     EXPECT_EQ(ask_plugins(registry, toy)[0].id(), "flux");

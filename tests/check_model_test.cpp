@@ -9,6 +9,7 @@
 #include "encode/text_encoding.h"
 #include "io/lora_file.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -19,7 +20,7 @@ HostTensor zeros(Shape shape) { return HostTensor(Desc{DType::f32, std::move(sha
 
 class CheckModel : public testing::Test {
  protected:
-  CheckModel() : registry_({std::filesystem::path(LORA_BINARY_DIR) / "lib" / "lora-host-misfits"}, {}) {
+  CheckModel() : registry_({std::filesystem::path(binary_dir()) / "lib" / "lora-host-misfits"}, {}) {
     write_file(dir_ / "model.safetensors", {{"w.weight", zeros({4, 4})},
                                             {"enc.table.weight", zeros({32128, 8})},
                                             {"vae.down.weight", zeros({8, 3, 8, 8})},

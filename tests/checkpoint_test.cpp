@@ -12,6 +12,7 @@
 #include "io/inspect.h"
 #include "io/key_map.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
@@ -578,7 +579,7 @@ TEST(KeyPatternTest, MatchesNumbersAndText) {
 
 // A key of each header list through a header-only file would need its gigabytes: the toy model is small and real.
 TEST_F(CheckpointTest, RealFilesWhereTheyAre) {
-  const auto shared = std::filesystem::path(LORA_SOURCE_DIR) / "../shared/data/toy_flux";
+  const auto shared = std::filesystem::path(source_dir()) / "../shared/data/toy_flux";
   if (!std::filesystem::exists(shared)) GTEST_SKIP() << "no shared data here";
   const CheckpointSpec toy = CheckpointSpec::parse(
       "components:\n  denoiser: {marker: double_blocks.0.img_attn.qkv.weight}\n  vae: {config: vae_path, help: a, "

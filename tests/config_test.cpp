@@ -13,6 +13,7 @@
 #include "config/print.h"
 #include "config/schema.h"
 #include "core/error.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
@@ -379,7 +380,7 @@ TEST(Config, DefaultsOfTheSchemaAreInsideItsOwnLimits) {
 
 // docs/config.md holds the reference between two marker lines; LORA_UPDATE_DOCS=1 rewrites it.
 TEST(Config, DocumentationIsUpToDate) {
-  const std::string path = std::string(LORA_SOURCE_DIR) + "/docs/config.md", begin = "<!-- keys -->\n",
+  const std::string path = std::string(test::source_dir()) + "/docs/config.md", begin = "<!-- keys -->\n",
                     end = "<!-- end of keys -->\n";
   std::string text = read_file(path);
   const size_t from = text.find(begin), to = text.find(end);
@@ -411,7 +412,8 @@ TEST(Schema, EveryAliasLeadsToAKeyAndNoPathHasTwoMeanings) {
 // What is shipped as a start for users is accepted as it is.
 TEST(Config, ExamplesAreAccepted) {
   int count = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(LORA_SOURCE_DIR "/examples")) {
+  for (const auto& entry :
+       std::filesystem::recursive_directory_iterator(std::string(test::source_dir()) + "/examples")) {
     if (entry.path().extension() != ".yaml") continue;
     SCOPED_TRACE(entry.path().string());
     EXPECT_NO_THROW(load_config(entry.path(), {}));

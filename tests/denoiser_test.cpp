@@ -9,6 +9,7 @@
 #include "support/golden.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -27,7 +28,7 @@ HostTensor minus(const HostTensor& a, const HostTensor& b) {
 class SmallModel {
  public:
   explicit SmallModel(const std::string& case_name)
-      : case_(std::filesystem::path(LORA_TEST_DATA) / "golden" / case_name), device_(tested_device()) {
+      : case_(std::filesystem::path(test_data()) / "golden" / case_name), device_(tested_device()) {
     std::vector<Given> weights;
     for (const auto& [key, spec] : case_.json.at("weights").items()) weights.push_back({key, case_.tensor(key, spec)});
     write_file(dir_ / "model.safetensors", weights);

@@ -7,6 +7,7 @@
 
 #include "lora_kernels.h"
 #include "support/device.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -69,7 +70,7 @@ const Refusal refusals[] = {
 std::ostream& operator<<(std::ostream& out, const Refusal& r) { return out << r.name; }
 
 HostOptions preload(const std::string& shim, Environment environment) {
-  environment.emplace_back("LD_PRELOAD", LORA_BINARY_DIR "/lib/lora-host-test/shims/" + shim + ".so");
+  environment.emplace_back("LD_PRELOAD", std::string(binary_dir()) + "/lib/lora-host-test/shims/" + shim + ".so");
   // A sanitized program wants its runtime to be the first library.
   environment.emplace_back("ASAN_OPTIONS", "verify_asan_link_order=0");
   return {.environment = std::move(environment)};

@@ -9,6 +9,7 @@
 #include "support/golden.h"
 #include "support/log.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
 #include "train/step_runner.h"
@@ -20,7 +21,7 @@ namespace fs = std::filesystem;
 using golden::Case;
 using ::testing::HasSubstr;
 
-const fs::path cases = fs::path(LORA_TEST_DATA) / "golden" / "optimizers";
+const fs::path cases = fs::path(test_data()) / "golden" / "optimizers";
 
 // An average over memory of its own: all tensors of a case behind each other, 64 elements apart, as adapters lie.
 class Averaged {
@@ -173,7 +174,7 @@ struct ToyTraining {
   static const Model& model() {
     static const Model opened = [] {
       ModelConfig config;
-      config.name_or_path = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+      config.name_or_path = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
       return Model(built_plugins(), config, "flux");
     }();
     return opened;

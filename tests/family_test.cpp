@@ -18,6 +18,7 @@
 #include "support/flux2_shapes.h"
 #include "support/golden.h"
 #include "support/model_shapes.h"
+#include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
 #include "support/z_image_shapes.h"
@@ -43,7 +44,7 @@ struct Family {
   const char* programs = "all";                     // that load it, where they load the format
 };
 
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 
 fs::path flux(const fs::path& /*folder*/) { return toy / "flux_toy.safetensors"; }
 fs::path chroma(const fs::path& folder) {
@@ -184,7 +185,7 @@ fs::path write_config(const Family& family, const fs::path& checkpoint, const fs
                                                                                     {"STEPS", std::to_string(steps)},
                                                                                     {"RATE", family.lr},
                                                                                     {"FOLDER", folder},
-                                                                                    {"SOURCE", LORA_SOURCE_DIR}})
+                                                                                    {"SOURCE", source_dir()}})
     for (size_t at = text.find(word); at != text.npos; at = text.find(word, at + value.size()))
       text.replace(at, word.size(), value);
   put(folder / "train.yaml", text);

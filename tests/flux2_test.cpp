@@ -14,6 +14,7 @@
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/paths.h"
 #include "support/wrong_models.h"
 
 namespace lh::test {
@@ -267,7 +268,7 @@ TEST(Flux2, PromptsOfKleinAreTokensOfQwen3) {
 TEST(Flux2, PromptsOfDevHavePadsInFront) {
   const TempDir dir;
   ModelConfig config = write_separate(dir.path(), guided());
-  config.given["tokenizer_path"] = {fs::path(LORA_TEST_DATA) / "mistral_small"};
+  config.given["tokenizer_path"] = {fs::path(test_data()) / "mistral_small"};
   const Prompt prompt = tokens_of(config, "mistral", "cat");
   const std::string system =
       "You are an AI that reasons about image descriptions. You give structured responses focusing on object "

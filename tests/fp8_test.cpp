@@ -14,6 +14,7 @@
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
@@ -24,7 +25,7 @@ using namespace test;
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
 
 struct Opened {
   Opened(const fs::path& path, const std::string& dtype) : model(built_plugins(), config(path, dtype), "") {}

@@ -11,6 +11,7 @@
 #include <set>
 
 #include "support/io_files.h"
+#include "support/paths.h"
 #include "support/source_files.h"
 
 namespace lh::test {
@@ -71,7 +72,7 @@ TEST_P(Fuzz, SeedsCorpusAndMutations) {
   for (const std::string& seed : seeds) run(seed, "seed");
   run("", "nothing");
   const fs::path corpus = fs::path("tests/fuzz/corpus") / GetParam().name;
-  if (fs::exists(fs::path(LORA_SOURCE_DIR) / corpus))
+  if (fs::exists(fs::path(source_dir()) / corpus))
     for (const std::string& input : source_files(corpus, "")) run(input, "corpus");
   std::mt19937 random(12);
   for (int i = 0; i < mutations; ++i) {
@@ -86,11 +87,11 @@ INSTANTIATE_TEST_SUITE_P(Targets, Fuzz, testing::ValuesIn(fuzz::targets()),
 
 // A reader that was written anew must keep the places of the bugs that scripts/fuzz.sh --planted plants in it.
 TEST(FuzzPlants, StandWhereTheyAreSaidTo) {
-  const std::string all = get(fs::path(LORA_SOURCE_DIR) / "tests/fuzz/plants.cmake");
+  const std::string all = get(fs::path(source_dir()) / "tests/fuzz/plants.cmake");
   const std::regex plant(R"(\nlora_plant\((\w+) (\w+) (\S+) \[\[([^\]]*(?:\][^\]]+)*)\]\])");
   std::set<std::string> planted;
   for (std::sregex_iterator at(all.begin(), all.end(), plant), end; at != end; ++at) {
-    const std::string source = get(fs::path(LORA_SOURCE_DIR) / (*at)[3].str()), text = (*at)[4];
+    const std::string source = get(fs::path(source_dir()) / (*at)[3].str()), text = (*at)[4];
     const size_t found = source.find(text);
     EXPECT_NE(found, source.npos) << (*at)[1] << ' ' << (*at)[2] << ": " << text;
     EXPECT_EQ(found, source.rfind(text)) << "more than once: " << text;

@@ -10,6 +10,7 @@
 #include "run/program.h"
 #include "support/device.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -17,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 
-const fs::path data = fs::path(LORA_TEST_DATA) / "golden";
+const fs::path data = fs::path(test_data()) / "golden";
 
 // Judges one tensor as the README says; fp32_error names it, or stands for all steps as "a.<k>".
 void expect_golden(const Case& c, const std::string& name, std::span<const float> got) {
@@ -65,7 +66,7 @@ struct Finished {
   std::string output;
 };
 Finished run_golden(const fs::path& folder) {
-  const std::string command = fmt::format("{}/bin/golden_runner '{}' 2>&1", LORA_BINARY_DIR, folder.string());
+  const std::string command = fmt::format("{}/bin/golden_runner '{}' 2>&1", binary_dir(), folder.string());
   FILE* pipe = popen(command.c_str(), "r");
   std::string output;
   for (int ch = fgetc(pipe); ch != EOF; ch = fgetc(pipe)) output.push_back(static_cast<char>(ch));

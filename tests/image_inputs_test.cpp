@@ -12,6 +12,7 @@
 #include "support/image_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-const fs::path plugins = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-misfits";
+const fs::path plugins = fs::path(binary_dir()) / "lib" / "lora-host-misfits";
 const std::set<std::string> keys{"control", "mask"};
 
 // Numbers from a fixed sequence, small enough that nothing overflows.

@@ -7,6 +7,7 @@
 #include "io/weight_files.h"
 #include "plugin/inspect_checkpoint.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -15,7 +16,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 
 const ComponentReport& part_of(const CheckpointReport& report, const char* name) {
   const auto found = std::ranges::find(report.components, name, &ComponentReport::name);

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/kernel_tensors.h"
+#include "support/paths.h"
 
 namespace {
 
@@ -15,7 +16,7 @@ using Json = nlohmann::json;
 using Bytes = std::vector<unsigned char>;
 
 Json golden_table(const char* name) {
-  return Json::parse(std::ifstream(std::string(LORA_TEST_DATA) + "/golden/optimizers/" + name));
+  return Json::parse(std::ifstream(std::string(lh::test::test_data()) + "/golden/optimizers/" + name));
 }
 
 class KernelsBlockwise : public Kernels {

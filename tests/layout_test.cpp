@@ -15,6 +15,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
@@ -22,7 +23,7 @@ namespace {
 using namespace test;
 namespace fs = std::filesystem;
 
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 const char* const plugin_id = "flux";
 
 const Registry& registry() { return built_plugins(); }

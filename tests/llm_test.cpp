@@ -11,6 +11,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -200,7 +201,7 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   std::vector<Given> file;
   for (const auto& [name, tensor] : given) file.push_back({name, tensor});
   write_file(dir / "llm.safetensors", file);
-  static const Registry registry({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-llm"}, {});
+  static const Registry registry({fs::path(binary_dir()) / "lib" / "lora-host-llm"}, {});
   ModelConfig config;
   config.given["llm_path"] = {dir / "llm.safetensors"};
   config.given["variant"] = {gemma ? "gemma" : "llama"};

@@ -11,6 +11,7 @@
 #include "io/lora_seal.h"
 #include "support/golden.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -23,7 +24,7 @@ using testing::HasSubstr;
 // A small model of a golden case, by names and shapes, and a LoRA on its default layers and on a text encoder's.
 struct Small {
   Small(const std::string& plugin, const std::string& name) : spec(spec_of(plugin)) {
-    const golden::Case golden(fs::path(LORA_TEST_DATA) / "golden" / name);
+    const golden::Case golden(fs::path(test_data()) / "golden" / name);
     for (const auto& [key, tensor] : golden.json.at("weights").items())
       weights[key] = {DType::f32, Shape(tensor.at("shape").get<std::vector<int64_t>>())};
     for (const char* const component : {"clip_l", "clip_g", "t5"}) {
@@ -362,7 +363,7 @@ TEST(LoraVerify, OneRankForDiffusers) {
 // The command: its report, its exit code, what `--for` asks.
 TEST(LoraVerify, Command) {
   const TempDir dir;
-  const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
   const std::string lora = dir / "lora.safetensors";
   write_file(lora,
              {{"lora_unet_single_blocks_0_linear2.lora_down.weight", HostTensor(Desc{DType::f32, {2, 1280}})},
@@ -393,7 +394,7 @@ TEST(LoraVerify, Command) {
 // A file whose content is damaged is good for no program, and is not merged.
 TEST(LoraVerify, DamagedContentFails) {
   const TempDir dir;
-  const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
   const std::string lora = dir / "lora.safetensors", module = "lora_unet_single_blocks_0_linear2";
   HostTensor down(Desc{DType::f32, {2, 1280}}), up(Desc{DType::f32, {256, 2}});
   const auto run = [&](const std::string& command) {

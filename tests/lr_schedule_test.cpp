@@ -7,12 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
 
 TEST(LrSchedule, MatchesTheRecordedValues) {
-  std::ifstream stream(LORA_TEST_DATA "/lr_schedules.json");
+  std::ifstream stream(std::string(test::test_data()) + "/lr_schedules.json");
   const auto data = nlohmann::json::parse(stream);
   for (const auto& schedule : data.at("schedules")) {
     TrainSection train;

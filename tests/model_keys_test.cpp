@@ -10,6 +10,7 @@
 #include "plugin/model.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -166,7 +167,7 @@ TEST(ModelKeys, PluginsListThem) {
 
 TEST(ModelKeys, AModelIsOpenedWithThoseOfItsPlugin) {
   ModelConfig config;
-  config.name_or_path = std::string(LORA_SOURCE_DIR) + "/examples/toy_flux/flux_toy.safetensors";
+  config.name_or_path = std::string(source_dir()) + "/examples/toy_flux/flux_toy.safetensors";
   config.given["clip_g_path"] = {.text = "x.safetensors", .source = "c.yaml", .line = 4, .column = 3};
   EXPECT_EQ(error_of([&] { Model(built_plugins(), config, ""); }),
             "c.yaml:4:3: model.clip_g_path: belongs to plugin sd35, sdxl, this model is of plugin flux. Remove it");

@@ -11,6 +11,7 @@
 
 #include "data/dataset.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -20,7 +21,7 @@ using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 Json table(const char* name) {
-  return Json::parse(get(std::filesystem::path(LORA_TEST_DATA) / "golden" / "schedules" / name));
+  return Json::parse(get(std::filesystem::path(test_data()) / "golden" / "schedules" / name));
 }
 
 Recipe flow_recipe() {

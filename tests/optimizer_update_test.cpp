@@ -11,6 +11,7 @@
 #include "support/io_files.h"
 #include "support/model_files.h"
 #include "support/optimizer_run.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -66,7 +67,7 @@ struct Mistake {
 class OptimizerMistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(OptimizerMistakes, AreNamed) {
-  const fs::path library = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "optimizer_mistakes.so";
+  const fs::path library = fs::path(binary_dir()) / "lib" / "lora-host-test" / "optimizer_mistakes.so";
   const Registry registry({}, {library});
   Device device(tested_device());
   setenv("LORA_TEST_MISTAKE", GetParam().name, 1);
@@ -367,7 +368,7 @@ std::string reference() {
 
 // docs/optimizers.md holds the reference between two marker lines; LORA_UPDATE_DOCS=1 rewrites it.
 TEST(Updates, DocumentationIsUpToDate) {
-  const fs::path path = fs::path(LORA_SOURCE_DIR) / "docs" / "optimizers.md";
+  const fs::path path = fs::path(source_dir()) / "docs" / "optimizers.md";
   const std::string begin = "<!-- optimizers -->\n", end = "<!-- end of optimizers -->\n", text = get(path);
   const size_t from = text.find(begin), to = text.find(end);
   ASSERT_NE(from, text.npos);

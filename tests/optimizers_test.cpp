@@ -9,6 +9,7 @@
 #include "support/golden.h"
 #include "support/model_files.h"
 #include "support/optimizer_run.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -16,7 +17,7 @@ namespace {
 namespace fs = std::filesystem;
 using golden::Case;
 
-const fs::path cases = fs::path(LORA_TEST_DATA) / "golden" / "optimizers";
+const fs::path cases = fs::path(test_data()) / "golden" / "optimizers";
 
 std::vector<std::string> trajectories() {
   std::vector<std::string> names;

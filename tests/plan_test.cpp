@@ -10,6 +10,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/toy_step.h"
 
 namespace lh {
@@ -305,7 +306,7 @@ TEST(Plan, ProgramsShareAnArena) {
 
 const Model& toy() {
   static const Model model = [] {
-    const std::filesystem::path folder = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+    const std::filesystem::path folder = std::filesystem::path(source_dir()) / "examples" / "toy_flux";
     ModelConfig config;
     config.name_or_path = folder / "flux_toy.safetensors";
     return Model(test::built_plugins(), config, "flux");

@@ -8,6 +8,7 @@
 #include "io/lora_verify.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -31,7 +32,7 @@ HostTensor ramp(const Shape& shape, float step) {
 
 class PluginLoraTest : public testing::Test {
  protected:
-  const fs::path plugin = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "stranger.so";
+  const fs::path plugin = fs::path(binary_dir()) / "lib" / "lora-host-test" / "stranger.so";
   const Registry registry{{}, {plugin}};
   const CheckpointSpec spec = CheckpointSpec::parse(yaml, "test");
   const std::map<std::string, Desc> weights{{"a.weight", {DType::f32, {6, 5}}},

@@ -7,6 +7,7 @@
 
 #include "plugin/plugin_model.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -17,7 +18,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-const fs::path library = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test" / "mistakes.so";
+const fs::path library = fs::path(binary_dir()) / "lib" / "lora-host-test" / "mistakes.so";
 
 // What the plugin does wrong while this lives.
 class Mistake {

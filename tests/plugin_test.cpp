@@ -11,6 +11,7 @@
 #include "plugin/optimizer.h"
 #include "plugin/plugin_model.h"
 #include "support/log.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
@@ -20,8 +21,8 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-const fs::path built = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host";
-const fs::path misbehaving = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host-test";
+const fs::path built = fs::path(test::binary_dir()) / "lib" / "lora-host";
+const fs::path misbehaving = fs::path(test::binary_dir()) / "lib" / "lora-host-test";
 
 class PluginTest : public ::testing::Test {
  protected:

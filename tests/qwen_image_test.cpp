@@ -17,6 +17,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/wrong_models.h"
 
@@ -195,7 +196,7 @@ TEST(QwenImage, FoldersOfRelativesAreRefusedByName) {
 // ---- prompts
 
 nlohmann::json table(const char* name) {
-  std::ifstream in(fs::path(LORA_TEST_DATA) / name);
+  std::ifstream in(fs::path(test_data()) / name);
   return nlohmann::json::parse(in);
 }
 

@@ -5,13 +5,14 @@
 #include <gmock/gmock.h>
 
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path toy = fs::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 
 using Tensors = std::vector<std::pair<std::string, Shape>>;
 

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.h"
+
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +17,7 @@ namespace fs = std::filesystem;
 const std::vector<std::string> rooms = {"core", "config",    "io",      "data",   "graph",  "ops",   "passes", "plugin",
                                         "run",  "diffusion", "compile", "encode", "sample", "train", "cli"};
 
-const fs::path host = fs::path(LORA_SOURCE_DIR) / "host";
+const fs::path host = fs::path(lh::test::source_dir()) / "host";
 
 int64_t floor_of(const std::string& room) {
   const auto found = std::ranges::find(rooms, room);
@@ -52,7 +54,7 @@ TEST(Rooms, ArrowsPointDown) {
 }
 
 TEST(Rooms, TheDocumentationHasThemInThisOrder) {
-  std::ifstream in(fs::path(LORA_SOURCE_DIR) / "docs" / "architecture.md");
+  std::ifstream in(fs::path(lh::test::source_dir()) / "docs" / "architecture.md");
   const std::string text{std::istreambuf_iterator<char>(in), {}};
   size_t at = text.find("From the bottom up");
   ASSERT_NE(at, std::string::npos);

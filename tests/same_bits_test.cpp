@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -49,7 +50,7 @@ TEST(SameBits, AnotherComponentIsRefused) {
   for (const auto& [key, file, name] :
        {std::tuple{"vae_path", "ae", "vae (model.vae_path)"}, std::tuple{"clip_path", "clip_l", "(model.clip_path)"}}) {
     const std::string before = run.config();
-    const fs::path original = fs::path(LORA_SOURCE_DIR) / "examples/toy_flux" / (std::string(file) + ".safetensors");
+    const fs::path original = fs::path(source_dir()) / "examples/toy_flux" / (std::string(file) + ".safetensors");
     const fs::path other = run.folder() / "other.safetensors";
     std::string bytes = get(original);
     bytes[bytes.size() - 2] = static_cast<char>(bytes[bytes.size() - 2] ^ 1);
@@ -166,7 +167,7 @@ TEST(SameBits, SavesAreTriedFirst) {
   // A folder of images whose name is no text is no reason to stop.
   ToyRun bytes;
   const fs::path photos = bytes.folder() / "photos\xff";
-  fs::copy(fs::path(LORA_SOURCE_DIR) / "examples/demo/photos", photos);
+  fs::copy(fs::path(source_dir()) / "examples/demo/photos", photos);
   bytes.set("steps", "1");
   expect_trained(bytes.train({"--dataset", photos.string()}));
 }

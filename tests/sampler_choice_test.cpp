@@ -9,6 +9,7 @@
 #include "support/given_options.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/sampler_case.h"
 
 namespace lh::test {
@@ -128,7 +129,7 @@ TEST(SamplerChoice, ThatDoNotFitTheModelAreRefusedWithThoseThatDo) {
 
 // docs/samplers.md has a row for every sampler and schedule, with its other names and options.
 TEST(SamplerChoice, AreInTheReference) {
-  const std::string page = get(fs::path(LORA_SOURCE_DIR) / "docs" / "samplers.md");
+  const std::string page = get(fs::path(source_dir()) / "docs" / "samplers.md");
   const auto check = [&](const auto& descriptor) {
     SCOPED_TRACE(descriptor.id);
     const size_t begin = page.find(fmt::format("\n| `{}` |", descriptor.id));

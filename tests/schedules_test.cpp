@@ -9,6 +9,7 @@
 #include "support/given_options.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/sampler_case.h"
 
 namespace lh::test {
@@ -21,9 +22,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using Json = nlohmann::json;
 
-Json table(const std::string& name) {
-  return Json::parse(get(fs::path(LORA_TEST_DATA) / "golden" / "schedules" / name));
-}
+Json table(const std::string& name) { return Json::parse(get(fs::path(test_data()) / "golden" / "schedules" / name)); }
 
 // Formulas against the original code agreed below 1e-9 when the tables were made.
 void expect_sigmas(const Json& row, const LevelList& list, double limit = 1e-9) {

@@ -13,6 +13,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -307,7 +308,7 @@ train: {{steps: 2, lr: 1e-3, dtype: fp32, timestep_type: sigmoid}}
 sample: {{prompts: [a photo], sample_every: 2, sample_steps: 2, width: 64, height: 64,
   skip_layer_guidance_scale: 0}}  # the small model has no blocks 7 to 9
 )",
-                                        dir.path().string(), LORA_SOURCE_DIR, with_t5 ? 32 : 0));
+                                        dir.path().string(), source_dir(), with_t5 ? 32 : 0));
     const HostResult result = run_host({"train", "--config", (dir / "train.yaml").string()});
     ASSERT_EQ(result.code, 0) << result.output;
     EXPECT_EQ(result.output.find("warning"), std::string::npos) << result.output;

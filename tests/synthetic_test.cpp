@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/io_files.h"
+#include "support/paths.h"
 
 namespace lh {
 namespace {
@@ -12,7 +13,7 @@ namespace {
 using namespace test;
 
 nlohmann::json reference() {
-  return nlohmann::json::parse(get(std::filesystem::path(LORA_TEST_DATA) / "generator_check.json"));
+  return nlohmann::json::parse(get(std::filesystem::path(test_data()) / "generator_check.json"));
 }
 
 TEST(Synthetic, HashEqualsReference) {

@@ -7,6 +7,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "train/step.h"
 
 namespace lh {
@@ -14,7 +15,7 @@ namespace {
 
 using namespace test;
 
-const std::filesystem::path toy = std::filesystem::path(LORA_SOURCE_DIR) / "examples" / "toy_flux";
+const std::filesystem::path toy = std::filesystem::path(source_dir()) / "examples" / "toy_flux";
 constexpr int64_t rank = 2;
 
 class TextTraining : public ::testing::Test {

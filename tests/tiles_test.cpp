@@ -10,6 +10,7 @@
 #include "sample/sampling.h"
 #include "support/device.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh {
@@ -184,7 +185,7 @@ TEST(Tiles, AskedForSizeIsTheOnlyChoice) {
 
 // ---- the VAE of the small model
 
-const fs::path source = LORA_SOURCE_DIR;
+const fs::path source = source_dir();
 
 ModelConfig toy() {
   ModelConfig config;

@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "support/log.h"
+#include "support/paths.h"
 #include "support/token_files.h"
 
 namespace lh::test {
@@ -17,8 +18,8 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path share = fs::path(LORA_SOURCE_DIR) / "share";
-const fs::path qwen_small = fs::path(LORA_TEST_DATA) / "qwen_small";
+const fs::path share = fs::path(source_dir()) / "share";
+const fs::path qwen_small = fs::path(test_data()) / "qwen_small";
 
 void write(const fs::path& file, const std::string& text) {
   fs::create_directories(file.parent_path());

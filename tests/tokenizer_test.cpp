@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "support/paths.h"
 #include "support/token_files.h"
 
 namespace lh::test {
@@ -21,9 +22,9 @@ nlohmann::json read_json(const fs::path& file) {
   EXPECT_TRUE(in.good()) << file;
   return nlohmann::json::parse(in);
 }
-nlohmann::json golden(const std::string& name) { return read_json(fs::path(LORA_TEST_DATA) / name); }
+nlohmann::json golden(const std::string& name) { return read_json(fs::path(test_data()) / name); }
 
-const fs::path share = fs::path(LORA_SOURCE_DIR) / "share" / "tokenizers";
+const fs::path share = fs::path(source_dir()) / "share" / "tokenizers";
 
 std::unique_ptr<Tokenizer> clip(int32_t pad) {
   TokenizerSpec spec = tokenizer_spec("clip");
@@ -137,7 +138,7 @@ int64_t expect_table(const Tokenizer& tokenizer, const nlohmann::json& table) {
 }
 
 TEST(BpeTokenizer, EqualsTheGoldenIdsOfATokenizerJson) {
-  const auto tokenizer = tokenizer_of(fs::path(LORA_TEST_DATA) / "qwen_small", tokenizer_spec("bpe"));
+  const auto tokenizer = tokenizer_of(fs::path(test_data()) / "qwen_small", tokenizer_spec("bpe"));
   EXPECT_EQ(expect_table(*tokenizer, golden("qwen_small/qwen.json")), 327);
 }
 
@@ -149,7 +150,7 @@ TEST(BpeTokenizer, EqualsTheGoldenIdsOfVocabularyAndMerges) {
 
 // Tables that are kept outside of the repository: a folder tokenizer_NAME with or without a tokenizer.json of its own.
 TEST(BpeTokenizer, EqualsFurtherTables) {
-  const fs::path tables = fs::path(LORA_SOURCE_DIR) / ".." / "shared" / "golden";
+  const fs::path tables = fs::path(source_dir()) / ".." / "shared" / "golden";
   if (!fs::is_directory(tables)) GTEST_SKIP() << "there is no " << tables;
   for (const auto& folder : fs::directory_iterator(tables)) {
     if (!folder.path().filename().string().starts_with("tokenizer_")) continue;

@@ -14,6 +14,7 @@
 #include "support/golden.h"
 #include "support/graph_run.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -84,7 +85,7 @@ class WeightFactorsGolden : public testing::TestWithParam<const char*> {};
 
 TEST_P(WeightFactorsGolden, BeginAsPeftDoes) {
   Device device(tested_device());
-  const golden::Case c(fs::path(LORA_TEST_DATA) / "golden" / "adapters" / GetParam());
+  const golden::Case c(fs::path(test_data()) / "golden" / "adapters" / GetParam());
   const auto& options = c.json.at("adapter").at("options");
   const std::string init = options.at("init_lora_weights");
   const Adapter rule(built_plugins(), "lora", given_options("{init: " + init + "}"));

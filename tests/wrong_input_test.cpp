@@ -7,6 +7,7 @@
 #include <regex>
 
 #include "io/lora_file.h"
+#include "support/paths.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -14,9 +15,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path source = LORA_SOURCE_DIR;
+const fs::path source = source_dir();
 const fs::path toy = source / "examples" / "toy_flux" / "flux_toy.safetensors";
-const fs::path plugins = fs::path(LORA_BINARY_DIR) / "lib" / "lora-host";
+const fs::path plugins = fs::path(binary_dir()) / "lib" / "lora-host";
 
 struct Case {
   const char* name;

@@ -16,6 +16,7 @@
 #include <stdexcept>
 
 #include "support/io_files.h"
+#include "support/paths.h"
 
 extern char** environ;
 
@@ -75,14 +76,14 @@ FaultServer::FaultServer(fs::path watched, std::vector<std::string> environment)
   shared_ = static_cast<fault_shared*>(::mmap(nullptr, sizeof *shared_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0));
   ::close(fd);
 
-  environment.push_back("LD_PRELOAD=" + (fs::path(LORA_BINARY_DIR) / "lib/lora-host-test/shims/faults.so").string());
+  environment.push_back("LD_PRELOAD=" + (fs::path(binary_dir()) / "lib/lora-host-test/shims/faults.so").string());
   environment.push_back("LORA_FAULT_SHARED=" + memory.string());
   environment.emplace_back("OMP_WAIT_POLICY=passive");  // set: lora-host does not start itself again
   for (char** v = environ; *v != nullptr; ++v) environment.emplace_back(*v);
   std::vector<char*> variables;
   for (std::string& v : environment) variables.push_back(v.data());
   variables.push_back(nullptr);
-  std::string program = (fs::path(LORA_BINARY_DIR) / "bin/lora-host").string();
+  std::string program = (fs::path(binary_dir()) / "bin/lora-host").string();
   char* arguments[] = {program.data(), nullptr};
 
   int to[2], from[2];

@@ -14,13 +14,14 @@
 #include "run/weights.h"
 #include "support/device.h"
 #include "support/graph_run.h"
+#include "support/paths.h"
 
 namespace lh::test {
 
 namespace fs = std::filesystem;
 
 const Registry& built_plugins() {
-  static const Registry one({fs::path(LORA_BINARY_DIR) / "lib" / "lora-host"}, {});
+  static const Registry one({fs::path(binary_dir()) / "lib" / "lora-host"}, {});
   return one;
 }
 
@@ -154,7 +155,7 @@ void expect_same(const Checkpoint& got, const Checkpoint& want, const Change& ch
 
 fs::path key_lists() {
   const char* named = std::getenv("LORA_KEY_LISTS");
-  return named != nullptr ? fs::path(named) : fs::path(LORA_SOURCE_DIR) / ".." / "shared" / "data" / "headers";
+  return named != nullptr ? fs::path(named) : fs::path(source_dir()) / ".." / "shared" / "data" / "headers";
 }
 
 Shapes key_list(const std::string& name) {

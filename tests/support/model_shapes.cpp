@@ -2,6 +2,7 @@
 #include "support/model_shapes.h"
 
 #include "support/golden.h"
+#include "support/paths.h"
 
 namespace lh::test {
 namespace {
@@ -169,7 +170,7 @@ void Unet::transformer(Shapes& out, const std::string& name, int64_t c, int64_t 
 }
 
 std::vector<Given> golden_weights(const std::string& golden_case) {
-  const golden::Case golden(std::filesystem::path(LORA_TEST_DATA) / "golden" / golden_case);
+  const golden::Case golden(std::filesystem::path(test_data()) / "golden" / golden_case);
   std::vector<Given> all;
   for (const auto& [key, spec] : golden.json.at("weights").items()) all.push_back({key, golden.tensor(key, spec)});
   return all;

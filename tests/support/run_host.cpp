@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "support/device.h"
+#include "support/paths.h"
 
 extern char** environ;
 
@@ -61,7 +62,7 @@ std::string replaced(std::string text, const std::string& what, const std::strin
 }
 
 std::string config_for(const TempDir& dir) {
-  return replaced(replaced(replaced(config_text, "FOLDER", dir.path().string()), "SOURCE", LORA_SOURCE_DIR), "DEVICE",
+  return replaced(replaced(replaced(config_text, "FOLDER", dir.path().string()), "SOURCE", source_dir()), "DEVICE",
                   tested_device());
 }
 
@@ -85,7 +86,7 @@ const fs::path& shared_cache() {
 }  // namespace
 
 HostProcess::HostProcess(const std::vector<std::string>& arguments, const HostOptions& options) {
-  std::vector<std::string> words{std::string(LORA_BINARY_DIR) + "/bin/lora-host"};
+  std::vector<std::string> words{std::string(binary_dir()) + "/bin/lora-host"};
   words.insert(words.end(), arguments.begin(), arguments.end());
   if (!options.shell_prefix.empty())
     words.insert(words.begin(), {"/bin/sh", "-c", options.shell_prefix + "; exec \"$0\" \"$@\""});

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "support/given_options.h"
 #include "support/model_files.h"
+#include "support/paths.h"
 
 namespace lh::golden {
 namespace {
@@ -222,7 +223,7 @@ Floats trajectory(const Case& c, Device& device) {
 }
 
 std::vector<fs::path> entries_of(const std::string& folder) {
-  std::vector<fs::path> roots{fs::path(LORA_TEST_DATA) / "golden"}, found;
+  std::vector<fs::path> roots{fs::path(test::test_data()) / "golden"}, found;
   if (const char* more = std::getenv("LORA_GOLDEN"); more != nullptr) {
     std::istringstream list(more);
     for (std::string root; std::getline(list, root, ':');) roots.emplace_back(root);

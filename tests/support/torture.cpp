@@ -15,6 +15,7 @@
 #include "data/image.h"
 #include "support/image_files.h"
 #include "support/io_files.h"
+#include "support/paths.h"
 #include "support/z_image_shapes.h"
 
 namespace lh::test {
@@ -170,7 +171,7 @@ void Torture::write_config(const TortureRun& run) {
   const std::string now = run.first + " " + run.then;
   if (written_ == now) return;
   written_ = now;
-  std::string text = replaced(replaced(config_text, "FOLDER", work_.string()), "SOURCE", LORA_SOURCE_DIR);
+  std::string text = replaced(replaced(config_text, "FOLDER", work_.string()), "SOURCE", source_dir());
   put(work_ / "in" / "train.yaml", replaced(replaced(text, "FIRST", run.first), "THEN", run.then));
 }
 
