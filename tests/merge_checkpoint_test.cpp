@@ -228,7 +228,7 @@ TEST_F(MergeCheckpoint, WhatFailsLeavesNothing) {
   tensors = base_tensors();
   for (Given& t : tensors) t.tensor = converted(t.tensor, DType::f16);
   write_file(base, tensors);
-  inputs = {{lora, 1e5}};
+  inputs = {{lora, 1e7}};
   EXPECT_THAT(error_of([&] {
                 merge({{"name_or_path", base}});
               }),
