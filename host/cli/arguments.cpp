@@ -344,8 +344,15 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   add_output(resize, raw, "File to write.");
   add_rank(resize, raw);
   for (CLI::App* tool : {merge, convert, extract, resize}) {
-    add_flags(tool, lora_file_flags(), raw);
+    // resize keeps the names of its file.
+    add_flags(tool, tool == resize ? lora_file_flags().first(1) : lora_file_flags(), raw);
     add_model(tool, raw);
+    const bool as_it_was = tool == convert || tool == resize;
+    tool->get_option("--save-dtype")
+        ->description(as_it_was ? "Type of the tensors that are written. [as in the file]"
+                                : "Type of the tensors that are written. [fp32; of a checkpoint, as in its file]");
+    if (tool == convert || tool == merge)
+      tool->get_option("--format")->description("Names in the file (docs/lora-files.md). [as in the first file]");
   }
 
   auto* make = app.add_subcommand("make-checkpoint", "Write a checkpoint of generated weights.")->footer(make_examples);

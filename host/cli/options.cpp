@@ -117,8 +117,6 @@ LoraToolOptions tool_of(const Arguments& raw, const Options& options) {
   if (options.command == "merge" && options.loras.empty()) fail(Code::config, "merge: give at least one --lora FILE");
   if (tool.into == "checkpoint" && (some || !tool.format.empty()))
     fail(Code::config, "merge: --rank, --energy and --format are for --into lora; a checkpoint keeps its own names");
-  if (options.command == "resize" && !tool.format.empty())
-    fail(Code::config, "resize: names stay as they are in the file; lora-host convert changes them");
   if (options.command == "convert" && tool.format.empty() && tool.dtype.empty())
     fail(Code::config, "convert: give --format, --save-dtype, or both");
   if (options.command == "convert" && !tool.format.empty() && options.config.model.name_or_path.empty())
