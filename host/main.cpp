@@ -51,6 +51,10 @@ int main(int argc, char** argv) {
         {"plugins", lh::run_plugins},
         {"inspect", lh::run_inspect},
         {"verify", lh::run_verify},
+        {"merge", lh::run_merge},
+        {"convert", lh::run_convert},
+        {"extract", lh::run_extract},
+        {"resize", lh::run_resize},
         {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench}};
     return commands.at(options.command)(options);
