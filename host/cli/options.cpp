@@ -168,10 +168,11 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (raw.fp32) raw.values["--dtype"] = {"fp32"};
 
   Config& config = options.config;
-  if (!raw.config_file.empty())
-    config = load_config(schema::expand_home(raw.config_file), {.model = raw.model.empty() && raw.checkpoint.empty(),
-                                                                .datasets = datasets && raw.datasets.empty(),
-                                                                .plugins = &plugins});
+  if (!raw.config_file.empty() || !raw.dataset_config.empty())
+    config = load_config(schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
+                         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty(),
+                          .datasets = datasets && raw.datasets.empty(),
+                          .plugins = &plugins});
   apply_model(raw, config);
   if (datasets) apply_datasets(raw, config);
   if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);

@@ -75,9 +75,9 @@ void Trainer::load() {
                   RunnerOptions{.accumulation = config_.train.gradient_accumulation,
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
-  if (!p_.denoiser) return;
-  p_.denoiser->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
-  p_.decoder->bind(runner_->arena());
+  if (!p_.samples) return;
+  p_.samples->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
+  p_.samples->bind_decoders(runner_->arena());
   if (p_.live_text) p_.live_text->bind(runner_->arena(), *weights_, *p_.plan->adapters);
 }
 
@@ -160,8 +160,12 @@ double Trainer::collect(int64_t step) {
 
 bool Trainer::boundary_after(int64_t step) const {
   const auto due = [&](int64_t every) { return every > 0 && (step + 1) % every == 0; };
-  return step + 1 == config_.train.steps || due(config_.save.save_every) ||
-         (p_.denoiser && due(config_.sample.sample_every));
+  return step + 1 == config_.train.steps || due(config_.save.save_every) || samples_due(step + 1);
+}
+
+bool Trainer::samples_due(int64_t step) const {
+  const SampleConfig& sample = config_.sample;
+  return p_.samples && sample.sample_every > 0 && step % sample.sample_every == 0 && step >= sample.sample_start_step;
 }
 
 // A step is one transaction, which its state opens: metrics up to it are on disk before; its LoRA and samples come
@@ -204,10 +208,10 @@ int Trainer::leave() {
 }
 
 void Trainer::finish_resumed_step() {
-  const int64_t step = state_.step, every = config_.sample.sample_every;
+  const int64_t step = state_.step;
   if (on_disk_ != step || step >= config_.train.steps) return;  // the end of a run is made again anyway
   if (state_.saves.contains(step)) write_lora(step, false);
-  if (p_.denoiser && every > 0 && step > 0 && step % every == 0) make_samples(step, true);
+  if (step > 0 && samples_due(step)) make_samples(step, true);
 }
 
 void Trainer::leave_lost_folder() {
@@ -233,19 +237,30 @@ void Trainer::make_samples(int64_t step, bool only_missing) {
     numbers.push_back(i);
   }
   if (wanted.empty()) return;
-  make_samples(*p_.denoiser, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
+  make_samples(*p_.samples, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
 }
 
-void Trainer::make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
+void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
                            const std::function<void(size_t index, const Image& image)>& write) {
   runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(requests));
-  for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
-    const SampleRequest& request = requests[i];
-    const HostTensor latents =
-        denoiser.sample(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
-    if (!stop_requested()) write(i, p_.decoder->decode(latents));
+  const Graph& graph = p_.plan->largest().graph;
+  if (p_.loras.differ()) p_.loras.use_for_samples(p_.device, *weights_, graph);
+  const auto make = [&] {
+    for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
+      const SampleRequest& request = requests[i];
+      const HostTensor latents =
+          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
+      if (!stop_requested()) write(i, p_.samples->decode(request, latents));
+    }
+  };
+  try {
+    make();
+  } catch (...) {  // the run may go on
+    if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
+    throw;
   }
+  if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
 }
 
 int Trainer::run() {
@@ -260,7 +275,7 @@ int Trainer::run() {
 
 int Trainer::run_steps() {
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
-  if (p_.denoiser && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
+  if (p_.samples && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
   if (stop_requested()) return leave();  // the images of this step are made on resuming
   listen();
   Progress progress(config_.name, steps, state_.step);
@@ -291,7 +306,7 @@ int Trainer::run_steps() {
     }
     if (done == steps) break;
     if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
-    if (p_.denoiser && every > 0 && done % every == 0) {
+    if (samples_due(done)) {
       make_samples(done);
       if (stop_requested()) return leave();
     }
@@ -300,12 +315,13 @@ int Trainer::run_steps() {
   control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   output_->loss_curve();
-  if (p_.denoiser && every > 0) {
+  if (p_.samples && every > 0) {
     make_samples(steps);
     if (stop_requested()) return leave();
   }
-  if (const auto grid = output_->comparison(steps, config_.sample.prompts))
-    fmt::print("images      {}\n", grid->string());
+  std::vector<std::string> prompts;
+  for (const SampleRequest& request : p_.requests) prompts.push_back(request.prompt);
+  if (const auto grid = output_->comparison(steps, prompts)) fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time")) print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
   if (verbose("memory"))

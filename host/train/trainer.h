@@ -39,7 +39,8 @@ class Trainer {
   std::filesystem::path save(int64_t step, bool final);
   std::filesystem::path write_lora(int64_t step, bool final);
   void make_samples(int64_t step, bool only_missing = false);
-  void make_samples(Denoiser& denoiser, const std::vector<SampleRequest>& requests,
+  bool samples_due(int64_t step) const;  // after so many steps
+  void make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
                     const std::function<void(size_t index, const Image& image)>& write);
   void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
   int run_steps();

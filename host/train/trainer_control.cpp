@@ -74,7 +74,7 @@ ControlAnswer Trainer::answer(const ControlRequest& request, int64_t step) {
 // As the run's own samples, but for the prompt.
 std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t step) {
   if (prompts.empty()) fail(Code::config, "sample: expected a prompt");
-  if (!p_.denoiser)
+  if (!p_.samples)
     fail(Code::config,
          "sample: no memory is set aside for samples in this run. Give it sample.prompts, stop it and --resume");
   std::vector<SampleRequest> requests;
@@ -84,13 +84,13 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
   }
   if (!p_.live_text) p_.text.prepare(prompts_of(requests));
   const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(prompts_of(requests));
-  Denoiser denoiser(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests.front(), lengths);
-  const Denoiser::Memory memory = denoiser.memory();
+  SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths);
+  const Denoiser::Memory memory = denoisers.memory();
   if (memory.arena > p_.plan->memory.activations || memory.workspace > p_.plan->memory.workspace)
     fail(Code::resource, "sample: so long a prompt takes more memory than the run has set aside");
-  denoiser.bind(runner_->arena(), *weights_, p_.plan->adapters.get());
+  denoisers.bind(runner_->arena(), *weights_, p_.plan->adapters.get());
   std::vector<std::string> made;
-  make_samples(denoiser, requests,
+  make_samples(denoisers, requests,
                [&](size_t, const Image& image) { made.push_back(output_->asked_sample(step, image).string()); });
   return fmt::format("{}", fmt::join(made, "\n"));
 }
