@@ -292,7 +292,7 @@ TEST(SharedWork, EveryEntryIsMadeOnce) {
                           TensorCache cache(dir.path(), "test/1");
                           const auto make = [&](size_t i) {
                             std::this_thread::sleep_for(std::chrono::milliseconds(5));
-                            cache.put(keys[i], {{"x", HostTensor::from_floats({1}, {1.0f})}});
+                            cache.put(keys[i], {{"x", HostTensor::from_floats({1}, std::vector<float>{1.0f})}});
                             const std::lock_guard lock(mutex);
                             ++made[keys[i]];
                             makers.insert(world.rank());
