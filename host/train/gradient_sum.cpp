@@ -27,7 +27,8 @@ HostGradientSum::HostGradientSum(World& world, Device& device) : world_(world), 
 
 void HostGradientSum::begin() { began_ = now(); }
 
-double HostGradientSum::limit() const { return patience + times_own_step * longest_; }
+// A rank without a part of the step has nothing to compare with: it waits for as long as the others are heard.
+double HostGradientSum::limit() const { return longest_ > 0 ? patience + times_own_step * longest_ : 0; }
 
 void HostGradientSum::accumulate(const std::byte* x, float* total, int64_t count, float share, bool onto) {
   if (count == 0) return;

@@ -13,7 +13,13 @@ namespace fs = std::filesystem;
 
 constexpr const char* how_to_get = "Install libopenmpi-dev and openmpi-bin and build again (cmake finds them)";
 
-// Below, with a factor between, 30 seconds: what is promised.
+bool more_than_one(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value != nullptr && std::strtol(value, nullptr, 10) > 1;
+}
+
+#ifdef LORA_MPI
+// With what it takes to save, a lost rank is over within 30 seconds.
 double silence_seconds() {
   constexpr double usual = 20;
   const char* given = std::getenv("LORA_RANK_SECONDS");
@@ -21,12 +27,6 @@ double silence_seconds() {
   return seconds >= 1 && seconds <= 86400 ? seconds : usual;
 }
 
-bool more_than_one(const char* variable) {
-  const char* value = std::getenv(variable);
-  return value != nullptr && std::strtol(value, nullptr, 10) > 1;
-}
-
-#ifdef LORA_MPI
 // Beside the plugins, installed or as built.
 fs::path module_path() {
   std::error_code none;
