@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
+#include "world/world.h"
 
 namespace lh {
 namespace {
@@ -249,8 +250,8 @@ Options parse_options(int argc, const char* const* argv) {
 
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n", LORA_HOST_VERSION, LH_ABI_MAJOR, LH_ABI_MINOR,
-                     backends);
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n{}\n", LORA_HOST_VERSION, LH_ABI_MAJOR,
+                     LH_ABI_MINOR, backends, world_library_text());
 }
 
 }  // namespace lh
