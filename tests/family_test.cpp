@@ -213,13 +213,13 @@ Injected injected(Config config, const fs::path& lora) {
   p.plan->adapters->initialise(1, [&](const std::string& w) { return p.model.checkpoint().read_f32(w); });
   p.warm_start->apply(adapters);
   const int64_t text_arena = p.live_text ? p.live_text->arena_bytes() : 0;
-  const DeviceMemory arena(p.device, std::max(p.denoiser->memory().arena, text_arena), "activations");
-  p.denoiser->bind(arena.data(), weights, &adapters);
+  const DeviceMemory arena(p.device, std::max(p.samples->memory().arena, text_arena), "activations");
+  p.samples->bind(arena.data(), weights, &adapters);
   if (p.live_text) {
     p.live_text->bind(arena.data(), weights, adapters);
     p.live_text->encode(prompts_of(p.requests));
   }
-  return {p.denoiser->sample(p.requests.front(), p.text, {}, [] { return false; }), adapters.modules(), p.model.spec()};
+  return {p.samples->denoise(p.requests.front(), p.text, {}, [] { return false; }), adapters.modules(), p.model.spec()};
 }
 
 // Latents of the same request with files merged into the weights when these are loaded.

@@ -39,13 +39,13 @@ class LoraMergeTest : public ::testing::Test {
   // The weight as it is read with the file merged into it.
   Matrix merged(const std::string& name, double strength = 1) const {
     Checkpoint checkpoint = open();
-    checkpoint.merge({{lora, strength}});
+    checkpoint.use(checkpoint.merge_of({{lora, strength}}));
     return weight(checkpoint, name);
   }
 
   std::string error(bool with_clip = true) const {
     Checkpoint checkpoint = open(with_clip);
-    return error_of([&] { checkpoint.merge({{lora, 1}}); });
+    return error_of([&] { checkpoint.use(checkpoint.merge_of({{lora, 1}})); });
   }
 
   // Numbers are below 4 and sums have at most 40 terms.
@@ -179,7 +179,7 @@ TEST_F(LoraMergeTest, ChannelsLast) {
   write_file(
       lora, {{"diffusion_model.res.1.conv.lora_down.weight", down}, {"diffusion_model.res.1.conv.lora_up.weight", up}});
   Checkpoint checkpoint = open();
-  checkpoint.merge({{lora, 1}});
+  checkpoint.use(checkpoint.merge_of({{lora, 1}}));
   HostTensor plain(Desc{DType::bf16, {6, 4, 3, 3}}), last(Desc{DType::bf16, {6, 3, 3, 4}});
   checkpoint.read("res.1.conv.weight", DType::bf16, false, plain.data);
   checkpoint.read("res.1.conv.weight", DType::bf16, true, last.data);
@@ -281,7 +281,7 @@ TEST_F(LoraMergeTest, FilesAddUp) {
   Checkpoint checkpoint = open();
   const Matrix before = weight(checkpoint, "blocks.0.qkv.weight");
   const std::string untouched = checkpoint.fingerprint("denoiser"), clip_untouched = checkpoint.fingerprint("clip");
-  checkpoint.merge({{lora, 0.5}, {second, -2}});
+  checkpoint.use(checkpoint.merge_of({{lora, 0.5}, {second, -2}}));
   const Names value{"", "", 8, 4};
   expect_equal(weight(checkpoint, "blocks.0.qkv.weight"),
                before + 0.5 * (matrix(up) * matrix(down)) +
@@ -297,7 +297,7 @@ TEST_F(LoraMergeTest, EncodersHaveAnotherFingerprint) {
   std::vector<std::string> seen{open().fingerprint("clip")};
   for (const double strength : {1.0, 0.5}) {
     Checkpoint checkpoint = open();
-    checkpoint.merge({{lora, strength}});
+    checkpoint.use(checkpoint.merge_of({{lora, strength}}));
     for (const std::string& other : seen) EXPECT_NE(checkpoint.fingerprint("clip"), other);
     seen.push_back(checkpoint.fingerprint("clip"));
     EXPECT_EQ(checkpoint.fingerprint("denoiser"), open().fingerprint("denoiser"));
@@ -312,7 +312,7 @@ TEST_F(LoraMergeTest, Fp8WeightsAreWidened) {
   write_file(lora, {{"lora_unet_blocks_0_qkv.lora_down.weight", down}, {"lora_unet_blocks_0_qkv.lora_up.weight", up}});
   Checkpoint checkpoint = open();
   EXPECT_TRUE(checkpoint.stored_fp8("blocks.0.qkv.weight"));
-  checkpoint.merge({{lora, 1}});
+  checkpoint.use(checkpoint.merge_of({{lora, 1}}));
   EXPECT_FALSE(checkpoint.stored_fp8("blocks.0.qkv.weight")) << "the sum is no fp8 value";
   EXPECT_TRUE(checkpoint.stored_fp8("blocks.0.proj.weight")) << "nothing is added to it";
   const Matrix want = matrix(converted(w, DType::f32)) + matrix(up) * matrix(down);

@@ -268,6 +268,10 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   auto* train = app.add_subcommand("train", "Train a LoRA.")->footer(train_examples);
   add_model(train, raw);
   add_dataset(train, raw);
+  train
+      ->add_option("--dataset-config,--dataset_config", raw.dataset_config,
+                   "Datasets as kohya's scripts have them (docs/from-kohya.md).")
+      ->type_name("FILE.toml");
   add_flags(train, train_flags(), raw);
   train->add_option("--resume", raw.resume, "Go on from a checkpoint; without a path, from the latest of this run.")
       ->expected(0, 1)

@@ -19,8 +19,8 @@ struct Arguments {
   FlagValues values;
   std::map<std::string, std::string> given;  // key of a plugin -> value of its flag
   std::vector<std::string> plugin_dirs, ctl_arguments, datasets, loras, images, programs;
-  std::string config_file, model, checkpoint, resume, resume_from, replay, ctl_command, input, output, seed, repeats,
-      text_length, into, rank, energy;
+  std::string config_file, dataset_config, model, checkpoint, resume, resume_from, replay, ctl_command, input, output,
+      seed, repeats, text_length, into, rank, energy;
   bool recompute = false, times = false, json = false, verbose = false;
   bool force = false, skip_unmatched = false, exact = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;

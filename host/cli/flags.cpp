@@ -24,7 +24,8 @@ yaml::Node to_node(const schema::Key& key, const std::vector<std::string>& value
     }
     list.items.push_back({.kind = yaml::Kind::scalar, .text = std::string(rest)});
   }
-  const bool many = std::holds_alternative<schema::Integers*>(field) || std::holds_alternative<schema::Texts*>(field);
+  const bool many = std::holds_alternative<schema::Integers*>(field) || std::holds_alternative<schema::Texts*>(field) ||
+                    std::holds_alternative<schema::Samples*>(field);
   return many ? list : list.items.back();
 }
 

@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
+#include "world/world.h"
 
 namespace lh {
 namespace {
@@ -166,10 +167,11 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (raw.fp32) raw.values["--dtype"] = {"fp32"};
 
   Config& config = options.config;
-  if (!raw.config_file.empty())
-    config = load_config(schema::expand_home(raw.config_file), {.model = raw.model.empty() && raw.checkpoint.empty(),
-                                                                .datasets = datasets && raw.datasets.empty(),
-                                                                .plugins = &plugins});
+  if (!raw.config_file.empty() || !raw.dataset_config.empty())
+    config = load_config(schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
+                         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty(),
+                          .datasets = datasets && raw.datasets.empty(),
+                          .plugins = &plugins});
   apply_model(raw, config);
   if (datasets) apply_datasets(raw, config);
   if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);
@@ -246,8 +248,8 @@ Options parse_options(int argc, const char* const* argv) {
 
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n", LORA_HOST_VERSION, LH_ABI_MAJOR, LH_ABI_MINOR,
-                     backends);
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n{}\n", LORA_HOST_VERSION, LH_ABI_MAJOR,
+                     LH_ABI_MINOR, backends, world_library_text());
 }
 
 }  // namespace lh

@@ -75,7 +75,7 @@ void check_outputs(const Prepared& p) {
   const Config& c = p.config;
   require_text("name", c.name);
   require_text("trigger_word", c.trigger_word);
-  for (const std::string& prompt : c.sample.prompts) require_text("sample.prompts", prompt);
+  for (const SampleItem& item : c.sample.prompts) require_text("sample.prompts", item.prompt);
   const fs::path folder = c.output_dir(), there = existing_part(folder);
   const std::string longest = fmt::format("{}_{:09}.safetensors", c.name, c.train.steps);
   if (const int64_t most = longest_name(there); static_cast<int64_t>(longest.size()) > most)

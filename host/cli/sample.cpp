@@ -4,13 +4,14 @@
 #include <algorithm>
 
 #include "cli/commands.h"
+#include "compile/model_loras.h"
 #include "compile/plugin_lora.h"
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
-#include "sample/denoiser.h"
+#include "sample/sample_set.h"
 #include "train/prepare.h"
 
 namespace lh {
@@ -33,8 +34,11 @@ int run_sample(const Options& options) {
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
   Model model(registry, config.model, config.plugin);
-  std::vector<LoraInput> loras = options.loras;
-  for (LoraInput& lora : loras) lora.foreign = plugin_lora(registry, Safetensors(lora.path));
+  std::vector<LoraInput> loras = sample_loras(registry, config.model);
+  for (LoraInput lora : options.loras) {
+    lora.foreign = plugin_lora(registry, Safetensors(lora.path));
+    loras.push_back(std::move(lora));
+  }
   model.merge(loras);
   const Recipe& recipe = model.recipe();
   check_model(model, compute_dtype(config.train.dtype));
@@ -46,9 +50,12 @@ int run_sample(const Options& options) {
   text.prepare(prompts_of(requests));
 
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
-  Denoiser denoiser(device, model, no_adapter, compute, sampler, requests.front(), text.lengths(prompts_of(requests)));
-  const Graph& graph = denoiser.graph();
-  const Denoiser::Memory memory = denoiser.memory();
+  if (std::ranges::any_of(requests, [](const SampleRequest& r) { return r.strength != 1; }))
+    fail(Code::config,
+         "sample.network_multiplier is for samples while training: give the strength with --lora FILE:STRENGTH");
+  SampleSet set(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts_of(requests)));
+  const Graph& graph = set.graph();
+  const Denoiser::Memory memory = set.memory();
   const MemoryRoom room{.limit = limit,
                         .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + memory.constants,
                         .arena = memory.arena,
@@ -57,21 +64,21 @@ int run_sample(const Options& options) {
   LatentEncoding latents_of(vae, limit, {});
   ImageInputs images(recipe, latents_of);
   latents_of.prepare(cuts_of(requests, images));
-  Decoder decoder(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
-  decoder.plan().require(room);
+  set.plan_decoding(vae, room);
+  set.require_decoding(room);
   const Weights weights(device, model.checkpoint(), graph);
-  const DeviceMemory arena(device, std::max(memory.arena, decoder.plan().memory.arena), "activations");
-  denoiser.bind(arena.data(), weights, nullptr);
-  decoder.bind(arena.data());
+  const DeviceMemory arena(device, std::max(memory.arena, set.decoding().arena), "activations");
+  set.bind(arena.data(), weights, nullptr);
+  set.bind_decoders(arena.data());
   install_signal_handlers();
 
   for (size_t i = 0; i < requests.size(); ++i) {
     const HostTensor latents =
-        denoiser.sample(requests[i], text, images.make(requests[i].images, requests[i].bucket()), stop_requested);
+        set.denoise(requests[i], text, images.make(requests[i].images, requests[i].bucket()), stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
     if (path.has_parent_path()) make_folder(path.parent_path());
-    write_png(path, decoder.decode(latents));
+    write_png(path, set.decode(requests[i], latents));
     fmt::print("{}\n", path.string());
   }
   return 0;

@@ -1,4 +1,7 @@
 // Keys of ai-toolkit files that are spelled differently here, mean nothing here, or are not supported.
+#include <fmt/format.h>
+
+#include "config/scalar.h"
 #include "config/schema.h"
 
 namespace lh::schema {
@@ -19,7 +22,6 @@ constexpr Alias alias_table[] = {
     {"network.network_kwargs.only_if_contains", "network.only_if_contains"},
     {"network.network_kwargs.ignore_if_contains", "network.ignore_if_contains"},
     {"datasets[].dataset_path", "datasets[].folder_path"},
-    {"datasets[].cache_latents", "datasets[].cache_latents_to_disk"},
     {"train.gradient_accumulation_steps", "train.gradient_accumulation"},
     {"train.unet_lr", "train.lr"},
     {"train.loss_type", "train.loss"},
@@ -32,7 +34,9 @@ constexpr EntryAlias entry_alias_table[] = {
 };
 
 constexpr std::string_view from_weights = "the kind of model is found by looking at the weights";
+constexpr std::string_view of_video = "belongs to videos";
 constexpr std::string_view planned = "memory is planned before the first step";
+constexpr std::string_view compiled = "nothing is compiled at run time";
 constexpr std::string_view only_with = "has a meaning only beside a key that is not supported";
 
 constexpr Ignored ignored_table[] = {
@@ -44,46 +48,121 @@ constexpr Ignored ignored_table[] = {
     {"logging.project_name", only_with},
     {"logging.run_name", only_with},
     {"logging.use_ui_logger", "there is no user interface database"},
-    {"network.transformer_only", "text encoders are adapted only with train.train_text_encoder"},
+    {"network.split_multistage_loras", only_with},
+    {"network.old_lokr_format", "files of lokr have the names of LyCORIS"},
     {"save.hf_repo_id", only_with},
     {"save.hf_private", only_with},
     {"datasets[].keep_tokens", only_with},
+    {"datasets[].cache_latents", "latents are always computed once"},
+    {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
+    {"datasets[].fast_image_size", "images are read whole once"},
+    {"datasets[].shrink_video_to_frames", of_video},
+    {"datasets[].auto_frame_count", of_video},
+    {"datasets[].trim_auto_frame_count_tail", of_video},
+    {"datasets[].fps", of_video},
+    {"datasets[].do_i2v", of_video},
+    {"datasets[].do_audio", of_video},
+    {"datasets[].audio_normalize", of_video},
+    {"datasets[].audio_preserve_pitch", of_video},
+    {"datasets[].debug", of_video},
+    {"datasets[].control_transparent_color", only_with},
+    {"datasets[].full_size_control_images", "the model says how its further images are cut"},
+    {"datasets[].random_triggers_max", only_with},
+    {"datasets[].type", "what is in the folder is looked at"},
     {"datasets[].num_workers", "the number of threads follows the machine"},
     {"datasets[].prefetch_factor", "the number of threads follows the machine"},
     {"datasets[].bucket_tolerance", "the model says which sizes it takes"},
     {"datasets[].cache_text_embeddings", "text embeddings are always computed once"},
     {"datasets[].invert_mask", only_with},
     {"datasets[].mask_min_value", only_with},
-    {"train.noise_scheduler", "the model says what it was trained with"},
     {"train.cache_text_embeddings", "text embeddings are always computed once"},
     {"train.unload_text_encoder", "text encoders are unloaded after use"},
     {"train.diff_output_preservation_multiplier", only_with},
     {"train.diff_output_preservation_class", only_with},
+    {"train.blank_prompt_preservation_multiplier", only_with},
+    {"train.inverted_mask_prior_multiplier", only_with},
+    {"train.differential_guidance_scale", only_with},
+    {"train.guidance_loss_target", only_with},
+    {"train.guidance_loss_schedule", only_with},
+    {"train.paramiter_swapping_factor", only_with},
+    {"train.switch_boundary_every", "belongs to models with several denoisers"},
+    {"train.audio_loss_multiplier", of_video},
+    {"train.max_loss_debug", only_with},
+    {"train.merge_network_on_save_strength", only_with},
     {"train.attention_backend", "the fastest kernel is chosen"},
     {"train.sdp", "the fastest kernel is chosen"},
     {"train.xformers", "the fastest kernel is chosen"},
     {"model.arch", from_weights},
-    {"model.qtype", only_with},
-    {"model.qtype_te", only_with},
+    {"model.quantize_kwargs", "only layers that LoRA goes on are kept in 8 bits"},
+    {"model.quantize_te", "text encoders run once before the first step, in bf16, and are unloaded"},
+    {"model.qtype_te", "text encoders run once before the first step, in bf16, and are unloaded"},
+    {"model.text_encoder_bits", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.low_vram", planned},
+    {"model.auto_memory", planned},
     {"model.layer_offloading", planned},
     {"model.layer_offloading_transformer_percent", planned},
     {"model.layer_offloading_text_encoder_percent", planned},
-    {"model.compile", "nothing is compiled at run time"},
+    {"model.compile", compiled},
+    {"model.block_compile", compiled},
+    {"model.compile_mode", compiled},
+    {"model.compile_fullgraph", compiled},
+    {"model.compile_dynamic", compiled},
+    {"model.cache_size_limit", compiled},
+    {"model.vae_device", planned},
+    {"model.te_device", planned},
+    {"model.vae_dtype", "the VAE runs in bf16, or in fp32 where train.dtype is"},
+    {"model.te_dtype", "text encoders run in bf16, or in fp32 where train.dtype is"},
+    {"sample.fps", of_video},
+    {"sample.format", "samples are written as PNG, without loss"},
+    {"sample.ext", "samples are written as PNG, without loss"},
+    {"sample.adapter_conditioning_scale", only_with},
+    {"sample.refiner_start_at", only_with},
 };
 
 constexpr std::string_view captions = "prepare the captions beforehand";
 constexpr std::string_view images = "prepare the images beforehand";
+constexpr std::string_view several_images = "name each folder in images by the model's key: images: {control: folder}";
 constexpr std::string_view masks = "crop the images to what matters instead";
 
+constexpr std::string_view no_adapter = "this program trains LoRA and its kin: say network: {type: lora, linear: 16}";
+constexpr std::string_view a_lora = "remove it, and see docs/from-ai-toolkit.md for what there is";
+
 constexpr Refused refused_table[] = {
+    {"adapter", no_adapter},
+    {"embedding", no_adapter},
+    {"decorator", no_adapter},
+    {"slider", no_adapter},
+    {"guidance", no_adapter},
+    {"do_lorm", no_adapter},
+    {"first_sample", "samples of step 0 are made as all others are: remove it"},
+    {"torch_profiler", "use LORA_VERBOSE=time"},
+    {"network.transformer_only", "name what else is to be adapted in network.target_modules", "true"},
+    {"network.all_layers", "name the layers in network.target_modules"},
+    {"network.layer_offloading", "remove it: memory is planned before the first step"},
+    {"network.lorm", no_adapter},
     {"logging.use_wandb", "nothing is sent over the network; events are written to training_folder/name"},
     {"network.network_kwargs.full_if_contains", "use only_if_contains"},
     {"save.push_to_hub", "nothing is sent over the network; upload the file when the run is done"},
     {"datasets[].shuffle_tokens", captions},
     {"datasets[].token_dropout_rate", "use caption_dropout_rate"},
     {"datasets[].replacements", captions},
-    {"datasets[].is_reg", "put regularization images in a dataset of their own"},
+    {"datasets[].batch_size", "use train.batch_size, which is for all datasets"},
+    {"datasets[].is_reg", "add such images as a dataset of their own, with a trigger_word of its own"},
+    {"datasets[].prior_reg", a_lora},
+    {"datasets[].controls", "make control images beforehand, and name their folder in images"},
+    {"datasets[].control_path_1", several_images},
+    {"datasets[].control_path_2", several_images},
+    {"datasets[].control_path_3", several_images},
+    {"datasets[].control_from_same_folder", several_images},
+    {"datasets[].inpaint_path", several_images},
+    {"datasets[].clip_image_path", no_adapter},
+    {"datasets[].unconditional_path", a_lora},
+    {"datasets[].num_frames", "models of images are trained; put single frames in the folder", "1"},
+    {"datasets[].random_triggers", captions},
+    {"datasets[].use_short_captions", captions},
+    {"datasets[].augments", images},
+    {"datasets[].augmentations", images},
+    {"datasets[].standardize_images", images},
     {"datasets[].network_weight", "use num_repeats", "1"},
     {"datasets[].loss_multiplier", "use num_repeats", "1"},
     {"datasets[].flip_y", images},
@@ -98,27 +177,73 @@ constexpr Refused refused_table[] = {
     {"train.ema_config.param_multiplier", "weights are not multiplied; remove it", "1"},
     {"train.ema_config.use_num_updates", "use warmup: num_updates"},
     {"train.ema_config.use_ema_warmup", "use warmup: power"},
-    {"train.linear_timesteps", "use timestep_type: linear"},
-    {"train.linear_timesteps2", "use timestep_type: linear"},
     {"train.content_or_style", "use timestep_type and timestep_shift", "balanced"},
-    {"train.bypass_guidance_embedding", "use cfg_scale"},
     {"train.do_guidance_loss", "use cfg_scale"},
+    {"train.do_differential_guidance", a_lora},
+    {"train.do_paramiter_swapping", "a LoRA is small: remove it"},
+    {"train.do_cfg", a_lora},
+    {"train.do_random_cfg", a_lora},
+    {"train.max_loss", "use max_grad_norm"},
+    {"train.loss_target", "the model says what it is trained to say: remove it", "noise"},
+    {"train.noise_multiplier", a_lora, "1"},
+    {"train.random_noise_shift", "use noise_offset"},
+    {"train.random_noise_multiplier", a_lora},
+    {"train.dynamic_noise_offset", "use noise_offset"},
+    {"train.img_multiplier", images, "1"},
+    {"train.latent_multiplier", a_lora, "1"},
+    {"train.noisy_latent_multiplier", a_lora, "1"},
+    {"train.prompt_dropout_prob", "use datasets[].caption_dropout_rate"},
+    {"train.standardize_images", images},
+    {"train.standardize_latents", a_lora},
+    {"train.single_item_batching", "use gradient_accumulation"},
+    {"train.short_and_long_captions", captions},
+    {"train.correct_pred_norm", a_lora},
+    {"train.match_noise_norm", a_lora},
+    {"train.do_fft_loss", a_lora},
+    {"train.do_prior_divergence", a_lora},
+    {"train.do_blank_stabilization", a_lora},
+    {"train.do_signal_amplification", a_lora},
+    {"train.do_batch_noise_correction", a_lora},
+    {"train.do_signal_correction_noise", a_lora},
+    {"train.force_consistent_noise", a_lora},
+    {"train.blended_blur_noise", a_lora},
+    {"train.optimal_noise_pairing_samples", a_lora, "1"},
+    {"train.latent_feature_extractor_path", a_lora},
+    {"train.diffusion_feature_extractor_path", a_lora},
+    {"train.learnable_snr_gos", "use min_snr_gamma"},
+    {"train.weight_jitter", a_lora},
+    {"train.merge_network_on_save", "sample with --lora FILE; the checkpoint stays as it is"},
+    {"train.start_step", "use --resume"},
+    {"train.free_u", a_lora},
+    {"train.adapter_assist_name_or_path", a_lora},
+    {"train.negative_prompt", a_lora},
+    {"train.train_turbo", a_lora},
+    {"train.t0_loss_target", a_lora},
     {"train.snr_gamma", "use min_snr_gamma"},
     {"train.diff_output_preservation", "use a dataset of regularization images"},
     {"train.blank_prompt_preservation", "use caption_dropout_rate"},
     {"train.reg_weight", "use num_repeats", "1"},
     {"train.inverted_mask_prior", masks},
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
-    {"model.quantize", "set it to false; use model.dtype: float8_e4m3"},
-    {"model.quantize_te", "set it to false; text encoders are unloaded after use"},
-    {"model.assistant_lora_path", "merge the adapter into the checkpoint first"},
-    {"model.lora_path", "merge the adapter into the checkpoint first"},
-    {"model.inference_lora_path", "sample with --lora FILE when the run is done"},
+    {"model.unconditional_lora_path", "remove it: samples without guidance need none"},
+    {"model.accuracy_recovery_adapter", "remove it: float8_e4m3 with a factor for each row needs none"},
+    {"model.model_kwargs", "give settings of the model by their own keys: lora-host plugins --verbose lists them"},
+    {"model.model_paths", "give each file by its own key: lora-host plugins --verbose lists them"},
+    {"model.extras_name_or_path", "give each file by its own key: lora-host plugins --verbose lists them"},
+    {"model.unet_path", "use name_or_path"},
+    {"model.refiner_name_or_path", "train the refiner as a model of its own"},
+    {"model.is_v_pred", "say it by the model's own key, such as variant: lora-host plugins --verbose lists them"},
+    {"model.use_flux_cfg", "guidance follows sample.guidance_scale: remove it"},
+    {"model.in_context", a_lora},
+    {"model.only_if_contains", "use network.only_if_contains"},
+    {"model.ignore_if_contains", "use network.ignore_if_contains"},
     {"model.te_name_or_path", "give each text encoder by its own key: lora-host plugins --verbose lists them"},
     {"model.attn_masking", "remove it"},
     {"model.split_model_over_gpus", "remove it"},
-    {"sample.sample_start_step", "use sample_every"},
-    {"sample.network_multiplier", "sample with --lora FILE:STRENGTH when the run is done", "1"},
+    {"sample.guidance_rescale", "remove it: guidance is not rescaled"},
+    {"sample.num_frames", "samples are single images", "1"},
+    {"sample.do_cfg_norm", "remove it: guidance is not normalised"},
+    {"sample.extra_values", no_adapter},
 };
 
 constexpr OptionAlias option_table[] = {
@@ -128,21 +253,75 @@ constexpr OptionAlias option_table[] = {
     {"network.network_kwargs.init_lora_weights", "", "init", "kaiming"},
 };
 
+// In how many bits ai-toolkit's `qtype` keeps a weight; 0: not known.
+int64_t bits_of(std::string_view type) {
+  for (const std::string_view front : {"uint", "int", "qint", "float", "qfloat", "convrot", "convrotint", "q_"}) {
+    if (!type.starts_with(front)) continue;
+    const std::string_view rest = type.substr(front.size());
+    if (rest.size() == 1 && rest[0] >= '2' && rest[0] <= '8') return rest[0] - '0';
+  }
+  return 0;
+}
+
+void apply_qtype(Acting& on, const yaml::Node& value) {
+  if (value.kind == yaml::Kind::null || value.text.empty() || on.config.model.dtype != "float8_e4m3") return;
+  const std::string type = value.text.substr(0, value.text.find('|'));
+  const int64_t bits = bits_of(type);
+  if (value.kind != yaml::Kind::scalar || bits == 0)
+    return on.problems.push_back(
+        "expected qfloat8, float8, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
+        "quantize to false to keep the weights as train.dtype");
+  if (type != "qfloat8" && type != "float8")
+    on.config.notes.push_back(fmt::format(
+        "model.qtype: weights are kept as float8_e4m3 with a factor for each row instead of {}: {}", value.text,
+        bits < 8 ? "nearer to the model, so that no adapter has to make up for the rounding, and planned for in memory"
+                 : "as many bits, and what the kernels compute with"));
+}
+
 const Switch switch_table[] = {
-    {"train.force_first_sample", [](Config& c, bool on) { c.sample.sample_at_start |= on; },
+    {"train.force_first_sample",
+     [](Acting& on, const yaml::Node& value) { on.config.sample.sample_at_start |= on.flag(value).value_or(false); },
      "true: sample before the first step."},
-    {"train.skip_first_sample", [](Config& c, bool on) { c.sample.sample_at_start = !on; },
+    {"train.skip_first_sample",
+     [](Acting& on, const yaml::Node& value) { on.config.sample.sample_at_start = !on.flag(value).value_or(true); },
      "false: sample before the first step; true: do not."},
     {"train.disable_sampling",
-     [](Config& c, bool on) {
-       if (!on) return;
-       c.sample.sample_every = 0;
-       c.sample.sample_at_start = false;
+     [](Acting& on, const yaml::Node& value) {
+       if (!on.flag(value).value_or(false)) return;
+       on.config.sample.sample_every = 0;
+       on.config.sample.sample_at_start = false;
+       on.config.sample.prompts.clear();
      },
      "true: no samples while training."},
+    {"train.linear_timesteps",
+     [](Acting& on, const yaml::Node& value) {
+       if (!on.flag(value).value_or(false)) return;
+       on.config.train.timestep_type = "linear";
+       on.config.train.weighting_scheme = "bell";
+     },
+     "true: timestep_type: linear and weighting_scheme: bell."},
+    {"train.linear_timesteps2",
+     [](Acting& on, const yaml::Node& value) {
+       if (!on.flag(value).value_or(false)) return;
+       on.config.train.timestep_type = "linear";
+       on.config.train.weighting_scheme = "half_bell";
+     },
+     "true: timestep_type: linear and weighting_scheme: half_bell."},
+    {"model.quantize",
+     [](Acting& on, const yaml::Node& value) {
+       if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";
+     },
+     "true: model.dtype: float8_e4m3."},
+    {"model.qtype", apply_qtype, "With quantize: what ai-toolkit keeps weights as; all of them are float8_e4m3 here."},
 };
 
 }  // namespace
+
+std::optional<bool> Acting::flag(const yaml::Node& value) {
+  const auto on = yaml::flag_of(value);
+  if (!on) problems.push_back("expected true or false, found " + yaml::describe(value));
+  return on;
+}
 
 std::span<const Alias> aliases() { return alias_table; }
 std::span<const EntryAlias> entry_aliases() { return entry_alias_table; }

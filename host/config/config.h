@@ -19,6 +19,7 @@ struct GivenValue {
   std::string source = {};
   int line = 0, column = 0;
   std::string place() const;  // "file:line:column: ", or the flag; empty where there is neither
+  bool operator==(const GivenValue&) const = default;
 };
 
 // Images beside those that are trained or made, by key of the model's recipe: files or folders.
@@ -39,6 +40,8 @@ struct ModelConfig {
   std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
   int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
+  // LoRA files that are part of the model: always, only while training, only in samples.
+  std::filesystem::path lora_path, assistant_lora_path, inference_lora_path;
 };
 
 struct NetworkConfig {
@@ -58,9 +61,12 @@ struct NetworkConfig {
 
 struct DatasetConfig {
   std::filesystem::path folder_path;
-  ImagePaths images;  // one folder each
+  std::string trigger_word;  // empty = the run's
+  ImagePaths images;         // one folder each
   std::string caption_ext = "txt";
-  std::string default_caption;  // for images without a caption file; empty = a missing caption is an error
+  std::string caption_prefix, caption_suffix;  // around every caption, with a space
+  std::string default_caption;                 // for images without a caption file
+  std::string missing_captions = "error";      // without either: error, empty
   std::vector<int64_t> resolution{512};
   double caption_dropout_rate = 0;
   int64_t num_repeats = 1;
@@ -103,8 +109,9 @@ struct TrainSection {
   GivenOptions optimizer_params;
   std::vector<Phase> phases;  // in order; empty = one, with the settings above
   EmaConfig ema_config;
-  double max_grad_norm = 1.0;                                                              // 0 = no clipping
-  std::string timestep_type;                                                               // empty = the model's own
+  double max_grad_norm = 1.0;   // 0 = no clipping
+  std::string noise_scheduler;  // flowmatch, ddpm: what the model has to be; empty = whatever it is
+  std::string timestep_type;    // empty = the model's own
   std::optional<double> timestep_shift, sigmoid_scale, logit_mean, logit_std, mode_scale;  // empty = the law's own
   int64_t min_denoising_steps = 0, max_denoising_steps = 999;  // which of 1000 noise levels, from the noisiest
   std::string weighting_scheme;                                // empty = the model's own
@@ -112,6 +119,7 @@ struct TrainSection {
   bool debiased_estimation_loss = false;
   double noise_offset = 0;
   double cfg_scale = 1.0;  // guidance given to a guidance-distilled model
+  bool bypass_guidance_embedding = false;
   int64_t seed = 42;
   std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
@@ -119,12 +127,26 @@ struct TrainSection {
   std::string loss = "mse";                     // mse, huber
 };
 
+// An image that is made while training: what it does not say is said for all of them.
+struct SampleItem {
+  SampleItem() = default;
+  SampleItem(const char* text) : prompt(text) {}
+  SampleItem(std::string text) : prompt(std::move(text)) {}
+  std::string prompt;
+  std::optional<std::string> neg;
+  std::optional<int64_t> width, height, seed, sample_steps;
+  std::optional<double> guidance_scale, network_multiplier;
+  std::map<std::string, GivenValue> images;  // by the model's key
+  bool operator==(const SampleItem&) const = default;
+};
+
 struct SampleConfig {
   std::string sampler;    // empty = the model's own
   std::string scheduler;  // spacing of noise levels; empty = as the sampler's name says, or the model's own
   GivenOptions sampler_params, scheduler_params;
   int64_t sample_every = 0;  // 0 = never
-  std::vector<std::string> prompts;
+  int64_t sample_start_step = 0;
+  std::vector<SampleItem> prompts;
   ImagePaths images;  // one file for all prompts, or one for each
   std::string neg;
   int64_t width = 512, height = 512;
@@ -132,6 +154,7 @@ struct SampleConfig {
   bool walk_seed = false;                     // prompt i uses seed + i
   int64_t sample_steps = 0;                   // 0 = the model's own
   std::optional<double> guidance_scale;       // empty = the model's own
+  double network_multiplier = 1;              // of the trained adapter
   bool batch_cfg = false;                     // both prompts of guidance in one batch
   std::vector<int64_t> skip_guidance_layers;  // empty = the model's own, as are the numbers
   std::optional<double> skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
@@ -158,6 +181,7 @@ struct Config {
   TrainSection train;
   SampleConfig sample;
   SaveConfig save;
+  std::vector<std::string> notes;  // what is done in place of what the file says, and why; a line each
 
   std::filesystem::path output_dir() const { return training_folder / name; }
 };
@@ -165,7 +189,7 @@ struct Config {
 // Reads a YAML file; throws lh::Error(Code::config) whose text lists every problem, one a line, as
 // "file:line:column: key: what is wrong (fix)". Relative paths stay relative to the working directory.
 Config load_config(const std::filesystem::path& file);
-// The effective configuration as YAML that load_config accepts.
+// The effective configuration as YAML that load_config accepts; its notes as comments.
 std::string to_yaml(const Config& config);
 
 }  // namespace lh

@@ -36,11 +36,19 @@ constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"rex", "rex"},
                                 {"inverse_sqrt", "inverse_sqrt"}};
 constexpr Choice timestep_types[] = {
-    {"sigmoid", "sigmoid"},           {"linear", "linear"}, {"shift", "shift"},   {"flux_shift", "flux_shift"},
-    {"logit_normal", "logit_normal"}, {"mode", "mode"},     {"cosmap", "cosmap"}, {"uniform", "linear"}};
-constexpr Choice weighting_schemes[] = {
-    {"none", "none"}, {"sigma_sqrt", "sigma_sqrt"}, {"logit_normal", "logit_normal"},
-    {"mode", "mode"}, {"cosmap", "cosmap"},         {"uniform", "none"}};
+    {"sigmoid", "sigmoid"}, {"linear", "linear"},         {"linear_shift", "linear_shift"}, {"weighted", "weighted"},
+    {"shift", "shift"},     {"flux_shift", "flux_shift"}, {"logit_normal", "logit_normal"}, {"mode", "mode"},
+    {"cosmap", "cosmap"},   {"uniform", "linear"},        {"lumina2_shift", "linear_shift"}};
+constexpr Choice noise_schedulers[] = {{"flowmatch", "flowmatch"}, {"ddpm", "ddpm"}, {"ddim", "ddpm"}};
+constexpr Choice missing_captions[] = {{"error", "error"}, {"empty", "empty"}};
+constexpr Choice weighting_schemes[] = {{"none", "none"},
+                                        {"sigma_sqrt", "sigma_sqrt"},
+                                        {"logit_normal", "logit_normal"},
+                                        {"mode", "mode"},
+                                        {"bell", "bell"},
+                                        {"half_bell", "half_bell"},
+                                        {"cosmap", "cosmap"},
+                                        {"uniform", "none"}};
 constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false", "false"}, {"yes", "true"},
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice ema_warmups[] = {
@@ -149,6 +157,13 @@ const Key table[] = {
      "Larger images are encoded and decoded in overlapping tiles of about this many pixels a side, at least 64. 0: "
      "whole, or in tiles as large as memory allows.",
      {.range = {.low = 0, .high = 16384}}},
+    {"model.lora_path", in<M, &ModelConfig::lora_path>,
+     "LoRA file that is part of the model, for training and samples."},
+    {"model.assistant_lora_path", in<M, &ModelConfig::assistant_lora_path>,
+     "LoRA file that is part of the model while training and not in samples, such as one that undoes a model's "
+     "distillation."},
+    {"model.inference_lora_path", in<M, &ModelConfig::inference_lora_path>,
+     "LoRA file that is part of the model in samples and not while training."},
 
     {"network.type",
      in<N, &NetworkConfig::type>,
@@ -210,13 +225,20 @@ const Key table[] = {
      each<&D::folder_path>,
      "Folder of images, each with its caption beside it.",
      {.required = true}},
+    {"datasets[].trigger_word", each<&D::trigger_word>, "As trigger_word, for this dataset. Empty: the run's."},
     {"datasets[].images", each<&D::images>,
      "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
      "with "
      "an image of the same name for each image of folder_path."},
     {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
-    {"datasets[].default_caption", each<&D::default_caption>,
-     "Caption of images without a file. Empty: a missing caption is an error."},
+    {"datasets[].caption_prefix", each<&D::caption_prefix>, "Put in front of every caption, with a space."},
+    {"datasets[].caption_suffix", each<&D::caption_suffix>, "Put behind every caption, with a space."},
+    {"datasets[].default_caption", each<&D::default_caption>, "Caption of images without a file."},
+    {"datasets[].missing_captions",
+     each<&D::missing_captions>,
+     "An image without caption file and default_caption: error, or empty: its caption is the trigger word, if there is "
+     "one.",
+     {.choices = missing_captions}},
     {"datasets[].resolution",
      each<&D::resolution>,
      "Training size: images are scaled to about resolution x resolution pixels. A list trains at each size.",
@@ -310,9 +332,17 @@ const Key table[] = {
      in<T, &Tr::max_grad_norm>,
      "Gradients are scaled down to this norm. 0: never.",
      {.range = from_zero}},
+    {"train.noise_scheduler",
+     in<T, &Tr::noise_scheduler>,
+     "What the model has to be trained with: flowmatch, or ddpm for discrete timesteps. Another model is refused. "
+     "Empty: "
+     "what the model is trained with.",
+     {.choices = noise_schedulers}},
     {"train.timestep_type",
      in<T, &Tr::timestep_type>,
-     "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), shift (sigmoid, shifted), flux_shift "
+     "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), linear_shift (evenly, shifted as "
+     "those "
+     "of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), flux_shift "
      "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap. Empty: the model's own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
@@ -345,7 +375,8 @@ const Key table[] = {
      {.range = {.low = 0, .high = 999}}},
     {"train.weighting_scheme",
      in<T, &Tr::weighting_scheme>,
-     "Weight of a sample's loss by its noise, for flow models: none, sigma_sqrt or cosmap. logit_normal and mode are "
+     "Weight of a sample's loss by its noise, for flow models: none, sigma_sqrt, cosmap, bell (highest at "
+     "half noise) or half_bell (not falling towards less noise). logit_normal and mode are "
      "taken as timestep_type. Empty: the model's own.",
      {.choices = weighting_schemes}},
     {"train.min_snr_gamma",
@@ -362,6 +393,8 @@ const Key table[] = {
      in<T, &Tr::cfg_scale>,
      "Guidance given to a guidance-distilled model while training.",
      {.range = guidance}},
+    {"train.bypass_guidance_embedding", in<T, &Tr::bypass_guidance_embedding>,
+     "Refused for models that take a guidance number, which are given cfg_scale; true is as good as false for others."},
     {"train.seed", in<T, &Tr::seed>, "Seed of everything random in training.", {.range = whole_seed}},
     {"train.dtype", in<T, &Tr::dtype>, "Type of computation.", {.choices = compute_types}},
     {"train.gradient_checkpointing",
@@ -390,7 +423,16 @@ const Key table[] = {
      in<S, &SampleConfig::sample_every>,
      "Sample every so many steps. 0: never.",
      {.range = any_count}},
-    {"sample.prompts", in<S, &SampleConfig::prompts>, "Prompts, one image each."},
+    {"sample.sample_start_step",
+     in<S, &SampleConfig::sample_start_step>,
+     "No samples before this step, but for those of sample_at_start.",
+     {.range = any_count}},
+    {"sample.prompts", in<S, &SampleConfig::prompts>,
+     "Prompts, one image each: texts, or mappings of prompt with neg, width, height, seed, guidance_scale, "
+     "sample_steps, "
+     "network_multiplier and images, which count for this image. Flags in a text say the same: --n, --w, --h, --d, "
+     "--l, "
+     "--s, --m, --ctrl_img."},
     {"sample.images",
      in<S, &SampleConfig::images>,
      "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
@@ -410,6 +452,10 @@ const Key table[] = {
      in<S, &SampleConfig::guidance_scale>,
      "Guidance. Empty: the model's own. 1: none, which is twice as fast where the model takes no guidance number.",
      {.range = guidance}},
+    {"sample.network_multiplier",
+     in<S, &SampleConfig::network_multiplier>,
+     "Strength of the trained adapter in samples.",
+     {.range = {.low = -100, .high = 100}}},
     {"sample.batch_cfg", in<S, &SampleConfig::batch_cfg>,
      "Guidance needs the model with and without the prompt: true runs both as one batch, which is faster on a large "
      "GPU and takes more memory; false one after the other."},

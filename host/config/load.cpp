@@ -9,6 +9,8 @@
 #include <map>
 #include <sstream>
 
+#include "config/ai_toolkit.h"
+#include "config/kohya.h"
 #include "config/scalar.h"
 #include "config/schema.h"
 #include "config/value.h"
@@ -47,15 +49,20 @@ class Reader {
  public:
   Reader(std::string file, ConfigNeeds needs) : file_(std::move(file)), needs_(needs) {}
 
-  Config read(const std::string& text) {
-    const Node document = yaml::parse(text, problems_);
+  Config read(const std::string& text) { return read(yaml::parse(text, problems_)); }
+
+  Config read(Node document, const Config& defaults = {}) {
+    config_ = defaults;
     if (problems_.empty()) {
-      read_run(unwrap(document));
-      for (const schema::Switch& row : schema::switches())
-        if (const auto at = switched_.find(row.path); at != switched_.end()) row.apply(config_, at->second);
+      const Node& run = unwrap(document);
+      if (problems_.empty() && wrapped_) ai_toolkit::check(run, problems_);
+      read_run(run);
+      apply_switches();
       apply_option_aliases();
+      if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run);
     }
     if (!problems_.empty()) report();
+    for (const std::string& note : config_.notes) spdlog::info("{}: {}", file_, note);
     if (!ignored_.empty())
       spdlog::info("{}: keys without effect here (docs/config.md says why): {}", file_, fmt::join(ignored_, ", "));
     return std::move(config_);
@@ -81,7 +88,7 @@ class Reader {
   }
 
   // The mapping that holds the run's keys: the document itself, or the process inside ai-toolkit's wrapper.
-  const Node& unwrap(const Node& document) {
+  const Node& unwrap(Node& document) {
     static const Node empty{.kind = Kind::map};
     if (document.kind == Kind::null) return empty;
     if (document.kind != Kind::map) {
@@ -91,13 +98,16 @@ class Reader {
     if (!document.find("config") && !document.find("job")) return document;
 
     wrapped_ = true;
+    config_ = ai_toolkit::defaults();
+    const Node* given = document.find("config");
+    const Node* named = given == nullptr ? nullptr : given->find("name");
+    ai_toolkit::replace_marks(document, named == nullptr ? "" : named->text, problems_);
     const Node* config = nullptr;
     for (const auto& [key, value] : document.entries) {
       if (key.text == "config") {
         config = &value;
       } else if (key.text == "job") {
-        if (!one_of(value.text, {"extension", "train"}))
-          problem(value.place, "job", "must be extension or train, found " + yaml::describe(value));
+        if (!one_of(value.text, {"extension", "train"})) return refuse_job(value), empty;
       } else if (key.text != "meta") {
         problem(key.place, key.text, "unknown key. Beside job there are config and meta");
       }
@@ -121,9 +131,22 @@ class Reader {
     }
     const Node& run = process->items[0];
     if (const Node* type = run.find("type");
-        type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer"}))
-      problem(type->place, "type", "must be sd_trainer, found " + yaml::describe(*type));
+        type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer"})) {
+      problems_.clear();  // what is said of another kind of job is of no use
+      needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins};
+      problem(type->place, "type",
+              fmt::format("this process is not for training a LoRA of images, found {}. Use sd_trainer, with a network",
+                          yaml::describe(*type)));
+      return empty;
+    }
     return run;
+  }
+
+  // Jobs of ai-toolkit that train nothing. Other problems of the file are of no use then.
+  void refuse_job(const Node& job) {
+    const std::string instead = job.text == "generate" ? ". For images from prompts: lora-host sample" : "";
+    needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins};
+    problem(job.place, "job", fmt::format("must be extension or train, found {}{}", yaml::describe(job), instead));
   }
 
   void read_run(const Node& run) {
@@ -189,6 +212,16 @@ class Reader {
     }
   }
 
+  void apply_switches() {
+    for (const schema::Switch& row : schema::switches()) {
+      const auto at = switched_.find(row.path);
+      if (at == switched_.end()) continue;
+      schema::Acting acting{.config = config_, .problems = {}};
+      row.apply(acting, *at->second.value);
+      for (const std::string& text : acting.problems) problem(at->second.value->place, at->second.name, text);
+    }
+  }
+
   void apply_option_aliases() {
     for (const auto& [row, given] : aliased_) {
       GivenOptions& options = config_.network.network_kwargs;
@@ -213,7 +246,7 @@ class Reader {
         problem(item.place, shown, "expected a mapping, found " + yaml::describe(item));
         continue;
       }
-      DatasetConfig dataset;
+      DatasetConfig dataset = wrapped_ ? ai_toolkit::dataset_defaults() : DatasetConfig{};
       read_section(item, "datasets[]", shown, &dataset);
       if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
         missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
@@ -239,6 +272,9 @@ class Reader {
       for (auto& [option, given] : **options) given.source = file_;
     if (schema::Phases* const* phases = std::get_if<schema::Phases*>(&field))
       for (Phase& phase : **phases) phase.source = file_;
+    if (schema::Samples* const* samples = std::get_if<schema::Samples*>(&field))
+      for (SampleItem& item : **samples)
+        for (auto& [image, path] : item.images) path.source = file_;
     if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
       for (auto& [image, paths] : **images)
         for (GivenValue& path : paths) path.source = file_;
@@ -262,10 +298,7 @@ class Reader {
     if (const schema::OptionAlias* option = lookup(schema::option_aliases(), path)) {
       aliased_.emplace_back(option, std::pair(&key, &value));
     } else if (const schema::Switch* row = lookup(schema::switches(), path)) {
-      if (const auto on = yaml::flag_of(value))
-        switched_[row->path] = *on;
-      else
-        problem(value.place, name, "expected true or false, found " + yaml::describe(value));
+      switched_[row->path] = {name, &value};
     } else if (lookup(schema::ignored(), path)) {
       ignored_.push_back(name);
     } else if (const schema::Refused* refused = lookup(schema::refused(), path)) {
@@ -276,8 +309,12 @@ class Reader {
     } else if (path == "model." + key.text) {
       keep(key, value);
     } else {
+      const std::string_view theirs = kohya::ours(key.text);
       const std::string near = schema::nearest(path);
-      problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));
+      if (!theirs.empty())
+        problem(key.place, name, fmt::format("a key of kohya's scripts; here it is {}", theirs));
+      else
+        problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));
     }
   }
 
@@ -304,7 +341,7 @@ class Reader {
   bool wrapped_ = false;
   std::vector<yaml::Problem> problems_;
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
-  std::map<std::string_view, bool> switched_;
+  std::map<std::string_view, Seen> switched_;
   std::vector<std::string> ignored_;
   std::vector<std::pair<const schema::OptionAlias*, std::pair<const Node*, const Node*>>> aliased_;
 };
@@ -315,9 +352,11 @@ Config parse_config(const std::string& text, const std::string& file, ConfigNeed
   return Reader(file, needs).read(text);
 }
 
-namespace {
+Config config_of(const Node& document, const std::string& file, ConfigNeeds needs, const Config& defaults) {
+  return Reader(file, needs).read(document, defaults);
+}
 
-std::string read_text(const std::filesystem::path& file) {
+std::string read_config_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     fail(Code::config, "{}: expected a file, found a directory", file.string());
@@ -331,15 +370,13 @@ std::string read_text(const std::filesystem::path& file) {
   return text;
 }
 
-}  // namespace
-
 Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
-  return parse_config(read_text(file), file.string(), needs);
+  return parse_config(read_config_text(file), file.string(), needs);
 }
 
 std::string plugin_named_in(const std::filesystem::path& file) try {
   std::vector<yaml::Problem> problems;
-  const Node document = yaml::parse(read_text(file), problems);
+  const Node document = yaml::parse(read_config_text(file), problems);
   const Node* run = &document;
   if (const Node* config = document.find("config"))  // ai-toolkit's wrapper
     if (const Node* process = config->find("process"); process && process->items.size() == 1) run = &process->items[0];

@@ -16,6 +16,13 @@ struct ConfigNeeds {
       nullptr;  // a key of `model` that none of them has is unknown; null: not said
 };
 
+// A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts; dataset_config: a file of the
+// datasets, as those scripts have it, or empty. Throws like load_config.
+Config load_config(const std::filesystem::path& file, const std::filesystem::path& dataset_config, ConfigNeeds needs);
+// A mapping of our keys that was made of another program's file; defaults: what it has where it says nothing.
+Config config_of(const yaml::Node& document, const std::string& file, ConfigNeeds needs, const Config& defaults);
+// The bytes of a configuration file. Throws lh::Error(Code::config).
+std::string read_config_text(const std::filesystem::path& file);
 // `file` is what problems are reported under. Throws like load_config.
 Config parse_config(const std::string& text, const std::string& file, ConfigNeeds needs = {});
 Config load_config(const std::filesystem::path& file, ConfigNeeds needs);

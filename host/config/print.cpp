@@ -19,6 +19,13 @@ std::pair<std::string_view, std::string_view> split(std::string_view path) {
   return {path.substr(0, dot), path.substr(dot + 1)};
 }
 
+// A note may have text of the file in it.
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (static_cast<unsigned char>(c) < 0x20) c = ' ';
+  return text;
+}
+
 std::string choices(const schema::Key& key) {
   std::string main, others;
   for (const schema::Choice& choice : key.rules.choices) {
@@ -52,6 +59,7 @@ std::string to_yaml(const Config& given) {
   Config config = given;
   DatasetConfig unused;
   std::string out;
+  for (const std::string& note : given.notes) out += fmt::format("# {}\n", one_line(note));
   std::string_view section, inner;  // a mapping within the section
   const auto print_keys = [&](std::string_view wanted, DatasetConfig& dataset, std::string_view first,
                               std::string_view indent) {

@@ -44,6 +44,7 @@ struct TypeName {
   std::string operator()(ImagePaths*) const { return "mapping of paths or lists of paths"; }
   std::string operator()(GivenOptions*) const { return "mapping of options"; }
   std::string operator()(Phases*) const { return "list of mappings"; }
+  std::string operator()(Samples*) const { return "list of texts or mappings"; }
 };
 
 }  // namespace

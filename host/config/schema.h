@@ -15,6 +15,7 @@
 
 #include "config/config.h"
 #include "config/range.h"
+#include "config/yaml.h"
 
 namespace lh::schema {
 
@@ -23,9 +24,10 @@ using Integers = std::vector<int64_t>;
 using Reals = std::vector<double>;
 using Numbers = std::map<std::string, double>;
 using Phases = std::vector<Phase>;
+using Samples = std::vector<SampleItem>;
 // Where the value of a key is kept; the type is also the type of the key.
 using Field = std::variant<std::string*, std::filesystem::path*, int64_t*, double*, bool*, std::optional<double>*,
-                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*, Phases*>;
+                           Texts*, Integers*, Reals*, Numbers*, GivenOptions*, ImagePaths*, Phases*, Samples*>;
 
 struct Choice {
   std::string_view spelling, value;  // what a file may say, what the configuration then holds
@@ -75,10 +77,18 @@ struct OptionAlias {
   std::string_view on = {};                // the option's word for `true`
 };
 
-// A yes-or-no key of ai-toolkit that acts on others; applied in this order after the whole file is read.
+// What a key that acts on others can do.
+struct Acting {
+  Config& config;
+  std::vector<std::string> problems;  // without the key's name
+  // true where the value is; else a problem is added and nothing returned.
+  std::optional<bool> flag(const yaml::Node& value);
+};
+
+// A key of ai-toolkit that acts on others; applied in this order after the whole file is read.
 struct Switch {
   std::string_view path;
-  void (*apply)(Config&, bool);
+  void (*apply)(Acting&, const yaml::Node& value);
   std::string_view doc;
 };
 

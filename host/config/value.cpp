@@ -11,6 +11,7 @@
 
 #include "config/nearest.h"
 #include "config/run_settings.h"
+#include "config/sample_items.h"
 #include "config/scalar.h"
 
 namespace lh::schema {
@@ -22,16 +23,6 @@ using yaml::Node;
 std::string lower(std::string text) {
   std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return text;
-}
-
-// Flags of a prompt that ai-toolkit takes out of its text ("a cat --w 768").
-bool has_prompt_flag(const std::string& prompt) {
-  constexpr std::string_view flags[] = {"n", "w", "h", "d", "l", "s", "m", "gr", "ctrl_img", "network_multiplier"};
-  for (size_t at = prompt.find(" --"); at != prompt.npos; at = prompt.find(" --", at + 1)) {
-    const std::string word = prompt.substr(at + 3, prompt.find(' ', at + 3) - at - 3);
-    if (std::ranges::find(flags, word) != std::end(flags)) return true;
-  }
-  return false;
 }
 
 // Stores the value of one node in one field, by the field's type.
@@ -84,12 +75,7 @@ class Assign {
     if (node_.kind == Kind::null) return;
     if (node_.kind == Kind::map) return found(node_, "expected a list of texts");
     for (const Node& item : node_.kind == Kind::list ? node_.items : Items{node_}) {
-      const Node* prompt = item.kind == Kind::map && item.entries.size() == 1 ? item.find("prompt") : nullptr;
-      const auto text = read_text(prompt ? *prompt : item, "text");
-      if (!text) continue;
-      if (key_.path == "sample.prompts" && has_prompt_flag(*text))
-        problems_.push_back({item.place, "flags in a prompt (--w 768) are not supported: use sample.width and so on"});
-      out->push_back(*text);
+      if (const auto text = read_text(item, "text")) out->push_back(*text);
     }
   }
 
@@ -156,6 +142,8 @@ class Assign {
       out->push_back(std::move(phase));
     }
   }
+
+  void operator()(Samples* out) { *out = read_samples(node_, problems_); }
 
   // Where each path stands is kept: whether there is such a key is known when the model is.
   void operator()(ImagePaths* out) {
@@ -277,6 +265,7 @@ struct Print {
     for (const std::string& text : *texts) quoted.push_back(quote(text));
     return texts->empty() ? "" : fmt::format("[{}]", fmt::join(quoted, ", "));
   }
+  std::string operator()(const Samples* items) const { return print_samples(*items); }
   std::string operator()(const Integers* values) const { return fmt::format("[{}]", fmt::join(*values, ", ")); }
   std::string operator()(const Reals* values) const {
     return values->empty() ? "" : fmt::format("[{}]", fmt::join(*values, ", "));

@@ -80,9 +80,10 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
   }
 }
 
-void read_captions(const DatasetConfig& config, const std::string& trigger_word, std::vector<Candidate>& candidates,
+void read_captions(const DatasetConfig& config, const std::string& of_run, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
   const std::string extension = config.caption_ext.starts_with('.') ? config.caption_ext : "." + config.caption_ext;
+  const std::string& trigger_word = config.trigger_word.empty() ? of_run : config.trigger_word;
   std::vector<std::string> missing;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {
@@ -101,12 +102,18 @@ void read_captions(const DatasetConfig& config, const std::string& trigger_word,
     } catch (const fs::filesystem_error& error) {
       problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
     }
+    if (!config.caption_prefix.empty()) caption = config.caption_prefix + " " + caption;
+    if (!config.caption_suffix.empty()) caption += " " + config.caption_suffix;
     candidate.caption = with_trigger(std::move(caption), trigger_word);
     mark_left = mark_left || candidate.caption.find("[trigger]") != std::string::npos;
   }
-  if (!missing.empty())
+  if (!missing.empty() && config.missing_captions == "empty")
+    spdlog::info("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(),
+                 missing.size(), candidates.size(), trigger_word.empty() ? "empty" : "\"" + trigger_word + "\"");
+  else if (!missing.empty())
     problems.push_back(fmt::format(
-        "dataset {}: {} of {} images have no caption: {} (add <name>{} beside each, or set default_caption)",
+        "dataset {}: {} of {} images have no caption: {} (add <name>{} beside each, or set default_caption, or "
+        "missing_captions: empty)",
         config.folder_path.string(), missing.size(), candidates.size(), some_names(missing), extension));
   if (mark_left)
     spdlog::warn("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",

@@ -49,9 +49,19 @@ std::string chosen_type(const TrainSection& train, const Recipe& recipe) {
 }  // namespace
 
 TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name_(chosen_type(train, recipe)) {
+  const bool flow = recipe.objective == Objective::flow;
+  if (train.noise_scheduler == (flow ? "ddpm" : "flowmatch"))
+    fail(Code::config, "train.noise_scheduler: {} is not what this model is trained with: use {}, or leave it out",
+         train.noise_scheduler, flow ? "flowmatch" : "ddpm");
+  if (!flow && (name_ == "weighted" || name_ == "linear_shift"))
+    fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps. Use linear",
+         name_, recipe.noise_schedule.steps);
   const bool own = name_ == canonical(recipe.timestep.type);
-  if (name_ == "linear") {
+  if (name_ == "linear" || name_ == "weighted" || name_ == "linear_shift") {
     kind_ = Kind::linear;
+    // Shifted as sampling is.
+    if (name_ == "linear_shift" && recipe.sampling.schedule.dynamic)
+      resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
   } else if (name_ == "sigmoid" || name_ == "shift") {
     kind_ = Kind::sigmoid;
   } else if (name_ == "logit_normal") {
@@ -73,7 +83,9 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
   scale_ = kind_ == Kind::mode ? train.mode_scale.value_or(1.29) : train.sigmoid_scale.value_or(1);
   mean_ = train.logit_mean.value_or(0);
   std_ = train.logit_std.value_or(1);
-  shift_ = train.timestep_shift.value_or(own || name_ == "shift" ? recipe.timestep.shift : 1);
+  shift_ = train.timestep_shift.value_or(own || name_ == "shift"   ? recipe.timestep.shift
+                                         : name_ == "linear_shift" ? recipe.sampling.schedule.shift
+                                                                   : 1);
   if (train.max_denoising_steps < train.min_denoising_steps)
     fail(Code::config, "train.max_denoising_steps: {} is below train.min_denoising_steps: {}",
          train.max_denoising_steps, train.min_denoising_steps);

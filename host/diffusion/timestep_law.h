@@ -2,6 +2,8 @@
 // train at sigma = t, models of discrete timesteps at floor(steps t).
 //
 //   linear, uniform  t = u                                  u uniform in (0, 1), z normal
+//   weighted         the same; the loss has weights (loss_weight.h)
+//   linear_shift     the same, shifted as the noise levels of sampling are
 //   sigmoid          t = sigmoid(scale z)
 //   logit_normal     t = sigmoid(mean + std z)              Esser et al. 2024, section 3.1; a positive mean is noisier
 //   mode             t = 1 - u - scale (cos^2(pi u / 2) - 1 + u)                          the same

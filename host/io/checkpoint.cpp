@@ -20,7 +20,7 @@ struct Checkpoint::Impl {
   std::map<std::string, const Assembly*> recipes;
   std::string paths;  // for error texts
   Documents documents;
-  std::optional<LoraMerge> merged;
+  std::shared_ptr<const LoraMerge> merged;
 
   // What is added to a weight as it is read; empty: nothing.
   ChangeValues change(const std::string& name) const {
@@ -98,9 +98,11 @@ Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, f
 Checkpoint::~Checkpoint() = default;
 Checkpoint::Checkpoint(Checkpoint&&) noexcept = default;
 
-void Checkpoint::merge(const std::vector<LoraInput>& loras) {
-  if (!loras.empty()) impl_->merged.emplace(impl_->spec, impl_->weights, loras);
+std::shared_ptr<const LoraMerge> Checkpoint::merge_of(const std::vector<LoraInput>& loras) const {
+  return loras.empty() ? nullptr : std::make_shared<const LoraMerge>(impl_->spec, impl_->weights, loras);
 }
+
+void Checkpoint::use(std::shared_ptr<const LoraMerge> merge) { impl_->merged = std::move(merge); }
 
 bool Checkpoint::has(const std::string& component) const { return impl_->components.contains(component); }
 

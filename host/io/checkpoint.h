@@ -57,6 +57,7 @@ struct CheckpointSpec {
 };
 
 struct LoraInput;
+class LoraMerge;
 
 class Checkpoint {
  public:
@@ -66,8 +67,10 @@ class Checkpoint {
   ~Checkpoint();
   Checkpoint(Checkpoint&&) noexcept;
 
-  // From here on weights are read with these LoRA files merged into them.
-  void merge(const std::vector<LoraInput>& loras);
+  // LoRA files that weights can be read with; null for none.
+  std::shared_ptr<const LoraMerge> merge_of(const std::vector<LoraInput>& loras) const;
+  // From here on weights are read with these merged into them.
+  void use(std::shared_ptr<const LoraMerge> merge);
 
   bool has(const std::string& component) const;
   // Canonical name -> stored desc (fp8 keeps its type): plain key for the denoiser, "<component>:<key>" for others.

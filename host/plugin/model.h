@@ -33,7 +33,12 @@ class Model {
   const CheckpointSpec& spec() const { return spec_; }
   const Checkpoint& checkpoint() const { return *checkpoint_; }
   // From here on weights are read with these LoRA files merged into them.
-  void merge(const std::vector<LoraInput>& loras) { checkpoint_->merge(loras); }
+  void merge(const std::vector<LoraInput>& loras) { use(merge_of(loras)); }
+  // The same in two steps, so that a model can go from one set to another.
+  std::shared_ptr<const LoraMerge> merge_of(const std::vector<LoraInput>& loras) const {
+    return checkpoint_->merge_of(loras);
+  }
+  void use(std::shared_ptr<const LoraMerge> merge) { checkpoint_->use(std::move(merge)); }
   // Where the files of one of its tokenizers may lie.
   TokenizerPlaces tokenizer_places(const TokenizerSpec& spec) const;
   bool has_role(const std::string& role) const;

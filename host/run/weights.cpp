@@ -91,6 +91,11 @@ Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& grap
     make(device, graph, names);
 }
 
+void Weights::read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
+                         const std::vector<std::string>& names) {
+  if (!names.empty()) read(device, checkpoint, graph, names);
+}
+
 void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                    const std::vector<std::string>& names) {
   if (device.is_cpu()) {

@@ -23,6 +23,9 @@ class Weights {
   // Brings every checkpoint parameter of `graph` to the device, one tensor at a time: from the file, or made there by
   // the law of synthetic weights, for benches.
   Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source = Source::file);
+  // Reads some of them anew, into their places. `graph` is the one that they were read for.
+  void read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
+                  const std::vector<std::string>& names);
   // Binds the parameters of another graph over the same weights.
   Externals bind(const Graph& graph) const;
   int64_t bytes() const { return memory_.bytes(); }

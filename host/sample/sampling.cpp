@@ -11,19 +11,24 @@
 
 namespace lh {
 
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item,
                                uint64_t seed) {
   const int64_t step = recipe.latents.pixel_step();
-  if (config.width % step != 0 || config.height % step != 0)
-    fail(Code::config, "sample.width and sample.height must be multiples of {} for this model, are {} and {}", step,
-         config.width, config.height);
-  return {.prompt = prompt,
-          .negative = config.neg,
-          .width = config.width,
-          .height = config.height,
-          .steps = config.sample_steps > 0 ? config.sample_steps : recipe.sampling.steps,
-          .guidance = guidance_of(config, recipe),
-          .seed = seed};
+  const int64_t width = item.width.value_or(config.width), height = item.height.value_or(config.height);
+  if (width % step != 0 || height % step != 0)
+    fail(Code::config, "sample.width and sample.height must be multiples of {} for this model, are {} and {}{}", step,
+         width, height, item.width || item.height ? fmt::format(" for the prompt \"{}\"", item.prompt) : "");
+  SampleConfig own = config;
+  if (item.guidance_scale) own.guidance_scale = item.guidance_scale;
+  const int64_t steps = item.sample_steps.value_or(config.sample_steps);
+  return {.prompt = item.prompt,
+          .negative = item.neg.value_or(config.neg),
+          .width = width,
+          .height = height,
+          .steps = steps > 0 ? steps : recipe.sampling.steps,
+          .guidance = guidance_of(own, recipe),
+          .seed = item.seed ? static_cast<uint64_t>(*item.seed) : seed,
+          .strength = item.network_multiplier.value_or(config.network_multiplier)};
 }
 
 namespace {
@@ -32,15 +37,24 @@ namespace {
 std::vector<ImageFiles> images_of(const SampleConfig& config, const std::set<std::string>& keys) {
   std::vector<ImageFiles> all(config.prompts.size());
   if (all.empty()) return all;
-  if (const auto wrong = problems_of_images("sample.images", config.images, keys); !wrong.empty())
+  ImagePaths paths_of = config.images;  // by key, one for all prompts or one for each
+  for (const SampleItem& item : config.prompts)
+    for (const auto& [key, path] : item.images)
+      if (!paths_of.contains(key)) paths_of[key] = {path};
+  if (const auto wrong = problems_of_images("sample.images", paths_of, keys); !wrong.empty())
     fail(Code::config, "{}", fmt::join(wrong, "\n"));
-  for (const auto& [key, paths] : config.images) {
-    if (paths.size() != 1 && paths.size() != all.size())
+  for (const auto& [key, paths] : paths_of) {
+    const bool for_all = config.images.contains(key);
+    if (for_all && paths.size() != 1 && paths.size() != all.size())
       fail(Code::config, "{}sample.images.{}: expected one file, or one for each of the {} prompts, found {}",
            paths[0].place(), key, all.size(), paths.size());
-    std::vector<ImageFile> files;
-    for (const GivenValue& path : paths) files.push_back(open_image(schema::expand_home(path.text)));
-    for (size_t i = 0; i < all.size(); ++i) all[i][key] = files[files.size() == 1 ? 0 : i];
+    for (size_t i = 0; i < all.size(); ++i) {
+      const auto own = config.prompts[i].images.find(key);
+      if (own == config.prompts[i].images.end() && !for_all)
+        fail(Code::config, "sample.prompts: \"{}\" has no image `{}`, but others have", config.prompts[i].prompt, key);
+      const GivenValue& path = own != config.prompts[i].images.end() ? own->second : paths[paths.size() == 1 ? 0 : i];
+      all[i][key] = open_image(schema::expand_home(path.text));
+    }
   }
   return all;
 }
@@ -50,10 +64,12 @@ std::vector<ImageFiles> images_of(const SampleConfig& config, const std::set<std
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe) {
   std::vector<SampleRequest> requests;
   std::vector<ImageFiles> images = images_of(config.sample, recipe.image_keys());
-  for (const std::string& prompt : config.sample.prompts) {
+  for (const SampleItem& item : config.sample.prompts) {
     const size_t walked = config.sample.walk_seed ? requests.size() : 0;
-    requests.push_back(complete_request(config.sample, recipe, replace_trigger(prompt, config.trigger_word),
-                                        static_cast<uint64_t>(config.sample.seed) + walked));
+    SampleItem asked = item;
+    asked.prompt = replace_trigger(item.prompt, config.trigger_word);
+    requests.push_back(
+        complete_request(config.sample, recipe, asked, static_cast<uint64_t>(config.sample.seed) + walked));
     requests.back().images = std::move(images[requests.size() - 1]);
   }
   return requests;
@@ -75,10 +91,12 @@ std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const 
   return cuts;
 }
 
-void Decoder::bind(std::byte* arena) {
+std::shared_ptr<const Weights> Decoder::bind(std::byte* arena, std::shared_ptr<const Weights> weights) {
   if (!plan_.grid.whole()) spdlog::info("the VAE decodes images of {}", plan_.text());
-  weights_.emplace(vae_.device, vae_.model.checkpoint(), plan_.graph);
+  weights_ =
+      weights ? std::move(weights) : std::make_shared<const Weights>(vae_.device, vae_.model.checkpoint(), plan_.graph);
   program_ = std::make_unique<Program>(vae_.device, plan_.graph, plan_.plan, arena, weights_->bind(plan_.graph));
+  return weights_;
 }
 
 Image Decoder::decode(const HostTensor& latents) {

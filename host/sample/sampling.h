@@ -20,6 +20,7 @@ struct SampleRequest {
   int64_t width = 512, height = 512, steps = 20;
   Guidance guidance;
   uint64_t seed = 42;
+  double strength = 1;     // of the trained adapter
   ImageFiles images = {};  // that it is made from, where the model is given some
   Bucket bucket() const { return {width, height}; }
 };
@@ -29,20 +30,21 @@ class Decoder {
  public:
   Decoder(const Vae& vae, VaePlan plan) : vae_(vae), plan_(std::move(plan)) {}
   const VaePlan& plan() const { return plan_; }
-  // Loads the weights; the arena may be shared with programs that do not run at the same time.
-  void bind(std::byte* arena);
+  // Loads the weights, unless another decoder of the same VAE has; gives them for the next. The arena may be shared
+  // with programs that do not run at the same time.
+  std::shared_ptr<const Weights> bind(std::byte* arena, std::shared_ptr<const Weights> weights = nullptr);
   Image decode(const HostTensor& latents);
 
  private:
   Vae vae_;
   VaePlan plan_;
-  std::optional<Weights> weights_;
+  std::shared_ptr<const Weights> weights_;
   std::unique_ptr<Program> program_;
 };
 
-// The recipe's defaults put in where the user said nothing; sizes are checked against the model's step.
-SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const std::string& prompt,
-                               uint64_t seed);
+// The item over what is said for all of them, and the recipe's defaults where the user said nothing; sizes are checked
+// against the model's step. seed: of an item that says none.
+SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe, const SampleItem& item, uint64_t seed);
 // One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
 // Prompts and images that a set of requests needs encoded.

@@ -27,11 +27,26 @@ DType encoder_dtype(const Device& device, DType compute) {
   return device.is_cpu() || compute == DType::f32 ? DType::f32 : DType::bf16;
 }
 
-Prepared::Prepared(const Registry& all, const Config& c)
+namespace {
+
+void check_guidance(const TrainSection& train, const Recipe& recipe) {
+  if (train.bypass_guidance_embedding && recipe.guided())
+    fail(
+        Code::config,
+        "train.bypass_guidance_embedding: true: model family '{}' is told a guidance number in every step, and what it "
+        "says without was not looked at. Set it to false; train.cfg_scale is the number, 1 unless set",
+        recipe.family);
+}
+
+}  // namespace
+
+Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
     : registry(all),
       config(c),
+      micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
+      loras(registry, c.model, model),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
@@ -50,6 +65,12 @@ Prepared::Prepared(const Registry& all, const Config& c)
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
+  check_guidance(c.train, model.recipe());
+  if (selection.text_encoders() && std::ranges::any_of(requests, [](const auto& r) { return r.strength != 1; }))
+    fail(Code::config,
+         "sample.network_multiplier: with train.train_text_encoder samples are made at strength 1. Remove it, and "
+         "sample "
+         "with --lora FILE:STRENGTH when the run is done");
   shapes.emplace(dataset, text, selection.text_encoders());
   fit_memory();
   check_lora_names(plan->adapters->empty_modules(), model.spec(), c.save.format);
@@ -66,15 +87,15 @@ void Prepared::compile(double recompute) {
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = config.train.gradient_accumulation > 1,
+                            .accumulate = micro_batches > 1,
                             .norm_limit = config.network.scale_weight_norms};
   plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(), options);
   for (const Phase& phase : config.train.phases)
     if (phase.until > 0) plan->also(RunSettings(config.train, phase.until).train());
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
-  denoiser = std::make_unique<Denoiser>(device, model, selection, compute, sampler, requests.front(), lengths);
-  const Denoiser::Memory sampling = denoiser->memory();
+  samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths);
+  const Denoiser::Memory sampling = samples->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {
     live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
@@ -86,10 +107,10 @@ void Prepared::compile(double recompute) {
                         .taken = memory.weights + memory.adapters + memory.small,
                         .arena = memory.activations,
                         .workspace = memory.workspace};
-  decoder = std::make_unique<Decoder>(vae, vae.fit(VaeRole::decode, {config.sample.width, config.sample.height}, room));
-  const VaeMemory& decoding = decoder->plan().memory;
+  samples->plan_decoding(vae, room);
+  const VaeMemory decoding = samples->decoding();
   plan->also(decoding.arena, decoding.workspace, decoding.constants);
-  plan->memory.weights += decoder->plan().memory.weights;
+  plan->memory.weights += decoding.weights;
 }
 
 void Prepared::fit_memory() {
@@ -110,10 +131,10 @@ void Prepared::fit_memory() {
         (memory.workspace + memory.small) >> 20);
   }
   const std::string decoding =
-      decoder ? fmt::format(
+      samples ? fmt::format(
                     "\nDecoding samples of {} takes {} MiB of the weights and {} MiB of activations; a smaller "
                     "model.vae_tile takes less",
-                    decoder->plan().text(), decoder->plan().memory.weights >> 20, decoder->plan().memory.arena >> 20)
+                    samples->decoding_text(), samples->decoding().weights >> 20, samples->decoding().arena >> 20)
               : "";
   fail(Code::resource,
        "the run does not fit: {} MiB of memory may be used.{}{}\nLower datasets.resolution, train.batch_size or "
@@ -173,7 +194,10 @@ std::string Prepared::report() const {
   if (plan->ema)
     text_report += fmt::format("average    of the weights: {}; {:.1f} MiB\n", plan->ema->text(),
                                mib(plan->adapters->whole().shape.numel() * static_cast<int64_t>(sizeof(float))));
-  if (decoder) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), decoder->plan().text());
+  if (samples) text_report += fmt::format("samples    {}, decoded as {}\n", requests.size(), samples->decoding_text());
+  if (loras.differ())
+    text_report +=
+        "           without model.assistant_lora_path, with model.inference_lora_path: weights are read anew\n";
   text_report += fmt::format(
       "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} "
       "blocks recomputed), workspace and inputs {:.1f}\n",

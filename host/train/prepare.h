@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "compile/model_loras.h"
 #include "compile/warm_start.h"
 #include "config/config.h"
 #include "config/dtype.h"
@@ -20,7 +21,7 @@
 #include "plugin/adapter.h"
 #include "plugin/model.h"
 #include "run/device.h"
-#include "sample/denoiser.h"
+#include "sample/sample_set.h"
 #include "train/train_plan.h"
 
 namespace lh {
@@ -32,12 +33,15 @@ DType encoder_dtype(const Device& device, DType compute);
 int64_t memory_limit(const Config& config, const Device& device);
 
 struct Prepared {
-  Prepared(const Registry& registry, const Config& config);
+  // processes: that train together.
+  Prepared(const Registry& registry, const Config& config, int64_t processes = 1);
 
   const Registry& registry;
   const Config& config;
+  int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;
+  ModelLoras loras;
   DType compute;
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;
@@ -48,13 +52,12 @@ struct Prepared {
   ImageInputs images;
   Dataset dataset;
   SamplerChoice sampler;                // where there are sample prompts
-  std::vector<SampleRequest> requests;  // one for each of them; all of one size and guidance
+  std::vector<SampleRequest> requests;  // one for each of them
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
   int64_t limit = 0;                    // of device memory, bytes
   std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
-  std::unique_ptr<Denoiser> denoiser;   // for samples; none when no sample is asked for
-  std::unique_ptr<Decoder> decoder;     // likewise
+  std::unique_ptr<SampleSet> samples;   // none when no sample is asked for
   std::unique_ptr<LiveText> live_text;  // where samples are made and text encoders trained
   std::string report() const;           // what --dry-run prints
   // What has to be encoded before the first step.

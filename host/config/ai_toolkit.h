@@ -1,0 +1,23 @@
+// What a file in ai-toolkit's wrapper means beside its keys: that program's defaults, and settings that it makes of
+// others. docs/from-ai-toolkit.md tells users.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "config/config.h"
+#include "config/yaml.h"
+
+namespace lh::ai_toolkit {
+
+// "[name]" in every text becomes the run's name, "${WORD}" what the environment has.
+void replace_marks(yaml::Node& document, const std::string& name, std::vector<yaml::Problem>& problems);
+// What a job has where it says nothing.
+Config defaults();
+DatasetConfig dataset_defaults();
+// Keys that mean something else there than here: what is wrong is added to `problems`.
+void check(const yaml::Node& process, std::vector<yaml::Problem>& problems);
+// After the whole file was read without a problem: settings that follow from others, with notes that say so.
+void settle(Config& config, const yaml::Node& process);
+
+}  // namespace lh::ai_toolkit

@@ -1,0 +1,539 @@
+// One table of names for both files, then the settings that need more than another name.
+#include "config/kohya.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "config/scalar.h"
+
+namespace lh::kohya {
+namespace {
+
+using yaml::Kind;
+using yaml::Node;
+
+struct Same {
+  std::string_view theirs, ours;
+};
+constexpr Same same[] = {
+    {"pretrained_model_name_or_path", "model.name_or_path"},
+    {"vae", "model.vae_path"},
+    {"ae", "model.vae_path"},
+    {"clip_l", "model.clip_path"},
+    {"clip_g", "model.clip_g_path"},
+    {"t5xxl", "model.t5_path"},
+    {"output_dir", "training_folder"},
+    {"output_name", "name"},
+    {"network_dim", "network.linear"},
+    {"network_alpha", "network.linear_alpha"},
+    {"network_dropout", "network.dropout"},
+    {"network_weights", "network.pretrained_lora_path"},
+    {"scale_weight_norms", "network.scale_weight_norms"},
+    {"learning_rate", "train.lr"},
+    {"unet_lr", "train.lr"},
+    {"text_encoder_lr", "train.text_encoder_lr"},
+    {"optimizer_type", "train.optimizer"},
+    {"lr_scheduler", "train.lr_scheduler"},
+    {"max_train_steps", "train.steps"},
+    {"train_batch_size", "train.batch_size"},
+    {"gradient_accumulation_steps", "train.gradient_accumulation"},
+    {"gradient_checkpointing", "train.gradient_checkpointing"},
+    {"max_grad_norm", "train.max_grad_norm"},
+    {"seed", "train.seed"},
+    {"mixed_precision", "train.dtype"},
+    {"noise_offset", "train.noise_offset"},
+    {"min_snr_gamma", "train.min_snr_gamma"},
+    {"debiased_estimation_loss", "train.debiased_estimation_loss"},
+    {"weighting_scheme", "train.weighting_scheme"},
+    {"logit_mean", "train.logit_mean"},
+    {"logit_std", "train.logit_std"},
+    {"mode_scale", "train.mode_scale"},
+    {"sigmoid_scale", "train.sigmoid_scale"},
+    {"training_shift", "train.timestep_shift"},
+    {"guidance_scale", "train.cfg_scale"},
+    {"loss_type", "train.loss"},
+    {"save_precision", "save.dtype"},
+    {"save_every_n_steps", "save.save_every"},
+    {"sample_every_n_steps", "sample.sample_every"},
+    {"sample_at_first", "sample.sample_at_start"},
+    {"sample_sampler", "sample.sampler"},
+    {"sample_prompts", "sample.prompts"},
+    // of datasets
+    {"image_dir", "datasets[].folder_path"},
+    {"caption_extension", "datasets[].caption_ext"},
+    {"class_tokens", "datasets[].default_caption"},
+    {"caption_prefix", "datasets[].caption_prefix"},
+    {"caption_suffix", "datasets[].caption_suffix"},
+    {"caption_dropout_rate", "datasets[].caption_dropout_rate"},
+    {"num_repeats", "datasets[].num_repeats"},
+    {"enable_bucket", "datasets[].buckets"},
+    {"flip_aug", "datasets[].flip_x"},
+    {"conditioning_data_dir", "datasets[].images"},
+};
+
+// Keys that change nothing here.
+constexpr std::string_view inert[] = {"cache_latents",
+                                      "cache_latents_to_disk",
+                                      "cache_text_encoder_outputs_to_disk",
+                                      "skip_cache_check",
+                                      "vae_batch_size",
+                                      "highvram",
+                                      "lowvram",
+                                      "blocks_to_swap",
+                                      "cpu_offload_checkpointing",
+                                      "text_encoder_batch_size",
+                                      "xformers",
+                                      "sdpa",
+                                      "mem_eff_attn",
+                                      "split_mode",
+                                      "max_data_loader_n_workers",
+                                      "persistent_data_loader_workers",
+                                      "torch_compile",
+                                      "dynamo_backend",
+                                      "disable_mmap_load_safetensors",
+                                      "no_half_vae",
+                                      "ddp_timeout",
+                                      "ddp_gradient_as_bucket_view",
+                                      "ddp_static_graph",
+                                      "logging_dir",
+                                      "log_prefix",
+                                      "log_tracker_name",
+                                      "log_tracker_config",
+                                      "log_config",
+                                      "wandb_run_name",
+                                      "no_metadata",
+                                      "training_comment",
+                                      "metadata_title",
+                                      "metadata_author",
+                                      "metadata_description",
+                                      "metadata_license",
+                                      "metadata_tags",
+                                      "save_state",
+                                      "save_state_on_train_end",
+                                      "save_last_n_steps_state",
+                                      "save_last_n_epochs_state",
+                                      "bucket_no_upscale",
+                                      "min_bucket_reso",
+                                      "max_bucket_reso",
+                                      "bucket_reso_steps",
+                                      "prior_loss_weight",
+                                      "console_log_level",
+                                      "console_log_file",
+                                      "console_log_simple",
+                                      "huber_c",
+                                      "huber_schedule",
+                                      "cache_info",
+                                      "caption_separator",
+                                      "token_warmup_min",
+                                      "keep_tokens",
+                                      "keep_tokens_separator",
+                                      "network_multiplier",
+                                      "validation_seed",
+                                      "custom_attributes",
+                                      "config_file",
+                                      "t5xxl_max_token_length_auto",
+                                      "dataset_repeats"};
+
+struct Refused {
+  std::string_view key, harmless, fix;  // harmless: besides false, 0 and nothing
+};
+constexpr std::string_view captions = "prepare the captions beforehand", images = "prepare the images beforehand",
+                           in_steps = "say it in steps: images x num_repeats / batch_size make an epoch",
+                           by_variant =
+                               "say it by the model's own key, variant: lora-host plugins --verbose lists them";
+constexpr Refused refused[] = {
+    {"max_train_epochs", "", "use max_train_steps: images x num_repeats x epochs / batch_size"},
+    {"save_every_n_epochs", "", in_steps},
+    {"save_n_epoch_ratio", "", in_steps},
+    {"sample_every_n_epochs", "", in_steps},
+    {"save_last_n_epochs", "", "use save_last_n_steps"},
+    {"resume", "", "use --resume"},
+    {"initial_epoch", "", "use --resume"},
+    {"initial_step", "", "use --resume"},
+    {"network_train_text_encoder_only", "", "the denoiser is trained, too: remove it"},
+    {"dim_from_weights", "", "give network_dim as the file has it: lora-host inspect FILE shows it"},
+    {"base_weights", "", "use model.lora_path in a YAML file"},
+    {"full_fp16", "", "trained weights are float32: remove it"},
+    {"full_bf16", "", "trained weights are float32: remove it"},
+    {"fp8_base_unet", "", "use fp8_base"},
+    {"v2", "", "this program has no such model"},
+    {"v_parameterization", "", by_variant},
+    {"zero_terminal_snr", "", by_variant},
+    {"scale_v_pred_loss_like_noise_pred", "", "use min_snr_gamma"},
+    {"v_pred_like_loss", "", "use min_snr_gamma"},
+    {"clip_skip", "", "text is taken from the layer that the model was made with: remove it"},
+    {"max_token_length", "75", "prompts have 75 tokens: set it to 75"},
+    {"t5xxl_max_token_length", "", "use model.max_sequence_length in a YAML file"},
+    {"apply_t5_attn_mask", "", "text is masked where the model masks it: remove it"},
+    {"apply_lg_attn_mask", "", "text is masked where the model masks it: remove it"},
+    {"weighted_captions", "", captions},
+    {"multires_noise_iterations", "", "use noise_offset"},
+    {"multires_noise_discount", "0.3", "use noise_offset"},
+    {"adaptive_noise_scale", "", "use noise_offset"},
+    {"noise_offset_random_strength", "", "use noise_offset alone"},
+    {"noise_offset_type", "Original", "use noise_offset"},
+    {"ip_noise_gamma", "", "remove it"},
+    {"ip_noise_gamma_random_strength", "", "remove it"},
+    {"masked_loss", "", "crop the images to what matters instead"},
+    {"log_with", "tensorboard", "events are written for TensorBoard: remove it"},
+    {"save_model_as", "safetensors", "files are .safetensors: remove it"},
+    {"huggingface_repo_id", "", "nothing is sent over the network: remove it"},
+    {"deepspeed", "", "remove it"},
+    {"lr_scheduler_type", "", "use lr_scheduler"},
+    {"lr_scheduler_min_lr_ratio", "", "remove it"},
+    {"use_8bit_adam", "", "use optimizer_type = \"AdamW8bit\""},
+    {"use_lion_optimizer", "", "use optimizer_type = \"Lion\""},
+    {"fused_backward_pass", "", "a LoRA is small: remove it"},
+    {"validation_split", "", "watch samples instead"},
+    {"train_data_dir", "", "name each folder as a subset of --dataset_config"},
+    {"reg_data_dir", "", "add such images as a subset of their own"},
+    {"in_json", "", "put each caption into a file beside its image"},
+    {"dataset_config", "", "give it on the command line: --dataset_config FILE"},
+    // of datasets
+    {"is_reg", "", "add such images as a subset of their own, without is_reg"},
+    {"shuffle_caption", "", captions},
+    {"secondary_separator", "", captions},
+    {"enable_wildcard", "", captions},
+    {"caption_dropout_every_n_epochs", "", "use caption_dropout_rate"},
+    {"caption_tag_dropout_rate", "", captions},
+    {"token_warmup_step", "", captions},
+    {"color_aug", "", images},
+    {"random_crop", "", images},
+    {"face_crop_aug_range", "", images},
+    {"resize_interpolation", "", images},
+    {"alpha_mask", "", "crop the images to what matters instead"},
+    {"metadata_file", "", "put each caption into a file beside its image"},
+    {"debug_dataset", "", "use --dry-run"},
+};
+
+bool nothing(const Node& value, std::string_view harmless) {
+  if (value.kind != Kind::scalar) return value.items.empty() && value.entries.empty();
+  return value.text == harmless || value.text.empty() || value.text == "0" || yaml::flag_of(value) == false;
+}
+
+Node scalar(const Node& like, std::string text) {
+  return {.kind = Kind::scalar, .place = like.place, .text = std::move(text)};
+}
+
+// Sets "train.lr" in a mapping, with the place of the key that said it. What was there before goes.
+void set(Node& mapping, std::string_view path, const Node& key, Node value) {
+  const size_t dot = path.find('.');
+  const std::string name(path.substr(0, dot));
+  const auto there = std::ranges::find_if(mapping.entries, [&](const auto& entry) { return entry.first.text == name; });
+  Node named = scalar(key, name);
+  if (dot == path.npos) {
+    if (there != mapping.entries.end()) mapping.entries.erase(there);
+    mapping.entries.emplace_back(std::move(named), std::move(value));
+    return;
+  }
+  if (there == mapping.entries.end())
+    mapping.entries.emplace_back(std::move(named), Node{.kind = Kind::map, .place = key.place});
+  Node& inner = there == mapping.entries.end() ? mapping.entries.back().second : there->second;
+  set(inner, path.substr(dot + 1), key, std::move(value));
+}
+
+// {"weight_decay=0.01", "betas=0.9,0.99", "decouple=True"} as (name, value).
+std::vector<std::pair<std::string, Node>> arguments(const Node& list, std::vector<yaml::Problem>& problems) {
+  std::vector<std::pair<std::string, Node>> all;
+  for (const Node& item : list.kind == Kind::list ? list.items : std::vector<Node>{list}) {
+    const size_t equals = item.text.find('=');
+    if (item.kind != Kind::scalar || equals == item.text.npos) {
+      problems.push_back({item.place, "expected \"name=value\", found " + yaml::describe(item)});
+      continue;
+    }
+    std::string text = item.text.substr(equals + 1);
+    std::erase_if(text, [](char c) { return c == '(' || c == ')' || c == '[' || c == ']' || c == ' '; });
+    Node value = scalar(item, text == "True" ? "true" : text == "False" ? "false" : text);
+    if (text.find(',') != text.npos) {
+      value = {.kind = Kind::list, .place = item.place};
+      for (size_t at = 0; at < text.size();) {
+        const size_t comma = std::min(text.find(',', at), text.size());
+        if (comma > at) value.items.push_back(scalar(item, text.substr(at, comma - at)));
+        at = comma + 1;
+      }
+    }
+    all.emplace_back(item.text.substr(0, equals), std::move(value));
+  }
+  return all;
+}
+
+// What both files have in common: keys with another name, without effect, or refused.
+class Reader {
+ public:
+  explicit Reader(Translated& to) : to_(to) {}
+
+  void problem(const Node& at, std::string_view key, const std::string& text) {
+    to_.problems.push_back({at.place, fmt::format("{}: {}", key, text)});
+  }
+  // Whether the key needs nothing more.
+  bool read(const Node& key, const Node& value, Node& into, std::string_view section) {
+    if (std::ranges::find(inert, key.text) != std::end(inert)) return to_.ignored.push_back(key.text), true;
+    if (const auto row = std::ranges::find(refused, key.text, &Refused::key); row != std::end(refused)) {
+      if (!nothing(value, row->harmless)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
+      return true;
+    }
+    const std::string_view path = ours(key.text);
+    if (path.empty() || path.starts_with("datasets[].") != !section.empty()) return false;
+    set(into, path.substr(section.size()), key, value);
+    return true;
+  }
+  void unknown(const Node& key) {
+    problem(key, key.text, "unknown key; docs/from-kohya.md lists those that are known");
+  }
+
+ private:
+  Translated& to_;
+};
+
+class Training {
+ public:
+  Translated read(const Node& file) {
+    for (const auto& [key, value] : file.entries) {
+      if (value.kind == Kind::map)  // sections are only for order there
+        for (const auto& [inner, of_inner] : value.entries) given_.emplace(inner.text, std::pair(&inner, &of_inner));
+      else
+        given_.emplace(key.text, std::pair(&key, &value));
+    }
+    for (const auto& [name, entry] : given_) read_key(*entry.first, *entry.second);
+    settle();
+    return std::move(to_);
+  }
+
+ private:
+  const Node* find(const std::string& name) const {
+    const auto found = given_.find(name);
+    return found == given_.end() ? nullptr : found->second.second;
+  }
+  bool on(const std::string& name) const {
+    const Node* value = find(name);
+    return value != nullptr && yaml::flag_of(*value) == true;
+  }
+  void put(std::string_view path, const Node& key, Node value) { set(to_.document, path, key, std::move(value)); }
+  void put(std::string_view path, const Node& key, const std::string& text) { put(path, key, scalar(key, text)); }
+
+  void read_key(const Node& key, const Node& value) {
+    const std::string& name = key.text;
+    if (name == "mixed_precision") {
+      put("train.dtype", key, value.text == "no" ? scalar(value, "fp32") : value);
+    } else if (name == "learning_rate" && find("unet_lr") != nullptr) {
+      if (find("text_encoder_lr") == nullptr) put("train.text_encoder_lr", key, value);
+    } else if (name == "loss_type") {
+      put("train.loss", key, value.text == "l2" ? scalar(value, "mse") : value);
+    } else if (name == "fp8_base") {
+      if (on(name)) {
+        put("model.dtype", key, "float8_e4m3");
+        to_.notes.push_back(
+            "fp8_base: weights of the layers that are adapted are kept in float8_e4m3 with a factor for "
+            "each row, which is nearer to the model than rounding without factors");
+      }
+    } else if (name == "network_module") {
+      read_module(key, value);
+    } else if (name == "network_args") {
+      for (auto& [option, given] : arguments(value, to_.problems)) read_network_argument(key, option, std::move(given));
+    } else if (name == "optimizer_args") {
+      for (auto& [option, given] : arguments(value, to_.problems))
+        put("train.optimizer_params." + option, key, std::move(given));
+    } else if (name == "lr_warmup_steps" || name == "lr_decay_steps") {
+      const auto number = yaml::number_of(value);
+      const std::string what = name == "lr_warmup_steps" ? "warmup" : "decay";
+      if (number && *number != 0)
+        put(fmt::format("train.lr_scheduler_params.{}_{}", what, *number < 1 ? "ratio" : "steps"), key, value);
+    } else if (name == "lr_scheduler_num_cycles") {
+      const Node* schedule = find("lr_scheduler");
+      if (schedule != nullptr && schedule->text == "cosine_with_restarts")
+        put("train.lr_scheduler_params.num_cycles", key, value);
+    } else if (name == "lr_scheduler_power") {
+      const Node* schedule = find("lr_scheduler");
+      if (schedule != nullptr && schedule->text == "polynomial") put("train.lr_scheduler_params.power", key, value);
+    } else if (name == "lr_scheduler_timescale") {
+      put("train.lr_scheduler_params.timescale", key, value);
+    } else if (name == "lr_scheduler_args") {
+      for (auto& [option, given] : arguments(value, to_.problems))
+        put("train.lr_scheduler_params." + option, key, std::move(given));
+    } else if (name == "min_timestep") {  // of 1000, where small ones have little noise
+      if (const auto number = yaml::integer_of(value))
+        put("train.max_denoising_steps", key, fmt::format("{}", 999 - *number));
+    } else if (name == "max_timestep") {
+      if (const auto number = yaml::integer_of(value))
+        put("train.min_denoising_steps", key, fmt::format("{}", 1000 - *number));
+    } else if (name == "save_last_n_steps") {
+      const Node* every = find("save_every_n_steps");
+      const auto last = yaml::integer_of(value), step = every == nullptr ? std::nullopt : yaml::integer_of(*every);
+      if (last && step && *step > 0)
+        put("save.max_step_saves_to_keep", key, fmt::format("{}", std::max<int64_t>(1, *last / *step + 1)));
+    } else if (name == "model_prediction_type") {
+      if (value.text != "raw")
+        reader_.problem(key, name,
+                        "must be raw: what the model says is compared with noise - image. Other programs train "
+                        "it so, too; for the weights of sigma_scaled there is weighting_scheme = \"sigma_sqrt\"");
+    } else if (name == "cache_text_encoder_outputs" || name == "network_train_unet_only" ||
+               name == "timestep_sampling" || name == "discrete_flow_shift") {
+      return;  // settle() looks at them
+    } else if (!reader_.read(key, value, to_.document, "")) {
+      reader_.unknown(key);
+    }
+  }
+
+  void read_module(const Node& key, const Node& value) {
+    const std::string module = value.text;
+    if (module.starts_with("networks.lora"))
+      put("network.type", key, "lora");
+    else if (module == "networks.loha" || module == "networks.lokr")
+      put("network.type", key, module.substr(std::string_view("networks.").size()));
+    else if (module != "lycoris.kohya")
+      reader_.problem(key, key.text,
+                      fmt::format("{} is not known: networks.lora and its kin, networks.loha, networks.lokr "
+                                  "and lycoris.kohya are",
+                                  module));
+  }
+
+  void read_network_argument(const Node& key, const std::string& option, Node value) {
+    static const std::map<std::string, const char*> keys = {{"algo", "network.type"},
+                                                            {"conv_dim", "network.conv"},
+                                                            {"conv_alpha", "network.conv_alpha"},
+                                                            {"dropout", "network.dropout"},
+                                                            {"rank_dropout", "network.rank_dropout"},
+                                                            {"module_dropout", "network.module_dropout"},
+                                                            {"loraplus_lr_ratio", "train.loraplus_lr_ratio"},
+                                                            {"loraplus_unet_lr_ratio", "train.loraplus_lr_ratio"}};
+    const auto known = keys.find(option);
+    put(known == keys.end() ? "network.network_kwargs." + option : std::string(known->second), key, std::move(value));
+  }
+
+  // What follows from several keys.
+  void settle() {
+    const Node none{.kind = Kind::scalar};
+    const bool text = !on("network_train_unet_only") && !on("cache_text_encoder_outputs");
+    put("train.train_text_encoder", none, text ? "true" : "false");
+    const Node* sampling = find("timestep_sampling");
+    const Node* shift = find("discrete_flow_shift");
+    if (sampling == nullptr) {
+      if (shift != nullptr) to_.ignored.push_back("discrete_flow_shift");
+      return;
+    }
+    const Node& key = *given_.at("timestep_sampling").first;
+    const std::string law = sampling->text;
+    const Node* scheme = find("weighting_scheme");
+    const bool density = scheme != nullptr && (scheme->text == "logit_normal" || scheme->text == "mode");
+    if (law == "uniform" || law == "sigmoid" || law == "flux_shift")
+      put("train.timestep_type", key, law == "uniform" ? "linear" : law);
+    else if (law == "shift" || (law == "sigma" && !density))
+      put("train.timestep_type", key, law == "shift" ? "shift" : "linear");
+    else if (law != "sigma")
+      reader_.problem(key, key.text, "must be sigma, uniform, sigmoid, shift or flux_shift, found " + law);
+    if (law == "shift" || law == "sigma")
+      put("train.timestep_shift", shift != nullptr ? *given_.at("discrete_flow_shift").first : key,
+          shift != nullptr ? *shift : scalar(key, "3"));
+    else if (law != "flux_shift")
+      put("train.timestep_shift", key, "1");
+  }
+
+  Translated to_;
+  Reader reader_{to_};
+  std::map<std::string, std::pair<const Node*, const Node*>> given_;
+};
+
+class Datasets {
+ public:
+  Translated read(const Node& file) {
+    const Node none{.kind = Kind::map};
+    const Node *general = file.find("general"), *datasets = file.find("datasets");
+    for (const auto& [key, value] : file.entries)
+      if (key.text != "general" && key.text != "datasets") reader_.unknown(key);
+    if (general != nullptr && general->kind != Kind::map) general = &none;
+    list_ = {.kind = Kind::list, .place = datasets == nullptr ? yaml::Place{} : datasets->place};
+    if (datasets == nullptr || datasets->kind != Kind::list)
+      to_.problems.push_back({list_.place, "datasets: expected [[datasets]] with [[datasets.subsets]]"});
+    else
+      for (const Node& dataset : datasets->items) read_dataset(general == nullptr ? none : *general, dataset);
+    set(to_.document, "datasets", scalar(list_, ""), std::move(list_));
+    return std::move(to_);
+  }
+
+ private:
+  using Layers = std::vector<const Node*>;  // what comes later counts
+
+  void read_dataset(const Node& general, const Node& dataset) {
+    const Node* subsets = dataset.find("subsets");
+    if (subsets == nullptr || subsets->kind != Kind::list) {
+      to_.problems.push_back({dataset.place, "datasets: expected [[datasets.subsets]] with image_dir"});
+      return;
+    }
+    for (const Node& subset : subsets->items) read_subset({&general, &dataset, &subset});
+  }
+
+  void read_subset(const Layers& layers) {
+    Node ours{.kind = Kind::map, .place = layers.back()->place};
+    std::set<std::string> done;
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+      for (const auto& [key, value] : (*layer)->entries) {
+        if (key.text == "subsets" || !done.insert(key.text).second) continue;
+        read_key(key, value, ours);
+      }
+    if (!done.contains("enable_bucket")) set(ours, "buckets", scalar(ours, ""), scalar(ours, "false"));
+    if (!done.contains("caption_extension")) set(ours, "caption_ext", scalar(ours, ""), scalar(ours, "caption"));
+    set(ours, "missing_captions", scalar(ours, ""), scalar(ours, "empty"));
+    list_.items.push_back(std::move(ours));
+  }
+
+  void read_key(const Node& key, const Node& value, Node& into) {
+    if (key.text == "resolution" && value.kind == Kind::list && value.items.size() == 2) {
+      // An area there as well: its root is the side of the square.
+      const auto w = yaml::integer_of(value.items[0]), h = yaml::integer_of(value.items[1]);
+      if (w && h && *w == *h) return set(into, "resolution", key, value.items[0]);
+      return reader_.problem(key, key.text, "both sides must be the same; other shapes come from enable_bucket = true");
+    }
+    if (key.text == "resolution") return set(into, "resolution", key, value);
+    if (key.text == "batch_size") {
+      if (!batch_.empty() && batch_ != value.text)
+        return reader_.problem(key, key.text,
+                               fmt::format("all datasets have one batch size here, another has {}", batch_));
+      batch_ = value.text;
+      return set(to_.document, "train.batch_size", key, value);
+    }
+    if (key.text == "conditioning_data_dir") return set(into, "images.control", key, value);
+    if (key.text == "flip_aug" && yaml::flag_of(value) == true && !flips_) {
+      flips_ = true;
+      to_.notes.push_back(
+          "flip_aug: an epoch has each image as it is and mirrored, instead of one of the two by chance");
+    }
+    if (!reader_.read(key, value, into, "datasets[].")) reader_.unknown(key);
+  }
+
+  Translated to_;
+  Reader reader_{to_};
+  Node list_;
+  std::string batch_;
+  bool flips_ = false;
+};
+
+}  // namespace
+
+Translated training(const Node& file) { return Training().read(file); }
+Translated datasets(const Node& file) { return Datasets().read(file); }
+
+Config defaults() {
+  Config config;
+  config.network.linear = 4;
+  config.network.linear_alpha = 1;
+  TrainSection& train = config.train;
+  train.lr = 2e-6;
+  train.steps = 1600;
+  train.dtype = "fp32";
+  train.gradient_checkpointing = "false";
+  train.cfg_scale = 3.5;
+  config.save.dtype = "float32";
+  config.notes.push_back(
+      "what the files do not say is as kohya's scripts have it, not as this program has it (docs/from-kohya.md)");
+  return config;
+}
+
+std::string_view ours(std::string_view name) {
+  const auto row = std::ranges::find(same, name, &Same::theirs);
+  return row == std::end(same) ? "" : row->ours;
+}
+
+}  // namespace lh::kohya

@@ -1,0 +1,30 @@
+// Files of kohya's sd-scripts: training arguments (--config_file there) and datasets (--dataset_config), as TOML.
+// Each becomes the mapping that says the same in our keys, with the places of the file. docs/from-kohya.md tells users.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/config.h"
+#include "config/yaml.h"
+
+namespace lh::kohya {
+
+struct Translated {
+  yaml::Node document = {.kind = yaml::Kind::map};  // our keys
+  std::vector<std::string> notes;                   // what happens in place of what the file says
+  std::vector<std::string> ignored;                 // keys without effect here
+  std::vector<yaml::Problem> problems;
+};
+
+Translated training(const yaml::Node& file);
+Translated datasets(const yaml::Node& file);
+// What a run has where its files say nothing.
+Config defaults();
+
+// Our key for one of kohya's, or nothing; and whether a name is one of kohya's at all.
+std::string_view ours(std::string_view name);
+
+}  // namespace lh::kohya

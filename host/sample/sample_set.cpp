@@ -1,0 +1,139 @@
+// Finds the denoiser and the decoder of a request among those that were compiled.
+#include "sample/sample_set.h"
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace lh {
+namespace {
+
+// Whether one denoiser serves both.
+bool alike(const SampleRequest& a, const SampleRequest& b) {
+  return a.bucket() == b.bucket() && a.steps == b.steps && a.guidance.scale == b.guidance.scale &&
+         a.strength == b.strength;
+}
+
+// An adapter whose pairs are applied at a strength.
+class AtStrength : public AdapterRule {
+ public:
+  AtStrength(const AdapterRule& rule, double strength) : rule_(rule), strength_(strength) {}
+  AdapterForm form(const AdapterLayer& layer) const override {
+    AdapterForm form = rule_.form(layer);
+    if (form.kind != AdapterForm::Kind::none && form.kind != AdapterForm::Kind::pair)
+      fail(Code::config,
+           "sample.network_multiplier: {} is for plain LoRA and LoCon: other adapters do not change in proportion to a "
+           "strength. Remove it, and sample with --lora FILE:STRENGTH when the run is done",
+           strength_);
+    form.scale *= strength_;
+    return form;
+  }
+  std::vector<AdapterTensorSpec> tensors(const AdapterLayer& layer) const override { return rule_.tensors(layer); }
+  Value build_output(Graph& graph, const AdapterLayer& layer, const Values& given, int32_t scope) const override {
+    return rule_.build_output(graph, layer, given, scope);
+  }
+  Value build_weight(Graph& graph, const AdapterLayer& layer, const Values& given, int32_t scope) const override {
+    return rule_.build_weight(graph, layer, given, scope);
+  }
+  Graph initial_values(const AdapterLayer& layer) const override { return rule_.initial_values(layer); }
+
+ private:
+  const AdapterRule& rule_;
+  double strength_;
+};
+
+SelectAdapter with_strength(const SelectAdapter& select, double strength) {
+  if (strength == 1) return select;
+  struct Own {
+    AdapterSpec spec;
+    std::optional<AtStrength> rule;
+  };
+  return [select, strength, own = std::make_shared<Own>()](const std::string& module) -> const AdapterSpec* {
+    const AdapterSpec* spec = select(module);
+    if (spec == nullptr) return nullptr;
+    own->spec = *spec;
+    if (spec->rule == nullptr) {  // a plain pair, whose scale is alpha / rank
+      own->spec.alpha *= strength;
+    } else {
+      own->rule.emplace(*spec->rule, strength);
+      own->spec.rule = &*own->rule;
+    }
+    return &own->spec;
+  };
+}
+
+}  // namespace
+
+SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
+                     const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths) {
+  for (const SampleRequest& request : requests) {
+    const auto same = [&](const auto& made) { return alike(made.first, request); };
+    if (std::ranges::any_of(denoisers_, same)) continue;
+    denoisers_.emplace_back(request, std::make_unique<Denoiser>(device, model, with_strength(select, request.strength),
+                                                                compute, sampler, request, lengths));
+  }
+}
+
+Denoiser::Memory SampleSet::memory() const {
+  Denoiser::Memory all;
+  for (const auto& [request, denoiser] : denoisers_) {
+    const Denoiser::Memory one = denoiser->memory();
+    all.arena = std::max(all.arena, one.arena);
+    all.workspace = std::max(all.workspace, one.workspace);
+    all.constants += one.constants;
+  }
+  return all;
+}
+
+void SampleSet::bind(std::byte* arena, const Weights& weights, const Adapters* adapters) {
+  for (auto& [request, denoiser] : denoisers_) denoiser->bind(arena, weights, adapters);
+}
+
+HostTensor SampleSet::denoise(const SampleRequest& request, TextEncoding& text, NamedTensors images,
+                              const std::function<bool()>& cancelled) {
+  const auto found = std::ranges::find_if(denoisers_, [&](const auto& made) { return alike(made.first, request); });
+  if (found == denoisers_.end()) fail(Code::internal, "no denoiser was made for images like this one");
+  return found->second->sample(request, text, std::move(images), cancelled);
+}
+
+void SampleSet::plan_decoding(const Vae& vae, const MemoryRoom& room) {
+  decoders_.clear();
+  for (const auto& [request, denoiser] : denoisers_) {
+    const Bucket size = request.bucket();
+    if (std::ranges::find(decoders_, size, &std::pair<Bucket, Decoder>::first) == decoders_.end())
+      decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, {size.width, size.height}, room)));
+  }
+}
+
+void SampleSet::require_decoding(const MemoryRoom& room) const {
+  for (const auto& [size, decoder] : decoders_) decoder.plan().require(room);
+}
+
+VaeMemory SampleSet::decoding() const {
+  VaeMemory all;
+  for (const auto& [size, decoder] : decoders_) {
+    const VaeMemory& one = decoder.plan().memory;
+    all.weights = std::max(all.weights, one.weights);
+    all.arena = std::max(all.arena, one.arena);
+    all.workspace = std::max(all.workspace, one.workspace);
+    all.constants += one.constants;
+  }
+  return all;
+}
+
+std::string SampleSet::decoding_text() const {
+  const auto most =
+      std::ranges::max_element(decoders_, {}, [](const auto& made) { return made.second.plan().memory.arena; });
+  return most->second.plan().text();
+}
+
+void SampleSet::bind_decoders(std::byte* arena) {
+  std::shared_ptr<const Weights> weights;
+  for (auto& [size, decoder] : decoders_) weights = decoder.bind(arena, weights);
+}
+
+Image SampleSet::decode(const SampleRequest& request, const HostTensor& latents) {
+  return std::ranges::find(decoders_, request.bucket(), &std::pair<Bucket, Decoder>::first)->second.decode(latents);
+}
+
+}  // namespace lh

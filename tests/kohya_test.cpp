@@ -1,0 +1,260 @@
+// Files of kohya's scripts: training arguments and datasets as TOML.
+#include "config/kohya.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <spdlog/spdlog.h>
+
+#include "config/load.h"
+#include "config/schema.h"
+#include "config/value.h"
+#include "core/error.h"
+#include "support/io_files.h"
+
+namespace lh {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+using testing::StartsWith;
+
+class Kohya : public testing::Test {
+ protected:
+  void SetUp() override { spdlog::set_level(spdlog::level::warn); }
+
+  Config read(const std::string& training, const std::string& datasets = "") {
+    test::put(dir_ / "x.toml", training);
+    if (!datasets.empty()) test::put(dir_ / "y.toml", datasets);
+    return load_config(dir_ / "x.toml", datasets.empty() ? "" : dir_ / "y.toml",
+                       {.model = false, .datasets = !datasets.empty()});
+  }
+  std::string error_of(const std::string& training, const std::string& datasets = "") {
+    try {
+      read(training, datasets);
+    } catch (const Error& error) {
+      std::string text = error.what();
+      for (size_t at; (at = text.find(dir_.path().string() + "/")) != text.npos;)
+        text.erase(at, dir_.path().string().size() + 1);
+      return text;
+    }
+    return "";
+  }
+  static std::string value_of(Config& config, const std::string& key, size_t dataset = 0) {
+    const schema::Key* row = schema::find(key);
+    DatasetConfig none;
+    return row == nullptr
+               ? "there is no such key"
+               : schema::print_value(row->field(config, config.datasets.empty() ? none : config.datasets[dataset]));
+  }
+
+  test::TempDir dir_;
+};
+
+TEST_F(Kohya, TrainingArguments) {
+  test::put(dir_ / "prompts.txt", "# comment\na cat --w 64 --h 128 --d 3\n\na dog --n bad\n");
+  Config config = read(R"(
+pretrained_model_name_or_path = "model.safetensors"
+output_dir = "out"
+output_name = "mine"
+[network]
+network_module = "networks.lora"
+network_dim = 16
+network_alpha = 8
+network_args = ["conv_dim=4", "conv_alpha=1", "rank_dropout=0.1", "loraplus_lr_ratio=16"]
+network_train_unet_only = true
+[training]
+learning_rate = 1e-4
+max_train_steps = 500
+train_batch_size = 2
+gradient_accumulation_steps = 3
+mixed_precision = "bf16"
+optimizer_type = "AdamW8bit"
+optimizer_args = ["weight_decay=0.1", "betas=0.9,0.99"]
+lr_scheduler = "cosine_with_restarts"
+lr_warmup_steps = 50
+lr_scheduler_num_cycles = 3
+lr_scheduler_power = 2
+seed = 7
+min_timestep = 100
+max_timestep = 900
+timestep_sampling = "shift"
+discrete_flow_shift = 3.1582
+model_prediction_type = "raw"
+guidance_scale = 1.0
+fp8_base = true
+blocks_to_swap = 18
+cache_latents = true
+save_every_n_steps = 100
+save_last_n_steps = 300
+save_precision = "bf16"
+sample_every_n_steps = 100
+sample_at_first = true
+sample_prompts = ")" + (dir_ / "prompts.txt").string() +
+                       "\"\n");
+  const std::pair<const char*, const char*> expected[] = {
+      {"model.name_or_path", "\"model.safetensors\""},
+      {"model.dtype", "\"float8_e4m3\""},
+      {"training_folder", "\"out\""},
+      {"name", "\"mine\""},
+      {"network.type", "\"lora\""},
+      {"network.linear", "16"},
+      {"network.linear_alpha", "8"},
+      {"network.conv", "4"},
+      {"network.conv_alpha", "1"},
+      {"network.rank_dropout", "0.1"},
+      {"train.loraplus_lr_ratio", "16"},
+      {"train.train_text_encoder", "false"},
+      {"train.lr", "0.0001"},
+      {"train.steps", "500"},
+      {"train.batch_size", "2"},
+      {"train.gradient_accumulation", "3"},
+      {"train.dtype", "\"bf16\""},
+      {"train.optimizer", "\"AdamW8bit\""},
+      {"train.optimizer_params", "{\"betas\": [0.9, 0.99], \"weight_decay\": 0.1}"},
+      {"train.lr_scheduler", "\"cosine_with_restarts\""},
+      {"train.lr_scheduler_params", "{\"num_cycles\": 3, \"warmup_steps\": 50}"},
+      {"train.seed", "7"},
+      {"train.min_denoising_steps", "100"},
+      {"train.max_denoising_steps", "899"},
+      {"train.timestep_type", "\"shift\""},
+      {"train.timestep_shift", "3.1582"},
+      {"train.cfg_scale", "1"},
+      {"save.save_every", "100"},
+      {"save.max_step_saves_to_keep", "4"},
+      {"save.dtype", "\"bfloat16\""},
+      {"sample.sample_every", "100"},
+      {"sample.sample_at_start", "true"},
+      {"sample.prompts", "[{prompt: \"a cat\", width: 64, height: 128, seed: 3}, {prompt: \"a dog\", neg: \"bad\"}]"},
+  };
+  for (const auto& [key, value] : expected) EXPECT_EQ(value_of(config, key), value) << key;
+  EXPECT_THAT(config.notes, testing::Contains(HasSubstr("fp8_base")));
+}
+
+TEST_F(Kohya, WhatIsNotSaidIsAsThoseScriptsHaveIt) {
+  Config config = read("timestep_sampling = 'sigmoid'\n");
+  const std::pair<const char*, const char*> expected[] = {{"network.linear", "4"},
+                                                          {"network.linear_alpha", "1"},
+                                                          {"train.lr", "2e-06"},
+                                                          {"train.steps", "1600"},
+                                                          {"train.dtype", "\"fp32\""},
+                                                          {"train.train_text_encoder", "true"},
+                                                          {"train.cfg_scale", "3.5"},
+                                                          {"save.dtype", "\"float32\""},
+                                                          {"train.timestep_type", "\"sigmoid\""},
+                                                          {"train.timestep_shift", "1"},
+                                                          {"train.gradient_checkpointing", "\"false\""}};
+  for (const auto& [key, value] : expected) EXPECT_EQ(value_of(config, key), value) << key;
+}
+
+TEST_F(Kohya, LearningRatesOfParts) {
+  Config config = read("learning_rate = 1e-4\nunet_lr = 2e-4\n");
+  EXPECT_EQ(value_of(config, "train.lr"), "0.0002");
+  EXPECT_EQ(value_of(config, "train.text_encoder_lr"), "[0.0001]");
+  config = read("unet_lr = 2e-4\ntext_encoder_lr = [1e-5, 2e-5]\n");
+  EXPECT_EQ(value_of(config, "train.text_encoder_lr"), "[1e-05, 2e-05]");
+}
+
+TEST_F(Kohya, DatasetsTakeWhatASubsetDoesNotSayFromAbove) {
+  Config config = read("", R"(
+[general]
+shuffle_caption = false
+caption_extension = ".txt"
+keep_tokens = 1
+flip_aug = true
+[[datasets]]
+resolution = 1024
+batch_size = 4
+enable_bucket = true
+min_bucket_reso = 256
+  [[datasets.subsets]]
+  image_dir = "a"
+  num_repeats = 10
+  class_tokens = "sks dog"
+  caption_prefix = "photo,"
+  caption_dropout_rate = 0.1
+  [[datasets.subsets]]
+  image_dir = "b"
+  flip_aug = false
+[[datasets]]
+resolution = [512, 512]
+batch_size = 4
+  [[datasets.subsets]]
+  image_dir = "c"
+  caption_extension = ".caption"
+  conditioning_data_dir = "edges"
+)");
+  ASSERT_EQ(config.datasets.size(), 3u);
+  const auto expect = [&](size_t at, std::vector<std::pair<const char*, const char*>> values) {
+    for (const auto& [key, value] : values)
+      EXPECT_EQ(value_of(config, std::string("datasets[].") + key, at), value) << key;
+  };
+  expect(0, {{"folder_path", "\"a\""},
+             {"num_repeats", "10"},
+             {"default_caption", "\"sks dog\""},
+             {"caption_prefix", "\"photo,\""},
+             {"caption_dropout_rate", "0.1"},
+             {"caption_ext", "\"txt\""},
+             {"resolution", "[1024]"},
+             {"buckets", "true"},
+             {"flip_x", "true"},
+             {"missing_captions", "\"empty\""}});
+  expect(1, {{"folder_path", "\"b\""}, {"flip_x", "false"}, {"num_repeats", "1"}, {"buckets", "true"}});
+  expect(2, {{"caption_ext", "\"caption\""}, {"resolution", "[512]"}, {"buckets", "false"}});
+  EXPECT_EQ(config.datasets[2].images.at("control")[0].text, "edges");
+  EXPECT_EQ(config.train.batch_size, 4);
+  EXPECT_THAT(config.notes, testing::Contains(HasSubstr("flip_aug")));
+}
+
+TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
+  EXPECT_EQ(error_of("learning_rat = 1\n"),
+            "x.toml:1:1: learning_rat: unknown key; docs/from-kohya.md lists those that are known");
+  EXPECT_EQ(error_of("a = \n"), error_of("a = \n"));
+  EXPECT_THAT(error_of("a = \n"), StartsWith("x.toml:1:"));
+  EXPECT_EQ(error_of("learning_rate = 'fast'\n"), "x.toml:1:17: train.lr: expected a number, found the text \"fast\"");
+  EXPECT_EQ(
+      error_of("\n[t]\nmax_train_epochs = 10\n"),
+      "x.toml:3:1: max_train_epochs: not supported: use max_train_steps: images x num_repeats x epochs / batch_size");
+  EXPECT_EQ(
+      error_of("network_module = 'networks.oft'\n"),
+      "x.toml:1:1: network_module: networks.oft is not known: networks.lora and its kin, networks.loha, networks.lokr "
+      "and lycoris.kohya are");
+  EXPECT_THAT(error_of("model_prediction_type = 'sigma_scaled'\n"), HasSubstr("must be raw"));
+  EXPECT_THAT(error_of("optimizer_args = ['weight_decay']\n"), HasSubstr("expected \"name=value\""));
+  EXPECT_THAT(error_of("sample_prompts = 'p.json'\n"), HasSubstr("expected a .txt file"));
+  // Both files in one report.
+  EXPECT_EQ(
+      error_of("learning_rate = 0\n", "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'a'\nshuffle_caption = true\n"),
+      "x.toml:1:17: train.lr: must be more than 0 and at most 100, found 0\n"
+      "y.toml:4:1: shuffle_caption: not supported: prepare the captions beforehand");
+  EXPECT_THAT(error_of("", "[[datasets]]\nbatch_size = 1\n"), HasSubstr("expected [[datasets.subsets]]"));
+  EXPECT_THAT(error_of("", "[[datasets]]\n[[datasets.subsets]]\nnum_repeats = 1\n"),
+              HasSubstr("datasets[0].folder_path: missing"));
+  EXPECT_THAT(error_of("", "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'a'\nresolution = [512, 768]\n"),
+              HasSubstr("both sides must be the same"));
+}
+
+// Every name that a row of the table leads to is a key of ours, or one that a plugin may have.
+TEST_F(Kohya, NamesLeadToKeys) {
+  for (const char* name :
+       {"learning_rate", "unet_lr", "network_dim", "network_alpha", "max_train_steps", "train_batch_size", "output_dir",
+        "output_name", "pretrained_model_name_or_path", "mixed_precision", "optimizer_type", "save_every_n_steps",
+        "sample_every_n_steps", "save_precision", "image_dir", "class_tokens", "caption_extension", "flip_aug"}) {
+    ASSERT_NE(kohya::ours(name), "") << name;
+    EXPECT_NE(schema::find(kohya::ours(name)), nullptr) << name;
+    // In a YAML file the name is answered with ours.
+    try {
+      parse_config(std::string("model: {name_or_path: m}\ndatasets: [{folder_path: d}]\ntrain: {") + name + ": 1}\n",
+                   "c.yaml");
+      if (schema::find(std::string("train.") + name) == nullptr) ADD_FAILURE() << name << " was accepted";
+    } catch (const Error& error) {
+      EXPECT_THAT(error.what(),
+                  HasSubstr(std::string("a key of kohya's scripts; here it is ") + std::string(kohya::ours(name))))
+          << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lh
