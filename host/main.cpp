@@ -22,6 +22,7 @@
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
+#include "world/world.h"
 
 namespace {
 
@@ -51,8 +52,15 @@ int main(int argc, char** argv) {
         {"plugins", lh::run_plugins},
         {"inspect", lh::run_inspect},
         {"verify", lh::run_verify},
+        {"merge", lh::run_merge},
+        {"convert", lh::run_convert},
+        {"extract", lh::run_extract},
+        {"resize", lh::run_resize},
         {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench}};
+    if (lh::launched_with_others() && options.command != "train")
+      lh::fail(lh::Code::config, "`{}` is the work of one process: only `train` is started as several (mpirun, srun)",
+               options.command);
     return commands.at(options.command)(options);
   } catch (const lh::Interrupted& e) {
     report(lh::Code::config, "warning", std::string(e.what()) + " before there was something to save");

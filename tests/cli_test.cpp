@@ -195,7 +195,8 @@ TEST_F(Cli, OtherCommands) {
 TEST_F(Cli, HelpAndVersionArePrinted) {
   EXPECT_EQ(parse({"--version"}).command, "print");
   EXPECT_THAT(version_text(), HasSubstr("plugin ABI"));
-  for (const char* command : {"train", "sample", "plugins", "inspect", "verify", "make-checkpoint", "bench"}) {
+  for (const char* command : {"train", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract",
+                              "resize", "make-checkpoint", "bench"}) {
     const Options options = parse({command, "--help"});
     EXPECT_EQ(options.command, "print");
     EXPECT_THAT(options.text, HasSubstr("Examples:"));

@@ -6,6 +6,7 @@
 #include "io/lora_inspect.h"
 #include "io/lora_merge.h"
 #include "io/lora_verify.h"
+#include "lora/merge_loras.h"
 #include "support/io_files.h"
 #include "support/model_files.h"
 #include "support/paths.h"
@@ -95,6 +96,24 @@ TEST_F(PluginLoraTest, PairsOfTwiceTheRank) {
         sum += up->as<float>()[i / columns * rank + k] * down->as<float>()[k * columns + i % columns];
       ASSERT_NEAR(got.as<float>()[i], base.as<float>()[i] + scale * sum, 1e-4) << name << " " << i;
     }
+  }
+}
+
+// As a plain LoRA: what the weights become, less what they were, at the rank that is asked for.
+TEST_F(PluginLoraTest, MergesIntoALora) {
+  const LoraInput input = file("{how: output, strength: 3}", {{"lora_unet_a.gain", ramp({6}, 0.5f)}}, 0.5);
+  std::vector<Given> tensors;
+  for (const auto& [name, desc] : weights) tensors.push_back({name, ramp(desc.shape, 0.25f)});
+  write_file(dir / "base.safetensors", tensors);
+  const Checkpoint base(spec, {{"name_or_path", dir / "base.safetensors"}});
+  EXPECT_THAT(error_of([&] { merge_loras(spec, base, {input}, {}, Unmatched::refuse); }), HasSubstr("--rank"));
+  const MergedLora plain = merge_loras(spec, base, {input}, {.rank = 5}, Unmatched::refuse);
+  ASSERT_EQ(plain.modules.size(), 1u);
+  write_lora(dir / "plain.safetensors", plain.modules, spec, "kohya", DType::f32, {});
+  for (const std::string weight : {"a.weight", "a.bias"}) {
+    const HostTensor got = merged({dir / "plain.safetensors", 1}, weight), want = merged(input, weight);
+    for (size_t i = 0; i < want.as<float>().size(); ++i)
+      ASSERT_NEAR(got.as<float>()[i], want.as<float>()[i], 1e-5) << weight << " " << i;
   }
 }
 

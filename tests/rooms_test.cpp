@@ -14,8 +14,9 @@ namespace {
 namespace fs = std::filesystem;
 
 // From the bottom up; a folder includes those in front of it. docs/architecture.md says what each holds.
-const std::vector<std::string> rooms = {"core", "config",    "io",      "data",   "graph",  "ops",   "passes", "plugin",
-                                        "run",  "diffusion", "compile", "encode", "sample", "train", "cli"};
+const std::vector<std::string> rooms = {"core",    "world",  "config", "io",     "lora", "data",
+                                        "graph",   "ops",    "passes", "plugin", "run",  "diffusion",
+                                        "compile", "encode", "sample", "train",  "cli"};
 
 const fs::path host = fs::path(lh::test::source_dir()) / "host";
 

@@ -16,8 +16,8 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view commands[] = {"train",   "ctl",    "sample",          "plugins",
-                                         "inspect", "verify", "make-checkpoint", "bench"};
+constexpr std::string_view commands[] = {"train", "ctl",     "sample",  "plugins", "inspect",         "verify",
+                                         "merge", "convert", "extract", "resize",  "make-checkpoint", "bench"};
 
 constexpr ConfigFlag model_flags_rows[] = {
     {"--plugin", "plugin", ""},
@@ -62,6 +62,10 @@ constexpr ConfigFlag sample_flags_rows[] = {
     {"--scheduler", "sample.scheduler", ""},
     {"--skip-layer-guidance", "sample.skip_layer_guidance_scale",
      "Scale of skip-layer guidance, for models that have it."},
+};
+constexpr ConfigFlag lora_file_flags_rows[] = {
+    {"--save-dtype", "save.dtype", "Type of the tensors that are written."},
+    {"--format", "save.format", "Names in the file that is written (docs/lora-files.md)."},
 };
 
 constexpr const char* main_examples = R"(Examples:
@@ -110,6 +114,29 @@ constexpr const char* verify_examples = R"(Examples:
   lora-host verify my_lora.safetensors --model model.safetensors --for comfyui,diffusers --json
 
 Ends with 3 where a key is left over: of the programs in --for, or of those that the file's names are meant for.)";
+constexpr const char* merge_examples = R"(Examples:
+  lora-host merge --lora dog.safetensors:0.8 --lora style.safetensors:0.5 --model model.safetensors --into checkpoint --out dog_model.safetensors
+  lora-host merge --lora dog.safetensors --lora style.safetensors:0.5 --model model.safetensors --into lora --out both.safetensors
+  lora-host merge --lora a.safetensors --lora b.safetensors --model model.safetensors --into lora --rank 32 --out both.safetensors
+
+Into a LoRA, the sum is exact, with the sum of the ranks, or the best one of the rank or share that is asked for. Into a
+checkpoint, the weights are what sample --lora makes of them. A LoRA's text encoders need their files: --clip, --t5, ...
+docs/lora-tools.md)";
+constexpr const char* convert_examples = R"(Examples:
+  lora-host convert dog.safetensors --format diffusers --model model.safetensors --out dog_diffusers.safetensors
+  lora-host convert dog.safetensors --save-dtype bf16 --out dog_bf16.safetensors
+
+Another format needs --model, whose layers the names are. docs/lora-tools.md)";
+constexpr const char* extract_examples = R"(Examples:
+  lora-host extract tuned.safetensors --model base.safetensors --rank 64 --out tuned_lora.safetensors
+  lora-host extract tuned.safetensors --model base.safetensors --energy 0.95 --rank 256 --out tuned_lora.safetensors
+
+--model is the checkpoint that the file was trained from. docs/lora-tools.md)";
+constexpr const char* resize_examples = R"(Examples:
+  lora-host resize dog.safetensors --rank 8 --out dog_8.safetensors
+  lora-host resize dog.safetensors --energy 0.99 --model model.safetensors --out dog_small.safetensors
+
+With --model it ends with the programs that load the file. docs/lora-tools.md)";
 constexpr const char* make_examples = R"(Examples:
   lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
 constexpr const char* bench_examples = R"(Examples:
@@ -199,6 +226,26 @@ void add_model(CLI::App* app, Arguments& raw) {
   app->add_flag("--fp32", raw.fp32, "Same as --dtype fp32.");
 }
 
+void add_loras(CLI::App* app, Arguments& raw) {
+  app->add_option("--lora", raw.loras, "LoRA file with its strength, 1 unless given; may be repeated.")
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name("FILE[:STRENGTH]");
+}
+
+void add_output(CLI::App* app, Arguments& raw, const char* what) {
+  app->add_option("--out", raw.output, what)->required()->type_name("PATH");
+  app->add_flag("--force", raw.force, "Replace the file that is there. An input is never replaced.");
+}
+
+void add_rank(CLI::App* app, Arguments& raw) {
+  app->add_option("--rank", raw.rank, "At most this rank for each module.")->type_name("INTEGER");
+  app->add_option("--energy", raw.energy,
+                  "The smallest rank that keeps this share of each module's squared singular values.")
+      ->type_name("NUMBER");
+}
+
 void add_dataset(CLI::App* app, Arguments& raw) {
   app->add_option("--dataset", raw.datasets, "Folder of images with captions; may be repeated.")
       ->expected(1)
@@ -246,11 +293,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   auto* sample = app.add_subcommand("sample", "Make images.")->footer(sample_examples);
   add_model(sample, raw);
   add_flags(sample, sample_flags(), raw);
-  sample->add_option("--lora", raw.loras, "LoRA file with its strength, 1 unless given; may be repeated.")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->type_name("FILE[:STRENGTH]");
+  add_loras(sample, raw);
   sample->add_option("--image", raw.images, "Image to work from, for models that are given some; may be repeated.")
       ->expected(1)
       ->allow_extra_args(false)
@@ -275,6 +318,40 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
       ->type_name("PROGRAM");
   verify->add_flag("--json", raw.json, "Every key with its reason, as JSON.");
 
+  auto* merge =
+      app.add_subcommand("merge", "Merge LoRA files into a checkpoint, or into one LoRA.")->footer(merge_examples);
+  add_loras(merge, raw);
+  merge->add_option("--into", raw.into, "What is written.")
+      ->required()
+      ->check(CLI::IsMember({"checkpoint", "lora"}))
+      ->type_name("checkpoint|lora");
+  add_output(merge, raw, "File to write; for a model in several files a new folder.");
+  add_rank(merge, raw);
+  merge->add_flag("--skip-unmatched", raw.skip_unmatched, "Leave out modules that match no layer of the model.");
+
+  auto* convert =
+      app.add_subcommand("convert", "Write a LoRA file in another format or type.")->footer(convert_examples);
+  convert->add_option("file", raw.input, "LoRA file.")->required()->type_name("FILE");
+  add_output(convert, raw, "File to write.");
+
+  auto* extract = app.add_subcommand("extract", "Write what one checkpoint has and another has not as a LoRA.")
+                      ->footer(extract_examples);
+  extract->add_option("file", raw.input, "The tuned checkpoint: a file or diffusers directory.")
+      ->required()
+      ->type_name("PATH");
+  add_output(extract, raw, "File to write.");
+  add_rank(extract, raw);
+  extract->add_flag("--exact", raw.exact, "All singular values of every layer, however long that takes.");
+
+  auto* resize = app.add_subcommand("resize", "Write a LoRA file at another rank.")->footer(resize_examples);
+  resize->add_option("file", raw.input, "LoRA file.")->required()->type_name("FILE");
+  add_output(resize, raw, "File to write.");
+  add_rank(resize, raw);
+  for (CLI::App* tool : {merge, convert, extract, resize}) {
+    add_flags(tool, lora_file_flags(), raw);
+    add_model(tool, raw);
+  }
+
   auto* make = app.add_subcommand("make-checkpoint", "Write a checkpoint of generated weights.")->footer(make_examples);
   make->add_option("--like", raw.input, "Key list: {\"tensors\": {name: [dtype, shape]}}.")
       ->required()
@@ -293,7 +370,8 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 
-  for (CLI::App* command : {train, sample, verify, bench}) add_plugin_flags(command, plugins, raw);
+  for (CLI::App* command : {train, sample, verify, merge, convert, extract, resize, bench})
+    add_plugin_flags(command, plugins, raw);
   for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
 }
 
@@ -312,6 +390,7 @@ std::string suggestion(const std::string& word, const CLI::App& command) {
 std::span<const ConfigFlag> model_flags() { return model_flags_rows; }
 std::span<const ConfigFlag> train_flags() { return train_flags_rows; }
 std::span<const ConfigFlag> sample_flags() { return sample_flags_rows; }
+std::span<const ConfigFlag> lora_file_flags() { return lora_file_flags_rows; }
 
 FirstLook first_look(int argc, const char* const* argv) {
   const std::vector<std::string> args = with_command(argc, argv);

@@ -20,8 +20,9 @@ struct Arguments {
   std::map<std::string, std::string> given;  // key of a plugin -> value of its flag
   std::vector<std::string> plugin_dirs, ctl_arguments, datasets, loras, images, programs;
   std::string config_file, dataset_config, model, checkpoint, resume, resume_from, replay, ctl_command, input, output,
-      seed, repeats, text_length;
+      seed, repeats, text_length, into, rank, energy;
   bool recompute = false, times = false, json = false, verbose = false;
+  bool force = false, skip_unmatched = false, exact = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };
 
@@ -38,5 +39,6 @@ Arguments parse_arguments(int argc, const char* const* argv, const std::vector<P
 std::span<const ConfigFlag> model_flags();  // of every command that runs a model
 std::span<const ConfigFlag> train_flags();
 std::span<const ConfigFlag> sample_flags();
+std::span<const ConfigFlag> lora_file_flags();  // of every command that writes a LoRA file
 
 }  // namespace lh

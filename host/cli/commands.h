@@ -11,6 +11,10 @@ int run_sample(const Options& options);
 int run_plugins(const Options& options);
 int run_inspect(const Options& options);
 int run_verify(const Options& options);
+int run_merge(const Options& options);
+int run_convert(const Options& options);
+int run_extract(const Options& options);
+int run_resize(const Options& options);
 int run_make_checkpoint(const Options& options);
 int run_bench(const Options& options);
 

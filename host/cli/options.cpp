@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
+#include "world/world.h"
 
 namespace lh {
 namespace {
@@ -89,6 +90,43 @@ int64_t parse_integer(const char* flag, const std::string& text, int64_t fallbac
   return number;
 }
 
+// A flag that is a share; 0 where it was not given.
+double parse_share(const char* flag, const std::string& text) {
+  if (text.empty()) return 0;
+  double number = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc() || stop != text.data() + text.size() || !(number > 0 && number <= 1))
+    fail(Code::config, "{}: expected a number, more than 0 and at most 1, found {}", flag, text);
+  return number;
+}
+
+// After build_config: formats and types are checked as the configuration's are.
+LoraToolOptions tool_of(const Arguments& raw, const Options& options) {
+  const auto given = [&](const char* flag) {
+    const auto found = raw.values.find(flag);
+    return found != raw.values.end() && !found->second.empty();
+  };
+  LoraToolOptions tool{.into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched};
+  tool.choice = {.rank = parse_integer("--rank", raw.rank, 0, 1),
+                 .energy = parse_share("--energy", raw.energy),
+                 .exact = raw.exact};
+  if (given("--format")) tool.format = options.config.save.format;
+  if (given("--save-dtype")) tool.dtype = options.config.save.dtype;
+  const bool some = tool.choice.rank > 0 || tool.choice.energy > 0;
+  if ((options.command == "resize" || options.command == "extract") && !some)
+    fail(Code::config, "{}: give --rank, --energy, or both", options.command);
+  if (options.command == "merge" && options.loras.empty()) fail(Code::config, "merge: give at least one --lora FILE");
+  if (tool.into == "checkpoint" && (some || !tool.format.empty()))
+    fail(Code::config, "merge: --rank, --energy and --format are for --into lora; a checkpoint keeps its own names");
+  if (options.command == "resize" && !tool.format.empty())
+    fail(Code::config, "resize: names stay as they are in the file; lora-host convert changes them");
+  if (options.command == "convert" && tool.format.empty() && tool.dtype.empty())
+    fail(Code::config, "convert: give --format, --save-dtype, or both");
+  if (options.command == "convert" && !tool.format.empty() && options.config.model.name_or_path.empty())
+    fail(Code::config, "convert: --format needs --model PATH: the names are those of its layers");
+  return tool;
+}
+
 // --replay RUN_DIR or its history.jsonl.
 fs::path replay_of(const Arguments& raw) {
   if (raw.replay.empty()) return {};
@@ -101,9 +139,18 @@ fs::path replay_of(const Arguments& raw) {
   return path;
 }
 
-bool opens_model(const std::string& command) {
-  return command == "train" || command == "sample" || command == "bench" || command == "verify";
+// Commands that write a LoRA file, or one into a checkpoint.
+bool is_lora_tool(const std::string& command) {
+  return command == "merge" || command == "convert" || command == "extract" || command == "resize";
 }
+
+bool opens_model(const std::string& command) {
+  return command == "train" || command == "sample" || command == "bench" || command == "verify" ||
+         is_lora_tool(command);
+}
+
+// These can do without: names in the file stay as they are.
+bool model_is_optional(const std::string& command) { return command == "convert" || command == "resize"; }
 
 // The plugin that the user names: by a flag, as --model ID, or in the file.
 std::string plugin_asked_for(const FirstLook& look) {
@@ -134,7 +181,10 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
   apply_images(raw, config);
   apply_flags(model_flags(), raw.values, config);
-  apply_flags(options.command == "sample" ? sample_flags() : train_flags(), raw.values, config);
+  apply_flags(options.command == "sample"     ? sample_flags()
+              : is_lora_tool(options.command) ? lora_file_flags()
+                                              : train_flags(),
+              raw.values, config);
 
   if (options.command == "bench") {
     if (!raw.input.empty() && !config.model.name_or_path.empty())
@@ -142,6 +192,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
     if (raw.recompute) config.train.gradient_checkpointing = "true";
     if (!raw.input.empty()) return;
   }
+  if (config.model.name_or_path.empty() && model_is_optional(options.command)) return;
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   check_phases(config.train);
@@ -193,13 +244,14 @@ Options parse_options(int argc, const char* const* argv) {
     if (options.resume.empty()) options.resume = "auto";
   }
   if (opens_model(options.command)) build_config(raw, plugins, options);
+  if (is_lora_tool(options.command)) options.tool = tool_of(raw, options);
   return options;
 }
 
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n", LORA_HOST_VERSION, LH_ABI_MAJOR, LH_ABI_MINOR,
-                     backends);
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n{}\n", LORA_HOST_VERSION, LH_ABI_MAJOR,
+                     LH_ABI_MINOR, backends, world_library_text());
 }
 
 }  // namespace lh

@@ -10,33 +10,47 @@
 #include "config/config.h"
 #include "io/control.h"
 #include "io/lora_merge.h"
+#include "lora/low_rank.h"
 #include "plugin/registry.h"
 
 namespace lh {
 
+struct LoraToolOptions {    // convert, extract, merge, resize
+  std::string into = {};    // merge: "lora" or "checkpoint"
+  RankChoice choice = {};   // extract, merge, resize
+  std::string format = {};  // "kohya", "comfyui", "diffusers"; empty: not given
+  std::string dtype = {};   // "bf16", "fp16", "fp32"; empty: not given
+  bool force = false;       // a file that is there is replaced
+  bool skip_unmatched = false;
+};
+
 struct Options {
-  // "train", "ctl", "sample", "plugins", "inspect", "verify", "make-checkpoint", "bench"; or "print": show `text` and
-  // end with 0.
+  // "train", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract", "resize",
+  // "make-checkpoint", "bench"; or "print": show `text` and end with 0.
   std::string command = {};
   std::string text = {};
   std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
-  std::shared_ptr<const Registry> registry = {};        // train, sample, bench, verify: of those folders
-  Config config = {};                                   // train, sample, bench, verify: the file, then the flags
+  std::shared_ptr<const Registry> registry = {};        // of commands that open a model: of those folders
+  Config config = {};                                   // of these: the file, then the flags
 
   std::string resume = {};       // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
   std::string resume_from = {};  // train: empty = the newest checkpoint, "none", or the step of one
   std::filesystem::path replay = {};  // train: the history of another run
   bool dry_run = false;               // train: check everything, print the plan, stop before the first step
-  std::vector<LoraInput> loras = {};  // sample
-  std::filesystem::path input = {};   // inspect, verify: the file; make-checkpoint, bench: the key list; ctl: the run
-  ControlRequest request = {};        // ctl
-  std::filesystem::path output = {};  // make-checkpoint: the file to write; sample: image file or folder
-  int64_t seed = 0;                   // make-checkpoint
-  int64_t repeats = 20;               // bench: steps to time
-  int64_t text_length = 0;            // bench: text tokens; 0: as the model has them
-  bool times = false;                 // bench: time by op as well
-  bool json = false;                  // inspect, verify: for tools
-  bool verbose = false;               // plugins: all that they take
+  std::vector<LoraInput> loras = {};  // sample, merge
+  LoraToolOptions tool = {};
+  // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench: the key list;
+  // ctl: the run
+  std::filesystem::path input = {};
+  ControlRequest request = {};  // ctl
+  // make-checkpoint, merge, convert, extract, resize: the file to write; sample: image file or folder
+  std::filesystem::path output = {};
+  int64_t seed = 0;                        // make-checkpoint
+  int64_t repeats = 20;                    // bench: steps to time
+  int64_t text_length = 0;                 // bench: text tokens; 0: as the model has them
+  bool times = false;                      // bench: time by op as well
+  bool json = false;                       // inspect, verify: for tools
+  bool verbose = false;                    // plugins: all that they take
   std::vector<std::string> programs = {};  // verify: that have to load the file
 };
 

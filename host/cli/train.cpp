@@ -1,36 +1,82 @@
 // lora-host train: trains a LoRA, or with --dry-run checks everything and prints the plan.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdlib>
 
 #include "cli/commands.h"
 #include "cli/preflight.h"
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
+#include "train/facts.h"
 #include "train/trainer.h"
+#include "world/world.h"
 
 namespace lh {
+namespace {
 
-int run_train(const Options& options) {
-  const Config& config = options.config;
-  const Registry& registry = *options.registry;
-  try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype));
-  Prepared prepared(registry, config);
-  check_disk(prepared);
-  check_outputs(prepared);
+// `cuda` is the GPU of this process: as many as there are processes on the machine, unless the launcher gave it one.
+std::string device_of(const std::string& asked, const World& world) {
+  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+  const bool given_one =
+      visible != nullptr && *visible != '\0' && std::string_view(visible).find(',') == std::string::npos;
+  if (asked != "cuda" || world.local_size() == 1 || given_one) return asked;
+  return fmt::format("cuda:{}", world.local_rank());
+}
+
+int train(const Options& options, World& world) {
+  Config config = options.config;
+  config.device = device_of(config.device, world);
+  Prepared prepared(*options.registry, config, world.size());
+  if (!world.alone_here()) require_same(world, common_facts(prepared, options.config));
+  if (world.first()) {
+    check_disk(prepared);
+    check_outputs(prepared);
+  }
   if (options.dry_run) {
-    fmt::print("{}\n{}", to_yaml(config), prepared.report());
+    if (world.first()) fmt::print("{}\n{}", to_yaml(options.config), prepared.report());
+    world.finish();
     return 0;
   }
   install_signal_handlers();
-  Trainer trainer(prepared, options.resume, options.resume_from, options.replay);
-  publish_text(config.output_dir() / "config.yaml", to_yaml(config));
+  Trainer trainer(prepared, world, options.resume, options.resume_from, options.replay);
+  if (world.first()) publish_text(config.output_dir() / "config.yaml", to_yaml(options.config));
   const int status = trainer.run();
-  if (status == 0) {
+  if (!trainer.apart()) world.finish();
+  if (status == 0 && world.first()) {
     const std::filesystem::path curve = config.output_dir() / "loss.png";
     fmt::print("LoRA        {}\n", (config.output_dir() / (config.name + ".safetensors")).string());
     if (std::filesystem::exists(curve)) fmt::print("loss curve  {}\n", curve.string());
   }
   return status;
+}
+
+}  // namespace
+
+int run_train(const Options& options) {
+  try_model(*options.registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype));
+  const std::unique_ptr<World> joined = join_world();
+  World& world = joined ? *joined : World::alone();
+  if (world.alone_here()) return train(options, world);
+  // One process speaks for all; what ends another is told all the same.
+  if (!world.first() && std::getenv("LORA_LOG") == nullptr) spdlog::set_level(spdlog::level::err);
+  const auto own = [&](const Error& e) { return Error(e.code(), world.name(world.rank()) + ": " + e.what()); };
+  try {
+    return train(options, world);
+  } catch (const RankLost& e) {
+    world.leave_apart();
+    throw own(e);
+  } catch (const Interrupted&) {
+    world.leave_apart();
+    throw;
+  } catch (const Error& e) {
+    world.leave(static_cast<int>(e.code()));
+    throw own(e);
+  } catch (...) {
+    world.leave(static_cast<int>(Code::resource));
+    throw;
+  }
 }
 
 }  // namespace lh

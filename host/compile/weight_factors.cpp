@@ -1,10 +1,8 @@
 #include "compile/weight_factors.h"
 
-#define EIGEN_DONT_PARALLELIZE  // the caller takes several weights at once
-
-#include <Eigen/Dense>
-#include <algorithm>
 #include <cmath>
+
+#include "lora/gram.h"
 
 namespace lh {
 namespace {
@@ -12,8 +10,8 @@ namespace {
 using Eigen::Index;
 using Eigen::MatrixXd;
 using Eigen::MatrixXf;
-using RowMajor = Eigen::Matrix<float, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
-using Weight = Eigen::Map<const RowMajor>;
+using RowMajor = RowMajorMatrix;
+using Weight = StoredMatrix;
 
 constexpr int64_t oversampling = 8;  // further columns of the randomized iteration, as Halko et al. advise
 
@@ -25,21 +23,6 @@ Weight matrix_of(const HostTensor& weight) {
 HostTensor tensor_of(const RowMajor& matrix) {
   return HostTensor::from_floats({matrix.rows(), matrix.cols()},
                                  std::span(matrix.data(), static_cast<size_t>(matrix.size())));
-}
-
-// Of W^T W where W is tall, of W W^T where it is wide; float64, a few rows or columns of W at a time.
-MatrixXd gram(const Weight& weight) {
-  const bool tall = weight.rows() >= weight.cols();
-  const Index side = std::min(weight.rows(), weight.cols()), length = std::max(weight.rows(), weight.cols());
-  MatrixXd sum = MatrixXd::Zero(side, side);
-  constexpr Index block = 512;
-  for (Index first = 0; first < length; first += block) {
-    const Index count = std::min(block, length - first);
-    const MatrixXd part = tall ? MatrixXd(weight.middleRows(first, count).transpose().cast<double>())
-                               : MatrixXd(weight.middleCols(first, count).cast<double>());
-    sum.selfadjointView<Eigen::Lower>().rankUpdate(part);
-  }
-  return sum;
 }
 
 // The eigenvectors of the `rank` largest eigenvalues, the largest first, and the square roots of these.
@@ -56,11 +39,6 @@ Largest largest(const MatrixXd& lower, Index rank) {
 // 1 / sqrt(s scale), 0 for what the weight has none of.
 Eigen::VectorXd inverse_roots(const Eigen::VectorXd& s, double scale) {
   return s.unaryExpr([&](double v) { return v > 0 ? 1 / std::sqrt(v * scale) : 0.0; });
-}
-
-MatrixXf orthonormal(const MatrixXf& columns) {
-  const Eigen::HouseholderQR<MatrixXf> qr(columns);
-  return qr.householderQ() * MatrixXf::Identity(columns.rows(), columns.cols());
 }
 
 // Singular vectors are known up to their signs: the largest number of each row of down is positive.

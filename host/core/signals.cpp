@@ -151,6 +151,16 @@ void check_hurry() {
   if (hurry_requested() && whole_changes == 0) throw Interrupted();
 }
 
+void ask_to_stop(bool hurry) {
+  int before = count.load();
+  const int wanted = hurry ? 2 : 1;
+  while (before < wanted && !count.compare_exchange_weak(before, wanted)) {
+  }
+  if (before > 0) return;  // the time is running
+  received.store(SIGTERM);
+  alarm(hurry_seconds());
+}
+
 WholeChange::WholeChange() { ++whole_changes; }
 WholeChange::~WholeChange() { --whole_changes; }
 

@@ -12,9 +12,10 @@ namespace lh {
 
 void install_signal_handlers();  // a SIGHUP that was ignored (nohup) stays so
 bool stop_requested();
-bool hurry_requested();     // a second signal came
-int stop_signal();          // the last of them, or 0
-void clear_stop_request();  // before a new run in the same process
+bool hurry_requested();        // a second signal came
+int stop_signal();             // the last of them, or 0
+void clear_stop_request();     // before a new run in the same process
+void ask_to_stop(bool hurry);  // as a first signal does, or a second one: another process of this run had it
 
 // Thrown by check_hurry(); becomes exit_interrupted.
 struct Interrupted : std::exception {

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/random.h"
 #include "data/dataset.h"
 
 namespace lh {
@@ -16,7 +17,9 @@ struct Batch {
 
 class BatchOrder {
  public:
-  BatchOrder(const Dataset& dataset, int64_t batch_size, uint64_t seed);
+  // group: batches of one step, which processes may share. Those of a step are of one bucket, as far as the buckets'
+  // batches can be divided so: no process then waits for one that has the larger images.
+  BatchOrder(const Dataset& dataset, int64_t batch_size, uint64_t seed, int64_t group = 1);
   int64_t batches_per_epoch() const { return per_epoch_; }
   // Batch number `index` of the run. Within an epoch every sample (repeated num_repeats times) comes once; the last
   // batch of a bucket is filled up from the bucket's beginning.
@@ -24,9 +27,11 @@ class BatchOrder {
 
  private:
   std::vector<Batch> epoch(int64_t number) const;
+  std::vector<size_t> grouped(const std::vector<Batch>& batches, int64_t begun, Random& random) const;
   const Dataset& dataset_;
   int64_t batch_size_;
   uint64_t seed_;
+  int64_t group_;
   int64_t per_epoch_ = 0;
   int64_t cached_ = -1;
   std::vector<Batch> batches_;

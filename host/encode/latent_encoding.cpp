@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/signals.h"
+#include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "run/weights.h"
 
@@ -89,33 +90,40 @@ int64_t LatentEncoding::bytes_to_cache(const std::vector<ImageCut>& cuts) const 
   return bytes;
 }
 
-void LatentEncoding::prepare(const std::vector<ImageCut>& cuts) {
+void LatentEncoding::prepare(const std::vector<ImageCut>& cuts) { prepare(cuts, World::alone()); }
+
+void LatentEncoding::prepare(const std::vector<ImageCut>& cuts, World& world) {
   std::vector<const ImageCut*> missing;
   for (const ImageCut& cut : cuts)
     if (find(cut) == nullptr) missing.push_back(&cut);
   // One graph for each bucket: cuts of a bucket in a row.
   std::ranges::stable_sort(missing, {}, [](const ImageCut* cut) { return cut->bucket; });
-  if (!missing.empty()) encode(missing);
+  if (!missing.empty()) encode(missing, world);
 }
 
-void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts) {
+void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& world) {
   spdlog::info("encoding {} images", cuts.size());
   std::optional<Weights> weights;
   std::optional<VaePlan> plan;
   OwnedProgram program;
   Bucket bucket;
-  for (const ImageCut* cut : cuts) {
-    if (stop_requested()) return;  // what is encoded stays in the cache
-    if (!program || bucket != cut->bucket) {
-      bucket = cut->bucket;
+  const auto make = [&](size_t index) {
+    const ImageCut& cut = *cuts[index];
+    if (!program || bucket != cut.bucket) {
+      bucket = cut.bucket;
       plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles));
       if (!plan->grid.whole()) spdlog::info("the VAE encodes images of {}", plan->text());
       if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");
     }
-    cache_.put(key(*cut), {{"posterior", encode(*cut, *plan, *program)}});
-  }
+    cache_.put(key(cut), {{"posterior", encode(cut, *plan, *program)}});
+  };
+  std::vector<std::string> keys;
+  for (const ImageCut* cut : cuts) keys.push_back(key(*cut));
+  make_together(world, {cache_, "encoding images", std::move(keys), make});
+  for (size_t i = 0; i < cuts.size() && !stop_requested(); ++i)
+    if (find(*cuts[i]) == nullptr) make(i);  // others' that cannot be read here
 }
 
 HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Program& program) const {

@@ -13,12 +13,16 @@
 
 namespace lh {
 
+class World;
+
 class LatentEncoding {
  public:
   // Large images are encoded in tiles where `memory` bytes would not do for them whole.
   LatentEncoding(const Vae& vae, int64_t memory, const std::filesystem::path& cache_folder);
-  // Encodes every one that is not cached; the VAE is in memory only while this runs.
+  // Encodes every one that is not cached; the VAE is in memory only while this runs. The second: together with the
+  // other processes of a run, all of which call it.
   void prepare(const std::vector<ImageCut>& cuts);
+  void prepare(const std::vector<ImageCut>& cuts, World& world);
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const std::vector<ImageCut>& cuts) const;
   bool known(const std::string& content_hash) const;  // some cut of this image was cached when this was made
@@ -35,7 +39,7 @@ class LatentEncoding {
   };
   const Encoder& encoder(const Bucket& bucket) const;
   std::string key(const ImageCut& cut) const;
-  void encode(const std::vector<const ImageCut*>& cuts);
+  void encode(const std::vector<const ImageCut*>& cuts, World& world);
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
   const NamedTensors* find(const ImageCut& cut);
   Vae vae_;

@@ -29,9 +29,10 @@ const NamedTensors& TensorCache::put(const std::string& key, NamedTensors tensor
     make_folder(folder_);
     std::vector<TensorToWrite> list;
     for (const auto& [name, t] : tensors) list.push_back({name, t.desc, t.data.data()});
-    std::error_code none;
-    const auto there = std::filesystem::symlink_status(file_of(key), none).type();
-    if (there == std::filesystem::file_type::regular || there == std::filesystem::file_type::not_found)
+    using Type = std::filesystem::file_type;
+    std::error_code unknown;
+    const Type there = std::filesystem::symlink_status(file_of(key), unknown).type();
+    if (there == Type::regular || there == Type::not_found || unknown)  // what is not known, writing will tell
       write_record(file_of(key), {kind_, key}, list, {});
     else
       spdlog::warn("{}: expected a file of the cache, found something else: move it away. The entry is kept in memory",

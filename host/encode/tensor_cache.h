@@ -23,6 +23,7 @@ class TensorCache {
   // Where something else than a file stands in the entry's place, it is kept in memory only, with a warning.
   const NamedTensors& put(const std::string& key, NamedTensors tensors);
   bool on_disk() const { return !folder_.empty(); }
+  const std::filesystem::path& folder() const { return folder_; }
   bool contains(const std::string& key) const;
 
  private:

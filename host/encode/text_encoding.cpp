@@ -11,6 +11,7 @@
 #include "core/hash.h"
 #include "core/rows.h"
 #include "core/signals.h"
+#include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "passes/prune.h"
 #include "run/program.h"
@@ -90,11 +91,13 @@ std::string TextEncoding::key(const std::string& prompt) {
   return sha256_hex(identity_ + ";" + prompt);
 }
 
-void TextEncoding::prepare(const std::vector<std::string>& prompts) {
+void TextEncoding::prepare(const std::vector<std::string>& prompts) { prepare(prompts, World::alone()); }
+
+void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world) {
   std::vector<std::string> missing;
   for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
     if (find(prompt) == nullptr) missing.push_back(prompt);
-  if (!missing.empty()) encode(missing);
+  if (!missing.empty()) encode(missing, world);
 }
 
 Sizes TextEncoding::encoder_sizes() const {
@@ -205,14 +208,16 @@ NamedTensors TextEncoding::conditioning(Program& conditioner) const {
   return out;
 }
 
-void TextEncoding::encode(const std::vector<std::string>& prompts) {
-  Graph conditioner = graph();
-  const Weights weights(device_, model_.checkpoint(), conditioner);
-  const Externals bound = weights.bind(conditioner);
-  OwnedProgram program(device_, std::move(conditioner), bound, "text encoders");
+void TextEncoding::encode(const std::vector<std::string>& prompts, World& world) {
+  std::optional<Weights> weights;
+  OwnedProgram program;
   spdlog::info("encoding {} prompts", prompts.size());
-  for (const std::string& prompt : prompts) {
-    if (stop_requested()) return;  // what is encoded stays in the cache
+  const auto make = [&](size_t index) {
+    const std::string& prompt = prompts[index];
+    if (!program) {
+      weights.emplace(device_, model_.checkpoint(), graph());
+      program = OwnedProgram(device_, graph(), weights->bind(graph()), "text encoders");
+    }
     for (const auto& [name, ids] : tokens(prompt))
       if (program->graph().inputs.contains(name)) program->set_input(name, ids);
     program->run();
@@ -225,7 +230,12 @@ void TextEncoding::encode(const std::vector<std::string>& prompts) {
             "damaged, or {} is too small for them: use train.dtype: fp32",
             prompt, name, dtype_name(compute_), dtype_name(compute_));
     cache_.put(key(prompt), std::move(made));
-  }
+  };
+  std::vector<std::string> keys;
+  for (const std::string& prompt : prompts) keys.push_back(key(prompt));
+  make_together(world, {cache_, "encoding prompts", std::move(keys), make});
+  for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i)
+    if (find(prompts[i]) == nullptr) make(i);  // others' that cannot be read here
 }
 
 const NamedTensors* TextEncoding::find(const std::string& prompt) {

@@ -15,14 +15,18 @@
 
 namespace lh {
 
+class World;
+
 // The inputs of the conditioner for one prompt: "<encoder>.input_ids" and "<encoder>.attention_mask", i32 [1, L].
 using Tokens = NamedTensors;
 
 class TextEncoding {
  public:
   TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
-  // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs.
+  // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs. The second: together
+  // with the other processes of a run, all of which call it.
   void prepare(const std::vector<std::string>& prompts);
+  void prepare(const std::vector<std::string>& prompts, World& world);
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const std::vector<std::string>& prompts);
 
@@ -52,7 +56,7 @@ class TextEncoding {
   const Tokenizer& tokenizer(const std::string& encoder);
   std::string key(const std::string& prompt);
   int64_t rows_there(const std::string& mask, const std::string& prompt);
-  void encode(const std::vector<std::string>& prompts);
+  void encode(const std::vector<std::string>& prompts, World& world);
   const NamedTensors* find(const std::string& prompt);
 
   Device& device_;

@@ -77,20 +77,11 @@ Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, f
     : impl_(std::make_unique<Impl>()) {
   impl_->spec = spec;
   check_keys(spec, paths);
-  FileCache cache;
   std::set<std::string> useful;  // keys whose path held something
-  for (const ComponentSpec& component : spec.components) {
-    for (const std::string& key : {component.config_key, std::string(main_key)}) {
-      const auto path = paths.find(key);
-      if (path == paths.end()) continue;
-      auto loaded = load_component(spec, component, path->second, cache, UnknownKeys::refuse);
-      if (!loaded) continue;
-      useful.insert(key);
-      impl_->documents.add(component.name, loaded->folder, loaded->files);
-      impl_->components.emplace(component.name, std::move(*loaded));
-      break;
-    }
-  }
+  impl_->components = load_components(spec, paths, useful);
+  for (const ComponentSpec& component : spec.components)
+    if (const auto loaded = impl_->components.find(component.name); loaded != impl_->components.end())
+      impl_->documents.add(component.name, loaded->second.folder, loaded->second.files);
   if (const auto main = paths.find(main_key); main != paths.end()) impl_->documents.set_root(main->second);
   for (const auto& [key, path] : paths) {
     if (!useful.contains(key)) nothing_there(spec, key, path);

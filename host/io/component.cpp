@@ -226,4 +226,22 @@ std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const 
   return loaded;
 }
 
+std::map<std::string, LoadedComponent> load_components(const CheckpointSpec& spec,
+                                                       const std::map<std::string, fs::path>& paths,
+                                                       std::set<std::string>& useful) {
+  FileCache cache;
+  std::map<std::string, LoadedComponent> components;
+  for (const ComponentSpec& component : spec.components)
+    for (const std::string& key : {component.config_key, std::string("name_or_path")}) {
+      const auto path = paths.find(key);
+      if (path == paths.end()) continue;
+      auto loaded = load_component(spec, component, path->second, cache, UnknownKeys::refuse);
+      if (!loaded) continue;
+      useful.insert(key);
+      components.emplace(component.name, std::move(*loaded));
+      break;
+    }
+  return components;
+}
+
 }  // namespace lh

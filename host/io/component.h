@@ -5,6 +5,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ enum class UnknownKeys { refuse, keep };
 std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const ComponentSpec& component,
                                               const std::filesystem::path& path, FileCache& cache, UnknownKeys unknown);
 
+// The components of a model that are there: each in the file of its own key, or else in that of name_or_path. useful:
+// is told the keys whose path held something.
+std::map<std::string, LoadedComponent> load_components(const CheckpointSpec& spec,
+                                                       const std::map<std::string, std::filesystem::path>& paths,
+                                                       std::set<std::string>& useful);
+
 // Changes the values of a tensor, in the canonical order.
 using ChangeValues = std::function<void(std::span<float> values)>;
 
@@ -41,6 +48,10 @@ using ChangeValues = std::function<void(std::span<float> values)>;
 // the values go through it in float32 and are rounded to dtype after it.
 void read_assembly(const Assembly& recipe, const std::string& name, DType dtype, bool channels_last,
                    std::span<std::byte> out, const ChangeValues& change = {});
+
+// The way back: puts the values of the canonical tensor that come from one of its pieces, as they are stored there, at
+// their place among the elements of that stored tensor. Scales are not divided out.
+void put_piece(const Assembly& recipe, size_t piece, std::span<const float> canonical, std::span<float> stored);
 
 // The fp8 form in which the tensor is stored: one fp8 tensor as it is, or the rows of several of one type. Nothing for
 // any other.

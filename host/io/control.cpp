@@ -59,6 +59,10 @@ std::optional<ControlRequest> read_request(const std::string& line) {
   return std::nullopt;
 }
 
+std::string request_line(const ControlRequest& request) {
+  return nlohmann::json{{"command", request.command}, {"arguments", request.arguments}}.dump();
+}
+
 struct ControlSocket::Sockets {
   explicit Sockets(const std::filesystem::path& path) : folder(path), acceptor(context) {}
 
@@ -151,7 +155,7 @@ ControlAnswer ask_run(const std::filesystem::path& run_folder, const ControlRequ
     fail(Code::resource,
          "{}: no run is live there ({}). A run can be spoken to from its first step on, while it trains",
          run_folder.string(), error.message());
-  const std::string line = nlohmann::json{{"command", request.command}, {"arguments", request.arguments}}.dump() + "\n";
+  const std::string line = request_line(request) + "\n";
   asio::write(run, asio::buffer(line), error);
   std::string answer;
   if (!error) asio::read_until(run, asio::dynamic_buffer(answer, 16 * longest_line), '\n', error);

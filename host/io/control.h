@@ -18,6 +18,7 @@ struct ControlRequest {
 
 // A request as its line says it, {"command": "set", "arguments": ["lr=1e-4"]}; nothing: the line is no request.
 std::optional<ControlRequest> read_request(const std::string& line);
+std::string request_line(const ControlRequest& request);  // without its end
 
 struct ControlAnswer {
   int status = 0;  // an exit status (core/error.h); 0: it was done

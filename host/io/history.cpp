@@ -50,7 +50,7 @@ Change read_line(const std::string& line, bool first, std::string& before) {
 
 }  // namespace
 
-History::History(std::filesystem::path file) : file_(std::move(file)) {
+History::History(std::filesystem::path file, bool writes) : file_(std::move(file)), writes_(writes) {
   if (!std::filesystem::exists(file_)) return;
   std::istringstream lines(read_text(file_, most_bytes));
   int64_t number = 1;
@@ -68,6 +68,7 @@ History::History(std::filesystem::path file) : file_(std::move(file)) {
 }
 
 void History::publish() const {
+  if (!writes_) return;
   std::string text, digest;
   for (const Change& change : changes_) {
     auto line = json_of(change);

@@ -23,8 +23,9 @@ inline constexpr std::string_view set_change = "set";      // by hand
 // In the order in which they happened. Every change of the file is on disk when the call returns.
 class History {
  public:
-  // An absent file is an empty history. Throws lh::Error(Code::data) with the line that cannot be read.
-  explicit History(std::filesystem::path file);
+  // An absent file is an empty history. Throws lh::Error(Code::data) with the line that cannot be read. Where another
+  // process of the run writes, this one only knows.
+  explicit History(std::filesystem::path file, bool writes = true);
 
   const std::vector<Change>& changes() const { return changes_; }
   void insert(size_t at, Change change);
@@ -34,6 +35,7 @@ class History {
  private:
   void publish() const;
   std::filesystem::path file_;
+  bool writes_;
   std::vector<Change> changes_;
 };
 

@@ -16,32 +16,6 @@ using enum LoraPart;
 constexpr int64_t elements_of_a_thread = 1 << 16;
 constexpr float epsilon = std::numeric_limits<float>::epsilon();  // beside a norm, as LyCORIS and ComfyUI have it
 
-std::vector<float> values_of(const LoraFile& file, const LoraEntry& entry, LoraPart part) {
-  const HostTensor tensor = read_f32(file, entry.tensor(part));
-  return {tensor.as<float>().begin(), tensor.as<float>().end()};
-}
-
-// [rows, columns] to [columns, rows].
-std::vector<float> transposed(const std::vector<float>& in, int64_t rows) {
-  const auto r = static_cast<size_t>(rows), columns = in.size() / r;
-  std::vector<float> out(in.size());
-  for (size_t i = 0; i < r; ++i)
-    for (size_t j = 0; j < columns; ++j) out[j * r + i] = in[i * columns + j];
-  return out;
-}
-
-// core [p, q, taps] and b [q, n]: out[p, (n, tap)] = sum_q core[p, q, tap] b[q, n].
-std::vector<float> core_times(const std::vector<float>& core, const Shape& shape, const std::vector<float>& b) {
-  const auto p = static_cast<size_t>(shape[0]), q = static_cast<size_t>(shape[1]);
-  const size_t taps = core.size() / (p * q), n = b.size() / q;
-  std::vector<float> out(p * n * taps);
-  for (size_t i = 0; i < p; ++i)
-    for (size_t j = 0; j < q; ++j)
-      for (size_t c = 0; c < n; ++c)
-        for (size_t t = 0; t < taps; ++t) out[(i * n + c) * taps + t] += core[(i * q + j) * taps + t] * b[j * n + c];
-  return out;
-}
-
 double square_sum(std::span<const float> values) {
   double sum = 0;
   for (const float v : values) sum += static_cast<double>(v) * v;
@@ -59,36 +33,18 @@ std::optional<MagnitudeAxis> magnitude_axis(const Shape& magnitude, int64_t rows
   return std::nullopt;
 }
 
-void LoraDelta::Product::row(int64_t index, std::span<float> out) const {
-  std::ranges::fill(out, 0.0f);
-  const float* factors = left.data() + index * rank;
-  for (int64_t k = 0; k < rank; ++k) {
-    const float* from = right.data() + static_cast<size_t>(k) * out.size();
-    for (size_t i = 0; i < out.size(); ++i) out[i] += factors[k] * from[i];
-  }
-}
-
 LoraDelta::LoraDelta(const LoraFile& file, const LoraEntry& entry)
     : entry_(entry), scale_(static_cast<float>(entry.scale())) {
   switch (entry.kind) {
-    case LoraKind::lora:
-      products_.push_back(product(file, up, down));
-      if (entry.has(mid))
-        products_[0].right = core_times(values_of(file, entry, mid), entry.shape(mid), products_[0].right);
-      break;
+    case LoraKind::lora: products_.push_back(lora_of(file, entry)); break;
     case LoraKind::loha:
-      if (entry.has(hada_t1)) {
-        products_.push_back(tucker(file, hada_t1, hada_w1_a, hada_w1_b));
-        products_.push_back(tucker(file, hada_t2, hada_w2_a, hada_w2_b));
-      } else {
-        products_.push_back(product(file, hada_w1_a, hada_w1_b));
-        products_.push_back(product(file, hada_w2_a, hada_w2_b));
-      }
+      products_.push_back(loha_of(file, entry, false));
+      products_.push_back(loha_of(file, entry, true));
       break;
     case LoraKind::lokr:
       first_ = matrix(file, lokr_w1, lokr_w1_a, lokr_w1_b);
       if (entry.has(lokr_t2)) {
-        const Product second = tucker(file, lokr_t2, lokr_w2_a, lokr_w2_b);
+        const LoraProduct second = tucker_of(file, entry, lokr_t2, lokr_w2_a, lokr_w2_b);
         second_rows_ = entry.shape(lokr_w2_a)[1];
         const size_t columns = second.right.size() / static_cast<size_t>(second.rank);
         second_.resize(static_cast<size_t>(second_rows_) * columns);
@@ -106,20 +62,9 @@ LoraDelta::LoraDelta(const LoraFile& file, const LoraEntry& entry)
   magnitude_shape_ = entry.shape(magnitude);
 }
 
-LoraDelta::Product LoraDelta::product(const LoraFile& file, LoraPart left, LoraPart right) const {
-  const Shape& shape = entry_.shape(left);
-  return {values_of(file, entry_, left), values_of(file, entry_, right), shape.with(0, 1).numel()};
-}
-
-LoraDelta::Product LoraDelta::tucker(const LoraFile& file, LoraPart core, LoraPart left, LoraPart right) const {
-  const Shape& shape = entry_.shape(core);
-  return {transposed(values_of(file, entry_, left), shape[0]),
-          core_times(values_of(file, entry_, core), shape, values_of(file, entry_, right)), shape[0]};
-}
-
 std::vector<float> LoraDelta::matrix(const LoraFile& file, LoraPart whole, LoraPart left, LoraPart right) const {
   if (entry_.has(whole)) return values_of(file, entry_, whole);
-  const Product both = product(file, left, right);
+  const LoraProduct both = pair_of(file, entry_, left, right);
   const size_t columns = both.right.size() / static_cast<size_t>(both.rank);
   const size_t rows = both.left.size() / static_cast<size_t>(both.rank);
   std::vector<float> out(rows * columns);

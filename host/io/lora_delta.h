@@ -17,6 +17,7 @@
 #include <span>
 #include <vector>
 
+#include "io/lora_products.h"
 #include "io/lora_read.h"
 
 namespace lh {
@@ -45,13 +46,6 @@ class LoraDelta {
   void add_to(const WeightRows& weight, double strength) const;
 
  private:
-  struct Product {  // left [rows, rank], right [rank, columns]
-    std::vector<float> left, right;
-    int64_t rank = 0;
-    void row(int64_t index, std::span<float> out) const;
-  };
-  Product product(const LoraFile& file, LoraPart left, LoraPart right) const;
-  Product tucker(const LoraFile& file, LoraPart core, LoraPart left, LoraPart right) const;
   std::vector<float> matrix(const LoraFile& file, LoraPart whole, LoraPart left, LoraPart right) const;
   void add_plain(const WeightRows& weight, float strength) const;
   void add_by_row_norm(const WeightRows& weight, float strength) const;
@@ -59,7 +53,7 @@ class LoraDelta {
 
   const LoraEntry& entry_;
   float scale_ = 1;
-  std::vector<Product> products_;      // LoRA: one; LoHa: two
+  std::vector<LoraProduct> products_;  // LoRA: one; LoHa: two
   std::vector<float> first_, second_;  // LoKr: W1 and W2; full: D
   int64_t second_rows_ = 1;
   std::vector<float> magnitude_;

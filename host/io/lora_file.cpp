@@ -15,10 +15,6 @@
 namespace lh {
 namespace {
 
-struct NamedTensor {
-  std::string name;
-  HostTensor tensor;
-};
 using Tensors = std::vector<NamedTensor>;
 
 constexpr const char* magnitude_key = "dora_scale";
@@ -244,7 +240,9 @@ void add_hashes(std::map<std::string, std::string>& metadata, const Tensors& ten
       sha256_hex(file_slice(safetensors_header(entries, training), tensors, 0x100000, 0x110000)).substr(0, 8);
 }
 
-std::map<std::string, std::string> complete(const std::vector<LoraModule>& modules, const LoraMetadata& given) {
+}  // namespace
+
+std::map<std::string, std::string> network_metadata(const std::vector<LoraModule>& modules) {
   std::map<std::string, std::string> metadata{
       {"ss_network_module", "networks.lora"},
       {"ss_network_dim", common(modules, [](const LoraModule& m) { return rank_of(m); })},
@@ -259,11 +257,8 @@ std::map<std::string, std::string> complete(const std::vector<LoraModule>& modul
   if (conv != modules.end())
     metadata["ss_network_args"] =
         fmt::format(R"({{"conv_dim": "{}", "conv_alpha": "{}"}})", rank_of(*conv), conv->alpha);
-  for (const auto& [key, value] : given.entries) metadata[key] = value;
   return metadata;
 }
-
-}  // namespace
 
 void check_lora_names(const std::vector<LoraModule>& modules, const CheckpointSpec& spec, const std::string& format) {
   std::set<std::string> names;
@@ -281,12 +276,17 @@ void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>
   for (const LoraModule& module : modules) check(module);
   if (format != "kohya" && format != "comfyui" && format != "diffusers")
     fail(Code::config, "save.format: {}, expected kohya, comfyui or diffusers", format);
-  Tensors tensors = spelled(modules, spec, format, dtype);
+  auto entries = network_metadata(modules);
+  for (const auto& [key, value] : metadata.entries) entries[key] = value;
+  save_lora(path, spelled(modules, spec, format, dtype), std::move(entries));
+}
+
+void save_lora(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+               std::map<std::string, std::string> metadata) {
   // Wide types first, so that every tensor is aligned: some readers refuse a float32 at an odd offset.
   std::ranges::stable_sort(tensors, std::greater{},
                            [](const NamedTensor& t) { return dtype_size(t.tensor.desc.dtype); });
-  auto entries = complete(modules, metadata);
-  add_hashes(entries, tensors);
+  add_hashes(metadata, tensors);
   std::vector<TensorToWrite> list;
   for (const NamedTensor& t : tensors) {
     list.push_back({t.name, t.tensor.desc, t.tensor.data.data()});
@@ -296,11 +296,12 @@ void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>
            "{}: {} of {} values of `{}` are a NaN or an infinity as {}. Nothing was written, what was there before is "
            "untouched. {}",
            path.string(), bad, elements, t.name, dtype_name(t.tensor.desc.dtype),
-           t.tensor.desc.dtype == DType::f16 ? "float16 ends at 65504: set save.dtype: bf16, and go on with --resume"
-                                             : "Lower train.lr");
+           t.tensor.desc.dtype == DType::f16
+               ? "float16 ends at 65504: set save.dtype: bf16 (--save-dtype), and go on with --resume where it is a run"
+               : "Lower train.lr");
   }
-  seal_lora(list, entries);
-  write_safetensors(path, list, entries);
+  seal_lora(list, metadata);
+  write_safetensors(path, list, metadata);
 }
 
 }  // namespace lh

@@ -36,4 +36,16 @@ void check_lora_names(const std::vector<LoraModule>& modules, const CheckpointSp
 void write_lora(const std::filesystem::path& path, const std::vector<LoraModule>& modules, const CheckpointSpec& spec,
                 const std::string& format, DType dtype, const LoraMetadata& metadata);
 
+// What the modules say of themselves under kohya's keys: rank and alpha, "Dynamic" where they differ.
+std::map<std::string, std::string> network_metadata(const std::vector<LoraModule>& modules);
+
+struct NamedTensor {
+  std::string name;
+  HostTensor tensor;
+};
+// The end of every LoRA file: tensors as they are called, none of them with a NaN or an infinity; hashes, seal, the
+// verified write. Nothing is written where it throws.
+void save_lora(const std::filesystem::path& path, std::vector<NamedTensor> tensors,
+               std::map<std::string, std::string> metadata);
+
 }  // namespace lh

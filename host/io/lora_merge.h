@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "io/foreign_lora.h"
+#include "io/lora_match.h"
 #include "io/lora_names.h"
 #include "io/lora_read.h"
 
@@ -20,18 +21,11 @@ struct LoraInput {  // --lora FILE[:STRENGTH]
   std::shared_ptr<const ForeignLora> foreign = {};  // of a file that a plugin's adapter made
 };
 
-// Why a module does not fit the weight that it stands for; empty: it fits. weights: canonical names and shapes.
-std::string misfit(const LoraEntry& entry, const LoraPlace& place, const std::map<std::string, Desc>& weights);
-// Canonical names of the weight and the bias of a place; the bias is empty where its layer is named as a whole tensor.
-std::string weight_of(const LoraPlace& place, const std::map<std::string, Desc>& weights);
-std::string bias_of(const LoraPlace& place);
-
 class LoraMerge {
  public:
-  // Opens every file; throws lh::Error(Code::data) that lists the keys it cannot apply, why, and what to do. Modules of
-  // text encoders that the checkpoint does not have are left out, with a line in the log.
-  LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights,
-            const std::vector<LoraInput>& files);
+  // Opens every file; throws lh::Error(Code::data) that lists the keys it cannot apply, why, and what to do.
+  LoraMerge(const CheckpointSpec& spec, const std::map<std::string, Desc>& weights, const std::vector<LoraInput>& files,
+            Unmatched unmatched = Unmatched::but_encoders);
 
   bool changes(const std::string& weight) const { return changes_.contains(weight); }
   // Changes the values of a weight, which are in the order of files, [out, in, kh, kw].
@@ -50,6 +44,7 @@ class LoraMerge {
   void add(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t file);
   void add_foreign(const LoraNameTable& names, const std::map<std::string, Desc>& weights, size_t file);
   std::vector<LoraInput> inputs_;
+  Unmatched unmatched_;
   std::vector<LoraFile> files_;
   std::vector<ForeignFile> foreign_;                    // as many as files_; empty ones for others
   std::map<std::string, std::vector<Change>> changes_;  // by canonical weight

@@ -1,6 +1,7 @@
 // The spellings of scales in fp8 files, and which of them fit.
 #include "io/quantized.h"
 
+#include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,6 +22,7 @@ constexpr std::array<Suffix, 5> suffixes{{{".scale_weight", Role::scale},
                                           {".input_scale", Role::ignored},
                                           {".comfy_quant", Role::format}}};
 constexpr int64_t quant_text_limit = 1 << 16;
+constexpr const char* layers_entry = "_quantization_metadata";
 
 void check_format(const FilePtr& file, const std::string& layer, const nlohmann::json& json) {
   const auto text = json.is_object() && json.contains("format") && json["format"].is_string()
@@ -43,7 +45,7 @@ void check_tensor_format(const StoredKey& key, const std::string& layer) {
 }
 
 void check_header_formats(const FilePtr& file) {
-  const auto entry = file->metadata().find("_quantization_metadata");
+  const auto entry = file->metadata().find(layers_entry);
   if (entry == file->metadata().end()) return;
   const nlohmann::json json = nlohmann::json::parse(entry->second, nullptr, false);
   if (!json.is_object() || !json.contains("layers") || !json["layers"].is_object())
@@ -99,6 +101,26 @@ std::vector<float> scale_values(const Piece& piece) {
   std::vector<float> values(static_cast<size_t>(tensor.desc.shape.numel()));
   convert(tensor.desc.dtype, stored.data.data(), DType::f32, values.data(), static_cast<int64_t>(values.size()));
   return values;
+}
+
+bool describes_one_of(const std::string& key, const std::set<std::string>& weights) {
+  return std::ranges::any_of(suffixes, [&](const Suffix& suffix) {
+    return key.ends_with(suffix.text) && weights.contains(key.substr(0, key.size() - suffix.text.size()) + ".weight");
+  });
+}
+
+void drop_layers(std::map<std::string, std::string>& metadata, const std::set<std::string>& weights) {
+  const auto entry = metadata.find(layers_entry);
+  if (entry == metadata.end() || weights.empty()) return;
+  nlohmann::json json = nlohmann::json::parse(entry->second, nullptr, false);
+  nlohmann::json kept = nlohmann::json::object();
+  for (const auto& [layer, description] : json.at("layers").items()) {
+    const std::string name = layer + ".weight";
+    if (std::ranges::none_of(weights, [&](const std::string& w) { return w == name || w.ends_with("." + name); }))
+      kept[layer] = description;
+  }
+  json["layers"] = kept;
+  entry->second = json.dump();
 }
 
 }  // namespace lh

@@ -3,6 +3,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,5 +21,10 @@ using Pieces = std::map<std::string, Piece>;
 Pieces resolve_scales(const StoredKeys& keys);
 // The values of a piece's scale; empty where it has none.
 std::vector<float> scale_values(const Piece& piece);
+
+// Does the tensor describe how one of these weights, "x.weight", is quantised, and nothing else?
+bool describes_one_of(const std::string& key, const std::set<std::string>& weights);
+// Takes the layers of these weights out of a file's metadata.
+void drop_layers(std::map<std::string, std::string>& metadata, const std::set<std::string>& weights);
 
 }  // namespace lh

@@ -50,7 +50,9 @@ std::string last_file(const std::vector<Change>& changes) {
 }  // namespace
 
 RunChanges::RunChanges(Prepared& prepared, const Start& start)
-    : p_(prepared), history_(prepared.config.output_dir() / "history.jsonl"), settings_(prepared.config.train) {
+    : p_(prepared),
+      history_(prepared.config.output_dir() / "history.jsonl", start.writes),
+      settings_(prepared.config.train) {
   const std::string file = RunSettings::file_text(p_.config.train);
   begin(start, file);
   const std::vector<Change>& all = history_.changes();

@@ -25,6 +25,7 @@ class RunChanges {
     bool own_folder = true;  // `saved` is of this run's folder
     bool resumed = false;    // --resume: a history that is there goes on, with a state or without
     std::filesystem::path replay = {};
+    bool writes = true;  // the history; not where another process of the run does
   };
   RunChanges(Prepared& prepared, const Start& start);
 

@@ -2,7 +2,12 @@
 
 #include <fmt/format.h>
 
+#include "config/load.h"
+#include "config/yaml.h"
 #include "core/hash.h"
+#include "io/file.h"
+#include "train/state_files.h"
+#include "world/world.h"
 
 namespace lh {
 namespace {
@@ -58,7 +63,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
-          {"train.gradient_accumulation", std::to_string(c.train.gradient_accumulation)},
+          {accumulation_fact, std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
           {"train.dtype", std::string(dtype_name(p.compute))},
           {"objective", p.objective.text()},
@@ -66,6 +71,21 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
+}
+
+// "train.lr" = "1e-3", for every setting.
+void add_settings(const std::string& path, const yaml::Node& node, std::map<std::string, std::string>& facts) {
+  for (const auto& [key, value] : node.entries)
+    add_settings(path.empty() ? key.text : path + "." + key.text, value, facts);
+  for (size_t i = 0; i < node.items.size(); ++i) add_settings(fmt::format("{}[{}]", path, i), node.items[i], facts);
+  if (node.kind == yaml::Kind::scalar) facts["`" + path + "`"] = node.text;
+}
+
+std::string sha256_of_file(const std::filesystem::path& path) {
+  const InputFile file(path);
+  std::vector<std::byte> bytes(static_cast<size_t>(file.size()));
+  file.read(0, bytes);
+  return sha256_hex(bytes);
 }
 
 std::map<std::string, std::string> component_facts(Prepared& p) {
@@ -88,6 +108,18 @@ std::map<std::string, std::string> component_facts(Prepared& p) {
 std::map<std::string, std::string> facts_of(Prepared& p) {
   std::map<std::string, std::string> facts = settings_facts(p);
   facts.merge(component_facts(p));
+  return facts;
+}
+
+std::map<std::string, std::string> common_facts(Prepared& p, const Config& asked) {
+  std::map<std::string, std::string> facts = facts_of(p);
+  facts["lora-host"] = LORA_HOST_VERSION;
+  facts["MPI"] = world_library_text();
+  if (p.device.is_cpu() || p.config.train.deterministic) facts["libraries"] = p.device.info().libraries;
+  for (const auto& plugin : p.registry.plugins())
+    facts["plugin " + plugin->path().filename().string()] = sha256_of_file(plugin->path()).substr(0, hex_digits);
+  std::vector<yaml::Problem> none;
+  add_settings("", yaml::parse(to_yaml(asked), none), facts);
   return facts;
 }
 

@@ -106,7 +106,7 @@ LoraMetadata lora_metadata(const Prepared& p, const TrainSection& now, int64_t s
   entries["ss_optimizer"] = now.optimizer;
   entries["ss_num_train_images"] = std::to_string(p.dataset.samples.size());
   entries["ss_batch_size_per_device"] = std::to_string(config.train.batch_size);
-  entries["ss_gradient_accumulation_steps"] = std::to_string(config.train.gradient_accumulation);
+  entries["ss_gradient_accumulation_steps"] = std::to_string(p.micro_batches);
   entries["ss_mixed_precision"] = dtype_name(p.compute);
   if (p.plan->ema) entries["lora_host.ema"] = p.plan->ema->text();
   add_network(p, entries);

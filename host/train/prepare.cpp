@@ -40,9 +40,10 @@ void check_guidance(const TrainSection& train, const Recipe& recipe) {
 
 }  // namespace
 
-Prepared::Prepared(const Registry& all, const Config& c)
+Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
     : registry(all),
       config(c),
+      micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
       loras(registry, c.model, model),
@@ -86,7 +87,7 @@ void Prepared::compile(double recompute) {
                                      .text_encoders = train_text},
                             .batch = config.train.batch_size,
                             .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = config.train.gradient_accumulation > 1,
+                            .accumulate = micro_batches > 1,
                             .norm_limit = config.network.scale_weight_norms};
   plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(), options);
   for (const Phase& phase : config.train.phases)

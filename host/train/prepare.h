@@ -33,10 +33,12 @@ DType encoder_dtype(const Device& device, DType compute);
 int64_t memory_limit(const Config& config, const Device& device);
 
 struct Prepared {
-  Prepared(const Registry& registry, const Config& config);
+  // processes: that train together.
+  Prepared(const Registry& registry, const Config& config, int64_t processes = 1);
 
   const Registry& registry;
   const Config& config;
+  int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;
   ModelLoras loras;

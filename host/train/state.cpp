@@ -13,13 +13,15 @@
 namespace lh {
 namespace {
 
-constexpr const char* fact_prefix = "fact.";
 constexpr const char* average_section = "ema";
 
-void check_facts(const std::filesystem::path& path, const std::map<std::string, std::string>& saved,
-                 const std::map<std::string, std::string>& facts) {
+// A step is as large as it was: either the accumulation has not changed, or it makes up for the number of processes.
+void check_facts(const FoundState& found, const StateSource& from, const std::map<std::string, std::string>& facts) {
+  const std::filesystem::path& path = found.path;
+  const std::map<std::string, std::string>& saved = found.record.metadata;
   std::string differences;
   for (const auto& [key, now] : facts) {
+    if (key == accumulation_fact && from.micro_batches > 0 && from.micro_batches == found.state.micro_batches) continue;
     const auto it = saved.find(fact_prefix + key);
     const std::string then = it == saved.end() ? "(not recorded)" : it->second;
     if (then != now) differences += fmt::format("\n  {}: the saved run has {}, this one {}", key, then, now);
@@ -93,6 +95,9 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
                                               {"saves", fmt::format("{}", fmt::join(state.saves, ","))}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
   if (state.averaged) metadata[averaged_key] = std::to_string(*state.averaged);
+  if (const auto own = state.facts.find(accumulation_fact);
+      state.micro_batches > 0 && own != state.facts.end() && own->second != std::to_string(state.micro_batches))
+    metadata[micro_batches_key] = std::to_string(state.micro_batches);
   if (!state.settings.empty()) {
     metadata["settings"] = state.settings;
     metadata["changes"] = std::to_string(state.changes);
@@ -108,7 +113,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
 std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts) {
   std::optional<FoundState> found = find_state(from, false);
   if (!found) return std::nullopt;
-  check_facts(found->path, found->record.metadata, facts);
+  check_facts(*found, from, facts);
   found->state.facts = facts;
   return found->state;
 }
@@ -117,7 +122,7 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
                                    const Adapters& adapters, Update& update) {
   std::optional<FoundState> found = find_state(from, true);
   if (!found) return std::nullopt;
-  check_facts(found->path, found->record.metadata, facts);
+  check_facts(*found, from, facts);
   for (const std::string& section : adapters.saved_sections()) upload_trained(*found, adapters, section);
   load_average(*found, adapters);
   found->state.facts = facts;

@@ -40,6 +40,12 @@ std::string parse_numbers(const Record& record, RunState& state) {
     state.averaged = number(averaged_key);
     if (*state.averaged < 0) return "the number of updates of the average is missing";
   }
+  if (const std::string accumulation = std::string(fact_prefix) + accumulation_fact;
+      record.metadata.contains(micro_batches_key) || record.metadata.contains(accumulation)) {
+    state.micro_batches =
+        number(record.metadata.contains(micro_batches_key) ? micro_batches_key : accumulation.c_str());
+    if (state.micro_batches < 1) return "its number of micro-batches is none";
+  }
   if (const auto saves = record.metadata.find("saves"); saves != record.metadata.end())
     for (size_t at = 0; at < saves->second.size();) {
       const size_t end = std::min(saves->second.find(',', at), saves->second.size());
@@ -123,7 +129,7 @@ std::optional<FoundState> find_state(const StateSource& from, bool act) {
     if (why.empty()) {
       if (!act) return found;
       for (const auto& [path, end] : passed_over)
-        if (from.own) set_aside(path, end);
+        if (from.own && from.writes) set_aside(path, end);
       return found;
     }
     if (act) spdlog::warn("checkpoint passed over: {}", why);

@@ -24,6 +24,7 @@ struct RunState {
   std::string settings = {};                  // RunSettings in force, as text; empty: not recorded
   int64_t changes = 0;                        // of the run's history, behind it
   std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
+  int64_t micro_batches = 0;                  // of a step; 0: as train.gradient_accumulation says
 };
 
 // States to go on from.
@@ -31,10 +32,15 @@ struct StateSource {
   std::filesystem::path folder;      // empty: a new run
   bool own = true;                   // of this run, whose lock is held; those of another run are only read
   std::optional<int64_t> step = {};  // that of this step and no other
+  bool writes = true;                // files may be renamed; not where another process of the run does
+  int64_t micro_batches = 0;         // of a step of the run as it was started now
 };
 
 inline constexpr std::string_view state_kind = "state/1";
 inline constexpr const char* averaged_key = "ema.updates";
+inline constexpr const char* micro_batches_key = "micro_batches";
+inline constexpr const char* fact_prefix = "fact.";
+inline constexpr const char* accumulation_fact = "train.gradient_accumulation";
 
 std::string state_name(int64_t step);  // "000000012": its key, and its file's name without the ending
 

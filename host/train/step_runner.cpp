@@ -1,6 +1,7 @@
 // Records micro-batches and the update, keeps a few in flight, and reads their results back.
 #include "train/step_runner.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 
@@ -25,6 +26,8 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       feed_(device, plan.message_bytes()),
       scalars_(device, SCALARS, "scalars"),
       results_(device, most_in_flight * SCALARS) {
+  if (options.world != nullptr && !options.world->alone_here())
+    sum_ = std::make_unique<HostGradientSum>(*options.world, device);
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
   const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
@@ -92,23 +95,24 @@ void StepRunner::set_averaged(int64_t updates) {
 }
 
 // The section that the update reads.
-const char* StepRunner::gradients() const { return options_.accumulation > 1 ? "total" : "g"; }
+const char* StepRunner::gradients() const { return options_.accumulation > 1 || sum_ ? "total" : "g"; }
 
-// One micro-batch: loss and gradients, added to those of the earlier ones.
-void StepRunner::forward_backward(TrainStep& step, bool first) {
-  const float share = 1.0f / static_cast<float>(options_.accumulation);
+// One micro-batch: loss and gradients, added to those of the earlier ones of this process, unless all processes add up
+// theirs in order.
+void StepRunner::forward_backward(TrainStep& step, bool onto) {
+  const float share = sums_here() ? 1.0f / static_cast<float>(options_.accumulation) : 1.0f;
   step.program().run();
   const lk_accumulate_params loss{.x = step.program().tensor(step.train_graph().graph.outputs.at("loss")),
                                   .total = scalar(scalars_, LOSS),
                                   .alpha = share,
-                                  .accumulate = !first};
+                                  .accumulate = onto};
   device_.check(lk_accumulate(device_.context(), &loss), "loss");
-  if (options_.accumulation == 1) return;
+  if (!sums_here() || (options_.accumulation == 1 && !sum_)) return;
   const AdapterTensor all = plan_.adapters->whole();
   const lk_accumulate_params params{.x = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("g", all)),
                                     .total = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("total", all)),
                                     .alpha = share,
-                                    .accumulate = !first};
+                                    .accumulate = onto};
   device_.check(lk_accumulate(device_.context(), &params), "gradient accumulation");
 }
 
@@ -141,30 +145,78 @@ void StepRunner::clip_and_update() {
 }
 
 // A micro-batch of one shape as one piece of work; the last one of a step with the update.
-Recording& StepRunner::recording(TrainStep& step, bool first, bool last) {
-  std::unique_ptr<Recording>& found = recordings_[{&step, first, last}];
+Recording& StepRunner::recording(const Work& work) {
+  std::unique_ptr<Recording>& found = recordings_[work];
   if (!found)
-    found = std::make_unique<Recording>(device_, [this, &step, first, last] {
-      forward_backward(step, first);
-      if (last) clip_and_update();
+    found = std::make_unique<Recording>(device_, [this, work] {
+      if (work.step != nullptr) forward_backward(*work.step, work.onto);
+      if (work.update) clip_and_update();
     });
   return *found;
 }
 
-void StepRunner::enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next) {
-  MicroBatch batch{};
-  for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
-    batch = next(micro);
-    std::byte* message = feed_.host();
-    for (size_t group = 0; group < lr.size(); ++group) {
-      const auto rate = static_cast<float>(lr[group]);
-      std::memcpy(message + static_cast<int64_t>(group) * rate_spacing, &rate, sizeof rate);
+// Learning rates, and the inputs of a micro-batch where there is one, to the device.
+void StepRunner::send(const std::vector<double>& lr, const MicroBatch& batch) {
+  std::byte* message = feed_.host();
+  for (size_t group = 0; group < lr.size(); ++group) {
+    const auto rate = static_cast<float>(lr[group]);
+    std::memcpy(message + static_cast<int64_t>(group) * rate_spacing, &rate, sizeof rate);
+  }
+  int64_t bytes = plan_.rates_bytes();
+  if (batch.step != nullptr) {
+    batch.step->write(batch.inputs, message + bytes);
+    bytes += batch.step->input_bytes();
+  }
+  feed_.send(bytes);
+  feed_.deliver();
+  if (batch.step != nullptr && !device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
+}
+
+void StepRunner::add(int64_t ranks, float share, bool first, bool last) {
+  const AdapterTensor all = plan_.adapters->whole();
+  const auto at = [&](const char* section) { return static_cast<std::byte*>(plan_.adapters->at(section, all)); };
+  sum_->add({.gradient = at(options_.in_order ? "g" : "total"),
+             .gradient_sum = at("total"),
+             .elements = all.shape.numel(),
+             .loss = scalars_.data() + LOSS,
+             .loss_sum = scalars_.data() + LOSS},
+            {.ranks = ranks, .share = share, .first = first, .last = last});
+}
+
+// Micro-batch number i is that of rank i modulo their number, so that adding up round by round in the order of ranks is
+// adding up the micro-batches one after another.
+MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
+                                        const std::function<MicroBatch(int64_t micro)>& next) {
+  const int64_t ranks = options_.world->size(), rank = options_.world->rank(), count = options_.accumulation;
+  MicroBatch batch;
+  for (int64_t done = 0; done < count; done += ranks) {
+    const int64_t here = std::min(ranks, count - done);
+    const bool first = done == 0, last = done + ranks >= count;
+    if (rank < here) {
+      sum_->begin();
+      batch = next(done + rank);
+      send(lr, batch);
+      recording({.step = batch.step, .onto = sums_here() && !first}).launch();
+    } else if (first) {
+      send(lr, {});
     }
-    batch.step->write(batch.inputs, message + plan_.rates_bytes());
-    feed_.send(plan_.rates_bytes() + batch.step->input_bytes());
-    feed_.deliver();
-    if (!device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
-    recording(*batch.step, micro == 0, micro + 1 == options_.accumulation).launch();
+    if (options_.in_order) add(here, 1.0f / static_cast<float>(count), first, last);
+  }
+  if (!options_.in_order) add(std::min(ranks, count), 1, true, true);
+  recording({.update = true}).launch();
+  return batch;
+}
+
+void StepRunner::enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next) {
+  MicroBatch batch;
+  if (sum_) {
+    batch = enqueue_together(lr, next);
+  } else {
+    for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
+      batch = next(micro);
+      send(lr, batch);
+      recording({.step = batch.step, .onto = micro > 0, .update = micro + 1 == options_.accumulation}).launch();
+    }
   }
   const int64_t slot = launched_++ % most_in_flight;
   device_.check(

@@ -8,25 +8,29 @@
 #include <map>
 #include <memory>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "run/feed.h"
 #include "run/recording.h"
 #include "run/workspace.h"
+#include "train/gradient_sum.h"
 #include "train/train_plan.h"
 
 namespace lh {
 
 struct RunnerOptions {
-  int64_t accumulation = 1;  // micro-batches of a step
+  int64_t accumulation = 1;  // micro-batches of a step, of all processes
+  World* world = nullptr;    // the processes that train together; none: this one
+  // Sums over processes are those of one process, to the bit. Otherwise each adds up its own micro-batches first, and
+  // less travels.
+  bool in_order = true;
   double max_grad_norm = 1;
   bool loss_scaling = false;  // for float16
 };
 
 struct MicroBatch {
-  TrainStep* step;
-  StepInputs inputs;
+  TrainStep* step = nullptr;  // none: this process had no part of the step
+  StepInputs inputs = {};
 };
 
 struct StepResult {
@@ -58,14 +62,26 @@ class StepRunner {
   // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
   // micro-batches.
   void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
+  int64_t in_flight() const { return launched_ - collected_; }
   // Waits for the oldest step in flight.
   StepResult collect();
 
  private:
+  // What a recording has in it.
+  struct Work {
+    TrainStep* step = nullptr;  // forward and backward pass
+    bool onto = false;          // loss and gradients are added to what is there
+    bool update = false;
+    auto operator<=>(const Work&) const = default;
+  };
   const char* gradients() const;
-  Recording& recording(TrainStep& step, bool first, bool last);
-  void forward_backward(TrainStep& step, bool first);
+  bool sums_here() const { return !sum_ || !options_.in_order; }
+  Recording& recording(const Work& work);
+  void forward_backward(TrainStep& step, bool onto);
   void clip_and_update();
+  void send(const std::vector<double>& lr, const MicroBatch& batch);
+  void add(int64_t ranks, float share, bool first, bool last);
+  MicroBatch enqueue_together(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
   const char* averaged() const;
 
   Device& device_;
@@ -79,7 +95,8 @@ class StepRunner {
   std::vector<std::unique_ptr<Event>> landed_;
   std::unique_ptr<Update> update_;
   std::set<const TrainStep*> warm_;  // ran once without being recorded
-  std::map<std::tuple<const TrainStep*, bool, bool>, std::unique_ptr<Recording>> recordings_;
+  std::map<Work, std::unique_ptr<Recording>> recordings_;
+  std::unique_ptr<GradientSum> sum_;  // where there are other processes
   std::deque<MicroBatch> flying_;
   int64_t launched_ = 0, collected_ = 0;
 };

@@ -65,6 +65,12 @@ void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
   memory.small += constants;
 }
 
+void TrainPlan::accumulate() {
+  const int64_t before = adapters->bytes();
+  adapters->add_section("total");
+  memory.adapters += adapters->bytes() - before;
+}
+
 std::shared_ptr<const OptimizerSetup> TrainPlan::setup_for(const TrainSection& settings) {
   for (const auto& setup : setups_)
     if (setup->serves(settings)) return setup;

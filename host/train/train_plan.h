@@ -49,6 +49,8 @@ struct TrainPlan {
             const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
+  // Makes room for the sum of the gradients of several micro-batches.
+  void accumulate();
   // Makes room for the optimizer that these settings ask for, in the place of the one in force. Throws
   // lh::Error(Code::config) for settings that no optimizer takes.
   void also(const TrainSection& settings);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "core/error.h"
+#include "core/hash.h"
 #include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
@@ -16,24 +17,40 @@
 namespace lh {
 namespace {
 
-constexpr int64_t most_skipped_in_a_row = 50;  // a loss scale that never settles is a fault of the run
+constexpr int64_t steps_between_comparisons = 100;  // of the weights of all processes
+constexpr int64_t most_skipped_in_a_row = 50;       // a loss scale that never settles is a fault of the run
 
 }  // namespace
 
-Trainer::Trainer(Prepared& prepared, const std::string& resume, const std::string& from,
+Trainer::Trainer(Prepared& prepared, World& world, const std::string& resume, const std::string& from,
                  const std::filesystem::path& replay)
-    : p_(prepared),
-      config_(prepared.config),
-      folder_(prepared.config.output_dir()),
-      order_(prepared.dataset, prepared.config.train.batch_size, static_cast<uint64_t>(prepared.config.train.seed)),
-      maker_(prepared) {
+    : p_(prepared), world_(world), config_(prepared.config), maker_(prepared) {
   check_start(resume, from, replay);
+  order_.emplace(p_.dataset, config_.train.batch_size, static_cast<uint64_t>(config_.train.seed), p_.micro_batches);
   load();
-  if (!stop_requested()) start_or_resume();
+  if (!stopping_) start_or_resume();
 }
 
+void Trainer::check_folder(const std::string& resume, const std::string& from) {
+  const std::filesystem::path own = config_.output_dir() / "state", &folder = resume_from_.folder;
+  if (!resume_from_.own && !std::filesystem::is_empty(own))
+    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
+         config_.output_dir().string());
+  if (!folder.empty() && !resume_from_.own && !std::filesystem::is_directory(folder))
+    fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
+         std::filesystem::exists(folder) ? "a file" : "nothing there");
+  if (from == "none") {
+    if (!resume_from_.own) fail(Code::config, "--resume-from none: leave --resume {} out to start anew", resume);
+    set_aside_states(own, std::nullopt);
+  } else if (!from.empty()) {
+    resume_from_.step = std::stoll(from);
+  }
+}
+
+// The process that writes chooses the state, and leaves the folder as the others then read it.
 void Trainer::check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay) {
   const std::filesystem::path own = config_.output_dir() / "state";
+  if (world_.first()) folder_.emplace(config_.output_dir());
   if (resume == "auto")
     resume_from_.folder = own;
   else if (!resume.empty())
@@ -41,38 +58,56 @@ void Trainer::check_start(const std::string& resume, const std::string& from, co
                               ? std::filesystem::path(resume) / "state"
                               : std::filesystem::path(resume);
   std::error_code none;
-  const std::filesystem::path& folder = resume_from_.folder;
-  const bool from_own = !folder.empty() && std::filesystem::equivalent(folder, own, none);
-  resume_from_.own = from_own;
-  if (!from_own && !std::filesystem::is_empty(own))
-    fail(Code::config, "{}: holds an earlier run. Continue it with --resume, or give the new run another `name`",
-         config_.output_dir().string());
-  if (!folder.empty() && !from_own && !std::filesystem::is_directory(folder))
-    fail(Code::data, "--resume {}: expected the folder of a run, found {}", resume,
-         std::filesystem::exists(folder) ? "a file" : "nothing there");
-  if (from == "none") {
-    if (!from_own) fail(Code::config, "--resume-from none: leave --resume {} out to start anew", resume);
-    set_aside_states(own, std::nullopt);
-  } else if (!from.empty()) {
-    resume_from_.step = std::stoll(from);
+  resume_from_.micro_batches = p_.micro_batches;
+  resume_from_.writes = world_.first();
+  const auto look = [&] {
+    saved_ = check_state(resume_from_, facts_of(p_));
+    go_on_from_saved();
+    changes_.emplace(p_, RunChanges::Start{.saved = saved_ ? &*saved_ : nullptr,
+                                           .own_folder = resume_from_.own,
+                                           .resumed = !resume.empty(),
+                                           .replay = replay,
+                                           .writes = world_.first()});
+  };
+  if (world_.first()) {
+    resume_from_.own = !resume_from_.folder.empty() && std::filesystem::equivalent(resume_from_.folder, own, none);
+    check_folder(resume, from);
+    look();
+    for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
   }
-  saved_ = check_state(resume_from_, facts_of(p_));
-  changes_.emplace(
-      p_,
-      RunChanges::Start{
-          .saved = saved_ ? &*saved_ : nullptr, .own_folder = from_own, .resumed = !resume.empty(), .replay = replay});
-  for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
+  const std::string chosen = world_.of_first(saved_ ? std::to_string(saved_->step) : "");
+  if (world_.first()) return;
+  resume_from_.own = !resume_from_.folder.empty() && std::filesystem::equivalent(resume_from_.folder, own, none);
+  if (chosen.empty())
+    resume_from_.folder.clear();
+  else
+    resume_from_.step = std::stoll(chosen);
+  look();
+}
+
+void Trainer::go_on_from_saved() {
+  if (!saved_ || saved_->micro_batches < 1 || saved_->micro_batches == p_.micro_batches) return;
+  spdlog::info("a step of this run has {} micro-batches, as it began; {} processes share them", saved_->micro_batches,
+               world_.size());
+  if (saved_->micro_batches < world_.size())
+    spdlog::warn("{} of {} processes have no part of a step: it has {} micro-batches",
+                 world_.size() - saved_->micro_batches, world_.size(), saved_->micro_batches);
+  p_.micro_batches = saved_->micro_batches;
+  if (p_.micro_batches > 1) p_.plan->accumulate();
 }
 
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
-  p_.text.prepare(p_.prompts());
-  p_.latents.prepare(p_.cuts());
-  if (stop_requested()) return;
+  p_.text.prepare(p_.prompts(), world_);
+  p_.latents.prepare(p_.cuts(), world_);
+  agree();
+  if (stopping_) return;
 
   weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
   runner_.emplace(p_.device, *p_.plan, *weights_,
-                  RunnerOptions{.accumulation = config_.train.gradient_accumulation,
+                  RunnerOptions{.accumulation = p_.micro_batches,
+                                .world = &world_,
+                                .in_order = config_.train.deterministic,
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
   if (!p_.samples) return;
@@ -97,7 +132,8 @@ void Trainer::start_or_resume() {
              state_.step, config_.train.steps);
       spdlog::info("resuming after step {}", state_.step);
       if (!resume_from_.own) state_.saves.clear();  // files of another folder
-      if (resume_from_.own && resume_from_.step) set_aside_states(resume_from_.folder, state_.step);
+      if (resume_from_.own && resume_from_.step && resume_from_.writes)
+        set_aside_states(resume_from_.folder, state_.step);
       if (resume_from_.own) on_disk_ = state_.step;
     } else if (!resume_from_.own) {
       fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.folder.string());
@@ -117,23 +153,28 @@ void Trainer::start_or_resume() {
   }
   state_.facts = facts;
   state_.changes = static_cast<int64_t>(changes_->applied());
+  state_.micro_batches = p_.micro_batches;
   runner_->set_state(state_.updates, state_.loss_scale);
-  output_ = std::make_unique<Output>(config_, state_.step);
+  if (world_.first()) output_ = std::make_unique<Output>(config_, state_.step);
+  compare_ranks();
+  started_ = true;
 }
 
 MicroBatch Trainer::micro_batch(int64_t index) {
-  const Batch& batch = order_.at(index);
+  const Batch& batch = order_->at(index);
   const StepShape shape = p_.shapes->of(batch);
   return {p_.plan->steps.at(shape).get(), maker_.make(batch, shape, index)};
 }
 
 void Trainer::enqueue(int64_t step) {
-  runner_->enqueue(changes_->rates(step),
-                   [&](int64_t micro) { return micro_batch(step * config_.train.gradient_accumulation + micro); });
+  runner_->enqueue(changes_->rates(step), [&](int64_t micro) { return micro_batch(step * p_.micro_batches + micro); });
 }
 
 void Trainer::report_non_finite(int64_t step, MicroBatch batch, const std::string& what) {
-  const std::string op = find_non_finite(p_.device, *batch.step, batch.inputs);
+  std::string op;
+  const std::string here = batch.step != nullptr ? find_non_finite(p_.device, *batch.step, batch.inputs) : "";
+  for (const std::string& found : world_.gather(here))
+    if (op.empty()) op = found;
   fail(
       Code::numeric,
       "step {}: {} is not finite; nothing of this step was applied.\n  first op with a NaN or infinity: {}\n  the last "
@@ -171,13 +212,18 @@ bool Trainer::samples_due(int64_t step) const {
 // A step is one transaction, which its state opens: metrics up to it are on disk before; its LoRA and samples come
 // after, and are made on resuming where they are missing.
 std::filesystem::path Trainer::save(int64_t step, bool final) {
+  if (!apart_) compare_ranks();
   const WholeChange whole;
   state_.step = step;
   state_.settings = changes_->settings().text();
   state_.changes = static_cast<int64_t>(changes_->applied());
-  if (!folder_.there()) leave_lost_folder();
-  output_->sync_metrics();
   if (!final) state_.saves.insert(step);
+  if (!world_.first()) {
+    on_disk_ = step;
+    return {};
+  }
+  if (!folder_->there()) leave_lost_folder();
+  output_->sync_metrics();
   save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
              config_.save.max_step_saves_to_keep);
   on_disk_ = step;
@@ -207,14 +253,57 @@ int Trainer::leave() {
   return exit_interrupted;
 }
 
+// Every process has the same tensors, so the first one that is left saves for all: into the folder that it owns, or
+// that nobody owns any more. The LoRA of the step is written on resuming.
+void Trainer::rescue(const RankLost& lost) {
+  apart_ = true;
+  std::string where = "Another process of the run saves what there is";
+  if (world_.rescues()) try {
+      const WholeChange whole;
+      while (runner_->in_flight() > 0) collect(state_.step++);
+      // Another process may have been lost while it wrote that.
+      const std::filesystem::path file = config_.output_dir() / "state" / (state_name(state_.step) + ".safetensors");
+      if (on_disk_ != state_.step || !std::filesystem::exists(file)) {
+        if (!folder_) folder_.emplace(config_.output_dir());
+        state_.settings = changes_->settings().text();
+        state_.changes = static_cast<int64_t>(changes_->applied());
+        state_.saves.insert(state_.step);
+        save_state(config_.output_dir() / "state", state_, *p_.plan->adapters, runner_->update(),
+                   config_.save.max_step_saves_to_keep);
+      }
+      where = fmt::format("The state after step {} is saved: continue with --resume", state_.step);
+    } catch (const Error& e) {
+      where = fmt::format("What there is could not be saved: {}\nThe last checkpoint is whole; continue with --resume",
+                          e.what());
+    }
+  world_.leave_apart();
+  fail(rank_lost, "{}. {}", lost.what(), where);
+}
+
+void Trainer::compare_ranks() const {
+  if (world_.alone_here()) return;
+  const Adapters& adapters = *p_.plan->adapters;
+  const AdapterTensor all = adapters.whole();
+  std::vector<std::byte> values(static_cast<size_t>(all.shape.numel()) * sizeof(float));
+  p_.device.check(
+      lk_download(p_.device.context(), values.data(), adapters.at("p", all), static_cast<int64_t>(values.size())),
+      "trained tensors");
+  require_same_weights(world_, sha256_hex(values), state_.step);
+}
+
 void Trainer::finish_resumed_step() {
   const int64_t step = state_.step;
-  if (on_disk_ != step || step >= config_.train.steps) return;  // the end of a run is made again anyway
+  if (!world_.first() || on_disk_ != step || step >= config_.train.steps)
+    return;  // the end of a run is made again anyway
   if (state_.saves.contains(step)) write_lora(step, false);
   if (step > 0 && samples_due(step)) make_samples(step, true);
 }
 
 void Trainer::leave_lost_folder() {
+  if (!world_.first()) {
+    world_.meet();
+    fail(Code::output_lost, "the output folder was deleted or moved away: the first process of the run says the rest");
+  }
   const std::filesystem::path rescued = config_.output_dir().string() + ".rescued";
   std::string where;
   try {
@@ -224,11 +313,13 @@ void Trainer::leave_lost_folder() {
   } catch (const Error& e) {
     where = fmt::format("The state of step {} could not be saved either: {}", state_.step, e.what());
   }
+  if (!apart_) world_.meet();
   fail(Code::output_lost, "{}: the folder was deleted or moved away while the run wrote there. {}",
        config_.output_dir().string(), where);
 }
 
 void Trainer::make_samples(int64_t step, bool only_missing) {
+  if (!world_.first()) return;
   std::vector<SampleRequest> wanted;
   std::vector<size_t> numbers;
   for (size_t i = 0; i < p_.requests.size(); ++i) {
@@ -264,66 +355,79 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
 }
 
 int Trainer::run() {
-  if (!output_) return leave();
+  if (!started_) return leave();
   try {
     finish_resumed_step();
     return run_steps();
   } catch (const Interrupted&) {  // what was being computed is of no use, what is done is whole
-    return leave();
+    apart_ = !world_.alone_here();
+    const int status = leave();
+    world_.leave_apart();
+    return status;
+  } catch (const RankLost& lost) {
+    rescue(lost);
   }
 }
 
 int Trainer::run_steps() {
   const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
   if (p_.samples && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
-  if (stop_requested()) return leave();  // the images of this step are made on resuming
-  listen();
-  Progress progress(config_.name, steps, state_.step);
+  agree();
+  if (stopping_) return leave();  // the images of this step are made on resuming
+  if (world_.first()) listen();
+  std::optional<Progress> progress;
+  if (world_.first()) progress.emplace(config_.name, steps, state_.step);
   // Steps up to `launched` are on the device, up to `step` their results are known.
   int64_t launched = state_.step;
-  bool lost = false;
   for (int64_t step = state_.step; step < steps; ++step) {
     if (launched == step && !at_border(step)) {
-      progress.finish();
+      progress.reset();
       return leave();
     }
     const int64_t ahead = p_.device.is_cpu() ? 1 : StepRunner::most_in_flight;
     const auto goes_on = [&](int64_t after) {  // without a look at what step `after` gave
-      return !boundary_after(after - 1) && !changes_->due(after) && !stop_requested() && !asked() && !lost;
+      return !boundary_after(after - 1) && !changes_->due(after) && undisturbed();
     };
     while (launched < std::min(steps, step + ahead) && (launched == step || goes_on(launched))) enqueue(launched++);
     loss_ = collect(step);
     const int64_t done = step + 1;
     state_.step = done;
     const double lr = changes_->rate(step);
-    output_->metrics(done, loss_, lr, grad_norm_);
-    progress.update(done, training_details(loss_, lr, p_.device.peak() >> 20));
-    lost = !folder_.there();
-    if (lost && launched == done) leave_lost_folder();
-    if (stop_requested() && launched == done) {
-      progress.finish();
+    if (output_) output_->metrics(done, loss_, lr, grad_norm_);
+    if (progress) progress->update(done, training_details(loss_, lr, p_.device.peak() >> 20));
+    agree();
+    if (folder_lost_ && launched == done) leave_lost_folder();
+    if (stopping_ && launched == done) {
+      progress.reset();
       return leave();
     }
     if (done == steps) break;
-    if (config_.save.save_every > 0 && done % config_.save.save_every == 0) save(done, false);
+    if (config_.save.save_every > 0 && done % config_.save.save_every == 0)
+      save(done, false);
+    else if (done % steps_between_comparisons == 0)
+      compare_ranks();
     if (samples_due(done)) {
       make_samples(done);
-      if (stop_requested()) return leave();
+      agree();
+      if (stopping_) return leave();
     }
   }
-  progress.finish();
+  progress.reset();
   control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
-  output_->loss_curve();
+  if (output_) output_->loss_curve();
   if (p_.samples && every > 0) {
     make_samples(steps);
-    if (stop_requested()) return leave();
+    agree();
+    if (stopping_) return leave();
   }
+  if (!world_.first()) return 0;
   std::vector<std::string> prompts;
   for (const SampleRequest& request : p_.requests) prompts.push_back(request.prompt);
   if (const auto grid = output_->comparison(steps, prompts)) fmt::print("images      {}\n", grid->string());
   if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
-  if (verbose("time")) print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
+  if (verbose("time") && world_.alone_here())
+    print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
   if (verbose("memory"))
     spdlog::info("memory: planned {} MiB, peak {} MiB", p_.plan->memory.total() >> 20, p_.device.peak() >> 20);
   return 0;

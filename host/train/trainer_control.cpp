@@ -28,29 +28,60 @@ void Trainer::listen() {
   }
 }
 
+void Trainer::agree() {
+  stopping_ = asked_ = folder_lost_ = false;
+  const auto mark = [](bool is) { return is ? '1' : '0'; };
+  for (const std::string& one :
+       world_.gather({mark(stop_requested()), mark(asked()), mark(folder_ && !folder_->there())})) {
+    stopping_ |= one[0] == '1';
+    asked_ |= one[1] == '1';
+    folder_lost_ |= one[2] == '1';
+  }
+}
+
+bool Trainer::undisturbed() {
+  agree();
+  return !stopping_ && !asked_ && !folder_lost_;
+}
+
 bool Trainer::at_border(int64_t step) {
   {
     const WholeChange whole;
     changes_->apply_due(*runner_, state_);
   }
+  agree();
   do {
-    while (asked() && !told_to_stop_)
-      if (const auto request = control_->next()) control_->answer(answer(*request, step));
-    if (paused_ && !told_to_stop_) std::this_thread::sleep_for(pause_between_looks);
-  } while (paused_ && !told_to_stop_ && !stop_requested());
-  return !told_to_stop_ && !(paused_ && stop_requested());
+    for (; asked_ && !told_to_stop_; agree()) serve(step);
+    if (!paused_ || told_to_stop_) break;
+    std::this_thread::sleep_for(pause_between_looks);
+    agree();
+  } while (!stopping_);
+  return !told_to_stop_ && !(paused_ && stopping_);
+}
+
+// What the first process is asked, all of them do.
+void Trainer::serve(int64_t step) {
+  const std::optional<ControlRequest> request = control_ ? control_->next() : std::nullopt;
+  const std::string line = world_.of_first(request ? request_line(*request) : std::string());
+  if (line.empty()) return;
+  const ControlAnswer made = answer(*read_request(line), step);
+  if (control_) control_->answer(made);
 }
 
 ControlAnswer Trainer::answer(const ControlRequest& request, int64_t step) {
   Progress::make_room();
   spdlog::info("ctl: {} {}", request.command, fmt::join(request.arguments, " "));
   std::optional<RunSettings> next;
+  std::optional<ControlAnswer> refused;
   try {  // what changes nothing of the run, and may go wrong
-    if (request.command == "sample") return {0, sample(request.arguments, step)};
+    if (request.command == "sample") return {0, world_.first() ? sample(request.arguments, step) : ""};
     if (request.command == "set") next = changes_->proposed(request.arguments, step);
   } catch (const Error& error) {
-    return {static_cast<int>(error.code()), error.what()};
+    refused = {static_cast<int>(error.code()), error.what()};
   }
+  if (request.command == "set" && world_.any(refused.has_value()) && !refused)
+    refused = {static_cast<int>(Code::resource), "another process of the run refuses it"};
+  if (refused) return *refused;
   const WholeChange whole;
   if (next)
     return {0, fmt::format("from step {} on: {}", step + 1, changes_->set(*next, request.arguments, *runner_, state_))};

@@ -3,7 +3,8 @@
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
-// tensor cores with a rank up to 64 by one pass over each wide operand; otherwise by cuBLASLt.
+// tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both;
+// otherwise by cuBLASLt.
 #include "cuda/convert.h"
 #include "cuda/gemm.h"
 #include "cuda/gemv.h"
@@ -81,26 +82,20 @@ Gemv few_rows_s(const Params& p, const Sizes& n, const Out& s) {
   return call;
 }
 
-// A pass over x with down as the other operand.
+// From x to s and, with an `up`, to the adapter's share of y.
 template <class Params>
-Skinny skinny_x(Cuda& cuda, const Params& p, const Sizes& n) {
-  Skinny call;
+Through through_x(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
+  Through call;
   call.rows = n.rows;
-  call.cols = n.in;
+  call.in = n.in;
+  call.out = n.out;
   call.rank = n.rank;
   call.type = p.x.dtype;
-  call.a = in(p.x);
+  call.a = p.x.data;
   call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
-  call.w_col = 1;
-  call.w_rank = n.in;
-  return call;
-}
-
-template <class Params>
-Skinny skinny_s(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
-  Skinny call = skinny_x(cuda, p, n);
   call.mask = in(p.mask);
   call.projected = s;
+  call.pitch = n.rank;
   return call;
 }
 
@@ -122,19 +117,11 @@ void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& 
 }
 
 void skinny_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
-  skinny(cuda, skinny_s(cuda, p, n, out(p.s)));
-  Skinny call;
-  call.rows = n.rows;
-  call.cols = n.out;
-  call.rank = n.rank;
-  call.type = p.x.dtype;
-  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-  call.w_col = n.rank;
-  call.w_rank = 1;
-  call.z = in(p.s);
-  call.alpha = p.scale;
+  Through call = through_x(cuda, p, n, out(p.s));
+  call.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+  call.gain = p.scale;
   call.spread = out(p.y);
-  skinny(cuda, call);
+  skinny_through(cuda, call);
 }
 
 void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
@@ -182,39 +169,62 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   gemv_transposed(cuda, call);
 }
 
-// One pass over dy for ds and dup, one over x for ddown and the adapter's share of dx.
+// One pass over dy for ds and the adapter's share of dx, one over dy and x for dup and ddown.
 void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
-  Out s = out(p.s);
+  In s = in(p.s);
   if (present(p.dup) && !present(p.s)) {
-    s = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
-    skinny(cuda, skinny_s(cuda, p, n, s));
+    const Out made = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
+    skinny_through(cuda, through_x(cuda, p, n, made));
+    s = {made.data, made.dtype};
   }
-  const bool needs_ds = present(p.ddown) || present(p.dx);
-  const Out ds = {needs_ds ? cuda.scratch<uint16_t>(n.rows * n.rank) : nullptr, p.x.dtype};
-  Skinny call;
-  call.rows = n.rows;
-  call.cols = n.out;
-  call.rank = n.rank;
-  call.type = p.dy.dtype;
-  call.a = in(p.dy);
-  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-  call.w_col = n.rank;
-  call.w_rank = 1;
-  call.z = {s.data, s.dtype};
-  call.alpha = p.scale;
-  call.mask = in(p.mask);
-  call.projected = ds;
-  call.gathered = out(p.dup);
-  call.add = p.accumulate != 0;
-  if (needs_ds || present(p.dup)) skinny(cuda, call);
-  if (!needs_ds) return;
-  call = skinny_x(cuda, p, n);
-  call.z = {ds.data, ds.dtype};
-  call.gathered = out(p.ddown);
-  call.gathered_transposed = true;
-  call.add = p.accumulate != 0;
-  call.spread = out(p.dx);
-  skinny(cuda, call);
+  const int64_t pitch = padded_rank(n.rank);
+  Out ds{};
+  if (present(p.ddown) || present(p.dx)) {
+    ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
+    Through call;
+    call.rows = n.rows;
+    call.in = n.out;
+    call.out = n.in;
+    call.rank = n.rank;
+    call.type = p.dy.dtype;
+    call.a = p.dy.data;
+    call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+    call.v = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
+    call.by_rank = true;
+    call.alpha = p.scale;
+    call.mask = in(p.mask);
+    call.projected = ds;
+    call.pitch = pitch;
+    call.spread = out(p.dx);
+    skinny_through(cuda, call);
+  }
+  Gather jobs[2];
+  int count = 0;
+  const auto add_job = [&](const lk_tensor& a, int64_t cols, const In& z, int64_t z_pitch, const lk_tensor& to) {
+    Gather& job = jobs[count++];
+    job.rows = n.rows;
+    job.cols = cols;
+    job.rank = n.rank;
+    job.type = a.dtype;
+    job.a = a.data;
+    job.z = z;
+    job.pitch = z_pitch;
+    job.out = out(to);
+    job.add = p.accumulate != 0;
+  };
+  if (present(p.dup)) {
+    add_job(p.dy, n.out, s, n.rank, p.dup);
+    jobs[0].alpha = p.scale;
+  }
+  if (present(p.ddown)) {
+    add_job(p.x, n.in, {ds.data, ds.dtype}, pitch, p.ddown);
+    jobs[count - 1].transposed = true;
+  }
+  if (count == 2 && p.x.dtype != p.dy.dtype) {
+    skinny_gather(cuda, jobs[1]);
+    jobs[1] = {};
+  }
+  if (count > 0) skinny_gather(cuda, jobs[0], jobs[1]);
 }
 
 void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, void* workspace) {

@@ -36,9 +36,48 @@ __global__ void sum_partials_kernel(PartialSum first, PartialSum second, int64_t
   store(p.out, to, sum);
 }
 
+// A thread adds the terms of four neighbours of a row: for few terms of many elements.
+__global__ void __launch_bounds__(block_threads) sum_few_kernel(PartialSum first, PartialSum second, int first_blocks) {
+  const bool is_first = static_cast<int>(blockIdx.x) < first_blocks;
+  const PartialSum& p = is_first ? first : second;
+  const int block = static_cast<int>(blockIdx.x) - (is_first ? 0 : first_blocks);
+  const int quads = static_cast<int>(p.pitch) / 4, i = block * block_threads + static_cast<int>(threadIdx.x);
+  const int64_t row = i / quads;
+  const int col = i % quads * 4;
+  if (row >= p.rows || col >= p.cols) return;
+  const float* const terms = p.partial + row * p.pitch + col;
+  float sum[4] = {};
+#pragma unroll 4
+  for (int k = 0; k < static_cast<int>(p.count); ++k) {
+    const float4 term = *reinterpret_cast<const float4*>(terms + k * p.stride);
+    sum[0] += term.x, sum[1] += term.y, sum[2] += term.z, sum[3] += term.w;
+  }
+#pragma unroll
+  for (int k = 0; k < 4; ++k) {
+    if (col + k >= p.cols) break;
+    const int64_t element = row * p.cols + col + k, to = p.transposed ? (col + k) * p.rows + row : element;
+    float value = p.alpha * sum[k];
+    if (p.mask.data != nullptr) value *= load(p.mask, element);
+    if (p.add) value += load({p.out.data, p.out.dtype}, to);
+    store(p.out, to, value);
+  }
+}
+
+bool is_few(const PartialSum& p) {
+  return p.count <= 2 * groups && p.rank == 0 && p.pitch % 4 == 0 && p.stride % 4 == 0 &&
+         reinterpret_cast<uintptr_t>(p.partial) % 16 == 0 && p.rows * p.pitch < int64_t{1} << 31;
+}
+
 }  // namespace
 
 void sum_partials(Cuda& cuda, const PartialSum& first, const PartialSum& second) {
+  if (is_few(first) && is_few(second)) {
+    const auto blocks_of = [](const PartialSum& p) { return ceil_div(p.rows * p.pitch / 4, block_threads); };
+    const int64_t blocks = blocks_of(first);
+    cuda.launch(sum_few_kernel, dim3(static_cast<unsigned>(blocks + blocks_of(second))), dim3(block_threads), 0, first,
+                second, static_cast<int>(blocks));
+    return;
+  }
   const int64_t blocks = ceil_div(first.rows * first.cols, lanes);
   const int64_t more = ceil_div(second.rows * second.cols, lanes);
   cuda.launch(sum_partials_kernel, dim3(static_cast<unsigned>(blocks + more)), dim3(lanes, groups), 0, first, second,

@@ -1,5 +1,5 @@
-// The products of an adapter, where one side is its rank. They are bound by reading the wide operand, so everything
-// that needs it is computed in one pass over it, on the tensor cores.
+// The products of an adapter, where one side is its rank. They are bound by reading and writing the wide operands, so
+// what can be computed in one pass over them is.
 #pragma once
 
 #include "cuda/types.cuh"
@@ -9,25 +9,42 @@ namespace lk::cuda {
 // The largest: from rank 64 on the products are wide enough for cuBLASLt, which is faster (docs/performance.md).
 constexpr int64_t skinny_rank = 32;
 
-// With a [rows, cols] and w (element (c, j) at c * w_col + j * w_rank) and z [rows, rank], those that have data of:
-//   projected [rows, rank] = alpha mask (a w)
-//   gathered  [cols, rank] = alpha a^T z     ([rank, cols] with gathered_transposed), added to with `add`
-//   spread    [rows, cols] = alpha z w^T
-// Not projected and spread together. w and z are rounded to `type`, which is a's, f16 or bf16; sums are float32.
-struct Skinny {
+// An adapter from end to end: projected [rows, rank] = alpha mask (a w), and where `spread` has data
+// spread [rows, out] = gain projected v^T. a [rows, in] and the products' other operands are of `type`, f16 or bf16: w
+// and v are rounded to it, and projected before it is spread. Sums are float32.
+struct Through {
+  int64_t rows = 0, in = 0, out = 0, rank = 0;
+  lk_dtype type = LK_BF16;
+  const void* a = nullptr;
+  const float *w = nullptr, *v = nullptr;
+  bool by_rank = false;  // w [in, rank] and v [rank, out]; else w [rank, in] and v [out, rank]
+  float alpha = 1, gain = 1;
+  In mask{};
+  Out projected{};
+  int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
+  Out spread{};
+};
+void skinny_through(Cuda& cuda, const Through& p);
+
+// out [cols, rank] = alpha a^T z ([rank, cols] if transposed), added to with `add`. a [rows, cols] is of `type`, z
+// [rows, rank] is rounded to it.
+struct Gather {
   int64_t rows = 0, cols = 0, rank = 0;
   lk_dtype type = LK_BF16;
-  In a{};
-  const float* w = nullptr;
-  int64_t w_col = 0, w_rank = 0;
+  const void* a = nullptr;
   In z{};
+  int64_t pitch = 0;  // elements from one row of z to the next: the rank, or the padded rank with zeros behind it
   float alpha = 1;
-  In mask{};
-  Out projected{}, gathered{}, spread{};
-  bool gathered_transposed = false, add = false;
+  Out out{};
+  bool transposed = false, add = false;
 };
+// One or two at once, with the same rows, rank and type. Without `out` in the second there is one.
+void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second = {});
 
+// Ranks are padded to this in memory between the two.
+constexpr int64_t padded_rank(int64_t rank) { return rank <= 16 ? 16 : skinny_rank; }
+
+// On tensor cores, for 16-bit types.
 bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank);
-void skinny(Cuda& cuda, const Skinny& p);
 
 }  // namespace lk::cuda

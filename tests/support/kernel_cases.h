@@ -384,6 +384,8 @@ inline std::vector<Case> all_cases() {
                              lora_case(65, 33, 129, 5),
                              lora_case(65, 64, 128, 24),
                              lora_case(65, 64, 128, 40),
+                             lora_case(300, 1096, 520, 16),  // on CUDA: columns in parts and slices
+                             lora_case(2200, 264, 136, 6),   // and many rows to a block
                              conv_case(2, 7, 9, 5, 6, 3, 1, 1),
                              conv_case(1, 9, 8, 3, 4, 3, 2, 0),
                              conv_case(1, 33, 31, 4, 5, 1, 1, 0),

@@ -1,0 +1,38 @@
+// lora-host extract: what a tuned checkpoint has and its base has not, as a LoRA.
+#include "lora/extract.h"
+
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/lora_output.h"
+#include "config/dtype.h"
+#include "core/signals.h"
+#include "lora/input.h"
+
+namespace lh {
+
+int run_extract(const Options& options) {
+  const std::filesystem::path& base = options.config.model.name_or_path;
+  prepare_output(options, {options.input, base});
+  const auto model = open_model(options);
+  const Checkpoint tuned(model->spec(), {{"name_or_path", options.input}});
+  install_signal_handlers();
+  const ExtractedLora found = extract_lora(model->spec(), model->checkpoint(), tuned, options.tool.choice);
+  LoraMetadata metadata{model_metadata(*model)};
+  metadata.entries[origin_entry] = fmt::format("{} - {}", options.input.filename().string(), base.filename().string());
+  metadata.entries["modelspec.title"] = options.output.stem().string();
+  metadata.entries["ss_output_name"] = options.output.stem().string();
+  const std::string format = options.tool.format.empty() ? "kohya" : options.tool.format;
+  const DType dtype = options.tool.dtype.empty() ? DType::f32 : compute_dtype(options.tool.dtype);
+  write_lora(options.output, found.modules, model->spec(), format, dtype, metadata);
+  fmt::print("{}", report_table(found.lines));
+  if (found.left_out > 0)
+    fmt::print(
+        "{} weights that differ are no matrices, biases and norms, and are left out: {:.4f}% of all squared "
+        "differences\n",
+        found.left_out, 100 * found.left_out_share);
+  say_written(options, model.get());
+  return 0;
+}
+
+}  // namespace lh

@@ -1,0 +1,102 @@
+#include "lora/extract.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "core/error.h"
+#include "lora/batches.h"
+#include "lora/modules.h"
+
+namespace lh {
+namespace {
+
+std::string component_of(const std::string& weight) {
+  const size_t colon = weight.find(':');
+  return colon == std::string::npos ? "denoiser" : weight.substr(0, colon);
+}
+
+// The weights of both that LoRA files can speak of.
+std::vector<std::string> common_weights(const CheckpointSpec& spec, const Checkpoint& base, const Checkpoint& tuned) {
+  std::vector<std::string> names;
+  std::vector<LoraProblem> problems;
+  const auto counts = [&](const std::string& name) {
+    const std::string component = component_of(name);
+    return !spec.component(component)->lora.empty() && base.has(component) && tuned.has(component);
+  };
+  for (const auto& [name, desc] : base.weights()) {
+    if (!counts(name)) continue;
+    const auto other = tuned.weights().find(name);
+    if (other == tuned.weights().end())
+      problems.push_back({name, "only the base has it"});
+    else if (other->second.shape != desc.shape)
+      problems.push_back(
+          {name, fmt::format("the base has {}, the other {}", desc.shape.text(), other->second.shape.text())});
+    else
+      names.push_back(name);
+  }
+  for (const auto& [name, desc] : tuned.weights())
+    if (counts(name) && !base.weights().contains(name)) problems.push_back({name, "only the other has it"});
+  if (!problems.empty())
+    fail(Code::data,
+         "these are not two checkpoints of one model: {} weights differ in name or shape:{}\nGive the "
+         "checkpoint that the other one was trained from",
+         problems.size(), listed(problems));
+  return names;
+}
+
+struct Difference {
+  std::vector<float> values;
+  int64_t rows = 0;
+  bool matrix = false;
+  double square = 0;
+};
+
+Difference difference(const Checkpoint& base, const Checkpoint& tuned, const std::string& name) {
+  const HostTensor before = base.read_f32(name), after = tuned.read_f32(name);
+  const Shape& shape = before.desc.shape;
+  Difference out{.values = std::vector<float>(before.as<float>().size()),
+                 .rows = shape.rank() > 0 ? shape[0] : 1,
+                 .matrix = shape.rank() >= 2 && name.ends_with(".weight")};
+  for (size_t i = 0; i < out.values.size(); ++i) {
+    out.values[i] = after.as<float>()[i] - before.as<float>()[i];
+    out.square += static_cast<double>(out.values[i]) * out.values[i];
+  }
+  if (!std::isfinite(out.square))
+    fail(Code::data, "{} or {}: \"{}\" has a NaN or an infinity: one of the files is damaged. Fetch it again",
+         base.file_of(name).string(), tuned.file_of(name).string(), name);
+  return out;
+}
+
+}  // namespace
+
+ExtractedLora extract_lora(const CheckpointSpec& spec, const Checkpoint& base, const Checkpoint& tuned,
+                           const RankChoice& choice) {
+  const std::vector<std::string> names = common_weights(spec, base, tuned);
+  ExtractedLora out;
+  double all = 0, rest = 0;
+  const auto read = [&](size_t i) { return difference(base, tuned, names[i]); };
+  const auto compute = [&](const Difference& change) {
+    std::optional<LowRank> found;
+    if (change.matrix && change.square > 0) found = low_rank(change.values, change.rows, choice);
+    return std::pair(std::move(found), change.square);
+  };
+  in_batches("extract", names.size(), read, compute, [&](size_t i, std::pair<std::optional<LowRank>, double> result) {
+    const auto& [found, square] = result;
+    all += square;
+    if (square == 0) return;
+    if (!found) {
+      ++out.left_out, rest += square;
+      return;
+    }
+    const std::string module = names[i].substr(0, names[i].size() - std::string_view(".weight").size());
+    out.modules.push_back(pair_module(module, found->product, base.weights().at(names[i]).shape));
+    out.lines.push_back({module, 0, found->product.rank, found->kept, found->norm});
+  });
+  if (out.modules.empty())
+    fail(Code::data, "the two checkpoints have the same matrices and convolutions: there is nothing to extract");
+  out.left_out_share = rest / all;
+  return out;
+}
+
+}  // namespace lh

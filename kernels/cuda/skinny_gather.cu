@@ -1,0 +1,214 @@
+// A block takes a slab of columns and a part of the rows, 16 of which a warp has at a time: it loads them for itself, a
+// few tiles ahead, and keeps its sums in registers until its rows are done. Then the block adds its warps' sums, and
+// sum_partials those of the blocks that share a slab.
+#include <algorithm>
+
+#include "cuda/fragments.cuh"
+#include "cuda/partial_sum.h"
+#include "cuda/skinny.h"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr int warps = 8, threads = warps * 32, tile_rows = 16;
+
+template <int Rank>
+constexpr int slab = 2048 / Rank;  // 64 sums for each lane
+
+struct Pass {
+  Gather jobs[2];
+  bool whole_a[2], whole_z[2];  // read in pieces of 16 bytes: width and address allow it
+  float* partial[2];            // [parts, cols, Rank] where there are several parts
+  int64_t first_slabs;          // of the first
+  int64_t span;                 // rows of a part
+};
+
+// What a warp has on its way: rows of 16 bytes times slab / 8, whose chunk c lies in place c ^ (row % 8), and z.
+template <int Rank>
+struct Stage {
+  alignas(16) uint16_t a[tile_rows][slab<Rank>];
+  alignas(16) uint16_t z[tile_rows][Rank];
+};
+
+template <int Rank, int Stages>
+constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages, sizeof(float) * slab<Rank> * Rank) * warps;
+
+template <int Rank, bool Bf16, int Stages>
+__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
+  constexpr int cols = slab<Rank>, chunks = cols / 8;
+  extern __shared__ __align__(16) unsigned char memory[];
+  const int job = blockIdx.x < pass.first_slabs ? 0 : 1;
+  const Gather& p = pass.jobs[job];
+  const int64_t slab_index = int64_t{blockIdx.x} - (job == 0 ? 0 : pass.first_slabs), first_col = slab_index * cols;
+  const int64_t begin = int64_t{blockIdx.y} * pass.span, end = min(begin + pass.span, p.rows);
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + warp * Stages;
+  const bool whole_a = pass.whole_a[job], whole_z = pass.whole_z[job];
+
+  const auto fetch = [&](int64_t tile, Stage<Rank>& to) {
+    const int64_t first_row = begin + tile * tile_rows;
+    if (first_row < end) {
+      const auto* const a = static_cast<const uint16_t*>(p.a);
+      const int chunk = lane % chunks, top = lane / chunks;
+      const int64_t col = first_col + chunk * 8;
+      const auto place = [&](int row) { return &to.a[row][(chunk ^ row % 8) * 8]; };
+      const auto inside = [&](int row) { return first_row + row < end && col < p.cols; };
+      if (whole_a) {
+        const uint16_t* const from = a + first_row * p.cols + col;
+#pragma unroll
+        for (int row = top; row < tile_rows; row += 32 / chunks)
+          copy_16_async(place(row), inside(row) ? from + row * p.cols : a, inside(row));
+      } else {
+#pragma unroll 1
+        for (int row = top; row < tile_rows; row += 32 / chunks)
+          *reinterpret_cast<uint4*>(place(row)) =
+              load_eight_16(a + (first_row + row) * p.cols, col, inside(row) ? p.cols : 0, false);
+      }
+      if (whole_z) {
+#pragma unroll
+        for (int i = 0; i < tile_rows * Rank / 8 / 32; ++i) {
+          const int element = i * 32 + lane, row = element / (Rank / 8), j = element % (Rank / 8) * 8;
+          const bool inside = first_row + row < end && j < p.pitch;
+          const uint16_t* const z = static_cast<const uint16_t*>(p.z.data);
+          copy_16_async(&to.z[row][j], inside ? z + (first_row + row) * p.pitch + j : z, inside);
+        }
+      } else {
+#pragma unroll 1
+        for (int i = lane; i < tile_rows * Rank; i += 32) {
+          const int row = i / Rank, j = i % Rank;
+          const bool inside = first_row + row < end && j < p.rank;
+          to.z[row][j] = inside ? to_16_bit<Bf16>(load(p.z, (first_row + row) * p.pitch + j)) : uint16_t{0};
+        }
+      }
+    }
+    commit_copies();
+  };
+
+  float sum[cols / 16][Rank / 8][4] = {};
+#pragma unroll
+  for (int stage = 0; stage < Stages - 1; ++stage) fetch(warp + stage * warps, stages[stage]);
+  int64_t turn = 0;
+  for (int64_t tile = warp; begin + tile * tile_rows < end; tile += warps, ++turn) {
+    wait_copies<Stages - 2>();
+    __syncwarp();
+    fetch(tile + (Stages - 1) * warps, stages[(turn + Stages - 1) % Stages]);
+    const Stage<Rank>& now = stages[turn % Stages];
+    uint32_t z[Rank / 16][4];  // rows 0-7 and 8-15 of 8 ranks, then of the next 8
+#pragma unroll
+    for (int n = 0; n < Rank / 16; ++n) load_matrices<true>(z[n], &now.z[lane % 16][n * 16 + lane / 16 * 8]);
+#pragma unroll
+    for (int m = 0; m < cols / 16; ++m) {
+      // transposed: matrices 0 and 1 are the columns 0-7 and 8-15 of rows 0-7, 2 and 3 of rows 8-15
+      const int row = lane / 16 * 8 + lane % 8, chunk = m * 2 + lane / 8 % 2;
+      uint32_t a[4];
+      load_matrices<true>(a, &now.a[row][(chunk ^ row % 8) * 8]);
+#pragma unroll
+      for (int n = 0; n < Rank / 16; ++n) {
+        const uint32_t b[2][2] = {{z[n][0], z[n][1]}, {z[n][2], z[n][3]}};
+        multiply_add<Bf16>(sum[m][2 * n], a, b[0]);
+        multiply_add<Bf16>(sum[m][2 * n + 1], a, b[1]);
+      }
+    }
+  }
+
+  wait_copies<0>();
+  __syncthreads();
+  float(*const sums)[cols][Rank] = reinterpret_cast<float(*)[cols][Rank]>(memory);
+#pragma unroll
+  for (int m = 0; m < cols / 16; ++m) {
+#pragma unroll
+    for (int n = 0; n < Rank / 8; ++n) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half)
+        *reinterpret_cast<float2*>(&sums[warp][m * 16 + half * 8 + g][n * 8 + 2 * t]) =
+            make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+    }
+  }
+  __syncthreads();
+  float* const partial = pass.partial[job];
+  for (int i = thread; i < cols * Rank; i += threads) {
+    const int64_t col = first_col + i / Rank;
+    const int j = i % Rank;
+    if (col >= p.cols) break;
+    float value = 0;
+#pragma unroll
+    for (int part = 0; part < warps; ++part) value += sums[part][i / Rank][j];
+    if (partial != nullptr) {
+      partial[(int64_t{blockIdx.y} * p.cols + col) * Rank + j] = value;
+    } else if (j < p.rank) {
+      const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
+      value *= p.alpha;
+      if (p.add) value += load({p.out.data, p.out.dtype}, to);
+      store(p.out, to, value);
+    }
+  }
+}
+
+using Kernel = void (*)(Pass);
+
+template <int Rank, int Stages>
+std::pair<Kernel, size_t> variant(bool bf16) {
+  return {bf16 ? gather_kernel<Rank, true, Stages> : gather_kernel<Rank, false, Stages>, shared_bytes<Rank, Stages>};
+}
+
+template <int Rank>
+std::pair<Kernel, size_t> variant(const Cuda& cuda, bool bf16) {
+  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (shared_bytes<Rank, 3> + 1024);
+  return deep ? variant<Rank, 3>(bf16) : variant<Rank, 2>(bf16);
+}
+
+// The fewest parts of the rows with which at least nine in ten of the places for blocks are taken, of up to 8 rounds.
+int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
+  const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, most = ceil_div(rows, tile_rows * warps);
+  int64_t best = 1, best_taken = 0;  // in thousandths
+  for (int64_t parts = 1; parts <= most && slabs * parts <= 8 * places; ++parts) {
+    const int64_t taken = slabs * parts * 1000 / (ceil_div(slabs * parts, places) * places);
+    if (taken > best_taken) best = parts, best_taken = taken;
+    if (best_taken >= 900) break;
+  }
+  return best;
+}
+
+}  // namespace
+
+void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
+  const int64_t rank = padded_rank(first.rank), cols = 2048 / rank;
+  const int count = second.out.data != nullptr ? 2 : 1;
+  Pass pass{};
+  pass.jobs[0] = first, pass.jobs[1] = second;
+  int64_t slabs = 0;
+  for (int i = 0; i < count; ++i) {
+    const Gather& p = pass.jobs[i];
+    const auto whole = [](const void* data, int64_t width) {
+      return width % 8 == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+    };
+    pass.whole_a[i] = whole(p.a, p.cols);
+    pass.whole_z[i] = p.z.dtype == p.type && whole(p.z.data, p.pitch);
+    slabs += ceil_div(p.cols, cols);
+    if (i == 0) pass.first_slabs = slabs;
+  }
+  pass.span = ceil_div(ceil_div(first.rows, parts_of(cuda, slabs, first.rows)), tile_rows) * tile_rows;
+  const int64_t parts = ceil_div(first.rows, pass.span);
+  PartialSum sums[2];
+  for (int i = 0; i < count && parts > 1; ++i) {
+    const Gather& p = pass.jobs[i];
+    PartialSum& sum = sums[i];
+    sum.partial = pass.partial[i] = cuda.scratch<float>(parts * p.cols * rank);
+    sum.count = parts;
+    sum.stride = p.cols * rank;
+    sum.pitch = rank;
+    sum.rows = p.cols;
+    sum.cols = p.rank;
+    sum.alpha = p.alpha;
+    sum.out = p.out;
+    sum.transposed = p.transposed;
+    sum.add = p.add;
+  }
+  const auto [kernel, shared] =
+      rank == 16 ? variant<16>(cuda, first.type == LK_BF16) : variant<32>(cuda, first.type == LK_BF16);
+  cuda.launch(kernel, dim3(static_cast<unsigned>(slabs), static_cast<unsigned>(parts)), dim3(threads), shared, pass);
+  if (parts > 1) sum_partials(cuda, sums[0], sums[1]);
+}
+
+}  // namespace lk::cuda

@@ -1,0 +1,350 @@
+// Two kernels: one projects, one spreads. A block takes some rows and a part of the columns, so that the weights are
+// read once for many rows, and its warps share out the rows, 16 each, and where there are few of them the columns too.
+// The parts' sums are added up, in order, by every block that spreads them.
+#include <algorithm>
+
+#include "cuda/fragments.cuh"
+#include "cuda/skinny.h"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr int warps = 8, threads = warps * 32, tile_rows = 16;
+constexpr int step_cols = 64;           // a warp reads 128 bytes of each of its rows at a time
+constexpr int slice_bytes = 16 * 1024;  // of w or v, in shared memory
+constexpr int most_parts = 8;
+
+template <int Rank>
+constexpr int slice_cols = slice_bytes / 2 / Rank;
+
+// Which operands are read and written in pieces of 16 bytes: width and address allow it.
+struct Whole {
+  bool a, w, v, spread;
+};
+
+struct Pass {
+  Through p;
+  Whole whole;
+  int row_groups;  // of 16 rows; warps / row_groups warps share a group's columns
+  int parts;       // of a's columns
+  int64_t part_cols, spread_cols;
+  float* partial;  // [parts, rows, Rank]
+};
+
+// Numbers first .. first + 7 of a line of `length` in 16 bits; those beyond the end count as zero.
+template <bool Bf16>
+__device__ inline uint4 load_line(const float* line, int64_t first, int64_t length, bool whole) {
+  float4 low = make_float4(0, 0, 0, 0), high = low;
+  if (whole) {
+    const auto* const from = reinterpret_cast<const float4*>(line + first);
+    if (first < length) low = from[0];
+    if (first + 4 < length) high = from[1];
+  } else {
+    const auto at = [&](int64_t i) { return i < length ? line[i] : 0.0f; };
+    low = make_float4(at(first), at(first + 1), at(first + 2), at(first + 3));
+    high = make_float4(at(first + 4), at(first + 5), at(first + 6), at(first + 7));
+  }
+  return make_uint4(pack<Bf16>(low.x, low.y), pack<Bf16>(low.z, low.w), pack<Bf16>(high.x, high.y),
+                    pack<Bf16>(high.z, high.w));
+}
+
+// Columns of a matrix [width, rank] or, `Lines`, [rank, width] as a slice in shared memory.
+//   [rank, width]: a row for each rank, whose chunk c of 8 columns lies in place c ^ (rank % 8)
+//   [width, rank]: a row for each column, whose chunks of 8 ranks change places so that 8 rows have no bank conflict
+template <int Rank>
+__device__ inline int place_of_column(int col, int chunk) {
+  return col * Rank + (chunk ^ col / (64 / Rank) % (Rank / 8)) * 8;
+}
+template <int Rank>
+__device__ inline int place_of_line(int rank, int chunk) {
+  return rank * slice_cols<Rank> + (chunk ^ rank % 8) * 8;
+}
+
+// `cols` is a multiple of 32. `Turned`: of each 32 columns, 8 q + 2 i + e comes into place 8 i + 2 q + e.
+template <int Rank, bool Bf16, bool Lines, bool Turned>
+__device__ inline void fill_slice(const float* weights, int64_t width, int64_t rank, int64_t first_col, int cols,
+                                  bool whole, uint16_t* slice) {
+  constexpr int rank_chunks = Rank / 8;
+#pragma unroll 4
+  for (int i = static_cast<int>(threadIdx.x); i < cols * rank_chunks; i += threads) {
+    if constexpr (Lines) {
+      const int q = i % 4, j = i / 4 % Rank, block = i / (4 * Rank);
+      const int64_t col = first_col + block * 32 + q * 8;
+      const uint4 v = load_line<Bf16>(weights + j * width, col, j < rank ? width : 0, whole);
+      if constexpr (Turned) {
+        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+#pragma unroll
+        for (int k = 0; k < 4; ++k)
+          *reinterpret_cast<uint32_t*>(slice + place_of_line<Rank>(j, block * 4 + k) + 2 * q) = words[k];
+      } else {
+        *reinterpret_cast<uint4*>(slice + place_of_line<Rank>(j, block * 4 + q)) = v;
+      }
+    } else {
+      const int col = i / rank_chunks, chunk = i % rank_chunks;
+      const bool inside = first_col + col < width;
+      const uint4 v = load_line<Bf16>(weights + (first_col + col) * rank, chunk * 8, inside ? rank : 0, whole);
+      const int place = Turned ? col / 32 * 32 + col / 2 % 4 * 8 + col % 32 / 8 * 2 + col % 2 : col;
+      *reinterpret_cast<uint4*>(slice + place_of_column<Rank>(place, chunk)) = v;
+    }
+  }
+}
+
+// What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
+using Stage = uint16_t[tile_rows][step_cols];
+
+template <int Rank, bool Bf16, bool ByRank, int Stages>
+__global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
+  constexpr int slice = slice_cols<Rank>;
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
+  const Through& p = pass.p;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int group = warp % pass.row_groups, share = warp / pass.row_groups, shares = warps / pass.row_groups;
+  const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows,
+                first_row = block_row + group * tile_rows;
+  Stage* const stages = reinterpret_cast<Stage*>(memory) + warp * Stages;
+
+  const int64_t begin = blockIdx.y * pass.part_cols;
+  const int cols = static_cast<int>(min(pass.part_cols, p.in - begin));
+  const uint16_t* const a = static_cast<const uint16_t*>(p.a);
+  const int chunk = lane % 8;
+  const uint16_t* const from = a + (first_row + lane / 8) * p.in + begin + chunk * 8;
+  const auto fetch = [&](int col, int stage) {
+    if (col < cols) {
+      Stage& to = stages[stage];
+      const bool in_cols = col + chunk * 8 < cols;
+#pragma unroll
+      for (int i = 0; i < tile_rows / 4; ++i) {
+        const int row = i * 4 + lane / 8;
+        const bool inside = in_cols && first_row + row < p.rows;
+        uint16_t* const place = &to[row][(chunk ^ row % 8) * 8];
+        const uint16_t* const at = inside ? from + i * 4 * p.in + col : a;
+        if (pass.whole.a)
+          copy_16_async(place, at, inside);
+        else
+          *reinterpret_cast<uint4*>(place) = load_eight_16(at, 0, inside ? cols - col - chunk * 8 : 0, false);
+      }
+    }
+    commit_copies();
+  };
+  const int stride = shares * step_cols;
+  int col = share * step_cols, next = col;
+#pragma unroll
+  for (int stage = 0; stage < Stages - 1; ++stage, next += stride) fetch(next, stage);
+
+  float sum[Rank / 8][4] = {};
+  int turn = 0;
+  for (int first = 0; first < cols; first += slice) {
+    if (first != 0) __syncthreads();
+    const int width = min(slice, (cols - first + step_cols - 1) / step_cols * step_cols);
+    fill_slice<Rank, Bf16, !ByRank, false>(p.w, p.in, p.rank, begin + first, width, pass.whole.w, weights);
+    __syncthreads();
+    for (; col < min(first + slice, cols); col += stride, next += stride, ++turn) {
+      wait_copies<Stages - 2>();
+      __syncwarp();
+      fetch(next, (turn + Stages - 1) % Stages);
+      const Stage& now = stages[turn % Stages];
+      const int in_slice = col - first;
+#pragma unroll
+      for (int k = 0; k < step_cols; k += 16) {
+        uint32_t left[4];
+        load_matrices<false>(left, &now[lane % 16][((k / 8 + lane / 16) ^ lane % 8) * 8]);
+#pragma unroll
+        for (int n = 0; n < Rank / 16; ++n) {
+          uint32_t b[4];
+          if constexpr (ByRank)
+            load_matrices<true>(b, weights + place_of_column<Rank>(in_slice + k + lane % 16, n * 2 + lane / 16));
+          else
+            load_matrices<false>(
+                b, weights + place_of_line<Rank>(n * 16 + lane / 16 * 8 + lane % 8, (in_slice + k) / 8 + lane / 8 % 2));
+          const uint32_t right[2][2] = {{b[0], b[1]}, {b[2], b[3]}};
+          multiply_add<Bf16>(sum[2 * n], left, right[0]);
+          multiply_add<Bf16>(sum[2 * n + 1], left, right[1]);
+        }
+      }
+    }
+  }
+
+  // Over the warps that share a group's columns, in order.
+  wait_copies<0>();
+  __syncthreads();
+  float(*const sums)[tile_rows][Rank] = reinterpret_cast<float(*)[tile_rows][Rank]>(memory);
+#pragma unroll
+  for (int n = 0; n < Rank / 8; ++n) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half)
+      *reinterpret_cast<float2*>(&sums[warp][half * 8 + g][n * 8 + 2 * t]) =
+          make_float2(sum[n][2 * half], sum[n][2 * half + 1]);
+  }
+  __syncthreads();
+  float* const to = pass.partial + (blockIdx.y * p.rows + block_row) * Rank;
+  const int count = pass.row_groups * tile_rows * Rank;  // numbers of a share
+  for (int i = thread * 4; i < count; i += threads * 4) {
+    if (block_row + i / Rank >= p.rows) break;
+    float4 v = make_float4(0, 0, 0, 0);
+    for (int j = 0; j < shares; ++j) {
+      const float4 more = *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(memory) + j * count + i);
+      v.x += more.x, v.y += more.y, v.z += more.z, v.w += more.w;
+    }
+    *reinterpret_cast<float4*>(to + i) = v;
+  }
+}
+
+template <int Rank, bool Bf16, bool ByRank>
+__global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
+  constexpr int slice = slice_cols<Rank>;
+  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
+  __shared__ alignas(16) uint16_t z_tiles[warps][tile_rows][Rank + 8];  // + 8: no bank conflicts
+  const Through& p = pass.p;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int group = warp % pass.row_groups, share = warp / pass.row_groups, shares = warps / pass.row_groups;
+  const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows,
+                first_row = block_row + group * tile_rows;
+  const int64_t left = blockIdx.y * pass.spread_cols;
+  const int cols = p.spread.data != nullptr ? static_cast<int>(min(pass.spread_cols, p.out - left)) : 0;
+  const auto fill = [&](int first) {
+    fill_slice<Rank, Bf16, ByRank, true>(p.v, p.out, p.rank, left + first, min(slice, (cols - first + 31) / 32 * 32),
+                                         pass.whole.v, weights);
+  };
+  fill(0);
+  for (int i = thread * 4; i < pass.row_groups * tile_rows * Rank; i += threads * 4) {
+    const int local = i / Rank, first = i % Rank;
+    const int64_t row = block_row + local;
+    const bool inside = row < p.rows;
+    const float* const terms = pass.partial + (inside ? row * Rank + first : 0);
+    float4 part[most_parts];
+#pragma unroll
+    for (int k = 0; k < most_parts; ++k)
+      part[k] = inside && k < pass.parts ? *reinterpret_cast<const float4*>(terms + k * p.rows * Rank)
+                                         : make_float4(0, 0, 0, 0);
+    float v[4] = {};
+#pragma unroll
+    for (int k = 0; k < most_parts; ++k) v[0] += part[k].x, v[1] += part[k].y, v[2] += part[k].z, v[3] += part[k].w;
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int j = first + k;
+      v[k] *= p.alpha;
+      if (p.mask.data != nullptr && inside && j < p.rank) v[k] *= load(p.mask, row * p.rank + j);
+      if (blockIdx.y == 0 && inside && j < p.pitch) store(p.projected, row * p.pitch + j, v[k]);
+    }
+    *reinterpret_cast<uint2*>(&z_tiles[local / tile_rows][local % tile_rows][first]) =
+        make_uint2(pack<Bf16>(v[0], v[1]), pack<Bf16>(v[2], v[3]));
+  }
+  __syncthreads();
+  uint32_t z[Rank / 16][4];
+#pragma unroll
+  for (int step = 0; step < Rank / 16; ++step)
+    load_matrices<false>(z[step], &z_tiles[group][lane % 16][step * 16 + lane / 16 * 8]);
+
+  const bool packs = pass.whole.spread && p.spread.dtype == p.type;
+  const bool has_top = first_row + g < p.rows, has_bottom = first_row + g + 8 < p.rows;
+  const int64_t top = (first_row + g) * p.out + left + 8 * t, bottom = top + 8 * p.out;
+  const int matrix_row = lane % 8;
+  for (int start = 0; start < cols; start += slice) {
+    if (start != 0) {
+      __syncthreads();
+      fill(start);
+      __syncthreads();
+    }
+    const int width = min(slice, cols - start);
+    // Column g of tile i is column 8 (g / 2) + 2 i + g % 2 of the 32, so a lane's sums are 8 neighbours of a row.
+#pragma unroll 2
+    for (int first = share * 32; first < width; first += shares * 32) {
+      float out[4][4] = {};
+#pragma unroll
+      for (int step = 0; step < Rank / 16; ++step) {
+#pragma unroll
+        for (int pair = 0; pair < 2; ++pair) {
+          uint32_t b[4];
+          const int tile = pair * 2 + lane / 16, half = lane / 8 % 2;
+          if constexpr (ByRank)
+            load_matrices<true>(b, weights + place_of_line<Rank>(step * 16 + half * 8 + matrix_row, first / 8 + tile));
+          else
+            load_matrices<false>(b, weights + place_of_column<Rank>(first + tile * 8 + matrix_row, step * 2 + half));
+          const uint32_t words[2][2] = {{b[0], b[1]}, {b[2], b[3]}};
+          multiply_add<Bf16>(out[pair * 2], z[step], words[0]);
+          multiply_add<Bf16>(out[pair * 2 + 1], z[step], words[1]);
+        }
+      }
+      const int col = start + first;
+      if (packs) {
+        if (col + 8 * t >= cols) continue;
+        uint32_t words[2][4];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+#pragma unroll
+          for (int k = 0; k < 4; ++k)
+            words[half][k] = pack<Bf16>(p.gain * out[k][2 * half], p.gain * out[k][2 * half + 1]);
+        }
+        uint16_t* const spread = static_cast<uint16_t*>(p.spread.data) + col;
+        if (has_top)
+          *reinterpret_cast<uint4*>(spread + top) = make_uint4(words[0][0], words[0][1], words[0][2], words[0][3]);
+        if (has_bottom)
+          *reinterpret_cast<uint4*>(spread + bottom) = make_uint4(words[1][0], words[1][1], words[1][2], words[1][3]);
+      } else {
+#pragma unroll
+        for (int k = 0; k < 8; ++k) {
+          if (col + 8 * t + k >= cols) break;
+          if (has_top) store(p.spread, top + col + k, p.gain * out[k / 2][k % 2]);
+          if (has_bottom) store(p.spread, bottom + col + k, p.gain * out[k / 2][2 + k % 2]);
+        }
+      }
+    }
+  }
+}
+
+using Kernel = void (*)(Pass);
+struct Kernels {
+  Kernel project, spread;
+  size_t shared;  // of project
+};
+
+template <int Rank, bool Bf16, bool ByRank>
+Kernels kernels_for(bool deep) {
+  return {deep ? project_kernel<Rank, Bf16, ByRank, 4> : project_kernel<Rank, Bf16, ByRank, 2>,
+          spread_kernel<Rank, Bf16, ByRank>, sizeof(Stage) * warps * (deep ? 4 : 2)};
+}
+
+template <int Rank>
+Kernels kernels_for(const Through& p, bool deep) {
+  if (p.type == LK_BF16) return p.by_rank ? kernels_for<Rank, true, true>(deep) : kernels_for<Rank, true, false>(deep);
+  return p.by_rank ? kernels_for<Rank, false, true>(deep) : kernels_for<Rank, false, false>(deep);
+}
+
+}  // namespace
+
+bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank) {
+  return cuda.capability() >= 80 && type != LK_F32 && rank <= skinny_rank;
+}
+
+void skinny_through(Cuda& cuda, const Through& p) {
+  const auto whole = [](const void* data, int64_t width, int64_t piece) {
+    return width % piece == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+  };
+  Pass pass{};
+  pass.p = p;
+  pass.whole.a = whole(p.a, p.in, 8);
+  pass.whole.w = whole(p.w, p.by_rank ? p.rank : p.in, 4);
+  pass.whole.v = whole(p.v, p.by_rank ? p.out : p.rank, 4);
+  pass.whole.spread = whole(p.spread.data, p.out, 8);
+  // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
+  const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, tiles = ceil_div(p.rows, tile_rows);
+  pass.row_groups = warps;
+  while (pass.row_groups > 1 && ceil_div(tiles, pass.row_groups) * most_parts < places) pass.row_groups /= 2;
+  const int64_t row_blocks = ceil_div(tiles, pass.row_groups);
+  const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
+  pass.part_cols = ceil_div(ceil_div(p.in, parts), step_cols) * step_cols;
+  pass.parts = static_cast<int>(ceil_div(p.in, pass.part_cols));
+  const int64_t rank = padded_rank(p.rank);
+  pass.partial = cuda.scratch<float>(pass.parts * p.rows * rank);
+  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
+  const Kernels kernels = rank == 16 ? kernels_for<16>(p, deep) : kernels_for<32>(p, deep);
+  const auto rows = static_cast<unsigned>(row_blocks);
+  cuda.launch(kernels.project, dim3(rows, static_cast<unsigned>(pass.parts)), dim3(threads), kernels.shared, pass);
+  pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
+  const int64_t pieces = p.spread.data != nullptr ? ceil_div(p.out, pass.spread_cols) : 1;
+  cuda.launch(kernels.spread, dim3(rows, static_cast<unsigned>(pieces)), dim3(threads), 0, pass);
+}
+
+}  // namespace lk::cuda
