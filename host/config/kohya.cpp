@@ -229,9 +229,10 @@ void set(Node& mapping, std::string_view path, const Node& key, Node value) {
     mapping.entries.emplace_back(std::move(named), std::move(value));
     return;
   }
-  if (there == mapping.entries.end())
+  const auto at = static_cast<size_t>(there - mapping.entries.begin());
+  if (at == mapping.entries.size())
     mapping.entries.emplace_back(std::move(named), Node{.kind = Kind::map, .place = key.place});
-  Node& inner = there == mapping.entries.end() ? mapping.entries.back().second : there->second;
+  Node& inner = mapping.entries[at].second;
   set(inner, path.substr(dot + 1), key, std::move(value));
 }
 

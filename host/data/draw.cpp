@@ -56,12 +56,8 @@ Image image_grid(const std::vector<std::vector<Image>>& rows, const std::vector<
   for (const auto& row : rows) {
     columns = std::max(columns, static_cast<int64_t>(row.size()));
     for (const Image& image : row) {
-      if (image.width == 0) continue;  // an empty place
-      if (cell_w != 0 && (image.width != cell_w || image.height != cell_h))
-        fail(Code::internal, "image grid: expected images of {} x {} pixels only, found {} x {}", cell_w, cell_h,
-             image.width, image.height);
-      cell_w = image.width;
-      cell_h = image.height;
+      cell_w = std::max(cell_w, image.width);  // an image without pixels is an empty place
+      cell_h = std::max(cell_h, image.height);
     }
   }
   if (cell_w == 0) fail(Code::internal, "image grid: there is no image in it");

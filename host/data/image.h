@@ -32,8 +32,8 @@ CropGeometry crop_geometry(ImageSize from, ImageSize to);
 Image resize_and_crop(const Image& image, int64_t width, int64_t height);
 void write_png(const std::filesystem::path& path, const Image& image);
 std::vector<std::byte> encode_png(const Image& image);
-// A labelled grid: rows x columns of equal images, column titles above, row captions on the left (drawn in a small
-// font).
+// A labelled grid: rows x columns of images in places of the largest one's size, column titles above, row captions on
+// the left (drawn in a small font).
 Image image_grid(const std::vector<std::vector<Image>>& rows, const std::vector<std::string>& column_titles,
                  const std::vector<std::string>& row_titles);
 // A line chart of (x, y) with axes and numbers, raw values pale and a moving average dark: the loss curve.
