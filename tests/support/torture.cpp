@@ -274,12 +274,15 @@ std::vector<Fault> Torture::faults_of(const TortureRun& run, int64_t allocations
 std::string Torture::judge(const Fault& fault, const FaultedRun& faulted, Reference& reference) {
   static const std::set<int> told{0, 2, 3, 4, 5, 6, 9, 75};
   const bool killed = faulted.signal == SIGKILL && (fault.action == fault_kill || fault.action == fault_tear);
+  // glibc ends a process itself that has no memory for a library's thread-local data; what it left must still go on.
+  const bool by_libc =
+      faulted.code == 127 && faulted.output.find("memory for thread-local data") != faulted.output.npos;
   std::string wrong;
   if (faulted.hung)
     wrong = fmt::format("hung for {} seconds", time_limit);
   else if (faulted.signal != 0 && !killed)
     wrong = fmt::format("crashed with signal {}", faulted.signal);
-  else if (!killed && !told.contains(faulted.code))
+  else if (!killed && !by_libc && !told.contains(faulted.code))
     wrong = fmt::format("ended with {}", faulted.code);
   if (!wrong.empty()) return fmt::format("{}\n{}", wrong, last_lines(faulted.output));
 
@@ -291,7 +294,8 @@ std::string Torture::judge(const Fault& fault, const FaultedRun& faulted, Refere
     if (what.empty()) return {};
     if (!warned) return fmt::format("ended with 0, but:{}\n{}", what, last_lines(faulted.output));
   }
-  if (!killed && faulted.code != 0 && faulted.output.find("error: ") == faulted.output.npos && faulted.code != 75)
+  if (!killed && !by_libc && faulted.code != 0 && faulted.output.find("error: ") == faulted.output.npos &&
+      faulted.code != 75)
     return fmt::format("ended with {} without an error\n{}", faulted.code, last_lines(faulted.output));
   Sha256 digest;
   for (const auto& [name, bytes] : left) digest.update(fmt::format("{} {}\n{}", name, bytes.size(), bytes));
