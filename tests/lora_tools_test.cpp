@@ -380,7 +380,8 @@ TEST_F(LoraTools, MergeOfDora) {
   const MergedLora merged = merge_loras(spec, base_model, inputs, {.rank = 4}, Unmatched::refuse);
   write_lora(dir / "out.safetensors", merged.modules, spec, "kohya", DType::f32, {});
   Checkpoint with_dora = open(), with_pair = open();
-  with_dora.merge(inputs), with_pair.merge({{dir / "out.safetensors", 1}});
+  with_dora.use(with_dora.merge_of(inputs));
+  with_pair.use(with_pair.merge_of({{dir / "out.safetensors", 1}}));
   expect_close(matrix(with_pair.read_f32("blocks.0.proj.weight")), matrix(with_dora.read_f32("blocks.0.proj.weight")),
                float32);
 }

@@ -40,7 +40,7 @@ class MergeCheckpoint : public ::testing::Test {
   // Every weight of the files at `got` is, in `dtype`, what the original gives with the LoRAs merged as it is read.
   void expect_merged(const Paths& before, const Paths& got, DType dtype) const {
     Checkpoint want(spec, before);
-    want.merge(inputs);
+    want.use(want.merge_of(inputs));
     const Checkpoint made(spec, got);
     ASSERT_EQ(made.weights().size(), want.weights().size());
     for (const auto& [name, desc] : want.weights()) {
@@ -169,7 +169,7 @@ TEST_F(MergeCheckpoint, ScaledFp8IsRoundedAnew) {
   for (const char* const same : {"blocks.0.proj.weight", "blocks.0.proj.scale_weight", "single.3.linear1.weight"})
     EXPECT_EQ(after.read(same).data, before.read(same).data) << same;
   Checkpoint want(spec, {{"name_or_path", base}});
-  want.merge(inputs);
+  want.use(want.merge_of(inputs));
   const Checkpoint made(spec, {{"name_or_path", out}});
   for (const std::string name : {"blocks.0.qkv.weight", "blocks.0.mod.weight"}) {
     const HostTensor a = want.read_f32(name), b = made.read_f32(name);
