@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
 
+#include "config/kohya_keys.h"
 #include "config/load.h"
 #include "config/schema.h"
 #include "config/value.h"

@@ -217,7 +217,7 @@ const Case cases[] = {
      },
      3, R"(none of the 5 images can be used \(5 corrupt)"},
     {"caption_missing", [](ToyRun& run) { fs::remove(own_photos(run) / "cat_02.txt"); }, 3,
-     R"(1 of 5 images have no caption: cat_02\.jpg \(add <name>\.txt beside each, or set default_caption\))"},
+     R"(1 of 5 images have no caption: cat_02\.jpg \(add <name>\.txt beside each, or set default_caption, or missing_captions: empty\))"},
     {"caption_not_utf8", [](ToyRun& run) { put(own_photos(run) / "cat_02.txt", "caf\xe9"); }, 3,
      R"(cat_02\.txt.*UTF-8)"},
     // The configuration.

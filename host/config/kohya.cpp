@@ -1,4 +1,4 @@
-// One table of names for both files, then the settings that need more than another name.
+// The settings that need more than another name (kohya_keys.cpp).
 #include "config/kohya.h"
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "config/kohya_keys.h"
 #include "config/scalar.h"
 
 namespace lh::kohya {
@@ -14,200 +15,6 @@ namespace {
 
 using yaml::Kind;
 using yaml::Node;
-
-struct Same {
-  std::string_view theirs, ours;
-};
-constexpr Same same[] = {
-    {"pretrained_model_name_or_path", "model.name_or_path"},
-    {"vae", "model.vae_path"},
-    {"ae", "model.vae_path"},
-    {"clip_l", "model.clip_path"},
-    {"clip_g", "model.clip_g_path"},
-    {"t5xxl", "model.t5_path"},
-    {"output_dir", "training_folder"},
-    {"output_name", "name"},
-    {"network_dim", "network.linear"},
-    {"network_alpha", "network.linear_alpha"},
-    {"network_dropout", "network.dropout"},
-    {"network_weights", "network.pretrained_lora_path"},
-    {"scale_weight_norms", "network.scale_weight_norms"},
-    {"learning_rate", "train.lr"},
-    {"unet_lr", "train.lr"},
-    {"text_encoder_lr", "train.text_encoder_lr"},
-    {"optimizer_type", "train.optimizer"},
-    {"lr_scheduler", "train.lr_scheduler"},
-    {"max_train_steps", "train.steps"},
-    {"train_batch_size", "train.batch_size"},
-    {"gradient_accumulation_steps", "train.gradient_accumulation"},
-    {"gradient_checkpointing", "train.gradient_checkpointing"},
-    {"max_grad_norm", "train.max_grad_norm"},
-    {"seed", "train.seed"},
-    {"mixed_precision", "train.dtype"},
-    {"noise_offset", "train.noise_offset"},
-    {"min_snr_gamma", "train.min_snr_gamma"},
-    {"debiased_estimation_loss", "train.debiased_estimation_loss"},
-    {"weighting_scheme", "train.weighting_scheme"},
-    {"logit_mean", "train.logit_mean"},
-    {"logit_std", "train.logit_std"},
-    {"mode_scale", "train.mode_scale"},
-    {"sigmoid_scale", "train.sigmoid_scale"},
-    {"training_shift", "train.timestep_shift"},
-    {"guidance_scale", "train.cfg_scale"},
-    {"loss_type", "train.loss"},
-    {"save_precision", "save.dtype"},
-    {"save_every_n_steps", "save.save_every"},
-    {"sample_every_n_steps", "sample.sample_every"},
-    {"sample_at_first", "sample.sample_at_start"},
-    {"sample_sampler", "sample.sampler"},
-    {"sample_prompts", "sample.prompts"},
-    // of datasets
-    {"image_dir", "datasets[].folder_path"},
-    {"caption_extension", "datasets[].caption_ext"},
-    {"class_tokens", "datasets[].default_caption"},
-    {"caption_prefix", "datasets[].caption_prefix"},
-    {"caption_suffix", "datasets[].caption_suffix"},
-    {"caption_dropout_rate", "datasets[].caption_dropout_rate"},
-    {"num_repeats", "datasets[].num_repeats"},
-    {"enable_bucket", "datasets[].buckets"},
-    {"flip_aug", "datasets[].flip_x"},
-    {"conditioning_data_dir", "datasets[].images"},
-};
-
-// Keys that change nothing here.
-constexpr std::string_view inert[] = {"cache_latents",
-                                      "cache_latents_to_disk",
-                                      "cache_text_encoder_outputs_to_disk",
-                                      "skip_cache_check",
-                                      "vae_batch_size",
-                                      "highvram",
-                                      "lowvram",
-                                      "blocks_to_swap",
-                                      "cpu_offload_checkpointing",
-                                      "text_encoder_batch_size",
-                                      "xformers",
-                                      "sdpa",
-                                      "mem_eff_attn",
-                                      "split_mode",
-                                      "max_data_loader_n_workers",
-                                      "persistent_data_loader_workers",
-                                      "torch_compile",
-                                      "dynamo_backend",
-                                      "disable_mmap_load_safetensors",
-                                      "no_half_vae",
-                                      "ddp_timeout",
-                                      "ddp_gradient_as_bucket_view",
-                                      "ddp_static_graph",
-                                      "logging_dir",
-                                      "log_prefix",
-                                      "log_tracker_name",
-                                      "log_tracker_config",
-                                      "log_config",
-                                      "wandb_run_name",
-                                      "no_metadata",
-                                      "training_comment",
-                                      "metadata_title",
-                                      "metadata_author",
-                                      "metadata_description",
-                                      "metadata_license",
-                                      "metadata_tags",
-                                      "save_state",
-                                      "save_state_on_train_end",
-                                      "save_last_n_steps_state",
-                                      "save_last_n_epochs_state",
-                                      "bucket_no_upscale",
-                                      "min_bucket_reso",
-                                      "max_bucket_reso",
-                                      "bucket_reso_steps",
-                                      "prior_loss_weight",
-                                      "console_log_level",
-                                      "console_log_file",
-                                      "console_log_simple",
-                                      "huber_c",
-                                      "huber_schedule",
-                                      "cache_info",
-                                      "caption_separator",
-                                      "token_warmup_min",
-                                      "keep_tokens",
-                                      "keep_tokens_separator",
-                                      "network_multiplier",
-                                      "validation_seed",
-                                      "custom_attributes",
-                                      "config_file",
-                                      "t5xxl_max_token_length_auto",
-                                      "dataset_repeats"};
-
-struct Refused {
-  std::string_view key, harmless, fix;  // harmless: besides false, 0 and nothing
-};
-constexpr std::string_view captions = "prepare the captions beforehand", images = "prepare the images beforehand",
-                           in_steps = "say it in steps: images x num_repeats / batch_size make an epoch",
-                           by_variant =
-                               "say it by the model's own key, variant: lora-host plugins --verbose lists them";
-constexpr Refused refused[] = {
-    {"max_train_epochs", "", "use max_train_steps: images x num_repeats x epochs / batch_size"},
-    {"save_every_n_epochs", "", in_steps},
-    {"save_n_epoch_ratio", "", in_steps},
-    {"sample_every_n_epochs", "", in_steps},
-    {"save_last_n_epochs", "", "use save_last_n_steps"},
-    {"resume", "", "use --resume"},
-    {"initial_epoch", "", "use --resume"},
-    {"initial_step", "", "use --resume"},
-    {"network_train_text_encoder_only", "", "the denoiser is trained, too: remove it"},
-    {"dim_from_weights", "", "give network_dim as the file has it: lora-host inspect FILE shows it"},
-    {"base_weights", "", "use model.lora_path in a YAML file"},
-    {"full_fp16", "", "trained weights are float32: remove it"},
-    {"full_bf16", "", "trained weights are float32: remove it"},
-    {"fp8_base_unet", "", "use fp8_base"},
-    {"v2", "", "this program has no such model"},
-    {"v_parameterization", "", by_variant},
-    {"zero_terminal_snr", "", by_variant},
-    {"scale_v_pred_loss_like_noise_pred", "", "use min_snr_gamma"},
-    {"v_pred_like_loss", "", "use min_snr_gamma"},
-    {"clip_skip", "", "text is taken from the layer that the model was made with: remove it"},
-    {"max_token_length", "75", "prompts have 75 tokens: set it to 75"},
-    {"t5xxl_max_token_length", "", "use model.max_sequence_length in a YAML file"},
-    {"apply_t5_attn_mask", "", "text is masked where the model masks it: remove it"},
-    {"apply_lg_attn_mask", "", "text is masked where the model masks it: remove it"},
-    {"weighted_captions", "", captions},
-    {"multires_noise_iterations", "", "use noise_offset"},
-    {"multires_noise_discount", "0.3", "use noise_offset"},
-    {"adaptive_noise_scale", "", "use noise_offset"},
-    {"noise_offset_random_strength", "", "use noise_offset alone"},
-    {"noise_offset_type", "Original", "use noise_offset"},
-    {"ip_noise_gamma", "", "remove it"},
-    {"ip_noise_gamma_random_strength", "", "remove it"},
-    {"masked_loss", "", "crop the images to what matters instead"},
-    {"log_with", "tensorboard", "events are written for TensorBoard: remove it"},
-    {"save_model_as", "safetensors", "files are .safetensors: remove it"},
-    {"huggingface_repo_id", "", "nothing is sent over the network: remove it"},
-    {"deepspeed", "", "remove it"},
-    {"lr_scheduler_type", "", "use lr_scheduler"},
-    {"lr_scheduler_min_lr_ratio", "", "remove it"},
-    {"use_8bit_adam", "", "use optimizer_type = \"AdamW8bit\""},
-    {"use_lion_optimizer", "", "use optimizer_type = \"Lion\""},
-    {"fused_backward_pass", "", "a LoRA is small: remove it"},
-    {"validation_split", "", "watch samples instead"},
-    {"train_data_dir", "", "name each folder as a subset of --dataset_config"},
-    {"reg_data_dir", "", "add such images as a subset of their own"},
-    {"in_json", "", "put each caption into a file beside its image"},
-    {"dataset_config", "", "give it on the command line: --dataset_config FILE"},
-    // of datasets
-    {"is_reg", "", "add such images as a subset of their own, without is_reg"},
-    {"shuffle_caption", "", captions},
-    {"secondary_separator", "", captions},
-    {"enable_wildcard", "", captions},
-    {"caption_dropout_every_n_epochs", "", "use caption_dropout_rate"},
-    {"caption_tag_dropout_rate", "", captions},
-    {"token_warmup_step", "", captions},
-    {"color_aug", "", images},
-    {"random_crop", "", images},
-    {"face_crop_aug_range", "", images},
-    {"resize_interpolation", "", images},
-    {"alpha_mask", "", "crop the images to what matters instead"},
-    {"metadata_file", "", "put each caption into a file beside its image"},
-    {"debug_dataset", "", "use --dry-run"},
-};
 
 bool nothing(const Node& value, std::string_view harmless) {
   if (value.kind != Kind::scalar) return value.items.empty() && value.entries.empty();
@@ -271,8 +78,8 @@ class Reader {
   }
   // Whether the key needs nothing more.
   bool read(const Node& key, const Node& value, Node& into, std::string_view section) {
-    if (std::ranges::find(inert, key.text) != std::end(inert)) return to_.ignored.push_back(key.text), true;
-    if (const auto row = std::ranges::find(refused, key.text, &Refused::key); row != std::end(refused)) {
+    if (has_no_effect(key.text)) return to_.ignored.push_back(key.text), true;
+    if (const Refused* const row = refused(key.text)) {
       if (!nothing(value, row->harmless)) problem(key, key.text, fmt::format("not supported: {}", row->fix));
       return true;
     }
@@ -530,11 +337,6 @@ Config defaults() {
   config.notes.push_back(
       "what the files do not say is as kohya's scripts have it, not as this program has it (docs/from-kohya.md)");
   return config;
-}
-
-std::string_view ours(std::string_view name) {
-  const auto row = std::ranges::find(same, name, &Same::theirs);
-  return row == std::end(same) ? "" : row->ours;
 }
 
 }  // namespace lh::kohya

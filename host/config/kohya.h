@@ -24,7 +24,4 @@ Translated datasets(const yaml::Node& file);
 // What a run has where its files say nothing.
 Config defaults();
 
-// Our key for one of kohya's, or nothing; and whether a name is one of kohya's at all.
-std::string_view ours(std::string_view name);
-
 }  // namespace lh::kohya

@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "config/ai_toolkit.h"
-#include "config/kohya.h"
+#include "config/kohya_keys.h"
 #include "config/scalar.h"
 #include "config/schema.h"
 #include "config/value.h"

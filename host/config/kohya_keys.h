@@ -1,0 +1,18 @@
+// What the names in files of kohya's sd-scripts are here.
+#pragma once
+
+#include <string_view>
+
+namespace lh::kohya {
+
+// Our key for one of kohya's that is only named differently, or nothing.
+std::string_view ours(std::string_view name);
+// Keys that change nothing here.
+bool has_no_effect(std::string_view name);
+
+struct Refused {
+  std::string_view key, harmless, fix;  // harmless: a value that asks for nothing, besides false, 0 and none
+};
+const Refused* refused(std::string_view name);
+
+}  // namespace lh::kohya
