@@ -55,6 +55,15 @@ TEST_F(TortureTest, AFewFaultsOfMany) {
   EXPECT_GE(torture.tally().total(), 10);
 }
 
+// Libraries set themselves up when they are first called: OpenSSL crashed in the digest after one whose memory was
+// short.
+TEST_F(TortureTest, MemoryIsShortAsLibrariesBegin) {
+  Torture torture(dir_ / "run", 1);
+  for (int64_t nth = 0; nth < 2000; nth += 31)
+    torture.meet({"adamw", "lion", Begin::cached}, {.action = fault_alloc, .nth = nth});
+  for (const TortureFailure& f : torture.tally().failures) ADD_FAILURE() << f.run << "; " << f.fault << ": " << f.what;
+}
+
 // A write that claims to be done, a crash, a hang: each is reported.
 TEST_F(TortureTest, NoticesWhatIsNotHealed) {
   Torture torture(dir_ / "run", 1);

@@ -1,6 +1,7 @@
 // SHA-256 by OpenSSL.
 #include "core/hash.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 #include <array>
@@ -18,8 +19,11 @@ struct Sha256::Impl {
 };
 
 Sha256::Sha256() : impl_(std::make_unique<Impl>()) {
-  // Every OpenSSL has SHA-256: all that it can lack is memory.
-  if (!impl_->context || EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) != 1) throw std::bad_alloc();
+  // Every OpenSSL has SHA-256: all that it can lack is memory. Where that was short when it made its default context,
+  // for the first digest, there is none for good, and asking for a digest would crash.
+  if (OSSL_LIB_CTX_get0_global_default() == nullptr || !impl_->context ||
+      EVP_DigestInit_ex(impl_->context.get(), EVP_sha256(), nullptr) != 1)
+    throw std::bad_alloc();
 }
 Sha256::~Sha256() = default;
 Sha256::Sha256(Sha256&&) noexcept = default;

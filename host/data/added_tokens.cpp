@@ -31,8 +31,8 @@ AddedToken read_added_token(const JsonPart& part, int32_t id) {
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& token) { return token.text.isEmpty(); });
   std::ranges::stable_sort(tokens_, [](const auto& a, const auto& b) { return a.text < b.text; });
-  const auto repeated = std::ranges::unique(tokens_, [](const auto& a, const auto& b) { return a.text == b.text; });
-  tokens_.erase(repeated.begin(), repeated.end());
+  const auto same = [](const auto& a, const auto& b) { return a.text == b.text; };
+  tokens_.erase(std::unique(tokens_.begin(), tokens_.end(), same), tokens_.end());  // clang 14 knows no ranges::unique
   for (const AddedToken& token : tokens_) longest_ = std::max(longest_, token.text.length());
 }
 
