@@ -44,6 +44,11 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second = {});
 // Ranks are padded to this in memory between the two.
 constexpr int64_t padded_rank(int64_t rank) { return rank <= 16 ? 16 : skinny_rank; }
 
+// Whether rows of `width` numbers from `data` on can be taken in pieces of 16 bytes, `piece` numbers each.
+inline bool in_pieces(const void* data, int64_t width, int64_t piece) {
+  return width % piece == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
+}
+
 // On tensor cores, for 16-bit types.
 bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank);
 

@@ -180,11 +180,8 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
   int64_t slabs = 0;
   for (int i = 0; i < count; ++i) {
     const Gather& p = pass.jobs[i];
-    const auto whole = [](const void* data, int64_t width) {
-      return width % 8 == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
-    };
-    pass.whole_a[i] = whole(p.a, p.cols);
-    pass.whole_z[i] = p.z.dtype == p.type && whole(p.z.data, p.pitch);
+    pass.whole_a[i] = in_pieces(p.a, p.cols, 8);
+    pass.whole_z[i] = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8);
     slabs += ceil_div(p.cols, cols);
     if (i == 0) pass.first_slabs = slabs;
   }

@@ -319,15 +319,12 @@ bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank) {
 }
 
 void skinny_through(Cuda& cuda, const Through& p) {
-  const auto whole = [](const void* data, int64_t width, int64_t piece) {
-    return width % piece == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
-  };
   Pass pass{};
   pass.p = p;
-  pass.whole.a = whole(p.a, p.in, 8);
-  pass.whole.w = whole(p.w, p.by_rank ? p.rank : p.in, 4);
-  pass.whole.v = whole(p.v, p.by_rank ? p.out : p.rank, 4);
-  pass.whole.spread = whole(p.spread.data, p.out, 8);
+  pass.whole.a = in_pieces(p.a, p.in, 8);
+  pass.whole.w = in_pieces(p.w, p.by_rank ? p.rank : p.in, 4);
+  pass.whole.v = in_pieces(p.v, p.by_rank ? p.out : p.rank, 4);
+  pass.whole.spread = in_pieces(p.spread.data, p.out, 8);
   // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
   const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, tiles = ceil_div(p.rows, tile_rows);
   pass.row_groups = warps;
