@@ -5,19 +5,15 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdlib>
+
+#include "core/lower.h"
 
 namespace lh::ai_toolkit {
 namespace {
 
 using yaml::Kind;
 using yaml::Node;
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 const Node* find(const Node& process, std::string_view section, std::string_view key) {
   const Node* in = process.find(section);

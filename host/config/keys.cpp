@@ -1,8 +1,8 @@
 // The table of keys. Order is the order of printing and of docs/config.md.
 #include <algorithm>
-#include <cctype>
 
 #include "config/schema.h"
+#include "core/lower.h"
 
 namespace lh::schema {
 namespace {
@@ -85,7 +85,7 @@ std::string check_name(std::string& name) {
 
 // As peers write it; ai-toolkit calls the training of whole weights fullrank.
 std::string check_adapter(std::string& type) {
-  std::ranges::transform(type, type.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  type = lower(type);
   if (type == "fullrank" || type == "diff") type = "full";
   return type.empty() ? "must be the id of an adapter, such as lora" : "";
 }

@@ -1,10 +1,11 @@
 #include "config/scalar.h"
 
-#include <algorithm>
 #include <cctype>
 #include <charconv>
 #include <string>
 #include <string_view>
+
+#include "core/lower.h"
 
 namespace lh::yaml {
 namespace {
@@ -31,8 +32,7 @@ std::optional<double> number_of(const Node& node) { return read<double>(node); }
 
 std::optional<bool> flag_of(const Node& node) {
   if (node.kind != Kind::scalar || node.quoted) return std::nullopt;
-  std::string word = node.text;
-  std::ranges::transform(word, word.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string word = lower(node.text);
   if (word == "true" || word == "yes" || word == "on") return true;
   if (word == "false" || word == "no" || word == "off") return false;
   return std::nullopt;

@@ -13,17 +13,13 @@
 #include "config/run_settings.h"
 #include "config/sample_items.h"
 #include "config/scalar.h"
+#include "core/lower.h"
 
 namespace lh::schema {
 namespace {
 
 using yaml::Kind;
 using yaml::Node;
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
 
 // Stores the value of one node in one field, by the field's type.
 class Assign {

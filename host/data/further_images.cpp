@@ -5,19 +5,17 @@
 
 #include <algorithm>
 #include <array>
-#include <cctype>
 
 #include "config/nearest.h"
 #include "config/value.h"
+#include "core/lower.h"
 
 namespace lh {
 
 namespace fs = std::filesystem;
 
 bool is_image_name(const fs::path& path) {
-  std::string extension = path.extension().string();
-  std::ranges::transform(extension, extension.begin(),
-                         [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  const std::string extension = lower(path.extension().string());
   constexpr std::array known = {".jpg", ".jpeg", ".png", ".webp"};
   return std::ranges::find(known, extension) != known.end();
 }

@@ -4,10 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cctype>
 
 #include "config/nearest.h"
 #include "core/error.h"
+#include "core/lower.h"
 #include "io/checkpoint.h"
 
 namespace lh {
@@ -85,15 +85,6 @@ std::string Registry::model_id(const std::string& name) const {
   fail(Code::plugin, "{}: this plugin is not loaded; give its folder with --plugin-dir {}", path.string(),
        path.parent_path().string());
 }
-
-namespace {
-
-std::string lower(std::string text) {
-  std::ranges::transform(text, text.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
-  return text;
-}
-
-}  // namespace
 
 Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
   std::vector<std::string_view> known;
