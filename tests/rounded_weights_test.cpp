@@ -141,16 +141,16 @@ TEST_P(Rounded, TrainsAsTheModelOfThoseValuesDoes) {
   for (const auto& [name, g] : want.gradients) EXPECT_LT(relative_error(got.gradients.at(name), g), 2e-5) << name;
 }
 
-ToyRun rounded_run(const char* dtype) {
-  ToyRun run;
-  run.set("dtype", "bf16").replace("model:\n", fmt::format("model:\n  dtype: {}\n", dtype)).set("steps", "2");
-  return run;
-}
+struct RoundedRun : ToyRun {
+  explicit RoundedRun(const std::string& dtype) {
+    set("dtype", "bf16").replace("model:\n", "model:\n  dtype: " + dtype + "\n").set("steps", "2");
+  }
+};
 
 TEST_P(Rounded, ResumesWithTheSameBytes) {
-  const ToyRun whole = rounded_run(GetParam().dtype);
+  const RoundedRun whole(GetParam().dtype);
   expect_trained(whole.train());
-  ToyRun run = rounded_run(GetParam().dtype);
+  RoundedRun run(GetParam().dtype);
   expect_trained(run.set("steps", "1").train());
   expect_trained(run.set("steps", "2").train({"--resume"}));
   EXPECT_EQ(run.steps_done(), 2);
@@ -165,13 +165,13 @@ TEST_P(Rounded, ResumesWithTheSameBytes) {
 
 // An adapter that changes the weight itself is given its values.
 TEST_P(Rounded, AdaptersThatReadTheWeightTrain) {
-  ToyRun run = rounded_run(GetParam().dtype);
+  RoundedRun run(GetParam().dtype);
   run.replace("network:\n", "network:\n  type: dora\n");
   expect_trained(run.train());
 }
 
 TEST_P(Rounded, DryRunSaysWhatTheWeightsTake) {
-  const ToyRun run = rounded_run(GetParam().dtype);
+  const RoundedRun run(GetParam().dtype);
   const HostResult planned = expect_trained(run.train({"--dry-run"}));
   const OpenedModel plain(toy_denoiser(), "bf16"), opened(toy_denoiser(), GetParam().dtype);
   int64_t bytes = 0;  // as in bf16, but for the matrices that are rounded
