@@ -36,7 +36,7 @@ class Mistakes : public lora_host::Optimizer {
     States states{State::like(p, "m"), State::of_group("d", mistake("state_nan") ? NAN : 1)};
     static const std::vector<std::string> many = [] {
       std::vector<std::string> names;
-      for (int i = 0; i < 64; ++i) names.push_back("m" + std::to_string(i));
+      for (size_t i = 0; i < 64; ++i) names.emplace_back(i + 2, 'm');
       return names;
     }();
     if (mistake("state_endless"))
