@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "lines.h"
+#include "nf4_format.h"
 
 namespace lk {
 
@@ -17,6 +18,7 @@ struct Bytes {
     const int64_t size = lk_dtype_size(t.dtype), count = lk_numel(&t);
     const Lines lines = lines_of(t).value_or(Lines{count, count});
     line = lines.line * size, pitch = lines.pitch * size, extent = extent_of(t, lines) * size;
+    if (lines.dense()) line = pitch = extent = lk_tensor_bytes(&t);
   }
 };
 
@@ -33,6 +35,8 @@ std::string strides_text(const lk_tensor& t) {
 }
 
 bool is_float(lk_dtype dtype) { return dtype == LK_F32 || dtype == LK_F16 || dtype == LK_BF16; }
+
+bool is_fp8(lk_dtype dtype) { return dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2; }
 
 }  // namespace
 
@@ -53,9 +57,15 @@ void Check::fail(const char* name, const std::string& expected, const std::strin
 }
 
 void Check::tensor(Arg arg) const {
+  dimensions(arg);
+  const lk_dtype dtype = arg.tensor->dtype;
+  require(dtype != LK_NF4, arg.name, "another type than nf4, which weights of linear layers have", "nf4");
+  require(lk_dtype_size(dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(dtype));
+}
+
+void Check::dimensions(Arg arg) const {
   const lk_tensor& t = *arg.tensor;
   require(t.data != nullptr, arg.name, "a tensor", "data NULL");
-  require(lk_dtype_size(t.dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(t.dtype));
   require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8", "rank " + std::to_string(t.rank));
   for (const int64_t dim : shape_of(t)) {
     require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
@@ -73,11 +83,27 @@ void Check::floating(Arg arg) const {
   require(is_float(arg.tensor->dtype), arg.name, "f32, f16 or bf16", lk_dtype_name(arg.tensor->dtype));
 }
 
-void Check::weight(Arg arg) const {
+void Check::values(Arg arg) const {
   tensor(arg);
   const lk_dtype dtype = arg.tensor->dtype;
-  require(is_float(dtype) || dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2, arg.name, "f32, f16, bf16, f8_e4m3 or f8_e5m2",
-          lk_dtype_name(dtype));
+  require(is_float(dtype) || is_fp8(dtype), arg.name, "f32, f16, bf16, f8_e4m3 or f8_e5m2", lk_dtype_name(dtype));
+}
+
+void Check::weight(Arg arg, Arg scale) const {
+  rank(arg, 1, LK_MAX_RANK);
+  const lk_tensor &weight = *arg.tensor, &factors = *scale.tensor;
+  if (weight.dtype == LK_NF4) {
+    rank(arg, 2, 2);
+    dtype(scale, LK_U8);
+    return shape(scale, {lk_nf4_scale_bytes(weight.dims[0] * nf4_row_blocks(weight.dims[1]))});
+  }
+  require(is_float(weight.dtype) || is_fp8(weight.dtype) || weight.dtype == LK_I8, arg.name,
+          "f32, f16, bf16, f8_e4m3, f8_e5m2, i8 or nf4", lk_dtype_name(weight.dtype));
+  if (!present(factors)) return;
+  dtype(scale, LK_F32);
+  const int64_t count = lk_numel(&factors), rows = weight.dims[0];
+  require(count == 1 || (factors.rank == 1 && count == rows), scale.name,
+          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(factors)));
 }
 
 void Check::dtype(Arg arg, lk_dtype dtype) const {
@@ -112,7 +138,7 @@ void Check::broadcast(Arg y, std::initializer_list<Arg> inputs) const {
 }
 
 void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
-  tensor(arg);
+  dimensions(arg);
   const int32_t rank = arg.tensor->rank;
   const std::string range =
       lowest == highest ? std::to_string(lowest) : std::to_string(lowest) + " to " + std::to_string(highest);
@@ -120,7 +146,7 @@ void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
 }
 
 void Check::shape(Arg arg, Shape expected) const {
-  tensor(arg);
+  dimensions(arg);
   const Shape found = shape_of(*arg.tensor);
   const bool equal = found.size() == expected.size() && std::equal(found.begin(), found.end(), expected.begin());
   if (!equal) fail(arg.name, "shape " + shape_text(expected), shape_text(found));
@@ -143,14 +169,6 @@ void Check::optional_per_image(Arg arg, const lk_tensor& x) const {
 void Check::scalar_f32(Arg arg) const {
   dtype(arg, LK_F32);
   require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));
-}
-
-void Check::scale_factors(Arg arg, int64_t rows) const {
-  if (!present(*arg.tensor)) return;
-  dtype(arg, LK_F32);
-  const int64_t count = lk_numel(arg.tensor);
-  require(count == 1 || (arg.tensor->rank == 1 && count == rows), arg.name,
-          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(*arg.tensor)));
 }
 
 void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {

@@ -156,7 +156,12 @@ class Sharing {
     std::vector<View> views(source_.size());
     for (const auto& [cluster, members] : members_) {
       const auto first = std::ranges::min_element(members, {}, [](const Member& m) { return m.at.offset; });
-      const int64_t size = dtype_size(graph_.desc(Value{first->source}).dtype);
+      const Desc& desc = graph_.desc(Value{first->source});
+      if (members.size() == 1) {  // of any type, those of weights that have no elements of whole bytes too
+        for (const uint32_t id : aliases_[first->source]) views[id] = {first->source, 0, dense, 0, desc.bytes()};
+        continue;
+      }
+      const int64_t size = dtype_size(desc.dtype);
       int64_t end = 0;
       for (const Member& m : members) end = std::max(end, m.end() - first->at.offset);
       for (const Member& m : members)

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "cpu/formats.h"
+#include "cpu/nf4.h"
 #include "lines.h"
 
 namespace lk::cpu {
@@ -33,6 +34,7 @@ void widen_some(const void* src, lk_dtype dtype, float* dst, int64_t begin, int6
     case LK_BF16: widen_range<BFloat16, uint16_t>(src, dst, begin, end); break;
     case LK_F8_E4M3: widen_range<FloatE4M3, uint8_t>(src, dst, begin, end); break;
     case LK_F8_E5M2: widen_range<FloatE5M2, uint8_t>(src, dst, begin, end); break;
+    case LK_I8: widen_range<Integer8, int8_t>(src, dst, begin, end); break;
     default: break;  // integer tensors never come here: arguments were checked
   }
 }
@@ -84,9 +86,17 @@ FloatIn::FloatIn(Cpu& cpu, const lk_tensor& tensor) : data_(static_cast<const fl
   data_ = scratch_.data();
 }
 
-FloatIn::FloatIn(Cpu& cpu, const lk_tensor& weight, const lk_tensor& scale) : FloatIn(cpu, weight) {
-  if (!present(weight) || !present(scale)) return;
+FloatIn::FloatIn(Cpu& cpu, const lk_tensor& weight, const lk_tensor& scale)
+    : FloatIn(cpu, weight.dtype == LK_NF4 ? lk_tensor{} : weight) {
+  if (!present(weight)) return;
   const int64_t count = numel(weight), rows = weight.dims[0], cols = count / rows;
+  if (weight.dtype == LK_NF4) {
+    scratch_.take(cpu, count);
+    widen_nf4(cpu, weight, scale, scratch_.data());
+    data_ = scratch_.data();
+    return;
+  }
+  if (!present(scale)) return;
   const float* const factors = static_cast<const float*>(scale.data);
   const bool per_row = numel(scale) > 1;
   if (scratch_.data() == nullptr) scratch_.take(cpu, count);

@@ -13,7 +13,7 @@ void narrow(const Cpu& cpu, const float* src, void* dst, lk_dtype dtype, int64_t
 class FloatIn {
  public:
   FloatIn(Cpu& cpu, const lk_tensor& tensor);
-  // A weight with scale (one element or one per row of the first axis, may be absent) multiplied in.
+  // A weight of any type with its scale, which may be absent, multiplied in.
   FloatIn(Cpu& cpu, const lk_tensor& weight, const lk_tensor& scale);
   const float* data() const { return data_; }
   operator const float*() const { return data_; }

@@ -38,6 +38,7 @@ __device__ inline float load(const In& x, int64_t i) {
     case LK_F8_E5M2: return static_cast<float>(static_cast<const __nv_fp8_e5m2*>(x.data)[i]);
     case LK_I32: return static_cast<float>(static_cast<const int32_t*>(x.data)[i]);
     case LK_I64: return static_cast<float>(static_cast<const int64_t*>(x.data)[i]);
+    case LK_I8: return static_cast<float>(static_cast<const int8_t*>(x.data)[i]);
     default: return static_cast<float>(static_cast<const uint8_t*>(x.data)[i]);
   }
 }

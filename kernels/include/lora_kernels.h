@@ -9,7 +9,7 @@
  *            from the first element of a line to that of the next always the same number of elements, the pitch. So
  *            columns of a wider matrix are read and written where they are. Which operands may, a comment says
  *            ("in lines: x, y"); all others are dense.
- * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8), mixed freely
+ * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8, i8 or nf4), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
  * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
  *            overlap an input unless the comment says "in place". A tensor whose data is NULL is absent;
@@ -58,6 +58,8 @@ typedef int32_t lk_dtype;
 #define LK_I32 5
 #define LK_I64 6
 #define LK_U8 7
+#define LK_I8 8  /* weights, and casts from and to other types */
+#define LK_NF4 9 /* weights alone, two elements to a byte: see "weights in fewer bits" */
 
 typedef struct lk_tensor {
   void* data;
@@ -67,9 +69,10 @@ typedef struct lk_tensor {
   int64_t strides[LK_MAX_RANK]; /* elements from one to the next along each axis; all 0: dense, row-major */
 } lk_tensor;
 
-LK_API int64_t lk_dtype_size(lk_dtype dtype); /* bytes of one element; 0 for an unknown type */
+LK_API int64_t lk_dtype_size(lk_dtype dtype); /* bytes of one element; 0 for nf4 and for an unknown type */
 LK_API const char* lk_dtype_name(lk_dtype dtype);
-LK_API int64_t lk_numel(const lk_tensor* tensor); /* 1 for rank 0 */
+LK_API int64_t lk_numel(const lk_tensor* tensor);        /* 1 for rank 0 */
+LK_API int64_t lk_tensor_bytes(const lk_tensor* tensor); /* that a dense tensor takes; 0 for an unknown type */
 LK_API const char* lk_version(void);
 
 /* ---- context ---------------------------------------------------------------------------------------- */
@@ -174,8 +177,22 @@ LK_API lk_status lk_set_workspace(lk_context* context, void* data, int64_t bytes
 
 /* ---- matrix products -------------------------------------------------------------------------------- */
 
-/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be fp8; weight_scale (f32, one element or
- * [out]) multiplies it. */
+/* Weights in fewer bits. Where a weight [out, in] has a weight_scale, its values are its elements times factors:
+ *   any type but nf4   weight_scale f32, one element or [out]: one factor for all rows, or one for each.
+ *   nf4                weight_scale is needed, u8 [lk_nf4_scale_bytes(blocks)], aligned to 4 bytes: one factor for each
+ *                      block of LK_NF4_BLOCK neighbours in a row, of which the last of a row may be shorter.
+ * nf4 (Dettmers et al. 2023, "QLoRA"): an element is the number of one of 16 levels, lk_nf4_levels. Rows begin at a
+ * byte; element 2 i of a row is in the upper four bits of byte i, element 2 i + 1 in the lower ones. The factors of the
+ * blocks, numbered row by row, are kept in 8 bits ("double quantisation"). weight_scale holds, one after the other:
+ *   f32 offset, f32 range[ceil(blocks / 256)], u8 code[blocks];
+ *   factor of block b = fma(map[code[b]], range[b / 256], offset), map = lk_blockwise_values(1)
+ * and the value is level times factor, rounded once to f32. */
+#define LK_NF4_BLOCK 64
+LK_API int64_t lk_nf4_scale_bytes(int64_t blocks);
+LK_API const float* lk_nf4_levels(void);                    /* 16, ascending, from -1 to 1; number 7 is 0 */
+LK_API const float* lk_blockwise_values(int32_t is_signed); /* the 256 values of lk_quantize_blockwise's map */
+
+/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
 typedef struct lk_linear_params {
   lk_tensor x, weight;
   lk_tensor weight_scale; /* optional */
@@ -511,16 +528,17 @@ typedef struct lk_gated_activation_backward_params {
 LK_API lk_status lk_gated_activation_backward(lk_context*, const lk_gated_activation_backward_params*);
 
 /* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
- * fp8. */
+ * fp8 and i8. */
 typedef struct lk_where_params {
   lk_tensor condition, a, b, y;
 } lk_where_params;
 LK_API lk_status lk_where(lk_context*, const lk_where_params*);
 
-/* Converts the storage type, rounding to nearest even; also integers to and from floats. */
+/* Converts the storage type, rounding to nearest even; also integers to and from floats. An nf4 x becomes f32, f16 or
+ * bf16. */
 typedef struct lk_cast_params {
   lk_tensor x;
-  lk_tensor scale; /* optional, f32 one element or [dims[0]]: for scaled fp8 */
+  lk_tensor scale; /* optional but for nf4: that of a weight in fewer bits, with dims[0] rows */
   lk_tensor y;
 } lk_cast_params;
 LK_API lk_status lk_cast(lk_context*, const lk_cast_params*);
