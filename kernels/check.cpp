@@ -5,17 +5,33 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lines.h"
 #include "nf4_format.h"
 
 namespace lk {
 
 namespace {
 
-bool overlap(const lk_tensor& a, const lk_tensor& b) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
-  const auto a_bytes = static_cast<uintptr_t>(lk_tensor_bytes(&a));
-  const auto b_bytes = static_cast<uintptr_t>(lk_tensor_bytes(&b));
-  return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+struct Bytes {
+  int64_t begin, line, pitch, extent;
+  explicit Bytes(const lk_tensor& t) : begin(reinterpret_cast<intptr_t>(t.data)) {
+    const int64_t size = lk_dtype_size(t.dtype), count = lk_numel(&t);
+    const Lines lines = lines_of(t).value_or(Lines{count, count});
+    line = lines.line * size, pitch = lines.pitch * size, extent = extent_of(t, lines) * size;
+    if (lines.dense()) line = pitch = extent = lk_tensor_bytes(&t);
+  }
+};
+
+bool overlap(const lk_tensor& first, const lk_tensor& second) {
+  const Bytes x(first), y(second);
+  if (x.begin >= y.begin + y.extent || y.begin >= x.begin + x.extent) return false;
+  if (x.pitch != y.pitch) return true;
+  const int64_t apart = ((y.begin - x.begin) % x.pitch + x.pitch) % x.pitch;  // columns side by side share no byte
+  return apart < x.line || apart + y.line > x.pitch;
+}
+
+std::string strides_text(const lk_tensor& t) {
+  return "strides " + shape_text(Shape(t.strides, static_cast<size_t>(t.rank)));
 }
 
 bool is_float(lk_dtype dtype) { return dtype == LK_F32 || dtype == LK_F16 || dtype == LK_BF16; }
@@ -53,6 +69,12 @@ void Check::dimensions(Arg arg) const {
   require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8", "rank " + std::to_string(t.rank));
   for (const int64_t dim : shape_of(t)) {
     require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
+  }
+  const std::optional<Lines> lines = lines_of(t);
+  if (arg.in_lines) {
+    require(lines.has_value(), arg.name, "dense, or lines of last axes at one pitch", strides_text(t));
+  } else {
+    require(lines && lines->dense(), arg.name, "dense", strides_text(t));
   }
 }
 
@@ -160,7 +182,10 @@ void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {
 
 void Check::in_place_or_separate(Arg output, Arg input) const {
   const lk_tensor &y = *output.tensor, &x = *input.tensor;
-  if (y.data == x.data && y.dtype == x.dtype && lk_numel(&y) == lk_numel(&x)) return;
+  const std::optional<Lines> to = lines_of(y), from = lines_of(x);
+  const bool same_lines =
+      to && from && (to->dense() ? from->dense() : to->line == from->line && to->pitch == from->pitch);
+  if (y.data == x.data && y.dtype == x.dtype && lk_numel(&y) == lk_numel(&x) && same_lines) return;
   separate(output, {input});
 }
 

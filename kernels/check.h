@@ -14,9 +14,12 @@ namespace lk {
 struct Arg {
   const char* name;
   const lk_tensor* tensor;
+  bool in_lines = false;  // may have strides (lines.h)
 };
 #define LK_ARG(params, field) \
   lk::Arg { #field, &(params).field }
+#define LK_LINES(params, field) \
+  lk::Arg { #field, &(params).field, true }
 
 using Shape = std::span<const int64_t>;
 
@@ -34,7 +37,8 @@ class Check {
     if (!good) fail(name, expected, found);
   }
 
-  // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1.
+  // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1, dense unless the
+  // argument may lie in lines.
   void tensor(Arg arg) const;    // of any type but nf4, which `weight` alone allows
   void floating(Arg arg) const;  // f32, f16, bf16
   void values(Arg arg) const;    // also fp8

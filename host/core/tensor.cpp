@@ -116,6 +116,17 @@ lk_tensor kernel_tensor(const Desc& desc, void* data) {
   return t;
 }
 
+std::array<int64_t, LK_MAX_RANK> kernel_strides(const lk_tensor& tensor) {
+  std::array<int64_t, LK_MAX_RANK> strides{};
+  const bool given = std::ranges::any_of(tensor.strides, [](int64_t s) { return s != 0; });
+  int64_t next = 1;
+  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
+    strides[static_cast<size_t>(i)] = given ? tensor.strides[i] : next;
+    next *= tensor.dims[i];
+  }
+  return strides;
+}
+
 namespace {
 
 template <typename Out>

@@ -101,6 +101,8 @@ struct HostTensor {
 using NamedTensors = std::map<std::string, HostTensor>;
 
 lk_tensor kernel_tensor(const Desc& desc, void* data);
+// Its strides, those of a dense one where it has none.
+std::array<int64_t, LK_MAX_RANK> kernel_strides(const lk_tensor& tensor);
 
 // Element conversion on the host (round to nearest even), used by files and tests.
 void convert(DType from, const void* src, DType to, void* dst, int64_t count);

@@ -1,5 +1,5 @@
-// Kernels compute in float; these helpers stand between them and the storage types. An f32 tensor is used where it
-// lies, without a copy; any other is converted into or out of scratch memory.
+// Kernels compute in float; these helpers stand between them and the storage types. A dense f32 tensor is used where it
+// lies, without a copy; any other is converted into or out of scratch memory, and so are tensors in lines.
 #pragma once
 
 #include "cpu/cpu.h"
@@ -36,7 +36,7 @@ class FloatOut {
 
  private:
   Cpu& cpu_;
-  const lk_tensor& tensor_;
+  const lk_tensor& tensor_;  // kept by the caller as long as this is
   Scratch<float> scratch_;
   float* data_;
 };

@@ -64,7 +64,7 @@ Ran run_step(const Model& model, double share) {
   Adapters adapters(g, step.train_graph().modules);
   const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +
                             step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
-                            workspace_bytes(device, g);
+                            workspace_bytes(device, g, step.plan());
   const Weights weights(device, model.checkpoint(), g);
   adapters.allocate(device);
   adapters.initialise(1);
@@ -72,7 +72,7 @@ Ran run_step(const Model& model, double share) {
   for (const AdapterTensor& t : adapters.tensors())
     if (t.name.ends_with("lora_up.weight")) adapters.upload("p", t, ramp(t.shape, ++seed));
   const GuardedArena arena(device, step.arena_bytes());
-  const Workspace workspace(device, workspace_bytes(device, g));
+  const Workspace workspace(device, workspace_bytes(device, g, step.plan()));
   const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
   const float one = 1;
   loss_scale.upload(0, &one, sizeof one);
