@@ -14,6 +14,7 @@
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "passes/prune.h"
+#include "passes/store_weights.h"
 #include "run/program.h"
 #include "run/weights.h"
 
@@ -61,7 +62,9 @@ TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, co
     : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1") {}
 
 const Graph& TextEncoding::graph() {
-  if (!graph_) graph_.emplace(conditioner(compute_));
+  if (graph_) return *graph_;
+  graph_.emplace(conditioner(compute_));
+  store_weights(*graph_, [&](const std::string& weight) { return model_.weight_form(weight); });
   return *graph_;
 }
 
