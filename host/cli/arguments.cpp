@@ -25,7 +25,7 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--device", "device", ""},
     {"--dtype", "train.dtype", ""},
     {"--model-dtype", "model.dtype",
-     "Type in which the base weights are kept: float8_e4m3 for half the memory of bf16."},
+     "Type in which the base weights are kept: float8_e4m3 or int8 for half the memory of bf16, nf4 for a quarter."},
     {"--memory-limit", "memory_limit_mib", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "config/dtype.h"
 #include "core/lower.h"
 
 namespace lh::ai_toolkit {
@@ -185,8 +186,8 @@ void settle(Config& config, const Node& process) {
     train.lr = 1;
   }
   const std::string& kept = config.model.dtype;
-  if (kept != "auto" && kept != "float8_e4m3") config.model.dtype = "auto";  // there it always is train.dtype
-  if (config.sample.neg == "false") config.sample.neg.clear();               // its way to say nothing
+  if (kept != "auto" && !quantised_dtype(kept)) config.model.dtype = "auto";  // there it always is train.dtype
+  if (config.sample.neg == "false") config.sample.neg.clear();                // its way to say nothing
   config.notes.push_back(
       "what the file does not say is as ai-toolkit has it, not as this program has it (docs/from-ai-toolkit.md)");
 }

@@ -93,7 +93,7 @@ constexpr Ignored ignored_table[] = {
     {"train.sdp", "the fastest kernel is chosen"},
     {"train.xformers", "the fastest kernel is chosen"},
     {"model.arch", from_weights},
-    {"model.quantize_kwargs", "only layers that LoRA goes on are kept in 8 bits"},
+    {"model.quantize_kwargs", "only layers that LoRA goes on are kept in fewer bits"},
     {"model.quantize_te", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.qtype_te", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.text_encoder_bits", "text encoders run once before the first step, in bf16, and are unloaded"},
@@ -255,6 +255,7 @@ constexpr OptionAlias option_table[] = {
 
 // In how many bits ai-toolkit's `qtype` keeps a weight; 0: not known.
 int64_t bits_of(std::string_view type) {
+  if (type == "nf4") return 4;
   for (const std::string_view front : {"uint", "int", "qint", "float", "qfloat", "convrot", "convrotint", "q_"}) {
     if (!type.starts_with(front)) continue;
     const std::string_view rest = type.substr(front.size());
@@ -269,13 +270,16 @@ void apply_qtype(Acting& on, const yaml::Node& value) {
   const int64_t bits = bits_of(type);
   if (value.kind != yaml::Kind::scalar || bits == 0)
     return on.problems.push_back(
-        "expected qfloat8, float8, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
+        "expected qfloat8, float8, int8, nf4, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
         "quantize to false to keep the weights as train.dtype");
-  if (type != "qfloat8" && type != "float8")
-    on.config.notes.push_back(fmt::format(
-        "model.qtype: weights are kept as float8_e4m3 with a factor for each row instead of {}: {}", value.text,
-        bits < 8 ? "nearer to the model, so that no adapter has to make up for the rounding, and planned for in memory"
-                 : "as many bits, and what the kernels compute with"));
+  const bool adapter = type.size() != value.text.size(), of_floats = type.find("float") != type.npos;
+  std::string& kept = on.config.model.dtype;
+  kept = bits <= 4 ? "nf4" : of_floats ? "float8_e4m3" : "int8";
+  if (!adapter && (type == kept || (bits == 8 && (type.ends_with("int8") || of_floats)))) return;
+  on.config.notes.push_back(
+      fmt::format("model.qtype: weights are kept as {}, with a factor for {}, instead of {}{}", kept,
+                  bits <= 4 ? "each 64 neighbours" : "each row", value.text,
+                  adapter ? ": the adapter, which makes up for the rounding of another type, is left out" : ""));
 }
 
 const Switch switch_table[] = {
@@ -312,7 +316,9 @@ const Switch switch_table[] = {
        if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";
      },
      "true: model.dtype: float8_e4m3."},
-    {"model.qtype", apply_qtype, "With quantize: what ai-toolkit keeps weights as; all of them are float8_e4m3 here."},
+    {"model.qtype", apply_qtype,
+     "With quantize: what ai-toolkit keeps weights as. Types of up to 4 bits are model.dtype: nf4, other integers "
+     "int8, other floats float8_e4m3."},
 };
 
 }  // namespace

@@ -37,7 +37,7 @@ using GivenOptions = std::map<std::string, GivenOption>;
 struct ModelConfig {
   std::filesystem::path name_or_path;       // single file or diffusers directory
   std::map<std::string, GivenValue> given;  // files and settings of the plugin: "vae_path" (model_keys.h)
-  std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
+  std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3, int8, nf4
   int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
   // LoRA files that are part of the model: always, only while training, only in samples.

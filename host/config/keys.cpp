@@ -19,10 +19,19 @@ constexpr Range share{.low = 0, .high = 1};
 
 constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
                                     {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
-constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},      {"fp16", "fp16"},
-                                    {"fp32", "fp32"},          {"bfloat16", "bf16"},  {"float16", "fp16"},
-                                    {"float32", "fp32"},       {"float", "fp32"},     {"float8_e4m3", "float8_e4m3"},
-                                    {"float8", "float8_e4m3"}, {"fp8", "float8_e4m3"}};
+constexpr Choice storage_types[] = {{"auto", "auto"},
+                                    {"bf16", "bf16"},
+                                    {"fp16", "fp16"},
+                                    {"fp32", "fp32"},
+                                    {"bfloat16", "bf16"},
+                                    {"float16", "fp16"},
+                                    {"float32", "fp32"},
+                                    {"float", "fp32"},
+                                    {"float8_e4m3", "float8_e4m3"},
+                                    {"float8", "float8_e4m3"},
+                                    {"fp8", "float8_e4m3"},
+                                    {"int8", "int8"},
+                                    {"nf4", "nf4"}};
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
@@ -145,8 +154,10 @@ const Key table[] = {
     {"model.dtype",
      in<M, &ModelConfig::dtype>,
      "Type in which the weights of the denoiser's linear layers are kept. auto: fp8 where the file has fp8, else "
-     "train.dtype. float8_e4m3: fp8 as well in the layers that LoRA goes on, rounded when they are loaded, with one "
-     "factor for each row: half the memory of bf16. The others: converted when they are loaded.",
+     "train.dtype. float8_e4m3, int8: 8 bits as well in the layers that LoRA goes on, rounded when they are loaded, "
+     "with one factor for each row: half the memory of bf16. nf4: 4 bits there, with one factor for each 64 "
+     "neighbours, as QLoRA has them: little more than a quarter (docs/quantisation.md). The others: converted when "
+     "they are loaded.",
      {.choices = storage_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,

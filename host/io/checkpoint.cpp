@@ -129,12 +129,13 @@ std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const 
   return impl_->change(name) ? std::nullopt : lh::stored_fp8(recipe);
 }
 
-void Checkpoint::read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const {
+void Checkpoint::read_codes(const std::string& name, DType dtype, std::span<std::byte> codes,
+                            std::span<std::byte> scale) const {
   const Assembly& recipe = impl_->recipe(name);
-  if (stored_fp8(name))
-    read_stored_fp8(recipe, codes, factors);
+  if (const auto stored = stored_fp8(name); stored && stored->dtype == dtype)
+    read_stored_fp8(recipe, codes, {reinterpret_cast<float*>(scale.data()), scale.size() / sizeof(float)});
   else
-    read_as_fp8(recipe, name, codes, factors, impl_->change(name));
+    read_rounded(recipe, name, dtype, codes, scale, impl_->change(name));
 }
 
 std::string Checkpoint::fingerprint(const std::string& component) const {

@@ -145,11 +145,13 @@ bool Model::has_role(const std::string& role) const {
 }
 
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
-  const bool quantise = dtype_ == "float8_e4m3";
-  if (!quantise && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
-  if (const auto stored = checkpoint_->stored_fp8(weight)) return stored;
-  if (!quantise || !lora_targets_.contain(module_of(weight))) return std::nullopt;
-  return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
+  const std::optional<DType> fewer = quantised_dtype(dtype_);
+  if (!fewer && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
+  const bool rounded = fewer && lora_targets_.contain(module_of(weight));
+  // Eight bits stay what they are: to round them to eight others would only lose.
+  if (const auto stored = checkpoint_->stored_fp8(weight); stored && !(rounded && *fewer == DType::nf4)) return stored;
+  if (!rounded) return std::nullopt;
+  return WeightForm::of(*fewer, checkpoint_->weights().at(weight).shape);
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {

@@ -26,6 +26,7 @@ class Device {
   lk_device_info info() const;
   int64_t peak() const { return lk_memory_peak(context_); }
   void synchronize() const;
+  HostTensor download(const lk_tensor& tensor) const;  // dense or in lines
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
 

@@ -100,7 +100,7 @@ void Prepared::compile(double recompute) {
   if (train_text) {
     live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
     const Graph& graph = live_text->graph();
-    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph), constant_bytes(graph));
+    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph, live_text->plan()), constant_bytes(graph));
   }
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
