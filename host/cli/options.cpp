@@ -194,7 +194,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (config.model.name_or_path.empty() && model_is_optional(options.command)) return;
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
-  check_phases(config.train);
+  if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
   if (datasets && config.datasets.empty())
     fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (options.command == "sample" && config.sample.prompts.empty())
