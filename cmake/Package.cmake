@@ -26,7 +26,7 @@ include(\"${CMAKE_SOURCE_DIR}/cmake/Bundle.cmake\")
 install(SCRIPT ${CMAKE_BINARY_DIR}/bundle.cmake COMPONENT bundled EXCLUDE_FROM_ALL)
 
 # All that is installed, and no tests.
-add_custom_target(packaged DEPENDS lora-host lora_kernels chroma flux flux2 qwen_image sd35 sdxl z_image adapters optim samplers
+add_custom_target(packaged DEPENDS lora-host lora_kernels pages chroma flux flux2 qwen_image sd35 sdxl z_image adapters optim samplers
   schedules)
 foreach(target world_mpi golden_runner)
   if(TARGET ${target})

@@ -77,6 +77,7 @@ check "through a link too" prints "$archive/lib/lora-host/flux.so" "$work/link" 
 if [ -n "$bare" ]; then
   mkdir -p "$bare/packages"
   cp "$packages"/*.deb "$bare/packages"
+  mountpoint -q "$bare/proc" || { mount -t proc proc "$bare/proc"; trap 'umount "$bare/proc"; rm -rf "$work"' EXIT; }
   check "apt installs them in a bare Debian" chroot "$bare" sh -c \
     'apt-get -q update && apt-get -q -y install --no-install-recommends /packages/lora-host_*.deb /packages/lora-host-examples_*.deb'
   check "and the demo is trained there" chroot "$bare" sh -c \

@@ -22,6 +22,9 @@ class TensorCache {
   const NamedTensors* find(const std::string& key, const Check& check);
   // Where something else than a file stands in the entry's place, it is kept in memory only, with a warning.
   const NamedTensors& put(const std::string& key, NamedTensors tensors);
+  // Lets go of what was used least lately, where it is on disk, until the rest has at most so many bytes. What find()
+  // and put() gave before is no longer there.
+  void keep(int64_t bytes);
   bool on_disk() const { return !folder_.empty(); }
   const std::filesystem::path& folder() const { return folder_; }
   bool contains(const std::string& key) const;
@@ -30,7 +33,14 @@ class TensorCache {
   std::filesystem::path file_of(const std::string& key) const { return folder_ / (key + ".safetensors"); }
   std::filesystem::path folder_;
   std::string kind_;
-  std::map<std::string, NamedTensors> loaded_;
+  struct Entry {
+    NamedTensors tensors;
+    bool stored = false;  // on disk as well
+    int64_t used = 0;     // when, counted in calls
+  };
+  const NamedTensors& load(const std::string& key, NamedTensors tensors, bool stored);
+  std::map<std::string, Entry> loaded_;
+  int64_t bytes_ = 0, calls_ = 0;
 };
 
 }  // namespace lh

@@ -27,7 +27,10 @@ class TextEncoding {
   // with the other processes of a run, all of which call it.
   void prepare(const std::vector<std::string>& prompts);
   void prepare(const std::vector<std::string>& prompts, World& world);
-  // Disk space that prepare() will take.
+  // Lets go of what was used least lately where much is in memory; what at() gave before may no longer be there.
+  void let_go() { cache_.keep(kept_in_memory); }
+  // Disk space that one prompt takes at most, and that prepare() will take.
+  int64_t bytes_each();
   int64_t bytes_to_cache(const std::vector<std::string>& prompts);
 
   // Sizes that the denoiser's graph is built with, "text_length": for one prompt, for the longest of several, and for
@@ -52,6 +55,7 @@ class TextEncoding {
   void give(const std::string& prompt, NamedTensors conditioning) { given_[prompt] = std::move(conditioning); }
 
  private:
+  static constexpr int64_t kept_in_memory = int64_t{4} << 30;
   const Graph& graph();
   const Tokenizer& tokenizer(const std::string& encoder);
   std::string key(const std::string& prompt);

@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "io/component.h"
 #include "io/lora_merge.h"
+#include "io/repository.h"
 
 namespace lh {
 
@@ -44,7 +45,8 @@ void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path
   for (const auto& [key, path] : paths) {
     if (!known.contains(key))
       fail(Code::config, "model.{}: this model has no such file; it knows {}", key, fmt::join(known, ", "));
-    if (!fs::exists(path)) fail(Code::data, "model.{}: {} does not exist", key, path.string());
+    if (!fs::exists(path))
+      fail(Code::data, "model.{}: {} does not exist{}", key, path.string(), repository_hint(path, {}));
   }
   if (paths.empty()) fail(Code::config, "model.{} is missing: the model's file or diffusers folder", main_key);
 }
@@ -175,7 +177,7 @@ std::map<std::string, Desc> stored_names(const ComponentSpec& denoiser, const fs
 ProbedWeights probe_weights(const CheckpointSpec& spec, const fs::path& path) {
   const ComponentSpec* denoiser = spec.component("denoiser");
   if (denoiser == nullptr) return {};
-  if (!fs::exists(path)) fail(Code::data, "{} does not exist", path.string());
+  if (!fs::exists(path)) fail(Code::data, "{} does not exist{}", path.string(), repository_hint(path, {}));
   FileCache cache;
   const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::keep);
   if (!loaded) return {.has_marker = false, .weights = stored_names(*denoiser, path, cache)};

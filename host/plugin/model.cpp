@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
+#include "plugin/published.h"
 #include "plugin/recognise.h"
 
 namespace lh {
@@ -75,7 +76,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
-    fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
+    fail(Code::data, "model.name_or_path: {}: no such file or directory{}", config.name_or_path.string(),
+         repository_hint(config.name_or_path, published_models(registry)));
   dtype_ = config.dtype;
   text_encoder_dtype_ = config.text_encoder_dtype;
   Opinion chosen = choose(registry, config, plugin);

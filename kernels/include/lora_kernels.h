@@ -707,14 +707,17 @@ LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
 typedef int32_t lk_loss_kind;
 #define LK_MSE 0
 #define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */
+#define LK_L1 2
+#define LK_PSEUDO_HUBER 3 /* sqrt(d^2 + delta^2) - delta */
 
-/* loss f32 [1] = mean over all elements of weight[b] * l(prediction - target); b = first axis. */
+/* loss f32 [1] = mean over all elements of weight * l(prediction - target) [B, ..., C]. */
 typedef struct lk_loss_params {
   lk_loss_kind kind;
   float delta;
   lk_tensor prediction, target;
-  lk_tensor weight; /* optional f32 [B] */
+  lk_tensor weight; /* optional f32: [B], or one for each place, [B, ..., 1] */
   lk_tensor loss;
+  lk_tensor deltas; /* optional f32 [B]: of each sample in place of delta */
 } lk_loss_params;
 LK_API lk_status lk_loss(lk_context*, const lk_loss_params*);
 
@@ -725,6 +728,7 @@ typedef struct lk_loss_backward_params {
   lk_tensor dloss, prediction, target;
   lk_tensor weight; /* optional */
   lk_tensor dprediction;
+  lk_tensor deltas; /* optional */
 } lk_loss_backward_params;
 LK_API lk_status lk_loss_backward(lk_context*, const lk_loss_backward_params*);
 
