@@ -40,6 +40,7 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
   HostTensor latents(Desc{DType::f32, {size, h, w, spec.channels}}), target(latents.desc);
   std::vector<float> weights;
   std::vector<InputRow> rows;
+  std::vector<TensorCache::Entry> conditionings;  // that rows point to
   std::map<std::string, std::vector<const HostTensor*>> tokens;
   for (int64_t j = 0; j < size; ++j) {
     const auto lane = static_cast<uint32_t>(j);
@@ -54,7 +55,7 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
     if (p_.selection.text_encoders())
       for (const auto& [name, ids] : p_.text.tokens(words)) tokens[name].push_back(&ids);
     else
-      row.conditioning = &p_.text.at(words);
+      row.conditioning = conditionings.emplace_back(p_.text.at(words)).get();
     weights.push_back(row.level.weight);
     rows.push_back(std::move(row));
   }

@@ -22,6 +22,7 @@
 #include "plugin/model.h"
 #include "run/device.h"
 #include "sample/sample_set.h"
+#include "train/memory_planner.h"
 #include "train/train_plan.h"
 
 namespace lh {
@@ -55,17 +56,22 @@ struct Prepared {
   std::vector<SampleRequest> requests;  // one for each of them
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
+  Streaming streaming;                  // weights that stay in host memory
   int64_t limit = 0;                    // of device memory, bytes
   std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
   std::unique_ptr<SampleSet> samples;   // none when no sample is asked for
   std::unique_ptr<LiveText> live_text;  // where samples are made and text encoders trained
-  std::string report() const;           // what --dry-run prints
+  std::string report();                 // what --dry-run prints
+  // Other budgets for the same run. rates: of another device than this run's.
+  MemoryPlanner& memory_planner(const std::optional<Rates>& rates = std::nullopt);
   // What has to be encoded before the first step.
   std::vector<std::string> prompts() const;
   std::vector<ImageCut> cuts() const;
 
  private:
-  void compile(double recompute);
+  std::optional<MemoryPlanner> planner_;  // made when first asked for
+  PlanOptions plan_options(const MemoryChoice& choice) const;
+  void compile(const MemoryChoice& choice);
   void fit_memory();
 };
 

@@ -36,8 +36,10 @@ class GuardedArena {
   DeviceMemory memory_;
 };
 
-// LoRA with dropout on every target of the model; `share` of its blocks are recomputed.
-TrainGraph toy_graph(const Model& model, double share);
+// LoRA with dropout on every target of the model; `share` of its blocks are recomputed, the weights of `streamed`
+// blocks stay in host memory.
+TrainGraph toy_graph(const Model& model, double share, int64_t streamed = 0);
+std::vector<StreamableBlock> toy_blocks(const Model& model);
 
 // What it computes from, always the same.
 StepInputs toy_inputs(const Graph& graph);
@@ -48,6 +50,6 @@ struct Ran {
 };
 
 // One step in float32 on inputs that are always the same; the memory that was promised is the memory that was taken.
-Ran run_step(const Model& model, double share);
+Ran run_step(const Model& model, double share, int64_t streamed = 0);
 
 }  // namespace lh::test
