@@ -97,6 +97,7 @@ sample_prompts = ")" + (dir_ / "prompts.txt").string() +
   const std::pair<const char*, const char*> expected[] = {
       {"model.name_or_path", "\"model.safetensors\""},
       {"model.dtype", "\"float8_e4m3\""},
+      {"memory.stream", "\"18\""},
       {"training_folder", "\"out\""},
       {"name", "\"mine\""},
       {"network.type", "\"lora\""},

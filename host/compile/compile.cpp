@@ -121,6 +121,9 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   result.recomputed_scopes = static_cast<int64_t>(chosen.size());
   prune(graph);
   show("recompute", graph);
+
+  // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
+  stream(graph, options.streaming);
   return result;
 }
 
@@ -132,13 +135,15 @@ Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapt
   const Value loss = add_loss(graph, options);
   graph.outputs = {{"loss", loss}};
   prune(graph);
+  stream(graph, options.streaming);
   return graph;
 }
 
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
-                         const SizeLists& lists) {
+                         const SizeLists& lists, const Streaming& streaming) {
   Graph graph = model.build("denoiser", sizes, compute, lists);
   make_forward(graph, model, select);
+  stream(graph, streaming);
   return graph;
 }
 

@@ -9,6 +9,7 @@
 
 #include "compile/adapter_selection.h"
 #include "graph/graph.h"
+#include "passes/stream.h"
 #include "plugin/model.h"
 #include "run/plan.h"
 
@@ -22,6 +23,7 @@ struct StepOptions {
   double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
+  Streaming streaming = {};                 // weights that stay in host memory
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
@@ -45,7 +47,7 @@ void require_plain_latents(const Graph& denoiser, const Recipe& recipe);
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select);
 // The denoiser with adapters, forward only. lists: as Model::build takes them.
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,
-                         const SizeLists& lists = {});
+                         const SizeLists& lists = {}, const Streaming& streaming = {});
 
 // Values of a training graph that live in memory of the caller: parameters, their gradients, inputs.
 std::set<Value> external_to_step(const Graph& graph);

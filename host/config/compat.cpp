@@ -91,10 +91,8 @@ constexpr Ignored ignored_table[] = {
     {"train.xformers", "the fastest kernel is chosen"},
     {"model.arch", from_weights},
     {"model.quantize_kwargs", "only layers that LoRA goes on are kept in fewer bits"},
-    {"model.low_vram", planned},
+    {"model.low_vram", "memory is planned before the first step: blocks that do not fit are streamed (memory.stream)"},
     {"model.auto_memory", planned},
-    {"model.layer_offloading", planned},
-    {"model.layer_offloading_transformer_percent", planned},
     {"model.layer_offloading_text_encoder_percent", planned},
     {"model.compile", compiled},
     {"model.block_compile", compiled},
@@ -267,6 +265,25 @@ void apply_qtype(Acting& on, const yaml::Node& value, const char* key, std::stri
                   adapter ? ": the adapter, which makes up for the rounding of another type, is left out" : ""));
 }
 
+// A wish of ai-toolkit or kohya's scripts: at least so many blocks, as memory.stream has it.
+void stream_at_least(Acting& on, std::string blocks) {
+  on.config.memory.stream = std::move(blocks);
+  on.config.notes.push_back(
+      fmt::format("model.layer_offloading: the weights of {} of the blocks are streamed from host memory, or of more "
+                  "where memory would not do (memory.stream)",
+                  on.config.memory.stream));
+}
+
+void apply_offloading_share(Acting& on, const yaml::Node& value) {
+  const auto share = yaml::number_of(value);
+  if (!share || *share < 0 || *share > 1)
+    return on.problems.push_back("expected a number, 0 to 1, found " + yaml::describe(value));
+  if (on.config.memory.stream == "auto") return;  // layer_offloading is off
+  on.config.notes.pop_back();
+  on.config.memory.stream = "auto";
+  if (*share > 0) stream_at_least(on, fmt::format("{:.0f}%", 100 * *share));
+}
+
 const Switch switch_table[] = {
     {"train.force_first_sample",
      [](Acting& on, const yaml::Node& value) { on.config.sample.sample_at_start |= on.flag(value).value_or(false); },
@@ -301,11 +318,17 @@ const Switch switch_table[] = {
        if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";
      },
      "true: model.dtype: float8_e4m3."},
+    {"model.layer_offloading",
+     [](Acting& on, const yaml::Node& value) {
+       if (on.flag(value).value_or(false)) stream_at_least(on, "100%");
+     },
+     "true: memory.stream: 100%."},
+    {"model.layer_offloading_transformer_percent", apply_offloading_share,
+     "With layer_offloading: the share of memory.stream."},
     {"model.qtype",
      [](Acting& on, const yaml::Node& value) { apply_qtype(on, value, "model.qtype", on.config.model.dtype); },
      "With quantize: what ai-toolkit keeps weights as. Types of up to 4 bits are model.dtype: nf4, other integers "
-     "int8, "
-     "other floats float8_e4m3."},
+     "int8, other floats float8_e4m3."},
     {"model.quantize_te",
      [](Acting& on, const yaml::Node& value) {
        if (on.flag(value).value_or(false)) on.config.model.text_encoder_dtype = "float8_e4m3";

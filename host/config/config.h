@@ -34,6 +34,12 @@ struct GivenOption {
 };
 using GivenOptions = std::map<std::string, GivenOption>;
 
+// Device memory, and what is kept elsewhere where it does not do (docs/memory.md).
+struct MemoryConfig {
+  std::string budget;           // "12GiB"; empty = what the device has
+  std::string stream = "auto";  // blocks whose weights stay on the host: auto, at least so many ("12", "50%"), "0"
+};
+
 struct ModelConfig {
   std::filesystem::path name_or_path;       // single file or diffusers directory
   std::map<std::string, GivenValue> given;  // files and settings of the plugin: "vae_path" (model_keys.h)
@@ -211,7 +217,7 @@ struct Config {
   std::string trigger_word;
   std::string device = "cuda";
   std::string plugin;            // empty = found by probing the checkpoint
-  int64_t memory_limit_mib = 0;  // 0 = what the device has
+  int64_t memory_limit_mib = 0;  // memory.budget as it was said before there was that key; 0 = not
   ModelConfig model;
   NetworkConfig network;
   std::vector<DatasetConfig> datasets;
@@ -219,6 +225,7 @@ struct Config {
   SampleConfig sample;
   SaveConfig save;
   std::vector<std::string> notes;  // what is done in place of what the file says, and why; a line each
+  MemoryConfig memory;
 
   std::filesystem::path output_dir() const { return training_folder / name; }
 };

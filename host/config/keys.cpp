@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "config/schema.h"
+#include "core/bytes.h"
 #include "core/lower.h"
 
 namespace lh::schema {
@@ -114,6 +115,24 @@ std::string check_sampler(std::string& sampler) {
   return "";
 }
 
+std::string check_budget(std::string& budget) {
+  if (budget.empty() || size_of(budget)) return "";
+  return "must be a size such as 12GiB or 800 MiB; a number alone counts GiB";
+}
+
+// "auto", "12" or "50%".
+std::string check_stream(std::string& stream) {
+  for (const char* const word : {" blocks", "blocks", " block"})
+    if (stream.ends_with(word)) stream.resize(stream.size() - std::string_view(word).size());
+  if (stream == "none") stream = "0";
+  const std::string_view number(stream.data(), stream.size() - (stream.ends_with('%') ? 1 : 0));
+  const bool digits =
+      !number.empty() && number.size() <= 6 && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+  const bool share = number.size() < stream.size();
+  if (stream == "auto" || (digits && (!share || std::stoi(std::string(number)) <= 100))) return "";
+  return "must be auto, a number of blocks such as 12, or a share of them such as 50%";
+}
+
 template <auto Member>
 Field top(Config& config, DatasetConfig&) {
   return &(config.*Member);
@@ -132,6 +151,7 @@ Field ema(Config& config, DatasetConfig&) {
   return &(config.train.ema_config.*Member);
 }
 
+constexpr auto Y = &Config::memory;
 constexpr auto M = &Config::model;
 constexpr auto N = &Config::network;
 constexpr auto T = &Config::train;
@@ -153,8 +173,20 @@ const Key table[] = {
     {"plugin", top<&Config::plugin>, "Model plugin, by id or path. Empty: found by looking at the weights."},
     {"memory_limit_mib",
      top<&Config::memory_limit_mib>,
-     "Device memory the run may use, MiB. 0: what the device has.",
+     "Another way to say memory.budget, in MiB. 0: not said.",
      {.range = any_count}},
+
+    {"memory.budget",
+     in<Y, &MemoryConfig::budget>,
+     "Device memory the run may take: 12GiB, 800 MiB, or a number of GiB. It never takes more, whatever the device "
+     "has, "
+     "and is refused where it would have to (docs/memory.md). Empty: what is free.",
+     {.normalize = check_budget}},
+    {"memory.stream",
+     in<Y, &MemoryConfig::stream>,
+     "Blocks whose weights stay in host memory and travel to the device ahead of use. auto: as many as memory makes "
+     "necessary. A number of blocks, or a share such as 50%: so many at least. 0: none.",
+     {.normalize = check_stream}},
 
     {"model.name_or_path",
      in<M, &ModelConfig::name_or_path>,

@@ -239,6 +239,13 @@ class Training {
             "fp8_base: weights of the layers that are adapted are kept in float8_e4m3 with a factor for "
             "each row, which is nearer to the model than rounding without factors");
       }
+    } else if (name == "blocks_to_swap") {
+      if (nothing(value, "")) return;
+      put("memory.stream", key, value);
+      to_.notes.push_back(
+          fmt::format("blocks_to_swap: the weights of {} blocks are streamed from host memory, evenly spread over the "
+                      "step, or of more where memory would not do (memory.stream)",
+                      value.text));
     } else if (name == "network_module") {
       read_module(key, value);
     } else if (name == "network_args") {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rows.h"
@@ -58,8 +59,25 @@ int64_t count_rows(const HostTensor& mask, const std::string& name, const std::s
 
 }  // namespace
 
-TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1") {}
+TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder,
+                           int64_t memory)
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1"), memory_(memory) {}
+
+const ForwardFit& TextEncoding::fit() {
+  if (!fit_) fit_ = fit_forward(device_, graph(), model_.checkpoint(), memory_);
+  return *fit_;
+}
+
+void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
+  const bool cached = std::ranges::all_of(prompts, [&](const std::string& p) { return cache_.contains(key(p)); });
+  if (prompts.empty() || cached || fit().bytes <= memory_) return;
+  fail(Code::resource,
+       "the text encoders do not fit: {} of memory may be used, and they take {} at least, with {} of {} blocks "
+       "streamed "
+       "from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end other "
+       "programs that use the device",
+       size_text(memory_), size_text(fit().bytes), fit().streamed_blocks, fit().blocks);
+}
 
 const Graph& TextEncoding::graph() {
   if (graph_) return *graph_;
@@ -100,7 +118,6 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world
   std::vector<std::string> missing;
   for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end())) {
     if (find(prompt) == nullptr) missing.push_back(prompt);
-    let_go();
   }
   if (!missing.empty()) encode(missing, world);
 }
@@ -223,8 +240,14 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
   const auto make = [&](size_t index) {
     const std::string& prompt = prompts[index];
     if (!program) {
-      weights.emplace(device_, model_.checkpoint(), graph());
-      program = OwnedProgram(device_, graph(), weights->bind(graph()), "text encoders");
+      Graph fitted = graph();
+      stream(fitted, fit().streaming);
+      if (fit().streamed_blocks > 0)
+        spdlog::info("the weights of {} of {} blocks of the text encoders stay in host memory ({})",
+                     fit().streamed_blocks, fit().blocks, size_text(fit().streamed));
+      weights.emplace(device_, model_.checkpoint(), fitted);
+      const Externals externals = weights->bind(fitted);
+      program = OwnedProgram(device_, std::move(fitted), externals, "text encoders");
     }
     for (const auto& [name, ids] : tokens(prompt))
       if (program->graph().inputs.contains(name)) program->set_input(name, ids);
@@ -238,18 +261,16 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
             "damaged, or {} is too small for them: use train.dtype: fp32",
             prompt, name, dtype_name(compute_), dtype_name(compute_));
     cache_.put(key(prompt), std::move(made));
-    let_go();
   };
   std::vector<std::string> keys;
   for (const std::string& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
   for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {
     if (find(prompts[i]) == nullptr) make(i);  // others' that cannot be read here
-    let_go();
   }
 }
 
-const NamedTensors* TextEncoding::find(const std::string& prompt) {
+TensorCache::Entry TextEncoding::find(const std::string& prompt) {
   return cache_.find(key(prompt), [&](const NamedTensors& entry) -> std::string {
     const std::map<std::string, std::string> masks = masks_by_output(model_.recipe());
     for (const auto& [name, tensor] : entry)
@@ -267,11 +288,11 @@ const NamedTensors* TextEncoding::find(const std::string& prompt) {
   });
 }
 
-const NamedTensors& TextEncoding::at(const std::string& prompt) {
+TensorCache::Entry TextEncoding::at(const std::string& prompt) {
   const auto given = given_.find(prompt);
-  const NamedTensors* found = given != given_.end() ? &given->second : find(prompt);
+  TensorCache::Entry found = given != given_.end() ? given->second : find(prompt);
   if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
-  return *found;
+  return found;
 }
 
 }  // namespace lh

@@ -28,7 +28,6 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
 }
 
 StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape, int32_t step) {
-  p_.text.let_go();
   const LatentSpec& spec = p_.model.recipe().latents;
   const auto size = static_cast<int64_t>(uses.size());
   const Sizes sizes = shape.sizes(spec, size);
@@ -38,6 +37,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   HostTensor latents(Desc{DType::f32, {size, h, w, spec.channels}}), target(latents.desc);
   std::vector<float> weights, widths, places;
   std::vector<InputRow> rows;
+  std::vector<TensorCache::Entry> conditionings;  // that rows point to
   std::map<std::string, std::vector<const HostTensor*>> tokens;
   for (const Use& use : uses) {
     const Sample& sample = use.sample;
@@ -50,7 +50,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
     if (p_.selection.text_encoders())
       for (const auto& [name, ids] : p_.text.tokens(use.caption)) tokens[name].push_back(&ids);
     else
-      row.conditioning = &p_.text.at(use.caption);
+      row.conditioning = conditionings.emplace_back(p_.text.at(use.caption)).get();
     weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *
                                          (sample.is_reg ? p_.config.train.reg_weight : 1)));
     widths.push_back(row.level.width);

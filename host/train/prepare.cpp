@@ -15,18 +15,22 @@
 #include "encode/check_model.h"
 #include "io/lora_file.h"
 #include "run/workspace.h"
+#include "train/memory_text.h"
 
 namespace lh {
 
 int64_t memory_limit(const Config& config, const Device& device) {
   constexpr int64_t libraries = 256 << 20;
+  const int64_t asked = config.memory.budget.empty() ? config.memory_limit_mib << 20 : *size_of(config.memory.budget);
+  if (device.stands_for_gpu()) return asked;
   const lk_device_info info = device.info();
   const int64_t there = device.is_cpu() ? info.memory_total : std::max<int64_t>(0, info.memory_free - libraries);
-  return config.memory_limit_mib > 0 ? std::min(config.memory_limit_mib << 20, there) : there;
+  return asked > 0 ? std::min(asked, there) : there;
 }
 
 DType encoder_dtype(const Device& device, DType compute) {
-  return device.is_cpu() || compute == DType::f32 ? DType::f32 : DType::bf16;
+  const bool cpu = device.is_cpu() && !device.stands_for_gpu();
+  return cpu || compute == DType::f32 ? DType::f32 : DType::bf16;
 }
 
 namespace {
@@ -60,7 +64,8 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
                 c.train.train_text_encoder, adapter),
-      text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text"),
+      text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text",
+           memory_limit(c, device)),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
       latents(vae, memory_limit(c, device),
               std::ranges::all_of(c.datasets, &DatasetConfig::cache_latents_to_disk)
@@ -71,6 +76,8 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
                            [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
                            {c.train.validation_split, validation_seed()})),
       masks(model.recipe().latents.downscale) {
+  limit = memory_limit(c, device);
+  device.limit_memory(limit);
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
@@ -114,6 +121,7 @@ void Prepared::settle_course() {
 }
 
 void Prepared::fit() {
+  text.require_memory(prompts());
   fit_memory();
   check_lora_names(plan->adapters->empty_modules(), model.spec(), config.save.format);
   if (!config.network.pretrained_lora_path.empty())
@@ -158,18 +166,25 @@ bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
   return step * micro_batches / batches > (step - 1) * micro_batches / batches;
 }
 
-void Prepared::compile(double recompute) {
+PlanOptions Prepared::plan_options(const MemoryChoice& choice) const {
   const bool train_text = selection.text_encoders();
-  const PlanOptions options{.step = {.compute = compute,
-                                     .loss = config.train.loss,
-                                     .weighted = objective.weighted() || weighs_samples(config.train, dataset),
-                                     .by_place = masked(),
-                                     .recompute = recompute,
-                                     .text_encoders = train_text},
-                            .batch = config.train.batch_size,
-                            .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
-                            .accumulate = micro_batches > 1,
-                            .norm_limit = config.network.scale_weight_norms};
+  return {.step = {.compute = compute,
+                   .loss = config.train.loss,
+                   .weighted = objective.weighted() || weighs_samples(config.train, dataset),
+                   .by_place = masked(),
+                   .recompute = choice.recompute,
+                   .text_encoders = train_text,
+                   .streaming = streaming},
+          .batch = config.train.batch_size,
+          .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
+          .accumulate = micro_batches > 1,
+          .norm_limit = config.network.scale_weight_norms};
+}
+
+void Prepared::compile(const MemoryChoice& choice) {
+  const bool train_text = selection.text_encoders();
+  streaming = choice.streamed > 0 ? memory_planner().streaming(choice.streamed) : Streaming{};
+  const PlanOptions options = plan_options(choice);
   plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(), options);
   for (const Phase& phase : config.train.phases)
     if (phase.until > 0) plan->also(RunSettings(config.train, phase.until).train());
@@ -178,18 +193,16 @@ void Prepared::compile(double recompute) {
     for (const Sample& sample : dataset.validation) of_validation.insert(validation_shape(sample));
     validation =
         std::make_unique<ValidationSteps>(device, model, selection, of_validation, options.step, options.encoder_sizes);
-    const std::vector<const Graph*> graphs = validation->graphs();
-    int64_t constants = 0;
-    for (const Graph* graph : graphs) constants += constant_bytes(*graph);
-    plan->also(validation->arena_bytes(), workspace_bytes(device, graphs), constants);
+    for (const PlannedGraph& planned : validation->graphs())
+      plan->also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
   }
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
-  samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths);
+  samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths, streaming);
   const Denoiser::Memory sampling = samples->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
   if (train_text) {
-    live_text = std::make_unique<LiveText>(device, model, selection, compute, text);
+    live_text = std::make_unique<LiveText>(device, model, selection, compute, text, streaming);
     const Graph& graph = live_text->graph();
     plan->also(live_text->arena_bytes(), workspace_bytes(device, graph, live_text->plan()), constant_bytes(graph));
   }
@@ -200,37 +213,43 @@ void Prepared::compile(double recompute) {
                         .workspace = memory.workspace};
   samples->plan_decoding(vae, room);
   const VaeMemory decoding = samples->decoding();
-  plan->also(decoding.arena, decoding.workspace, decoding.constants);
+  plan->also_adapted(decoding.arena, decoding.workspace, decoding.constants);
   plan->memory.weights += decoding.weights;
 }
 
+MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& rates) {
+  if (!planner_) {
+    PlanOptions options = plan_options({});
+    options.step.streaming = {};
+    planner_.emplace(*plan, model, selection, options, config, rates ? *rates : rates_of(device, compute),
+                     host_memory_for(device));
+  }
+  return *planner_;
+}
+
 void Prepared::fit_memory() {
-  const std::string& wish = config.train.gradient_checkpointing;
-  limit = memory_limit(config, device);
-  const std::vector<double> shares = wish == "true"    ? std::vector<double>{1}
-                                     : wish == "false" ? std::vector<double>{0}
-                                                       : std::vector<double>{0, 0.25, 0.5, 0.75, 1};
-  std::string tried;
-  for (const double share : shares) {
-    compile(share);
-    const MemoryReport& memory = plan->memory;
-    if (memory.total() <= limit) return;
-    tried += fmt::format(
-        "\n  recomputing {:.0f}% of the blocks: {} MiB (weights {}, LoRA and optimizer {}, activations {}, workspace "
-        "{})",
-        100 * share, memory.total() >> 20, memory.weights >> 20, memory.adapters >> 20, memory.activations >> 20,
-        (memory.workspace + memory.small) >> 20);
+  const std::string& stream = config.memory.stream;
+  compile({.recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0});
+  if (plan->memory.total() <= limit && (stream == "auto" || stream == "0")) return;
+  MemoryPlanner& planner = memory_planner();
+  // The estimate looks at the step of the largest shape; what else the run has may take a little more.
+  constexpr int attempts = 4;
+  int64_t room = limit;
+  for (int i = 0; i < attempts; ++i) {
+    const std::optional<PlannedMemory> best = planner.best(room);
+    if (!best) break;
+    compile(best->choice);
+    if (plan->memory.total() <= limit) return;
+    room -= plan->memory.total() - limit;
   }
   const std::string decoding =
-      samples ? fmt::format(
-                    "\nDecoding samples of {} takes {} MiB of the weights and {} MiB of activations; a smaller "
-                    "model.vae_tile takes less",
-                    samples->decoding_text(), samples->decoding().weights >> 20, samples->decoding().arena >> 20)
-              : "";
-  fail(Code::resource,
-       "the run does not fit: {} MiB of memory may be used.{}{}\nLower datasets.resolution, train.batch_size or "
-       "network.linear{}",
-       limit >> 20, tried, decoding, wish == "false" ? ", or set train.gradient_checkpointing: auto" : "");
+      samples
+          ? fmt::format(
+                "\nDecoding samples of {} takes {} of the weights and {} of activations; a smaller "
+                "model.vae_tile takes less",
+                samples->decoding_text(), size_text(samples->decoding().weights), size_text(samples->decoding().arena))
+          : "";
+  fail(Code::resource, "{}{}", does_not_fit(planner, config, model, limit), decoding);
 }
 
 std::vector<std::string> Prepared::prompts() const {
@@ -283,7 +302,7 @@ std::string Prepared::report_data() const {
   return lines;
 }
 
-std::string Prepared::report() const {
+std::string Prepared::report() {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
   std::string text_report = fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant,
@@ -319,6 +338,13 @@ std::string Prepared::report() const {
       "blocks recomputed), workspace and inputs {:.1f}\n",
       mib(memory.total()), mib(memory.weights), mib(memory.adapters), mib(memory.activations), graph.recomputed_scopes,
       graph.checkpoint_scopes, mib(memory.workspace + memory.small));
+  if (memory.streamed > 0)
+    text_report += fmt::format(
+        "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "
+        "they arrive\n",
+        mib(memory.streamed), mib(streaming.window));
+  text_report +=
+      "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));
   return text_report;
 }
 

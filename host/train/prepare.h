@@ -24,6 +24,7 @@
 #include "plugin/model.h"
 #include "run/device.h"
 #include "sample/sample_set.h"
+#include "train/memory_planner.h"
 #include "train/train_plan.h"
 #include "train/validation.h"
 
@@ -61,12 +62,13 @@ struct Prepared {
   std::optional<RunCaptions> captions;
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
+  Streaming streaming;                          // weights that stay in host memory
   int64_t limit = 0;                            // of device memory, bytes
   std::optional<WarmStart> warm_start;          // network.pretrained_lora_path
   std::unique_ptr<SampleSet> samples;           // none when no sample is asked for
   std::unique_ptr<ValidationSteps> validation;  // where images are set apart
   std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
-  std::string report() const;                   // what --dry-run prints
+  std::string report();                         // what --dry-run prints
   bool masked() const;                          // some sample counts by place
   RunCourse course() const;
   uint64_t validation_seed() const;
@@ -75,13 +77,17 @@ struct Prepared {
   bool epochs_end(int64_t step, int64_t epochs) const;
   // A run that is resumed goes on with as many as it had.
   void use_micro_batches(int64_t count);
+  // Other budgets for the same run. rates: of another device than this run's.
+  MemoryPlanner& memory_planner(const std::optional<Rates>& rates = std::nullopt);
   // What has to be encoded before the first step.
   std::vector<std::string> prompts() const;
   std::vector<ImageCut> cuts() const;
 
  private:
   void settle_course();
-  void compile(double recompute);
+  std::optional<MemoryPlanner> planner_;  // made when first asked for
+  PlanOptions plan_options(const MemoryChoice& choice) const;
+  void compile(const MemoryChoice& choice);
   void fit_memory();
   void fit();
   std::string report_data() const;

@@ -1,7 +1,5 @@
 #include "train/validation.h"
 
-#include <algorithm>
-
 namespace lh {
 
 ValidationSteps::ValidationSteps(Device& device, const Model& model, const SelectAdapter& select,
@@ -17,15 +15,9 @@ ValidationSteps::ValidationSteps(Device& device, const Model& model, const Selec
   }
 }
 
-int64_t ValidationSteps::arena_bytes() const {
-  int64_t most = 0;
-  for (const auto& [shape, step] : steps_) most = std::max(most, step.plan.bytes);
-  return most;
-}
-
-std::vector<const Graph*> ValidationSteps::graphs() const {
-  std::vector<const Graph*> all;
-  for (const auto& [shape, step] : steps_) all.push_back(&step.graph);
+std::vector<PlannedGraph> ValidationSteps::graphs() const {
+  std::vector<PlannedGraph> all;
+  for (const auto& [shape, step] : steps_) all.push_back({&step.graph, &step.plan});
   return all;
 }
 

@@ -17,8 +17,7 @@ class ValidationSteps {
   // For one sample at a time. encoder_sizes: where text encoders are part of the step.
   ValidationSteps(Device& device, const Model& model, const SelectAdapter& select, const std::set<StepShape>& shapes,
                   const StepOptions& options, const Sizes& encoder_sizes);
-  int64_t arena_bytes() const;
-  std::vector<const Graph*> graphs() const;
+  std::vector<PlannedGraph> graphs() const;
   // The arena may be shared with programs that do not run at the same time.
   void bind(std::byte* arena, const Weights& weights, const Adapters& adapters);
   double loss(const StepShape& shape, const StepInputs& inputs);

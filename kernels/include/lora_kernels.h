@@ -141,10 +141,12 @@ LK_API lk_status lk_event_finish(lk_context* context, lk_event* event);
 LK_API lk_status lk_event_elapsed(lk_context* context, lk_event* start, lk_event* end, float* milliseconds);
 
 /* Recording: operations and compute-queue copies between begin and end are not run but kept, with their addresses, and
- * run as one by each launch (a CUDA graph). Run them once without recording first: that is when plans are made and
- * algorithms timed. The workspace's address is kept too: lend one (lk_set_workspace) where other operations, which may
- * need a larger one, run between the launches. LK_E_UNSUPPORTED on the CPU, where running the operations one by one
- * costs nothing more. */
+ * run as one by each launch (a CUDA graph). Copies of the transfer queue are part of it from where that queue waits for
+ * an event that the compute queue recorded since begin, and stay beside the operations; the compute queue has to wait
+ * for an event behind the last of them before end. Such events belong to the recording: record them anew elsewhere. Run
+ * them once without recording first: that is when plans are made and algorithms timed. The workspace's address is kept
+ * too: lend one (lk_set_workspace) where other operations, which may need a larger one, run between the launches.
+ * LK_E_UNSUPPORTED on the CPU, where running the operations one by one costs nothing more. */
 typedef struct lk_graph lk_graph;
 LK_API lk_status lk_capture_begin(lk_context* context);
 LK_API lk_status lk_capture_end(lk_context* context, lk_graph** out); /* out NULL: what was recorded is dropped */
