@@ -57,7 +57,8 @@ int main(int argc, char** argv) {
         {"extract", lh::run_extract},
         {"resize", lh::run_resize},
         {"make-checkpoint", lh::run_make_checkpoint},
-        {"bench", lh::run_bench}};
+        {"bench", lh::run_bench},
+        {"plan", lh::run_plan}};
     if (lh::launched_with_others() && options.command != "train")
       lh::fail(lh::Code::config, "`{}` is the work of one process: only `train` is started as several (mpirun, srun)",
                options.command);

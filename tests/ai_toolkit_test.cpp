@@ -123,6 +123,32 @@ std::string flow_train(const std::string& keys) { return train("noise_scheduler:
 INSTANTIATE_TEST_SUITE_P(
     Table, Meanings,
     testing::Values(
+        // Datasets: sub-folders are searched, shuffling moves every tag, a .json in place of a folder names images.
+        Meaning{"captions and masks",
+                network + model + flow +
+                    "datasets: [{folder_path: d, shuffle_tokens: true, keep_tokens: 2, token_dropout_rate: 0.1, "
+                    "is_reg: true, mask_path: m, invert_mask: true, mask_min_value: 0.1, loss_multiplier: 2, "
+                    "random_crop: true}]\n    ",
+                {{"datasets[].recursive", "true"},
+                 {"datasets[].shuffle_tokens", "\"all\""},
+                 {"datasets[].keep_tokens", "2"},
+                 {"datasets[].token_dropout_rate", "0.1"},
+                 {"datasets[].is_reg", "true"},
+                 {"datasets[].mask_path", "\"m\""},
+                 {"datasets[].invert_mask", "true"},
+                 {"datasets[].mask_min_value", "0.1"},
+                 {"datasets[].loss_multiplier", "2"},
+                 {"datasets[].random_crop", "true"},
+                 {"train.reg_weight", "1"},
+                 {"train.mask_normalization", "\"batch\""}}},
+        Meaning{"a file of captions",
+                network + model + flow + "datasets: [{dataset_path: a/b.json}]\n    ",
+                {{"datasets[].folder_path", "\"a\""}, {"datasets[].metadata_file", "\"a/b.json\""}}},
+        Meaning{
+            "losses and levels",
+            flow_train("loss_type: pseudo_huber, content_or_style: style, reg_weight: 0.5"),
+            {{"train.loss", "\"pseudo_huber\""}, {"train.content_or_style", "\"style\""}, {"train.reg_weight", "0.5"}}},
+        Meaning{"mae", flow_train("loss_type: mae"), {{"train.loss", "\"l1\""}}},
         // Which noise levels: sigmoid and linear are not shifted, the others evenly drawn and shifted as in sampling;
         // the last of the 1000 levels is never drawn.
         Meaning{"sigmoid",
@@ -229,6 +255,19 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"quantize to nf4",
                 network + data + flow + "model: {name_or_path: m, quantize: true, qtype: nf4}",
                 {{"model.dtype", "\"nf4\""}}},
+        Meaning{"layer_offloading",
+                network + data + flow + "model: {name_or_path: m, layer_offloading: true}",
+                {{"memory.stream", "\"100%\""}},
+                {"model.layer_offloading: the weights of 100% of the blocks are streamed"}},
+        Meaning{"layer_offloading of a part",
+                network + data + flow +
+                    "model: {name_or_path: m, layer_offloading: true, layer_offloading_transformer_percent: 0.7}",
+                {{"memory.stream", "\"70%\""}},
+                {"the weights of 70% of the blocks are streamed"}},
+        Meaning{"a percent of no layer_offloading",
+                network + data + flow +
+                    "model: {name_or_path: m, layer_offloading: false, layer_offloading_transformer_percent: 0.7}",
+                {{"memory.stream", "\"auto\""}}},
         Meaning{"qtype alone",
                 network + data + flow + "model: {name_or_path: m, quantize: false, qtype: uint3}",
                 {{"model.dtype", "\"auto\""}}},
@@ -350,7 +389,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "train.gradient_accumulation_steps: there it makes a step of one batch"},
         Refusal{job(train("lr_scheduler: linear")), "train.lr_scheduler: linear rises there"},
         Refusal{job(train("diff_output_preservation: true")), "not supported"},
-        Refusal{job(train("content_or_style: style")), "use timestep_type and timestep_shift"},
+        Refusal{job(train("content_or_style: neither")), "train.content_or_style: must be balanced, content, style"},
+        Refusal{job(train("content_or_style_reg: style")), "regularization images have noise levels of all kinds"},
         Refusal{job(train("timestep_type: next_sample")), "train.timestep_type: must be sigmoid"},
         Refusal{job(train("noise_scheduler: lcm")), "train.noise_scheduler: must be flowmatch, ddpm, found lcm"},
         Refusal{job(network + data + "model: {name_or_path: m, quantize: true, qtype: fp4}"),
@@ -359,7 +399,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "model.quantize: expected true or false, found perhaps"},
         Refusal{job(network + data + "model: {name_or_path: m, is_v_pred: true}"), "variant"},
         Refusal{job(network + data + "model: {name_or_path: m, model_kwargs: {a: 1}}"), "lora-host plugins --verbose"},
-        Refusal{job(network + model + "datasets: [{folder_path: d, mask_path: masks}]"), "crop the images"},
+        Refusal{job(network + model + "datasets: [{folder_path: d, mask_min_value: 2}]"), "mask_min_value: must be"},
         Refusal{job(network + model + "datasets: [{folder_path: d, controls: [depth]}]"),
                 "datasets[0].controls: not supported: make control images beforehand"},
         Refusal{job(network + model + "datasets: [{folder_path: d, num_frames: 41}]"), "models of images"},

@@ -214,6 +214,49 @@ TEST_F(Flight, ALaunchReadsWhatIsThereThen) {
   }
 }
 
+// Streamed weights: each piece arrives beside the operations on the one before, in one of two places that are used
+// again and again.
+TEST_F(Flight, CopiesOfTheTransferQueueAreRecordedBesideTheOperations) {
+  constexpr int64_t count = 1 << 16, bytes = count * 4, pieces = 6;
+  const Staging source = staging(pieces * bytes);
+  const Tensor place[2] = {Tensor({count}, LK_F32), Tensor({count}, LK_F32)};
+  std::vector<Tensor> squares;
+  std::vector<Event> free, there;
+  for (int64_t i = 0; i < pieces; ++i) {
+    squares.emplace_back(std::vector<int64_t>{count}, LK_F32);
+    free.push_back(event());
+    there.push_back(event());
+  }
+  const auto fetch = [&](int64_t i) {
+    order(free[i].get(), LK_COMPUTE, LK_TRANSFER);
+    copy(LK_TRANSFER, place[i % 2].view().data, static_cast<float*>(source.get()) + i * count, bytes);
+    ASSERT_EQ(lk_event_record(context.get(), there[i].get(), LK_TRANSFER), LK_OK) << error();
+  };
+  const auto work = [&] {
+    fetch(0);
+    for (int64_t i = 0; i < pieces; ++i) {
+      if (i + 1 < pieces) fetch(i + 1);
+      ASSERT_EQ(lk_event_wait(context.get(), there[i].get(), LK_COMPUTE), LK_OK) << error();
+      const lk_unary_params square{LK_SQUARE, 0, 0, place[i % 2].view(), squares[i].view()};
+      ASSERT_EQ(lk_unary(context.get(), &square), LK_OK) << error();
+    }
+  };
+  const auto expect = [&](float round, const std::function<void()>& run) {
+    SCOPED_TRACE(round);
+    for (int64_t i = 0; i < pieces; ++i)
+      std::fill_n(static_cast<float*>(source.get()) + i * count, count, round + static_cast<float>(i));
+    run();
+    for (int64_t i = 0; i < pieces; ++i) {
+      const double root = static_cast<double>(round) + static_cast<double>(i);
+      EXPECT_EQ(load(squares[i]), Values(count, root * root)) << "piece " << i;
+    }
+  };
+  expect(1, work);
+  if (!records()) return;
+  const Graph graph = record(work);
+  for (const float round : {2.0f, 3.0f, 4.0f}) expect(round, [&] { launch(graph); });
+}
+
 TEST_F(Flight, ARecordingCanBeDropped) {
   if (!records()) GTEST_SKIP() << "the CPU records nothing";
   const Tensor x = floats({2}, {1, 2});

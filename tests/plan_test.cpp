@@ -424,7 +424,7 @@ TEST(Plan, ProductsOfStreamsThatMeetLieTogether) {
   const Value all_values = g.add(concat_op, values, {{"axis", int64_t{1}}}, 0)[0];
   g.outputs["k"] = g.add(tanh_op, {all_keys}, {}, 0)[0];
   g.outputs["v"] = g.add(tanh_op, {all_values}, {}, 0)[0];
-  const Plan plan = plan_memory(g, {});
+  const Plan plan = plan_memory(g, {}, PieceLayout::in_lines);
   expect_valid(g, plan, {});
   const View& v = plan.views[all_values.id];
   EXPECT_EQ(std::tuple(v.line, v.pitch), std::tuple(64, 192));

@@ -344,7 +344,7 @@ TEST(TiledRun, PlanHasTheDecoderInTiles) {
   EXPECT_GT(planned_mib(whole.output), bare);
 
   const auto limit = static_cast<int64_t>(planned_mib(whole.output)) - 1;
-  run.replace("training_folder:", fmt::format("memory_limit_mib: {}\ntraining_folder:", limit));
+  run.replace("training_folder:", fmt::format("memory: {{budget: {}MiB}}\ntraining_folder:", limit));
   const HostResult tiled = run.train({"--dry-run"});
   ASSERT_EQ(tiled.code, 0) << tiled.output;
   EXPECT_THAT(tiled.output, HasSubstr("1, decoded as 1024 x 1024 pixels in 2 x 2 tiles of "));

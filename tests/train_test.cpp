@@ -175,7 +175,7 @@ TEST(TensorCache, KeepsTensorsOnDisk) {
   cache.put("k", {{"mean", ramp({2, 3}, 1)}, {"half", as_type(ramp({5}, 2), DType::bf16)}});
   TensorCache later(dir / "cache", "test/1");
   ASSERT_TRUE(later.contains("k"));
-  const NamedTensors* found = later.find("k", anything);
+  const TensorCache::Entry found = later.find("k", anything);
   ASSERT_NE(found, nullptr);
   EXPECT_EQ(found->at("mean").data, ramp({2, 3}, 1).data);
   EXPECT_EQ(found->at("half").desc, (Desc{DType::bf16, {5}}));
@@ -187,6 +187,28 @@ TEST(TensorCache, WithoutAFolderStaysInMemory) {
   cache.put("k", {{"x", ramp({2}, 1)}});
   EXPECT_TRUE(cache.contains("k"));
   EXPECT_NE(cache.find("k", anything), nullptr);
+}
+
+// However many entries there are, so many bytes of them are in memory; one that is used stays what it was.
+TEST(TensorCache, KeepsAsMuchInMemoryAsItMay) {
+  const TempDir dir;
+  constexpr int64_t each = 100 * sizeof(float);
+  TensorCache cache(dir / "cache", "test/1", 3 * each);
+  const TensorCache::Entry used = cache.put("0", {{"x", ramp({100}, 0)}});
+  for (int64_t i = 1; i < 50; ++i) {
+    cache.put(std::to_string(i), {{"x", ramp({100}, i)}});
+    EXPECT_LE(cache.kept(), 3 * each);
+  }
+  for (const int64_t i : {49, 0, 7, 48, 0}) {
+    const TensorCache::Entry found = cache.find(std::to_string(i), anything);
+    ASSERT_TRUE(found);
+    EXPECT_EQ(found->at("x").data, ramp({100}, i).data);
+    EXPECT_LE(cache.kept(), 3 * each);
+  }
+  EXPECT_EQ(used->at("x").data, ramp({100}, 0).data);
+  TensorCache in_memory("", "test/1", 0);
+  for (int64_t i = 0; i < 5; ++i) in_memory.put(std::to_string(i), {{"x", ramp({100}, i)}});
+  EXPECT_EQ(in_memory.find("0", anything)->at("x").data, ramp({100}, 0).data) << "there is no file to read it from";
 }
 
 TEST(TensorCache, ADamagedEntryIsMadeAgain) {

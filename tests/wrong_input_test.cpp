@@ -269,8 +269,8 @@ const Case cases[] = {
      R"(empty: there is no valid checkpoint to resume from)",
      {"--resume", "FOLDER/empty"}},
     // The machine; GPUs are in device_error_test.cpp.
-    {"memory_limit", [](ToyRun& run) { run.config() += "memory_limit_mib: 2\n"; }, 4,
-     R"(the run does not fit: 2 MiB of memory may be used\.[\s\S]*recomputing 100% of the blocks: \d+ MiB .*\n.*Lower datasets\.resolution, train\.batch_size)"},
+    {"memory_limit", [](ToyRun& run) { run.config() += "memory: {budget: 2MiB}\n"; }, 4,
+     R"(the run does not fit: 2\.0 MiB of memory may be used, and it takes [\d.]+ MiB at least: weights .* with 100% of the blocks recomputed and (\d+) of \1 streamed from host memory\nWhat would give most:\n  )"},
     {"output_under_a_file",
      [](ToyRun& run) {
        put(run.folder() / "file", "");

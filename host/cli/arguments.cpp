@@ -17,8 +17,9 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view commands[] = {"train", "ctl",     "sample",  "plugins", "inspect",         "verify",
-                                         "merge", "convert", "extract", "resize",  "make-checkpoint", "bench"};
+constexpr std::string_view commands[] = {"train",           "ctl",   "sample",  "plugins", "inspect",
+                                         "verify",          "merge", "convert", "extract", "resize",
+                                         "make-checkpoint", "bench", "plan"};
 
 constexpr ConfigFlag model_flags_rows[] = {
     {"--plugin", "plugin", ""},
@@ -26,7 +27,8 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--dtype", "train.dtype", ""},
     {"--model-dtype", "model.dtype",
      "Type in which the base weights are kept: float8_e4m3 or int8 for half the memory of bf16, nf4 for a quarter."},
-    {"--memory-limit", "memory_limit_mib", ""},
+    {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
+    {"--stream", "memory.stream", ""},
 };
 constexpr ConfigFlag train_flags_rows[] = {
     {"--adapter", "network.type", "Adapter, by the id its plugin gives it: lora, dora, loha, lokr, full."},
@@ -143,6 +145,14 @@ constexpr const char* make_examples = R"(Examples:
 constexpr const char* bench_examples = R"(Examples:
   lora-host bench --model model.safetensors --resolution 1024 --rank 16
   lora-host bench --plugin NAME --like keys.json --resolution 1024 --rank 16 --times)";
+
+constexpr const char* plan_examples = R"(Examples:
+  lora-host plan --config train.yaml
+  lora-host plan --config train.yaml --budget 24,16,12,8
+  lora-host plan --config train.yaml --card "rtx 4070"
+  lora-host plan --plugin NAME --like keys.json --resolution 1024 --rank 16 --card "12 GB, 58 TFLOP/s, 504 GB/s" --link 12GB/s
+
+Each row is the fastest way, by prediction, to stay within a budget (docs/memory.md). Nothing runs.)";
 
 constexpr std::string_view plugin_dir = "--plugin-dir";
 
@@ -378,7 +388,24 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 
-  for (CLI::App* command : {train, sample, verify, merge, convert, extract, resize, bench})
+  auto* plan = app.add_subcommand("plan", "Show what a run takes of memory and time under several budgets.")
+                   ->footer(plan_examples);
+  add_model(plan, raw);
+  add_dataset(plan, raw);
+  add_flags(plan, train_flags(), raw);
+  plan->remove_option(plan->get_option("--budget"));
+  plan->add_option("--budget", raw.budgets, "Budgets to plan for: sizes such as 11.5GiB, or numbers of GiB.")
+      ->delimiter(',')
+      ->type_name("SIZE,...");
+  plan->add_option("--card", raw.card, "The card to plan for, by name or by its figures, instead of this machine's.")
+      ->type_name("CARD");
+  plan->add_option("--link", raw.link, "Rate of copies from host memory to the device, such as 12GB/s.")
+      ->type_name("RATE");
+  plan->add_option("--like", raw.input, "Key list that stands for a model file.")->type_name("KEYLIST");
+  plan->add_option("--text-length", raw.text_length, "Text tokens. [as the encoders give, or the longest tokenizer's]")
+      ->type_name("N");
+
+  for (CLI::App* command : {train, sample, verify, merge, convert, extract, resize, bench, plan})
     add_plugin_flags(command, plugins, raw);
   for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
 }

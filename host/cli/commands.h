@@ -17,5 +17,6 @@ int run_extract(const Options& options);
 int run_resize(const Options& options);
 int run_make_checkpoint(const Options& options);
 int run_bench(const Options& options);
+int run_plan(const Options& options);
 
 }  // namespace lh

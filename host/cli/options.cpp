@@ -144,7 +144,7 @@ bool is_lora_tool(const std::string& command) {
 }
 
 bool opens_model(const std::string& command) {
-  return command == "train" || command == "sample" || command == "bench" || command == "verify" ||
+  return command == "train" || command == "sample" || command == "bench" || command == "plan" || command == "verify" ||
          is_lora_tool(command);
 }
 
@@ -160,7 +160,7 @@ std::string plugin_asked_for(const FirstLook& look) {
 }
 
 void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
-  const bool datasets = options.command == "train";
+  const bool datasets = options.command == "train" || options.command == "plan";
   if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
     fail(Code::config, "--fp16, --bf16, --fp32 and --dtype exclude each other");
   if (raw.fp16) raw.values["--dtype"] = {"fp16"};
@@ -171,11 +171,13 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (!raw.config_file.empty() || !raw.dataset_config.empty())
     config = load_config(schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
                          {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty(),
-                          .datasets = datasets && raw.datasets.empty(),
+                          .datasets = options.command == "train" && raw.datasets.empty(),
                           .plugins = &plugins});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
-  if (options.command == "bench" && config.datasets.empty()) config.datasets.resize(1);
+  const bool without_data = options.command == "bench" || options.command == "plan";
+  const bool made_up = without_data && !raw.input.empty();
+  if (without_data && config.datasets.empty()) config.datasets.resize(1);
   for (const auto& [key, value] : raw.given)
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
   apply_images(raw, config);
@@ -185,17 +187,17 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
                                               : train_flags(),
               raw.values, config);
 
-  if (options.command == "bench") {
-    if (!raw.input.empty() && !config.model.name_or_path.empty())
+  if (raw.recompute) config.train.gradient_checkpointing = "true";
+  if (made_up) {
+    if (!config.model.name_or_path.empty())
       fail(Code::config, "--like makes the weights up: leave --model and --config out, or --like");
-    if (raw.recompute) config.train.gradient_checkpointing = "true";
-    if (!raw.input.empty()) return;
+    return;
   }
   if (config.model.name_or_path.empty() && model_is_optional(options.command)) return;
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
-  check_phases(config.train);
-  if (datasets && config.datasets.empty())
+  if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
+  if (options.command == "train" && config.datasets.empty())
     fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
@@ -227,6 +229,9 @@ Options parse_options(int argc, const char* const* argv) {
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
   options.text_length = parse_integer("--text-length", raw.text_length, options.text_length, 1);
+  options.budgets = raw.budgets;
+  options.card = raw.card;
+  options.link = raw.link;
   options.times = raw.times;
   options.json = raw.json;
   options.verbose = raw.verbose;

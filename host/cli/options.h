@@ -26,7 +26,7 @@ struct LoraToolOptions {    // convert, extract, merge, resize
 
 struct Options {
   // "train", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract", "resize",
-  // "make-checkpoint", "bench"; or "print": show `text` and end with 0.
+  // "make-checkpoint", "bench", "plan"; or "print": show `text` and end with 0.
   std::string command = {};
   std::string text = {};
   std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
@@ -39,15 +39,17 @@ struct Options {
   bool dry_run = false;               // train: check everything, print the plan, stop before the first step
   std::vector<LoraInput> loras = {};  // sample, merge
   LoraToolOptions tool = {};
-  // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench: the key list;
-  // ctl: the run
+  // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench, plan: the key
+  // list; ctl: the run
   std::filesystem::path input = {};
   ControlRequest request = {};  // ctl
   // make-checkpoint, merge, convert, extract, resize: the file to write; sample: image file or folder
   std::filesystem::path output = {};
   int64_t seed = 0;                        // make-checkpoint
   int64_t repeats = 20;                    // bench: steps to time
-  int64_t text_length = 0;                 // bench: text tokens; 0: as the model has them
+  int64_t text_length = 0;                 // bench, plan: text tokens; 0: as the model has them
+  std::vector<std::string> budgets = {};   // plan: sizes
+  std::string card = {}, link = {};        // plan: instead of this machine's
   bool times = false;                      // bench: time by op as well
   bool json = false;                       // inspect, verify: for tools
   bool verbose = false;                    // plugins: all that they take

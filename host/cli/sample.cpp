@@ -1,16 +1,20 @@
 // lora-host sample: images from prompts, with LoRA files applied.
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "cli/commands.h"
 #include "compile/model_loras.h"
 #include "compile/plugin_lora.h"
+#include "core/bytes.h"
 #include "core/error.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
+#include "run/fit_forward.h"
 #include "sample/sample_set.h"
 #include "train/prepare.h"
 
@@ -46,26 +50,45 @@ int run_sample(const Options& options) {
   const SamplerChoice sampler = choose_sampler(registry, recipe, config.sample);
 
   const std::vector<SampleRequest> requests = requests_of(config, recipe);
-  TextEncoding text(device, model, encoder_dtype(device, compute), {});
+  device.limit_memory(limit);
+  TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
+  text.require_memory(prompts_of(requests));
   text.prepare(prompts_of(requests));
 
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
   if (std::ranges::any_of(requests, [](const SampleRequest& r) { return r.strength != 1; }))
     fail(Code::config,
          "sample.network_multiplier is for samples while training: give the strength with --lora FILE:STRENGTH");
-  SampleSet set(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts_of(requests)));
-  const Graph& graph = set.graph();
-  const Denoiser::Memory memory = set.memory();
-  const MemoryRoom room{.limit = limit,
-                        .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + memory.constants,
-                        .arena = memory.arena,
-                        .workspace = memory.workspace};
+  std::optional<SampleSet> made;
+  const auto make = [&](const Streaming& streaming) {
+    made.emplace(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts_of(requests)), streaming);
+  };
+  const auto room_beside = [&] {
+    const Denoiser::Memory memory = made->memory();
+    const Graph& graph = made->graph();
+    return MemoryRoom{.limit = limit,
+                      .taken = weight_bytes(graph, weight_names(graph, model.checkpoint())) + memory.constants,
+                      .arena = memory.arena,
+                      .workspace = memory.workspace};
+  };
   const Vae vae{device, model, encoder_dtype(device, compute), config.model.vae_tile};
   LatentEncoding latents_of(vae, limit, {});
   ImageInputs images(recipe, latents_of);
   latents_of.prepare(cuts_of(requests, images));
-  set.plan_decoding(vae, room);
-  set.require_decoding(room);
+  make({});
+  made->plan_decoding(vae, room_beside());
+  if (room_beside().total(made->decoding()) > limit && config.memory.stream != "0") {
+    const int64_t beside = made->decoding().weights + made->decoding().constants;
+    const ForwardFit fit = fit_forward(device, made->graph(), model.checkpoint(), limit - beside);
+    spdlog::info("the weights of {} of {} blocks stay in host memory ({})", fit.streamed_blocks, fit.blocks,
+                 size_text(fit.streamed));
+    make(fit.streaming);
+    made->plan_decoding(vae, room_beside());
+  }
+  SampleSet& set = *made;
+  const Graph& graph = set.graph();
+  const Denoiser::Memory memory = set.memory();
+  set.require_decoding(room_beside());
   const Weights weights(device, model.checkpoint(), graph);
   const DeviceMemory arena(device, std::max(memory.arena, set.decoding().arena), "activations");
   set.bind(arena.data(), weights, nullptr);

@@ -148,6 +148,7 @@ Config defaults() {
 
 DatasetConfig dataset_defaults() {
   DatasetConfig dataset;
+  dataset.recursive = true;
   dataset.missing_captions = "empty";
   dataset.cache_latents_to_disk = false;
   return dataset;
@@ -173,6 +174,13 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
 }
 
 void settle(Config& config, const Node& process) {
+  for (DatasetConfig& dataset : config.datasets) {
+    if (dataset.shuffle_tokens == "true") dataset.shuffle_tokens = "all";
+    if (const std::string end = lower(dataset.folder_path.extension().string()); end == ".json" || end == ".jsonl") {
+      dataset.metadata_file = dataset.folder_path;
+      dataset.folder_path = dataset.metadata_file.parent_path();
+    }
+  }
   settle_timesteps(config);
   settle_network(config, process);
   settle_optimizer(config.train, process);

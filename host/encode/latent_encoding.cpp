@@ -69,6 +69,8 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   const auto& [tiles, graph] = encoder(cut.bucket);
   std::string rest = fmt::format("latent/3;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
                                  cut.flip ? "flip" : "");
+  if (const Augment& a = cut.augment; a != Augment{})
+    rest += fmt::format(";augment/1 {} {} {} {}", a.at.x, a.at.y, a.hue, a.gamma);
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
@@ -137,7 +139,7 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Prog
   return posterior;
 }
 
-const NamedTensors* LatentEncoding::find(const ImageCut& cut) {
+TensorCache::Entry LatentEncoding::find(const ImageCut& cut) {
   const LatentSpec& spec = vae_.model.recipe().latents;
   const Desc wanted{DType::f32,
                     {1, cut.bucket.height / spec.downscale, cut.bucket.width / spec.downscale, 2 * spec.channels}};
@@ -150,14 +152,15 @@ const NamedTensors* LatentEncoding::find(const ImageCut& cut) {
   });
 }
 
-const HostTensor& LatentEncoding::posterior(const ImageCut& cut) {
-  const NamedTensors* found = find(cut);
+TensorCache::Entry LatentEncoding::prepared(const ImageCut& cut) {
+  TensorCache::Entry found = find(cut);
   if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", cut.file.path.string());
-  return found->at("posterior");
+  return found;
 }
 
 HostTensor LatentEncoding::mean(const ImageCut& cut) {
-  const HostTensor& both = posterior(cut);
+  const TensorCache::Entry entry = prepared(cut);
+  const HostTensor& both = entry->at("posterior");
   const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
   HostTensor mean(Desc{DType::f32, both.desc.shape.with(3, static_cast<int64_t>(channels))});
   const std::span<const float> from = both.as<float>();
@@ -167,7 +170,8 @@ HostTensor LatentEncoding::mean(const ImageCut& cut) {
 }
 
 void LatentEncoding::draw(const ImageCut& cut, Random random, std::span<float> out) {
-  const std::span<const float> p = posterior(cut).as<float>();
+  const TensorCache::Entry entry = prepared(cut);
+  const std::span<const float> p = entry->at("posterior").as<float>();
   const auto channels = static_cast<size_t>(vae_.model.recipe().latents.channels);
   random.fill_normal(out);
   for (size_t i = 0; i < out.size(); ++i) {

@@ -26,9 +26,8 @@ class LatentEncoding {
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const std::vector<ImageCut>& cuts) const;
   bool known(const std::string& content_hash) const;  // some cut of this image was cached when this was made
-  // Mean and standard deviation in model space, float32 [1, h, w, 2C]; the cut must have been prepared.
-  const HostTensor& posterior(const ImageCut& cut);
-  HostTensor mean(const ImageCut& cut);  // of it, [1, h, w, C]
+  // Of the posterior in model space, which must have been prepared: the mean, float32 [1, h, w, C].
+  HostTensor mean(const ImageCut& cut);
   // A draw of it, mean + deviation * normal: [h, w, C].
   void draw(const ImageCut& cut, Random random, std::span<float> out);
 
@@ -41,7 +40,8 @@ class LatentEncoding {
   std::string key(const ImageCut& cut) const;
   void encode(const std::vector<const ImageCut*>& cuts, World& world);
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
-  const NamedTensors* find(const ImageCut& cut);
+  TensorCache::Entry find(const ImageCut& cut);
+  TensorCache::Entry prepared(const ImageCut& cut);  // `posterior`: mean and standard deviation, float32 [1, h, w, 2C]
   Vae vae_;
   MemoryRoom room_;
   mutable std::map<Bucket, Encoder> encoders_;  // as far as asked for

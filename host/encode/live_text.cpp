@@ -2,9 +2,11 @@
 
 namespace lh {
 
-LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text)
+LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text,
+                   const Streaming& streaming)
     : device_(device), text_(text), graph_(text.conditioner(compute)) {
   make_forward(graph_, model, select);
+  stream(graph_, streaming);
   plan_ = plan_memory(graph_, parameters(graph_));
 }
 

@@ -15,7 +15,8 @@ namespace lh {
 
 class LiveText {
  public:
-  LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text);
+  LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text,
+           const Streaming& streaming);
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return plan_.bytes; }
   const Plan& plan() const { return plan_; }

@@ -4,8 +4,9 @@
 
 #include <filesystem>
 #include <functional>
+#include <list>
 #include <map>
-#include <optional>
+#include <memory>
 #include <string>
 
 #include "core/tensor.h"
@@ -14,23 +15,35 @@ namespace lh {
 
 class TensorCache {
  public:
-  // An empty folder keeps everything in memory only. kind: of the records, with a revision ("latents/1").
-  TensorCache(std::filesystem::path folder, std::string kind) : folder_(std::move(folder)), kind_(std::move(kind)) {}
+  // Shared: an entry stays as long as it is used, whatever the cache keeps of it.
+  using Entry = std::shared_ptr<const NamedTensors>;
+  // An empty folder keeps everything in memory only. kind: of the records, with a revision ("latents/1"). Of what is on
+  // disk, so many bytes stay in memory, those that were used last.
+  TensorCache(std::filesystem::path folder, std::string kind, int64_t most_kept = int64_t{256} << 20)
+      : folder_(std::move(folder)), kind_(std::move(kind)), most_kept_(most_kept) {}
   // What is wrong with the names, types, shapes or values of an entry; empty: nothing.
   using Check = std::function<std::string(const NamedTensors&)>;
   // nullptr when the key is unknown. A file that is not what was put there counts as unknown, with a warning.
-  const NamedTensors* find(const std::string& key, const Check& check);
+  Entry find(const std::string& key, const Check& check);
   // Where something else than a file stands in the entry's place, it is kept in memory only, with a warning.
-  const NamedTensors& put(const std::string& key, NamedTensors tensors);
+  Entry put(const std::string& key, NamedTensors tensors);
   bool on_disk() const { return !folder_.empty(); }
   const std::filesystem::path& folder() const { return folder_; }
   bool contains(const std::string& key) const;
+  int64_t kept() const { return kept_bytes_; }  // of what is on disk
 
  private:
+  struct Kept {
+    Entry entry;
+    std::list<std::string>::iterator place;  // in the order of use; the end where it is in memory only
+  };
   std::filesystem::path file_of(const std::string& key) const { return folder_ / (key + ".safetensors"); }
+  Entry keep(const std::string& key, NamedTensors tensors, bool in_file);
   std::filesystem::path folder_;
   std::string kind_;
-  std::map<std::string, NamedTensors> loaded_;
+  int64_t most_kept_, kept_bytes_ = 0;
+  std::map<std::string, Kept> kept_;
+  std::list<std::string> order_;  // keys, the one that was used last in front
 };
 
 }  // namespace lh

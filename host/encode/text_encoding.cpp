@@ -7,6 +7,7 @@
 #include <memory>
 #include <set>
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/rows.h"
@@ -57,8 +58,25 @@ int64_t count_rows(const HostTensor& mask, const std::string& name, const std::s
 
 }  // namespace
 
-TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1") {}
+TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder,
+                           int64_t memory)
+    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1"), memory_(memory) {}
+
+const ForwardFit& TextEncoding::fit() {
+  if (!fit_) fit_ = fit_forward(device_, graph(), model_.checkpoint(), memory_);
+  return *fit_;
+}
+
+void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
+  const bool cached = std::ranges::all_of(prompts, [&](const std::string& p) { return cache_.contains(key(p)); });
+  if (prompts.empty() || cached || fit().bytes <= memory_) return;
+  fail(Code::resource,
+       "the text encoders do not fit: {} of memory may be used, and they take {} at least, with {} of {} blocks "
+       "streamed "
+       "from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end other "
+       "programs that use the device",
+       size_text(memory_), size_text(fit().bytes), fit().streamed_blocks, fit().blocks);
+}
 
 const Graph& TextEncoding::graph() {
   if (!graph_) graph_.emplace(conditioner(compute_));
@@ -95,8 +113,9 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) { prepare(pr
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world) {
   std::vector<std::string> missing;
-  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
+  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end())) {
     if (find(prompt) == nullptr) missing.push_back(prompt);
+  }
   if (!missing.empty()) encode(missing, world);
 }
 
@@ -188,14 +207,17 @@ const Tokens& TextEncoding::tokens(const std::string& prompt) {
   return it->second;
 }
 
+int64_t TextEncoding::bytes_each() {
+  int64_t bytes = 0;
+  for (const auto& [name, value] : graph().outputs) bytes += graph().desc(value).bytes();
+  return bytes;
+}
+
 int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) {
   std::set<std::string> missing;
   for (const std::string& prompt : prompts)
     if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
-  if (missing.empty()) return 0;
-  int64_t each = 0;
-  for (const auto& [name, value] : graph().outputs) each += graph().desc(value).bytes();
-  return each * static_cast<int64_t>(missing.size());
+  return missing.empty() ? 0 : bytes_each() * static_cast<int64_t>(missing.size());
 }
 
 NamedTensors TextEncoding::conditioning(Program& conditioner) const {
@@ -215,8 +237,14 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
   const auto make = [&](size_t index) {
     const std::string& prompt = prompts[index];
     if (!program) {
-      weights.emplace(device_, model_.checkpoint(), graph());
-      program = OwnedProgram(device_, graph(), weights->bind(graph()), "text encoders");
+      Graph fitted = graph();
+      stream(fitted, fit().streaming);
+      if (fit().streamed_blocks > 0)
+        spdlog::info("the weights of {} of {} blocks of the text encoders stay in host memory ({})",
+                     fit().streamed_blocks, fit().blocks, size_text(fit().streamed));
+      weights.emplace(device_, model_.checkpoint(), fitted);
+      const Externals externals = weights->bind(fitted);
+      program = OwnedProgram(device_, std::move(fitted), externals, "text encoders");
     }
     for (const auto& [name, ids] : tokens(prompt))
       if (program->graph().inputs.contains(name)) program->set_input(name, ids);
@@ -234,11 +262,12 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
   std::vector<std::string> keys;
   for (const std::string& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
-  for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i)
+  for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {
     if (find(prompts[i]) == nullptr) make(i);  // others' that cannot be read here
+  }
 }
 
-const NamedTensors* TextEncoding::find(const std::string& prompt) {
+TensorCache::Entry TextEncoding::find(const std::string& prompt) {
   return cache_.find(key(prompt), [&](const NamedTensors& entry) -> std::string {
     const std::map<std::string, std::string> masks = masks_by_output(model_.recipe());
     for (const auto& [name, tensor] : entry)
@@ -256,11 +285,11 @@ const NamedTensors* TextEncoding::find(const std::string& prompt) {
   });
 }
 
-const NamedTensors& TextEncoding::at(const std::string& prompt) {
+TensorCache::Entry TextEncoding::at(const std::string& prompt) {
   const auto given = given_.find(prompt);
-  const NamedTensors* found = given != given_.end() ? &given->second : find(prompt);
+  TensorCache::Entry found = given != given_.end() ? given->second : find(prompt);
   if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
-  return *found;
+  return found;
 }
 
 }  // namespace lh

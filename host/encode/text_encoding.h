@@ -1,6 +1,7 @@
 // Prompts to conditioning tensors: tokenizers and the model's text encoders, behind a cache.
 #pragma once
 
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -11,6 +12,7 @@
 #include "encode/tensor_cache.h"
 #include "plugin/model.h"
 #include "run/device.h"
+#include "run/fit_forward.h"
 #include "run/program.h"
 
 namespace lh {
@@ -22,12 +24,17 @@ using Tokens = NamedTensors;
 
 class TextEncoding {
  public:
-  TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder);
+  // The encoders' blocks are streamed from host memory where they would take more than `memory` bytes of the device.
+  TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder,
+               int64_t memory = std::numeric_limits<int64_t>::max());
   // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs. The second: together
   // with the other processes of a run, all of which call it.
   void prepare(const std::vector<std::string>& prompts);
   void prepare(const std::vector<std::string>& prompts, World& world);
-  // Disk space that prepare() will take.
+  // Throws lh::Error where prepare() would have to encode something and the encoders cannot be made to fit.
+  void require_memory(const std::vector<std::string>& prompts);
+  // Disk space that one prompt takes at most, and that prepare() will take.
+  int64_t bytes_each();
   int64_t bytes_to_cache(const std::vector<std::string>& prompts);
 
   // Sizes that the denoiser's graph is built with, "text_length": for one prompt, for the longest of several, and for
@@ -45,11 +52,13 @@ class TextEncoding {
   // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
   NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
-  const NamedTensors& at(const std::string& prompt);
+  TensorCache::Entry at(const std::string& prompt);
   // Identifies the tokenizer of each encoder: its files and rules.
   std::map<std::string, std::string> tokenizer_fingerprints();
   // Conditioning that stands for a prompt from now on, whatever is cached.
-  void give(const std::string& prompt, NamedTensors conditioning) { given_[prompt] = std::move(conditioning); }
+  void give(const std::string& prompt, NamedTensors conditioning) {
+    given_[prompt] = std::make_shared<const NamedTensors>(std::move(conditioning));
+  }
 
  private:
   const Graph& graph();
@@ -57,17 +66,20 @@ class TextEncoding {
   std::string key(const std::string& prompt);
   int64_t rows_there(const std::string& mask, const std::string& prompt);
   void encode(const std::vector<std::string>& prompts, World& world);
-  const NamedTensors* find(const std::string& prompt);
+  TensorCache::Entry find(const std::string& prompt);
+  const ForwardFit& fit();
 
   Device& device_;
   const Model& model_;
   DType compute_;
   TensorCache cache_;
+  int64_t memory_;
+  std::optional<ForwardFit> fit_;                                 // of the conditioner into memory_
   std::optional<Graph> graph_;                                    // the conditioner, built when first asked for
   std::string identity_;                                          // of graph, weights and tokenizers, for keys
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
   std::map<std::string, Tokens> tokens_;                          // by prompt
-  std::map<std::string, NamedTensors> given_;                     // likewise
+  std::map<std::string, TensorCache::Entry> given_;               // likewise
   std::map<std::string, OwnedProgram> masks_;  // by output: the part of the conditioner that makes it
   std::map<std::pair<std::string, std::string>, int64_t> there_;  // by mask and prompt: rows that are there
 };

@@ -27,7 +27,7 @@ void VaePlan::require(const MemoryRoom& room) const {
   if (room.total(memory) <= room.limit) return;
   fail(Code::resource,
        "the VAE does not fit: to {} {} takes {} MiB (weights {}, activations {}, workspace {}), {} with what is beside "
-       "it, and {} MiB of memory may be used. Set model.vae_tile below {}, raise memory_limit_mib where it is set, or "
+       "it, and {} MiB of memory may be used. Set model.vae_tile below {}, raise memory.budget where it is set, or "
        "end other programs that use the device",
        role == VaeRole::encode ? "encode" : "decode", text(), MemoryRoom{}.total(memory) >> 20, memory.weights >> 20,
        memory.arena >> 20, memory.workspace >> 20, room.total(memory) >> 20, room.limit >> 20,

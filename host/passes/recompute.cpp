@@ -7,22 +7,18 @@
 #include "graph/op.h"
 
 namespace lh {
-namespace {
 
-// The outermost checkpoint scope around `scope`, -1 when there is none.
-int32_t checkpoint_of(const Graph& graph, int32_t scope) {
+int32_t checkpoint_scope(const Graph& graph, int32_t scope) {
   int32_t found = -1;
   for (int32_t s = scope; s > 0; s = graph.scopes[static_cast<size_t>(s)].parent)
     if (graph.scopes[static_cast<size_t>(s)].checkpoint) found = s;
   return found;
 }
 
-}  // namespace
-
 std::vector<int32_t> checkpoint_scopes(const Graph& graph) {
   std::vector<int32_t> result;
   for (const Node& node : graph.nodes) {
-    const int32_t scope = checkpoint_of(graph, node.scope);
+    const int32_t scope = checkpoint_scope(graph, node.scope);
     if (scope >= 0 && std::ranges::find(result, scope) == result.end()) result.push_back(scope);
   }
   return result;
@@ -36,11 +32,11 @@ void recompute(Graph& graph, size_t forward_count, const std::set<int32_t>& scop
     for (const Value out : graph.nodes[n].outputs) producer[out] = n;
   const auto scope_of = [&](Value v) {
     const auto it = producer.find(v);
-    return it == producer.end() ? -1 : checkpoint_of(graph, graph.nodes[it->second].scope);
+    return it == producer.end() ? -1 : checkpoint_scope(graph, graph.nodes[it->second].scope);
   };
   for (size_t n = 0; n < forward_count; ++n)
     for (const Value in : graph.nodes[n].inputs)
-      if (in && scope_of(in) != checkpoint_of(graph, graph.nodes[n].scope)) kept.insert(in);
+      if (in && scope_of(in) != checkpoint_scope(graph, graph.nodes[n].scope)) kept.insert(in);
   for (const auto& [name, v] : graph.outputs) kept.insert(v);
 
   std::vector<Node> backward(graph.nodes.begin() + static_cast<int64_t>(forward_count), graph.nodes.end());

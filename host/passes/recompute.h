@@ -10,7 +10,9 @@
 
 namespace lh {
 
-// Outermost checkpoint scopes, in order of appearance.
+// The outermost checkpoint scope around `scope`, -1 when there is none.
+int32_t checkpoint_scope(const Graph& graph, int32_t scope);
+// All of them, in order of appearance.
 std::vector<int32_t> checkpoint_scopes(const Graph& graph);
 
 // `forward_count`: number of nodes of the forward pass (they come first). Clones the nodes that the backward pass

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "core/bytes.h"
 #include "core/cache_folder.h"
 #include "core/error.h"
 
@@ -44,7 +45,8 @@ Code code_of(lk_status status) {
 
 }  // namespace
 
-Device::Device(const std::string& name, bool deterministic) : cpu_(name == "cpu") {
+Device::Device(const std::string& name, bool deterministic)
+    : cpu_(name == "cpu" || name == "card"), card_(name == "card") {
   const int32_t index = cpu_ ? 0 : cuda_index(name);
   if (index < 0) fail(Code::config, "device: '{}' is none of cuda, cuda:<number> and cpu", name);
   if (!cpu_ && lk_backend_available(LK_CUDA) == 0)
@@ -98,15 +100,21 @@ void Device::check(lk_status status, std::string_view what) const {
 }
 
 DeviceMemory::DeviceMemory(Device& device, int64_t bytes, std::string_view what) : device_(&device), bytes_(bytes) {
+  if (device.limit_ > 0 && bytes > device.limit_ - device.taken_)
+    fail(Code::resource, "no memory for {} ({}): {} of the {} that may be used are taken (memory.budget)", what,
+         size_text(bytes), size_text(device.taken_), size_text(device.limit_));
   void* data = nullptr;
   const lk_status status = lk_alloc(device.context(), std::max<int64_t>(bytes, 1), &data);
   if (status != LK_OK)
     fail(Code::resource, "no memory for {} ({} MiB): {}", what, bytes >> 20, lk_last_error(device.context()));
   data_ = static_cast<std::byte*>(data);
+  device.taken_ += bytes_;
 }
 
 DeviceMemory::~DeviceMemory() {
-  if (data_ != nullptr) lk_free(device_->context(), data_);
+  if (data_ == nullptr) return;
+  lk_free(device_->context(), data_);
+  device_->taken_ -= bytes_;
 }
 
 DeviceMemory::DeviceMemory(DeviceMemory&& other) noexcept

@@ -22,17 +22,24 @@ class Device {
 
   lk_context* context() const { return context_; }
   bool is_cpu() const { return cpu_; }
+  // "card": a CPU on which a run of a GPU is planned and nothing is run.
+  bool stands_for_gpu() const { return card_; }
   int threads() const { return lk_context_threads(context_); }
   lk_device_info info() const;
   int64_t peak() const { return lk_memory_peak(context_); }
+  // From here on DeviceMemory is refused, by its name, where together it would take more than so many bytes, whatever
+  // the device has: a large card stands for a small one. 0: no such limit.
+  void limit_memory(int64_t bytes) { limit_ = bytes; }
   void synchronize() const;
   HostTensor download(const lk_tensor& tensor) const;  // dense or in lines
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
 
  private:
+  friend class DeviceMemory;
   lk_context* context_ = nullptr;
-  bool cpu_;
+  bool cpu_, card_;
+  int64_t limit_ = 0, taken_ = 0;
 };
 
 // Device memory, move-only.

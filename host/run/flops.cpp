@@ -47,9 +47,11 @@ double products(const Graph& graph, const Node& node) {
 
 }  // namespace
 
+double flops(const Graph& graph, const Node& node) { return 2 * products(graph, node); }
+
 double flops(const Graph& graph) {
   double total = 0;
-  for (const Node& node : graph.nodes) total += 2 * products(graph, node);
+  for (const Node& node : graph.nodes) total += flops(graph, node);
   return total;
 }
 

@@ -9,5 +9,6 @@
 namespace lh {
 
 double flops(const Graph& graph);
+double flops(const Graph& graph, const Node& node);
 
 }  // namespace lh

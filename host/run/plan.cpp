@@ -91,9 +91,11 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
 }
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
+  constexpr int64_t most_growth = 64;  // the fraction of the arena that copies may be bought with
   Plan in_lines = plan_memory(graph, external, PieceLayout::in_lines);
   Plan contiguous = plan_memory(graph, external, PieceLayout::contiguous);
-  return in_lines.bytes <= contiguous.bytes ? std::move(in_lines) : std::move(contiguous);
+  return in_lines.bytes <= contiguous.bytes + contiguous.bytes / most_growth ? std::move(in_lines)
+                                                                             : std::move(contiguous);
 }
 
 std::string print(const Graph& graph, const Plan& plan, size_t most) {

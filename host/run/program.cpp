@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/signals.h"
 #include "graph/op.h"
+#include "ops/ops.h"
 
 namespace lh {
 Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals)
@@ -45,6 +46,23 @@ Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const
     for (const Value out : node.outputs) step.out.push_back(tensor(out));
     steps_.push_back(std::move(step));
   }
+  order_transfers();
+}
+
+// By storage: what reads a copy may read it in another shape, or joined to others.
+void Program::order_transfers() {
+  std::map<uint32_t, std::vector<Transfer*>> on_their_way;
+  for (Step& step : steps_) {
+    const Node& node = graph_.nodes[step.node];
+    for (const Value in : node.inputs)
+      if (const auto found = on_their_way.find(plan_.views[in.id].root); in && found != on_their_way.end()) {
+        step.awaits.insert(step.awaits.end(), found->second.begin(), found->second.end());
+        on_their_way.erase(found);
+      }
+    if (node.op != &fetch_op) continue;
+    step.sends = transfers_.emplace_back(std::make_unique<Transfer>(device_)).get();
+    on_their_way[plan_.views[node.outputs[0].id].root].push_back(step.sends);
+  }
 }
 
 lk_tensor Program::tensor(Value v) const {
@@ -70,8 +88,14 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
 
 void Program::launch(Step& step) {
   const Node& node = graph_.nodes[step.node];
+  for (const Transfer* transfer : step.awaits) transfer->there.hold(LK_COMPUTE);
+  if (step.sends != nullptr) {
+    step.sends->free.record(LK_COMPUTE);
+    step.sends->free.hold(LK_TRANSFER);
+  }
   const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
   if (status != LK_OK) device_.check(status, graph_.describe(node));
+  if (step.sends != nullptr) step.sends->there.record(LK_TRANSFER);
 }
 
 void Program::run(const Probe& after) {

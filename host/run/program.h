@@ -40,17 +40,26 @@ class Program {
   lk_tensor tensor(Value v) const;
 
  private:
+  // A copy from host memory beside the operations (passes/stream.h).
+  struct Transfer {
+    explicit Transfer(Device& device) : free(device), there(device) {}
+    Event free, there;  // nobody uses the memory any more; what was sent is in it
+  };
   struct Step {
     size_t node;
     std::vector<lk_tensor> in, out;
+    Transfer* sends = nullptr;
+    std::vector<Transfer*> awaits;  // what it is the first to read
   };
   void launch(Step& step);
+  void order_transfers();
   Device& device_;
   Graph graph_;
   Plan plan_;
   DeviceMemory constants_;
   std::vector<void*> address_;  // by value id
   std::vector<Step> steps_;
+  std::vector<std::unique_ptr<Transfer>> transfers_;
 };
 
 // Owns its arena as well: for graphs that run alone (encoders, VAE, sampler stages).

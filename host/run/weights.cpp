@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "io/synthetic.h"
+#include "passes/stream.h"
 #include "run/plan.h"
 
 namespace lh {
@@ -105,24 +106,48 @@ std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& chec
   return names;
 }
 
-int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names) {
+namespace {
+
+int64_t bytes_of(const Graph& graph, const std::vector<std::string>& names, bool on_host) {
+  const std::set<Value> streamed = streamed_parameters(graph);
   int64_t total = 0;
-  for (const std::string& name : names) total += stored_bytes(graph, graph.params.at(name));
+  for (const std::string& name : names)
+    if (const Value weight = graph.params.at(name); streamed.contains(weight) == on_host)
+      total += stored_bytes(graph, weight);
   return total;
+}
+
+}  // namespace
+
+int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names) {
+  return bytes_of(graph, names, false);
+}
+
+int64_t streamed_bytes(const Graph& graph, const std::vector<std::string>& names) {
+  return bytes_of(graph, names, true);
 }
 
 Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source) {
   const std::vector<std::string> names = weight_names(graph, checkpoint);
   memory_ = DeviceMemory(device, weight_bytes(graph, names), "model weights");
-  int64_t offset = 0;
+  if (const int64_t bytes = streamed_bytes(graph, names); bytes > 0) host_ = StagingMemory(device, bytes);
+  const std::set<Value> streamed = streamed_parameters(graph);
+  int64_t here = 0, on_host = 0;
   for (const std::string& name : names) {
-    offsets_[name] = offset;
-    offset += stored_bytes(graph, graph.params.at(name));
+    const Value weight = graph.params.at(name);
+    int64_t& offset = streamed.contains(weight) ? on_host : here;
+    places_[name] = {streamed.contains(weight), offset};
+    offset += stored_bytes(graph, weight);
   }
   if (source == Source::file)
     read(device, checkpoint, graph, names);
   else
     make(device, graph, names);
+}
+
+std::byte* Weights::at(const std::string& name) const {
+  const Place& place = places_.at(name);
+  return (place.on_host ? host_.data() : memory_.data()) + place.offset;
 }
 
 void Weights::read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
@@ -132,23 +157,26 @@ void Weights::read_again(Device& device, const Checkpoint& checkpoint, const Gra
 
 void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                    const std::vector<std::string>& names) {
-  if (device.is_cpu()) {
-    for (const std::string& name : names) read_weight(checkpoint, graph, name, memory_.data() + offsets_[name]);
-    return;
-  }
+  std::vector<std::string> to_device;
+  for (const std::string& name : names)
+    if (device.is_cpu() || places_.at(name).on_host)
+      read_weight(checkpoint, graph, name, at(name));
+    else
+      to_device.push_back(name);
+  if (to_device.empty()) return;
   const auto bytes = [&](const std::string& name) { return stored_bytes(graph, graph.params.at(name)); };
   // One tensor is read from the file while the one before is on its way to the device.
   int64_t largest = 0;
-  for (const std::string& name : names) largest = std::max(largest, bytes(name));
+  for (const std::string& name : to_device) largest = std::max(largest, bytes(name));
   const StagingMemory staging[2] = {StagingMemory(device, largest), StagingMemory(device, largest)};
   const Event sent[2] = {Event(device), Event(device)};
-  for (size_t i = 0; i < names.size(); ++i) {
+  for (size_t i = 0; i < to_device.size(); ++i) {
     const size_t slot = i % 2;
     if (i >= 2) sent[slot].finish();
-    read_weight(checkpoint, graph, names[i], staging[slot].data());
-    device.check(lk_copy_async(device.context(), LK_TRANSFER, memory_.data() + offsets_[names[i]], staging[slot].data(),
-                               bytes(names[i])),
-                 names[i]);
+    read_weight(checkpoint, graph, to_device[i], staging[slot].data());
+    device.check(
+        lk_copy_async(device.context(), LK_TRANSFER, at(to_device[i]), staging[slot].data(), bytes(to_device[i])),
+        to_device[i]);
     sent[slot].record(LK_TRANSFER);
   }
   device.synchronize();
@@ -162,28 +190,33 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
     if (has_codes(desc.dtype)) most = std::max(most, desc.shape.numel());
   }
   const DeviceMemory wide(device, most * dtype_size(DType::bf16), "random weights on their way to 8 bits");
+  int64_t largest = 0;  // of those that are made on the device and kept on the host
+  for (const std::string& name : names)
+    if (places_.at(name).on_host) largest = std::max(largest, stored_bytes(graph, graph.params.at(name)));
+  const DeviceMemory made(device, largest, "random weights on their way to the host");
   RandomWeights random(device);
   for (const std::string& name : names) {
     const Value weight = graph.params.at(name);
     const Desc& desc = graph.desc(weight);
     const Value scale = graph.info(weight).scale;
     const WeightLaw law = weight_law(name, desc.shape);
-    std::byte* const place = memory_.data() + offsets_[name];
+    const bool on_host = places_.at(name).on_host;
+    std::byte* const place = on_host ? made.data() : at(name);
     const lk_tensor tensor = kernel_tensor(desc, place);
-    if (desc.dtype == DType::nf4) {
-      random.nf4_normal(place, desc.bytes(), place + scale_offset(graph, weight), graph.desc(scale), law.deviation,
-                        name);
-      continue;
-    }
-    if (scale)
+    const bool nf4 = desc.dtype == DType::nf4;
+    if (scale && !nf4)
       random.fill(kernel_tensor(graph.desc(scale), place + scale_offset(graph, weight)),
                   law.deviation / code_deviation(desc.dtype), name);
-    if (law.offset != 0)
+    if (nf4)
+      random.nf4_normal(place, desc.bytes(), place + scale_offset(graph, weight), graph.desc(scale), law.deviation,
+                        name);
+    else if (law.offset != 0)
       random.fill(tensor, law.offset, name);
     else if (has_codes(desc.dtype))
       random.codes_normal(tensor, scale ? code_deviation(desc.dtype) : law.deviation, wide.data(), name);
     else
       random.normal(tensor, law.deviation, name);
+    if (on_host) made.download(0, at(name), stored_bytes(graph, weight));
   }
   device.synchronize();  // `wide` goes away
 }
@@ -191,10 +224,9 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
 Externals Weights::bind(const Graph& graph) const {
   Externals externals;
   for (const auto& [name, value] : graph.params)
-    if (const auto it = offsets_.find(name); it != offsets_.end()) {
-      externals[value] = memory_.data() + it->second;
-      if (const Value scale = graph.info(value).scale)
-        externals[scale] = memory_.data() + it->second + scale_offset(graph, value);
+    if (places_.contains(name)) {
+      externals[value] = at(name);
+      if (const Value scale = graph.info(value).scale) externals[scale] = at(name) + scale_offset(graph, value);
     }
   return externals;
 }

@@ -1,4 +1,5 @@
-// The frozen weights of one or more graphs in device memory: each checkpoint tensor once, in one allocation.
+// The frozen weights of one or more graphs: each checkpoint tensor once, in one allocation on the device, or in one of
+// host memory where the graph fetches them from there.
 #pragma once
 
 #include <map>
@@ -15,7 +16,9 @@ namespace lh {
 // Parameters that the graph takes from the checkpoint (trained ones are not among them). The factors of a weight
 // (ValueInfo::scale) go with it everywhere here.
 std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& checkpoint);
+// On the device; those that the graph fetches (passes/stream.h) are in host memory instead.
 int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names);
+int64_t streamed_bytes(const Graph& graph, const std::vector<std::string>& names);
 
 class Weights {
  public:
@@ -31,10 +34,17 @@ class Weights {
   int64_t bytes() const { return memory_.bytes(); }
 
  private:
+  // Where a weight is: on the device, or in host memory that copies to the device run from.
+  struct Place {
+    bool on_host = false;
+    int64_t offset = 0;
+  };
+  std::byte* at(const std::string& name) const;
   void read(Device& device, const Checkpoint& checkpoint, const Graph& graph, const std::vector<std::string>& names);
   void make(Device& device, const Graph& graph, const std::vector<std::string>& names);
   DeviceMemory memory_;
-  std::map<std::string, int64_t> offsets_;
+  StagingMemory host_;
+  std::map<std::string, Place> places_;
 };
 
 }  // namespace lh

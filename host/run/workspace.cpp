@@ -47,6 +47,20 @@ void enqueue(Device& device, const Graph& graph, const std::vector<View>& views)
   }
 }
 
+// About what a GPU's libraries ask for: an accumulator of the largest activation in float32 and half as much again, and
+// the widest form of a weight in 8 bits.
+int64_t usual_workspace(const Graph& graph) {
+  constexpr int64_t least = 64 << 20;
+  int64_t activation = 0, weight = 0;
+  for (const Node& node : graph.nodes) {
+    for (const Value out : node.outputs)
+      if (is_float(graph.desc(out).dtype)) activation = std::max(activation, graph.desc(out).shape.numel());
+    for (const Value in : node.inputs)
+      if (in && is_fp8(graph.desc(in).dtype)) weight = std::max(weight, graph.desc(in).shape.numel());
+  }
+  return least + 6 * activation + weight * dtype_size(graph.compute);
+}
+
 }  // namespace
 
 int64_t workspace_bytes(Device& device, const Graph& graph, const Plan& plan) {
@@ -54,6 +68,11 @@ int64_t workspace_bytes(Device& device, const Graph& graph, const Plan& plan) {
 }
 
 int64_t workspace_bytes(Device& device, const std::vector<PlannedGraph>& graphs) {
+  if (device.stands_for_gpu()) {
+    int64_t most = 0;
+    for (const PlannedGraph& planned : graphs) most = std::max(most, usual_workspace(*planned.graph));
+    return most;
+  }
   if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
   return measured_workspace(device, [&] {
     Fork fork(device, static_cast<int32_t>(std::min<size_t>(graphs.size(), LK_MAX_BRANCHES)));

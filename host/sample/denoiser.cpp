@@ -17,28 +17,30 @@ int64_t image_tokens(const SampleRequest& request, const LatentSpec& latents) {
 }  // namespace
 
 Denoiser::Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute,
-                   const SamplerChoice& sampler, const SampleRequest& like, const Sizes& lengths)
+                   const SamplerChoice& sampler, const SampleRequest& like, const Sizes& lengths,
+                   const Streaming& streaming)
     : device_(device),
       model_(model),
       sampler_(sampler),
       like_(like),
       schedule_(schedule_of(sampler, model.recipe(), like.steps, image_tokens(like, model.recipe().latents))),
       inputs_(model.recipe()),
-      whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {})) {
+      whole_(compile(select, compute, like.guidance.batched ? 2 : 1, lengths, {}, streaming)) {
   if (like.guidance.skip_layers)
-    skipping_.emplace(compile(select, compute, 1, lengths, like.guidance.skip_layers->layers));
+    skipping_.emplace(compile(select, compute, 1, lengths, like.guidance.skip_layers->layers, streaming));
 }
 
 Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
-                                     const std::vector<int64_t>& skip_layers) const {
+                                     const std::vector<int64_t>& skip_layers, const Streaming& streaming) const {
   const int64_t downscale = model_.recipe().latents.downscale;
   Compiled compiled;
   compiled.sizes = lengths;
   compiled.sizes["batch"] = batch;
   compiled.sizes["height"] = like_.height / downscale;
   compiled.sizes["width"] = like_.width / downscale;
-  compiled.graph = build_sample_graph(model_, compiled.sizes, select, compute,
-                                      skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}});
+  compiled.graph =
+      build_sample_graph(model_, compiled.sizes, select, compute,
+                         skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}}, streaming);
   require_plain_latents(compiled.graph, model_.recipe());
   compiled.plan = plan_memory(compiled.graph, parameters(compiled.graph));
   return compiled;
@@ -84,9 +86,11 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
 ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                            TextEncoding& text) {
   const Guidance& guidance = like_.guidance;
-  const NamedTensors* prompt = &text.at(request.prompt);
+  const TensorCache::Entry prompt_entry = text.at(request.prompt);
+  const NamedTensors* prompt = prompt_entry.get();
   if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
-  const NamedTensors* negative = &text.at(request.negative);
+  const TensorCache::Entry negative_entry = text.at(request.negative);
+  const NamedTensors* negative = negative_entry.get();
   HostTensor with, without;
   if (guidance.batched) {
     const HostTensor both = evaluate(whole_, x, level, {negative, prompt});

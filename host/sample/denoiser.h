@@ -19,8 +19,9 @@ namespace lh {
 class Denoiser {
  public:
   // All images will have the size, steps and guidance of `like`; lengths: of the longest prompt (TextEncoding).
+  // streaming: as the weights are kept that it is bound to.
   Denoiser(Device& device, const Model& model, const SelectAdapter& select, DType compute, const SamplerChoice& sampler,
-           const SampleRequest& like, const Sizes& lengths);
+           const SampleRequest& like, const Sizes& lengths, const Streaming& streaming = {});
   // The graph that uses every weight and adapter.
   const Graph& graph() const { return whole_.graph; }
   // What its programs take of the device, one at a time in one arena.
@@ -42,7 +43,7 @@ class Denoiser {
     std::unique_ptr<Program> program;
   };
   Compiled compile(const SelectAdapter& select, DType compute, int64_t batch, const Sizes& lengths,
-                   const std::vector<int64_t>& skip_layers) const;
+                   const std::vector<int64_t>& skip_layers, const Streaming& streaming) const;
   HostTensor evaluate(Compiled& compiled, const HostTensor& x, const NoiseLevel& level,
                       const std::vector<const NamedTensors*>& prompts);
   ModelSaid guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,

@@ -65,12 +65,13 @@ SelectAdapter with_strength(const SelectAdapter& select, double strength) {
 }  // namespace
 
 SampleSet::SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
-                     const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths) {
+                     const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
+                     const Streaming& streaming) {
   for (const SampleRequest& request : requests) {
     const auto same = [&](const auto& made) { return alike(made.first, request); };
     if (std::ranges::any_of(denoisers_, same)) continue;
     denoisers_.emplace_back(request, std::make_unique<Denoiser>(device, model, with_strength(select, request.strength),
-                                                                compute, sampler, request, lengths));
+                                                                compute, sampler, request, lengths, streaming));
   }
 }
 

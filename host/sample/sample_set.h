@@ -15,9 +15,10 @@ namespace lh {
 class SampleSet {
  public:
   // select: of the adapters as they are trained; a request's strength multiplies what they change.
-  // lengths: of the longest prompt (TextEncoding).
+  // lengths: of the longest prompt (TextEncoding). streaming: as the weights are kept that it is bound to.
   SampleSet(Device& device, const Model& model, const SelectAdapter& select, DType compute,
-            const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths);
+            const SamplerChoice& sampler, const std::vector<SampleRequest>& requests, const Sizes& lengths,
+            const Streaming& streaming = {});
   // The graph that uses every weight and adapter.
   const Graph& graph() const { return denoisers_.front().second->graph(); }
   // What the denoisers take of the device, one at a time in one arena.

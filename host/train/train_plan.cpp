@@ -21,7 +21,8 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     Sizes sizes = shape.sizes(recipe.latents, options.batch);
     sizes.insert(options.encoder_sizes.begin(), options.encoder_sizes.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
-    add({&step->train_graph().graph, &step->plan()});
+    const TrainGraph& train = step->train_graph();
+    also_adapted(step->arena_bytes(), workspace_bytes(device, train.graph, step->plan()), constant_bytes(train.graph));
     steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
@@ -52,7 +53,9 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     clip_gradients(device, place(1 << 20, whole), 1, place(256, {1}), place(512, {1}));
   });
   memory.workspace = std::max(memory.workspace, clip);
-  memory.weights = weight_bytes(first.graph, weight_names(first.graph, model.checkpoint()));
+  const std::vector<std::string> weights = weight_names(first.graph, model.checkpoint());
+  memory.weights = weight_bytes(first.graph, weights);
+  memory.streamed = streamed_bytes(first.graph, weights);
   memory.adapters = adapters->bytes();
   memory.small += SCALARS + Feed::device_bytes(message_bytes());
   also(settings);
@@ -60,6 +63,11 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
 }
 
 void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
+  other_arena_ = std::max(other_arena_, arena);
+  also_adapted(arena, workspace, constants);
+}
+
+void TrainPlan::also_adapted(int64_t arena, int64_t workspace, int64_t constants) {
   memory.activations = std::max(memory.activations, arena);
   memory.workspace = std::max(memory.workspace, workspace);
   memory.small += constants;
@@ -134,9 +142,8 @@ int64_t TrainPlan::message_bytes() const {
   return rates_bytes() + most;
 }
 
-const TrainGraph& TrainPlan::largest() const {
-  return std::ranges::max_element(steps, {}, [](const auto& s) { return s.second->arena_bytes(); })
-      ->second->train_graph();
+const StepShape& TrainPlan::largest_shape() const {
+  return std::ranges::max_element(steps, {}, [](const auto& s) { return s.second->arena_bytes(); })->first;
 }
 
 }  // namespace lh

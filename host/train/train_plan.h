@@ -25,6 +25,7 @@ struct MemoryReport {
   int64_t activations = 0;  // one arena for everything that runs
   int64_t workspace = 0;    // of single operations
   int64_t small = 0;        // constants, inputs, scalars
+  int64_t streamed = 0;     // weights in host memory instead: not of the device
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
@@ -49,11 +50,15 @@ struct TrainPlan {
             const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
+  // For what is no reason to stream more: steps, which are planned for, and tiles of the VAE, which are made to fit.
+  void also_adapted(int64_t arena, int64_t workspace, int64_t constants);
   // Makes room for the sum of the gradients of several micro-batches.
   void accumulate();
   // Makes room for the optimizer that these settings ask for, in the place of the one in force. Throws
   // lh::Error(Code::config) for settings that no optimizer takes.
   void also(const TrainSection& settings);
+  // The largest arena of what is no training step and not adapted to the room.
+  int64_t other_arena() const { return other_arena_; }
   // The optimizer of these settings; one that is planned already where there is one.
   std::shared_ptr<const OptimizerSetup> setup_for(const TrainSection& settings);
   // Why it cannot take over in the memory that the run has taken; empty: it can. limit: of the whole run, in bytes.
@@ -67,14 +72,16 @@ struct TrainPlan {
   MemoryReport memory;
   int64_t update_states() const { return update_states_; }  // of the optimizer that has the most, in bytes
   int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
-  int64_t message_bytes() const;      // learning rates and the inputs of the largest step
-  const TrainGraph& largest() const;  // the step with the most activations
+  int64_t message_bytes() const;           // learning rates and the inputs of the largest step
+  const StepShape& largest_shape() const;  // of the step with the most activations
+  const TrainGraph& largest() const { return steps.at(largest_shape())->train_graph(); }
 
  private:
   void make_room(const OptimizerSetup& setup);
   Device& device_;
   const Registry& registry_;
   std::vector<std::shared_ptr<const OptimizerSetup>> setups_;
+  int64_t other_arena_ = 0;
   int64_t rate_slots_ = 0, update_states_ = 0, update_small_ = 0;  // the most that one of them needs
 };
 

@@ -115,7 +115,7 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
   }
   if (!p_.live_text) p_.text.prepare(prompts_of(requests));
   const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(prompts_of(requests));
-  SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths);
+  SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths, p_.streaming);
   const Denoiser::Memory memory = denoisers.memory();
   if (memory.arena > p_.plan->memory.activations || memory.workspace > p_.plan->memory.workspace)
     fail(Code::resource, "sample: so long a prompt takes more memory than the run has set aside");

@@ -141,10 +141,12 @@ LK_API lk_status lk_event_finish(lk_context* context, lk_event* event);
 LK_API lk_status lk_event_elapsed(lk_context* context, lk_event* start, lk_event* end, float* milliseconds);
 
 /* Recording: operations and compute-queue copies between begin and end are not run but kept, with their addresses, and
- * run as one by each launch (a CUDA graph). Run them once without recording first: that is when plans are made and
- * algorithms timed. The workspace's address is kept too: lend one (lk_set_workspace) where other operations, which may
- * need a larger one, run between the launches. LK_E_UNSUPPORTED on the CPU, where running the operations one by one
- * costs nothing more. */
+ * run as one by each launch (a CUDA graph). Copies of the transfer queue are part of it from where that queue waits for
+ * an event that the compute queue recorded since begin, and stay beside the operations; the compute queue has to wait
+ * for an event behind the last of them before end. Such events belong to the recording: record them anew elsewhere. Run
+ * them once without recording first: that is when plans are made and algorithms timed. The workspace's address is kept
+ * too: lend one (lk_set_workspace) where other operations, which may need a larger one, run between the launches.
+ * LK_E_UNSUPPORTED on the CPU, where running the operations one by one costs nothing more. */
 typedef struct lk_graph lk_graph;
 LK_API lk_status lk_capture_begin(lk_context* context);
 LK_API lk_status lk_capture_end(lk_context* context, lk_graph** out); /* out NULL: what was recorded is dropped */
@@ -707,14 +709,17 @@ LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
 typedef int32_t lk_loss_kind;
 #define LK_MSE 0
 #define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */
+#define LK_L1 2
+#define LK_PSEUDO_HUBER 3 /* sqrt(d^2 + delta^2) - delta */
 
-/* loss f32 [1] = mean over all elements of weight[b] * l(prediction - target); b = first axis. */
+/* loss f32 [1] = mean over all elements of weight * l(prediction - target) [B, ..., C]. */
 typedef struct lk_loss_params {
   lk_loss_kind kind;
   float delta;
   lk_tensor prediction, target;
-  lk_tensor weight; /* optional f32 [B] */
+  lk_tensor weight; /* optional f32: [B], or one for each place, [B, ..., 1] */
   lk_tensor loss;
+  lk_tensor deltas; /* optional f32 [B]: of each sample in place of delta */
 } lk_loss_params;
 LK_API lk_status lk_loss(lk_context*, const lk_loss_params*);
 
@@ -725,6 +730,7 @@ typedef struct lk_loss_backward_params {
   lk_tensor dloss, prediction, target;
   lk_tensor weight; /* optional */
   lk_tensor dprediction;
+  lk_tensor deltas; /* optional */
 } lk_loss_backward_params;
 LK_API lk_status lk_loss_backward(lk_context*, const lk_loss_backward_params*);
 

@@ -17,6 +17,15 @@ ModelConfig config_of(const std::filesystem::path& path, const std::string& dtyp
   return config;
 }
 
+TrainGraph graph_with(const Model& model, double share, const Streaming& streaming) {
+  NetworkConfig network;
+  network.linear = 4;
+  network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
+  const AdapterSelection select(network, model.recipe(), 3);
+  const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
+  return build_train_graph(model, sizes, select, {.recompute = share, .streaming = streaming});
+}
+
 }  // namespace
 
 OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype)
@@ -39,13 +48,13 @@ KeptWeights kept_weights(const Model& model) {
   return k;
 }
 
-TrainGraph toy_graph(const Model& model, double share) {
-  NetworkConfig network;
-  network.linear = 4;
-  network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
-  const AdapterSelection select(network, model.recipe(), 3);
-  const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  return build_train_graph(model, sizes, select, {.recompute = share});
+std::vector<StreamableBlock> toy_blocks(const Model& model) {
+  const TrainGraph plain = graph_with(model, 0, {});
+  return streamable_blocks(plain.graph, weight_names(plain.graph, model.checkpoint()));
+}
+
+TrainGraph toy_graph(const Model& model, double share, int64_t streamed) {
+  return graph_with(model, share, streamed > 0 ? spread(toy_blocks(model), streamed) : Streaming{});
 }
 
 StepInputs toy_inputs(const Graph& g) {
@@ -57,9 +66,9 @@ StepInputs toy_inputs(const Graph& g) {
   return in;
 }
 
-Ran run_step(const Model& model, double share) {
+Ran run_step(const Model& model, double share, int64_t streamed) {
   Device device(tested_device());
-  TrainStep step(toy_graph(model, share));
+  TrainStep step(toy_graph(model, share, streamed));
   const Graph& g = step.train_graph().graph;
   Adapters adapters(g, step.train_graph().modules);
   const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +

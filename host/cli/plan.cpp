@@ -1,0 +1,93 @@
+// lora-host plan: what a run would take of memory and time under several budgets, on this device or on another card.
+// Nothing is taken and nothing runs.
+#include <fmt/format.h>
+
+#include "cli/commands.h"
+#include "cli/step_without_data.h"
+#include "core/bytes.h"
+#include "core/error.h"
+#include "encode/try_model.h"
+#include "run/card.h"
+#include "train/memory_text.h"
+#include "train/prepare.h"
+
+namespace lh {
+namespace {
+
+// What stays free on a card for its driver, the libraries' kernels and a desktop.
+constexpr int64_t margin = int64_t{700} << 20;
+
+std::vector<int64_t> budgets_of(const Options& options, int64_t usual) {
+  std::vector<int64_t> budgets;
+  for (const std::string& text : options.budgets) {
+    const std::optional<int64_t> size = size_of(text);
+    if (!size) fail(Code::config, "--budget: expected sizes such as 24,16,12 (GiB) or 11.5GiB, found {}", text);
+    budgets.push_back(*size);
+  }
+  return budgets.empty() ? budgets_around(usual) : budgets;
+}
+
+// A line of advice where the base could be kept smaller: nothing is done about it unless the user says so.
+std::string smaller_base(const Config& config) {
+  if (config.model.dtype != "auto") return "";
+  return "model.dtype is auto: with float8_e4m3 the weights of adapted layers take half the memory of bf16, and half "
+         "the "
+         "time to stream (lora-host plan --model-dtype float8_e4m3 ... shows it)\n";
+}
+
+void show(MemoryPlanner& planner, const Config& config, const Options& options, const std::string& on, int64_t usual,
+          const Rates& rates) {
+  fmt::print("rates      {}: products {:.1f} TFLOP/s, memory {:.0f} GB/s, link {:.1f} GB/s\n", on,
+             rates.products * 1e-12, rates.memory * 1e-9, rates.link * 1e-9);
+  fmt::print("step       {} x {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
+             planner.shape().bucket.width, planner.shape().bucket.height, config.train.batch_size, planner.blocks());
+  fmt::print("{}{}", memory_table(planner, budgets_of(options, usual)), smaller_base(config));
+}
+
+}  // namespace
+
+int run_plan(const Options& options) {
+  Config config = options.config;
+  const bool gpu_here = config.device != "cpu" && lk_backend_available(LK_CUDA) != 0;
+  if (config.device != "cpu" && options.card.empty() && !gpu_here)
+    fail(Code::config,
+         "plan: this lora-host was built without the CUDA backend. Name the card that the plan is for: --card \"rtx "
+         "4070\" or "
+         "--card \"12 GB, 58 TFLOP/s, 504 GB/s\"");
+  std::optional<Card> card;
+  if (!options.card.empty()) card = card_of(options.card);
+  const auto rates_on = [&](Device& device, DType compute) {
+    Rates rates = card ? card->rates : rates_of(device, compute);
+    if (!options.link.empty()) rates.link = rate_of("--link", options.link);
+    return rates;
+  };
+  const auto usual = [&](const Device& device) {
+    if (!config.memory.budget.empty()) return *size_of(config.memory.budget);
+    return card ? std::max<int64_t>(card->memory - margin, 1) : memory_limit(config, device);
+  };
+  const std::string device_name = card ? "card" : config.device;
+  const bool data = options.input.empty() && !config.datasets.empty() && !config.datasets.front().folder_path.empty();
+  if (!data) {
+    if (config.datasets.empty()) config.datasets.resize(1);
+    Options bare_options = options;
+    bare_options.config = config;
+    StepWithoutData bare(bare_options, device_name);
+    const TrainPlan base = bare.plan({});
+    const Rates rates = rates_on(bare.device, bare.compute);
+    MemoryPlanner planner = bare.planner(base, rates);
+    show(planner, bare.config, options, card ? card->name : bare.device.info().name, usual(bare.device), rates);
+    return 0;
+  }
+  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
+  const std::string budget = config.memory.budget;
+  config.device = device_name;
+  if (card) config.memory.budget = "1024TiB";  // the plan without a limit is where all others begin
+  Prepared prepared(*options.registry, config);
+  config.memory.budget = budget;
+  const Rates rates = rates_on(prepared.device, prepared.compute);
+  show(prepared.memory_planner(rates), config, options, card ? card->name : prepared.device.info().name,
+       usual(prepared.device), rates);
+  return 0;
+}
+
+}  // namespace lh

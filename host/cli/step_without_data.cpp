@@ -1,0 +1,98 @@
+#include "cli/step_without_data.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "core/bytes.h"
+#include "core/error.h"
+#include "encode/try_model.h"
+#include "io/synthetic.h"
+#include "train/memory_text.h"
+#include "train/prepare.h"
+
+namespace lh {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Rows of text: as many as asked for; of the model's own encoders, or of its longest tokenizer where they are not
+// there.
+Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
+  int64_t longest = asked;
+  bool complete = asked == 0;
+  for (const auto& [encoder, spec] : model.recipe().tokenizers) {
+    complete &= model.checkpoint().has(encoder);
+    if (asked == 0) longest = std::max(longest, spec.length);
+  }
+  if (complete) return TextEncoding(device, model, DType::f32, {}).most_lengths();
+  Sizes lengths;
+  for (const auto& [name, spec] : model.recipe().inputs)
+    if (spec.source == InputSpec::Source::conditioner) lengths[length_size(name)] = longest;
+  return lengths;
+}
+
+// The configuration, once the model can be opened.
+Config tried(const Options& options, std::optional<HollowCheckpoint>& hollow) {
+  Config config = options.config;
+  if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
+  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
+  return config;
+}
+
+}  // namespace
+
+HollowCheckpoint::HollowCheckpoint(const fs::path& key_list)
+    : path_(fs::temp_directory_path() / fmt::format("lora-host-hollow-{}.safetensors", getpid())) {
+  make_hollow_checkpoint(key_list, path_);
+}
+
+HollowCheckpoint::~HollowCheckpoint() {
+  std::error_code none;
+  fs::remove(path_, none);
+}
+
+StepWithoutData::StepWithoutData(const Options& options, const std::string& device_name)
+    : config(tried(options, hollow)),
+      device(device_name, config.train.deterministic),
+      model(*options.registry, config.model, config.plugin),
+      compute(compute_dtype(config.train.dtype)),
+      selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false,
+                std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
+      shape{{config.datasets.front().resolution.front(), config.datasets.front().resolution.front()},
+            text_lengths(device, model, options.text_length)},
+      registry_(*options.registry) {}
+
+PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) const {
+  return {.step = {.compute = compute,
+                   .loss = config.train.loss,
+                   .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
+                   .recompute = choice.recompute,
+                   .streaming = streaming_},
+          .batch = config.train.batch_size,
+          .norm_limit = config.network.scale_weight_norms};
+}
+
+TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
+  return {device, model, registry_, config.train, selection, {shape}, options_for(choice)};
+}
+
+MemoryPlanner StepWithoutData::planner(const TrainPlan& base, const Rates& rates) const {
+  return {base, model, selection, options_for({}), config, rates, host_memory_for(device)};
+}
+
+TrainPlan StepWithoutData::fitted() {
+  TrainPlan base = plan({.recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0});
+  const bool asked = !config.memory.budget.empty();
+  if (!asked && (config.memory.stream == "auto" || config.memory.stream == "0")) return base;
+  const int64_t limit = memory_limit(config, device);
+  MemoryPlanner planner = this->planner(base, rates_of(device, compute));
+  const std::optional<PlannedMemory> best = planner.best(limit);
+  if (!best) fail(Code::resource, "{}", does_not_fit(planner, config, model, limit));
+  streaming_ = planner.streaming(best->choice.streamed);
+  if (asked) device.limit_memory(limit);
+  return plan(best->choice);
+}
+
+}  // namespace lh

@@ -1,0 +1,52 @@
+// A training step of a model alone, for commands that have no dataset: its weights from a file, or made up from a key
+// list.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+
+#include "cli/options.h"
+#include "plugin/adapter.h"
+#include "plugin/model.h"
+#include "train/memory_planner.h"
+
+namespace lh {
+
+// A checkpoint without contents, made from a key list; removed at the end.
+class HollowCheckpoint {
+ public:
+  explicit HollowCheckpoint(const std::filesystem::path& key_list);
+  ~HollowCheckpoint();
+  HollowCheckpoint(const HollowCheckpoint&) = delete;
+  HollowCheckpoint& operator=(const HollowCheckpoint&) = delete;
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+struct StepWithoutData {
+  // options.input: the key list, if any.
+  StepWithoutData(const Options& options, const std::string& device_name);
+  TrainPlan plan(const MemoryChoice& choice);
+  MemoryPlanner planner(const TrainPlan& base, const Rates& rates) const;
+  // As memory.budget and memory.stream ask for; without either nothing is streamed, and recomputed what
+  // train.gradient_checkpointing says. Throws lh::Error where the budget is too small.
+  TrainPlan fitted();
+
+  std::optional<HollowCheckpoint> hollow;
+  Config config;
+  Device device;
+  Model model;
+  DType compute;
+  AdapterSelection selection;
+  StepShape shape;
+
+ private:
+  PlanOptions options_for(const MemoryChoice& choice) const;
+  const Registry& registry_;
+  Streaming streaming_;
+};
+
+}  // namespace lh

@@ -1,0 +1,20 @@
+// fetch: a weight on its way from host memory to the arena, beside the operations that come before its first reader.
+#include "ops/ops.h"
+
+namespace lh {
+namespace {
+
+std::vector<Desc> infer_fetch(const Infer& a) { return {required(a, 0)}; }
+
+// In the transfer queue: Program orders it with those who had the memory before and those who read it then.
+lk_status launch_fetch(const Launch& l) {
+  const lk_tensor& to = l.out[0];
+  const int64_t bytes = lk_numel(&to) * lk_dtype_size(to.dtype);
+  return lk_copy_async(l.context, LK_TRANSFER, to.data, l.in[0].data, bytes);
+}
+
+}  // namespace
+
+const OpDef fetch_op{.name = "fetch", .infer = infer_fetch, .launch = launch_fetch};
+
+}  // namespace lh

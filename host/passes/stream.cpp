@@ -1,0 +1,160 @@
+// Finds the stretches of nodes that read a weight, and puts a fetch as far ahead of each as the window allows.
+#include "passes/stream.h"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "ops/ops.h"
+#include "passes/recompute.h"
+
+namespace lh {
+namespace {
+
+constexpr int64_t smallest_share = 256;  // of a block's largest weight: smaller ones stay on the device
+
+int64_t bytes_with_factors(const Graph& graph, Value weight) {
+  const Value scale = graph.info(weight).scale;
+  return graph.desc(weight).bytes() + (scale ? graph.desc(scale).bytes() : 0);
+}
+
+// A stretch of nodes that reads a parameter, and the copy that is there for it.
+struct Visit {
+  Value parameter, copy;
+  size_t start = 0;            // of the fetch: in front of this node
+  size_t first = 0, last = 0;  // nodes that read it
+};
+
+// Nodes up to the one that makes the loss are the forward pass.
+size_t forward_end(const Graph& graph) {
+  const auto loss = graph.outputs.find("loss");
+  if (loss == graph.outputs.end()) return graph.nodes.size();
+  const auto makes = [&](const Node& node) {
+    return std::ranges::find(node.outputs, loss->second) != node.outputs.end();
+  };
+  return static_cast<size_t>(std::ranges::find_if(graph.nodes, makes) - graph.nodes.begin()) + 1;
+}
+
+// By parameter: one visit for the forward pass and one for the backward pass. A parameter of the last block, which the
+// backward pass begins with, stays where it is in between.
+std::vector<Visit> visits_of(const Graph& graph, const std::set<Value>& streamed) {
+  const size_t turn = forward_end(graph);
+  int32_t last_block = -1;
+  std::map<Value, std::vector<Visit>> visits;
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const Value in : graph.nodes[n].inputs) {
+      if (!streamed.contains(in)) continue;
+      const int32_t block = checkpoint_scope(graph, graph.nodes[n].scope);
+      if (n < turn) last_block = block;
+      std::vector<Visit>& of = visits[in];
+      const bool again = of.size() == 1 && of[0].last < turn && n >= turn && block != last_block;
+      if (of.empty() || again)
+        of.push_back({.parameter = in, .copy = {}, .start = n, .first = n, .last = n});
+      else
+        of.back().last = n;
+    }
+  std::vector<Visit> all;
+  for (auto& [parameter, of] : visits) all.insert(all.end(), of.begin(), of.end());
+  std::ranges::sort(all, {}, [](const Visit& v) { return std::pair(v.first, v.parameter); });
+  return all;
+}
+
+// Each fetch as early as the window has room for it, in the order in which they are needed: the order of the queue.
+void start_early(const Graph& graph, std::vector<Visit>& visits, int64_t window) {
+  std::vector<int64_t> held(graph.nodes.size(), 0);
+  const auto bytes = [&](const Visit& v) { return graph.desc(v.parameter).bytes(); };
+  for (const Visit& v : visits)
+    for (size_t n = v.first; n <= v.last; ++n) held[n] += bytes(v);
+  size_t before = 0;
+  for (Visit& v : visits) {
+    while (v.start > before && held[v.start - 1] + bytes(v) <= window) held[--v.start] += bytes(v);
+    before = v.start;
+  }
+}
+
+}  // namespace
+
+std::vector<StreamableBlock> streamable_blocks(const Graph& graph, const std::vector<std::string>& candidates) {
+  std::map<Value, std::set<int32_t>> readers;
+  for (const Node& node : graph.nodes)
+    for (const Value in : node.inputs)
+      if (in && graph.info(in).kind == ValueKind::param) readers[in].insert(checkpoint_scope(graph, node.scope));
+  for (const auto& [name, v] : graph.outputs) readers[v].insert(-1);
+  std::map<int32_t, std::vector<std::string>> by_scope;
+  for (const std::string& name : candidates) {
+    const auto found = readers.find(graph.params.at(name));
+    if (found != readers.end() && found->second.size() == 1) by_scope[*found->second.begin()].push_back(name);
+  }
+  std::vector<StreamableBlock> blocks;
+  for (const int32_t scope : checkpoint_scopes(graph)) {
+    const std::vector<std::string>& names = by_scope[scope];
+    const auto bytes = [&](const std::string& name) { return bytes_with_factors(graph, graph.params.at(name)); };
+    int64_t largest = 0;
+    for (const std::string& name : names) largest = std::max(largest, bytes(name));
+    StreamableBlock block{.path = graph.scopes[static_cast<size_t>(scope)].path, .weights = {}};
+    for (const std::string& name : names)
+      if (bytes(name) * smallest_share >= largest) {
+        block.weights.push_back(name);
+        block.bytes += bytes(name);
+      }
+    if (block.bytes > 0) blocks.push_back(std::move(block));
+  }
+  return blocks;
+}
+
+Streaming spread(const std::vector<StreamableBlock>& blocks, int64_t count) {
+  Streaming streaming;
+  const auto all = static_cast<int64_t>(blocks.size());
+  int64_t largest = 0;
+  for (int64_t i = 0; i < std::min(count, all); ++i) {
+    // The middles of `count` equal parts.
+    const StreamableBlock& block = blocks[static_cast<size_t>((2 * i + 1) * all / (2 * std::min(count, all)))];
+    streaming.weights.insert(block.weights.begin(), block.weights.end());
+    largest = std::max(largest, block.bytes);
+  }
+  streaming.window = 2 * largest;
+  return streaming;
+}
+
+void stream(Graph& graph, const Streaming& streaming) {
+  std::set<Value> streamed;
+  for (const auto& [name, parameter] : graph.params) {
+    if (!streaming.weights.contains(name)) continue;
+    streamed.insert(parameter);
+    if (const Value scale = graph.info(parameter).scale) streamed.insert(scale);
+  }
+  if (streamed.empty()) return;
+  std::vector<Visit> visits = visits_of(graph, streamed);
+  start_early(graph, visits, streaming.window);
+
+  std::vector<Node> nodes;
+  std::map<Value, Value> copy_of;
+  size_t fetched = 0;
+  std::map<size_t, std::vector<const Visit*>> begins;  // by node
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (; fetched < visits.size() && visits[fetched].start == n; ++fetched) {
+      Visit& v = visits[fetched];
+      v.copy = graph.new_value({.desc = graph.desc(v.parameter)});
+      nodes.push_back({.op = &fetch_op,
+                       .inputs = {v.parameter},
+                       .outputs = {v.copy},
+                       .attrs = {},
+                       .scope = graph.nodes[v.first].scope});
+      begins[v.first].push_back(&v);
+    }
+    for (const Visit* v : begins[n]) copy_of[v->parameter] = v->copy;
+    for (Value& in : graph.nodes[n].inputs)
+      if (streamed.contains(in)) in = copy_of.at(in);
+    nodes.push_back(std::move(graph.nodes[n]));
+  }
+  graph.nodes = std::move(nodes);
+}
+
+std::set<Value> streamed_parameters(const Graph& graph) {
+  std::set<Value> all;
+  for (const Node& node : graph.nodes)
+    if (node.op == &fetch_op) all.insert(node.inputs[0]);
+  return all;
+}
+
+}  // namespace lh

@@ -1,0 +1,111 @@
+#include "run/card.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+
+#include "core/bytes.h"
+#include "core/error.h"
+#include "core/lower.h"
+
+namespace lh {
+namespace {
+
+struct Row {
+  const char* name;
+  double gib, tflops, memory, link;  // GB/s; the link as it is reached, not as it is named
+};
+
+// Dense bf16 products with float32 sums (fp16 of the T4), memory bandwidth, and the link of the card's own lanes.
+constexpr Row table[] = {
+    {"rtx 3060", 12, 25, 360, 24},      {"rtx 3060 ti", 8, 32, 448, 24},
+    {"rtx 3070", 8, 40, 448, 24},       {"rtx 3080", 10, 59, 760, 24},
+    {"rtx 3090", 24, 71, 936, 24},      {"rtx 4060", 8, 30, 272, 12},
+    {"rtx 4060 ti", 16, 44, 288, 12},   {"rtx 4070", 12, 58, 504, 24},
+    {"rtx 4070 ti", 12, 80, 504, 24},   {"rtx 4070 ti super", 16, 88, 672, 24},
+    {"rtx 4080", 16, 97, 717, 24},      {"rtx 4090", 24, 165, 1008, 24},
+    {"rtx 5060 ti", 16, 47, 448, 24},   {"rtx 5070", 12, 62, 672, 50},
+    {"rtx 5070 ti", 16, 88, 896, 50},   {"rtx 5080", 16, 113, 960, 50},
+    {"rtx 5090", 32, 210, 1792, 50},    {"rtx a6000", 48, 155, 768, 24},
+    {"rtx 6000 ada", 48, 182, 960, 24}, {"t4", 16, 65, 320, 12},
+    {"a10", 24, 125, 600, 24},          {"l4", 24, 60, 300, 24},
+    {"l40s", 48, 181, 864, 24},         {"a100", 80, 312, 2039, 24},
+    {"h100", 80, 780, 3350, 50},        {"h200", 141, 780, 4800, 50},
+};
+
+Card from(const Row& row) {
+  return {.name = row.name,
+          .memory = static_cast<int64_t>(row.gib * 0x1p30),
+          .rates = {.products = row.tflops * 1e12, .memory = row.memory * 1e9, .link = row.link * 1e9}};
+}
+
+// The number in front of one of the units; nothing where the text is something else.
+std::optional<double> number_before(std::string text, std::initializer_list<const char*> units) {
+  text = lower(text);
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  if (error != std::errc() || !(number > 0)) return std::nullopt;
+  std::string_view rest(stop, static_cast<size_t>(end - stop));
+  while (rest.starts_with(' ')) rest.remove_prefix(1);
+  const bool known = std::ranges::any_of(units, [&](const char* unit) { return rest == unit; });
+  return known ? std::optional(number) : std::nullopt;
+}
+
+}  // namespace
+
+double rate_of(const std::string& flag, const std::string& text) {
+  if (const auto number = number_before(text, {"gb/s", "gb", ""})) return *number * 1e9;
+  fail(Code::config, "{}: expected a rate such as 24GB/s, found {}", flag, text);
+}
+
+Card card_of(const std::string& text) {
+  std::string name = lower(text);
+  for (const char* const maker : {"nvidia ", "geforce "})
+    if (name.starts_with(maker)) name.erase(0, std::string_view(maker).size());
+  std::ranges::replace(name, '-', ' ');
+  std::ranges::replace(name, '_', ' ');
+  for (const Row& row : table)
+    if (name == row.name || "rtx " + name == row.name) return from(row);
+
+  std::optional<int64_t> memory;
+  std::optional<double> products, bandwidth;
+  bool understood = true;
+  for (size_t at = 0; at <= text.size();) {
+    const size_t comma = std::min(text.find(',', at), text.size());
+    std::string part = text.substr(at, comma - at);
+    while (part.starts_with(' ')) part.erase(0, 1);
+    if (const auto rate = number_before(part, {"gb/s"}))
+      bandwidth = rate;
+    else if (const auto tflops = number_before(part, {"tflop/s", "tflops"}))
+      products = tflops;
+    else if (const auto size = size_of(part))
+      memory = size;
+    else
+      understood = false;
+    at = comma + 1;
+  }
+  std::string names;
+  for (const Row& row : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
+  if (!understood || !memory)
+    fail(Code::config,
+         "--card: expected a name or figures such as \"12 GB, 58 TFLOP/s, 504 GB/s\", found \"{}\". Known names: {}",
+         text, names);
+  // The slowest of those with about so much memory.
+  const Row* like = nullptr;
+  for (const Row& row : table) {
+    const double gib = static_cast<double>(*memory) / 0x1p30;
+    const auto distance = [&](const Row& r) { return std::abs(r.gib - gib); };
+    if (like == nullptr || distance(row) < distance(*like) ||
+        (distance(row) == distance(*like) && row.tflops < like->tflops))
+      like = &row;
+  }
+  Card card = from(*like);
+  card.name = text;
+  card.memory = *memory;
+  if (products) card.rates.products = *products * 1e12;
+  if (bandwidth) card.rates.memory = *bandwidth * 1e9;
+  return card;
+}
+
+}  // namespace lh

@@ -1,0 +1,25 @@
+// Graphics cards by their published figures, for plans of a machine that is not at hand.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "run/predict.h"
+
+namespace lh {
+
+struct Card {
+  std::string name;
+  int64_t memory = 0;  // bytes
+  Rates rates;         // of products in bf16 that add up in float32
+};
+
+// "rtx 4070", or figures: "12 GB, 58 TFLOP/s, 504 GB/s", of which the first is enough; the others are those of the
+// slowest known card of that size. Throws lh::Error(Code::config) that lists the names.
+Card card_of(const std::string& text);
+// "24 GB/s", "24GB/s", "24": bytes a second, in units of 1e9. Throws lh::Error(Code::config) naming `flag`.
+double rate_of(const std::string& flag, const std::string& text);
+
+}  // namespace lh

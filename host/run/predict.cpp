@@ -1,0 +1,130 @@
+#include "run/predict.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "ops/ops.h"
+#include "run/flops.h"
+
+namespace lh {
+namespace {
+
+// Shares of a device's rates that the kernels reach, from steps of three models on an H200 (docs/memory.md).
+constexpr double product_share = 0.85, attention_share = 0.75, attention_backward_share = 0.55, memory_share = 0.7;
+constexpr double launch = 2e-6;  // seconds between one operation of a recorded step and the next
+
+// Bytes that a node reads and writes. Pieces that lie within what they are cut from or joined to are not moved.
+double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
+  double bytes = 0;
+  const auto moved = [&](Value v) {
+    const bool in_place = std::ranges::any_of(
+        node.outputs, [&](Value out) { return out != v && plan.views[out.id].root == plan.views[v.id].root; });
+    return !in_place;
+  };
+  for (const Value in : node.inputs)
+    if (in && moved(in)) bytes += static_cast<double>(graph.desc(in).bytes());
+  for (const Value out : node.outputs) {
+    const bool within = std::ranges::any_of(
+        node.inputs, [&](Value in) { return in && plan.views[in.id].root == plan.views[out.id].root; });
+    if (!within) bytes += static_cast<double>(graph.desc(out).bytes());
+  }
+  return bytes;
+}
+
+// Weights in 8 bits are written out in the type that is computed in before their product reads them.
+double widened_bytes(const Graph& graph, const Node& node) {
+  double bytes = 0;
+  for (const Value in : node.inputs)
+    if (in && is_fp8(graph.desc(in).dtype))
+      bytes += 2.0 * static_cast<double>(graph.desc(in).shape.numel() * dtype_size(graph.compute));
+  return bytes;
+}
+
+double seconds_of(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
+  if (node.op->alias) return 0;
+  const double share = node.op == &attention_op            ? attention_share
+                       : node.op == &attention_backward_op ? attention_backward_share
+                                                           : product_share;
+  const double bytes = bytes_of(graph, plan, node);
+  if (bytes == 0) return 0;
+  return std::max(flops(graph, node) / (share * rates.products), bytes / (memory_share * rates.memory)) +
+         widened_bytes(graph, node) / (memory_share * rates.memory) + launch;
+}
+
+}  // namespace
+
+PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) {
+  PredictedTime time;
+  double link_free = 0;
+  std::map<uint32_t, double> arrival;  // by storage
+  for (const Node& node : graph.nodes) {
+    if (node.op == &fetch_op) {
+      const double takes = static_cast<double>(graph.desc(node.outputs[0]).bytes()) / rates.link;
+      link_free = std::max(link_free, time.seconds) + takes;
+      time.sending += takes;
+      arrival[plan.views[node.outputs[0].id].root] = link_free;
+      continue;
+    }
+    for (const Value in : node.inputs)
+      if (const auto found = arrival.find(plan.views[in.id].root); in && found != arrival.end()) {
+        const double wait = std::max(0.0, found->second - time.seconds);
+        time.waiting += wait;
+        time.seconds += wait;
+        arrival.erase(found);
+      }
+    time.seconds += seconds_of(graph, plan, node, rates);
+  }
+  return time;
+}
+
+namespace {
+
+// The least of a few, in seconds.
+template <class Work>
+double least_seconds(Device& device, const Work& work) {
+  const Event start(device), end(device);
+  double best = 1e30;
+  for (int i = 0; i < 6; ++i) {
+    start.record(LK_COMPUTE);
+    work();
+    end.record(LK_COMPUTE);
+    device.synchronize();
+    if (i > 0) best = std::min(best, end.seconds_since(start));  // the first one looks for an algorithm
+  }
+  return std::max(best, 1e-9);
+}
+
+}  // namespace
+
+double product_rate(Device& device, DType dtype, int64_t n) {
+  const Desc desc{dtype, {n, n}};
+  const DeviceMemory memory(device, 3 * desc.bytes(), "matrix product");
+  const auto matrix = [&](int64_t i) { return kernel_tensor(desc, memory.data() + i * desc.bytes()); };
+  for (int64_t i = 0; i < 2; ++i) {
+    const lk_random_normal_params fill{.y = matrix(i), .scale = 1, .seed = 1, .stream = static_cast<uint64_t>(i)};
+    device.check(lk_random_normal(device.context(), &fill), "matrix product");
+  }
+  const lk_matmul_params product{.a = matrix(0), .b = matrix(1), .c = matrix(2), .transpose_a = 0, .transpose_b = 0};
+  const double seconds =
+      least_seconds(device, [&] { device.check(lk_matmul(device.context(), &product), "matrix product"); });
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
+}
+
+Rates rates_of(Device& device, DType compute) {
+  if (device.is_cpu()) return {.products = 1e11, .memory = 2e10, .link = 1e10};
+  constexpr int64_t bytes = 64 << 20;
+  Rates rates{.products = product_rate(device, compute, 4096)};
+  const DeviceMemory memory(device, 2 * bytes, "measuring copies");
+  const StagingMemory host(device, bytes);
+  std::ranges::fill(std::span(host.data(), static_cast<size_t>(bytes)), std::byte{1});
+  const auto copy = [&](const std::byte* from) {
+    device.check(lk_copy_async(device.context(), LK_COMPUTE, memory.data() + bytes, from, bytes), "measuring copies");
+  };
+  const auto size = static_cast<double>(bytes);
+  rates.memory = 2 * size / least_seconds(device, [&] { copy(memory.data()); });
+  rates.link = size / least_seconds(device, [&] { copy(host.data()); });
+  return rates;
+}
+
+}  // namespace lh

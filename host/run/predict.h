@@ -1,0 +1,35 @@
+// How long a graph will take, from the work of its nodes and the rates of a device: a prediction, made without running
+// anything, to choose between plans and to be told to the user as one.
+#pragma once
+
+#include "graph/graph.h"
+#include "run/device.h"
+#include "run/plan.h"
+
+namespace lh {
+
+// A second each.
+struct Rates {
+  double products = 0;  // FLOP of a large matrix product in the type that is computed in
+  double memory = 0;    // bytes of device memory, read and written
+  double link = 0;      // bytes from host memory to the device
+};
+
+struct PredictedTime {
+  double seconds = 0;
+  double waiting = 0;  // of these, for copies from host memory
+  double sending = 0;  // that the copies take, beside the rest
+};
+
+// A product takes as long as its FLOP or its bytes do, whichever is more, at the share of the device's rates that the
+// kernels reach (docs/memory.md); other operations as long as their bytes. Copies from host memory go one after another
+// beside them, each from where its fetch stands, and what reads one waits for it.
+PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
+
+// FLOP a second of a product of n x n matrices, the best of a few.
+double product_rate(Device& device, DType dtype, int64_t n);
+// Of a GPU measured, by a large product and two copies, which takes a moment; of a CPU some that are usual, as what is
+// chosen by them is the same in every run then.
+Rates rates_of(Device& device, DType compute);
+
+}  // namespace lh

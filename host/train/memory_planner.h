@@ -1,0 +1,77 @@
+// Chooses by predicted time how a training step fits into a memory budget: which share of the blocks is recomputed, and
+// of how many the weights stay in host memory. Nothing is taken and nothing runs.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "config/config.h"
+#include "passes/stream.h"
+#include "run/predict.h"
+#include "train/train_plan.h"
+
+namespace lh {
+
+struct MemoryChoice {
+  double recompute = 0;  // share of the blocks
+  int64_t streamed = 0;  // blocks
+  auto operator<=>(const MemoryChoice&) const = default;
+};
+
+struct PlannedMemory {
+  MemoryChoice choice;
+  MemoryReport memory;
+  PredictedTime time;  // of a step of the largest shape, without the optimizer
+};
+
+// What the user left to be chosen.
+struct MemoryWishes {
+  MemoryWishes(const Config& config, int64_t blocks);
+  std::vector<double> shares;   // of recomputation that may be chosen, the least first
+  int64_t least = 0, most = 0;  // streamed blocks
+};
+
+// Host memory that is available to weights: of this machine, or any amount where the device stands for another's.
+int64_t host_memory_for(const Device& device);
+
+class MemoryPlanner {
+ public:
+  // base: the whole run, made with `options`, with nothing streamed. model and selection have to stay. host_memory:
+  // that weights may take.
+  MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
+                const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory);
+  // The same run with steps of another shape or batch size, for a look at what that would take.
+  MemoryPlanner otherwise(const StepShape& shape, int64_t batch) const;
+  int64_t host_memory() const { return host_memory_; }
+  int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
+  const MemoryWishes& wishes() const { return wishes_; }
+  const StepShape& shape() const { return shape_; }
+  Streaming streaming(int64_t count) const { return spread(blocks_, count); }
+  PlannedMemory at(const MemoryChoice& choice);
+  // The fastest that takes no more than `budget` bytes of the device; nothing where none does.
+  std::optional<PlannedMemory> best(int64_t budget);
+  // The one that takes least.
+  PlannedMemory least();
+  const TrainGraph& step(double recompute);
+
+ private:
+  bool fits(const PlannedMemory& planned, int64_t budget) const;
+  const Model& model_;
+  const AdapterSelection& selection_;
+  PlanOptions options_;
+  StepShape shape_;
+  MemoryReport base_;
+  int64_t other_arena_;
+  std::vector<StreamableBlock> blocks_;
+  MemoryWishes wishes_;
+  Rates rates_;
+  int64_t host_memory_;
+  std::map<double, TrainGraph> steps_;  // by share of recomputation
+  std::map<MemoryChoice, PlannedMemory> planned_;
+};
+
+}  // namespace lh

@@ -1,0 +1,140 @@
+#include "train/memory_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/bytes.h"
+#include "core/error.h"
+#include "run/weights.h"
+
+namespace lh {
+namespace {
+
+constexpr int64_t gib = int64_t{1} << 30;
+
+std::string row(const std::string& budget, const PlannedMemory& p, int64_t scopes, int64_t blocks) {
+  const MemoryReport& m = p.memory;
+  const auto recomputed = static_cast<int64_t>(std::ceil(p.choice.recompute * static_cast<double>(scopes)));
+  std::string text =
+      fmt::format("  {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8.1f} ms", budget,
+                  fmt::format("{} of {}", recomputed, scopes), fmt::format("{} of {}", p.choice.streamed, blocks),
+                  size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
+                  size_text(m.workspace + m.small), size_text(m.streamed), 1e3 * p.time.seconds);
+  if (p.time.waiting > 0) text += fmt::format(", {:.1f} of them waiting for weights", 1e3 * p.time.waiting);
+  return text + "\n";
+}
+
+struct Lever {
+  std::string what;
+  int64_t gives = 0;  // bytes
+};
+
+// Bytes of the weights on the device that model.dtype: float8_e4m3 would halve, the window's share of the streamed ones
+// included.
+int64_t saved_by_8_bits(const TrainGraph& step, const PlannedMemory& least, const Streaming& streaming) {
+  int64_t resident = 0, streamed = 0, of_streamed = 0;
+  for (const AdaptedModule& module : step.modules) {
+    const auto found = step.graph.params.find(module.name + ".weight");
+    if (found == step.graph.params.end()) continue;
+    const Desc& desc = step.graph.desc(found->second);
+    if (!is_float(desc.dtype) || dtype_size(desc.dtype) < 2) continue;
+    const int64_t saved = desc.bytes() - desc.shape.numel();
+    (streaming.weights.contains(found->first) ? of_streamed : resident) += saved;
+    if (streaming.weights.contains(found->first)) streamed += desc.bytes();
+  }
+  if (streamed == 0 || least.memory.streamed == 0) return resident;
+  const double share = static_cast<double>(of_streamed) / static_cast<double>(streamed);
+  return resident + static_cast<int64_t>(share * static_cast<double>(streaming.window));
+}
+
+}  // namespace
+
+std::string memory_table(MemoryPlanner& planner, const std::vector<int64_t>& budgets) {
+  std::string text =
+      fmt::format("  {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", "budget", "recomputed",
+                  "streamed", "device", "weights", "LoRA", "activat.", "other", "host", "step, predicted");
+  const int64_t scopes = planner.step(planner.wishes().shares.back()).checkpoint_scopes;
+  for (const int64_t budget : budgets) {
+    const std::string name = size_text(budget);
+    if (const std::optional<PlannedMemory> best = planner.best(budget))
+      text += row(name, *best, scopes, planner.blocks());
+    else
+      text += fmt::format("  {:>9}  does not fit: at least {}\n", name, size_text(planner.least().memory.total()));
+  }
+  return text;
+}
+
+std::vector<int64_t> budgets_around(int64_t budget) {
+  constexpr int64_t cards[] = {4, 6, 8, 10, 12, 16, 20, 24, 32, 40, 48, 80, 96, 141, 180};
+  std::vector<int64_t> all;
+  for (const int64_t card : cards)
+    if (card * gib < budget) all = {card * gib};
+  all.push_back(budget);
+  for (const int64_t card : cards)
+    if (card * gib > budget) {
+      all.push_back(card * gib);
+      break;
+    }
+  std::ranges::reverse(all);
+  return all;
+}
+
+std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Model& model, int64_t budget) {
+  const PlannedMemory least = planner.least();
+  const MemoryReport& m = least.memory;
+  const TrainGraph& step = planner.step(least.choice.recompute);
+  std::string text = fmt::format(
+      "the run does not fit: {} of memory may be used, and it takes {} at least: weights {}, LoRA and optimizer {}, "
+      "activations {}, workspace and inputs {}, with {:.0f}% of the blocks recomputed and {} of {} streamed from host "
+      "memory",
+      size_text(budget), size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
+      size_text(m.workspace + m.small), 100 * least.choice.recompute, least.choice.streamed, planner.blocks());
+  if (m.streamed > planner.host_memory())
+    text += fmt::format("; that takes {} of host memory, and {} are available", size_text(m.streamed),
+                        size_text(planner.host_memory()));
+
+  std::vector<Lever> levers;
+  const auto lower = [&](const std::string& what, int64_t other) {
+    if (m.total() > other) levers.push_back({what, m.total() - other});
+  };
+  Config free = config;
+  free.train.gradient_checkpointing = "auto";
+  free.memory.stream = "auto";
+  const MemoryWishes all(free, planner.blocks());
+  if (config.train.gradient_checkpointing == "false")
+    lower("train.gradient_checkpointing: auto", planner.at({1, least.choice.streamed}).memory.total());
+  if (config.memory.stream == "0")
+    lower("memory.stream: auto", planner.at({least.choice.recompute, all.most}).memory.total());
+  if (config.model.dtype != "float8_e4m3")
+    levers.push_back(
+        {"model.dtype: float8_e4m3", saved_by_8_bits(step, least, planner.streaming(least.choice.streamed))});
+  if (config.train.batch_size > 1)
+    lower("train.batch_size: 1", planner.otherwise(planner.shape(), 1).at(least.choice).memory.total());
+  // Half the side, as far as the model's step goes.
+  const int64_t unit = model.recipe().latents.pixel_step();
+  StepShape half = planner.shape();
+  half.bucket.width = std::max(unit, half.bucket.width / 2 / unit * unit);
+  half.bucket.height = std::max(unit, half.bucket.height / 2 / unit * unit);
+  if (half.bucket < planner.shape().bucket)
+    lower(
+        fmt::format("datasets.resolution, half of what it is ({} x {} pixels)", half.bucket.width, half.bucket.height),
+        planner.otherwise(half, config.train.batch_size).at(least.choice).memory.total());
+  if (config.network.linear > 1)
+    levers.push_back({fmt::format("network.linear: {}", config.network.linear / 2), m.adapters / 2});
+  if (config.train.train_text_encoder) {
+    int64_t bytes = 0;
+    for (const std::string& name : weight_names(step.graph, model.checkpoint()))
+      if (name.find(':') != name.npos) bytes += weight_bytes(step.graph, {name});
+    levers.push_back({"train.train_text_encoder: false", bytes});
+  }
+  std::erase_if(levers, [](const Lever& lever) { return lever.gives <= 0; });
+  std::ranges::stable_sort(levers, std::greater{}, &Lever::gives);
+  if (levers.empty()) return text;
+  text += "\nWhat would give most:";
+  for (const Lever& lever : levers) text += fmt::format("\n  {}: {}", lever.what, size_text(lever.gives));
+  return text;
+}
+
+}  // namespace lh

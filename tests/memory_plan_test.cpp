@@ -1,0 +1,98 @@
+// Budgets as people write them, cards by name and by figures, and the table of `lora-host plan`.
+#include <gmock/gmock.h>
+
+#include <regex>
+
+#include "core/bytes.h"
+#include "run/card.h"
+#include "support/paths.h"
+#include "support/run_host.h"
+#include "train/memory_text.h"
+
+namespace lh::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr int64_t gib = int64_t{1} << 30;
+
+TEST(Sizes, AreReadAsPeopleWriteThem) {
+  const std::pair<const char*, int64_t> sizes[] = {
+      {"12GiB", 12 * gib},   {"12 GiB", 12 * gib},       {"12", 12 * gib}, {"12G", 12 * gib},
+      {"12gib", 12 * gib},   {"12GB", 12000000000},      {"0.5", gib / 2}, {"800MiB", 800 << 20},
+      {"800 mb", 800000000}, {"1.5 TiB", 3 * 512 * gib}, {"7B", 7}};
+  for (const auto& [text, bytes] : sizes) EXPECT_EQ(size_of(text), bytes) << text;
+  for (const char* text : {"", "GiB", "-1", "0", "12 apples", "12GiBs", "1e3", "nan", "1,5", "0.1B", "99999999999 TiB"})
+    EXPECT_EQ(size_of(text), std::nullopt) << text;
+  EXPECT_EQ(size_text(12 * gib), "12.0 GiB");
+  EXPECT_EQ(size_text(800 << 20), "800.0 MiB");
+}
+
+TEST(Cards, ByNameAndByFigures) {
+  for (const char* name : {"rtx 4070", "RTX 4070", "RTX-4070", "NVIDIA GeForce RTX 4070", "4070"}) {
+    SCOPED_TRACE(name);
+    const Card card = card_of(name);
+    EXPECT_EQ(card.memory, 12 * gib);
+    EXPECT_EQ(card.rates.products, 58e12);
+    EXPECT_EQ(card.rates.memory, 504e9);
+  }
+  const Card given = card_of("12 GiB, 50 TFLOP/s, 400 GB/s");
+  EXPECT_EQ(given.memory, 12 * gib);
+  EXPECT_EQ(given.rates.products, 50e12);
+  EXPECT_EQ(given.rates.memory, 400e9);
+  EXPECT_EQ(card_of("12 GiB").rates.products, 25e12) << "the slowest of that size";
+  EXPECT_EQ(rate_of("--link", "12GB/s"), 12e9);
+  for (const char* text : {"rtx 9999", "?", "", "50 TFLOP/s", "12 GiB, fast"})
+    EXPECT_THAT(error_of([&] { card_of(text); }), AllOf(HasSubstr("--card"), HasSubstr("rtx 4090"))) << text;
+  EXPECT_THAT(error_of([&] { rate_of("--link", "fast"); }), HasSubstr("--link: expected a rate"));
+}
+
+TEST(Budgets, BesideOne) {
+  EXPECT_THAT(budgets_around(12 * gib), ElementsAre(16 * gib, 12 * gib, 10 * gib));
+  EXPECT_THAT(budgets_around(11 * gib), ElementsAre(12 * gib, 11 * gib, 10 * gib));
+  EXPECT_THAT(budgets_around(gib), ElementsAre(4 * gib, gib));
+}
+
+TEST(PlanCommand, ShowsTheFastestPlanForEachBudget) {
+  ToyRun run;
+  std::vector<std::string> command = run.command();
+  command[0] = "plan";
+  command.insert(command.end(), {"--card", "rtx 4070", "--budget", "24,1MiB,12 GiB", "--link", "12GB/s"});
+  const HostResult result = run_host(command);
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("rtx 4070: products 58.0 TFLOP/s, memory 504 GB/s, link 12.0 GB/s"));
+  EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(24\.0 GiB +0 of \d+ +0 of \d+)"))) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(1\.0 MiB  does not fit: at least [\d.]+ MiB)")))
+      << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(12\.0 GiB .* ms)"))) << result.output;
+}
+
+// A slower link never makes a step shorter, and a smaller budget never takes more memory.
+TEST(PlanCommand, IsOfUseWithoutAModelFile) {
+  const std::filesystem::path toy = std::filesystem::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
+  const HostResult result =
+      run_host({"plan", "--model", toy.string(), "--resolution", "128", "--rank", "4", "--card", "8 GiB"});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_THAT(result.output, AllOf(HasSubstr("128 x 128 pixels"), HasSubstr("times are predicted")));
+}
+
+TEST(PlanCommand, RefusesWhatItDoesNotUnderstand) {
+  ToyRun run;
+  const std::pair<std::vector<std::string>, const char*> wrong[] = {
+      {{"--card", "abacus"}, R"(--card: expected a name or figures)"},
+      {{"--card", "8 GiB", "--budget", "12,some"},
+       R"(--budget: expected sizes such as 24,16,12 \(GiB\) or 11\.5GiB, found some)"},
+      {{"--card", "8 GiB", "--link", "quick"}, R"(--link: expected a rate such as 24GB/s, found quick)"}};
+  for (const auto& [arguments, text] : wrong) {
+    std::vector<std::string> command = run.command(arguments);
+    command[0] = "plan";
+    const HostResult result = run_host(command);
+    EXPECT_EQ(result.code, 2) << result.output;
+    EXPECT_TRUE(std::regex_search(result.output, std::regex(text))) << result.output;
+  }
+}
+
+}  // namespace
+}  // namespace lh::test

@@ -1,0 +1,275 @@
+// Weight streaming: blocks whose weights stay in host memory change where memory is, and no bit of a result.
+#include "passes/stream.h"
+
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <regex>
+
+#include "encode/text_encoding.h"
+#include "ops/ops.h"
+#include "run/fit_forward.h"
+#include "run/predict.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/model_files.h"
+#include "support/paths.h"
+#include "support/run_host.h"
+#include "support/toy_step.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+Model toy(const std::string& dtype = "auto") {
+  ModelConfig config;
+  config.name_or_path = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  config.dtype = dtype;
+  return Model(built_plugins(), config, "flux");
+}
+
+int64_t block_count(const Model& model) { return static_cast<int64_t>(toy_blocks(model).size()); }
+
+TEST(Stream, ChangesNoBitOfAStep) {
+  for (const char* dtype : {"auto", "float8_e4m3"}) {
+    const Model model = toy(dtype);
+    const int64_t blocks = block_count(model);
+    ASSERT_GE(blocks, 2);
+    for (const double share : {0.0, 0.5, 1.0}) {
+      const Ran want = run_step(model, share);
+      for (const int64_t streamed : {int64_t{1}, blocks / 2, blocks}) {
+        SCOPED_TRACE(testing::Message() << dtype << ", " << share << " recomputed, " << streamed << " streamed");
+        const Ran got = run_step(model, share, streamed);
+        EXPECT_EQ(got.loss, want.loss);
+        for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
+      }
+    }
+  }
+}
+
+// Each block comes once for each pass, ahead of its first reader, and never more at a time than the window holds.
+TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
+  const Model model = toy();
+  for (const double share : {0.0, 1.0}) {
+    const Streaming streaming = spread(toy_blocks(model), block_count(model));
+    const Graph graph = toy_graph(model, share, block_count(model)).graph;
+    std::map<Value, std::vector<size_t>> fetches;     // by parameter
+    std::map<Value, std::pair<size_t, size_t>> life;  // of a copy: from its fetch to its last reader
+    size_t early = 0;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      const Node& node = graph.nodes[n];
+      if (node.op == &fetch_op) {
+        fetches[node.inputs[0]].push_back(n);
+        life[node.outputs[0]] = {n, n};
+        continue;
+      }
+      for (const Value in : node.inputs) {
+        EXPECT_FALSE(in && graph.info(in).kind == ValueKind::param && streaming.weights.contains(graph.info(in).name))
+            << graph.describe(node) << " reads host memory";
+        if (const auto copy = life.find(in); copy != life.end()) {
+          early += copy->second.first == copy->second.second && n > copy->second.first + 1;
+          copy->second.second = n;
+        }
+      }
+    }
+    EXPECT_EQ(fetches.size(), streaming.weights.size());
+    for (const auto& [parameter, at] : fetches) EXPECT_LE(at.size(), 2u) << graph.info(parameter).name;
+    EXPECT_GT(2 * early, life.size()) << "most copies have operations to travel beside";
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      int64_t held = 0;
+      for (const auto& [copy, nodes] : life)
+        if (nodes.first <= n && n <= nodes.second) held += graph.desc(copy).bytes();
+      ASSERT_LE(held, streaming.window) << "at node " << n;
+    }
+  }
+}
+
+TEST(Stream, SpreadsBlocksEvenly) {
+  std::vector<StreamableBlock> blocks;
+  for (int i = 0; i < 12; ++i) blocks.push_back({.path = "b", .weights = {std::to_string(i)}, .bytes = 100 + i});
+  const auto chosen = [&](int64_t count) { return spread(blocks, count).weights; };
+  EXPECT_THAT(chosen(0), testing::IsEmpty());
+  EXPECT_THAT(chosen(3), testing::UnorderedElementsAre("2", "6", "10"));
+  EXPECT_EQ(chosen(12).size(), 12u);
+  EXPECT_EQ(chosen(99).size(), 12u);
+  EXPECT_EQ(spread(blocks, 3).window, 2 * 110);
+}
+
+// A link that is fast enough costs nothing; one that is not decides how long the step takes.
+TEST(Stream, PredictedTimeIsThatOfTheLinkWhereItIsSlow) {
+  const Model model = toy();
+  const Graph graph = toy_graph(model, 1, block_count(model)).graph, plain = toy_graph(model, 1).graph;
+  const auto seconds = [](const Graph& g, double link) {
+    return predict(g, plan_memory(g, external_to_step(g)), {.products = 1e9, .memory = 1e9, .link = link});
+  };
+  const double alone = seconds(plain, 1).seconds;
+  EXPECT_NEAR(seconds(graph, 1e15).seconds, alone, 1e-9 * alone);
+  const PredictedTime slow = seconds(graph, 1e3);
+  EXPECT_GE(slow.seconds, slow.sending);
+  EXPECT_LE(slow.seconds, slow.sending + alone);
+  EXPECT_GT(slow.waiting, slow.seconds / 2);
+}
+
+struct StreamingRun : ToyRun {
+  explicit StreamingRun(const std::string& memory) { config() += "memory: " + memory + "\n"; }
+};
+
+std::vector<std::string> images_of(const ToyRun& run) {
+  std::vector<std::string> images;
+  for (const fs::path& path : [&] {
+         std::vector<fs::path> all;
+         for (const auto& file : fs::recursive_directory_iterator(run.output() / "samples")) all.push_back(file);
+         std::ranges::sort(all);
+         return all;
+       }())
+    if (path.extension() == ".png") images.push_back(get(path));
+  return images;
+}
+
+// The file, and the images that are made between steps.
+TEST(StreamedRun, TrainsTheSameLoraAndMakesTheSameImages) {
+  for (const char* dtype : {"auto", "float8_e4m3"}) {
+    SCOPED_TRACE(dtype);
+    const auto train = [&](const std::string& memory) {
+      StreamingRun run(memory);
+      run.replace("model:\n", fmt::format("model:\n  dtype: {}\n", dtype));
+      run.set("prompts", "[a photo]").set("sample_every", "3");
+      expect_trained(run.train());
+      return std::pair(get(run.lora()), images_of(run));
+    };
+    const auto plain = train("{stream: 0}"), streamed = train("{stream: 100%}"), some = train("{stream: 1}");
+    EXPECT_GE(plain.second.size(), 2u);
+    EXPECT_EQ(plain.first, streamed.first);
+    EXPECT_EQ(plain.second, streamed.second);
+    EXPECT_EQ(plain.first, some.first);
+  }
+}
+
+// In the space between what they take whole and the least that they can take.
+TEST(StreamedText, EncodersThatDoNotFitGiveTheSameConditioning) {
+  const fs::path folder = fs::path(source_dir()) / "examples" / "toy_flux";
+  ModelConfig config;
+  config.name_or_path = folder / "flux_toy.safetensors";
+  config.given["clip_path"] = {.text = (folder / "clip_l.safetensors").string()};
+  config.given["t5_path"] = {.text = (folder / "t5xxl.safetensors").string()};
+  const Model model(built_plugins(), config, "flux");
+  Device device(tested_device());
+  TextEncoding whole(device, model, DType::f32, {});
+  const Graph graph = whole.conditioner(DType::f32);
+  const int64_t most = fit_forward(device, graph, model.checkpoint(), std::numeric_limits<int64_t>::max()).bytes;
+  const ForwardFit least = fit_forward(device, graph, model.checkpoint(), 1);
+  EXPECT_GT(least.streamed_blocks, 0);
+  ASSERT_LT(least.bytes, most);
+  const std::string prompt = "a photo of a lighthouse";
+  whole.prepare({prompt});
+  const int64_t room = (most + least.bytes) / 2;
+  TextEncoding small(device, model, DType::f32, {}, room);
+  small.require_memory({prompt});
+  small.prepare({prompt});
+  const TensorCache::Entry want = whole.at(prompt), got = small.at(prompt);
+  ASSERT_FALSE(want->empty());
+  for (const auto& [name, tensor] : *want) EXPECT_EQ(got->at(name).data, tensor.data) << name;
+  TextEncoding none(device, model, DType::f32, {}, least.bytes - 1);
+  EXPECT_THAT(error_of([&] { none.require_memory({prompt}); }), HasSubstr("the text encoders do not fit: "));
+}
+
+TEST(StreamedRun, AKillChangesNothing) {
+  StreamingRun undisturbed("{stream: 100%}");
+  expect_trained(undisturbed.train());
+  for (const int64_t steps : {1, 3, 4}) {
+    StreamingRun run("{stream: 100%}");
+    run.set("save_every", "1");
+    {
+      HostProcess process(run.command());
+      reaches(process, run, steps);
+      process.send(SIGKILL);
+      process.wait();
+    }
+    expect_trained(run.train({"--resume"}));
+    EXPECT_EQ(get(run.lora()), get(undisturbed.lora())) << "killed after step " << steps;
+  }
+}
+
+// A run may go on with more or fewer streamed blocks: they are no part of what it is.
+TEST(StreamedRun, GoesOnWithOtherBlocksStreamed) {
+  StreamingRun undisturbed("{stream: 0}");
+  expect_trained(undisturbed.train());
+  StreamingRun run("{stream: 100%}");
+  run.set("save_every", "2");
+  {
+    HostProcess process(run.command());
+    reaches(process, run, 3);
+    process.send(SIGTERM);
+    process.wait();
+  }
+  run.replace("{stream: 100%}", "{stream: 0}");
+  expect_trained(run.train({"--resume"}));
+  EXPECT_EQ(get(run.lora()), get(undisturbed.lora()));
+}
+
+double planned(const std::string& output) {
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(output, match, std::regex(R"(memory +([\d.]+) MiB)"))) << output;
+  return match.empty() ? 0 : std::stod(match[1]);
+}
+
+std::string budget_of(double mib) { return fmt::format("{{budget: {:.2f} MiB}}", mib); }
+
+// From what the run takes without a budget down to the least: each budget is kept, and gives the same file.
+TEST(Budget, IsKeptAndChangesNoBit) {
+  ToyRun free;
+  free.set("prompts", "[a photo]").set("sample_every", "3");
+  const double most = planned(expect_trained(free.train({"--dry-run"})).output);
+  expect_trained(free.train());
+  const HostResult refused = [&] {
+    StreamingRun run(budget_of(0.5));
+    run.set("prompts", "[a photo]").set("sample_every", "3");
+    return run.train();
+  }();
+  EXPECT_EQ(refused.code, 4);
+  std::smatch match;
+  ASSERT_TRUE(std::regex_search(refused.output, match, std::regex(R"(it takes ([\d.]+) MiB at least)")))
+      << refused.output;
+  const double least = std::stod(match[1]);
+  EXPECT_LT(least, most);
+  bool streamed = false;
+  for (const double budget : {most + 0.06, (most + least) / 2, least + 0.06}) {
+    SCOPED_TRACE(budget);
+    StreamingRun run(budget_of(budget));
+    run.set("prompts", "[a photo]").set("sample_every", "3");
+    const HostResult plan = run.train({"--dry-run"});
+    ASSERT_EQ(plan.code, 0) << plan.output;
+    EXPECT_LE(planned(plan.output), budget + 0.05);
+    streamed |= plan.output.find("of weights in host memory") != std::string::npos;
+    expect_trained(run.train());  // under a device that refuses to go over it
+    EXPECT_EQ(get(run.lora()), get(free.lora()));
+  }
+  EXPECT_TRUE(streamed) << "the least budget needs weights in host memory";
+  StreamingRun below(budget_of(0.99 * least));
+  below.set("prompts", "[a photo]").set("sample_every", "3");
+  const HostResult result = below.train();
+  EXPECT_EQ(result.code, 4);
+  EXPECT_THAT(result.output, HasSubstr("What would give most:\n"));
+  EXPECT_THAT(result.output, HasSubstr("model.dtype: float8_e4m3: "));
+  EXPECT_FALSE(fs::exists(below.output() / "metrics.csv"));
+}
+
+TEST(Budget, TheDeviceNamesWhatWouldGoOverIt) {
+  Device device(tested_device());
+  const DeviceMemory some(device, 1 << 20, "some");
+  device.limit_memory(3 << 20);
+  const DeviceMemory more(device, 2 << 20, "more");
+  EXPECT_THAT(error_of([&] { const DeviceMemory last(device, 1, "the last byte"); }),
+              HasSubstr("no memory for the last byte (0.0 MiB): 3.0 MiB of the 3.0 MiB that may be used are taken "
+                        "(memory.budget)"));
+  device.limit_memory(0);
+  const DeviceMemory again(device, 1, "the last byte");
+}
+
+}  // namespace
+}  // namespace lh::test
