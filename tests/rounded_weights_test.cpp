@@ -4,8 +4,7 @@
 
 #include <cmath>
 
-#include "core/float_formats.h"
-#include "io/quantise.h"
+#include "encode/text_encoding.h"
 #include "io/synthetic.h"
 #include "ops/ops.h"
 #include "passes/store_weights.h"
@@ -233,6 +232,70 @@ TEST_P(Rounded, SyntheticWeightsHaveTheirLaw) {
   const double want = weight_law(name, shape).deviation, mean = sum / count, deviation = std::sqrt(squares / count);
   EXPECT_NEAR(mean, 0, want * (4 / std::sqrt(count) + (GetParam().type == DType::nf4 ? 0.06 : 0)));
   EXPECT_NEAR(deviation, want, want * (4 / std::sqrt(2 * count) + 0.005));
+}
+
+// ---- text encoders
+
+struct Encoders {
+  Model model;
+  explicit Encoders(const std::string& dtype) : model(built_plugins(), config(dtype), "") {}
+  static ModelConfig config(const std::string& dtype) {
+    ModelConfig c = single(toy_denoiser());
+    for (const auto& [key, file] : {std::pair{"clip_path", "clip_l.safetensors"}, {"t5_path", "t5xxl.safetensors"}})
+      c.given[key] = {toy_denoiser().parent_path() / file};
+    c.text_encoder_dtype = dtype;
+    return c;
+  }
+};
+
+// All matrices of linear layers are rounded and nothing else, tables of words not either; what the encoders give is off
+// by their errors' share, which is independent from layer to layer. Entries of the cache are not taken for each other.
+TEST_P(Rounded, TextEncodersAreWithinRounding) {
+  Device device(tested_device());
+  const TempDir cache;
+  Encoders plain("auto"), rounded(GetParam().dtype);
+  TextEncoding want(device, plain.model, DType::f32, cache.path()),
+      got(device, rounded.model, DType::f32, cache.path());
+  const std::string prompt = "a photo of a red circle";
+  want.prepare({prompt});
+  got.prepare({prompt});
+
+  Graph wide = want.conditioner(DType::f32), narrow = got.conditioner(DType::f32);
+  for (const auto& [graph, model] : {std::pair{&wide, &plain.model}, {&narrow, &rounded.model}})
+    store_weights(*graph, [m = model](const std::string& weight) { return m->weight_form(weight); });
+  double squares = 0;
+  int64_t saved = 0;
+  for (const auto& [name, value] : narrow.params) {
+    const ValueInfo& info = narrow.info(value);
+    if (name.ends_with(".scale")) continue;
+    EXPECT_EQ(is_quantised(info.desc.dtype), static_cast<bool>(info.scale)) << name;
+    if (!info.scale) {
+      EXPECT_TRUE(info.desc.shape.rank() == 1 || name.find("embed") != name.npos || name.find("shared") != name.npos ||
+                  name.find("relative_attention_bias") != name.npos)
+          << name << " was left as it is";
+      continue;
+    }
+    EXPECT_EQ(info.desc.dtype, GetParam().type) << name;
+    const std::vector<double> values = values_of(rounded.model.checkpoint(), name, GetParam().type, info.desc.shape);
+    const HostTensor exact = rounded.model.checkpoint().read_f32(name);
+    double error = 0, all = 0;
+    for (size_t i = 0; i < values.size(); ++i) {
+      error += std::pow(values[i] - static_cast<double>(exact.as<float>()[i]), 2);
+      all += std::pow(static_cast<double>(exact.as<float>()[i]), 2);
+    }
+    squares += error / all;
+    saved += 4 * info.desc.shape.numel() - bytes_of(GetParam().type, info.desc.shape);
+  }
+  const auto bytes = [](const Graph& graph, const Model& model) {
+    return weight_bytes(graph, weight_names(graph, model.checkpoint()));
+  };
+  EXPECT_GT(saved, 0);
+  EXPECT_EQ(bytes(wide, plain.model) - bytes(narrow, rounded.model), saved);
+  for (const auto& [name, tensor] : want.at(prompt)) {
+    const double error = relative_error(got.at(prompt).at(name), tensor);
+    EXPECT_GT(error, 1e-4) << name;
+    EXPECT_LT(error, std::sqrt(squares)) << name;
+  }
 }
 
 // ---- what is stored in fp8

@@ -91,9 +91,6 @@ constexpr Ignored ignored_table[] = {
     {"train.xformers", "the fastest kernel is chosen"},
     {"model.arch", from_weights},
     {"model.quantize_kwargs", "only layers that LoRA goes on are kept in fewer bits"},
-    {"model.quantize_te", "text encoders run once before the first step, in bf16, and are unloaded"},
-    {"model.qtype_te", "text encoders run once before the first step, in bf16, and are unloaded"},
-    {"model.text_encoder_bits", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.low_vram", "memory is planned before the first step: blocks that do not fit are streamed (memory.stream)"},
     {"model.auto_memory", planned},
     {"model.layer_offloading_text_encoder_percent", planned},
@@ -251,8 +248,8 @@ int64_t bits_of(std::string_view type) {
   return 0;
 }
 
-void apply_qtype(Acting& on, const yaml::Node& value) {
-  if (value.kind == yaml::Kind::null || value.text.empty() || on.config.model.dtype != "float8_e4m3") return;
+void apply_qtype(Acting& on, const yaml::Node& value, const char* key, std::string& kept) {
+  if (value.kind == yaml::Kind::null || value.text.empty() || kept != "float8_e4m3") return;
   const std::string type = value.text.substr(0, value.text.find('|'));
   const int64_t bits = bits_of(type);
   if (value.kind != yaml::Kind::scalar || bits == 0)
@@ -260,11 +257,10 @@ void apply_qtype(Acting& on, const yaml::Node& value) {
         "expected qfloat8, float8, int8, nf4, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
         "quantize to false to keep the weights as train.dtype");
   const bool adapter = type.size() != value.text.size(), of_floats = type.find("float") != type.npos;
-  std::string& kept = on.config.model.dtype;
   kept = bits <= 4 ? "nf4" : of_floats ? "float8_e4m3" : "int8";
   if (!adapter && (type == kept || (bits == 8 && (type.ends_with("int8") || of_floats)))) return;
   on.config.notes.push_back(
-      fmt::format("model.qtype: weights are kept as {}, with a factor for {}, instead of {}{}", kept,
+      fmt::format("{}: weights are kept as {}, with a factor for {}, instead of {}{}", key, kept,
                   bits <= 4 ? "each 64 neighbours" : "each row", value.text,
                   adapter ? ": the adapter, which makes up for the rounding of another type, is left out" : ""));
 }
@@ -329,9 +325,30 @@ const Switch switch_table[] = {
      "true: memory.stream: 100%."},
     {"model.layer_offloading_transformer_percent", apply_offloading_share,
      "With layer_offloading: the share of memory.stream."},
-    {"model.qtype", apply_qtype,
+    {"model.qtype",
+     [](Acting& on, const yaml::Node& value) { apply_qtype(on, value, "model.qtype", on.config.model.dtype); },
      "With quantize: what ai-toolkit keeps weights as. Types of up to 4 bits are model.dtype: nf4, other integers "
-     "int8, other floats float8_e4m3."},
+     "int8, "
+     "other floats float8_e4m3."},
+    {"model.quantize_te",
+     [](Acting& on, const yaml::Node& value) {
+       if (on.flag(value).value_or(false)) on.config.model.text_encoder_dtype = "float8_e4m3";
+     },
+     "true: model.text_encoder_dtype: float8_e4m3."},
+    {"model.qtype_te",
+     [](Acting& on, const yaml::Node& value) {
+       apply_qtype(on, value, "model.qtype_te", on.config.model.text_encoder_dtype);
+     },
+     "With quantize_te: as qtype."},
+    {"model.text_encoder_bits",
+     [](Acting& on, const yaml::Node& value) {
+       const auto bits = yaml::number_of(value);
+       if (bits == 4 || bits == 8)
+         on.config.model.text_encoder_dtype = bits == 4 ? "nf4" : "int8";
+       else if (value.kind != yaml::Kind::null && bits != 16)
+         on.problems.push_back("must be 4, 8 or 16, found " + yaml::describe(value));
+     },
+     "4: model.text_encoder_dtype: nf4; 8: int8."},
 };
 
 }  // namespace

@@ -48,6 +48,7 @@ struct ModelConfig {
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
   // LoRA files that are part of the model: always, only while training, only in samples.
   std::filesystem::path lora_path, assistant_lora_path, inference_lora_path;
+  std::string text_encoder_dtype = "auto";  // as dtype, of the text encoders' linear layers
 };
 
 struct NetworkConfig {

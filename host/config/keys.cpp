@@ -200,6 +200,11 @@ const Key table[] = {
      "neighbours, as QLoRA has them: little more than a quarter (docs/quantisation.md). The others: converted when "
      "they are loaded.",
      {.choices = storage_types}},
+    {"model.text_encoder_dtype",
+     in<M, &ModelConfig::text_encoder_dtype>,
+     "The same for the text encoders, in all of their linear layers. auto: fp8 where the file has fp8, else the type "
+     "that they run in, bf16, or fp32 where train.dtype is. nf4 brings T5-XXL from 8.9 to 2.5 GiB.",
+     {.choices = storage_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
      "Tokens of a prompt for a text encoder that takes any number. 0: the model's own.",

@@ -15,6 +15,7 @@
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "passes/prune.h"
+#include "passes/store_weights.h"
 #include "run/program.h"
 #include "run/weights.h"
 
@@ -79,7 +80,9 @@ void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
 }
 
 const Graph& TextEncoding::graph() {
-  if (!graph_) graph_.emplace(conditioner(compute_));
+  if (graph_) return *graph_;
+  graph_.emplace(conditioner(compute_));
+  store_weights(*graph_, [&](const std::string& weight) { return model_.weight_form(weight); });
   return *graph_;
 }
 

@@ -79,6 +79,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "model.name_or_path: {}: no such file or directory{}", config.name_or_path.string(),
          repository_hint(config.name_or_path, published_models(registry)));
   dtype_ = config.dtype;
+  text_encoder_dtype_ = config.text_encoder_dtype;
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
@@ -145,9 +146,11 @@ bool Model::has_role(const std::string& role) const {
 }
 
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
-  const std::optional<DType> fewer = quantised_dtype(dtype_);
-  if (!fewer && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
-  const bool rounded = fewer && lora_targets_.contain(module_of(weight));
+  const bool of_encoder = recipe_.tokenizers.contains(weight.substr(0, weight.find(':')));
+  const std::string& dtype = of_encoder ? text_encoder_dtype_ : dtype_;
+  const std::optional<DType> fewer = quantised_dtype(dtype);
+  if (!fewer && dtype != "auto") return WeightForm{compute_dtype(dtype)};
+  const bool rounded = fewer && (of_encoder || lora_targets_.contain(module_of(weight)));
   // Eight bits stay what they are: to round them to eight others would only lose.
   if (const auto stored = checkpoint_->stored_fp8(weight); stored && !(rounded && *fewer == DType::nf4)) return stored;
   if (!rounded) return std::nullopt;

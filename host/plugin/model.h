@@ -42,8 +42,8 @@ class Model {
   // Where the files of one of its tokenizers may lie.
   TokenizerPlaces tokenizer_places(const TokenizerSpec& spec) const;
   bool has_role(const std::string& role) const;
-  // How the weight of one of the denoiser's linear layers is kept, after model.dtype; nothing: in the type of
-  // computation.
+  // How the weight of a linear layer is kept, after model.dtype, or model.text_encoder_dtype where a text encoder has
+  // it; nothing: in the type of computation.
   std::optional<WeightForm> weight_form(const std::string& weight) const;
   // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
   Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
@@ -60,7 +60,7 @@ class Model {
   std::unique_ptr<Checkpoint> checkpoint_;
   std::unique_ptr<PluginModel> plugin_;
   Recipe recipe_;
-  std::string dtype_;  // model.dtype
+  std::string dtype_, text_encoder_dtype_;  // of `model:`
   std::filesystem::path plugin_file_;
   std::string plugin_version_;
   std::map<std::string, std::filesystem::path> files_;  // what the user gave, by key of `model:`

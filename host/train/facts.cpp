@@ -47,11 +47,16 @@ std::string targets_hash(const Adapters& adapters) {
   return hash.hex().substr(0, hex_digits);
 }
 
+// How the base is kept. States of older versions do not name what text encoders are kept as.
+std::string kept_as(const ModelConfig& model) {
+  return model.text_encoder_dtype == "auto" ? model.dtype : model.dtype + ", text encoders " + model.text_encoder_dtype;
+}
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> settings_facts(const Prepared& p) {
   const Config& c = p.config;
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, hex_digits)},
-          {"model.dtype", c.model.dtype},
+          {"model.dtype", kept_as(c.model)},
           {"model.variant", p.model.recipe().variant},
           {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
           {"network.type", c.network.type},
