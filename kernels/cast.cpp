@@ -6,9 +6,14 @@ namespace {
 
 void check_cast(const lk_cast_params& p) {
   const lk::Check check("cast");
-  check.tensor(LK_ARG(p, x));
-  if (lk::present(p.scale)) check.rank(LK_ARG(p, x), 1, LK_MAX_RANK);
-  check.scale_factors(LK_ARG(p, scale), p.x.dims[0]);
+  if (lk::present(p.scale) || p.x.dtype == LK_NF4)
+    check.weight(LK_ARG(p, x), LK_ARG(p, scale));
+  else
+    check.tensor(LK_ARG(p, x));
+  if (p.x.dtype == LK_NF4)
+    check.floating(LK_ARG(p, y));
+  else
+    check.tensor(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::shape_of(p.x));
   check.separate(LK_ARG(p, y), {LK_ARG(p, x), LK_ARG(p, scale)});
 }

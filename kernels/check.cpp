@@ -5,18 +5,38 @@
 #include <cmath>
 #include <cstdint>
 
+#include "lines.h"
+#include "nf4_format.h"
+
 namespace lk {
 
 namespace {
 
-bool overlap(const lk_tensor& a, const lk_tensor& b) {
-  const auto a_begin = reinterpret_cast<uintptr_t>(a.data), b_begin = reinterpret_cast<uintptr_t>(b.data);
-  const auto a_bytes = static_cast<uintptr_t>(lk_numel(&a) * lk_dtype_size(a.dtype));
-  const auto b_bytes = static_cast<uintptr_t>(lk_numel(&b) * lk_dtype_size(b.dtype));
-  return a_begin < b_begin + b_bytes && b_begin < a_begin + a_bytes;
+struct Bytes {
+  int64_t begin, line, pitch, extent;
+  explicit Bytes(const lk_tensor& t) : begin(reinterpret_cast<intptr_t>(t.data)) {
+    const int64_t size = lk_dtype_size(t.dtype), count = lk_numel(&t);
+    const Lines lines = lines_of(t).value_or(Lines{count, count});
+    line = lines.line * size, pitch = lines.pitch * size, extent = extent_of(t, lines) * size;
+    if (lines.dense()) line = pitch = extent = lk_tensor_bytes(&t);
+  }
+};
+
+bool overlap(const lk_tensor& first, const lk_tensor& second) {
+  const Bytes x(first), y(second);
+  if (x.begin >= y.begin + y.extent || y.begin >= x.begin + x.extent) return false;
+  if (x.pitch != y.pitch) return true;
+  const int64_t apart = ((y.begin - x.begin) % x.pitch + x.pitch) % x.pitch;  // columns side by side share no byte
+  return apart < x.line || apart + y.line > x.pitch;
+}
+
+std::string strides_text(const lk_tensor& t) {
+  return "strides " + shape_text(Shape(t.strides, static_cast<size_t>(t.rank)));
 }
 
 bool is_float(lk_dtype dtype) { return dtype == LK_F32 || dtype == LK_F16 || dtype == LK_BF16; }
+
+bool is_fp8(lk_dtype dtype) { return dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2; }
 
 }  // namespace
 
@@ -37,12 +57,24 @@ void Check::fail(const char* name, const std::string& expected, const std::strin
 }
 
 void Check::tensor(Arg arg) const {
+  dimensions(arg);
+  const lk_dtype dtype = arg.tensor->dtype;
+  require(dtype != LK_NF4, arg.name, "another type than nf4, which weights of linear layers have", "nf4");
+  require(lk_dtype_size(dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(dtype));
+}
+
+void Check::dimensions(Arg arg) const {
   const lk_tensor& t = *arg.tensor;
   require(t.data != nullptr, arg.name, "a tensor", "data NULL");
-  require(lk_dtype_size(t.dtype) > 0, arg.name, "a known dtype", "dtype " + std::to_string(t.dtype));
   require(t.rank >= 0 && t.rank <= LK_MAX_RANK, arg.name, "rank 0 to 8", "rank " + std::to_string(t.rank));
   for (const int64_t dim : shape_of(t)) {
     require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
+  }
+  const std::optional<Lines> lines = lines_of(t);
+  if (arg.in_lines) {
+    require(lines.has_value(), arg.name, "dense, or lines of last axes at one pitch", strides_text(t));
+  } else {
+    require(lines && lines->dense(), arg.name, "dense", strides_text(t));
   }
 }
 
@@ -51,11 +83,27 @@ void Check::floating(Arg arg) const {
   require(is_float(arg.tensor->dtype), arg.name, "f32, f16 or bf16", lk_dtype_name(arg.tensor->dtype));
 }
 
-void Check::weight(Arg arg) const {
+void Check::values(Arg arg) const {
   tensor(arg);
   const lk_dtype dtype = arg.tensor->dtype;
-  require(is_float(dtype) || dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2, arg.name, "f32, f16, bf16, f8_e4m3 or f8_e5m2",
-          lk_dtype_name(dtype));
+  require(is_float(dtype) || is_fp8(dtype), arg.name, "f32, f16, bf16, f8_e4m3 or f8_e5m2", lk_dtype_name(dtype));
+}
+
+void Check::weight(Arg arg, Arg scale) const {
+  rank(arg, 1, LK_MAX_RANK);
+  const lk_tensor &weight = *arg.tensor, &factors = *scale.tensor;
+  if (weight.dtype == LK_NF4) {
+    rank(arg, 2, 2);
+    dtype(scale, LK_U8);
+    return shape(scale, {lk_nf4_scale_bytes(weight.dims[0] * nf4_row_blocks(weight.dims[1]))});
+  }
+  require(is_float(weight.dtype) || is_fp8(weight.dtype) || weight.dtype == LK_I8, arg.name,
+          "f32, f16, bf16, f8_e4m3, f8_e5m2, i8 or nf4", lk_dtype_name(weight.dtype));
+  if (!present(factors)) return;
+  dtype(scale, LK_F32);
+  const int64_t count = lk_numel(&factors), rows = weight.dims[0];
+  require(count == 1 || (factors.rank == 1 && count == rows), scale.name,
+          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(factors)));
 }
 
 void Check::dtype(Arg arg, lk_dtype dtype) const {
@@ -90,7 +138,7 @@ void Check::broadcast(Arg y, std::initializer_list<Arg> inputs) const {
 }
 
 void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
-  tensor(arg);
+  dimensions(arg);
   const int32_t rank = arg.tensor->rank;
   const std::string range =
       lowest == highest ? std::to_string(lowest) : std::to_string(lowest) + " to " + std::to_string(highest);
@@ -98,7 +146,7 @@ void Check::rank(Arg arg, int32_t lowest, int32_t highest) const {
 }
 
 void Check::shape(Arg arg, Shape expected) const {
-  tensor(arg);
+  dimensions(arg);
   const Shape found = shape_of(*arg.tensor);
   const bool equal = found.size() == expected.size() && std::equal(found.begin(), found.end(), expected.begin());
   if (!equal) fail(arg.name, "shape " + shape_text(expected), shape_text(found));
@@ -123,14 +171,6 @@ void Check::scalar_f32(Arg arg) const {
   require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));
 }
 
-void Check::scale_factors(Arg arg, int64_t rows) const {
-  if (!present(*arg.tensor)) return;
-  dtype(arg, LK_F32);
-  const int64_t count = lk_numel(arg.tensor);
-  require(count == 1 || (arg.tensor->rank == 1 && count == rows), arg.name,
-          "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(*arg.tensor)));
-}
-
 void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {
   if (!present(*output.tensor)) return;
   for (const Arg& input : inputs) {
@@ -142,7 +182,10 @@ void Check::separate(Arg output, std::initializer_list<Arg> inputs) const {
 
 void Check::in_place_or_separate(Arg output, Arg input) const {
   const lk_tensor &y = *output.tensor, &x = *input.tensor;
-  if (y.data == x.data && y.dtype == x.dtype && lk_numel(&y) == lk_numel(&x)) return;
+  const std::optional<Lines> to = lines_of(y), from = lines_of(x);
+  const bool same_lines =
+      to && from && (to->dense() ? from->dense() : to->line == from->line && to->pitch == from->pitch);
+  if (y.data == x.data && y.dtype == x.dtype && lk_numel(&y) == lk_numel(&x) && same_lines) return;
   separate(output, {input});
 }
 

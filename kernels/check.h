@@ -14,9 +14,12 @@ namespace lk {
 struct Arg {
   const char* name;
   const lk_tensor* tensor;
+  bool in_lines = false;  // may have strides (lines.h)
 };
 #define LK_ARG(params, field) \
   lk::Arg { #field, &(params).field }
+#define LK_LINES(params, field) \
+  lk::Arg { #field, &(params).field, true }
 
 using Shape = std::span<const int64_t>;
 
@@ -34,10 +37,14 @@ class Check {
     if (!good) fail(name, expected, found);
   }
 
-  // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1.
-  void tensor(Arg arg) const;
+  // Each of these first requires the tensor to be there, of rank 0..8, every dimension at least 1, dense unless the
+  // argument may lie in lines.
+  void tensor(Arg arg) const;    // of any type but nf4, which `weight` alone allows
   void floating(Arg arg) const;  // f32, f16, bf16
-  void weight(Arg arg) const;    // also fp8
+  void values(Arg arg) const;    // also fp8
+  // A weight in any type, of rank 1 at least, and the factors that multiply it: absent, f32 with one element or one for
+  // each row; of nf4, which has rank 2, they must be there.
+  void weight(Arg arg, Arg scale) const;
   void dtype(Arg arg, lk_dtype dtype) const;
   void number(Arg arg) const;                 // f32, f16, bf16 or i32
   void number_like(Arg arg, Arg like) const;  // i32 where `like` is, floating otherwise
@@ -56,13 +63,13 @@ class Check {
   // Absent, or f32, f16 or bf16 with one row for every image of x [B, S, C]: [B, C] or [B, 1, C].
   void optional_per_image(Arg arg, const lk_tensor& x) const;
   void scalar_f32(Arg arg) const;                                      // f32, one element
-  void scale_factors(Arg arg, int64_t rows) const;                     // optional; f32, one element or [rows]
   void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped
   void in_place_or_separate(Arg output, Arg input) const;  // the same memory, type and size, or no overlap at all
   void positive(const char* name, double value) const;     // finite and > 0
   void finite(const char* name, double value) const;
 
  private:
+  void dimensions(Arg arg) const;  // those, and nothing about the type
   const char* op_;
 };
 

@@ -6,9 +6,9 @@ namespace {
 
 void check_copy_block(const lk_copy_block_params& p) {
   const lk::Check check("copy_block");
-  check.tensor(LK_ARG(p, x));
-  check.dtype(LK_ARG(p, y), p.x.dtype);
-  check.rank(LK_ARG(p, y), p.x.rank, p.x.rank);
+  check.tensor(LK_LINES(p, x));
+  check.dtype(LK_LINES(p, y), p.x.dtype);
+  check.rank(LK_LINES(p, y), p.x.rank, p.x.rank);
   const auto within = [&](const char* name, const int64_t* offset, const lk_tensor& tensor) {
     for (int32_t i = 0; i < tensor.rank; ++i) {
       check.require(offset[i] >= 0 && p.extent[i] <= tensor.dims[i] && offset[i] <= tensor.dims[i] - p.extent[i], name,
@@ -28,7 +28,7 @@ void check_copy_block(const lk_copy_block_params& p) {
                   "steps within " + lk::shape_text(lk::shape_of(p.x)), std::to_string(p.x_step));
   }
   within("y_offset", p.y_offset, p.y);
-  check.separate(LK_ARG(p, y), {LK_ARG(p, x)});
+  check.separate(LK_LINES(p, y), {LK_LINES(p, x)});
 }
 
 }  // namespace

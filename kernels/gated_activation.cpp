@@ -12,28 +12,28 @@ void check_kind(const lk::Check& check, lk_unary_kind kind) {
 void check_gated_activation(const lk_gated_activation_params& p) {
   const lk::Check check("gated_activation");
   check_kind(check, p.kind);
-  check.floating(LK_ARG(p, a));
-  check.floating(LK_ARG(p, b));
-  check.shape(LK_ARG(p, b), lk::shape_of(p.a));
-  check.floating(LK_ARG(p, y));
-  check.shape(LK_ARG(p, y), lk::shape_of(p.a));
-  check.separate(LK_ARG(p, y), {LK_ARG(p, a), LK_ARG(p, b)});
+  check.floating(LK_LINES(p, a));
+  check.floating(LK_LINES(p, b));
+  check.shape(LK_LINES(p, b), lk::shape_of(p.a));
+  check.floating(LK_LINES(p, y));
+  check.shape(LK_LINES(p, y), lk::shape_of(p.a));
+  check.separate(LK_LINES(p, y), {LK_LINES(p, a), LK_LINES(p, b)});
 }
 
 void check_gated_activation_backward(const lk_gated_activation_backward_params& p) {
   const lk::Check check("gated_activation_backward");
   check_kind(check, p.kind);
-  check.floating(LK_ARG(p, dy));
-  check.floating(LK_ARG(p, a));
-  check.shape(LK_ARG(p, a), lk::shape_of(p.dy));
-  if (lk::present(p.da)) check.tensor(LK_ARG(p, b));
-  check.optional(LK_ARG(p, b), lk::shape_of(p.dy));
-  check.optional(LK_ARG(p, da), lk::shape_of(p.dy));
-  check.optional(LK_ARG(p, db), lk::shape_of(p.dy));
-  for (const lk::Arg& output : {LK_ARG(p, da), LK_ARG(p, db)}) {
-    check.separate(output, {LK_ARG(p, dy), LK_ARG(p, a), LK_ARG(p, b)});
+  check.floating(LK_LINES(p, dy));
+  check.floating(LK_LINES(p, a));
+  check.shape(LK_LINES(p, a), lk::shape_of(p.dy));
+  if (lk::present(p.da)) check.tensor(LK_LINES(p, b));
+  check.optional(LK_LINES(p, b), lk::shape_of(p.dy));
+  check.optional(LK_LINES(p, da), lk::shape_of(p.dy));
+  check.optional(LK_LINES(p, db), lk::shape_of(p.dy));
+  for (const lk::Arg& output : {LK_LINES(p, da), LK_LINES(p, db)}) {
+    check.separate(output, {LK_LINES(p, dy), LK_LINES(p, a), LK_LINES(p, b)});
   }
-  check.separate(LK_ARG(p, da), {LK_ARG(p, db)});
+  check.separate(LK_LINES(p, da), {LK_LINES(p, db)});
 }
 
 }  // namespace

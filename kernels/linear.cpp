@@ -8,11 +8,10 @@ void check_linear(const lk_linear_params& p) {
   const lk::Check check("linear");
   check.floating(LK_ARG(p, x));
   check.rank(LK_ARG(p, x), 1, LK_MAX_RANK);
-  check.weight(LK_ARG(p, weight));
+  check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
   check.rank(LK_ARG(p, weight), 2, 2);
   const int64_t in = p.x.dims[p.x.rank - 1], out = p.weight.dims[0];
   check.shape(LK_ARG(p, weight), {out, in});
-  check.scale_factors(LK_ARG(p, weight_scale), out);
   check.optional(LK_ARG(p, bias), {out});
   check.floating(LK_ARG(p, y));
   check.shape(LK_ARG(p, y), lk::with_last(p.x, out));
@@ -26,10 +25,9 @@ void check_linear_backward(const lk_linear_backward_params& p) {
   const int64_t out = p.dy.dims[p.dy.rank - 1];
   const auto inputs = {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale)};
   if (lk::present(p.dx)) {
-    check.weight(LK_ARG(p, weight));
+    check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
     check.rank(LK_ARG(p, weight), 2, 2);
     check.shape(LK_ARG(p, weight), {out, p.weight.dims[1]});
-    check.scale_factors(LK_ARG(p, weight_scale), out);
     check.floating(LK_ARG(p, dx));
     check.shape(LK_ARG(p, dx), lk::with_last(p.dy, p.weight.dims[1]));
     check.separate(LK_ARG(p, dx), inputs);

@@ -19,9 +19,8 @@ void check_adapter(const lk::Check& check, const Params& p) {
   const int64_t out = p.up.dims[0];
   check.shape(LK_ARG(p, up), {out, r});
   if (lk::present(p.weight)) {
-    check.weight(LK_ARG(p, weight));
+    check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
     check.shape(LK_ARG(p, weight), {out, in});
-    check.scale_factors(LK_ARG(p, weight_scale), out);
   }
   check.optional(LK_ARG(p, mask), lk::with_last(p.x, r));
   check.finite("scale", p.scale);

@@ -26,23 +26,25 @@ void check_integer(const lk::Check& check, const lk_unary_params& p) {
 void check_unary(const lk_unary_params& p) {
   const lk::Check check("unary");
   check_kind(check, p.kind);
-  check.number(LK_ARG(p, x));
-  check.number_like(LK_ARG(p, y), LK_ARG(p, x));
+  const bool in_lines = p.x.dtype != LK_I32;
+  const lk::Arg x{"x", &p.x, in_lines}, y{"y", &p.y, in_lines};
+  check.number(x);
+  check.number_like(y, x);
   if (p.x.dtype == LK_I32) check_integer(check, p);
-  check.shape(LK_ARG(p, y), lk::shape_of(p.x));
-  check.in_place_or_separate(LK_ARG(p, y), LK_ARG(p, x));
+  check.shape(y, lk::shape_of(p.x));
+  check.in_place_or_separate(y, x);
 }
 
 void check_unary_backward(const lk_unary_backward_params& p) {
   const lk::Check check("unary_backward");
   check_kind(check, p.kind);
-  check.floating(LK_ARG(p, dy));
-  check.floating(LK_ARG(p, x));
-  check.shape(LK_ARG(p, x), lk::shape_of(p.dy));
-  check.floating(LK_ARG(p, dx));
-  check.shape(LK_ARG(p, dx), lk::shape_of(p.dy));
-  check.in_place_or_separate(LK_ARG(p, dx), LK_ARG(p, dy));
-  check.separate(LK_ARG(p, dx), {LK_ARG(p, x)});
+  check.floating(LK_LINES(p, dy));
+  check.floating(LK_LINES(p, x));
+  check.shape(LK_LINES(p, x), lk::shape_of(p.dy));
+  check.floating(LK_LINES(p, dx));
+  check.shape(LK_LINES(p, dx), lk::shape_of(p.dy));
+  check.in_place_or_separate(LK_LINES(p, dx), LK_LINES(p, dy));
+  check.separate(LK_LINES(p, dx), {LK_LINES(p, x)});
 }
 
 }  // namespace

@@ -253,7 +253,7 @@ TEST(NormLimit, BringsLargeChangesToTheLimit) {
     const double norm = std::sqrt(square);
     for (const double share : {2.0, 0.25}) {
       NormLimit limit(adapters, share * norm);
-      const DeviceMemory arena(device, limit.arena_bytes(), "limit");
+      const DeviceMemory arena(device, limit.graphs()[0].plan->bytes, "limit");
       limit.bind(device, adapters, arena.data());
       limit.run();
       const double factor = std::sqrt(std::min(1.0, share));

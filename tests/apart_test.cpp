@@ -19,6 +19,7 @@
 #include "plugin/recognise.h"
 #include "plugin/trial.h"
 #include "support/io_files.h"
+#include "support/log.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -102,6 +103,10 @@ TEST(Apart, PluginsAreTriedInAChild) {
     ::setenv("LORA_TEST_MISTAKE", mistake, 1);
     EXPECT_THAT(load(), HasSubstr(error));
   }
+  // One that nobody asked for does not end a command.
+  ::setenv("LORA_TEST_MISTAKE", "init_crash", 1);
+  EXPECT_EQ(load_plugins({{plugins, false}}).size(), 0u);
+  EXPECT_THAT(take_warnings(), testing::ElementsAre(AllOf(HasSubstr("left out"), HasSubstr("crashed with"))));
   ::unsetenv("LORA_TEST_MISTAKE");
   EXPECT_EQ(load(), "");
   EXPECT_TRUE(fs::exists(dir / "lora-host/plugins" / (content_hash(mistakes) + ".safetensors")));

@@ -341,7 +341,7 @@ TEST_F(CheckpointTest, Fp8IsReadAsStored) {
     if (!form) return;
     HostTensor codes(Desc{form->dtype, {12, 4}});
     std::vector<float> got(static_cast<size_t>(form->factors));
-    c.read_fp8(qkv, codes.data, got);
+    c.read_codes(qkv, form->dtype, codes.data, std::as_writable_bytes(std::span(got)));
     EXPECT_EQ(got, factors);
     HostTensor values = as_type(codes, DType::f32);
     for (size_t i = 0; i < 48 && !got.empty(); ++i) values.as<float>()[i] *= got[i / 4];
@@ -537,7 +537,7 @@ TEST_F(SplitTest, PartsOfFp8StayFp8) {
     ASSERT_EQ(c.stored_fp8("0.k.weight"), form);
     HostTensor codes(Desc{DType::f8_e4m3, {2, 2}});
     std::vector<float> factors(row.of_k.size());
-    c.read_fp8("0.k.weight", codes.data, factors);
+    c.read_codes("0.k.weight", form.dtype, codes.data, std::as_writable_bytes(std::span(factors)));
     EXPECT_EQ(factors, row.of_k);
     HostTensor values = as_type(codes, DType::f32);
     EXPECT_EQ(values.data, counting({2, 2}, 4).data);

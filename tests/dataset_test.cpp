@@ -1,7 +1,10 @@
 // Buckets, captions and opening datasets with everything that can be wrong in a folder.
 #include "data/dataset.h"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <set>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -145,7 +148,7 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   EXPECT_EQ(dataset.samples[0].caption, "sks, three");
   EXPECT_EQ(dataset.samples[6].caption, "a sks");
   EXPECT_EQ(dataset.samples[0].repeats, 3);
-  EXPECT_EQ(dataset.samples[0].caption_dropout_rate, 0.25);
+  EXPECT_TRUE(dataset.samples[0].rule.drops());
   EXPECT_EQ(dataset.samples[8].bucket, (Bucket{64, 48}));
   EXPECT_EQ(dataset.samples[14].bucket, (Bucket{48, 64}));
   const auto png = encode_png(test_picture(64, 48));
@@ -204,6 +207,174 @@ TEST_F(DatasetTest, AllProblemsComeTogether) {
   const std::string text = error();
   for (const char* part : {"a.txt: byte 3", "b.txt: 65537 bytes", "c.png", "d.png: expected a regular file"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in " << text;
+}
+
+std::vector<std::string> names_of(const std::vector<Sample>& samples) {
+  std::vector<std::string> names;
+  for (const Sample& sample : samples) names.push_back(sample.image.path.filename().string());
+  return names;
+}
+
+TEST_F(DatasetTest, FoldersWithinTheFolder) {
+  for (const char* folder : {"10_sks dog", "2_cat", "notes", ".hidden"})
+    std::filesystem::create_directories(folder_ / folder);
+  add("10_sks dog/a.png");
+  write_file(folder_ / "10_sks dog/b.png", encode_png(test_picture(32, 32)));
+  add("2_cat/c.png");
+  add("notes/d.png");
+  add(".hidden/e.png");
+  expect_error("sub-folders are searched with recursive: true");
+  config_.recursive = true;
+  config_.missing_captions = "empty";
+  EXPECT_EQ(names_of(open_dataset({config_}, "", 16).samples),
+            (std::vector<std::string>{"a.png", "b.png", "c.png", "d.png"}));
+  config_.recursive = false;
+  config_.class_folders = true;
+  const Dataset dataset = open_dataset({config_}, "", 16);
+  ASSERT_EQ(names_of(dataset.samples), (std::vector<std::string>{"a.png", "b.png", "c.png"}));
+  EXPECT_EQ(dataset.samples[0].repeats, 10);
+  EXPECT_EQ(dataset.samples[0].caption, "a cat") << "its file counts";
+  EXPECT_EQ(dataset.samples[1].caption, "sks dog") << "the folder's name";
+  EXPECT_EQ(dataset.samples[2].repeats, 2);
+  config_.folder_path = folder_ / "notes";
+  expect_error("class_folders: expected sub-folders such as 10_sks dog, found none");
+}
+
+TEST_F(DatasetTest, ImagesOfOtherFormatsAreNamed) {
+  add("a.png");
+  for (const char* name : {"c.GIF", "b.heic", "x.safetensors"}) write_text(folder_ / name, "?");
+  EXPECT_EQ(open_dataset({config_}, "", 16).not_read, (std::vector<std::string>{"b.heic", "c.GIF"}));
+}
+
+TEST_F(DatasetTest, MetadataSaysWhichImagesThereAre) {
+  add("a.png");
+  add("b.png", "not this");
+  config_.metadata_file = folder_ / "meta.json";
+  write_text(config_.metadata_file, R"({"b.png": {"caption": ["one", "two"]}})");
+  const Dataset dataset = open_dataset({config_}, "", 16);
+  ASSERT_EQ(names_of(dataset.samples), std::vector<std::string>{"b.png"});
+  EXPECT_EQ(dataset.samples[0].texts, (std::vector<std::string>{"one", "two"}));
+}
+
+// Samples of each kind in an epoch, and repeats of each regularization image.
+struct RegRow {
+  int64_t images, repeats, reg_images, reg_repeats, unused;
+  std::vector<int64_t> reg;
+};
+
+TEST_F(DatasetTest, RegularizationImagesAreAsManyAsOthers) {
+  for (const RegRow& row : {RegRow{3, 2, 2, 1, 0, {3, 3}},                                 // 6: once each, then in turn
+                            RegRow{5, 1, 2, 1, 0, {3, 2}}, RegRow{2, 1, 3, 1, 1, {1, 1}},  // those that come first
+                            RegRow{4, 1, 3, 3, 1, {3, 3}}}) {                              // repeats are not cut
+    const test::TempFolder folder("lora_reg");
+    std::vector<DatasetConfig> configs(2);
+    for (size_t i = 0; i < 2; ++i) {
+      configs[i].folder_path = folder / (i == 0 ? "train" : "reg");
+      configs[i].default_caption = "a dog";
+      configs[i].is_reg = i == 1;
+      configs[i].num_repeats = i == 0 ? row.repeats : row.reg_repeats;
+      std::filesystem::create_directories(configs[i].folder_path);
+      for (int64_t j = 0; j < (i == 0 ? row.images : row.reg_images); ++j)
+        write_file(configs[i].folder_path / fmt::format("{}.png", j), encode_png(test_picture(16, 16)));
+    }
+    const Dataset dataset = open_dataset(configs, "sks", 16);
+    std::vector<int64_t> reg;
+    for (const Sample& sample : dataset.samples) {
+      EXPECT_EQ(sample.caption, sample.is_reg ? "a dog" : "sks, a dog");
+      if (sample.is_reg) reg.push_back(sample.repeats);
+    }
+    EXPECT_EQ(reg, row.reg);
+    EXPECT_EQ(dataset.unused_reg, row.unused);
+    try {
+      open_dataset({configs[1]}, "sks", 16);
+      ADD_FAILURE();
+    } catch (const Error& e) {
+      EXPECT_NE(std::string(e.what()).find("all of them have is_reg"), std::string::npos) << e.what();
+    }
+  }
+}
+
+TEST_F(DatasetTest, WholeImagesAreSetApart) {
+  for (int i = 0; i < 10; ++i) {
+    const std::string name = fmt::format("{}.png", i);
+    write_file(folder_ / name, encode_png(test_picture(40 + i, 40)));
+  }
+  config_.default_caption = "a cat";
+  config_.resolution = {32, 48};
+  config_.flip_x = true;
+  const auto split = [&](double share, uint64_t seed) {
+    return open_dataset({config_}, "", 16, {}, {}, {share, seed});
+  };
+  const Dataset dataset = split(0.25, 1);
+  EXPECT_EQ(dataset.validation.size(), 2u * 4);
+  EXPECT_EQ(dataset.samples.size(), 8u * 4);
+  const std::vector<std::string> apart = names_of(dataset.validation), trained = names_of(dataset.samples);
+  for (const std::string& name : apart) EXPECT_EQ(std::ranges::count(trained, name), 0) << name;
+  EXPECT_EQ(names_of(split(0.25, 1).validation), apart);
+  std::set<std::vector<std::string>> of_seeds;
+  for (uint64_t seed = 0; seed < 5; ++seed) of_seeds.insert(names_of(split(0.25, seed).validation));
+  EXPECT_GT(of_seeds.size(), 1u);
+  // An image that goes takes no other with it.
+  std::filesystem::remove(folder_ / trained[0]);
+  EXPECT_EQ(names_of(split(0.25, 1).validation), apart);
+  for (const double share : {0.01, 0.05}) EXPECT_THROW(split(share, 1), Error) << share;
+}
+
+// A picture that is white on its left half.
+Image half_white(int64_t width, int64_t height) {
+  Image image{width, height, std::vector<uint8_t>(static_cast<size_t>(width * height * 3))};
+  for (int64_t i = 0; i < width * height * 3; ++i)
+    image.rgb[static_cast<size_t>(i)] = i / 3 % width < width / 2 ? 255 : 0;
+  return image;
+}
+
+TEST_F(DatasetTest, MasksSayWhereImagesCount) {
+  std::filesystem::create_directories(folder_ / "masks/sub");
+  std::filesystem::create_directories(folder_ / "sub");
+  add("a.png");
+  add("b.png");
+  add("sub/c.png");
+  config_.recursive = true;
+  config_.mask_path = folder_ / "masks";
+  write_file(folder_ / "masks/a.PNG", encode_png(half_white(32, 24)));  // of another size, and the same shape
+  write_file(folder_ / "masks/sub/c.png", encode_png(half_white(64, 48)));
+  config_.folder_path = folder_ / ".";
+  config_.recursive = false;
+  Dataset dataset = open_dataset({config_}, "", 16);
+  ASSERT_EQ(dataset.samples.size(), 2u);
+  ASSERT_TRUE(dataset.samples[0].mask);
+  EXPECT_FALSE(dataset.samples[1].mask) << "it counts everywhere";
+  EXPECT_EQ(dataset.samples[0].mask->file.path.filename(), "a.PNG");
+  config_.mask_min_value = 0.25;
+  for (const bool invert : {false, true}) {
+    config_.invert_mask = invert;
+    dataset = open_dataset({config_}, "", 16);
+    const std::vector<float> places = read_mask(*dataset.samples[0].mask, {64, 48});
+    ASSERT_EQ(places.size(), 64u * 48);
+    EXPECT_NEAR(places[8], invert ? 0.25 : 1, 0.01);
+    EXPECT_NEAR(places[56], invert ? 1 : 0.25, 0.01);
+  }
+  write_file(folder_ / "masks/b.png", encode_png(half_white(48, 48)));
+  open_dataset({config_}, "", 16);
+  EXPECT_THAT(test::take_warnings(),
+              testing::ElementsAre(testing::HasSubstr("48 x 48 pixels, and its image b.png has 64 x 48")));
+  config_.alpha_mask = true;
+  expect_error("mask_path and alpha_mask both say where images count");
+  config_.alpha_mask = false;
+  config_.mask_path = folder_ / "absent";
+  expect_error("mask_path");
+}
+
+TEST_F(DatasetTest, AlphaIsAMask) {
+  std::vector<uint8_t> rows;
+  for (int i = 0; i < 32 * 16; ++i)
+    for (const int v : {10, 20, 30, i % 32 < 16 ? 255 : 0}) rows.push_back(static_cast<uint8_t>(v));
+  write_file(folder_ / "a.png", test::encode_png_as(32, 16, 32 * 4, rows, {.color_type = 6, .bit_depth = 8}));
+  write_text(folder_ / "a.txt", "a cat");
+  config_.alpha_mask = true;
+  const std::vector<float> places = read_mask(*open_dataset({config_}, "", 16).samples[0].mask, {32, 16});
+  EXPECT_EQ(places[4], 1.0f);
+  EXPECT_EQ(places[28], 0.0f);
 }
 
 }  // namespace

@@ -1,7 +1,5 @@
-// Base weights in fp8: kept as they are stored, and rounded to fp8 when they are loaded. The same training step with
-// the weights widened is what they are compared with.
-#include "io/fp8.h"
-
+// Base weights in fp8 that are kept as they are stored. The same training step with the weights widened is what they
+// are compared with. Rounded when they are loaded: rounded_weights_test.cpp.
 #include <gmock/gmock.h>
 
 #include <bit>
@@ -9,6 +7,7 @@
 #include <limits>
 
 #include "core/float_formats.h"
+#include "io/quantise.h"
 #include "ops/ops.h"
 #include "passes/store_weights.h"
 #include "run/weights.h"
@@ -25,18 +24,7 @@ using namespace test;
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
-
-struct Opened {
-  Opened(const fs::path& path, const std::string& dtype) : model(built_plugins(), config(path, dtype), "") {}
-  static ModelConfig config(const fs::path& path, const std::string& dtype) {
-    ModelConfig c;
-    c.name_or_path = path;
-    c.dtype = dtype;
-    return c;
-  }
-  Model model;
-};
+const fs::path toy = toy_denoiser();
 
 // ---- conversion
 
@@ -79,7 +67,7 @@ TEST(Fp8, RowsHaveFactorsOfTheirOwn) {
                  : std::sin(0.37f * static_cast<float>(r + i)) * std::pow(10.0f, static_cast<float>(r) / 350 * 30 - 30);
   std::vector<std::byte> codes(values.size());
   std::vector<float> factors(rows);
-  quantise_rows(values, codes, factors);
+  quantise_rows(DType::f8_e4m3, values, codes, factors);
   expect_rounded(values, codes, factors);
   for (size_t r = 0; r < rows; ++r) {
     const std::span row(codes.data() + r * width, width);
@@ -93,7 +81,7 @@ TEST(Fp8, WhatIsNotFiniteIsSeen) {
   const std::vector<float> values{1, 2, inf, 2, 1, nan, -inf, 0};
   std::vector<std::byte> codes(8);
   std::vector<float> factors(4);
-  quantise_rows(values, codes, factors);
+  quantise_rows(DType::f8_e4m3, values, codes, factors);
   EXPECT_EQ(factors[0], 2.0f / 448);
   for (size_t r = 1; r < 4; ++r) EXPECT_FALSE(std::isfinite(factors[r])) << r;
 }
@@ -148,7 +136,7 @@ std::vector<Given> in_fp8(Scales kind) {
     }
     const int64_t rows = kind == Scales::rows ? values.desc.shape[0] : 1;
     HostTensor codes(Desc{DType::f8_e4m3, values.desc.shape}), factors(Desc{DType::f32, {rows}});
-    quantise_rows(values.as<float>(), codes.data, factors.as<float>());
+    quantise_rows(DType::f8_e4m3, values.as<float>(), codes.data, factors.as<float>());
     const std::string layer = stored.name.substr(0, stored.name.rfind('.'));
     out.push_back({stored.name, codes});
     if (kind == Scales::one) {
@@ -166,24 +154,6 @@ std::vector<Given> in_fp8(Scales kind) {
   return out;
 }
 
-// Bytes of the weights of a training graph, which run_step sees taken; `fp8` of its matrices are fp8 with `factors`.
-struct Kept {
-  int64_t bytes = 0, fp8 = 0, elements = 0, factors = 0;
-};
-
-Kept kept(const Model& model) {
-  const Graph graph = toy_graph(model, 0).graph;
-  Kept k{.bytes = weight_bytes(graph, weight_names(graph, model.checkpoint()))};
-  for (const auto& [name, value] : graph.params) {
-    const ValueInfo& info = graph.info(value);
-    if (!is_fp8(info.desc.dtype)) continue;
-    ++k.fp8;
-    k.elements += info.desc.shape.numel();
-    if (info.scale) k.factors += graph.desc(info.scale).shape.numel();
-  }
-  return k;
-}
-
 class StoredFp8 : public ::testing::TestWithParam<Scales> {};
 
 // The widened weight is code * factor rounded once to float32, and so is what the kernels make of it when they read it:
@@ -193,16 +163,16 @@ TEST_P(StoredFp8, TrainsAsTheWidenedModelDoes) {
   const TempDir dir;
   write_file(dir / "fp8.safetensors", in_fp8(GetParam()));
   Ran want, got;
-  Kept wide, narrow;
+  KeptWeights wide, narrow;
   {
-    const Opened opened(dir / "fp8.safetensors", "fp32");
+    const OpenedModel opened(dir / "fp8.safetensors", "fp32");
     want = run_step(opened.model, 0);
-    wide = kept(opened.model);
+    wide = kept_weights(opened.model);
   }
   {
-    const Opened opened(dir / "fp8.safetensors", "auto");
+    const OpenedModel opened(dir / "fp8.safetensors", "auto");
     got = run_step(opened.model, 0);
-    narrow = kept(opened.model);
+    narrow = kept_weights(opened.model);
     const Ran recomputed = run_step(opened.model, 1);
     EXPECT_EQ(recomputed.loss, got.loss);
     for (const auto& [name, g] : got.gradients) EXPECT_EQ(recomputed.gradients.at(name).data, g.data) << name;
@@ -216,8 +186,8 @@ TEST_P(StoredFp8, TrainsAsTheWidenedModelDoes) {
     EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);
     for (const auto& [name, g] : want.gradients) EXPECT_LT(relative_error(got.gradients.at(name), g), 2e-5) << name;
   }
-  EXPECT_EQ(wide.fp8, 0);
-  EXPECT_EQ(narrow.fp8, 30);  // every matrix
+  EXPECT_EQ(wide.rounded, 0);
+  EXPECT_EQ(narrow.rounded, 30);  // every matrix
   EXPECT_EQ(narrow.factors > 0, GetParam() != Scales::none);
   // A byte instead of four; factors are padded to 256 bytes, and all these matrices fill such places.
   EXPECT_EQ(wide.bytes - narrow.bytes, 3 * narrow.elements - (GetParam() == Scales::none  ? 0
@@ -238,104 +208,6 @@ TEST_P(StoredFp8, TrainsThroughTheCommandLine) {
 
 INSTANTIATE_TEST_SUITE_P(Fp8, StoredFp8, ::testing::Values(Scales::none, Scales::one, Scales::rows),
                          [](const auto& info) { return text_of(info.param); });
-
-// ---- rounded when loaded
-
-// Adapters at zero: the base model's output.
-HostTensor denoise(const Model& model) {
-  Device device(tested_device());
-  const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
-  const Graph graph =
-      build_sample_graph(model, {{"batch", 1}, {"height", 16}, {"width", 16}, {"text_length", 32}}, none, DType::f32);
-  const Weights weights(device, model.checkpoint(), graph);
-  OwnedProgram program(device, graph, weights.bind(graph), "test");
-  int64_t seed = 1;
-  for (const auto& [name, value] : graph.inputs) program->set_input(name, ramp(graph.desc(value).shape, seed++));
-  const float sigma = 0.6f;
-  program->set_input("timestep", HostTensor::from_floats({1}, std::span(&sigma, 1)));
-  program->run();
-  return program->output("output");
-}
-
-TEST(RoundedToFp8, MatricesOfTheBlocksAreWithinRounding) {
-  HostTensor want, got;
-  Kept all;
-  int64_t wide_bytes = 0;
-  {
-    const Opened opened(toy, "auto");
-    want = denoise(opened.model);
-    wide_bytes = kept(opened.model).bytes;
-  }
-  const Opened opened(toy, "float8_e4m3");
-  const Model& model = opened.model;
-  got = denoise(model);
-  all = kept(model);
-  const Graph graph = toy_graph(model, 0).graph;
-  int64_t rounded = 0;
-  for (const auto& [name, value] : graph.params) {
-    const ValueInfo& info = graph.info(value);
-    if (!is_fp8(info.desc.dtype)) continue;
-    EXPECT_TRUE(name.starts_with("double_blocks.") || name.starts_with("single_blocks.")) << name;
-    ASSERT_EQ(graph.desc(info.scale).shape, (Shape{info.desc.shape[0]}));
-    HostTensor values(Desc{DType::f32, info.desc.shape}), codes(info.desc), factors(graph.desc(info.scale));
-    model.checkpoint().read(name, DType::f32, false, values.data);
-    model.checkpoint().read_fp8(name, codes.data, factors.as<float>());
-    expect_rounded(values.as<float>(), codes.data, factors.as<float>());
-    ++rounded;
-  }
-  EXPECT_EQ(rounded, 22);  // ten of the double block, three of each single block
-  EXPECT_EQ(wide_bytes - all.bytes, 3 * all.elements - 4 * all.factors);
-  // An error spread evenly over half a step is at most 1/16 / sqrt(3) of the value in the mean square. Errors of a
-  // layer's weights are independent, so that its output is off by that share; those of the layers add up in squares.
-  const double error = relative_error(got, want), limit = std::sqrt(static_cast<double>(rounded) / 3) / 16;
-  EXPECT_GT(error, 1e-4);
-  EXPECT_LT(error, limit);
-}
-
-TEST(RoundedToFp8, TrainsThroughTheCommandLine) {
-  ToyRun run;
-  run.set("dtype", "bf16").replace("model:\n", "model:\n  dtype: fp8\n").set("steps", "2");
-  const HostResult result = run.train();
-  EXPECT_EQ(result.code, 0) << result.output;
-  EXPECT_EQ(run.steps_done(), 2);
-  // Types of weights are part of what a run is.
-  const HostResult other = run.replace("  dtype: fp8\n", "").set("steps", "3").train({"--resume"});
-  EXPECT_EQ(other.code, 2) << other.output;
-  EXPECT_THAT(other.output, HasSubstr("model.dtype: the saved run has float8_e4m3, this one auto"));
-}
-
-TEST(RoundedToFp8, DamagedRowsAreRefused) {
-  const TempDir dir;
-  std::vector<Given> tensors;
-  const Safetensors file(toy);
-  for (const StoredTensor& t : file.tensors()) {
-    tensors.push_back({t.name, file.read(t.name)});
-    if (t.name == "single_blocks.1.linear2.weight")
-      tensors.back().tensor.as<uint16_t>()[1280 * 5 + 3] = 0x7fc0;  // NaN in row 5
-  }
-  write_file(dir / "nan.safetensors", tensors);
-  const Opened opened(dir / "nan.safetensors", "float8_e4m3");
-  EXPECT_THAT(error_of([&] { denoise(opened.model); }),
-              AllOf(HasSubstr("nan.safetensors"), HasSubstr("single_blocks.1.linear2.weight"), HasSubstr("row 5")));
-}
-
-// ---- model.dtype names another type
-
-TEST(WeightStorage, NarrowerThanTheComputation) {
-  Ran want, got;
-  int64_t wide = 0, narrow = 0;
-  {
-    const Opened opened(toy, "fp32");
-    want = run_step(opened.model, 0);
-    wide = kept(opened.model).bytes;
-  }
-  const Opened opened(toy, "bf16");
-  got = run_step(opened.model, 0);
-  narrow = kept(opened.model).bytes;
-  EXPECT_LT(narrow, wide * 6 / 10);
-  EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);  // the file is bf16: nothing is lost
-  for (const auto& [name, g] : want.gradients) EXPECT_LT(relative_error(got.gradients.at(name), g), 2e-5) << name;
-}
 
 }  // namespace
 }  // namespace lh

@@ -6,7 +6,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <random>
 #include <regex>
 #include <set>
 
@@ -47,8 +46,8 @@ class Fuzz : public testing::TestWithParam<Target> {
   spdlog::level::level_enum level_ = spdlog::level::off;
 };
 
-std::string mutated(std::string input, const std::string& other, std::mt19937& random) {
-  const auto below = [&](size_t n) { return n == 0 ? 0 : random() % n; };
+std::string mutated(std::string input, const std::string& other, fuzz::Random& random) {
+  const auto below = [&](size_t n) { return fuzz::below(n, random); };
   for (size_t edits = 1 + below(4); edits > 0; --edits) {
     const size_t at = below(input.size() + 1);
     switch (below(5)) {
@@ -74,11 +73,15 @@ TEST_P(Fuzz, SeedsCorpusAndMutations) {
   const fs::path corpus = fs::path("tests/fuzz/corpus") / GetParam().name;
   if (fs::exists(fs::path(source_dir()) / corpus))
     for (const std::string& input : source_files(corpus, "")) run(input, "corpus");
-  std::mt19937 random(12);
+  fuzz::Random random(12);
   for (int i = 0; i < mutations; ++i) {
     std::string input = seeds[random() % seeds.size()];
     if (input.size() > 4096) continue;
-    run(mutated(std::move(input), seeds[random() % seeds.size()], random), "a mutation");
+    if (GetParam().edit != nullptr && random() % 2 == 0)
+      for (int edits = 1 + i % 3; edits > 0; --edits) input = GetParam().edit(input, random);
+    else
+      input = mutated(std::move(input), seeds[random() % seeds.size()], random);
+    run(input, "a mutation");
   }
 }
 

@@ -1,8 +1,12 @@
-// golden_runner [--device cpu|cuda] [--dtype float32|bfloat16|float16] CASE_DIR...
+// golden_runner [--device cpu|cuda] [--dtype float32|bfloat16|float16] [--base fp8|int8|nf4] CASE_DIR...
 //
 // Writes a case's generated weights to checkpoint files in the original layout, loads them the way the product does,
 // runs the role that the case names, and compares every expected tensor:
 //   <case> <tensor> rel_error=<x> limit=<y> ok|FAIL
+// With --base, a denoiser's weights are rounded as model.dtype says (other roles have nothing to round and are left
+// out), and what it gives is compared with what the same graph gives with weights of full width, whose values are made
+// of the same codes and factors in float64: there the limits are those of the unrounded case. golden_error=<z> is the
+// distance from the expected tensor, which is what the rounding costs.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -16,6 +20,7 @@
 #include "support/adapter_update.h"
 #include "support/given_options.h"
 #include "support/golden.h"
+#include "support/reference/quantise.h"
 #include "train/prepare.h"
 
 namespace {
@@ -26,10 +31,11 @@ using golden::Case;
 // Files of a case in a folder that is removed at the end, and the model opened from them.
 class CaseModel {
  public:
-  CaseModel(const Registry& registry, const Case& c)
-      : folder_(std::filesystem::temp_directory_path() / fmt::format("golden-{}-{}", c.name, getpid())) {
+  CaseModel(const Registry& registry, const Case& c, const std::string& base)
+      : folder_(std::filesystem::temp_directory_path() / fmt::format("golden-{}-{}-{}", c.name, base, getpid())) {
     std::filesystem::create_directories(folder_);
     ModelConfig config = write(c, registry);
+    config.dtype = base;
     model_ = std::make_unique<Model>(registry, config, c.json.at("plugin"));
   }
   ~CaseModel() { std::filesystem::remove_all(folder_); }
@@ -85,14 +91,33 @@ class CaseModel {
 };
 
 using Results = std::map<std::string, HostTensor>;
+using Values = std::map<std::string, std::vector<double>>;  // of weights, by name
+
+// The values of a weight that is kept as codes, in float64.
+std::vector<double> values_of(const Checkpoint& checkpoint, const std::string& name, const Desc& desc,
+                              const Desc& scale) {
+  namespace ref = test::reference;
+  HostTensor codes(desc), factors(scale);
+  checkpoint.read_codes(name, desc.dtype, codes.data, factors.data);
+  if (desc.dtype == DType::nf4) return ref::Nf4{desc.shape[0], desc.shape[1]}.values(codes.data, factors.data);
+  return ref::scaled_rows(desc.shape[0], codes.data, factors.as<float>(),
+                          desc.dtype == DType::i8 ? ref::int8 : ref::e4m3);
+}
 
 // Names of expected tensors -> what the product computes.
 class CaseRun {
  public:
-  CaseRun(Device& device, const Registry& registry, const Case& c, DType compute)
-      : device_(device), registry_(registry), case_(c), compute_(compute), holder_(registry, c), model_(*holder_) {}
+  CaseRun(Device& device, const Registry& registry, const Case& c, DType compute, const std::string& base = "auto")
+      : device_(device),
+        registry_(registry),
+        case_(c),
+        compute_(compute),
+        holder_(registry, c, base),
+        model_(*holder_) {}
 
-  Results run() {
+  // Weights in `instead` have these values.
+  Results run(const Values& instead = {}) {
+    instead_ = instead;
     if (case_.json.at("role") == "denoiser")
       denoiser();
     else
@@ -100,7 +125,35 @@ class CaseRun {
     return std::move(results_);
   }
 
+  // The values of all weights that the denoiser keeps as codes.
+  Values rounded_weights() const {
+    Values all;
+    const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+    const TrainGraph train = build_train_graph(model_, sizes(), none, {.compute = compute_});
+    for (const auto& [name, value] : train.graph.params) {
+      const ValueInfo& info = train.graph.info(value);
+      if (is_quantised(info.desc.dtype))
+        all[name] = values_of(model_.checkpoint(), name, info.desc, train.graph.desc(info.scale));
+    }
+    return all;
+  }
+
  private:
+  // whole: names of weights that are not rounded in this graph.
+  Weights weights_of(const Graph& graph, const std::vector<std::string>& whole = {}) const {
+    Weights weights(device_, model_.checkpoint(), graph);
+    Externals bound = weights.bind(graph);
+    for (const auto& [name, values] : instead_) {
+      if (std::ranges::find(whole, name) != whole.end()) continue;
+      const Value value = graph.params.at(name);
+      const std::vector<float> floats(values.begin(), values.end());
+      const HostTensor tensor =
+          converted(HostTensor::from_floats(graph.desc(value).shape, floats), graph.desc(value).dtype);
+      device_.check(lk_upload(device_.context(), bound.at(value), tensor.data.data(), tensor.desc.bytes()), name);
+    }
+    return weights;
+  }
+
   Sizes sizes() const {
     Sizes out;
     const auto& inputs = model_.recipe().inputs;
@@ -142,7 +195,7 @@ class CaseRun {
 
   void plain() {
     Graph graph = model_.build(case_.json.at("role"), sizes(), compute_);
-    const Weights weights(device_, model_.checkpoint(), graph);
+    const Weights weights = weights_of(graph);
     const Externals bound = weights.bind(graph);
     OwnedProgram program(device_, std::move(graph), bound, "golden case");
     set_inputs(*program);
@@ -156,7 +209,7 @@ class CaseRun {
     const auto none = [](const std::string&) -> const AdapterSpec* { return nullptr; };
     TrainGraph plain = build_train_graph(model_, sizes(), none, {.compute = compute_, .base_gradients = base});
     {
-      const Weights weights(device_, model_.checkpoint(), plain.graph);
+      const Weights weights = weights_of(plain.graph, base);
       const Externals bound = weights.bind(plain.graph);
       OwnedProgram program(device_, plain.graph, bound, "golden case");
       set_inputs(*program);
@@ -195,7 +248,7 @@ class CaseRun {
     const auto targets = lora.at("targets").get<std::set<std::string>>();
     const auto select = [&](const std::string& m) { return targets.contains(m) ? &spec : nullptr; };
     TrainStep step(build_train_graph(model_, sizes(), select, {.compute = compute_}));
-    const Weights weights(device_, model_.checkpoint(), step.train_graph().graph);
+    const Weights weights = weights_of(step.train_graph().graph);
     const auto& rule = case_.json.at("optimizer");
     nlohmann::json options;
     for (const char* key : {"betas", "eps", "weight_decay"}) options[key] = rule.at(key);
@@ -231,6 +284,7 @@ class CaseRun {
   DType compute_;
   CaseModel holder_;
   const Model& model_;
+  Values instead_;
   Results results_;
 };
 
@@ -251,14 +305,39 @@ void require_limits(const Case& c, DType compute) {
        compute == DType::bf16 ? "bf16_error" : "fp16_error");
 }
 
+// What a case should give, and what it gives.
+struct Outcome {
+  Results want, got;
+  bool judged = true;
+};
+
+Outcome run_case(Device& device, const Registry& registry, const Case& c, DType compute, const std::string& base) {
+  Outcome outcome;
+  for (const std::string& name : c.expected_names()) outcome.want[name] = c.expected(name);
+  if (base == "auto") {
+    outcome.got = CaseRun(device, registry, c, compute).run();
+    return outcome;
+  }
+  if (c.json.at("role") != "denoiser") return {{}, {}, false};
+  CaseRun rounded(device, registry, c, compute, base);
+  const Values values = rounded.rounded_weights();
+  if (values.empty()) fail(Code::data, "no weight of the case is rounded to {}", base);
+  outcome.want = CaseRun(device, registry, c, compute).run(values);
+  outcome.got = rounded.run();
+  return outcome;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   CLI::App app("Runs golden cases through the product and compares every expected tensor.");
-  std::string device_name = "cpu", dtype = "float32";
+  std::string device_name = "cpu", dtype = "float32", base = "auto";
   std::vector<std::filesystem::path> cases, plugin_dirs;
   app.add_option("--device", device_name, "cpu or cuda");
   app.add_option("--dtype", dtype, "float32, bfloat16 or float16");
+  app.add_option("--base", base, "fp8, int8 or nf4: what the weights of a denoiser are rounded to")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, std::string>{{"fp8", "float8_e4m3"}, {"int8", "int8"}, {"nf4", "nf4"}}));
   app.add_option("--plugin-dir", plugin_dirs, "where plugins are; may be repeated")->allow_extra_args(false);
   app.add_option("cases", cases, "case folders")->required();
   CLI11_PARSE(app, argc, argv);
@@ -272,17 +351,25 @@ int main(int argc, char** argv) {
       try {
         const Case c(folder);
         require_limits(c, compute);
-        const Results results = CaseRun(device, registry, c, compute).run();
+        const Outcome outcome = run_case(device, registry, c, compute, base);
+        if (!outcome.judged) continue;
         for (const std::string& name : c.expected_names()) {
           const double limit = limit_of(c, name, compute);
           if (limit < 0) continue;
-          const auto got = results.find(name);
-          const double error = got == results.end()
-                                   ? INFINITY
-                                   : golden::relative_error(got->second.as<float>(), c.expected(name).as<float>());
+          const auto error_of = [&](const Results& want) {
+            const auto got = outcome.got.find(name), expected = want.find(name);
+            return got == outcome.got.end() || expected == want.end()
+                       ? INFINITY
+                       : golden::relative_error(got->second.as<float>(), expected->second.as<float>());
+          };
+          const double error = error_of(outcome.want);
           const bool ok = error <= limit;
           ++(ok ? passed : failed);
-          fmt::print("{} {} rel_error={:.3g} limit={:.3g} {}\n", c.name, name, error, limit, ok ? "ok" : "FAIL");
+          const std::string cost = base == "auto"
+                                       ? std::string()
+                                       : fmt::format(" golden_error={:.3g}", error_of({{name, c.expected(name)}}));
+          fmt::print("{} {} rel_error={:.3g} limit={:.3g}{} {}\n", c.name, name, error, limit, cost,
+                     ok ? "ok" : "FAIL");
         }
       } catch (const std::exception& e) {
         ++failed;

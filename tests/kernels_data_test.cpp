@@ -126,7 +126,7 @@ TEST_F(Kernels, CopyBlockExpandFillWhere) {
   ASSERT_EQ(lk_expand(context.get(), &expand), LK_OK);
   EXPECT_EQ(load(wide), (Values{1, 2, 1, 2, 1, 2, 3, 4, 3, 4, 3, 4}));
 
-  for (const lk_dtype dtype : {LK_F32, LK_F16, LK_BF16, LK_F8_E4M3, LK_F8_E5M2, LK_I32, LK_I64, LK_U8}) {
+  for (const lk_dtype dtype : {LK_F32, LK_F16, LK_BF16, LK_F8_E4M3, LK_F8_E5M2, LK_I32, LK_I64, LK_U8, LK_I8}) {
     const Tensor filled({33}, dtype);
     const lk_fill_params fill{filled.view(), 3.0};
     ASSERT_EQ(lk_fill(context.get(), &fill), LK_OK);

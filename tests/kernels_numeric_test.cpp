@@ -75,6 +75,10 @@ TEST_F(Kernels, CastConvertsIntegersAndAppliesScales) {
   p = {y.view(), {}, bytes.view()};
   ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
   EXPECT_EQ(bytes.bytes(), (std::vector<unsigned char>{2, 2, 0, 255}));
+  const Tensor small({2, 2}, LK_I8);
+  p = {x.view(), {}, small.view()};
+  ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
+  EXPECT_EQ(load(small), (Values{2, 2, -4, 127}));
 }
 
 TEST_F(Kernels, ElementaryFunctionsAreWithinUlps) {

@@ -209,6 +209,115 @@ batch_size = 4
   EXPECT_THAT(config.notes, testing::Contains(HasSubstr("flip_aug")));
 }
 
+using Rows = std::vector<std::pair<const char*, const char*>>;
+
+// What a subset may have, and what the training arguments say for all of them.
+TEST_F(Kohya, SubsetsHaveTheWholeSchema) {
+  Config config = read("shuffle_caption = true\nkeep_tokens = 3\nresolution = '512,512'\n[t]\nmasked_loss = true\n", R"(
+[general]
+caption_separator = "."
+[[datasets]]
+  [[datasets.subsets]]
+  image_dir = "a"
+  keep_tokens = 1
+  keep_tokens_separator = "|||"
+  secondary_separator = ";;;"
+  enable_wildcard = true
+  caption_dropout_every_n_epochs = 2
+  caption_tag_dropout_rate = 0.1
+  token_warmup_min = 2
+  token_warmup_step = 0.5
+  color_aug = true
+  random_crop = true
+  alpha_mask = true
+  [[datasets.subsets]]
+  metadata_file = "m/meta.jsonl"
+  shuffle_caption = false
+  [[datasets.subsets]]
+  image_dir = "reg"
+  is_reg = true
+  class_tokens = "dog"
+  conditioning_data_dir = "masks"
+)");
+  ASSERT_EQ(config.datasets.size(), 3u);
+  const Rows expected[] = {{{"shuffle_tokens", "\"true\""},
+                            {"keep_tokens", "1"},
+                            {"keep_tokens_separator", "\"|||\""},
+                            {"caption_separator", "\".\""},
+                            {"secondary_separator", "\";;;\""},
+                            {"enable_wildcard", "true"},
+                            {"caption_lines", "\"any\""},
+                            {"caption_dropout_every_n_epochs", "2"},
+                            {"token_dropout_rate", "0.1"},
+                            {"token_warmup_min", "2"},
+                            {"token_warmup_step", "0.5"},
+                            {"color_aug", "true"},
+                            {"random_crop", "true"},
+                            {"alpha_mask", "true"},
+                            {"resolution", "[512]"},
+                            {"mask_path", ""}},
+                           {{"folder_path", "\"m\""},
+                            {"metadata_file", "\"m/meta.jsonl\""},
+                            {"shuffle_tokens", "\"false\""},
+                            {"keep_tokens", "3"},
+                            {"caption_lines", "\"first\""}},
+                           {{"is_reg", "true"}, {"default_caption", "\"dog\""}, {"mask_path", "\"masks\""}}};
+  for (size_t i = 0; i < 3; ++i)
+    for (const auto& [key, value] : expected[i])
+      EXPECT_EQ(value_of(config, std::string("datasets[].") + key, i), value) << i << " " << key;
+  EXPECT_TRUE(config.datasets[2].images.empty());
+  EXPECT_EQ(config.train.mask_normalization, "none");
+}
+
+// Folders "10_sks dog" without a file of datasets.
+TEST_F(Kohya, FoldersOfTheTrainingArguments) {
+  test::put(dir_ / "x.toml",
+            "train_data_dir = 'train'\nreg_data_dir = 'reg'\nresolution = 768\nenable_bucket = true\nflip_aug = true\n"
+            "prior_loss_weight = 0.5\n");
+  Config config = load_config(dir_ / "x.toml", "", {.model = false, .datasets = true});
+  ASSERT_EQ(config.datasets.size(), 2u);
+  for (size_t i = 0; i < 2; ++i)
+    for (const auto& [key, value] : Rows{{"folder_path", i == 0 ? "\"train\"" : "\"reg\""},
+                                         {"class_folders", "true"},
+                                         {"is_reg", i == 0 ? "false" : "true"},
+                                         {"resolution", "[768]"},
+                                         {"buckets", "true"},
+                                         {"flip_x", "true"}})
+      EXPECT_EQ(value_of(config, std::string("datasets[].") + key, i), value) << i << " " << key;
+  EXPECT_EQ(config.train.reg_weight, 0.5);
+  test::put(dir_ / "x.toml", "train_data_dir = 'train'\nin_json = 'meta.json'\n");
+  config = load_config(dir_ / "x.toml", "", {.model = false, .datasets = true});
+  ASSERT_EQ(config.datasets.size(), 1u);
+  EXPECT_EQ(config.datasets[0].metadata_file, "meta.json");
+  EXPECT_FALSE(config.datasets[0].class_folders);
+}
+
+TEST_F(Kohya, EpochsLossesAndNoise) {
+  Config config = read(
+      "max_train_epochs = 10\nsave_every_n_epochs = 2\nsave_last_n_epochs = 6\nsample_every_n_epochs = 1\n"
+      "loss_type = 'smooth_l1'\nhuber_schedule = 'exponential'\nhuber_c = 0.2\nhuber_scale = 2.0\n"
+      "ip_noise_gamma = 0.1\nip_noise_gamma_random_strength = true\n"
+      "multires_noise_iterations = 6\nmultires_noise_discount = 0.4\n"
+      "validation_split = 0.1\nvalidation_seed = 3\nvalidate_every_n_steps = 50\nvalidate_every_n_epochs = 2\n");
+  for (const auto& [key, value] : Rows{{"train.max_train_epochs", "10"},
+                                       {"save.save_every_n_epochs", "2"},
+                                       {"save.max_step_saves_to_keep", "4"},
+                                       {"sample.sample_every_n_epochs", "1"},
+                                       {"train.loss", "\"smooth_l1\""},
+                                       {"train.huber_schedule", "\"exponential\""},
+                                       {"train.huber_c", "0.2"},
+                                       {"train.huber_scale", "2"},
+                                       {"train.ip_noise_gamma", "0.1"},
+                                       {"train.ip_noise_gamma_random_strength", "true"},
+                                       {"train.multires_noise_iterations", "6"},
+                                       {"train.multires_noise_discount", "0.4"},
+                                       {"train.validation_split", "0.1"},
+                                       {"train.validation_seed", "3"},
+                                       {"train.validate_every_n_steps", "50"},
+                                       {"train.validate_every_n_epochs", "2"}})
+    EXPECT_EQ(value_of(config, key), value) << key;
+}
+
 TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
   EXPECT_EQ(error_of("learning_rat = 1\n"),
             "x.toml:1:1: learning_rat: unknown key; docs/from-kohya.md lists those that are known");
@@ -216,8 +325,8 @@ TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
   EXPECT_THAT(error_of("a = \n"), StartsWith("x.toml:1:"));
   EXPECT_EQ(error_of("learning_rate = 'fast'\n"), "x.toml:1:17: train.lr: expected a number, found the text \"fast\"");
   EXPECT_EQ(
-      error_of("\n[t]\nmax_train_epochs = 10\n"),
-      "x.toml:3:1: max_train_epochs: not supported: use max_train_steps: images x num_repeats x epochs / batch_size");
+      error_of("\n[t]\nclip_skip = 2\n"),
+      "x.toml:3:1: clip_skip: not supported: text is taken from the layer that the model was made with: remove it");
   EXPECT_EQ(
       error_of("network_module = 'networks.oft'\n"),
       "x.toml:1:1: network_module: networks.oft is not known: networks.lora and its kin, networks.loha, networks.lokr "
@@ -226,10 +335,10 @@ TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
   EXPECT_THAT(error_of("optimizer_args = ['weight_decay']\n"), HasSubstr("expected \"name=value\""));
   EXPECT_THAT(error_of("sample_prompts = 'p.json'\n"), HasSubstr("expected a .txt file"));
   // Both files in one report.
-  EXPECT_EQ(
-      error_of("learning_rate = 0\n", "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'a'\nshuffle_caption = true\n"),
-      "x.toml:1:17: train.lr: must be more than 0 and at most 100, found 0\n"
-      "y.toml:4:1: shuffle_caption: not supported: prepare the captions beforehand");
+  EXPECT_EQ(error_of("learning_rate = 0\n",
+                     "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'a'\nface_crop_aug_range = [1, 2]\n"),
+            "x.toml:1:17: train.lr: must be more than 0 and at most 100, found 0\n"
+            "y.toml:4:1: face_crop_aug_range: not supported: prepare the images beforehand");
   EXPECT_THAT(error_of("", "[[datasets]]\nbatch_size = 1\n"), HasSubstr("expected [[datasets.subsets]]"));
   EXPECT_THAT(error_of("", "[[datasets]]\n[[datasets.subsets]]\nnum_repeats = 1\n"),
               HasSubstr("datasets[0].folder_path: missing"));

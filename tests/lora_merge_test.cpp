@@ -7,6 +7,7 @@
 #include <functional>
 
 #include "io/checkpoint.h"
+#include "io/quantise.h"
 #include "support/lora_cases.h"
 
 namespace lh {
@@ -320,7 +321,7 @@ TEST_F(LoraMergeTest, Fp8WeightsAreWidened) {
   // Asked for, the sum is rounded, with one factor a row.
   std::vector<std::byte> codes(48);
   std::vector<float> factors(12);
-  checkpoint.read_fp8("blocks.0.qkv.weight", codes, factors);
+  checkpoint.read_codes("blocks.0.qkv.weight", DType::f8_e4m3, codes, std::as_writable_bytes(std::span(factors)));
   for (int64_t r = 0; r < 12; ++r)
     for (int64_t c = 0; c < 4; ++c) {
       float code = 0;
@@ -328,6 +329,18 @@ TEST_F(LoraMergeTest, Fp8WeightsAreWidened) {
       const double value = want.at(r, c), factor = factors[static_cast<size_t>(r)];
       EXPECT_NEAR(code * factor, value, std::max(std::abs(value) / 16, factor / 1024) * 1.0001) << r << " " << c;
     }
+  const HostTensor sum = checkpoint.read_f32("blocks.0.qkv.weight");
+  for (const DType dtype : {DType::i8, DType::nf4}) {
+    HostTensor got(Desc{dtype, {12, 4}}), scale(WeightForm::of(dtype, {12, 4}).scale());
+    HostTensor expected = got, expected_scale = scale;
+    checkpoint.read_codes("blocks.0.qkv.weight", dtype, got.data, scale.data);
+    if (dtype == DType::nf4)
+      quantise_nf4(sum.as<float>(), 12, expected.data, expected_scale.data);
+    else
+      quantise_rows(dtype, sum.as<float>(), expected.data, expected_scale.as<float>());
+    EXPECT_EQ(got.data, expected.data) << dtype_name(dtype);
+    EXPECT_EQ(scale.data, expected_scale.data) << dtype_name(dtype);
+  }
 }
 
 // ---- what is wrong

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "io/fp8.h"
+#include "io/quantise.h"
 #include "support/lora_cases.h"
 #include "support/model_files.h"
 
@@ -150,7 +150,7 @@ TEST_F(MergeCheckpoint, ScaledFp8IsRoundedAnew) {
       const int64_t factors = layer == "blocks.0.qkv" ? t.tensor.desc.shape[0] : 1;
       std::vector<std::byte> codes(t.tensor.as<float>().size());
       std::vector<float> scale(static_cast<size_t>(factors));
-      quantise_rows(t.tensor.as<float>(), codes, scale);
+      quantise_rows(DType::f8_e4m3, t.tensor.as<float>(), codes, scale);
       HostTensor fp8(Desc{DType::f8_e4m3, t.tensor.desc.shape});
       std::ranges::copy(codes, fp8.data.begin());
       t.tensor = fp8;

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <numbers>
 
+#include "core/error.h"
 #include "data/dataset.h"
 #include "support/io_files.h"
 #include "support/paths.h"
@@ -283,6 +284,148 @@ TEST(TrainingObjective, NoiseOffsetIsOneNumberForEachChannel) {
   for (size_t i = 0; i < noise.size(); ++i) EXPECT_EQ(noise[i], 0.5f * draw[i % channels]) << i;
 }
 
+// The published formulas of kohya's scripts in float64 (train_util.get_huber_threshold_if_needed, conditional_loss),
+// for a timestep t of 1000 and SNR = alphas_cumprod / (1 - alphas_cumprod).
+TEST(Huber, WidthsMoveWithTheNoise) {
+  const auto schedule = [](const char* loss, const char* name, const Recipe& recipe) {
+    TrainSection train;
+    train.loss = loss;
+    train.huber_schedule = name;
+    train.huber_c = 0.2;
+    train.huber_scale = 1.5;
+    return HuberSchedule(train, recipe);
+  };
+  const Recipe discrete = discrete_recipe(Objective::epsilon);
+  const NoiseSchedule noise{NoiseScheduleSpec{}};
+  for (const int64_t t : {0, 1, 250, 999}) {
+    const double time = static_cast<double>(t) / 1000, bar = noise.alpha_cumprod(t);
+    const double alpha = -std::log(0.2) / 1000, sigma = std::sqrt((1 - bar) / bar);
+    const auto near = [](double got, double want) { EXPECT_NEAR(got, want, 1e-12 * std::abs(want)); };
+    near(schedule("huber", "exponential", discrete).width(time, noise.snr(t)),
+         1.5 * std::exp(-alpha * static_cast<double>(t)));
+    near(schedule("huber", "snr", discrete).width(time, noise.snr(t)), (1 - 0.2) / ((1 + sigma) * (1 + sigma)) + 0.2);
+    near(schedule("huber", "constant", discrete).width(time, noise.snr(t)), 0.3);
+    near(schedule("pseudo_huber", "", discrete).width(time, noise.snr(t)), 0.01);
+  }
+  EXPECT_EQ(schedule("huber", "constant", discrete).factor(0.25), 0.5);
+  EXPECT_EQ(schedule("smooth_l1", "constant", discrete).factor(0.25), 2);
+  EXPECT_EQ(schedule("pseudo_huber", "", discrete).factor(0.25), 1);
+  EXPECT_FALSE(schedule("mse", "", discrete).on());
+  EXPECT_EQ(schedule("huber", "", discrete).text(), "huber snr c 0.2 scale 1.5");
+  EXPECT_EQ(schedule("huber", "", flow_recipe()).text(), "huber exponential c 0.2 scale 1.5");
+  EXPECT_THROW(schedule("smooth_l1", "snr", flow_recipe()), Error);
+}
+
+TEST(TrainingObjective, LevelsHaveTheWidthOfTheLoss) {
+  TrainSection train;
+  train.loss = "huber";
+  const TrainingObjective objective(train, flow_recipe());
+  EXPECT_TRUE(objective.weighted());
+  Random random(3, Purpose::timestep, 0, 0);
+  for (int i = 0; i < 20; ++i) {
+    const NoiseLevel level = objective.draw(random, 1);
+    const double width = std::pow(0.1, double{level.time});
+    EXPECT_EQ(level.width, static_cast<float>(width));
+    EXPECT_EQ(level.weight, static_cast<float>(2 * width));
+  }
+}
+
+// u^3 of the law's times are noisier than a drawn one for content, 1 - u^3 for style: the rank of u^3 is even, so that
+// P(noisier share < q) = q^(1/3).
+TEST(TimestepLaws, ContentAndStyleFavourTheirLevels) {
+  for (const char* type : {"sigmoid", "linear", "mode", "cosmap"})
+    for (const char* favoured : {"content", "style"}) {
+      SCOPED_TRACE(fmt::format("{} {}", type, favoured));
+      TrainSection train, balanced;
+      train.timestep_type = balanced.timestep_type = type;
+      train.content_or_style = favoured;
+      const TimestepLaw law(train, flow_recipe()), plain(balanced, flow_recipe());
+      Random random(5, Purpose::timestep, 0, 0), other(5, Purpose::noise, 0, 0);
+      constexpr int draws = 4000;
+      std::vector<double> times(draws), of_law(draws);
+      for (double& t : of_law) t = plain.draw(other, 1);
+      for (double& t : times) t = law.draw(random, 1);
+      std::ranges::sort(of_law);
+      std::ranges::sort(times, std::greater());
+      // The median of the cube of u is 1/8: from the noisy end for content, from the other for style.
+      const size_t eighth = favoured == std::string("content") ? draws * 7 / 8 : draws / 8;
+      // Both are known to about 1/60 in rank: four standard deviations are 1/15.
+      const double rank = static_cast<double>(std::ranges::lower_bound(of_law, times[draws / 2]) - of_law.begin());
+      EXPECT_NEAR(rank / draws, static_cast<double>(eighth) / draws, 1.0 / 15);
+      // Regularization images are balanced.
+      Random one(5, Purpose::timestep, 1, 0), two(5, Purpose::timestep, 1, 0);
+      EXPECT_EQ(law.draw(one, 1, false), plain.draw(two, 1));
+    }
+}
+
+TEST(TrainingNoise, PerturbationIsOnlyInWhatTheModelSees) {
+  const std::vector<float> x0{0.5f, -1}, noise{1, -0.5f};
+  const std::vector<float> perturbed = perturb(noise, 0.1, false, Random(1, Purpose::input_perturbation, 2, 3));
+  std::vector<float> draw(2);
+  Random(1, Purpose::input_perturbation, 2, 3).fill_normal(draw);
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(perturbed[i], noise[i] + 0.1f * draw[i]);
+  const TrainingObjective objective({}, flow_recipe());
+  std::vector<float> noisy(2), target(2);
+  objective.make_pair(x0, noise, {.alpha = 0.75, .sigma = 0.25, .time = 0.25f}, noisy, target, perturbed);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(target[i], noise[i] - x0[i]);
+    EXPECT_NEAR(noisy[i], 0.75 * x0[i] + 0.25 * perturbed[i], 4 * 0x1p-24);
+  }
+  // Drawn strengths are below the given one, and even: their mean is a half, within four standard deviations.
+  double sum = 0;
+  for (uint32_t i = 0; i < 400; ++i) {
+    const float v = perturb(std::vector<float>(1), 1, true, Random(1, Purpose::input_perturbation, 0, i))[0];
+    Random again(1, Purpose::input_perturbation, 0, i);
+    const double strength = again.uniform();
+    std::vector<float> normal(1);
+    again.fill_normal(normal);
+    EXPECT_EQ(v, static_cast<float>(strength) * normal[0]);
+    sum += strength;
+  }
+  EXPECT_NEAR(sum / 400, 0.5, 4 * 0.289 / 20);
+}
+
+// One grid of the size of the latents: sqrt(2) as strong, scaled back to 1. Coarse grids: neighbours are alike.
+TEST(TrainingNoise, MultiResolutionNoiseHasOneAsItsDeviation) {
+  constexpr int64_t side = 16, channels = 4;
+  const auto noise_of = [&](int64_t iterations, uint32_t lane) {
+    std::vector<float> noise(side * side * channels);
+    Random(1, Purpose::noise, 0, lane).fill_normal(noise);
+    add_multires_noise(noise, side, side, iterations, 0.9, Random(1, Purpose::multires_noise, 0, lane));
+    return noise;
+  };
+  std::vector<float> plain(side * side * channels), other(plain.size());
+  Random(1, Purpose::noise, 0, 0).fill_normal(plain);
+  Random draws(1, Purpose::multires_noise, 0, 0);
+  draws.uniform();
+  draws.fill_normal(other);
+  const std::vector<float> once = noise_of(1, 0);
+  double ratio = 0;
+  for (size_t i = 0; i < plain.size(); ++i) {
+    const double want = double{plain[i]} + double{other[i]};
+    if (i == 0) ratio = once[i] / want;
+    EXPECT_NEAR(once[i], want * ratio, 1e-5 * std::abs(want) + 1e-6);
+  }
+  EXPECT_NEAR(ratio, 1 / std::numbers::sqrt2, 0.1);
+  double alike = 0, squares = 0, mean = 0;
+  constexpr uint32_t samples = 40;
+  for (uint32_t lane = 0; lane < samples; ++lane) {
+    const std::vector<float> noise = noise_of(8, lane);
+    double sum = 0, square = 0;
+    for (const float v : noise) sum += double{v}, square += double{v} * double{v};
+    const auto count = static_cast<double>(noise.size());
+    mean += sum / count / samples;
+    EXPECT_NEAR(square - sum * sum / count, count - 1, 1e-3 * count) << "the deviation is 1";
+    for (size_t i = 0; i + channels < noise.size(); ++i) {
+      if ((i / channels + 1) % side == 0) continue;
+      alike += double{noise[i]} * double{noise[i + channels]};
+      squares += double{noise[i]} * double{noise[i]};
+    }
+  }
+  EXPECT_GT(alike / squares, 0.2) << "white noise has 0";
+  EXPECT_LT(std::abs(mean), 0.2);
+}
+
 TEST(TrainingObjective, SettingsThatDoNotFitAreRefused) {
   struct Row {
     Recipe recipe;
@@ -367,14 +510,14 @@ TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
   Sample sample;
   sample.image.size = {1000, 600};
   sample.bucket = {640, 384};
-  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 0, 384, 640}));
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 0, 384, 640}));
   sample.bucket = {320, 512};  // scaled to 853 x 512; (853 - 320) / 2 = 266 left, 267 right
-  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 266, 512, 320}));
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 266, 512, 320}));
   sample.flip = true;
-  EXPECT_EQ(image_numbers(sample), (ImageNumbers{600, 1000, 0, 267, 512, 320}));
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 267, 512, 320}));
   sample.image.size = {100, 301};
   sample.bucket = {64, 64};  // scaled to 64 x 193
-  EXPECT_EQ(image_numbers(sample), (ImageNumbers{301, 100, 64, 0, 64, 64}));
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{301, 100, 64, 0, 64, 64}));
 }
 
 }  // namespace

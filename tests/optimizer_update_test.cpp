@@ -89,6 +89,7 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"none", ""}, Mistake{"no_passes", "optimizer 'mistakes', passes: gives 0, expected 1 to 8"},
         Mistake{"many_passes", "gives 9, expected 1 to 8"}, Mistake{"state_nan", "state 'd' has an initial value"},
         Mistake{"state_twice", "state 'm' has a name that is taken"},
+        Mistake{"state_endless", "the list of states does not end: number 64 is still there"},
         Mistake{"state_name", "state 'lr' has a name that is taken"},
         Mistake{"state_reduction_name", "state 'sum.x' has a name that is taken"},
         Mistake{"state_scope", "state 'm' has the scope 7"},

@@ -39,11 +39,62 @@ std::map<uint32_t, Life> lives_of(const Graph& g) {
   return lives;
 }
 
+// A value where the plan has it, as kernels are given it; data counts from the begin of the arena, -1: not in it.
+struct Placed {
+  Placed(const Graph& g, const Plan& plan, Value v, int64_t at) : begin(at), size(dtype_size(g.desc(v).dtype)) {
+    tensor = kernel_tensor(g.desc(v), nullptr);
+    set_strides(plan.views[v.id], tensor);
+    strides = kernel_strides(tensor);
+  }
+  // Where the element with these indices begins.
+  int64_t element(const std::vector<int64_t>& index) const {
+    int64_t at = begin;
+    for (size_t i = 0; i < index.size(); ++i) at += index[i] * strides[i] * size;
+    return at;
+  }
+  // The runs of neighbouring bytes that it covers.
+  std::vector<std::pair<int64_t, int64_t>> runs() const {
+    std::vector<std::pair<int64_t, int64_t>> all;
+    const auto rank = static_cast<size_t>(tensor.rank);
+    std::vector<int64_t> index(rank, 0);
+    const int64_t count = lk_numel(&tensor), last = rank == 0 ? 1 : tensor.dims[rank - 1];
+    for (int64_t i = 0; i < count; i += last) {
+      int64_t rest = i / last;
+      for (size_t axis = rank; axis-- > 1;) {
+        index[axis - 1] = rest % tensor.dims[axis - 1];
+        rest /= tensor.dims[axis - 1];
+      }
+      const int64_t at = element(index);
+      if (!all.empty() && all.back().second == at)
+        all.back().second += last * size;
+      else
+        all.emplace_back(at, at + last * size);
+    }
+    return all;
+  }
+  int64_t begin, size;
+  lk_tensor tensor;
+  std::array<int64_t, LK_MAX_RANK> strides;
+};
+
+bool meet(const Placed& a, const Placed& b) {
+  const auto of_a = a.runs(), of_b = b.runs();
+  for (size_t i = 0, j = 0; i < of_a.size() && j < of_b.size();) {
+    if (of_a[i].second <= of_b[j].first)
+      ++i;
+    else if (of_b[j].second <= of_a[i].first)
+      ++j;
+    else
+      return true;
+  }
+  return false;
+}
+
 // Values that hold the same numbers where their memory is the same: an alias and its source; the parts of a split and
 // the inputs of a concat with the whole, where they lie in it as they are cut.
 class SameNumbers {
  public:
-  SameNumbers(const Graph& g, const std::function<int64_t(Value)>& place) {
+  SameNumbers(const Graph& g, const Plan& plan, const std::function<int64_t(Value)>& place) {
     for (const Node& node : g.nodes) {
       if (node.op->alias) join(node.outputs[0].id, node.inputs[0].id);
       const bool cut = node.op == &split_op || node.op == &slice_op;
@@ -52,14 +103,16 @@ class SameNumbers {
       const Shape& shape = g.desc(whole).shape;
       const int64_t given = node.attrs.i("axis");
       const auto axis = static_cast<size_t>(given < 0 ? given + shape.rank() : given);
-      const auto dims = shape.dims();
-      if (std::ranges::any_of(dims.first(axis), [](int64_t d) { return d != 1; })) continue;
-      int64_t step = dtype_size(g.desc(whole).dtype);
-      for (const int64_t d : dims.subspan(axis + 1)) step *= d;
-      int64_t at = place(whole) + (node.op == &slice_op ? node.attrs.i("start") * step : 0);
+      const Placed in(g, plan, whole, place(whole));
+      std::vector<int64_t> at(static_cast<size_t>(shape.rank()), 0);
+      at[axis] = node.op == &slice_op ? node.attrs.i("start") : 0;
       for (const Value part : cut ? node.outputs : node.inputs) {
-        if (place(part) == at) join(part.id, whole.id);
-        at += g.desc(part).bytes();
+        const Placed is(g, plan, part, place(part));
+        bool there = is.begin == in.element(at);
+        for (size_t i = 0; i < at.size(); ++i)
+          there = there && (is.tensor.dims[i] == 1 || is.strides[i] == in.strides[i]);
+        if (there) join(part.id, whole.id);
+        at[axis] += g.desc(part).shape[static_cast<int64_t>(axis)];
       }
     }
   }
@@ -83,7 +136,7 @@ void expect_valid(const Graph& g, const Plan& plan, const std::set<Value>& exter
     EXPECT_GE(b.offset, 0);
     EXPECT_EQ(b.offset % plan_alignment, 0);
     EXPECT_LE(b.offset + b.bytes, plan.bytes);
-    EXPECT_EQ(b.bytes, g.desc(b.value).bytes());
+    EXPECT_EQ(b.bytes, plan.views[b.value.id].storage);
   }
   const auto elsewhere = [&](uint32_t root) {
     return external.contains(Value{root}) || g.info(Value{root}).kind == ValueKind::constant;
@@ -102,20 +155,23 @@ void expect_valid(const Graph& g, const Plan& plan, const std::set<Value>& exter
     if (elsewhere(view.root)) continue;
     ASSERT_TRUE(planned.contains(view.root)) << "value " << id << " has no place";
     EXPECT_EQ(view.offset % plan_alignment, 0);
-    EXPECT_LE(view.offset + g.desc(Value{id}).bytes(), planned.at(view.root)->bytes);
+    EXPECT_LE(view.offset, planned.at(view.root)->bytes);
+    EXPECT_LE(Placed(g, plan, Value{id}, view.offset).runs().back().second, planned.at(view.root)->bytes);
     const auto [buffer, fresh] = buffers.try_emplace(view.root, life);
     buffer->second = {std::min(buffer->second.first, life.first), std::max(buffer->second.last, life.last)};
     all.emplace_back(id, life);
   }
   EXPECT_EQ(buffers.size(), plan.buffers.size());
-  SameNumbers numbers(g, place);
+  SameNumbers numbers(g, plan, place);
   for (size_t i = 0; i < all.size(); ++i)
     for (size_t j = 0; j < i; ++j) {
       const auto& [a, la] = all[i];
       const auto& [b, lb] = all[j];
       if (la.first > lb.last || lb.first > la.last) continue;
-      const int64_t at_a = place(Value{a}), at_b = place(Value{b});
-      if (at_a + g.desc(Value{a}).bytes() <= at_b || at_b + g.desc(Value{b}).bytes() <= at_a) continue;
+      if (numbers.same(a, b)) continue;
+      const PlannedBuffer &of_a = *planned.at(plan.views[a].root), &of_b = *planned.at(plan.views[b].root);
+      if (of_a.offset + of_a.bytes <= of_b.offset || of_b.offset + of_b.bytes <= of_a.offset) continue;
+      if (!meet(Placed(g, plan, Value{a}, place(Value{a})), Placed(g, plan, Value{b}, place(Value{b})))) continue;
       ASSERT_TRUE(numbers.same(a, b)) << "values " << a << " and " << b << " live at once in the same place";
     }
   int64_t peak = 0;
@@ -130,15 +186,18 @@ void expect_valid(const Graph& g, const Plan& plan, const std::set<Value>& exter
   EXPECT_GE(plan.bytes, plan.live_peak);
 }
 
-// Ops that need no attributes of size, on matrices of up to 40 x 40; some results are never read. in_rows: rows of 64
-// that are cut and joined, which are places in the arena.
+// Ops that need no attributes of size, on matrices of up to 40 x 40; some results are never read. Rows: of 64, cut and
+// joined, which are places in the arena. Columns: matrices of 64 columns and multiples of it, cut and joined both ways,
+// which lie in lines where ops take them.
+enum class Cuts { any, rows, columns };
 class RandomGraph {
  public:
-  explicit RandomGraph(uint32_t seed, bool in_rows = false) : random_(seed) {
+  explicit RandomGraph(uint32_t seed, Cuts cuts = Cuts::any) : random_(seed) {
+    const bool whole = cuts != Cuts::any;
     for (const char* name : {"a", "b"})
-      pool_.push_back(g.add_input(name, {DType::f32, {roll(20) + 1, in_rows ? 64 : roll(20) + 1}}));
-    pool_.push_back(g.add_constant(in_rows ? ramp({7, 64}, seed) : ramp({7, 5}, seed)));
-    for (int n = 0; n < 60; ++n) in_rows ? grow_rows() : grow();
+      pool_.push_back(g.add_input(name, {DType::f32, {roll(20) + 1, whole ? 64 : roll(20) + 1}}));
+    pool_.push_back(g.add_constant(whole ? ramp({7, 64}, seed) : ramp({7, 5}, seed)));
+    for (int n = 0; n < 60; ++n) cuts == Cuts::any ? grow() : cuts == Cuts::rows ? grow_rows() : grow_columns();
     for (const char* name : {"y0", "y1", "y2"}) g.outputs[name] = pick();
     g.outputs["last"] = pool_.back();
   }
@@ -187,6 +246,36 @@ class RandomGraph {
     }
     keep(g.add(tanh_op, {v}, {}, 0));
   }
+  void grow_columns() {
+    using List = std::vector<int64_t>;
+    const Value v = pick(), u = pick();
+    const int64_t rows = g.desc(v).shape[0], columns = g.desc(v).shape[1], half = columns / 128 * 64;
+    switch (roll(10)) {
+      case 0: return keep(g.add(reshape_op, {v}, {{"shape", List{rows, columns}}}, 0));
+      case 1:
+      case 2:
+        if (half == 0) break;
+        return keep(g.add(split_op, {v}, {{"axis", int64_t{1}}, {"sizes", List{half, columns - half}}}, 0));
+      case 3:
+        if (half == 0) break;
+        return keep(g.add(slice_op, {v}, {{"axis", int64_t{-1}}, {"start", half}, {"length", columns - half}}, 0));
+      case 4:
+      case 5:
+        if (columns > 256 || g.desc(v).shape[0] != g.desc(u).shape[0]) break;
+        return keep(g.add(concat_op, {v, u}, {{"axis", int64_t{1}}}, 0));
+      case 6:
+        if (rows > 20 || g.desc(u).shape != g.desc(v).shape) break;
+        return keep(g.add(concat_op, {v, u}, {{"axis", int64_t{0}}}, 0));
+      case 7:
+        if (rows == 1) break;
+        return keep(g.add(split_op, {v}, {{"axis", int64_t{0}}, {"sizes", List{1, rows - 1}}}, 0));
+      case 8:
+        if (g.desc(v).shape != g.desc(u).shape) break;
+        return keep(g.add(add_op, {v, u}, {}, 0));  // takes no lines
+      default: break;
+    }
+    keep(g.add(tanh_op, {v}, {}, 0));
+  }
   std::mt19937 random_;
   std::vector<Value> pool_;
 };
@@ -227,10 +316,12 @@ Tensors run_without_reuse(Device& device, const Graph& g) {
 TEST(Plan, RandomGraphs) {
   const uint32_t first = std::random_device{}();
   Device device(tested_device());
-  for (uint32_t seed = first; seed < first + 60; ++seed) {
+  int in_lines = 0;
+  for (uint32_t seed = first; seed < first + 90; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    const RandomGraph random(seed, seed % 2 == 0);
-    Plan plan = plan_memory(random.g, {});
+    const RandomGraph random(seed, static_cast<Cuts>(seed % 3));
+    Plan plan = plan_memory(random.g, {}, PieceLayout::in_lines);
+    for (const View& view : plan.views) in_lines += view.line != 0;
     expect_valid(random.g, plan, {});
     const GuardedArena arena(device, plan.bytes);
     Program program(device, random.g, std::move(plan), arena.data(), {});
@@ -243,6 +334,7 @@ TEST(Plan, RandomGraphs) {
     arena.expect_untouched();
     if (testing::Test::HasFailure()) break;
   }
+  EXPECT_GT(in_lines, 0);
 }
 
 TEST(Plan, AliasesShareTheirSource) {
@@ -283,6 +375,63 @@ TEST(Plan, PiecesOfABatchOfOneAreNotCopied) {
   const Plan bound = plan_memory(g, {a, cut[1]});
   EXPECT_EQ(bound.views[a.id].root, a.id) << "memory of the caller";
   EXPECT_EQ(bound.views[cut[1].id].root, cut[1].id);
+}
+
+// A block with one product for q, k, v and what goes up, and one for attention's result and what comes down.
+TEST(Plan, ColumnsLieInLinesWhereTheirOpsTakeThem) {
+  Graph g(DType::f32);
+  const Value x = g.add_input("x", {DType::f32, {2, 8, 256}});
+  const Value wide = g.add(tanh_op, {x}, {}, 0)[0];
+  const std::vector<Value> cut =
+      g.add(split_op, {wide}, {{"axis", int64_t{-1}}, {"sizes", std::vector<int64_t>{128, 64, 64}}}, 0);
+  const Value heads = g.add(reshape_op, {cut[0]}, {{"shape", std::vector<int64_t>{2, 8, 2, 64}}}, 0)[0];
+  const Value norm = g.add(rms_norm_op, {heads}, {{"eps", 1e-6}}, 0)[0];
+  const Value flat = g.add(reshape_op, {norm}, {{"shape", std::vector<int64_t>{2, 8, 128}}}, 0)[0];
+  const Value up = g.add(tanh_op, {cut[1]}, {}, 0)[0], other = g.add(tanh_op, {cut[2]}, {}, 0)[0];
+  const Value sum = g.add(add_op, {other, other}, {}, 0)[0];
+  const Value joined = g.add(concat_op, {flat, up, sum}, {{"axis", int64_t{2}}}, 0)[0];
+  g.outputs["y"] = g.add(tanh_op, {joined}, {}, 0)[0];
+  const Plan plan = plan_memory(g, {});
+  const auto at = [&](Value v) {
+    const View& view = plan.views[v.id];
+    return std::tuple(view.root, view.offset, view.line, view.pitch);
+  };
+  EXPECT_EQ(at(cut[0]), std::tuple(wide.id, 0, 128, 256));
+  EXPECT_EQ(at(heads), at(cut[0])) << "an alias lies as its source does";
+  EXPECT_EQ(at(cut[1]), std::tuple(wide.id, 512, 64, 256));
+  EXPECT_EQ(at(norm), std::tuple(plan.views[joined.id].root, 0, 128, 256));
+  EXPECT_EQ(at(up), std::tuple(plan.views[joined.id].root, 512, 64, 256));
+  EXPECT_EQ(at(sum), std::tuple(sum.id, 0, 0, 0)) << "add takes no lines";
+  expect_valid(g, plan, {});
+}
+
+// q, k and v of text and image tokens: v of all tokens lies in the lines of both products, which lie one behind the
+// other.
+TEST(Plan, ProductsOfStreamsThatMeetLieTogether) {
+  Graph g(DType::f32);
+  std::vector<Value> values, keys;
+  std::vector<Value> products;
+  for (const int64_t tokens : {4, 8}) {
+    const Value x = g.add_input("x" + std::to_string(tokens), {DType::f32, {1, tokens, 192}});
+    products.push_back(g.add(tanh_op, {x}, {}, 0)[0]);
+    const std::vector<Value> cut =
+        g.add(split_op, {products.back()}, {{"axis", int64_t{-1}}, {"sizes", std::vector<int64_t>{64, 64, 64}}}, 0);
+    keys.push_back(g.add(rms_norm_op, {cut[1]}, {{"eps", 1e-6}}, 0)[0]);
+    values.push_back(cut[2]);
+    g.outputs["q" + std::to_string(tokens)] = g.add(tanh_op, {cut[0]}, {}, 0)[0];
+  }
+  const Value all_keys = g.add(concat_op, keys, {{"axis", int64_t{1}}}, 0)[0];
+  const Value all_values = g.add(concat_op, values, {{"axis", int64_t{1}}}, 0)[0];
+  g.outputs["k"] = g.add(tanh_op, {all_keys}, {}, 0)[0];
+  g.outputs["v"] = g.add(tanh_op, {all_values}, {}, 0)[0];
+  const Plan plan = plan_memory(g, {}, PieceLayout::in_lines);
+  expect_valid(g, plan, {});
+  const View& v = plan.views[all_values.id];
+  EXPECT_EQ(std::tuple(v.line, v.pitch), std::tuple(64, 192));
+  for (size_t i = 0; i < 2; ++i) EXPECT_EQ(plan.views[products[i].id].root, v.root);
+  EXPECT_EQ(plan.views[products[1].id].offset - plan.views[products[0].id].offset, 4 * 192 * 4);
+  EXPECT_EQ(v.storage, 12 * 192 * 4);
+  EXPECT_EQ(plan.views[all_keys.id].line, 0);
 }
 
 TEST(Plan, ProgramsShareAnArena) {

@@ -181,6 +181,9 @@ TEST_F(PluginCrash, NamesThePluginAndTheCall) {
     EXPECT_THAT(result.output,
                 AllOf(HasSubstr("lora-host: error: plugin 'mistakes', create: crashed with"), HasSubstr(words)));
   }
+  const HostResult result = inspect("crash_exit");
+  EXPECT_EQ(result.code, 6) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("lora-host: error: plugin 'mistakes', create: called exit()"));
 }
 
 TEST_F(PluginCrash, MistakesEndWithSix) {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cctype>
 
+#include "cli/command_table.h"
 #include "cli/plugin_flags.h"
 #include "config/nearest.h"
 #include "config/schema.h"
@@ -25,7 +26,7 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--device", "device", ""},
     {"--dtype", "train.dtype", ""},
     {"--model-dtype", "model.dtype",
-     "Type in which the base weights are kept: float8_e4m3 for half the memory of bf16."},
+     "Type in which the base weights are kept: float8_e4m3 or int8 for half the memory of bf16, nf4 for a quarter."},
     {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
     {"--stream", "memory.stream", ""},
 };
@@ -409,6 +410,23 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   for (CLI::App* command : app.get_subcommands({})) command->fallthrough();
 }
 
+CommandInfo info_of(const CLI::App& app) {
+  CommandInfo info{app.get_name(), app.get_description(), app.get_footer(), {}};
+  for (const CLI::Option* option : app.get_options()) {
+    OptionInfo row{.value = option->get_items_expected_max() == 0 ? "" : option->get_type_name(),
+                   .help = option->get_description(),
+                   .positional = option->get_positional(),
+                   .of_plugin = option->get_group().empty()};
+    for (const std::string& name : option->get_lnames()) row.names.push_back(fmt::format("--{}", name));
+    for (const std::string& name : option->get_snames()) row.names.push_back(fmt::format("-{}", name));
+    if (row.positional) row.names = {option->get_name(true)};
+    info.options.push_back(std::move(row));
+  }
+  return info;
+}
+
+constexpr const char* description = "lora-host trains LoRA adapters for diffusion models.";
+
 // The known flag nearest to an unknown one, as " Did you mean --x?".
 std::string suggestion(const std::string& word, const CLI::App& command) {
   std::vector<std::string> names;
@@ -425,6 +443,15 @@ std::span<const ConfigFlag> model_flags() { return model_flags_rows; }
 std::span<const ConfigFlag> train_flags() { return train_flags_rows; }
 std::span<const ConfigFlag> sample_flags() { return sample_flags_rows; }
 std::span<const ConfigFlag> lora_file_flags() { return lora_file_flags_rows; }
+
+std::vector<CommandInfo> command_table(const std::vector<PluginKeys>& plugins) {
+  Arguments raw;
+  CLI::App app(description, "lora-host");
+  define(app, plugins, raw);
+  std::vector<CommandInfo> table{info_of(app)};
+  for (const CLI::App* command : app.get_subcommands({})) table.push_back(info_of(*command));
+  return table;
+}
 
 FirstLook first_look(int argc, const char* const* argv) {
   const std::vector<std::string> args = with_command(argc, argv);
@@ -449,7 +476,7 @@ FirstLook first_look(int argc, const char* const* argv) {
 
 Arguments parse_arguments(int argc, const char* const* argv, const std::vector<PluginKeys>& plugins) {
   Arguments raw;
-  CLI::App app("lora-host trains LoRA adapters for diffusion models.", "lora-host");
+  CLI::App app(description, "lora-host");
   define(app, plugins, raw);
   std::vector<std::string> args = with_command(argc, argv);
   std::ranges::reverse(args);  // as CLI11 wants them

@@ -62,7 +62,7 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
   const float h = side("height"), w = side("width");
   const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
   StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
-  for (const char* name : {"latents", "target", "loss_weight"})
+  for (const char* name : {"latents", "target", "loss_weight", "loss_delta"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
       inputs.tensors[name] = made_up(graph.desc(it->second).shape);
   return inputs;

@@ -6,8 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "cli/commands.h"
+#include "core/error.h"
 #include "io/foreign_lora.h"
 #include "plugin/inspect_checkpoint.h"
+#include "plugin/published.h"
 
 namespace lh {
 namespace {
@@ -22,6 +24,9 @@ std::vector<ModelNames> names_of(const Registry& registry) {
 }  // namespace
 
 int run_inspect(const Options& options) {
+  if (!std::filesystem::exists(options.input))
+    fail(Code::data, "{}: no such file or directory{}", options.input.string(),
+         repository_hint(options.input, published_models(Registry(options.plugin_dirs, {}))));
   const bool file = !std::filesystem::is_directory(options.input);
   FileCache open;  // to the end: whoever looks at the file looks at this one
   const FilePtr weights = file ? open.open(options.input) : nullptr;

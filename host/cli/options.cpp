@@ -15,6 +15,7 @@
 #include "core/error.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
+#include "plugin/published.h"
 #include "world/world.h"
 
 namespace lh {
@@ -23,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 // --model is a path or a plugin id; --checkpoint is the path then.
-void apply_model(const Arguments& raw, Config& config) {
+void apply_model(const Arguments& raw, const Registry& registry, Config& config) {
   std::error_code error;
   const fs::path path = schema::expand_home(raw.model);
   if (!raw.checkpoint.empty()) config.model.name_or_path = schema::expand_home(raw.checkpoint);
@@ -40,7 +41,7 @@ void apply_model(const Arguments& raw, Config& config) {
     return;
   }
   if (raw.model.find('/') != std::string::npos || path.has_extension())
-    fail(Code::config, "--model: there is no {}", path.string());
+    fail(Code::config, "--model: there is no {}{}", path.string(), repository_hint(path, published_models(registry)));
   if (config.model.name_or_path.empty())
     fail(Code::config, "--model {}: no such path. If it is the id of a plugin, name the weights with --checkpoint PATH",
          raw.model);
@@ -172,7 +173,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
                          {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty(),
                           .datasets = options.command == "train" && raw.datasets.empty(),
                           .plugins = &plugins});
-  apply_model(raw, config);
+  apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";
   const bool made_up = without_data && !raw.input.empty();
@@ -195,7 +196,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (config.model.name_or_path.empty() && model_is_optional(options.command)) return;
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
-  check_phases(config.train);
+  if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
   if (options.command == "train" && config.datasets.empty())
     fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (options.command == "sample" && config.sample.prompts.empty())

@@ -98,7 +98,9 @@ void check_outputs(const Prepared& p) {
 
 DiskNeed disk_need(Prepared& p) {
   const Config& c = p.config;
-  const int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
+  int64_t saves = c.save.save_every > 0 ? (c.train.steps - 1) / c.save.save_every : 0;  // without the last one
+  if (c.save.save_every_n_epochs > 0)
+    saves += c.train.steps * p.micro_batches / (c.save.save_every_n_epochs * p.order->batches_per_epoch());
   const int64_t elements = p.plan->adapters->parameter_count();
   DiskNeed need;
   const auto sections =

@@ -24,10 +24,22 @@ Value add_loss(Graph& graph, const StepOptions& options) {
   const Value output = graph.outputs.at("output");
   const Shape shape = graph.desc(output).shape;
   const Value target = graph.add_input("target", {DType::f32, shape});
-  Value weight;
-  if (options.weighted) weight = graph.add_input("loss_weight", {DType::f32, {shape[0]}});
-  if (options.loss == "huber") return graph.add(huber_op, {output, target, weight}, {{"delta", 1.0}}, 0)[0];
-  return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
+  const Desc by_sample{DType::f32, {shape[0]}};
+  Value weight, deltas;
+  if (options.by_place)
+    weight = graph.add_input("loss_weight", {DType::f32, shape.with(-1, 1)});
+  else if (options.weighted)
+    weight = graph.add_input("loss_weight", by_sample);
+  if (options.loss == "mse" && !options.by_place) return graph.add(mse_op, {output, target, weight}, {}, 0)[0];
+  const bool has_width = options.loss != "mse" && options.loss != "l1";
+  if (has_width) deltas = graph.add_input("loss_delta", by_sample);
+  const lk_loss_kind kind = options.loss == "mse" ? LK_MSE : has_width ? LK_PSEUDO_HUBER : LK_L1;
+  return graph.add(loss_op, {output, target, weight, deltas}, {{"kind", int64_t{kind}}}, 0)[0];
+}
+
+std::vector<std::string> roles_of(const StepOptions& options) {
+  if (options.text_encoders) return {"conditioner", "denoiser"};
+  return {"denoiser"};
 }
 
 // The first scopes: their activations live longest, so dropping them gains most.
@@ -58,9 +70,7 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   Graph& graph = result.graph;
 
   // The plugin's ops, with shapes inferred as they are added.
-  const std::vector<std::string> roles = options.text_encoders ? std::vector<std::string>{"conditioner", "denoiser"}
-                                                               : std::vector<std::string>{"denoiser"};
-  graph = model.build_chain(roles, sizes, options.compute);
+  graph = model.build_chain(roles_of(options), sizes, options.compute);
   show("build", graph);
 
   // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
@@ -115,6 +125,18 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
   stream(graph, options.streaming);
   return result;
+}
+
+Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                       const StepOptions& options) {
+  Graph graph = model.build_chain(roles_of(options), sizes, options.compute);
+  prune(graph);
+  make_forward(graph, model, select);
+  const Value loss = add_loss(graph, options);
+  graph.outputs = {{"loss", loss}};
+  prune(graph);
+  stream(graph, options.streaming);
+  return graph;
 }
 
 Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, DType compute,

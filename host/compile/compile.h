@@ -17,8 +17,9 @@ namespace lh {
 
 struct StepOptions {
   DType compute = DType::f32;
-  std::string loss = "mse";
+  std::string loss = "mse";                 // as train.loss has it
   bool weighted = false;                    // each sample's loss has a weight
+  bool by_place = false;                    // each place's of each sample has, too
   double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
@@ -26,8 +27,9 @@ struct StepOptions {
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
-// step is weighted, "loss_weight" (float32 [B]); with text encoders "<encoder>.input_ids" in place of text and pooled.
-// Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
+// step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
+// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled. Outputs: "output", "loss", and
+// "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
@@ -36,6 +38,8 @@ struct TrainGraph {
 
 TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
                              const StepOptions& options);
+// Its forward pass alone, without dropout, with the one output "loss".
+Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);
 // Throws where the denoiser is to be given more than latents: models for inpainting and editing, which are neither
 // trained nor sampled.
 void require_plain_latents(const Graph& denoiser, const Recipe& recipe);

@@ -61,10 +61,10 @@ NormLimit::NormLimit(const Adapters& adapters, double limit) {
   }
 }
 
-int64_t NormLimit::arena_bytes() const {
-  int64_t most = 0;
-  for (const Plan& plan : plans_) most = std::max(most, plan.bytes);
-  return most;
+std::vector<PlannedGraph> NormLimit::graphs() const {
+  std::vector<PlannedGraph> planned;
+  for (size_t m = 0; m < graphs_.size(); ++m) planned.push_back({&graphs_[m], &plans_[m]});
+  return planned;
 }
 
 void NormLimit::bind(Device& device, const Adapters& adapters, std::byte* arena) {

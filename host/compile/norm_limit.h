@@ -14,8 +14,7 @@ class NormLimit {
  public:
   // Throws lh::Error(Code::config) where a module is no pair.
   NormLimit(const Adapters& adapters, double limit);
-  int64_t arena_bytes() const;  // that all modules share
-  const std::vector<Graph>& graphs() const { return graphs_; }
+  std::vector<PlannedGraph> graphs() const;
   // Before run(), when the adapters have memory.
   void bind(Device& device, const Adapters& adapters, std::byte* arena);
   void run();

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "config/dtype.h"
 #include "core/lower.h"
 
 namespace lh::ai_toolkit {
@@ -147,6 +148,7 @@ Config defaults() {
 
 DatasetConfig dataset_defaults() {
   DatasetConfig dataset;
+  dataset.recursive = true;
   dataset.missing_captions = "empty";
   dataset.cache_latents_to_disk = false;
   return dataset;
@@ -172,6 +174,13 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
 }
 
 void settle(Config& config, const Node& process) {
+  for (DatasetConfig& dataset : config.datasets) {
+    if (dataset.shuffle_tokens == "true") dataset.shuffle_tokens = "all";
+    if (const std::string end = lower(dataset.folder_path.extension().string()); end == ".json" || end == ".jsonl") {
+      dataset.metadata_file = dataset.folder_path;
+      dataset.folder_path = dataset.metadata_file.parent_path();
+    }
+  }
   settle_timesteps(config);
   settle_network(config, process);
   settle_optimizer(config.train, process);
@@ -185,8 +194,8 @@ void settle(Config& config, const Node& process) {
     train.lr = 1;
   }
   const std::string& kept = config.model.dtype;
-  if (kept != "auto" && kept != "float8_e4m3") config.model.dtype = "auto";  // there it always is train.dtype
-  if (config.sample.neg == "false") config.sample.neg.clear();               // its way to say nothing
+  if (kept != "auto" && !quantised_dtype(kept)) config.model.dtype = "auto";  // there it always is train.dtype
+  if (config.sample.neg == "false") config.sample.neg.clear();                // its way to say nothing
   config.notes.push_back(
       "what the file does not say is as ai-toolkit has it, not as this program has it (docs/from-ai-toolkit.md)");
 }

@@ -52,7 +52,6 @@ constexpr Ignored ignored_table[] = {
     {"network.old_lokr_format", "files of lokr have the names of LyCORIS"},
     {"save.hf_repo_id", only_with},
     {"save.hf_private", only_with},
-    {"datasets[].keep_tokens", only_with},
     {"datasets[].cache_latents", "latents are always computed once"},
     {"datasets[].cache_latents_num_workers", "the number of threads follows the machine"},
     {"datasets[].fast_image_size", "images are read whole once"},
@@ -73,8 +72,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].prefetch_factor", "the number of threads follows the machine"},
     {"datasets[].bucket_tolerance", "the model says which sizes it takes"},
     {"datasets[].cache_text_embeddings", "text embeddings are always computed once"},
-    {"datasets[].invert_mask", only_with},
-    {"datasets[].mask_min_value", only_with},
     {"train.cache_text_embeddings", "text embeddings are always computed once"},
     {"train.unload_text_encoder", "text encoders are unloaded after use"},
     {"train.diff_output_preservation_multiplier", only_with},
@@ -93,7 +90,7 @@ constexpr Ignored ignored_table[] = {
     {"train.sdp", "the fastest kernel is chosen"},
     {"train.xformers", "the fastest kernel is chosen"},
     {"model.arch", from_weights},
-    {"model.quantize_kwargs", "only layers that LoRA goes on are kept in 8 bits"},
+    {"model.quantize_kwargs", "only layers that LoRA goes on are kept in fewer bits"},
     {"model.quantize_te", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.qtype_te", "text encoders run once before the first step, in bf16, and are unloaded"},
     {"model.text_encoder_bits", "text encoders run once before the first step, in bf16, and are unloaded"},
@@ -120,7 +117,7 @@ constexpr Ignored ignored_table[] = {
 constexpr std::string_view captions = "prepare the captions beforehand";
 constexpr std::string_view images = "prepare the images beforehand";
 constexpr std::string_view several_images = "name each folder in images by the model's key: images: {control: folder}";
-constexpr std::string_view masks = "crop the images to what matters instead";
+constexpr std::string_view masks = "use datasets[].mask_path";
 
 constexpr std::string_view no_adapter = "this program trains LoRA and its kin: say network: {type: lora, linear: 16}";
 constexpr std::string_view a_lora = "remove it, and see docs/from-ai-toolkit.md for what there is";
@@ -141,11 +138,8 @@ constexpr Refused refused_table[] = {
     {"logging.use_wandb", "nothing is sent over the network; events are written to training_folder/name"},
     {"network.network_kwargs.full_if_contains", "use only_if_contains"},
     {"save.push_to_hub", "nothing is sent over the network; upload the file when the run is done"},
-    {"datasets[].shuffle_tokens", captions},
-    {"datasets[].token_dropout_rate", "use caption_dropout_rate"},
     {"datasets[].replacements", captions},
     {"datasets[].batch_size", "use train.batch_size, which is for all datasets"},
-    {"datasets[].is_reg", "add such images as a dataset of their own, with a trigger_word of its own"},
     {"datasets[].prior_reg", a_lora},
     {"datasets[].controls", "make control images beforehand, and name their folder in images"},
     {"datasets[].control_path_1", several_images},
@@ -162,20 +156,16 @@ constexpr Refused refused_table[] = {
     {"datasets[].augmentations", images},
     {"datasets[].standardize_images", images},
     {"datasets[].network_weight", "use num_repeats", "1"},
-    {"datasets[].loss_multiplier", "use num_repeats", "1"},
     {"datasets[].flip_y", images},
-    {"datasets[].random_crop", images},
     {"datasets[].random_scale", images},
     {"datasets[].square_crop", "use buckets: false"},
     {"datasets[].scale", images, "1"},
-    {"datasets[].mask_path", masks},
-    {"datasets[].alpha_mask", masks},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
     {"train.ema_config.use_feedback", "the average does not act on the weights; remove it"},
     {"train.ema_config.param_multiplier", "weights are not multiplied; remove it", "1"},
     {"train.ema_config.use_num_updates", "use warmup: num_updates"},
     {"train.ema_config.use_ema_warmup", "use warmup: power"},
-    {"train.content_or_style", "use timestep_type and timestep_shift", "balanced"},
+    {"train.content_or_style_reg", "regularization images have noise levels of all kinds: remove it", "balanced"},
     {"train.do_guidance_loss", "use cfg_scale"},
     {"train.do_differential_guidance", a_lora},
     {"train.do_paramiter_swapping", "a LoRA is small: remove it"},
@@ -220,7 +210,6 @@ constexpr Refused refused_table[] = {
     {"train.snr_gamma", "use min_snr_gamma"},
     {"train.diff_output_preservation", "use a dataset of regularization images"},
     {"train.blank_prompt_preservation", "use caption_dropout_rate"},
-    {"train.reg_weight", "use num_repeats", "1"},
     {"train.inverted_mask_prior", masks},
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
     {"model.unconditional_lora_path", "remove it: samples without guidance need none"},
@@ -253,6 +242,7 @@ constexpr OptionAlias option_table[] = {
 
 // In how many bits ai-toolkit's `qtype` keeps a weight; 0: not known.
 int64_t bits_of(std::string_view type) {
+  if (type == "nf4") return 4;
   for (const std::string_view front : {"uint", "int", "qint", "float", "qfloat", "convrot", "convrotint", "q_"}) {
     if (!type.starts_with(front)) continue;
     const std::string_view rest = type.substr(front.size());
@@ -267,13 +257,16 @@ void apply_qtype(Acting& on, const yaml::Node& value) {
   const int64_t bits = bits_of(type);
   if (value.kind != yaml::Kind::scalar || bits == 0)
     return on.problems.push_back(
-        "expected qfloat8, float8, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
+        "expected qfloat8, float8, int8, nf4, convrot8, uint2 to uint8, or one of them with |ADAPTER; set "
         "quantize to false to keep the weights as train.dtype");
-  if (type != "qfloat8" && type != "float8")
-    on.config.notes.push_back(fmt::format(
-        "model.qtype: weights are kept as float8_e4m3 with a factor for each row instead of {}: {}", value.text,
-        bits < 8 ? "nearer to the model, so that no adapter has to make up for the rounding, and planned for in memory"
-                 : "as many bits, and what the kernels compute with"));
+  const bool adapter = type.size() != value.text.size(), of_floats = type.find("float") != type.npos;
+  std::string& kept = on.config.model.dtype;
+  kept = bits <= 4 ? "nf4" : of_floats ? "float8_e4m3" : "int8";
+  if (!adapter && (type == kept || (bits == 8 && (type.ends_with("int8") || of_floats)))) return;
+  on.config.notes.push_back(
+      fmt::format("model.qtype: weights are kept as {}, with a factor for {}, instead of {}{}", kept,
+                  bits <= 4 ? "each 64 neighbours" : "each row", value.text,
+                  adapter ? ": the adapter, which makes up for the rounding of another type, is left out" : ""));
 }
 
 // A wish of ai-toolkit or kohya's scripts: at least so many blocks, as memory.stream has it.
@@ -336,7 +329,9 @@ const Switch switch_table[] = {
      "true: memory.stream: 100%."},
     {"model.layer_offloading_transformer_percent", apply_offloading_share,
      "With layer_offloading: the share of memory.stream."},
-    {"model.qtype", apply_qtype, "With quantize: what ai-toolkit keeps weights as; all of them are float8_e4m3 here."},
+    {"model.qtype", apply_qtype,
+     "With quantize: what ai-toolkit keeps weights as. Types of up to 4 bits are model.dtype: nf4, other integers "
+     "int8, other floats float8_e4m3."},
 };
 
 }  // namespace

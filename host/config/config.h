@@ -43,7 +43,7 @@ struct MemoryConfig {
 struct ModelConfig {
   std::filesystem::path name_or_path;       // single file or diffusers directory
   std::map<std::string, GivenValue> given;  // files and settings of the plugin: "vae_path" (model_keys.h)
-  std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3
+  std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3, int8, nf4
   int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
   // LoRA files that are part of the model: always, only while training, only in samples.
@@ -73,9 +73,29 @@ struct DatasetConfig {
   std::string caption_prefix, caption_suffix;  // around every caption, with a space
   std::string default_caption;                 // for images without a caption file
   std::string missing_captions = "error";      // without either: error, empty
+  std::filesystem::path metadata_file;         // captions of all pictures, in place of files beside them
+  std::string caption_lines = "whole";         // of a caption file: whole, first, any
+  bool enable_wildcard = false;                // {a|b}
+  std::string shuffle_tokens = "false";        // false, true (behind the kept ones), all
+  int64_t keep_tokens = 0;                     // tags in front that stay
+  std::string keep_tokens_separator, caption_separator = ",", secondary_separator;
+  double token_dropout_rate = 0;
+  int64_t token_warmup_min = 1;
+  double token_warmup_step = 0;  // below 1: of the run
+  int64_t caption_variants = 0;  // of each picture; 0 = drawn anew each time
   std::vector<int64_t> resolution{512};
   double caption_dropout_rate = 0;
+  int64_t caption_dropout_every_n_epochs = 0;
   int64_t num_repeats = 1;
+  bool recursive = false;           // pictures in sub-folders, too
+  bool class_folders = false;       // sub-folders are datasets, named "repeats_caption"
+  bool is_reg = false;              // pictures of what is to stay as it is
+  double loss_multiplier = 1;       // of each of its samples
+  std::filesystem::path mask_path;  // where white, the picture counts
+  bool alpha_mask = false, invert_mask = false;
+  double mask_min_value = 0;
+  bool random_crop = false, color_aug = false;
+  int64_t augment_variants = 8;  // of each picture, where it has random crops or colours
   bool flip_x = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;
@@ -102,6 +122,7 @@ struct Phase {
 struct TrainSection {
   int64_t batch_size = 1;
   int64_t steps = 1000;
+  int64_t max_train_epochs = 0;  // in place of steps; 0 = steps
   int64_t gradient_accumulation = 1;
   double lr = 1e-4;
   bool train_text_encoder = false;
@@ -124,13 +145,26 @@ struct TrainSection {
   std::optional<double> min_snr_gamma;                         // none or 0 = off
   bool debiased_estimation_loss = false;
   double noise_offset = 0;
+  int64_t multires_noise_iterations = 0;
+  double multires_noise_discount = 0.3;
+  double ip_noise_gamma = 0;
+  bool ip_noise_gamma_random_strength = false;
+  std::string content_or_style = "balanced";  // which noise levels are favoured: balanced, content, style
+  double reg_weight = 1;                      // of the loss of datasets with is_reg
+  std::string mask_normalization = "batch";   // batch: its masks are 1 on average; none
+  double text_cache_limit_gib = 50;           // of the encodings of captions that are drawn
+  double validation_split = 0;                // share of the pictures
+  std::optional<double> validation_seed;      // empty = seed
+  int64_t validate_every_n_steps = 0, validate_every_n_epochs = 0;
   double cfg_scale = 1.0;  // guidance given to a guidance-distilled model
   bool bypass_guidance_embedding = false;
   int64_t seed = 42;
   std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
   bool deterministic = true;                    // two runs give the same bits on one GPU
-  std::string loss = "mse";                     // mse, huber
+  std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
+  std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
+  double huber_c = 0.1, huber_scale = 1;
 };
 
 // An image that is made while training: what it does not say is said for all of them.
@@ -150,7 +184,8 @@ struct SampleConfig {
   std::string sampler;    // empty = the model's own
   std::string scheduler;  // spacing of noise levels; empty = as the sampler's name says, or the model's own
   GivenOptions sampler_params, scheduler_params;
-  int64_t sample_every = 0;  // 0 = never
+  int64_t sample_every = 0;           // 0 = never
+  int64_t sample_every_n_epochs = 0;  // likewise
   int64_t sample_start_step = 0;
   std::vector<SampleItem> prompts;
   ImagePaths images;  // one file for all prompts, or one for each
@@ -168,7 +203,8 @@ struct SampleConfig {
 };
 
 struct SaveConfig {
-  int64_t save_every = 0;  // 0 = only at the end
+  int64_t save_every = 0;           // 0 = only at the end
+  int64_t save_every_n_epochs = 0;  // likewise
   int64_t max_step_saves_to_keep = 4;
   std::string dtype = "float16";
   std::string format = "kohya";  // kohya, comfyui, diffusers

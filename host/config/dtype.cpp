@@ -11,4 +11,10 @@ DType compute_dtype(const std::string& name) {
   fail(Code::config, "dtype '{}' is not bf16, fp16 or fp32", name);
 }
 
+std::optional<DType> quantised_dtype(const std::string& name) {
+  for (const DType dtype : {DType::f8_e4m3, DType::i8, DType::nf4})
+    if (name == dtype_name(dtype)) return dtype;
+  return std::nullopt;
+}
+
 }  // namespace lh

@@ -20,10 +20,19 @@ constexpr Range share{.low = 0, .high = 1};
 
 constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
                                     {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
-constexpr Choice storage_types[] = {{"auto", "auto"},          {"bf16", "bf16"},      {"fp16", "fp16"},
-                                    {"fp32", "fp32"},          {"bfloat16", "bf16"},  {"float16", "fp16"},
-                                    {"float32", "fp32"},       {"float", "fp32"},     {"float8_e4m3", "float8_e4m3"},
-                                    {"float8", "float8_e4m3"}, {"fp8", "float8_e4m3"}};
+constexpr Choice storage_types[] = {{"auto", "auto"},
+                                    {"bf16", "bf16"},
+                                    {"fp16", "fp16"},
+                                    {"fp32", "fp32"},
+                                    {"bfloat16", "bf16"},
+                                    {"float16", "fp16"},
+                                    {"float32", "fp32"},
+                                    {"float", "fp32"},
+                                    {"float8_e4m3", "float8_e4m3"},
+                                    {"float8", "float8_e4m3"},
+                                    {"fp8", "float8_e4m3"},
+                                    {"int8", "int8"},
+                                    {"nf4", "nf4"}};
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
@@ -41,6 +50,11 @@ constexpr Choice timestep_types[] = {
     {"shift", "shift"},     {"flux_shift", "flux_shift"}, {"logit_normal", "logit_normal"}, {"mode", "mode"},
     {"cosmap", "cosmap"},   {"uniform", "linear"},        {"lumina2_shift", "linear_shift"}};
 constexpr Choice noise_schedulers[] = {{"flowmatch", "flowmatch"}, {"ddpm", "ddpm"}, {"ddim", "ddpm"}};
+constexpr Choice caption_lines[] = {{"whole", "whole"}, {"first", "first"}, {"any", "any"}};
+constexpr Choice shuffles[] = {{"false", "false"}, {"true", "true"}, {"all", "all"}, {"no", "false"}, {"yes", "true"}};
+constexpr Choice mask_normalizations[] = {{"batch", "batch"}, {"none", "none"}};
+constexpr Choice favoured_levels[] = {{"balanced", "balanced"}, {"content", "content"}, {"style", "style"}};
+constexpr Choice huber_schedules[] = {{"snr", "snr"}, {"exponential", "exponential"}, {"constant", "constant"}};
 constexpr Choice missing_captions[] = {{"error", "error"}, {"empty", "empty"}};
 constexpr Choice weighting_schemes[] = {{"none", "none"},
                                         {"sigma_sqrt", "sigma_sqrt"},
@@ -54,7 +68,9 @@ constexpr Choice checkpointing[] = {{"auto", "auto"}, {"true", "true"}, {"false"
                                     {"no", "false"},  {"on", "true"},   {"off", "false"}};
 constexpr Choice ema_warmups[] = {
     {"none", "none"}, {"num_updates", "num_updates"}, {"diffusers", "diffusers"}, {"power", "power"}};
-constexpr Choice losses[] = {{"mse", "mse"}, {"huber", "huber"}};
+constexpr Choice losses[] = {
+    {"mse", "mse"}, {"l1", "l1"}, {"huber", "huber"}, {"smooth_l1", "smooth_l1"}, {"pseudo_huber", "pseudo_huber"},
+    {"l2", "mse"},  {"mae", "l1"}};
 constexpr Choice formats[] = {
     {"kohya", "kohya"}, {"diffusers", "diffusers"}, {"comfyui", "comfyui"}, {"safetensors", "kohya"}};
 constexpr std::string_view role_names[] = {"down", "up", "weight"};
@@ -76,6 +92,8 @@ std::string check_extension(std::string& extension) {
   if (extension.empty() || extension.find('/') != std::string::npos) return "must be a file extension such as txt";
   return "";
 }
+
+std::string check_separator(std::string& separator) { return separator.empty() ? "must be text such as a comma" : ""; }
 
 // The run's name becomes a folder and the first part of file names.
 std::string check_name(std::string& name) {
@@ -177,8 +195,10 @@ const Key table[] = {
     {"model.dtype",
      in<M, &ModelConfig::dtype>,
      "Type in which the weights of the denoiser's linear layers are kept. auto: fp8 where the file has fp8, else "
-     "train.dtype. float8_e4m3: fp8 as well in the layers that LoRA goes on, rounded when they are loaded, with one "
-     "factor for each row: half the memory of bf16. The others: converted when they are loaded.",
+     "train.dtype. float8_e4m3, int8: 8 bits as well in the layers that LoRA goes on, rounded when they are loaded, "
+     "with one factor for each row: half the memory of bf16. nf4: 4 bits there, with one factor for each 64 "
+     "neighbours, as QLoRA has them: little more than a quarter (docs/quantisation.md). The others: converted when "
+     "they are loaded.",
      {.choices = storage_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
@@ -262,7 +282,58 @@ const Key table[] = {
      "Further images of each sample, for models that are given some: by the model's key, such as control, a folder "
      "with "
      "an image of the same name for each image of folder_path."},
-    {"datasets[].caption_ext", each<&D::caption_ext>, "Extension of caption files.", {.normalize = check_extension}},
+    {"datasets[].caption_ext",
+     each<&D::caption_ext>,
+     "Extension of caption files. json: files with caption, one text or a list of which one is drawn, and tags.",
+     {.normalize = check_extension}},
+    {"datasets[].metadata_file", each<&D::metadata_file>,
+     "File with the captions of all images, whose list of images it is: JSON by path ({\"a.png\": {\"caption\": "
+     "\"...\", "
+     "\"tags\": \"...\"}}), or JSONL with image_path or file_name in each line. Paths are those in folder_path, or "
+     "whole."},
+    {"datasets[].caption_lines",
+     each<&D::caption_lines>,
+     "What of a caption file with several lines is the caption: whole, its first line, or any line, drawn for each "
+     "use.",
+     {.choices = caption_lines}},
+    {"datasets[].enable_wildcard", each<&D::enable_wildcard>,
+     "{a|b} in a caption is one of the two, drawn for each use; {{ and }} are braces."},
+    {"datasets[].shuffle_tokens",
+     each<&D::shuffle_tokens>,
+     "true: a caption's tags, the parts between commas, are in a new order at each use, but for those that are kept in "
+     "front. all: no tag is kept in front, the trigger word neither, as ai-toolkit does.",
+     {.choices = shuffles}},
+    {"datasets[].keep_tokens",
+     each<&D::keep_tokens>,
+     "So many tags in front are neither moved nor dropped.",
+     {.range = any_count}},
+    {"datasets[].keep_tokens_separator", each<&D::keep_tokens_separator>,
+     "Text such as ||| in a caption: tags before the first one, and behind a second one, are neither moved nor "
+     "dropped; keep_tokens is for captions without it."},
+    {"datasets[].caption_separator",
+     each<&D::caption_separator>,
+     "What stands between tags.",
+     {.normalize = check_separator}},
+    {"datasets[].secondary_separator", each<&D::secondary_separator>,
+     "Text such as ;;; within a tag that becomes caption_separator in the end: such tags stay together."},
+    {"datasets[].token_dropout_rate",
+     each<&D::token_dropout_rate>,
+     "Chance that a tag that is not kept is left out.",
+     {.range = share}},
+    {"datasets[].token_warmup_min",
+     each<&D::token_warmup_min>,
+     "Tags that are not kept that a caption has at the start of token_warmup_step.",
+     {.range = any_count}},
+    {"datasets[].token_warmup_step",
+     each<&D::token_warmup_step>,
+     "Steps over which the number of tags grows to all of them; below 1 a share of the run. 0: all from the start.",
+     {.range = from_zero}},
+    {"datasets[].caption_variants",
+     each<&D::caption_variants>,
+     "Where captions are drawn: so many for each image, which take turns by chance. Each is encoded once. 0: drawn "
+     "anew "
+     "at each use.",
+     {.range = any_count}},
     {"datasets[].caption_prefix", each<&D::caption_prefix>, "Put in front of every caption, with a space."},
     {"datasets[].caption_suffix", each<&D::caption_suffix>, "Put behind every caption, with a space."},
     {"datasets[].default_caption", each<&D::default_caption>, "Caption of images without a file."},
@@ -279,11 +350,45 @@ const Key table[] = {
      each<&D::caption_dropout_rate>,
      "Chance that a caption is left empty.",
      {.range = {.low = 0, .high = 1}}},
+    {"datasets[].caption_dropout_every_n_epochs",
+     each<&D::caption_dropout_every_n_epochs>,
+     "Every so many epochs all captions are left empty. 0: never.",
+     {.range = any_count}},
     {"datasets[].num_repeats",
      each<&D::num_repeats>,
      "How often each image is used in an epoch.",
      {.range = {.low = 1, .high = 1e6}}},
+    {"datasets[].recursive", each<&D::recursive>, "Images in folders within folder_path too, but for hidden ones."},
+    {"datasets[].class_folders", each<&D::class_folders>,
+     "The folders within folder_path are datasets: 10_sks dog has images that are repeated 10 times, with the "
+     "caption sks dog where they have none."},
+    {"datasets[].is_reg", each<&D::is_reg>,
+     "Regularization images, which show what is to stay as it is. As many are used as others, their captions do not "
+     "get "
+     "the trigger word, and their loss is weighed by train.reg_weight."},
+    {"datasets[].loss_multiplier",
+     each<&D::loss_multiplier>,
+     "What the loss of these images is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
+    {"datasets[].mask_path", each<&D::mask_path>,
+     "Folder with masks, each of the name and shape of its image: where it is white the image counts in the loss, "
+     "where "
+     "it is black it does not. An image without one counts everywhere."},
+    {"datasets[].alpha_mask", each<&D::alpha_mask>, "Images count where they are opaque."},
+    {"datasets[].invert_mask", each<&D::invert_mask>, "Images count where their mask is black, or transparent."},
+    {"datasets[].mask_min_value",
+     each<&D::mask_min_value>,
+     "How much black counts: masks go from this to 1.",
+     {.range = share}},
     {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
+    {"datasets[].random_crop", each<&D::random_crop>,
+     "Crop images anywhere instead of in the centre, where the bucket leaves room."},
+    {"datasets[].color_aug", each<&D::color_aug>,
+     "Move the colours of one image in three a little: its hue, or its gamma."},
+    {"datasets[].augment_variants",
+     each<&D::augment_variants>,
+     "With random_crop or color_aug: so many variants of each image are encoded, of which each use has one.",
+     {.range = {.low = 1, .high = 1e6}}},
     {"datasets[].cache_latents_to_disk", each<&D::cache_latents_to_disk>,
      "Keep encoded images on disk, so that the next run starts at once."},
     {"datasets[].buckets", each<&D::buckets>, "Group images by shape. false: crop all to a square."},
@@ -291,6 +396,10 @@ const Key table[] = {
 
     {"train.batch_size", in<T, &Tr::batch_size>, "Images in a batch.", {.range = {.low = 1, .high = 4096}}},
     {"train.steps", in<T, &Tr::steps>, "Optimizer steps.", {.range = count}},
+    {"train.max_train_epochs",
+     in<T, &Tr::max_train_epochs>,
+     "Epochs, in place of steps: as many steps as go through all images so often. 0: steps.",
+     {.range = any_count}},
     {"train.gradient_accumulation",
      in<T, &Tr::gradient_accumulation>,
      "Batches added up for one step.",
@@ -421,12 +530,62 @@ const Key table[] = {
      in<T, &Tr::noise_offset>,
      "Shifts each channel of the noise by this times a normal number, so that dark and bright images are learned.",
      {.range = {.low = 0, .high = 10}}},
+    {"train.multires_noise_iterations",
+     in<T, &Tr::multires_noise_iterations>,
+     "Adds noise of so many coarser and coarser grids at most, so that large shapes are learned. 0: none.",
+     {.range = {.low = 0, .high = 100}}},
+    {"train.multires_noise_discount",
+     in<T, &Tr::multires_noise_discount>,
+     "How strong each grid is, of the one before.",
+     {.range = share}},
+    {"train.ip_noise_gamma",
+     in<T, &Tr::ip_noise_gamma>,
+     "Input perturbation: latents are mixed with noise that is off by this times a normal number. 0.1 is common.",
+     {.range = {.low = 0, .high = 10}}},
+    {"train.ip_noise_gamma_random_strength", in<T, &Tr::ip_noise_gamma_random_strength>,
+     "ip_noise_gamma is the most; for each sample it is evenly drawn below."},
+    {"train.content_or_style",
+     in<T, &Tr::content_or_style>,
+     "Which noise levels are trained more often: content the noisy ones, style the others, by a cubic law; balanced as "
+     "timestep_type has them. Regularization images are always balanced.",
+     {.choices = favoured_levels}},
+    {"train.reg_weight",
+     in<T, &Tr::reg_weight>,
+     "What the loss of datasets with is_reg is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
+    {"train.mask_normalization",
+     in<T, &Tr::mask_normalization>,
+     "batch: masks are scaled so that they are 1 on average over a batch, as ai-toolkit does; none: as they are, as "
+     "kohya's scripts have it, so that small masks learn less.",
+     {.choices = mask_normalizations}},
+    {"train.validation_split",
+     in<T, &Tr::validation_split>,
+     "Share of the images that are not trained on. Their loss, at noise and noise levels that stay the same, is in "
+     "metrics.csv and TensorBoard. 0: none.",
+     {.range = {.low = 0, .high = 1, .below = true}}},
+    {"train.validation_seed",
+     in<T, &Tr::validation_seed>,
+     "Which images those are, and their noise. Empty: train.seed.",
+     {.range = whole_seed}},
+    {"train.validate_every_n_steps",
+     in<T, &Tr::validate_every_n_steps>,
+     "Validate every so many steps.",
+     {.range = any_count}},
+    {"train.validate_every_n_epochs",
+     in<T, &Tr::validate_every_n_epochs>,
+     "Validate every so many epochs. Neither: after each epoch. The end of the run is always validated.",
+     {.range = any_count}},
     {"train.cfg_scale",
      in<T, &Tr::cfg_scale>,
      "Guidance given to a guidance-distilled model while training.",
      {.range = guidance}},
     {"train.bypass_guidance_embedding", in<T, &Tr::bypass_guidance_embedding>,
      "Refused for models that take a guidance number, which are given cfg_scale; true is as good as false for others."},
+    {"train.text_cache_limit_gib",
+     in<T, &Tr::text_cache_limit_gib>,
+     "Disk space that the encodings of captions may take where they are drawn for each use: a run that needs more is "
+     "refused, and says which caption_variants would do.",
+     {.range = from_zero}},
     {"train.seed", in<T, &Tr::seed>, "Seed of everything random in training.", {.range = whole_seed}},
     {"train.dtype", in<T, &Tr::dtype>, "Type of computation.", {.choices = compute_types}},
     {"train.gradient_checkpointing",
@@ -435,7 +594,23 @@ const Key table[] = {
      {.choices = checkpointing}},
     {"train.deterministic", in<T, &Tr::deterministic>,
      "Two runs with one seed give the same file, to the bit, on one GPU. false may be faster. The CPU always is."},
-    {"train.loss", in<T, &Tr::loss>, "Loss.", {.choices = losses}},
+    {"train.loss",
+     in<T, &Tr::loss>,
+     "Loss: the squared error, the absolute one, or one that is square near 0 and straight beyond a width, as kohya's "
+     "scripts (huber: 2 c (sqrt(d^2 + c^2) - c), smooth_l1: the same without the factor c) or ai-toolkit have it "
+     "(pseudo_huber: sqrt(d^2 + c^2) - c, c = 0.01).",
+     {.choices = losses}},
+    {"train.huber_c", in<T, &Tr::huber_c>, "The width c of huber and smooth_l1.", {.range = positive}},
+    {"train.huber_schedule",
+     in<T, &Tr::huber_schedule>,
+     "How the width moves with the noise level: exponential (huber_c^t, 1 without noise), snr, which models of "
+     "discrete "
+     "timesteps have, or constant. Empty: snr, or exponential for flow models.",
+     {.choices = huber_schedules}},
+    {"train.huber_scale",
+     in<T, &Tr::huber_scale>,
+     "What the width is multiplied by, but not that of snr.",
+     {.range = positive}},
 
     {"sample.sampler",
      in<S, &SampleConfig::sampler>,
@@ -454,6 +629,10 @@ const Key table[] = {
     {"sample.sample_every",
      in<S, &SampleConfig::sample_every>,
      "Sample every so many steps. 0: never.",
+     {.range = any_count}},
+    {"sample.sample_every_n_epochs",
+     in<S, &SampleConfig::sample_every_n_epochs>,
+     "Sample every so many epochs as well. 0: never.",
      {.range = any_count}},
     {"sample.sample_start_step",
      in<S, &SampleConfig::sample_start_step>,
@@ -511,6 +690,10 @@ const Key table[] = {
     {"save.save_every",
      in<V, &SaveConfig::save_every>,
      "Save every so many steps. 0: only at the end.",
+     {.range = any_count}},
+    {"save.save_every_n_epochs",
+     in<V, &SaveConfig::save_every_n_epochs>,
+     "Save every so many epochs as well. 0: never.",
      {.range = any_count}},
     {"save.max_step_saves_to_keep",
      in<V, &SaveConfig::max_step_saves_to_keep>,

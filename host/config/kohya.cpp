@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -96,6 +97,103 @@ class Reader {
   Translated& to_;
 };
 
+// Sets what the files of a dataset do not say of one.
+void set_missing(Node& dataset, std::string_view path, const std::string& text) {
+  if (dataset.find(path) == nullptr) set(dataset, path, scalar(dataset, ""), scalar(dataset, text));
+}
+
+bool is_of_datasets(std::string_view key) {
+  const Refused* const row = refused(key);
+  return key == "resolution" || ours(key).starts_with("datasets[].") || (row != nullptr && row->of_datasets);
+}
+
+class Datasets {
+ public:
+  explicit Datasets(const Node& arguments) : arguments_(arguments) {}
+
+  Translated read(const Node& file) {
+    const Node none{.kind = Kind::map};
+    const Node *general = file.find("general"), *datasets = file.find("datasets");
+    for (const auto& [key, value] : file.entries)
+      if (key.text != "general" && key.text != "datasets") reader_.unknown(key);
+    if (general != nullptr && general->kind != Kind::map) general = &none;
+    list_ = {.kind = Kind::list, .place = datasets == nullptr ? yaml::Place{} : datasets->place};
+    if (datasets == nullptr || datasets->kind != Kind::list)
+      to_.problems.push_back({list_.place, "datasets: expected [[datasets]] with [[datasets.subsets]]"});
+    else
+      for (const Node& dataset : datasets->items) read_dataset(general == nullptr ? none : *general, dataset);
+    set(to_.document, "datasets", scalar(list_, ""), std::move(list_));
+    return std::move(to_);
+  }
+
+ private:
+  using Layers = std::vector<const Node*>;  // what comes later counts
+
+  void read_dataset(const Node& general, const Node& dataset) {
+    const Node* subsets = dataset.find("subsets");
+    if (subsets == nullptr || subsets->kind != Kind::list) {
+      to_.problems.push_back({dataset.place, "datasets: expected [[datasets.subsets]] with image_dir"});
+      return;
+    }
+    for (const Node& subset : subsets->items) read_subset({&arguments_, &general, &dataset, &subset});
+  }
+
+  void read_subset(const Layers& layers) {
+    Node ours{.kind = Kind::map, .place = layers.back()->place};
+    std::set<std::string> done;
+    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
+      for (const auto& [key, value] : (*layer)->entries) {
+        if (key.text == "subsets" || !done.insert(key.text).second) continue;
+        read_key(key, value, ours);
+      }
+    set_missing(ours, "buckets", "false");
+    set_missing(ours, "caption_ext", "caption");
+    set_missing(ours, "missing_captions", "empty");
+    const Node* wildcard = ours.find("enable_wildcard");
+    set_missing(ours, "caption_lines", wildcard != nullptr && yaml::flag_of(*wildcard) == true ? "any" : "first");
+    if (const Node* metadata = ours.find("metadata_file"); metadata != nullptr && ours.find("folder_path") == nullptr)
+      set(ours, "folder_path", *metadata, scalar(*metadata, std::filesystem::path(metadata->text).parent_path()));
+    list_.items.push_back(std::move(ours));
+  }
+
+  void read_key(const Node& key, const Node& value, Node& into) {
+    if (key.text == "resolution" && value.kind == Kind::list && value.items.size() == 2) {
+      // An area there as well: its root is the side of the square.
+      const auto w = yaml::integer_of(value.items[0]), h = yaml::integer_of(value.items[1]);
+      if (w && h && *w == *h) return set(into, "resolution", key, value.items[0]);
+      return reader_.problem(key, key.text, "both sides must be the same; other shapes come from enable_bucket = true");
+    }
+    if (key.text == "resolution" && value.text.find(',') != value.text.npos) {  // "512,512"
+      Node sides{.kind = Kind::list, .place = value.place};
+      const size_t comma = value.text.find(',');
+      sides.items = {scalar(value, value.text.substr(0, comma)), scalar(value, value.text.substr(comma + 1))};
+      return read_key(key, sides, into);
+    }
+    if (key.text == "resolution") return set(into, "resolution", key, value);
+    if (key.text == "batch_size") {
+      if (!batch_.empty() && batch_ != value.text)
+        return reader_.problem(key, key.text,
+                               fmt::format("all datasets have one batch size here, another has {}", batch_));
+      batch_ = value.text;
+      return set(to_.document, "train.batch_size", key, value);
+    }
+    if (key.text == "conditioning_data_dir") return set(into, "images.control", key, value);
+    if (key.text == "flip_aug" && yaml::flag_of(value) == true && !flips_) {
+      flips_ = true;
+      to_.notes.push_back(
+          "flip_aug: an epoch has each image as it is and mirrored, instead of one of the two by chance");
+    }
+    if (!reader_.read(key, value, into, "datasets[].")) reader_.unknown(key);
+  }
+
+  Translated to_;
+  Reader reader_{to_};
+  const Node& arguments_;
+  Node list_;
+  std::string batch_;
+  bool flips_ = false;
+};
+
 class Training {
  public:
   Translated read(const Node& file) {
@@ -128,8 +226,12 @@ class Training {
       put("train.dtype", key, value.text == "no" ? scalar(value, "fp32") : value);
     } else if (name == "learning_rate" && find("unet_lr") != nullptr) {
       if (find("text_encoder_lr") == nullptr) put("train.text_encoder_lr", key, value);
-    } else if (name == "loss_type") {
-      put("train.loss", key, value.text == "l2" ? scalar(value, "mse") : value);
+    } else if (name == "masked_loss") {
+      to_.masked_loss = on(name);
+    } else if (name == "train_data_dir" || name == "reg_data_dir" || name == "in_json") {
+      return;  // settle() looks at them
+    } else if (is_of_datasets(name)) {
+      to_.arguments.entries.emplace_back(key, value);
     } else if (name == "fp8_base") {
       if (on(name)) {
         put("model.dtype", key, "float8_e4m3");
@@ -174,8 +276,8 @@ class Training {
     } else if (name == "max_timestep") {
       if (const auto number = yaml::integer_of(value))
         put("train.min_denoising_steps", key, fmt::format("{}", 1000 - *number));
-    } else if (name == "save_last_n_steps") {
-      const Node* every = find("save_every_n_steps");
+    } else if (name == "save_last_n_steps" || name == "save_last_n_epochs") {
+      const Node* every = find(name == "save_last_n_steps" ? "save_every_n_steps" : "save_every_n_epochs");
       const auto last = yaml::integer_of(value), step = every == nullptr ? std::nullopt : yaml::integer_of(*every);
       if (last && step && *step > 0)
         put("save.max_step_saves_to_keep", key, fmt::format("{}", std::max<int64_t>(1, *last / *step + 1)));
@@ -218,8 +320,40 @@ class Training {
     put(known == keys.end() ? "network.network_kwargs." + option : std::string(known->second), key, std::move(value));
   }
 
+  // The folders that are named without a file of datasets: sub-folders "10_name", or images with one JSON file.
+  void read_folders() {
+    const Node *train = find("train_data_dir"), *reg = find("reg_data_dir"), *json = find("in_json");
+    if (train == nullptr) return;
+    Node subsets{.kind = Kind::list, .place = train->place};
+    const auto add = [&](const Node& folder, bool is_reg) {
+      Node subset{.kind = Kind::map, .place = folder.place};
+      set(subset, "image_dir", folder, folder);
+      if (is_reg) set(subset, "is_reg", folder, scalar(folder, "true"));
+      if (json != nullptr) set(subset, "metadata_file", *json, *json);
+      subsets.items.push_back(std::move(subset));
+    };
+    add(*train, false);
+    if (reg != nullptr && json == nullptr) add(*reg, true);
+    Node dataset{.kind = Kind::map, .place = train->place}, list{.kind = Kind::list, .place = train->place};
+    set(dataset, "subsets", *train, std::move(subsets));
+    list.items.push_back(std::move(dataset));
+    Node file{.kind = Kind::map, .place = train->place};
+    set(file, "datasets", *train, std::move(list));
+    Translated made = Datasets(to_.arguments).read(file);
+    for (auto& [key, value] : made.document.entries) {
+      if (json == nullptr)
+        for (Node& item : value.items) set(item, "class_folders", scalar(item, ""), scalar(item, "true"));
+      to_.document.entries.emplace_back(std::move(key), std::move(value));
+    }
+    const auto move = [](auto& from, auto& to) { to.insert(to.end(), from.begin(), from.end()); };
+    move(made.notes, to_.notes);
+    move(made.ignored, to_.ignored);
+    move(made.problems, to_.problems);
+  }
+
   // What follows from several keys.
   void settle() {
+    read_folders();
     const Node none{.kind = Kind::scalar};
     const bool text = !on("network_train_unet_only") && !on("cache_text_encoder_outputs");
     put("train.train_text_encoder", none, text ? "true" : "false");
@@ -251,84 +385,10 @@ class Training {
   std::map<std::string, std::pair<const Node*, const Node*>> given_;
 };
 
-class Datasets {
- public:
-  Translated read(const Node& file) {
-    const Node none{.kind = Kind::map};
-    const Node *general = file.find("general"), *datasets = file.find("datasets");
-    for (const auto& [key, value] : file.entries)
-      if (key.text != "general" && key.text != "datasets") reader_.unknown(key);
-    if (general != nullptr && general->kind != Kind::map) general = &none;
-    list_ = {.kind = Kind::list, .place = datasets == nullptr ? yaml::Place{} : datasets->place};
-    if (datasets == nullptr || datasets->kind != Kind::list)
-      to_.problems.push_back({list_.place, "datasets: expected [[datasets]] with [[datasets.subsets]]"});
-    else
-      for (const Node& dataset : datasets->items) read_dataset(general == nullptr ? none : *general, dataset);
-    set(to_.document, "datasets", scalar(list_, ""), std::move(list_));
-    return std::move(to_);
-  }
-
- private:
-  using Layers = std::vector<const Node*>;  // what comes later counts
-
-  void read_dataset(const Node& general, const Node& dataset) {
-    const Node* subsets = dataset.find("subsets");
-    if (subsets == nullptr || subsets->kind != Kind::list) {
-      to_.problems.push_back({dataset.place, "datasets: expected [[datasets.subsets]] with image_dir"});
-      return;
-    }
-    for (const Node& subset : subsets->items) read_subset({&general, &dataset, &subset});
-  }
-
-  void read_subset(const Layers& layers) {
-    Node ours{.kind = Kind::map, .place = layers.back()->place};
-    std::set<std::string> done;
-    for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
-      for (const auto& [key, value] : (*layer)->entries) {
-        if (key.text == "subsets" || !done.insert(key.text).second) continue;
-        read_key(key, value, ours);
-      }
-    if (!done.contains("enable_bucket")) set(ours, "buckets", scalar(ours, ""), scalar(ours, "false"));
-    if (!done.contains("caption_extension")) set(ours, "caption_ext", scalar(ours, ""), scalar(ours, "caption"));
-    set(ours, "missing_captions", scalar(ours, ""), scalar(ours, "empty"));
-    list_.items.push_back(std::move(ours));
-  }
-
-  void read_key(const Node& key, const Node& value, Node& into) {
-    if (key.text == "resolution" && value.kind == Kind::list && value.items.size() == 2) {
-      // An area there as well: its root is the side of the square.
-      const auto w = yaml::integer_of(value.items[0]), h = yaml::integer_of(value.items[1]);
-      if (w && h && *w == *h) return set(into, "resolution", key, value.items[0]);
-      return reader_.problem(key, key.text, "both sides must be the same; other shapes come from enable_bucket = true");
-    }
-    if (key.text == "resolution") return set(into, "resolution", key, value);
-    if (key.text == "batch_size") {
-      if (!batch_.empty() && batch_ != value.text)
-        return reader_.problem(key, key.text,
-                               fmt::format("all datasets have one batch size here, another has {}", batch_));
-      batch_ = value.text;
-      return set(to_.document, "train.batch_size", key, value);
-    }
-    if (key.text == "conditioning_data_dir") return set(into, "images.control", key, value);
-    if (key.text == "flip_aug" && yaml::flag_of(value) == true && !flips_) {
-      flips_ = true;
-      to_.notes.push_back(
-          "flip_aug: an epoch has each image as it is and mirrored, instead of one of the two by chance");
-    }
-    if (!reader_.read(key, value, into, "datasets[].")) reader_.unknown(key);
-  }
-
-  Translated to_;
-  Reader reader_{to_};
-  Node list_;
-  std::string batch_;
-  bool flips_ = false;
-};
-
 }  // namespace
 
 Translated training(const Node& file) { return Training().read(file); }
-Translated datasets(const Node& file) { return Datasets().read(file); }
+Translated datasets(const Node& file, const Node& arguments) { return Datasets(arguments).read(file); }
 
 Config defaults() {
   Config config;
@@ -340,6 +400,8 @@ Config defaults() {
   train.dtype = "fp32";
   train.gradient_checkpointing = "false";
   train.cfg_scale = 3.5;
+  train.mask_normalization = "none";
+  train.huber_schedule = "snr";
   config.save.dtype = "float32";
   config.notes.push_back(
       "what the files do not say is as kohya's scripts have it, not as this program has it (docs/from-kohya.md)");

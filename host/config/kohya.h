@@ -17,10 +17,13 @@ struct Translated {
   std::vector<std::string> notes;                   // what happens in place of what the file says
   std::vector<std::string> ignored;                 // keys without effect here
   std::vector<yaml::Problem> problems;
+  yaml::Node arguments = {.kind = yaml::Kind::map};  // of datasets: what their file does not say
+  bool masked_loss = false;                          // images of conditioning_data_dir are masks
 };
 
 Translated training(const yaml::Node& file);
-Translated datasets(const yaml::Node& file);
+// arguments: those of the training arguments.
+Translated datasets(const yaml::Node& file, const yaml::Node& arguments);
 // What a run has where its files say nothing.
 Config defaults();
 

@@ -12,6 +12,7 @@ bool has_no_effect(std::string_view name);
 
 struct Refused {
   std::string_view key, harmless, fix;  // harmless: a value that asks for nothing, besides false, 0 and none
+  bool of_datasets = false;
 };
 const Refused* refused(std::string_view name);
 

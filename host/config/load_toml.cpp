@@ -3,6 +3,7 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
+#include <functional>
 #include <sstream>
 
 #include "config/kohya.h"
@@ -42,7 +43,13 @@ void read_prompts(Node& document, std::vector<yaml::Problem>& problems) {
     }
 }
 
-Config read_toml(const fs::path& file, kohya::Translated (*translate)(const Node&), ConfigNeeds needs) {
+struct Read {
+  Config config;
+  kohya::Translated made;
+};
+
+Read read_toml(const fs::path& file, const std::function<kohya::Translated(const Node&)>& translate,
+               ConfigNeeds needs) {
   std::vector<yaml::Problem> problems;
   const Node tree = toml_file::parse(read_config_text(file), problems);
   const bool parsed = problems.empty();
@@ -65,7 +72,13 @@ Config read_toml(const fs::path& file, kohya::Translated (*translate)(const Node
   if (!made.ignored.empty())
     spdlog::info("{}: keys without effect here (docs/from-kohya.md says why): {}", file.string(),
                  fmt::join(made.ignored, ", "));
-  return config;
+  return {std::move(config), std::move(made)};
+}
+
+// Their masks come by the key of images that a ControlNet is given.
+void use_masks(Config& config) {
+  for (DatasetConfig& dataset : config.datasets)
+    if (auto control = dataset.images.extract("control")) dataset.mask_path = control.mapped().at(0).text;
 }
 
 }  // namespace
@@ -73,19 +86,24 @@ Config read_toml(const fs::path& file, kohya::Translated (*translate)(const Node
 Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigNeeds needs) {
   std::vector<std::string> lines;
   Config config;
+  kohya::Translated training;
   try {
     ConfigNeeds own = needs;
     own.datasets = needs.datasets && dataset_config.empty();
-    if (is_toml(file))
-      config = read_toml(file, kohya::training, own);
-    else if (!file.empty())
+    if (is_toml(file)) {
+      Read read = read_toml(file, kohya::training, own);
+      config = std::move(read.config);
+      training = std::move(read.made);
+    } else if (!file.empty()) {
       config = load_config(file, own);
+    }
   } catch (const Error& error) {
     lines.push_back(error.what());
   }
   try {
     if (!dataset_config.empty()) {
-      const Config data = read_toml(dataset_config, kohya::datasets, {.model = false, .datasets = needs.datasets});
+      const auto translate = [&](const Node& tree) { return kohya::datasets(tree, training.arguments); };
+      const Config data = read_toml(dataset_config, translate, {.model = false, .datasets = needs.datasets}).config;
       config.datasets = data.datasets;
       if (data.train.batch_size != 1) config.train.batch_size = data.train.batch_size;
       config.notes.insert(config.notes.end(), data.notes.begin() + 1, data.notes.end());  // without that on defaults
@@ -94,6 +112,7 @@ Config load_config(const fs::path& file, const fs::path& dataset_config, ConfigN
     lines.push_back(error.what());
   }
   if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
+  if (training.masked_loss) use_masks(config);
   return config;
 }
 

@@ -19,6 +19,13 @@ enum class Purpose : uint32_t {
   sample_noise = 7,
   sampler_noise = 8,  // that a sampler adds on its way
   noise_offset = 9,
+  caption = 10,
+  caption_variant = 11,
+  multires_noise = 12,
+  input_perturbation = 13,
+  validation = 14,
+  augment = 15,
+  augment_variant = 16,
 };
 
 class Random {

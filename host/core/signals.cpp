@@ -117,6 +117,16 @@ void handle_crash(int signal, siginfo_t* info, void*) {
   if (info->si_code <= 0 || signal == SIGABRT) raise(signal);
 }
 
+// Whoever started the program would take this end for that of its own work.
+void handle_exit() {
+  if (const char* name = foreign_code) {
+    Line line;
+    line << "lora-host: error: " << name << ": called exit(). Report it to the author of the plugin\n";
+    line.print();
+    _exit(static_cast<int>(Code::plugin));
+  }
+}
+
 }  // namespace
 
 void install_signal_handlers() {
@@ -178,6 +188,7 @@ void install_crash_handlers() {
   action.sa_flags = SA_SIGINFO | SA_ONSTACK;
   sigemptyset(&action.sa_mask);
   for (size_t i = 0; i < crashes.size(); ++i) sigaction(crashes[i].signal, &action, &before[i]);
+  std::atexit(handle_exit);
   std::set_new_handler(handle_failed_allocation);
   terminate_before = std::set_terminate(handle_terminate);
 }

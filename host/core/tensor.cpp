@@ -22,13 +22,26 @@ std::string_view dtype_name(DType dtype) {
     case DType::i32: return "int32";
     case DType::i64: return "int64";
     case DType::u8: return "uint8";
+    case DType::i8: return "int8";
+    case DType::nf4: return "nf4";
   }
   return "?";
 }
 
-bool is_float(DType dtype) { return dtype != DType::i32 && dtype != DType::i64 && dtype != DType::u8; }
+bool is_float(DType dtype) {
+  switch (dtype) {
+    case DType::f32:
+    case DType::f16:
+    case DType::bf16:
+    case DType::f8_e4m3:
+    case DType::f8_e5m2: return true;
+    default: return false;
+  }
+}
 
 bool is_fp8(DType dtype) { return dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2; }
+
+bool is_quantised(DType dtype) { return is_fp8(dtype) || dtype == DType::i8 || dtype == DType::nf4; }
 
 int64_t checked_mul(int64_t a, int64_t b) {
   int64_t result = 0;
@@ -62,9 +75,23 @@ Shape Shape::with(int64_t axis, int64_t length) const {
 
 std::string Shape::text() const { return fmt::format("[{}]", fmt::join(dims_, ", ")); }
 
-int64_t Desc::bytes() const { return checked_mul(shape.numel(), dtype_size(dtype)); }
+int64_t Desc::bytes() const {
+  if (dtype != DType::nf4) return checked_mul(shape.numel(), dtype_size(dtype));
+  const int64_t width = shape[shape.rank() - 1];  // rows begin at a byte
+  return shape.with(-1, width / 2 + width % 2).numel();
+}
 
 std::string Desc::text() const { return fmt::format("{} {}", dtype_name(dtype), shape.text()); }
+
+WeightForm WeightForm::of(DType dtype, const Shape& matrix) {
+  const int64_t blocks = (matrix[1] - 1) / LK_NF4_BLOCK + 1;
+  return {dtype, dtype == DType::nf4 ? checked_mul(matrix[0], blocks) : matrix[0]};
+}
+
+Desc WeightForm::scale() const {
+  if (dtype == DType::nf4) return {DType::u8, {lk_nf4_scale_bytes(factors)}};
+  return {DType::f32, {factors}};
+}
 
 HostTensor::HostTensor(Desc d) : desc(std::move(d)), data(static_cast<size_t>(desc.bytes())) {}
 
@@ -89,6 +116,17 @@ lk_tensor kernel_tensor(const Desc& desc, void* data) {
   return t;
 }
 
+std::array<int64_t, LK_MAX_RANK> kernel_strides(const lk_tensor& tensor) {
+  std::array<int64_t, LK_MAX_RANK> strides{};
+  const bool given = std::ranges::any_of(tensor.strides, [](int64_t s) { return s != 0; });
+  int64_t next = 1;
+  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
+    strides[static_cast<size_t>(i)] = given ? tensor.strides[i] : next;
+    next *= tensor.dims[i];
+  }
+  return strides;
+}
+
 namespace {
 
 template <typename Out>
@@ -106,6 +144,8 @@ double load_as_double(DType dtype, const void* src, int64_t i) {
     case DType::i32: return static_cast<const int32_t*>(src)[i];
     case DType::i64: return static_cast<double>(static_cast<const int64_t*>(src)[i]);
     case DType::u8: return static_cast<const uint8_t*>(src)[i];
+    case DType::i8: return static_cast<const int8_t*>(src)[i];
+    case DType::nf4: break;  // its elements have no values without their factors
   }
   return 0;
 }
@@ -113,6 +153,7 @@ double load_as_double(DType dtype, const void* src, int64_t i) {
 }  // namespace
 
 void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
+  if (from == DType::nf4 || to == DType::nf4) fail(Code::internal, "nf4 is no type of single elements");
   if (from == to) {
     std::memcpy(dst, src, static_cast<size_t>(count * dtype_size(from)));
     return;
@@ -128,6 +169,8 @@ void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
       case DType::i32: store(static_cast<int32_t*>(dst), i, v); break;
       case DType::i64: store(static_cast<int64_t*>(dst), i, v); break;
       case DType::u8: store(static_cast<uint8_t*>(dst), i, v); break;
+      case DType::i8: store(static_cast<int8_t*>(dst), i, v); break;
+      case DType::nf4: break;
     }
   }
 }

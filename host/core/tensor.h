@@ -24,12 +24,16 @@ enum class DType : int32_t {
   i32 = LK_I32,
   i64 = LK_I64,
   u8 = LK_U8,
+  // What weights are kept as, and nothing else; not in files.
+  i8 = LK_I8,
+  nf4 = LK_NF4,
 };
 
-int64_t dtype_size(DType dtype);
+int64_t dtype_size(DType dtype);           // 0 for nf4, which has two elements in a byte
 std::string_view dtype_name(DType dtype);  // "float32", "bfloat16", ...
 bool is_float(DType dtype);
 bool is_fp8(DType dtype);
+bool is_quantised(DType dtype);  // fp8, i8 or nf4
 
 // Checked 64-bit arithmetic for sizes that come from outside; throws lh::Error(Code::data).
 int64_t checked_mul(int64_t a, int64_t b);
@@ -64,10 +68,14 @@ struct Desc {
   bool operator==(const Desc&) const = default;
 };
 
-// How a weight is kept: elements of `dtype`, times float32 factors: none (0), one, or one for each row.
+// How a weight is kept: elements of `dtype`, times factors: none (0), one, one for each row, or of nf4 one for each
+// block.
 struct WeightForm {
   DType dtype = DType::f32;
   int64_t factors = 0;
+  // The form in which a matrix is kept in a quantised type, where it is rounded to it here.
+  static WeightForm of(DType dtype, const Shape& matrix);
+  Desc scale() const;  // of the tensor that holds the factors: float32, or of nf4 bytes (lora_kernels.h)
   bool operator==(const WeightForm&) const = default;
 };
 
@@ -93,6 +101,8 @@ struct HostTensor {
 using NamedTensors = std::map<std::string, HostTensor>;
 
 lk_tensor kernel_tensor(const Desc& desc, void* data);
+// Its strides, those of a dense one where it has none.
+std::array<int64_t, LK_MAX_RANK> kernel_strides(const lk_tensor& tensor);
 
 // Element conversion on the host (round to nearest even), used by files and tests.
 void convert(DType from, const void* src, DType to, void* dst, int64_t count);

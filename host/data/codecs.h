@@ -22,7 +22,7 @@ struct ImageHeader {
 ImageHeader jpeg_header(Bytes file);
 ImageHeader png_header(Bytes file);
 ImageHeader webp_header(Bytes file);
-// Pixels as stored: RGB, alpha over white, orientation not applied.
+// Pixels as stored: RGB, alpha over white and kept, orientation not applied.
 Image decode_jpeg(Bytes file);
 Image decode_png(Bytes file);
 Image decode_webp(Bytes file);
@@ -45,6 +45,7 @@ inline uint8_t over_white(uint8_t value, uint8_t alpha) {
 // image.h's functions for bytes already in memory; `name` is for errors.
 std::vector<std::byte> read_image_file(const std::filesystem::path& path);
 Image decode_image(Bytes file, const std::filesystem::path& name);
+Image decode_alpha(Bytes file, const std::filesystem::path& name);  // grey: how opaque each pixel is
 ImageSize image_size(Bytes file, const std::filesystem::path& name);
 
 }  // namespace lh

@@ -4,18 +4,20 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
-#include <cctype>
+#include <charconv>
+#include <cstdlib>
 #include <exception>
 #include <system_error>
 #include <thread>
 
 #include "core/error.h"
 #include "core/hash.h"
-#include "data/caption.h"
+#include "core/random.h"
+#include "data/caption_files.h"
 #include "data/codecs.h"
 #include "data/further_images.h"
+#include "data/image_list.h"
 
 namespace lh {
 namespace {
@@ -26,44 +28,12 @@ namespace fs = std::filesystem;
 struct Candidate {
   ImageFile file;
   ImageFiles images;
-  std::string caption;
+  std::optional<SampleMask> mask;
+  std::vector<std::string> texts;
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
 };
-
-// The folder's images, sorted by the bytes of their names.
-std::vector<Candidate> list_images(const fs::path& folder, std::vector<std::string>& problems) {
-  std::vector<Candidate> candidates;
-  std::error_code error;
-  if (!fs::is_directory(folder, error)) {
-    problems.push_back(fmt::format("dataset {}: {} (set folder_path to the folder with the images)", folder.string(),
-                                   fs::exists(folder, error) ? "this is not a folder" : "there is no such folder"));
-    return candidates;
-  }
-  int64_t others = 0;
-  fs::directory_iterator entry(folder, error), end;
-  for (; !error && entry != end; entry.increment(error)) {
-    if (is_image_name(entry->path())) {
-      candidates.push_back({});
-      candidates.back().file.path = entry->path();
-    } else {
-      ++others;
-    }
-  }
-  if (error) {
-    problems.push_back(fmt::format("dataset {}: the folder cannot be listed: {}", folder.string(), error.message()));
-    return {};
-  }
-  if (candidates.empty())
-    problems.push_back(fmt::format(
-        "dataset {}: expected .jpg, .jpeg, .png or .webp files, found none ({} other entries; sub-folders are not "
-        "searched)",
-        folder.string(), others));
-  std::sort(candidates.begin(), candidates.end(),
-            [](const Candidate& a, const Candidate& b) { return a.file.path.native() < b.file.path.native(); });
-  return candidates;
-}
 
 // The further images of every candidate, as the model asks for them.
 void find_images(const DatasetConfig& config, const std::string& section, const std::set<std::string>& keys,
@@ -80,36 +50,41 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
   }
 }
 
-void read_captions(const DatasetConfig& config, const std::string& of_run, std::vector<Candidate>& candidates,
+// The texts of every candidate, of which `rule` makes captions.
+void read_captions(const DatasetConfig& config, const ImageList& list, const CaptionRule& rule,
+                   const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
   const std::string extension = config.caption_ext.starts_with('.') ? config.caption_ext : "." + config.caption_ext;
-  const std::string& trigger_word = config.trigger_word.empty() ? of_run : config.trigger_word;
   std::vector<std::string> missing;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {
     fs::path file = candidate.file.path;
     file.replace_extension(extension);
-    std::string caption = config.default_caption;
     try {
       std::error_code error;
-      if (fs::exists(file, error)) {
-        caption = read_caption(file);
-      } else if (config.default_caption.empty()) {
-        missing.push_back(candidate.file.path.filename().string());
-      }
+      if (const auto found = list.texts.find(candidate.file.path); found != list.texts.end())
+        candidate.texts = found->second;
+      else if (fs::exists(file, error))
+        candidate.texts = read_texts(file, config);
     } catch (const Error& error) {
       problems.push_back(error.what());
+      candidate.texts.emplace_back();
     } catch (const fs::filesystem_error& error) {
       problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
+      candidate.texts.emplace_back();
     }
-    if (!config.caption_prefix.empty()) caption = config.caption_prefix + " " + caption;
-    if (!config.caption_suffix.empty()) caption += " " + config.caption_suffix;
-    candidate.caption = with_trigger(std::move(caption), trigger_word);
-    mark_left = mark_left || candidate.caption.find("[trigger]") != std::string::npos;
+    if (candidate.texts.empty()) {
+      candidate.texts = {config.default_caption};
+      if (config.default_caption.empty()) missing.push_back(candidate.file.path.filename().string());
+    }
+    mark_left = mark_left || std::ranges::any_of(candidate.texts, [&](const std::string& text) {
+                  return rule.plain(text).find("[trigger]") != std::string::npos;
+                });
   }
   if (!missing.empty() && config.missing_captions == "empty")
     spdlog::info("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(),
-                 missing.size(), candidates.size(), trigger_word.empty() ? "empty" : "\"" + trigger_word + "\"");
+                 missing.size(), candidates.size(),
+                 trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"");
   else if (!missing.empty())
     problems.push_back(fmt::format(
         "dataset {}: {} of {} images have no caption: {} (add <name>{} beside each, or set default_caption, or "
@@ -118,6 +93,41 @@ void read_captions(const DatasetConfig& config, const std::string& of_run, std::
   if (mark_left)
     spdlog::warn("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
                  config.folder_path.string());
+}
+
+void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images, std::vector<Candidate>& candidates,
+                std::vector<std::string>& problems) {
+  const SampleMask like{
+      .file = {}, .alpha = config.alpha_mask, .invert = config.invert_mask, .least = config.mask_min_value};
+  const auto add = [&](Candidate& candidate, const fs::path& file) {
+    candidate.mask = like;
+    candidate.mask->file.path = file;
+  };
+  if (config.alpha_mask) {
+    if (!config.mask_path.empty())
+      problems.push_back(fmt::format("dataset {}: mask_path and alpha_mask both say where images count: keep one",
+                                     config.folder_path.string()));
+    for (Candidate& candidate : candidates) add(candidate, candidate.file.path);
+    return;
+  }
+  if (config.mask_path.empty()) return;
+  const std::vector<fs::path> masks = masks_beside(config, images, problems);
+  std::vector<std::string> without;
+  for (size_t i = 0; i < candidates.size(); ++i) {
+    if (!masks[i].empty())
+      add(candidates[i], masks[i]);
+    else
+      without.push_back(candidates[i].file.path.filename().string());
+  }
+  if (without.empty()) return;
+  if (without.size() == candidates.size())
+    problems.push_back(
+        fmt::format("dataset {}: mask_path {} has no mask for any of the {} images (a mask has the name of "
+                    "its image)",
+                    config.folder_path.string(), config.mask_path.string(), candidates.size()));
+  else
+    spdlog::info("dataset {}: {} of {} images have no mask and count everywhere: {}", config.folder_path.string(),
+                 without.size(), candidates.size(), some_names(without));
 }
 
 // Fills in what the file says of itself, or why the candidate cannot be used.
@@ -141,6 +151,17 @@ void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candida
 void check_image(Candidate& candidate, const KnownGood& known_good) {
   check_file(candidate.file, known_good, candidate);
   for (auto& [key, file] : candidate.images) check_file(file, known_good, candidate);
+  if (!candidate.mask) return;
+  ImageFile& mask = candidate.mask->file;
+  check_file(mask, {}, candidate);
+  const ImageSize &m = mask.size, &i = candidate.file.size;
+  // Of one shape, but for a pixel that rounding takes.
+  if (candidate.corrupt.empty() && candidate.unreadable.empty() &&
+      std::abs(m.width * i.height - m.height * i.width) >
+          std::max(std::max(m.width, m.height), std::max(i.width, i.height)))
+    candidate.corrupt =
+        fmt::format("mask {}: {} x {} pixels, and its image {} has {} x {}: expected the same shape",
+                    mask.path.string(), m.width, m.height, candidate.file.path.filename().string(), i.width, i.height);
 }
 
 // All images at once on the machine's cores; each result lies in its own candidate.
@@ -196,23 +217,86 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
                                    config.folder_path.string(), total, corrupt, unreadable));
 }
 
-void add_samples(const DatasetConfig& config, const std::vector<Candidate>& candidates, int64_t step,
-                 Dataset& dataset) {
+void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std::vector<Candidate>& candidates,
+                 int64_t step, Dataset& dataset) {
   for (const int64_t resolution : config.resolution) {
     for (const Candidate& candidate : candidates) {
       Sample sample;
       sample.image = candidate.file;
       sample.images = candidate.images;
-      sample.caption = candidate.caption;
+      sample.mask = candidate.mask;
+      sample.caption = rule.plain(candidate.texts.front());
+      sample.texts = candidate.texts;
+      sample.rule = rule;
       sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
-      sample.caption_dropout_rate = config.caption_dropout_rate;
+      sample.is_reg = config.is_reg;
+      sample.random_crop = config.random_crop;
+      sample.color_aug = config.color_aug;
+      sample.augment_variants = config.random_crop || config.color_aug ? config.augment_variants : 1;
+      sample.loss_weight = config.loss_multiplier;
       sample.repeats = config.num_repeats;
+      dataset.small +=
+          config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;
       dataset.samples.push_back(sample);
       if (!config.flip_x) continue;
       sample.flip = true;
       dataset.samples.push_back(sample);
     }
   }
+}
+
+// As many uses of regularization samples in an epoch as of others: all of them once, then one more of each in turn.
+void balance_regularization(Dataset& dataset) {
+  int64_t wanted = 0, there = 0;
+  std::vector<size_t> of_reg;
+  for (size_t i = 0; i < dataset.samples.size(); ++i) {
+    if (dataset.samples[i].is_reg)
+      of_reg.push_back(i);
+    else
+      wanted += dataset.samples[i].repeats;
+  }
+  if (of_reg.empty() || wanted == 0) return;
+  size_t used = 0;
+  for (; used < of_reg.size() && there < wanted; ++used) there += dataset.samples[of_reg[used]].repeats;
+  for (size_t i = 0; there < wanted; i = (i + 1) % of_reg.size(), ++there) ++dataset.samples[of_reg[i]].repeats;
+  dataset.unused_reg = static_cast<int64_t>(of_reg.size() - used);
+  for (size_t i = of_reg.size(); i > used; --i)
+    dataset.samples.erase(dataset.samples.begin() + static_cast<std::ptrdiff_t>(of_reg[i - 1]));
+}
+
+// Whole images, all sizes and mirrored ones together: those whose content comes first in an order by the seed, so that
+// an image that is added or taken away moves few others. Regularization images are never among them.
+void set_apart(const ValidationSplit& split, Dataset& dataset, std::vector<std::string>& problems) {
+  if (split.share <= 0) return;
+  std::map<std::string, std::string> order;
+  for (const Sample& sample : dataset.samples)
+    if (!sample.is_reg)
+      order[sha256_hex(fmt::format("validation;{};{}", split.seed, sample.image.content_hash))] =
+          sample.image.content_hash;
+  const auto count = static_cast<size_t>(split.share * static_cast<double>(order.size()));
+  if (count == 0 || count == order.size()) {
+    problems.push_back(
+        fmt::format("train.validation_split: {} of {} images is {} for validation and {} for training: "
+                    "there must be one at least for each",
+                    split.share, order.size(), count, order.size() - count));
+    return;
+  }
+  std::set<std::string> chosen;
+  for (const auto& [place, content] : order)
+    if (chosen.size() < count) chosen.insert(content);
+  std::vector<Sample> rest;
+  for (Sample& sample : dataset.samples) {
+    const bool apart = !sample.is_reg && chosen.contains(sample.image.content_hash);
+    (apart ? dataset.validation : rest).push_back(std::move(sample));
+  }
+  dataset.samples = std::move(rest);
+}
+
+std::vector<std::byte> read_unchanged(const ImageFile& file) {
+  std::vector<std::byte> bytes = read_image_file(file.path);
+  if (sha256_hex(std::span(bytes)) != file.content_hash)
+    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", file.path.string());
+  return bytes;
 }
 
 }  // namespace
@@ -224,33 +308,87 @@ ImageFile open_image(const fs::path& path) {
 }
 
 Image read_cut(const ImageCut& cut) {
-  const std::vector<std::byte> bytes = read_image_file(cut.file.path);
-  if (sha256_hex(std::span(bytes)) != cut.file.content_hash)
-    fail(Code::data, "{}: the file was changed after the run had begun. Start the run again", cut.file.path.string());
-  return resize_and_crop(decode_image(bytes, cut.file.path), cut.bucket.width, cut.bucket.height);
+  Image image = resize_and_crop(decode_image(read_unchanged(cut.file), cut.file.path), cut.bucket.width,
+                                cut.bucket.height, cut.augment.at);
+  recolour(image, cut.augment.hue, cut.augment.gamma);
+  return image;
 }
 
-ImageNumbers image_numbers(const Sample& s) {
-  const CropGeometry crop = crop_geometry(s.image.size, {s.bucket.width, s.bucket.height});
-  const int64_t left = s.flip ? crop.scaled.width - crop.left - s.bucket.width : crop.left;
+ImageNumbers image_numbers(const ImageCut& cut) {
+  const ImageSize& size = cut.file.size;
+  const CropGeometry crop = crop_geometry(size, {cut.bucket.width, cut.bucket.height}, cut.augment.at);
+  const int64_t left = cut.flip ? crop.scaled.width - crop.left - cut.bucket.width : crop.left;
   const auto number = [](int64_t pixels) { return static_cast<float>(pixels); };
-  return {number(s.image.size.height), number(s.image.size.width), number(crop.top), number(left),
-          number(s.bucket.height),     number(s.bucket.width)};
+  return {number(size.height), number(size.width),        number(crop.top),
+          number(left),        number(cut.bucket.height), number(cut.bucket.width)};
+}
+
+// Places and colours are those of the image's content, so that a run with another seed finds them in the cache. Colours
+// as kohya's scripts move them: of three images one, its hue by up to 16 degrees or its gamma by up to 5%.
+ImageCut Sample::cut(int64_t variant) const {
+  ImageCut made = cut();
+  if (!random_crop && !color_aug) return made;
+  Random random(0, Purpose::augment_variant, number(), static_cast<uint32_t>(variant));
+  const double x = random.uniform(), y = random.uniform();
+  if (random_crop) made.augment.at = {x, y};
+  if (!color_aug || random.uniform() > 0.33) return made;
+  const bool hue = random.uniform() > 0.5;
+  const double share = 2 * random.uniform() - 1;
+  (hue ? made.augment.hue : made.augment.gamma) = hue ? 16 * share : 1 + 0.05 * share;
+  return made;
+}
+
+std::vector<ImageCut> Sample::cuts() const {
+  std::vector<ImageCut> all;
+  for (int64_t i = 0; i < augment_variants; ++i) all.push_back(cut(i));
+  return all;
+}
+
+std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at) {
+  const std::vector<std::byte> bytes = read_unchanged(mask.file);
+  const Image whole = mask.alpha ? decode_alpha(bytes, mask.file.path) : decode_image(bytes, mask.file.path);
+  const Image cut = resize_and_crop(whole, bucket.width, bucket.height, at);
+  std::vector<float> places(cut.rgb.size() / 3);
+  for (size_t i = 0; i < places.size(); ++i) {
+    const uint8_t* pixel = cut.rgb.data() + 3 * i;
+    const float white = static_cast<float>(pixel[0] + pixel[1] + pixel[2]) / (3 * 255.0f);
+    const auto least = static_cast<float>(mask.least);
+    places[i] = least + (1 - least) * (mask.invert ? 1 - white : white);
+  }
+  return places;
+}
+
+uint64_t Sample::number() const {
+  uint64_t number = 0;
+  std::from_chars(image.content_hash.data(),
+                  image.content_hash.data() + std::min<size_t>(16, image.content_hash.size()), number, 16);
+  return number;
 }
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good, const std::set<std::string>& keys) {
+                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split) {
   Dataset dataset;
   std::vector<std::string> problems;
-  for (size_t i = 0; i < datasets.size(); ++i) {
-    const DatasetConfig& config = datasets[i];
-    std::vector<Candidate> candidates = list_images(config.folder_path, problems);
+  const std::vector<DatasetConfig> all = with_class_folders(datasets, problems);
+  for (size_t i = 0; i < all.size(); ++i) {
+    const DatasetConfig& config = all[i];
+    const std::string& trigger = config.trigger_word.empty() ? trigger_word : config.trigger_word;
+    const CaptionRule rule(config, trigger);
+    const ImageList list = list_images(config, problems);
+    std::vector<Candidate> candidates(list.images.size());
+    for (size_t j = 0; j < candidates.size(); ++j) candidates[j].file.path = list.images[j];
+    dataset.not_read.insert(dataset.not_read.end(), list.not_read.begin(), list.not_read.end());
     find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
-    read_captions(config, trigger_word, candidates, problems);
+    find_masks(config, list.images, candidates, problems);
+    read_captions(config, list, rule, trigger, candidates, problems);
     check_images(candidates, known_good);
     drop_unusable(config, candidates, dataset.skipped, problems);
-    add_samples(config, candidates, step, dataset);
+    add_samples(config, rule, candidates, step, dataset);
   }
+  if (problems.empty()) set_apart(split, dataset, problems);
+  balance_regularization(dataset);
+  if (!datasets.empty() && problems.empty() && std::ranges::all_of(dataset.samples, &Sample::is_reg))
+    problems.push_back("datasets: all of them have is_reg: expected one at least of what is to be learned");
   if (datasets.empty()) problems.push_back("datasets: expected at least one, found none (add one with folder_path)");
   if (!problems.empty()) {
     std::string text = fmt::format("{} problem(s) with the training data:", problems.size());

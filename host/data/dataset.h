@@ -6,11 +6,13 @@
 #include <filesystem>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "config/config.h"
+#include "data/caption_rule.h"
 #include "data/image.h"
 
 namespace lh {
@@ -28,36 +30,69 @@ struct ImageFile {
 };
 using ImageFiles = std::map<std::string, ImageFile>;  // by key of the model's recipe: "control"
 
+// How an image is changed on the way: where it is cropped, its colours (recolour).
+struct Augment {
+  CropAt at;
+  double hue = 0, gamma = 1;
+  bool operator==(const Augment&) const = default;
+};
+
 // An image file scaled and cropped to a bucket, mirrored or not.
 struct ImageCut {
   ImageFile file;
   Bucket bucket;
   bool flip = false;
+  Augment augment = {};
+};
+
+// Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
+struct SampleMask {
+  ImageFile file;
+  bool alpha = false, invert = false;
+  double least = 0;
 };
 
 struct Sample {
   ImageFile image;
-  ImageFiles images;    // further ones that the model is given, cut like `image`
-  std::string caption;  // trigger word applied
+  ImageFiles images;  // further ones that the model is given, cut like `image`
+  std::optional<SampleMask> mask;
+  std::string caption;             // of the first text, nothing being drawn
+  std::vector<std::string> texts;  // one at least, of which `rule` makes captions
+  CaptionRule rule;
   Bucket bucket;
-  bool flip = false;
-  double caption_dropout_rate = 0;
+  bool flip = false, is_reg = false;
+  bool random_crop = false, color_aug = false;
+  int64_t augment_variants = 1;  // of which each use has one
+  double loss_weight = 1;
   int64_t repeats = 1;
   ImageCut cut() const { return {image, bucket, flip}; }
+  ImageCut cut(int64_t variant) const;
+  std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
+  uint64_t number() const;             // of the image's content, for what is drawn by image
 };
 
-// What models that are conditioned on sizes are told of a sample, in pixels: height and width of the image as it is,
-// top and left of the crop in the scaled (and, where the sample is flipped, mirrored) image, height and width of the
+// What models that are conditioned on sizes are told of an image, in pixels: height and width of the image as it is,
+// top and left of the crop in the scaled (and, where it is flipped, mirrored) image, height and width of the
 // crop.
 struct ImageNumbers {
   float original_height = 0, original_width = 0, crop_top = 0, crop_left = 0, height = 0, width = 0;
   bool operator==(const ImageNumbers&) const = default;
 };
-ImageNumbers image_numbers(const Sample& sample);
+ImageNumbers image_numbers(const ImageCut& cut);
 
 struct Dataset {
-  std::vector<Sample> samples;  // in a fixed order: dataset, resolution, file name, flip
-  int64_t skipped = 0;          // corrupt images left out, each with a warning
+  std::vector<Sample> samples;        // in a fixed order: dataset, resolution, file name, flip
+  std::vector<Sample> validation;     // samples of images that are not trained on
+  int64_t skipped = 0;                // corrupt images left out, each with a warning
+  std::vector<std::string> not_read;  // files of image formats that are not read
+  int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
+  int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
+};
+
+// Images that are set apart: this share of them, chosen by the seed.
+struct ValidationSplit {
+  double share = 0;
+  uint64_t seed = 0;
 };
 
 // The bucket for an image: area at most resolution^2, aspect ratio kept as well as `step` allows; never enlarges an
@@ -67,16 +102,20 @@ Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buck
 // Whether an image with this content hash is known to decode (its latents are cached, so it did once).
 using KnownGood = std::function<bool(const std::string& content_hash)>;
 
-// Scans and checks every dataset: the folder's own .jpg, .jpeg, .png and .webp files with their captions, and for each
-// of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read, hashed and,
-// unless known to be good, decoded; a corrupt one is left out with a warning, or refused where DatasetConfig::strict.
+// Scans and checks every dataset: the .jpg, .jpeg, .png and .webp files of its folder with their captions and masks,
+// and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read,
+// hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
+// DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good = {}, const std::set<std::string>& keys = {});
+                     const KnownGood& known_good = {}, const std::set<std::string>& keys = {},
+                     const ValidationSplit& split = {});
 
 // Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);
 // The pixels of a cut, not mirrored. Throws lh::Error(Code::data) where the file is no longer what it was.
 Image read_cut(const ImageCut& cut);
+// A mask cut to a bucket, not mirrored: each of its places from 0 to 1, [height, width]. Throws as read_cut does.
+std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropAt at = {});
 
 }  // namespace lh

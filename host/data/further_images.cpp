@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 
 #include "config/nearest.h"
 #include "config/value.h"
@@ -14,10 +13,14 @@ namespace lh {
 
 namespace fs = std::filesystem;
 
+std::span<const std::string_view> image_extensions() {
+  static constexpr std::string_view known[] = {".jpg", ".jpeg", ".png", ".webp"};
+  return known;
+}
+
 bool is_image_name(const fs::path& path) {
   const std::string extension = lower(path.extension().string());
-  constexpr std::array known = {".jpg", ".jpeg", ".png", ".webp"};
-  return std::ranges::find(known, extension) != known.end();
+  return std::ranges::find(image_extensions(), extension) != image_extensions().end();
 }
 
 std::string some_names(const std::vector<std::string>& names) {

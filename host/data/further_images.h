@@ -5,13 +5,16 @@
 #include <filesystem>
 #include <map>
 #include <set>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
 
 namespace lh {
 
+std::span<const std::string_view> image_extensions();  // ".png", of the formats that are read
 bool is_image_name(const std::filesystem::path& path);
 
 // "a.png, b.png, ... (7 in all)"

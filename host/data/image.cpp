@@ -1,6 +1,7 @@
 // Image files of any supported format: recognised by their first bytes, checked against the limits, decoded upright.
 #include "data/image.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -84,7 +85,21 @@ Image decode_image(Bytes file, const fs::path& name) {
   return with_name(name, [&] {
     const Codec codec = codec_of(file);
     const ImageHeader header = codec.header(file);
-    return apply_orientation(codec.decode(file), header.orientation);
+    Image image = codec.decode(file);
+    image.alpha = {};
+    return apply_orientation(std::move(image), header.orientation);
+  });
+}
+
+Image decode_alpha(Bytes file, const fs::path& name) {
+  return with_name(name, [&] {
+    const Codec codec = codec_of(file);
+    const ImageHeader header = codec.header(file);
+    Image image = codec.decode(file);
+    image.alpha.resize(image.rgb.size() / 3, 255);  // without alpha all of it is opaque
+    for (size_t i = 0; i < image.alpha.size(); ++i)
+      std::fill_n(image.rgb.begin() + 3 * static_cast<int64_t>(i), 3, image.alpha[i]);
+    return apply_orientation(std::move(image), header.orientation);
   });
 }
 

@@ -11,7 +11,8 @@ namespace lh {
 
 struct Image {
   int64_t width = 0, height = 0;
-  std::vector<uint8_t> rgb;  // [height, width, 3]
+  std::vector<uint8_t> rgb;         // [height, width, 3]
+  std::vector<uint8_t> alpha = {};  // [height, width], of a decoder where the file has it
 };
 
 // EXIF orientation applied, alpha over white, grey and palette to RGB, 16 bits to 8. Throws lh::Error(Code::data)
@@ -22,14 +23,22 @@ struct ImageSize {
   int64_t width = 0, height = 0;
 };
 ImageSize image_size(const std::filesystem::path& path);
-// How an image comes to a size: scaled so that one side fits and the other covers, then the centre is cropped.
+// How an image comes to a size: scaled so that one side fits and the other covers, then cropped, in the centre unless
+// it is said where.
 struct CropGeometry {
   ImageSize scaled;
   int64_t left = 0, top = 0;  // of the crop, in scaled pixels
 };
-CropGeometry crop_geometry(ImageSize from, ImageSize to);
+// Of the room beside the crop and above it, the shares that are left of it and above it.
+struct CropAt {
+  double x = 0.5, y = 0.5;
+  bool operator==(const CropAt&) const = default;
+};
+CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at = {});
 // Does it: Lanczos, antialiased when shrinking.
-Image resize_and_crop(const Image& image, int64_t width, int64_t height);
+Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt at = {});
+// Hues turned by so many degrees, and every value v of 0 to 255 to the power of gamma.
+void recolour(Image& image, double hue, double gamma);
 void write_png(const std::filesystem::path& path, const Image& image);
 std::vector<std::byte> encode_png(const Image& image);
 // A labelled grid: rows x columns of images in places of the largest one's size, column titles above, row captions on

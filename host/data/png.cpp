@@ -166,8 +166,10 @@ Image decode_png(Bytes file) {
     return image;
   }
   image.rgb.resize(pixels.size() / 4 * 3);
-  for (size_t i = 0; i < pixels.size() / 4; ++i)
+  for (size_t i = 0; i < pixels.size() / 4; ++i) {
+    image.alpha.push_back(pixels[4 * i + 3]);
     for (size_t c = 0; c < 3; ++c) image.rgb[3 * i + c] = over_white(pixels[4 * i + c], pixels[4 * i + 3]);
+  }
   return image;
 }
 

@@ -51,19 +51,22 @@ uint8_t to_byte(float v) { return static_cast<uint8_t>(std::clamp(std::floor(v +
 
 }  // namespace
 
-CropGeometry crop_geometry(ImageSize from, ImageSize to) {
+CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at) {
   const int64_t w = from.width, h = from.height;
   if (w < 1 || h < 1 || to.width < 1 || to.height < 1)
     fail(Code::internal, "resize: {} x {} pixels to {} x {} is not possible", w, h, to.width, to.height);
   const bool by_width = to.width * h >= to.height * w;
   const int64_t scaled_w = by_width ? to.width : std::max(to.width, (2 * w * to.height + h) / (2 * h));
   const int64_t scaled_h = by_width ? std::max(to.height, (2 * h * to.width + w) / (2 * w)) : to.height;
-  return {{scaled_w, scaled_h}, (scaled_w - to.width) / 2, (scaled_h - to.height) / 2};
+  const auto before = [](int64_t room, double share) {
+    return static_cast<int64_t>(static_cast<double>(room) * share);
+  };
+  return {{scaled_w, scaled_h}, before(scaled_w - to.width, at.x), before(scaled_h - to.height, at.y)};
 }
 
-Image resize_and_crop(const Image& image, int64_t width, int64_t height) {
+Image resize_and_crop(const Image& image, int64_t width, int64_t height, CropAt at) {
   const int64_t w = image.width, h = image.height;
-  const CropGeometry geometry = crop_geometry({w, h}, {width, height});
+  const CropGeometry geometry = crop_geometry({w, h}, {width, height}, at);
   if (static_cast<int64_t>(image.rgb.size()) != w * h * 3)
     fail(Code::internal, "resize: {} bytes are no image of {} x {}", image.rgb.size(), w, h);
   const std::vector<Taps> columns = make_taps(w, geometry.scaled.width, geometry.left, width);

@@ -82,6 +82,7 @@ Image decode_webp(Bytes file) {
     const size_t pixels = image.rgb.size() / 4;
     for (size_t i = 0; i < pixels; ++i) {  // in place: the result never overtakes the source
       const uint8_t alpha = image.rgb[4 * i + 3];
+      image.alpha.push_back(alpha);
       for (size_t c = 0; c < 3; ++c) image.rgb[3 * i + c] = over_white(image.rgb[4 * i + c], alpha);
     }
     image.rgb.resize(pixels * 3);

@@ -1,6 +1,8 @@
 // The laws by which training draws its noise levels, with their densities.
 #include "diffusion/timestep_law.h"
 
+#include <algorithm>
+#include <boost/math/special_functions/erf.hpp>
 #include <cmath>
 #include <numbers>
 
@@ -89,6 +91,7 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
   if (train.max_denoising_steps < train.min_denoising_steps)
     fail(Code::config, "train.max_denoising_steps: {} is below train.min_denoising_steps: {}",
          train.max_denoising_steps, train.min_denoising_steps);
+  favoured_ = train.content_or_style;
   // Denoising steps count from pure noise.
   lowest_ = 1 - static_cast<double>(train.max_denoising_steps + 1) / denoising_steps;
   highest_ = 1 - static_cast<double>(train.min_denoising_steps) / denoising_steps;
@@ -128,10 +131,30 @@ TimestepLaw::Draw TimestepLaw::draw_one(Random& random) const {
   }
 }
 
-double TimestepLaw::draw(Random& random, int64_t tokens) const {
-  Draw drawn = draw_one(random);
-  // Shifts keep the order of times, so the limits hold before and after them.
-  while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_)) drawn = draw_one(random);
+double TimestepLaw::time_of(double rank) const {
+  const double z = -std::numbers::sqrt2 * boost::math::erfc_inv(2 * rank);
+  switch (kind_) {
+    case Kind::sigmoid: return sigmoid_law(z, scale_);
+    case Kind::logit_normal: return logit_normal_law(z, mean_, std_);
+    case Kind::mode: return mode_law(1 - rank, scale_);
+    case Kind::cosmap: return cosmap_law(rank);
+    case Kind::linear: return rank;
+  }
+  return rank;
+}
+
+double TimestepLaw::draw(Random& random, int64_t tokens, bool favoured) const {
+  Draw drawn{};
+  if (favoured && favoured_ != "balanced") {
+    constexpr double least = 1e-9;  // the ends of a law may be at infinity
+    const double u = random.uniform(), cube = u * u * u;
+    const double rank = highest_ - (favoured_ == "content" ? cube : 1 - cube) * (highest_ - lowest_);
+    drawn.t = time_of(std::clamp(rank, least, 1 - least));
+  } else {
+    // Shifts keep the order of times, so the limits hold before and after them.
+    do drawn = draw_one(random);
+    while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_));
+  }
   return resolution_ ? shift_time_mu(resolution_->mu(tokens), drawn.t) : shift_time(shift_, drawn.t);
 }
 

@@ -11,6 +11,9 @@
 //   shift            sigmoid, with the model's own shift where none is given
 //   *_shift          sigmoid, shifted by exp(mu), mu growing with the number of image tokens
 // and then t' = shift t / (1 + (shift - 1) t).
+//
+// Where content or style is favoured, it is drawn which share of the law's times is noisier: u^3, or 1 - u^3
+// (Mou et al. 2023, "T2I-Adapter", section 3.4).
 #pragma once
 
 #include <cstdint>
@@ -38,7 +41,8 @@ class TimestepLaw {
   // Throws lh::Error(Code::config) for settings that do not fit the law or the objective.
   TimestepLaw(const TrainSection& train, const Recipe& recipe);
   // tokens: image tokens of the sample, for laws that depend on the image size.
-  double draw(Random& random, int64_t tokens) const;
+  // favoured: train.content_or_style counts.
+  double draw(Random& random, int64_t tokens, bool favoured = true) const;
   const std::string& name() const { return name_; }
   double shift() const { return shift_; }
   // Everything that decides what is drawn, in one line.
@@ -50,6 +54,7 @@ class TimestepLaw {
     double t, rank;  // rank: the share of the law's times below t
   };
   Draw draw_one(Random& random) const;
+  double time_of(double rank) const;
   void refuse_unused(const TrainSection& train) const;
 
   std::string name_;
@@ -57,6 +62,7 @@ class TimestepLaw {
   double scale_ = 1, mean_ = 0, std_ = 1, shift_ = 1;
   std::optional<ResolutionShift> resolution_;
   double lowest_ = 0, highest_ = 1;  // ranks of the times that are trained
+  std::string favoured_;             // balanced, content, style
 };
 
 }  // namespace lh

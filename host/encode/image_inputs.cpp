@@ -23,27 +23,38 @@ HostTensor mask_of(const HostTensor& pixels, int64_t downscale) {
 
 }  // namespace
 
-std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Bucket& bucket, bool flip) const {
+std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Bucket& bucket, bool flip,
+                                             CropAt at) const {
   std::vector<ImageCut> cuts;
   for (const auto& [name, spec] : recipe_.inputs)
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
-      cuts.push_back({images.at(spec.of), bucket, flip});
+      cuts.push_back({images.at(spec.of), bucket, flip, {.at = at}});
   return cuts;
 }
 
 std::vector<ImageCut> ImageInputs::to_encode(const Dataset& dataset) const {
   std::vector<ImageCut> cuts;
-  for (const Sample& sample : dataset.samples) cuts.push_back(sample.cut());
-  for (const Sample& sample : dataset.samples)
-    for (ImageCut& cut : to_encode(sample.images, sample.bucket, sample.flip)) cuts.push_back(std::move(cut));
+  for (const auto* samples : {&dataset.samples, &dataset.validation}) {
+    const auto cuts_of = [&](const Sample& sample) {  // validation has images as they are
+      return samples == &dataset.samples ? sample.cuts() : std::vector<ImageCut>{sample.cut()};
+    };
+    for (const Sample& sample : *samples)
+      for (ImageCut& cut : cuts_of(sample)) cuts.push_back(std::move(cut));
+    for (const Sample& sample : *samples) {
+      if (sample.images.empty()) continue;
+      for (const ImageCut& cut : cuts_of(sample))
+        for (ImageCut& other : to_encode(sample.images, sample.bucket, sample.flip, cut.augment.at))
+          cuts.push_back(std::move(other));
+    }
+  }
   return cuts;
 }
 
-NamedTensors ImageInputs::make(const ImageFiles& images, const Bucket& bucket, bool flip) {
+NamedTensors ImageInputs::make(const ImageFiles& images, const Bucket& bucket, bool flip, CropAt at) {
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source != Source::image) continue;
-    const ImageCut cut{images.at(spec.of), bucket, flip};
+    const ImageCut cut{images.at(spec.of), bucket, flip, {.at = at}};
     if (spec.image == InputSpec::Image::latents) {
       out.emplace(name, latents_.mean(cut));
       continue;

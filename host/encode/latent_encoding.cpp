@@ -69,6 +69,8 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   const auto& [tiles, graph] = encoder(cut.bucket);
   std::string rest = fmt::format("latent/3;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
                                  cut.flip ? "flip" : "");
+  if (const Augment& a = cut.augment; a != Augment{})
+    rest += fmt::format(";augment/1 {} {} {} {}", a.at.x, a.at.y, a.hue, a.gamma);
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),

@@ -19,6 +19,7 @@ class LiveText {
            const Streaming& streaming);
   const Graph& graph() const { return graph_; }
   int64_t arena_bytes() const { return plan_.bytes; }
+  const Plan& plan() const { return plan_; }
   // The arena may be shared with programs that do not run at the same time.
   void bind(std::byte* arena, const Weights& weights, const Adapters& adapters);
   // From now on `text` gives these prompts as the adapters make them now.

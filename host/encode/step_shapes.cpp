@@ -31,13 +31,15 @@ Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
   return sizes;
 }
 
-StepShapes::StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text) {
+StepShapes::StepShapes(const Dataset& dataset, const RunCaptions& captions, TextEncoding& text, bool any_text) {
   std::map<Bucket, Sizes> longest;
-  for (const Sample& sample : dataset.samples) {
-    Sizes& lengths = lengths_.emplace_back(any_text ? text.most_lengths() : text.lengths(sample.caption));
-    if (!any_text && sample.caption_dropout_rate > 0) grow(lengths, text.lengths(dropped_caption));
-    grow(longest[sample.bucket], lengths);
-    all_.insert({sample.bucket, lengths});
+  for (size_t i = 0; i < dataset.samples.size(); ++i) {
+    Sizes& lengths = lengths_.emplace_back(any_text ? text.most_lengths() : Sizes{});
+    if (!any_text)
+      for (const std::string* caption : captions.of(i)) grow(lengths, text.lengths(*caption));
+    const Bucket& bucket = dataset.samples[i].bucket;
+    grow(longest[bucket], lengths);
+    all_.insert({bucket, lengths});
   }
   if (varying(lengths_) <= 1 && all_.size() <= std::max(most_shapes, longest.size())) return;
   all_.clear();

@@ -5,13 +5,10 @@
 #include <set>
 #include <vector>
 
-#include "data/batches.h"
+#include "data/run_captions.h"
 #include "encode/text_encoding.h"
 
 namespace lh {
-
-// The caption that stands in for a dropped one.
-inline const std::string dropped_caption;
 
 struct StepShape {
   Bucket bucket;
@@ -25,7 +22,7 @@ class StepShapes {
  public:
   // Each batch has the length of its longest caption, rounded up as the recipe says; where that would make too many
   // shapes, of the longest caption of its bucket. any_text: captions are encoded within the step, all at full length.
-  StepShapes(const Dataset& dataset, TextEncoding& text, bool any_text);
+  StepShapes(const Dataset& dataset, const RunCaptions& captions, TextEncoding& text, bool any_text);
   const std::set<StepShape>& all() const { return all_; }
   StepShape of(const Batch& batch) const;
 

@@ -113,8 +113,9 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) { prepare(pr
 
 void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world) {
   std::vector<std::string> missing;
-  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end()))
+  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end())) {
     if (find(prompt) == nullptr) missing.push_back(prompt);
+  }
   if (!missing.empty()) encode(missing, world);
 }
 
@@ -206,14 +207,17 @@ const Tokens& TextEncoding::tokens(const std::string& prompt) {
   return it->second;
 }
 
+int64_t TextEncoding::bytes_each() {
+  int64_t bytes = 0;
+  for (const auto& [name, value] : graph().outputs) bytes += graph().desc(value).bytes();
+  return bytes;
+}
+
 int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) {
   std::set<std::string> missing;
   for (const std::string& prompt : prompts)
     if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
-  if (missing.empty()) return 0;
-  int64_t each = 0;
-  for (const auto& [name, value] : graph().outputs) each += graph().desc(value).bytes();
-  return each * static_cast<int64_t>(missing.size());
+  return missing.empty() ? 0 : bytes_each() * static_cast<int64_t>(missing.size());
 }
 
 NamedTensors TextEncoding::conditioning(Program& conditioner) const {
@@ -258,8 +262,9 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
   std::vector<std::string> keys;
   for (const std::string& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
-  for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i)
+  for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {
     if (find(prompts[i]) == nullptr) make(i);  // others' that cannot be read here
+  }
 }
 
 TensorCache::Entry TextEncoding::find(const std::string& prompt) {

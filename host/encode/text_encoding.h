@@ -33,7 +33,8 @@ class TextEncoding {
   void prepare(const std::vector<std::string>& prompts, World& world);
   // Throws lh::Error where prepare() would have to encode something and the encoders cannot be made to fit.
   void require_memory(const std::vector<std::string>& prompts);
-  // Disk space that prepare() will take.
+  // Disk space that one prompt takes at most, and that prepare() will take.
+  int64_t bytes_each();
   int64_t bytes_to_cache(const std::vector<std::string>& prompts);
 
   // Sizes that the denoiser's graph is built with, "text_length": for one prompt, for the longest of several, and for

@@ -72,7 +72,7 @@ VaePlan Vae::plan(VaeRole role, const TileGrid& grid) const {
   Plan plan = plan_memory(graph, parameters(graph));
   const VaeMemory memory{.weights = weight_bytes(graph, weight_names(graph, model.checkpoint())),
                          .arena = plan.bytes,
-                         .workspace = workspace_bytes(device, graph),
+                         .workspace = workspace_bytes(device, graph, plan),
                          .constants = constant_bytes(graph)};
   return {role, grid, downscale, std::move(graph), std::move(plan), memory};
 }

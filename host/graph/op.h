@@ -68,6 +68,7 @@ struct OpDef {
   int channels_last_input = -1;       // input that is a convolution weight, kept [O, K..., I] in memory
   std::vector<size_t> in_place = {};  // output i may share storage with input in_place[i] (updates)
   bool elementwise = false;           // an element of the output depends on the same element of inputs of its shape
+  std::vector<size_t> lines_in = {}, lines_out = {};  // inputs and outputs that may lie in lines (lora_kernels.h)
 };
 
 const OpDef* find_op(std::string_view name);  // nullptr when unknown; host/ops/ops.cpp holds the list

@@ -8,6 +8,7 @@
 #include "core/hash.h"
 #include "io/component.h"
 #include "io/lora_merge.h"
+#include "io/repository.h"
 
 namespace lh {
 
@@ -44,7 +45,8 @@ void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path
   for (const auto& [key, path] : paths) {
     if (!known.contains(key))
       fail(Code::config, "model.{}: this model has no such file; it knows {}", key, fmt::join(known, ", "));
-    if (!fs::exists(path)) fail(Code::data, "model.{}: {} does not exist", key, path.string());
+    if (!fs::exists(path))
+      fail(Code::data, "model.{}: {} does not exist{}", key, path.string(), repository_hint(path, {}));
   }
   if (paths.empty()) fail(Code::config, "model.{} is missing: the model's file or diffusers folder", main_key);
 }
@@ -127,12 +129,13 @@ std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const 
   return impl_->change(name) ? std::nullopt : lh::stored_fp8(recipe);
 }
 
-void Checkpoint::read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const {
+void Checkpoint::read_codes(const std::string& name, DType dtype, std::span<std::byte> codes,
+                            std::span<std::byte> scale) const {
   const Assembly& recipe = impl_->recipe(name);
-  if (stored_fp8(name))
-    read_stored_fp8(recipe, codes, factors);
+  if (const auto stored = stored_fp8(name); stored && stored->dtype == dtype)
+    read_stored_fp8(recipe, codes, {reinterpret_cast<float*>(scale.data()), scale.size() / sizeof(float)});
   else
-    read_as_fp8(recipe, name, codes, factors, impl_->change(name));
+    read_rounded(recipe, name, dtype, codes, scale, impl_->change(name));
 }
 
 std::string Checkpoint::fingerprint(const std::string& component) const {
@@ -174,7 +177,7 @@ std::map<std::string, Desc> stored_names(const ComponentSpec& denoiser, const fs
 ProbedWeights probe_weights(const CheckpointSpec& spec, const fs::path& path) {
   const ComponentSpec* denoiser = spec.component("denoiser");
   if (denoiser == nullptr) return {};
-  if (!fs::exists(path)) fail(Code::data, "{} does not exist", path.string());
+  if (!fs::exists(path)) fail(Code::data, "{} does not exist{}", path.string(), repository_hint(path, {}));
   FileCache cache;
   const auto loaded = load_component(spec, *denoiser, path, cache, UnknownKeys::keep);
   if (!loaded) return {.has_marker = false, .weights = stored_names(*denoiser, path, cache)};

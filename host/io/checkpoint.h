@@ -81,9 +81,9 @@ class Checkpoint {
   // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
   // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.
   std::optional<WeightForm> stored_fp8(const std::string& name) const;
-  // Reads a weight as fp8 codes and the factors that multiply them: as it is stored (stored_fp8), or else rounded to
-  // e4m3 with one factor for each row.
-  void read_fp8(const std::string& name, std::span<std::byte> codes, std::span<float> factors) const;
+  // Reads a weight as codes of a quantised type and the tensor of factors that multiply them (WeightForm::scale): in
+  // fp8 as it is stored (stored_fp8), or else rounded, with the changes of a LoRA in it (io/quantise.h).
+  void read_codes(const std::string& name, DType dtype, std::span<std::byte> codes, std::span<std::byte> scale) const;
   // Texts and metadata beside the weights.
   const Documents& documents() const;
   // For each component: fingerprint of its files and of what is merged into it.

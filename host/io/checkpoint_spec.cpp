@@ -7,6 +7,7 @@
 #include "io/key_map.h"
 #include "io/lora_loader_spec.h"
 #include "io/model_key_spec.h"
+#include "io/repository.h"
 
 namespace lh {
 namespace {
@@ -134,13 +135,14 @@ ComponentSpec read_component(const Strict& in, const std::string& name, const No
 CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: checkpoint YAML", plugin), Code::plugin);
   const Node root = in.parse(yaml);
-  in.check_fields(root, "the checkpoint", {"components", "files", "settings", "lora_loaders"});
+  in.check_fields(root, "the checkpoint", {"components", "files", "settings", "published", "lora_loaders"});
   CheckpointSpec spec;
   const Node* components = root.find("components");
   if (components == nullptr || components->entries.empty())
     in.wrong(components == nullptr ? root : *components, "`components` must list at least one component");
   for (const auto& [name, node] : components->entries) spec.components.push_back(read_component(in, name.text, node));
   spec.keys = read_model_keys(in, root);
+  read_published(in, root);  // strictly, as the rest; who needs it reads it for itself
   if (const Node* loaders = root.find("lora_loaders"))
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))
       spec.lora_loaders.push_back(read_lora_loader(in, spec, program.text, rules));

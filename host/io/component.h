@@ -58,8 +58,8 @@ void put_piece(const Assembly& recipe, size_t piece, std::span<const float> cano
 std::optional<WeightForm> stored_fp8(const Assembly& recipe);
 // Brings it as it is stored, without conversion; codes and factors have exactly the sizes of its stored_fp8.
 void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::span<float> factors);
-// Reads any other tensor and rounds it to e4m3, with one factor for each row (quantise_rows).
-void read_as_fp8(const Assembly& recipe, const std::string& name, std::span<std::byte> codes, std::span<float> factors,
-                 const ChangeValues& change = {});
+// Reads a tensor and rounds it to a quantised type (io/quantise.h); codes and scale have the sizes of WeightForm::of.
+void read_rounded(const Assembly& recipe, const std::string& name, DType dtype, std::span<std::byte> codes,
+                  std::span<std::byte> scale, const ChangeValues& change = {});
 
 }  // namespace lh

@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 #include "io/component.h"
-#include "io/fp8.h"
+#include "io/quantise.h"
 #include "io/quantized.h"
 #include "lora/batches.h"
 
@@ -105,7 +105,7 @@ Codes quantised(const Plan& plan, const Safetensors& file, const StoredTensor& t
   const std::vector<float> values = changed_values(plan, file, tensor);
   Codes out{std::vector<std::byte>(values.size()),
             std::vector<float>(static_cast<size_t>(piece.scale->tensor->desc.shape.numel()))};
-  quantise_rows(values, out.codes, out.factors);
+  quantise_rows(DType::f8_e4m3, values, out.codes, out.factors);
   return out;
 }
 

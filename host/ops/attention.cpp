@@ -81,7 +81,16 @@ lk_status launch_backward(const Launch& l) {
 
 }  // namespace
 
-const OpDef attention_op{.name = "attention/1", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef attention_backward_op{.name = "attention_backward", .infer = infer_backward, .launch = launch_backward};
+const OpDef attention_op{.name = "attention/1",
+                         .infer = infer,
+                         .gradient = gradient,
+                         .launch = launch,
+                         .lines_in = {0, 1, 2},
+                         .lines_out = {0}};
+const OpDef attention_backward_op{.name = "attention_backward",
+                                  .infer = infer_backward,
+                                  .launch = launch_backward,
+                                  .lines_in = {0, 1, 2, 3, 4},
+                                  .lines_out = {0, 1, 2}};
 
 }  // namespace lh

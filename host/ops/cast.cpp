@@ -1,4 +1,5 @@
 // cast: another storage type. dtype 100 (LH_FLOAT) is the type the host computes in.
+// weight_values: a weight that is kept in fewer bits, times its scale, in float32; only host passes use it.
 #include "lora_host/abi.h"
 #include "ops/ops.h"
 
@@ -14,9 +15,12 @@ std::vector<Desc> infer(const Infer& a) {
 
 void gradient(Gradient& g) { g.set(0, g.cast_like(g.dout(), g.in(0))); }
 
+std::vector<Desc> infer_values(const Infer& a) { return {{DType::f32, required(a, 0).shape}}; }
+
 lk_status launch(const Launch& l) {
   lk_cast_params p{};
   p.x = l.in[0];
+  if (l.in.size() > 1) p.scale = l.in[1];
   p.y = l.out[0];
   return lk_cast(l.context, &p);
 }
@@ -24,5 +28,6 @@ lk_status launch(const Launch& l) {
 }  // namespace
 
 const OpDef cast_op{.name = "cast/1", .infer = infer, .gradient = gradient, .launch = launch, .elementwise = true};
+const OpDef weight_values_op{.name = "weight_values", .infer = infer_values, .launch = launch};
 
 }  // namespace lh

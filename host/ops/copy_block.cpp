@@ -7,22 +7,22 @@
 namespace lh {
 namespace {
 
-// The address of a block that begins `at` along the axis, where every axis before it has one element; else NULL.
-const std::byte* contiguous_block(const lk_tensor& t, int64_t axis, int64_t at) {
-  int64_t bytes = at * dtype_size(static_cast<DType>(t.dtype));
-  for (int64_t i = 0; i < t.rank; ++i) {
-    if (i < axis && t.dims[i] != 1) return nullptr;
-    if (i > axis) bytes *= t.dims[i];
-  }
-  return static_cast<const std::byte*>(t.data) + bytes;
+// Whether the block of x that begins at x_at along the axis is that of y at y_at already (run/views.h).
+bool is_there(const lk_tensor& x, const lk_tensor& y, int64_t axis, int64_t x_at, int64_t y_at, int64_t extent) {
+  const auto x_strides = kernel_strides(x), y_strides = kernel_strides(y);
+  const int64_t size = dtype_size(static_cast<DType>(x.dtype));
+  if (static_cast<const std::byte*>(x.data) + x_at * x_strides[static_cast<size_t>(axis)] * size !=
+      static_cast<const std::byte*>(y.data) + y_at * y_strides[static_cast<size_t>(axis)] * size)
+    return false;
+  for (size_t i = 0; i < static_cast<size_t>(x.rank); ++i)
+    if ((static_cast<int64_t>(i) == axis ? extent : x.dims[i]) != 1 && x_strides[i] != y_strides[i]) return false;
+  return true;
 }
 
-// Copies `extent` from `x` at x_at to `y` at y_at, both along one axis. Nothing where it is there already
-// (run/views.h).
+// Copies `extent` from `x` at x_at to `y` at y_at, both along one axis. Nothing where it is there already.
 lk_status copy_along(lk_context* context, const lk_tensor& x, const lk_tensor& y, int64_t axis, int64_t x_at,
                      int64_t y_at, int64_t extent) {
-  const std::byte* to = contiguous_block(y, axis, y_at);
-  if (to != nullptr && to == contiguous_block(x, axis, x_at)) return LK_OK;
+  if (is_there(x, y, axis, x_at, y_at, extent)) return LK_OK;
   lk_copy_block_params p{.x = x, .y = y, .extent = {}, .x_offset = {}, .y_offset = {}, .x_step = 1};
   std::copy(x.dims, x.dims + x.rank, p.extent);
   p.extent[axis] = extent;
@@ -180,10 +180,12 @@ lk_status launch_every(const Launch& l) {
 
 }  // namespace
 
-const OpDef every_op{.name = "every/1", .infer = infer_every, .launch = launch_every};
+const OpDef every_op{
+    .name = "every/1", .infer = infer_every, .launch = launch_every, .lines_in = {0}, .lines_out = {0}};
 const OpDef concat_op{.name = "concat/1", .infer = infer_concat, .gradient = concat_gradient, .launch = launch_concat};
 const OpDef split_op{.name = "split/1", .infer = infer_split, .gradient = split_gradient, .launch = launch_split};
 const OpDef slice_op{.name = "slice/1", .infer = infer_slice, .gradient = slice_gradient, .launch = launch_slice};
-const OpDef pad_op{.name = "pad/1", .infer = infer_pad, .gradient = pad_gradient, .launch = launch_pad};
+const OpDef pad_op{
+    .name = "pad/1", .infer = infer_pad, .gradient = pad_gradient, .launch = launch_pad, .lines_in = {0}};
 
 }  // namespace lh

@@ -49,8 +49,16 @@ lk_status launch_backward(const Launch& l) {
 
 }  // namespace
 
-const OpDef gated_activation_op{.name = "gated_activation", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef gated_activation_backward_op{
-    .name = "gated_activation_backward", .infer = infer_backward, .launch = launch_backward};
+const OpDef gated_activation_op{.name = "gated_activation",
+                                .infer = infer,
+                                .gradient = gradient,
+                                .launch = launch,
+                                .lines_in = {0, 1},
+                                .lines_out = {0}};
+const OpDef gated_activation_backward_op{.name = "gated_activation_backward",
+                                         .infer = infer_backward,
+                                         .launch = launch_backward,
+                                         .lines_in = {0, 1, 2},
+                                         .lines_out = {0, 1}};
 
 }  // namespace lh

@@ -1,5 +1,5 @@
-// linear: y[..., out] = x[..., in] weight[out, in]^T + bias[out]. The weight may be fp8; the input weight_scale
-// (float32, one element or [out]), which only the host adds, multiplies it.
+// linear: y[..., out] = x[..., in] weight[out, in]^T + bias[out]. The weight may be kept in fewer bits; the input
+// weight_scale, which only the host adds, holds the factors that multiply it (lora_kernels.h).
 #include "core/error.h"
 #include "ops/ops.h"
 

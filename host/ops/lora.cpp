@@ -1,5 +1,5 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
-// weight_scale multiplies an fp8 weight, as in linear.
+// weight_scale multiplies a weight that is kept in fewer bits, as in linear.
 #include "ops/ops.h"
 
 namespace lh {

@@ -27,10 +27,10 @@ extern const OpDef add_op, sub_op, mul_op, div_op, max_op, min_op, equal_op, les
 // reshape.cpp, permute.cpp, copy_block.cpp, expand.cpp, cast.cpp, gather.cpp, top_k.cpp, find_first.cpp,
 // upsample_nearest2x.cpp
 extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice_op, pad_op, every_op, expand_op,
-    cast_op, gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op, upsample_nearest2x_op,
-    upsample_nearest2x_backward_op;
+    cast_op, weight_values_op, gather_op, take_op, gather_backward_op, top_k_op, top_k_backward_op, find_first_op,
+    upsample_nearest2x_op, upsample_nearest2x_backward_op;
 // reduce_sum.cpp, amax.cpp, loss.cpp
-extern const OpDef sum_op, mean_op, amax_op, mse_op, huber_op, loss_backward_op;
+extern const OpDef sum_op, mean_op, amax_op, mse_op, huber_op, loss_op, loss_backward_op;
 // adamw.cpp, dropout_mask.cpp, fetch.cpp
 extern const OpDef adamw_update_op, dropout_mask_op, fetch_op;
 // blockwise.cpp, round_stochastic.cpp, pointwise.cpp

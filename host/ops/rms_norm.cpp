@@ -33,7 +33,12 @@ lk_status launch_backward(const Launch& l) {
 
 }  // namespace
 
-const OpDef rms_norm_op{.name = "rms_norm/1", .infer = infer, .gradient = gradient, .launch = launch};
-const OpDef rms_norm_backward_op{.name = "rms_norm_backward", .infer = infer_needed, .launch = launch_backward};
+const OpDef rms_norm_op{
+    .name = "rms_norm/1", .infer = infer, .gradient = gradient, .launch = launch, .lines_in = {0}, .lines_out = {0}};
+const OpDef rms_norm_backward_op{.name = "rms_norm_backward",
+                                 .infer = infer_needed,
+                                 .launch = launch_backward,
+                                 .lines_in = {0, 1},
+                                 .lines_out = {0}};
 
 }  // namespace lh

@@ -47,7 +47,9 @@ constexpr OpDef plain(const char* name, std::vector<Desc> (*shape_rule)(const In
           .infer = shape_rule,
           .gradient = [](Gradient& g) { emit_backward(g, kind); },
           .launch = [](const Launch& l) { return run(l, kind); },
-          .elementwise = true};
+          .elementwise = true,
+          .lines_in = {0},
+          .lines_out = {0}};
 }
 
 std::vector<Desc> infer_gelu(const Infer& a) {
@@ -96,7 +98,9 @@ const OpDef gelu_op{.name = "gelu/1",
                     .infer = infer_gelu,
                     .gradient = [](Gradient& g) { emit_backward(g, gelu_kind(g.attrs())); },
                     .launch = [](const Launch& l) { return run(l, gelu_kind(l.attrs)); },
-                    .elementwise = true};
+                    .elementwise = true,
+                    .lines_in = {0},
+                    .lines_out = {0}};
 const OpDef affine_op{
     .name = "affine/1",
     .infer = infer_number<scale, shift>,
@@ -106,15 +110,21 @@ const OpDef affine_op{
           g.set(0, g.emit(affine_op, {g.dout()}, {{"scale", g.attrs().f("scale")}, {"shift", 0.0}}));
         },
     .launch = [](const Launch& l) { return run(l, LK_AFFINE, l.attrs.f("scale"), l.attrs.f("shift")); },
-    .elementwise = true};
+    .elementwise = true,
+    .lines_in = {0},
+    .lines_out = {0}};
 const OpDef clamp_op{
     .name = "clamp/1",
     .infer = infer_number<low, high>,
     .gradient = [](Gradient& g) { emit_backward(g, LK_CLAMP, g.attrs().f("low"), g.attrs().f("high")); },
     .launch = [](const Launch& l) { return run(l, LK_CLAMP, l.attrs.f("low"), l.attrs.f("high")); },
-    .elementwise = true};
+    .elementwise = true,
+    .lines_in = {0},
+    .lines_out = {0}};
 const OpDef unary_backward_op{.name = "unary_backward",
                               .infer = [](const Infer& a) -> std::vector<Desc> { return {required(a, 1)}; },
-                              .launch = launch_backward};
+                              .launch = launch_backward,
+                              .lines_in = {0, 1},
+                              .lines_out = {0}};
 
 }  // namespace lh

@@ -108,11 +108,8 @@ Value LayerAdapter::base_weight() {
     weight = source->second;
   else if (graph_.info(weight).channels_last)
     weight = emit(from_channels_last_op, {weight});
-  weight = cast_to(weight, DType::f32);
   const Value scale = layer_.is_conv() ? Value{} : input(scale_input);
-  if (!scale) return weight;
-  const int64_t factors = graph_.desc(scale).shape.numel();
-  return emit(mul_op, {weight, emit(reshape_op, {scale}, {{"shape", std::vector<int64_t>{factors, 1}}})});
+  return scale ? emit(weight_values_op, {weight, scale}) : cast_to(weight, DType::f32);
 }
 
 Value LayerAdapter::mask(Shape shape, double p) {

@@ -34,7 +34,7 @@ void store_weights(Graph& graph, const std::function<std::optional<WeightForm>(c
     if (kept->factors == 0) continue;
     if (graph.params.contains(scale_name(name)))
       fail(Code::data, "the model has a weight '{}', which is the name of the scale of '{}'", scale_name(name), name);
-    const Value scale = graph.add_param(scale_name(name), {DType::f32, {kept->factors}});
+    const Value scale = graph.add_param(scale_name(name), kept->scale());
     graph.info(weight).scale = scale;
   }
   for (Node& node : graph.nodes) {

@@ -12,8 +12,8 @@
 
 namespace lh {
 
-// `form` says how the weight of that name is kept; nothing: as it was declared. Factors become the float32 parameter
-// scale_name(weight), which the weight's ValueInfo::scale names.
+// `form` says how the weight of that name is kept; nothing: as it was declared. Factors become the parameter
+// scale_name(weight) (WeightForm::scale), which the weight's ValueInfo::scale names.
 void store_weights(Graph& graph, const std::function<std::optional<WeightForm>(const std::string& weight)>& form);
 
 std::string scale_name(const std::string& weight);

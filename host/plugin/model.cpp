@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
+#include "plugin/published.h"
 #include "plugin/recognise.h"
 
 namespace lh {
@@ -75,7 +76,8 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
-    fail(Code::data, "model.name_or_path: {}: no such file or directory", config.name_or_path.string());
+    fail(Code::data, "model.name_or_path: {}: no such file or directory{}", config.name_or_path.string(),
+         repository_hint(config.name_or_path, published_models(registry)));
   dtype_ = config.dtype;
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
@@ -143,11 +145,13 @@ bool Model::has_role(const std::string& role) const {
 }
 
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
-  const bool quantise = dtype_ == "float8_e4m3";
-  if (!quantise && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
-  if (const auto stored = checkpoint_->stored_fp8(weight)) return stored;
-  if (!quantise || !lora_targets_.contain(module_of(weight))) return std::nullopt;
-  return WeightForm{DType::f8_e4m3, checkpoint_->weights().at(weight).shape[0]};
+  const std::optional<DType> fewer = quantised_dtype(dtype_);
+  if (!fewer && dtype_ != "auto") return WeightForm{compute_dtype(dtype_)};
+  const bool rounded = fewer && lora_targets_.contain(module_of(weight));
+  // Eight bits stay what they are: to round them to eight others would only lose.
+  if (const auto stored = checkpoint_->stored_fp8(weight); stored && !(rounded && *fewer == DType::nf4)) return stored;
+  if (!rounded) return std::nullopt;
+  return WeightForm::of(*fewer, checkpoint_->weights().at(weight).shape);
 }
 
 Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists) const {

@@ -29,7 +29,13 @@ std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& fro
   }
   std::error_code error;
   fs::path executable = fs::read_symlink("/proc/self/exe", error);
-  if (error) return dirs;
+  if (error) {
+    spdlog::warn(
+        "/proc/self/exe: {}: plugins beside the program are not found. Mount /proc, or name their folder with "
+        "--plugin-dir",
+        error.message());
+    return dirs;
+  }
   // Installed, and as built: `lib` is both unless the distribution's library folder has another name.
   const fs::path bin = executable.parent_path();
   const fs::path installed = (bin / LORA_LIBDIR_FROM_BINDIR / "lora-host").lexically_normal();

@@ -75,6 +75,26 @@ lk_device_info Device::info() const {
 
 void Device::synchronize() const { check(lk_synchronize(context_), "synchronize"); }
 
+HostTensor Device::download(const lk_tensor& tensor) const {
+  HostTensor result(Desc{static_cast<DType>(tensor.dtype), Shape(std::vector(tensor.dims, tensor.dims + tensor.rank))});
+  const auto strides = kernel_strides(tensor);
+  const int64_t size = dtype_size(result.desc.dtype), count = result.desc.shape.numel();
+  int64_t line = 1, pitch = count;
+  for (int64_t i = tensor.rank - 1; i >= 0; --i) {
+    const auto axis = static_cast<size_t>(i);
+    if (tensor.dims[axis] != 1 && strides[axis] != line) {
+      pitch = strides[axis];
+      break;
+    }
+    line *= tensor.dims[axis];
+  }
+  std::vector<std::byte> extent(static_cast<size_t>(((count / line - 1) * pitch + line) * size));
+  check(lk_download(context_, extent.data(), tensor.data, static_cast<int64_t>(extent.size())), "download");
+  for (int64_t i = 0; i < count / line; ++i)
+    std::copy_n(extent.data() + i * pitch * size, line * size, result.data.data() + i * line * size);
+  return result;
+}
+
 void Device::check(lk_status status, std::string_view what) const {
   if (status != LK_OK) fail(code_of(status), "{}: {}", what, lk_last_error(context_));
 }

@@ -31,6 +31,7 @@ class Device {
   // the device has: a large card stands for a small one. 0: no such limit.
   void limit_memory(int64_t bytes) { limit_ = bytes; }
   void synchronize() const;
+  HostTensor download(const lk_tensor& tensor) const;  // dense or in lines
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
 

@@ -10,12 +10,13 @@ ForwardFit fit_forward(Device& device, const Graph& graph, const Checkpoint& che
   const std::vector<std::string> names = weight_names(graph, checkpoint);
   const std::vector<StreamableBlock> blocks = streamable_blocks(graph, names);
   const auto count = static_cast<int64_t>(blocks.size());
-  const int64_t fixed = constant_bytes(graph) + workspace_bytes(device, graph);
   const auto with = [&](int64_t streamed_blocks) {
     ForwardFit fit{.streaming = spread(blocks, streamed_blocks), .blocks = count, .streamed_blocks = streamed_blocks};
     Graph streamed = graph;
     stream(streamed, fit.streaming);
-    fit.bytes = fixed + weight_bytes(streamed, names) + plan_memory(streamed, parameters(streamed)).bytes;
+    const Plan plan = plan_memory(streamed, parameters(streamed));
+    fit.bytes = constant_bytes(streamed) + workspace_bytes(device, streamed, plan) + weight_bytes(streamed, names) +
+                plan.bytes;
     fit.streamed = streamed_bytes(streamed, names);
     return fit;
   };

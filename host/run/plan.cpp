@@ -41,17 +41,16 @@ int64_t constant_bytes(const Graph& graph) {
   return total;
 }
 
-Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
+Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
   Plan plan;
-  plan.views = share_storage(graph, external);
+  plan.views = share_storage(graph, external, pieces);
 
   std::map<uint32_t, PlannedBuffer> buffers;  // by root value
   const auto touch = [&](Value v, int64_t node) {
     const uint32_t root = plan.views[v.id].root;
     if (external.contains(Value{root}) || graph.info(Value{root}).kind == ValueKind::constant) return;
-    auto [it, fresh] =
-        buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, graph.desc(Value{root}).bytes(), node, node});
+    auto [it, fresh] = buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, plan.views[root].storage, node, node});
     it->second.last = std::max(it->second.last, node);
   };
   const auto keep = [&](Value v) {
@@ -89,6 +88,14 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
   plan.live_peak = live_peak(plan.buffers, count);
   return plan;
+}
+
+Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
+  constexpr int64_t most_growth = 64;  // the fraction of the arena that copies may be bought with
+  Plan in_lines = plan_memory(graph, external, PieceLayout::in_lines);
+  Plan contiguous = plan_memory(graph, external, PieceLayout::contiguous);
+  return in_lines.bytes <= contiguous.bytes + contiguous.bytes / most_growth ? std::move(in_lines)
+                                                                             : std::move(contiguous);
 }
 
 std::string print(const Graph& graph, const Plan& plan, size_t most) {

@@ -1,7 +1,8 @@
 // Pass: gives every buffer of a graph a place in one arena, so that the peak is known before a byte is taken.
 //
 // A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
-// overlap in memory. Inputs and outputs live throughout. Values that share storage (views.h) are one buffer. Constants,
+// overlap in memory. Inputs and outputs live throughout. Values that share storage (views.h) are one buffer; pieces in
+// lines are views where that takes hardly more memory, since a storage lives as long as the last of its pieces. Constants,
 // which a program keeps in memory of its own, and values that the caller binds to memory of its own (weights, trained
 // tensors, their gradients, the inputs of a training step) take no place.
 #pragma once
@@ -17,7 +18,7 @@
 namespace lh {
 
 struct PlannedBuffer {
-  Value value;  // the one that owns the storage
+  Value value;  // the one that stands for the storage
   int64_t offset = 0, bytes = 0;
   int64_t first = 0, last = 0;  // node indices; inclusive
 };
@@ -29,9 +30,15 @@ struct Plan {
   int64_t live_peak = 0;    // largest sum of live buffers: a lower bound for any plan
 };
 
+struct PlannedGraph {
+  const Graph* graph;
+  const Plan* plan;
+};
+
 inline constexpr int64_t plan_alignment = 256;
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external);
+Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces);
 // Bytes with the padding that places everything at multiples of plan_alignment.
 int64_t placed_bytes(int64_t bytes);
 int64_t constant_bytes(const Graph& graph);

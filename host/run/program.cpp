@@ -65,7 +65,11 @@ void Program::order_transfers() {
   }
 }
 
-lk_tensor Program::tensor(Value v) const { return kernel_tensor(graph_.desc(v), address_[v.id]); }
+lk_tensor Program::tensor(Value v) const {
+  lk_tensor t = kernel_tensor(graph_.desc(v), address_[v.id]);
+  set_strides(plan_.views[v.id], t);
+  return t;
+}
 
 void Program::set_input(const std::string& name, const HostTensor& given) {
   const auto it = graph_.inputs.find(name);

@@ -316,16 +316,17 @@ void UpdatePlan::spread(size_t group) {
   for (const UpdateBetween& between : plan.between) arena_bytes_ = std::max(arena_bytes_, between.graph.plan.bytes);
 }
 
-std::vector<std::vector<const Graph*>> UpdatePlan::graphs() const {
-  std::vector<std::vector<const Graph*>> all;
+std::vector<std::vector<PlannedGraph>> UpdatePlan::graphs() const {
+  const auto planned = [](const UpdateGraphPlan& update) { return PlannedGraph{&update.graph, &update.plan}; };
+  std::vector<std::vector<PlannedGraph>> all;
   for (size_t group = 0; group < groups_.size(); ++group)
     for (size_t pass = 0; pass < groups_[group].between.size(); ++pass) {
-      std::vector<const Graph*>& together = all.emplace_back();
+      std::vector<PlannedGraph>& together = all.emplace_back();
       for (const UpdateBlock& block : blocks_)
-        if (block.group == group) together.push_back(&block.passes[pass].graph);
-      all.push_back({&groups_[group].between[pass].graph.graph});
+        if (block.group == group) together.push_back(planned(block.passes[pass]));
+      all.push_back({planned(groups_[group].between[pass].graph)});
     }
-  for (const UpdateBlock& block : blocks_) all.push_back({&block.evaluation.graph});
+  for (const UpdateBlock& block : blocks_) all.push_back({planned(block.evaluation)});
   return all;
 }
 

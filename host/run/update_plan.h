@@ -85,7 +85,7 @@ class UpdatePlan {
   int64_t number_bytes() const { return number_bytes_; }
   int64_t arena_bytes() const { return arena_bytes_; }
   // All graphs; those of an inner list run side by side.
-  std::vector<std::vector<const Graph*>> graphs() const;
+  std::vector<std::vector<PlannedGraph>> graphs() const;
   int64_t launches() const;  // of kernels in a step
 
  private:

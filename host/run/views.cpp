@@ -1,7 +1,11 @@
-// Walks the nodes once; a value that is placed within another takes what lies within it along.
+// Values that have one storage are a cluster, with a place for each in numbers of elements. Walking the nodes once, a
+// piece and its whole bring their clusters together where one of the two can be moved so that the piece is where the
+// whole has it, and where nothing else comes to lie in one place.
 #include "run/views.h"
 
+#include <algorithm>
 #include <map>
+#include <optional>
 
 #include "graph/op.h"
 #include "ops/ops.h"
@@ -10,94 +14,285 @@
 namespace lh {
 namespace {
 
+constexpr int64_t dense = 0;
+
+struct Place {
+  int64_t offset = 0, line = dense, pitch = 0;  // elements
+  bool operator==(const Place&) const = default;
+};
+
+// A value and its aliases.
+struct Member {
+  uint32_t source;
+  int64_t count;  // elements
+  Place at;
+  int64_t end() const { return at.offset + (at.line == dense ? count : (count / at.line - 1) * at.pitch + at.line); }
+};
+
+bool is_cut(const Node& node) { return node.op == &split_op || node.op == &slice_op; }
+
+// A piece of a whole: `rows` times `length` neighbouring elements, `row` elements apart, from element `start` on.
+struct Piece {
+  int64_t rows, row, length, start;
+};
+
+Piece piece_of(const Desc& whole, const Node& node, int64_t at, int64_t extent) {
+  const int64_t given = node.attrs.i("axis"), axis = given < 0 ? given + whole.shape.rank() : given;
+  int64_t before = 1, after = 1;
+  for (int64_t i = 0; i < whole.shape.rank(); ++i) (i < axis ? before : after) *= i == axis ? 1 : whole.shape[i];
+  return {before, whole.shape[axis] * after, extent * after, at * after};
+}
+
+// Where a piece is in a whole that lies so; nothing: neither dense nor in lines.
+std::optional<Place> place_of(const Piece& piece, const Place& whole) {
+  if (piece.rows == 1) {
+    if (whole.line == dense) return Place{whole.offset + piece.start};
+    const int64_t line = piece.start / whole.line, column = piece.start % whole.line;
+    const int64_t offset = whole.offset + line * whole.pitch + column;
+    if (column + piece.length <= whole.line) return Place{offset};
+    if (column != 0 || piece.length % whole.line != 0) return std::nullopt;
+    return Place{offset, whole.line, whole.pitch};
+  }
+  if (whole.line == dense) return Place{whole.offset + piece.start, piece.length, piece.row};
+  if (whole.line != piece.row) return std::nullopt;
+  return Place{whole.offset + piece.start, piece.length, whole.pitch};
+}
+
+// Rows and columns that a member covers in a sheet of so many columns.
+struct Rectangle {
+  int64_t row, column, rows, columns;
+};
+
+std::optional<Rectangle> rectangle(const Member& m, int64_t origin, int64_t columns) {
+  const int64_t from = m.at.offset - origin, row = from / columns, column = from % columns;
+  if (from < 0) return std::nullopt;
+  if (m.at.line != dense) {
+    if (m.at.pitch != columns || column + m.at.line > columns) return std::nullopt;
+    return Rectangle{row, column, m.count / m.at.line, m.at.line};
+  }
+  if (column + m.count <= columns) return Rectangle{row, column, 1, m.count};
+  if (column != 0 || m.count % columns != 0) return std::nullopt;
+  return Rectangle{row, 0, m.count / columns, columns};
+}
+
+Rectangle common(const Rectangle& a, const Rectangle& b) {
+  const int64_t row = std::max(a.row, b.row), column = std::max(a.column, b.column);
+  return {row, column, std::min(a.row + a.rows, b.row + b.rows) - row,
+          std::min(a.column + a.columns, b.column + b.columns) - column};
+}
+
+bool empty(const Rectangle& r) { return r.rows <= 0 || r.columns <= 0; }
+
+bool within(const Rectangle& inner, const Rectangle& outer) {
+  return inner.row >= outer.row && inner.column >= outer.column && inner.row + inner.rows <= outer.row + outer.rows &&
+         inner.column + inner.columns <= outer.column + outer.columns;
+}
+
+// Whether a and b have nothing in common but what lies in the piece that is in both.
+bool apart_but_for(const Member& piece, const Member& a, const Member& b) {
+  if (a.end() <= b.at.offset || b.end() <= a.at.offset) return true;
+  int64_t columns = 0, origin = std::min({a.at.offset, b.at.offset, piece.at.offset});
+  for (const Member* m : {&a, &b, &piece})
+    if (m->at.line != dense) columns = m->at.pitch;
+  if (columns == 0) {  // all are dense
+    return std::max(a.at.offset, b.at.offset) >= piece.at.offset && std::min(a.end(), b.end()) <= piece.end();
+  }
+  for (const Member* m : {&a, &b, &piece})  // a sheet begins where something is that has whole rows
+    if (m->at.line == dense && m->count >= columns)
+      origin = m->at.offset - (m->at.offset - origin + columns - 1) / columns * columns;
+  const auto ra = rectangle(a, origin, columns), rb = rectangle(b, origin, columns),
+             rp = rectangle(piece, origin, columns);
+  if (!ra || !rb || !rp) return false;
+  const Rectangle both = common(*ra, *rb);
+  // A single row beside lines: kernels, which look at where tensors begin and end, would take it for an overlap.
+  if (empty(both)) return a.at.line == b.at.line || (a.at.line != dense && b.at.line != dense);
+  return within(both, *rp);
+}
+
 class Sharing {
  public:
-  Sharing(const Graph& graph, const std::set<Value>& external) : graph_(graph), external_(external) {
-    for (uint32_t id = 0; id <= graph.value_count(); ++id) within_.push_back({id, 0});
-    made_.resize(within_.size(), false);
-  }
-
-  void add(const Node& node) {
-    for (const Value out : node.outputs) made_[out.id] = true;
-    if (node.op->alias && !external_.contains(node.outputs[0]))
-      within_[node.outputs[0].id] = {node.inputs[0].id, 0};
-    else if (node.op == &split_op)
-      cut(node, 0);
-    else if (node.op == &slice_op)
-      cut(node, node.attrs.i("start"));
-    else if (node.op == &concat_op)
-      join(node);
-  }
-
-  View resolve(uint32_t id) const {
-    View view{id, 0};
-    while (within_[view.root].root != view.root) {
-      const View& next = within_[view.root];
-      view = {next.root, view.offset + next.offset};
+  Sharing(const Graph& graph, const std::set<Value>& external, PieceLayout pieces)
+      : graph_(graph), external_(external), pieces_(pieces) {
+    const size_t count = graph.value_count() + 1;
+    source_.resize(count);
+    cluster_.resize(count);
+    writer_.resize(count, nullptr);
+    readers_.resize(count);
+    aliases_.resize(count);
+    for (uint32_t id = 0; id < count; ++id) {
+      source_[id] = cluster_[id] = id;
+      if (id > 0) members_[id] = {{id, graph.desc(Value{id}).shape.numel(), {}}};
+      if (id > 0) aliases_[id] = {id};
     }
-    return view;
+    for (const auto& [name, v] : graph.outputs) outputs_.insert(v);
+    for (const Node& node : graph.nodes) add(node);
+  }
+
+  void share(const Node& node) {
+    const bool cut = is_cut(node);
+    if (!cut && node.op != &concat_op) return;
+    const Value whole = cut ? node.inputs[0] : node.outputs[0];
+    const std::vector<Value>& parts = cut ? node.outputs : node.inputs;
+    std::map<uint32_t, int> uses;  // a storage that is joined twice is in the whole once, and no copy may be of itself
+    if (!cut)
+      for (const Value part : parts) ++uses[cluster_[source_[part.id]]];
+    const std::vector<uint32_t> clusters = [&] {
+      std::vector<uint32_t> ids;
+      for (const Value part : parts) ids.push_back(cluster_[source_[part.id]]);
+      return ids;
+    }();
+    int64_t at = node.op == &slice_op ? node.attrs.i("start") : 0;
+    const int64_t given = node.attrs.i("axis");
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const Shape& shape = graph_.desc(parts[i]).shape;
+      const int64_t extent = shape[given < 0 ? given + shape.rank() : given];
+      if (extent > 0 && (cut || uses[clusters[i]] == 1))
+        bring_together(source_[parts[i].id], source_[whole.id], piece_of(graph_.desc(whole), node, at, extent));
+      at += extent;
+    }
+  }
+
+  std::vector<View> views() const {
+    std::vector<View> views(source_.size());
+    for (const auto& [cluster, members] : members_) {
+      const auto first = std::ranges::min_element(members, {}, [](const Member& m) { return m.at.offset; });
+      const Desc& desc = graph_.desc(Value{first->source});
+      if (members.size() == 1) {  // of any type, those of weights that have no elements of whole bytes too
+        for (const uint32_t id : aliases_[first->source]) views[id] = {first->source, 0, dense, 0, desc.bytes()};
+        continue;
+      }
+      const int64_t size = dtype_size(desc.dtype);
+      int64_t end = 0;
+      for (const Member& m : members) end = std::max(end, m.end() - first->at.offset);
+      for (const Member& m : members)
+        for (const uint32_t id : aliases_[m.source])
+          views[id] = {first->source, (m.at.offset - first->at.offset) * size, m.at.line, m.at.pitch, end * size};
+    }
+    return views;
   }
 
  private:
-  // Bytes of one step along the axis that the node cuts or joins; 0: its pieces are not contiguous.
-  int64_t step_bytes(const Node& node, Value whole) const {
-    const Desc& desc = graph_.desc(whole);
-    const int64_t given = node.attrs.i("axis"), axis = given < 0 ? given + desc.shape.rank() : given;
-    int64_t bytes = dtype_size(desc.dtype);
-    for (int64_t i = 0; i < desc.shape.rank(); ++i) {
-      if (i < axis && desc.shape[i] != 1) return 0;
-      if (i > axis) bytes *= desc.shape[i];
-    }
-    return bytes;
+  void add(const Node& node) {
+    for (const Value out : node.outputs) writer_[out.id] = &node;
+    for (size_t i = 0; i < node.inputs.size(); ++i) readers_[node.inputs[i].id].emplace_back(&node, i);
+    if (!node.op->alias || external_.contains(node.outputs[0])) return;
+    const uint32_t from = source_[node.inputs[0].id], to = node.outputs[0].id;
+    source_[to] = from;
+    members_.erase(to);
+    aliases_[from].push_back(to);
   }
 
-  bool owned(Value root) const {  // a place in the arena, which a node writes
-    return made_[root.id] && !external_.contains(root) && graph_.info(root).kind != ValueKind::constant;
+  bool owned(uint32_t source) const {  // a place in the arena, which a node writes
+    return writer_[source] != nullptr && !external_.contains(Value{source}) &&
+           graph_.info(Value{source}).kind != ValueKind::constant;
   }
 
-  void cut(const Node& node, int64_t at) {
-    const Value whole = node.inputs[0];
-    const int64_t step = step_bytes(node, whole), bytes = graph_.desc(whole).bytes();
-    if (step == 0 || !owned(Value{resolve(whole.id).root})) return;
-    int64_t offset = at * step;
-    for (const Value part : node.outputs) {
-      const int64_t length = graph_.desc(part).bytes();
-      if (!external_.contains(part) && offset % plan_alignment == 0 && offset + length <= bytes)
-        within_[part.id] = {whole.id, offset};
-      offset += length;
+  // Whether lines of so many elements are lines of the value and its aliases, and whoever reads or writes it takes
+  // them.
+  bool takes_lines(uint32_t source, int64_t line) const {
+    const auto listed = [](const std::vector<size_t>& list, size_t i) { return std::ranges::count(list, i) > 0; };
+    if (!is_float(graph_.desc(Value{source}).dtype)) return false;
+    const Node& writer = *writer_[source];
+    if (!is_cut(writer) && writer.op != &concat_op) {
+      const auto out = std::ranges::find(writer.outputs, Value{source}) - writer.outputs.begin();
+      if (!listed(writer.op->lines_out, static_cast<size_t>(out))) return false;
     }
+    for (const uint32_t id : aliases_[source]) {
+      const Shape& shape = graph_.desc(Value{id}).shape;
+      int64_t columns = 1;
+      for (int64_t i = shape.rank() - 1; i >= 0 && columns < line; --i) columns *= shape[i];
+      if (columns != line || outputs_.contains(Value{id})) return false;
+      for (const auto& [node, input] : readers_[id]) {
+        if (node->op->alias ? external_.contains(node->outputs[0])
+                            : !is_cut(*node) && node->op != &concat_op && !listed(node->op->lines_in, input))
+          return false;
+      }
+    }
+    return true;
   }
 
-  void join(const Node& node) {
-    const Value whole = node.outputs[0];
-    if (step_bytes(node, whole) == 0 || external_.contains(whole)) return;
-    std::map<uint32_t, int> uses;  // a storage that is joined twice is in the whole once, and no copy may be of itself
-    for (const Value part : node.inputs) ++uses[resolve(part.id).root];
-    int64_t offset = 0;
-    for (const Value part : node.inputs) {
-      const View view = resolve(part.id);
-      const int64_t length = graph_.desc(part).bytes();
-      const bool whole_storage = view.offset == 0 && graph_.desc(Value{view.root}).bytes() == length;
-      if (owned(Value{view.root}) && whole_storage && uses[view.root] == 1 && offset % plan_alignment == 0)
-        within_[view.root] = {whole.id, offset};
-      offset += length;
+  // The members, moved so that what is dense at `from` lies at `to`; nothing where that cannot be.
+  std::optional<std::vector<Member>> moved(const std::vector<Member>& members, int64_t from, const Place& to) const {
+    std::vector<Member> result = members;
+    for (Member& m : result) {
+      const int64_t distance = m.at.offset - from;
+      if (to.line == dense) {
+        m.at.offset += to.offset - from;
+        continue;
+      }
+      if (m.at.line != dense || distance % to.line != 0 || m.count % to.line != 0) return std::nullopt;
+      m.at = {to.offset + distance / to.line * to.pitch};
+      if (m.count == to.line) continue;
+      m.at.line = to.line, m.at.pitch = to.pitch;
+      if (!takes_lines(m.source, to.line)) return std::nullopt;
     }
+    return result;
+  }
+
+  const Member& member(uint32_t source) const {
+    return *std::ranges::find(members_.at(cluster_[source]), source, &Member::source);
+  }
+
+  void bring_together(uint32_t part, uint32_t whole, const Piece& piece) {
+    const uint32_t a = cluster_[part], b = cluster_[whole];
+    if (a == b || !owned(part) || !owned(whole)) return;
+    const Place is = member(part).at;
+    const std::optional<Place> wanted = place_of(piece, member(whole).at);
+    if (!wanted || (pieces_ == PieceLayout::contiguous && wanted->line != dense)) return;
+    std::optional<std::vector<Member>> of_part = members_.at(a), of_whole = members_.at(b);
+    Place there = *wanted;
+    if (is.line == dense) {
+      of_part = moved(*of_part, is.offset, *wanted);
+    } else if (wanted->line == dense) {
+      of_whole = moved(*of_whole, wanted->offset, is);
+      there = is;
+    } else {
+      if (is.line != wanted->line || is.pitch != wanted->pitch) return;
+      of_part = moved(*of_part, is.offset, {wanted->offset});
+    }
+    if (!of_part || !of_whole) return;
+    const Member shared{part, member(part).count, there};
+    for (const Member& x : *of_part)
+      for (const Member& y : *of_whole)
+        if (!apart_but_for(shared, x, y)) return;
+    of_whole->insert(of_whole->end(), of_part->begin(), of_part->end());
+    const int64_t first = std::ranges::min(*of_whole, {}, [](const Member& m) { return m.at.offset; }).at.offset;
+    const int64_t size = dtype_size(graph_.desc(Value{part}).dtype);
+    for (const Member& m : *of_whole)
+      if ((m.at.offset - first) * size % plan_alignment != 0) return;
+    for (const Member& m : *of_part) cluster_[m.source] = b;
+    members_[b] = std::move(*of_whole);
+    members_.erase(a);
   }
 
   const Graph& graph_;
   const std::set<Value>& external_;
-  std::vector<View> within_;  // by value id: the value that it lies within; itself where in none
-  std::vector<bool> made_;    // by a node so far
+  PieceLayout pieces_;
+  std::set<Value> outputs_;
+  // By value id:
+  std::vector<uint32_t> source_;   // what it is an alias of; itself
+  std::vector<uint32_t> cluster_;  // of sources
+  std::vector<const Node*> writer_;
+  std::vector<std::vector<std::pair<const Node*, size_t>>> readers_;
+  std::vector<std::vector<uint32_t>> aliases_;       // of sources, themselves among them
+  std::map<uint32_t, std::vector<Member>> members_;  // by cluster
 };
 
 }  // namespace
 
-std::vector<View> share_storage(const Graph& graph, const std::set<Value>& external) {
-  Sharing sharing(graph, external);
-  for (const Node& node : graph.nodes) sharing.add(node);
-  std::vector<View> views;
-  for (uint32_t id = 0; id <= graph.value_count(); ++id) views.push_back(sharing.resolve(id));
-  return views;
+std::vector<View> share_storage(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
+  Sharing sharing(graph, external, pieces);
+  for (const Node& node : graph.nodes) sharing.share(node);
+  return sharing.views();
+}
+
+void set_strides(const View& view, lk_tensor& tensor) {
+  if (view.line == dense) return;
+  int64_t next = 1;
+  for (int32_t i = tensor.rank - 1; i >= 0; --i) {
+    tensor.strides[i] = next;
+    next = next * tensor.dims[i] == view.line ? view.pitch : next * tensor.dims[i];
+  }
 }
 
 }  // namespace lh

@@ -2,6 +2,12 @@
 #include "run/weights.h"
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <random>
+#include <span>
+#include <vector>
 
 #include "io/synthetic.h"
 #include "passes/stream.h"
@@ -25,8 +31,8 @@ void read_weight(const Checkpoint& checkpoint, const Graph& graph, const std::st
   const ValueInfo& info = graph.info(weight);
   const std::span elements(out, static_cast<size_t>(info.desc.bytes()));
   if (!info.scale) return checkpoint.read(name, info.desc.dtype, info.channels_last, elements);
-  auto* factors = reinterpret_cast<float*>(out + scale_offset(graph, weight));
-  checkpoint.read_fp8(name, elements, {factors, static_cast<size_t>(graph.desc(info.scale).shape.numel())});
+  checkpoint.read_codes(name, info.desc.dtype, elements,
+                        {out + scale_offset(graph, weight), static_cast<size_t>(graph.desc(info.scale).bytes())});
 }
 
 // Random weights, each from a stream of its own.
@@ -44,8 +50,8 @@ class RandomWeights {
     device_.check(lk_random_normal(device_.context(), &p), name);
   }
 
-  // fp8 codes, through bfloat16 values in `wide`.
-  void fp8_normal(const lk_tensor& y, double deviation, void* wide, const std::string& name) {
+  // Codes of fp8 or int8, through bfloat16 values in `wide`.
+  void codes_normal(const lk_tensor& y, double deviation, void* wide, const std::string& name) {
     lk_tensor values = y;
     values.data = wide;
     values.dtype = LK_BF16;
@@ -54,14 +60,42 @@ class RandomWeights {
     device_.check(lk_cast(device_.context(), &p), name);
   }
 
+  // An nf4 weight and its scale: the levels are quantiles of the normal distribution, so all codes are alike.
+  void nf4_normal(std::byte* codes, int64_t bytes, std::byte* scale, const Desc& scale_desc, double deviation,
+                  const std::string& name) {
+    if (!bytes_) bytes_.emplace(random_bytes());
+    for (int64_t done = 0; done < bytes; done += bytes_->bytes())
+      device_.check(lk_copy_async(device_.context(), LK_COMPUTE, codes + done, bytes_->data(),
+                                  std::min(bytes - done, bytes_->bytes())),
+                    name);
+    const std::span levels(lk_nf4_levels(), 16);
+    double squares = 0;
+    for (const float level : levels) squares += static_cast<double>(level) * static_cast<double>(level) / 16;
+    HostTensor made(scale_desc);  // no range: the factor of every block is the offset
+    const auto offset = static_cast<float>(deviation / std::sqrt(squares));
+    std::memcpy(made.data.data(), &offset, sizeof offset);
+    device_.check(lk_upload(device_.context(), scale, made.data.data(), scale_desc.bytes()), name);
+  }
+
  private:
+  DeviceMemory random_bytes() const {
+    std::vector<uint64_t> words(1 << 17);
+    std::mt19937_64 random;
+    for (uint64_t& word : words) word = random();
+    const auto bytes = static_cast<int64_t>(words.size() * sizeof(uint64_t));
+    DeviceMemory memory(device_, bytes, "random codes");
+    memory.upload(0, words.data(), bytes);
+    return memory;
+  }
+
   Device& device_;
   uint64_t stream_ = 0;
+  std::optional<DeviceMemory> bytes_;
 };
 
-// Standard deviation of fp8 codes that a factor multiplies. No value that lk_random_normal makes is 7 deviations away,
-// which would be 448, the largest e4m3 value.
-constexpr double code_deviation = 64;
+// Standard deviation of codes that a factor multiplies. No value that lk_random_normal makes is 7 deviations away,
+// which would be the largest code: 448 of e4m3, 127 of int8.
+double code_deviation(DType dtype) { return dtype == DType::i8 ? 127.0 / 7 : 64; }
 
 }  // namespace
 
@@ -149,12 +183,13 @@ void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& gr
 }
 
 void Weights::make(Device& device, const Graph& graph, const std::vector<std::string>& names) {
-  int64_t most = 0;  // elements of an fp8 weight
+  const auto has_codes = [](DType dtype) { return is_fp8(dtype) || dtype == DType::i8; };
+  int64_t most = 0;  // elements of such a weight
   for (const std::string& name : names) {
     const Desc& desc = graph.desc(graph.params.at(name));
-    if (is_fp8(desc.dtype)) most = std::max(most, desc.shape.numel());
+    if (has_codes(desc.dtype)) most = std::max(most, desc.shape.numel());
   }
-  const DeviceMemory wide(device, most * dtype_size(DType::bf16), "random weights on their way to fp8");
+  const DeviceMemory wide(device, most * dtype_size(DType::bf16), "random weights on their way to 8 bits");
   int64_t largest = 0;  // of those that are made on the device and kept on the host
   for (const std::string& name : names)
     if (places_.at(name).on_host) largest = std::max(largest, stored_bytes(graph, graph.params.at(name)));
@@ -168,13 +203,17 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
     const bool on_host = places_.at(name).on_host;
     std::byte* const place = on_host ? made.data() : at(name);
     const lk_tensor tensor = kernel_tensor(desc, place);
-    if (scale)
-      random.fill(kernel_tensor(graph.desc(scale), place + scale_offset(graph, weight)), law.deviation / code_deviation,
-                  name);
-    if (law.offset != 0)
+    const bool nf4 = desc.dtype == DType::nf4;
+    if (scale && !nf4)
+      random.fill(kernel_tensor(graph.desc(scale), place + scale_offset(graph, weight)),
+                  law.deviation / code_deviation(desc.dtype), name);
+    if (nf4)
+      random.nf4_normal(place, desc.bytes(), place + scale_offset(graph, weight), graph.desc(scale), law.deviation,
+                        name);
+    else if (law.offset != 0)
       random.fill(tensor, law.offset, name);
-    else if (is_fp8(desc.dtype))
-      random.fp8_normal(tensor, scale ? code_deviation : law.deviation, wide.data(), name);
+    else if (has_codes(desc.dtype))
+      random.codes_normal(tensor, scale ? code_deviation(desc.dtype) : law.deviation, wide.data(), name);
     else
       random.normal(tensor, law.deviation, name);
     if (on_host) made.download(0, at(name), stored_bytes(graph, weight));

@@ -4,7 +4,6 @@
 
 #include "graph/op.h"
 #include "run/fork.h"
-#include "run/plan.h"
 
 namespace lh {
 
@@ -23,13 +22,19 @@ int64_t measured_workspace(Device& device, const std::function<void()>& work) {
 
 namespace {
 
-void enqueue(Device& device, const Graph& graph) {
-  // Places that no two values share, as the checks of the kernels expect; nothing is there.
-  std::vector<lk_tensor> tensors{lk_tensor{}};
+void enqueue(Device& device, const Graph& graph, const std::vector<View>& views) {
+  // Places that no two storages share, as the checks of the kernels expect; nothing is there.
   auto* place = reinterpret_cast<std::byte*>(int64_t{1} << 40);
-  for (uint32_t id = 1; id <= graph.value_count(); ++id) {
-    tensors.push_back(kernel_tensor(graph.desc(Value{id}), place));
-    place += placed_bytes(graph.desc(Value{id}).bytes());
+  std::vector<std::byte*> storage(views.size());
+  for (uint32_t id = 1; id < views.size(); ++id) {
+    if (views[id].root != id) continue;
+    storage[id] = place;
+    place += placed_bytes(views[id].storage);
+  }
+  std::vector<lk_tensor> tensors{lk_tensor{}};
+  for (uint32_t id = 1; id < views.size(); ++id) {
+    tensors.push_back(kernel_tensor(graph.desc(Value{id}), storage[views[id].root] + views[id].offset));
+    set_strides(views[id], tensors.back());
   }
   for (const Node& node : graph.nodes) {
     if (node.op->alias) continue;
@@ -58,18 +63,20 @@ int64_t usual_workspace(const Graph& graph) {
 
 }  // namespace
 
-int64_t workspace_bytes(Device& device, const Graph& graph) { return workspace_bytes(device, std::vector{&graph}); }
+int64_t workspace_bytes(Device& device, const Graph& graph, const Plan& plan) {
+  return workspace_bytes(device, {{&graph, &plan}});
+}
 
-int64_t workspace_bytes(Device& device, const std::vector<const Graph*>& graphs) {
+int64_t workspace_bytes(Device& device, const std::vector<PlannedGraph>& graphs) {
   if (device.stands_for_gpu()) {
     int64_t most = 0;
-    for (const Graph* graph : graphs) most = std::max(most, usual_workspace(*graph));
+    for (const PlannedGraph& planned : graphs) most = std::max(most, usual_workspace(*planned.graph));
     return most;
   }
   if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
   return measured_workspace(device, [&] {
     Fork fork(device, static_cast<int32_t>(std::min<size_t>(graphs.size(), LK_MAX_BRANCHES)));
-    for (const Graph* graph : graphs) enqueue(device, *graph);
+    for (const PlannedGraph& planned : graphs) enqueue(device, *planned.graph, planned.plan->views);
     fork.join();
   });
 }

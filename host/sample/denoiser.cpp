@@ -50,7 +50,7 @@ Denoiser::Memory Denoiser::memory() const {
   Memory memory;
   const auto add = [&](const Compiled& compiled) {
     memory.arena = std::max(memory.arena, compiled.plan.bytes);
-    memory.workspace = std::max(memory.workspace, workspace_bytes(device_, compiled.graph));
+    memory.workspace = std::max(memory.workspace, workspace_bytes(device_, compiled.graph, compiled.plan));
     memory.constants += constant_bytes(compiled.graph);
   };
   add(whole_);

@@ -5,67 +5,93 @@
 
 namespace lh {
 
-NoiseLevel BatchMaker::draw(const Sample& sample, uint64_t draw, uint32_t lane, std::span<float> noisy,
-                            std::span<float> target) {
+NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target) {
   const TrainSection& train = p_.config.train;
   const LatentSpec& latents = p_.model.recipe().latents;
-  const auto seed = static_cast<uint64_t>(train.seed);
-  std::vector<float> x0(noisy.size()), noise(noisy.size());
-  p_.latents.draw(sample.cut(), Random(seed, Purpose::posterior, draw, lane), x0);
-  Random(seed, Purpose::noise, draw, lane).fill_normal(noise);
+  const auto random = [&](Purpose purpose) { return Random(use.seed, purpose, use.draw, use.lane); };
+  std::vector<float> x0(noisy.size()), noise(noisy.size()), perturbed;
+  p_.latents.draw(use.cut, random(Purpose::posterior), x0);
+  random(Purpose::noise).fill_normal(noise);
   if (train.noise_offset > 0)
-    add_noise_offset(noise, latents.channels, train.noise_offset, Random(seed, Purpose::noise_offset, draw, lane));
-  Random time(seed, Purpose::timestep, draw, lane);
+    add_noise_offset(noise, latents.channels, train.noise_offset, random(Purpose::noise_offset));
+  if (train.multires_noise_iterations > 0)
+    add_multires_noise(noise, sizes.at("height"), sizes.at("width"), train.multires_noise_iterations,
+                       train.multires_noise_discount, random(Purpose::multires_noise));
+  if (train.ip_noise_gamma > 0)
+    perturbed =
+        perturb(noise, train.ip_noise_gamma, train.ip_noise_gamma_random_strength, random(Purpose::input_perturbation));
+  Random time = random(Purpose::timestep);
   const int64_t places = static_cast<int64_t>(noisy.size()) / latents.channels;
-  const NoiseLevel level = p_.objective.draw(time, places / (latents.multiple * latents.multiple));
-  p_.objective.make_pair(x0, noise, level, noisy, target);
+  const NoiseLevel level = p_.objective.draw(time, places / (latents.multiple * latents.multiple), !use.sample.is_reg);
+  p_.objective.make_pair(x0, noise, level, noisy, target, perturbed);
   return level;
 }
 
-const std::string& BatchMaker::caption(const Sample& sample, uint64_t draw, uint32_t lane) const {
-  const auto seed = static_cast<uint64_t>(p_.config.train.seed);
-  const bool dropped = sample.caption_dropout_rate > 0 &&
-                       Random(seed, Purpose::caption_dropout, draw, lane).uniform() < sample.caption_dropout_rate;
-  return dropped ? dropped_caption : sample.caption;
-}
-
-StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t micro_step) {
+StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape, int32_t step) {
   const LatentSpec& spec = p_.model.recipe().latents;
-  const auto size = static_cast<int64_t>(batch.samples.size());
+  const auto size = static_cast<int64_t>(uses.size());
   const Sizes sizes = shape.sizes(spec, size);
   const int64_t h = sizes.at("height"), w = sizes.at("width");
   const auto count = static_cast<size_t>(h * w * spec.channels);
-  const auto draw = static_cast<uint64_t>(micro_step);
 
   HostTensor latents(Desc{DType::f32, {size, h, w, spec.channels}}), target(latents.desc);
-  std::vector<float> weights;
+  std::vector<float> weights, widths, places;
   std::vector<InputRow> rows;
   std::vector<TensorCache::Entry> conditionings;  // that rows point to
   std::map<std::string, std::vector<const HostTensor*>> tokens;
-  for (int64_t j = 0; j < size; ++j) {
-    const auto lane = static_cast<uint32_t>(j);
-    const Sample& sample = p_.dataset.samples[static_cast<size_t>(batch.samples[static_cast<size_t>(j)])];
-    const size_t at = static_cast<size_t>(j) * count;
-    InputRow row{.level = this->draw(sample, draw, lane, latents.as<float>().subspan(at, count),
-                                     target.as<float>().subspan(at, count)),
-                 .guidance = p_.config.train.cfg_scale,
-                 .sizes = image_numbers(sample),
-                 .images = p_.images.make(sample.images, sample.bucket, sample.flip)};
-    const std::string& words = caption(sample, draw, lane);
+  for (const Use& use : uses) {
+    const Sample& sample = use.sample;
+    const size_t at = rows.size() * count;
+    InputRow row{
+        .level = draw(use, sizes, latents.as<float>().subspan(at, count), target.as<float>().subspan(at, count)),
+        .guidance = p_.config.train.cfg_scale,
+        .sizes = image_numbers(use.cut),
+        .images = p_.images.make(sample.images, sample.bucket, sample.flip, use.cut.augment.at)};
     if (p_.selection.text_encoders())
-      for (const auto& [name, ids] : p_.text.tokens(words)) tokens[name].push_back(&ids);
+      for (const auto& [name, ids] : p_.text.tokens(use.caption)) tokens[name].push_back(&ids);
     else
-      row.conditioning = conditionings.emplace_back(p_.text.at(words)).get();
-    weights.push_back(row.level.weight);
+      row.conditioning = conditionings.emplace_back(p_.text.at(use.caption)).get();
+    weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *
+                                         (sample.is_reg ? p_.config.train.reg_weight : 1)));
+    widths.push_back(row.level.width);
+    if (p_.masked()) {
+      const std::vector<float> counts = p_.masks.at(sample, use.cut.augment.at);
+      places.insert(places.end(), counts.begin(), counts.end());
+    }
     rows.push_back(std::move(row));
   }
 
-  StepInputs in{inputs_.batch(rows, sizes), static_cast<int32_t>(micro_step)};
+  StepInputs in{inputs_.batch(rows, sizes), step};
   for (const auto& [name, ids] : tokens) in.tensors[name] = stack_rows(ids);
   in.tensors["latents"] = std::move(latents);
   in.tensors["target"] = std::move(target);
-  in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
+  in.tensors["loss_delta"] = HostTensor::from_floats({size}, widths);
+  if (p_.masked())
+    in.tensors["loss_weight"] = HostTensor::from_floats(
+        {size, h, w, 1}, place_weights(weights, std::move(places), p_.config.train.mask_normalization == "batch"));
+  else
+    in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
   return in;
+}
+
+StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t micro_step) {
+  const RunCourse course = p_.course();
+  std::vector<Use> uses;
+  for (const int64_t index : batch.samples) {
+    const Sample& sample = p_.dataset.samples[static_cast<size_t>(index)];
+    const auto lane = static_cast<uint32_t>(uses.size());
+    Random augment(course.seed, Purpose::augment, static_cast<uint64_t>(micro_step), lane);
+    const auto variant = static_cast<int64_t>(augment.below(static_cast<uint64_t>(sample.augment_variants)));
+    uses.push_back({sample, sample.cut(variant), caption_at(course, sample, micro_step, lane), course.seed,
+                    static_cast<uint64_t>(micro_step), lane});
+  }
+  return make(uses, shape, static_cast<int32_t>(micro_step));
+}
+
+StepInputs BatchMaker::validation(const Sample& sample, const StepShape& shape, int64_t level) {
+  return make(
+      {{sample, sample.cut(), sample.caption, p_.validation_seed(), sample.number(), static_cast<uint32_t>(level)}},
+      shape, 0);
 }
 
 }  // namespace lh

@@ -1,5 +1,6 @@
-// What a micro-batch is trained on: latents drawn from the posterior, noise, noise levels, captions with dropout, and
-// what the denoiser is told besides. Every draw is a function of (seed, purpose, micro-step, place in the batch).
+// What a micro-batch is trained on: latents drawn from the posterior, noise, noise levels, captions as their rules make
+// them, and what the denoiser is told besides. Every draw is a function of (seed, purpose, micro-step, place in the
+// batch).
 #pragma once
 
 #include "train/prepare.h"
@@ -11,11 +12,22 @@ class BatchMaker {
   explicit BatchMaker(Prepared& prepared) : p_(prepared), inputs_(prepared.model.recipe()) {}
   // Inputs for a batch whose step was built for `shape`.
   StepInputs make(const Batch& batch, const StepShape& shape, int64_t micro_step);
+  // Inputs for one sample that is not trained on: noise and noise level number `level` of this image, the same whenever
+  // they are asked for. Nothing is drawn of its caption.
+  StepInputs validation(const Sample& sample, const StepShape& shape, int64_t level);
 
  private:
+  // One sample, and what it is used with.
+  struct Use {
+    const Sample& sample;
+    const ImageCut cut;
+    const std::string caption;
+    uint64_t seed, draw;
+    uint32_t lane;
+  };
+  StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
   // Noisy latents and target of one sample.
-  NoiseLevel draw(const Sample& sample, uint64_t draw, uint32_t lane, std::span<float> noisy, std::span<float> target);
-  const std::string& caption(const Sample& sample, uint64_t draw, uint32_t lane) const;
+  NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);
   Prepared& p_;
   DenoiserInputs inputs_;
 };

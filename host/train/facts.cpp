@@ -26,8 +26,14 @@ std::string dataset_hash(const Dataset& dataset) {
   Sha256 hash;
   for (const Sample& s : dataset.samples) {
     for (const auto& [key, file] : s.images) hash.update(fmt::format("{}={};", key, file.content_hash));
-    hash.update(fmt::format("{};{};{}x{};{};{};{}\n", s.image.content_hash, s.caption, s.bucket.width, s.bucket.height,
-                            s.flip, s.repeats, s.caption_dropout_rate));
+    for (const std::string& text : s.texts) hash.update(text + "\n");
+    if (s.mask)
+      hash.update(
+          fmt::format("{};{};{};{}\n", s.mask->file.content_hash, s.mask->alpha, s.mask->invert, s.mask->least));
+    hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
+                            s.bucket.width, s.bucket.height, s.flip, s.repeats, s.is_reg, s.loss_weight));
+    if (s.augment_variants > 1 || s.random_crop || s.color_aug)
+      hash.update(fmt::format("{};{};{}\n", s.random_crop, s.color_aug, s.augment_variants));
   }
   return hash.hex().substr(0, hex_digits);
 }
@@ -68,6 +74,13 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.dtype", std::string(dtype_name(p.compute))},
           {"objective", p.objective.text()},
           {"train.noise_offset", fmt::format("{}", c.train.noise_offset)},
+          {"train.multires_noise_iterations",
+           fmt::format("{} {}", c.train.multires_noise_iterations,
+                       c.train.multires_noise_iterations > 0 ? c.train.multires_noise_discount : 0)},
+          {"train.ip_noise_gamma",
+           fmt::format("{}{}", c.train.ip_noise_gamma, c.train.ip_noise_gamma_random_strength ? " drawn" : "")},
+          {"train.reg_weight", fmt::format("{}", c.train.reg_weight)},
+          {"train.mask_normalization", c.train.mask_normalization},
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};

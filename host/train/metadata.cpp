@@ -63,6 +63,12 @@ void add_objective(const Prepared& p, std::map<std::string, std::string>& entrie
   };
   entries["ss_loss_type"] = train.loss == "mse" ? "l2" : train.loss;
   if (train.noise_offset > 0) number("ss_noise_offset", train.noise_offset);
+  if (train.multires_noise_iterations > 0) {
+    entries["ss_multires_noise_iterations"] = std::to_string(train.multires_noise_iterations);
+    number("ss_multires_noise_discount", train.multires_noise_discount);
+  }
+  if (train.ip_noise_gamma > 0) number("ss_ip_noise_gamma", train.ip_noise_gamma);
+  if (train.max_train_epochs > 0) entries["ss_num_epochs"] = std::to_string(train.max_train_epochs);
   if (train.min_snr_gamma.value_or(0) > 0) number("ss_min_snr_gamma", train.min_snr_gamma);
   if (train.debiased_estimation_loss) entries["ss_debiased_estimation"] = "True";
   const Recipe& recipe = p.model.recipe();

@@ -16,7 +16,10 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view header = "step,loss,lr,grad_norm\n";
+// The last column is there where images are set apart for validation, and empty in steps without it.
+std::string header(const Config& config) {
+  return config.train.validation_split > 0 ? "step,loss,lr,grad_norm,validation_loss\n" : "step,loss,lr,grad_norm\n";
+}
 
 struct Row {
   int64_t step;
@@ -48,7 +51,7 @@ int open_or_fail(const std::filesystem::path& path, int flags) {
 }  // namespace
 
 Output::Output(const Config& config, int64_t resumed_step) : config_(config), folder_(config.output_dir()) {
-  std::string kept(header);
+  std::string kept = header(config);
   for (const Row& row : read_rows(folder_ / "metrics.csv"))
     if (row.step <= resumed_step) kept += row.text;
   publish_text(folder_ / "metrics.csv", kept);
@@ -58,13 +61,17 @@ Output::Output(const Config& config, int64_t resumed_step) : config_(config), fo
 
 Output::~Output() { ::close(metrics_); }
 
-void Output::metrics(int64_t step, double loss, double lr, double grad_norm) {
-  const std::string row = fmt::format("{},{:.9g},{:.9g},{:.9g}\n", step, loss, lr, grad_norm);
+void Output::metrics(int64_t step, const StepMetrics& values) {
+  std::string row = fmt::format("{},{:.9g},{:.9g},{:.9g}", step, values.loss, values.lr, values.grad_norm);
+  if (config_.train.validation_split > 0)
+    row += values.validation_loss ? fmt::format(",{:.9g}", *values.validation_loss) : ",";
+  row += '\n';
   if (::write(metrics_, row.data(), row.size()) != static_cast<ssize_t>(row.size()))
     fail(Code::resource, "{}: cannot be written: {}", (folder_ / "metrics.csv").string(), std::strerror(errno));
-  events_->scalar("loss", step, static_cast<float>(loss));
-  events_->scalar("lr", step, static_cast<float>(lr));
-  events_->scalar("grad_norm", step, static_cast<float>(grad_norm));
+  events_->scalar("loss", step, static_cast<float>(values.loss));
+  events_->scalar("lr", step, static_cast<float>(values.lr));
+  events_->scalar("grad_norm", step, static_cast<float>(values.grad_norm));
+  if (values.validation_loss) events_->scalar("validation_loss", step, static_cast<float>(*values.validation_loss));
 }
 
 std::filesystem::path Output::sample_path(int64_t step, size_t index) const {

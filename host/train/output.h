@@ -15,6 +15,11 @@
 
 namespace lh {
 
+struct StepMetrics {
+  double loss = 0, lr = 0, grad_norm = 0;
+  std::optional<double> validation_loss = {};
+};
+
 class Output {
  public:
   // Metrics after `resumed_step` are dropped.
@@ -23,7 +28,7 @@ class Output {
   Output(const Output&) = delete;
   Output& operator=(const Output&) = delete;
 
-  void metrics(int64_t step, double loss, double lr, double grad_norm);
+  void metrics(int64_t step, const StepMetrics& values);
   void sample(int64_t step, size_t index, const Image& image);
   bool has_sample(int64_t step, size_t index) const;
   void sync_metrics() const;  // what was written so far survives a power cut

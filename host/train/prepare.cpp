@@ -6,10 +6,12 @@
 #include <algorithm>
 #include <iterator>
 #include <set>
+#include <tuple>
 
 #include "config/run_settings.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "data/further_images.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
 #include "run/workspace.h"
@@ -42,6 +44,12 @@ void check_guidance(const TrainSection& train, const Recipe& recipe) {
         recipe.family);
 }
 
+bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
+  return std::ranges::any_of(dataset.samples, [&](const Sample& sample) {
+    return sample.loss_weight != 1 || (sample.is_reg && train.reg_weight != 1);
+  });
+}
+
 }  // namespace
 
 Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
@@ -64,9 +72,10 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
       images(model.recipe(), latents),
-      dataset(open_dataset(
-          c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
-          [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys())) {
+      dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
+                           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
+                           {c.train.validation_split, validation_seed()})),
+      masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
   device.limit_memory(limit);
   check_model(model, compute);
@@ -78,19 +87,91 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
          "sample.network_multiplier: with train.train_text_encoder samples are made at strength 1. Remove it, and "
          "sample "
          "with --lora FILE:STRENGTH when the run is done");
-  shapes.emplace(dataset, text, selection.text_encoders());
+  settle_course();
+  fit();
+}
+
+// All that follows from how many micro-batches a step has.
+void Prepared::settle_course() {
+  TrainSection& train = config.train;
+  order.emplace(dataset, train.batch_size, static_cast<uint64_t>(train.seed), micro_batches);
+  if (train.max_train_epochs > 0) {
+    const int64_t batches = train.max_train_epochs * order->batches_per_epoch();
+    train.steps = (batches + micro_batches - 1) / micro_batches;
+    check_phases(train);
+  }
+  // Captions that are encoded within the step need not be known.
+  constexpr double gib = int64_t{1} << 30;
+  const double limit = train.text_cache_limit_gib * gib, each = static_cast<double>(text.bytes_each());
+  const bool live = selection.text_encoders();
+  captions.emplace(dataset, *order, course(), live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
+  if (!live && captions->varying() > 0 && !captions->complete()) {
+    const auto variants = static_cast<int64_t>(limit / each / static_cast<double>(captions->varying()));
+    fail(
+        Code::resource,
+        "datasets: captions that are drawn anew at each use make more than {} different ones in {} steps, of {:.1f} "
+        "MiB "
+        "each when they are encoded; train.text_cache_limit_gib is {}. {}, raise the limit, or train the text encoders "
+        "(train.train_text_encoder), which encodes each caption when it is used",
+        static_cast<int64_t>(limit / each), train.steps, each / (1 << 20), train.text_cache_limit_gib,
+        variants > 0 ? fmt::format("Set datasets[].caption_variants: {} or less, for so many of each image", variants)
+                     : "Leave the captions as they are");
+  }
+  shapes.emplace(dataset, *captions, text, live);
+}
+
+void Prepared::fit() {
   text.require_memory(prompts());
   fit_memory();
-  check_lora_names(plan->adapters->empty_modules(), model.spec(), c.save.format);
-  if (!c.network.pretrained_lora_path.empty())
-    warm_start.emplace(c.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(), *plan->adapters);
+  check_lora_names(plan->adapters->empty_modules(), model.spec(), config.save.format);
+  if (!config.network.pretrained_lora_path.empty())
+    warm_start.emplace(config.network.pretrained_lora_path, model.spec(), model.checkpoint().weights(),
+                       *plan->adapters);
+}
+
+void Prepared::use_micro_batches(int64_t count) {
+  micro_batches = count;
+  const std::set<StepShape> before = shapes->all();
+  settle_course();
+  if (shapes->all() != before)
+    fit();
+  else if (count > 1)
+    plan->accumulate();
+}
+
+bool Prepared::masked() const {
+  const auto has_mask = [](const Sample& sample) { return sample.mask.has_value(); };
+  return std::ranges::any_of(dataset.samples, has_mask) || std::ranges::any_of(dataset.validation, has_mask);
+}
+
+RunCourse Prepared::course() const {
+  return {.seed = static_cast<uint64_t>(config.train.seed),
+          .batches_per_epoch = order->batches_per_epoch(),
+          .micro_batches = micro_batches,
+          .steps = config.train.steps};
+}
+
+uint64_t Prepared::validation_seed() const {
+  const std::optional<double>& seed = config.train.validation_seed;
+  return seed ? static_cast<uint64_t>(*seed) : static_cast<uint64_t>(config.train.seed);
+}
+
+StepShape Prepared::validation_shape(const Sample& sample) {
+  return {sample.bucket, selection.text_encoders() ? text.most_lengths() : text.lengths(sample.caption)};
+}
+
+bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
+  if (epochs < 1 || step < 1) return false;
+  const int64_t batches = epochs * order->batches_per_epoch();
+  return step * micro_batches / batches > (step - 1) * micro_batches / batches;
 }
 
 PlanOptions Prepared::plan_options(const MemoryChoice& choice) const {
   const bool train_text = selection.text_encoders();
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
-                   .weighted = objective.weighted(),
+                   .weighted = objective.weighted() || weighs_samples(config.train, dataset),
+                   .by_place = masked(),
                    .recompute = choice.recompute,
                    .text_encoders = train_text,
                    .streaming = streaming},
@@ -103,10 +184,18 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) const {
 void Prepared::compile(const MemoryChoice& choice) {
   const bool train_text = selection.text_encoders();
   streaming = choice.streamed > 0 ? memory_planner().streaming(choice.streamed) : Streaming{};
-  plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(),
-               plan_options(choice));
+  const PlanOptions options = plan_options(choice);
+  plan.emplace(device, model, registry, RunSettings(config.train).train(), selection, shapes->all(), options);
   for (const Phase& phase : config.train.phases)
     if (phase.until > 0) plan->also(RunSettings(config.train, phase.until).train());
+  if (!dataset.validation.empty()) {
+    std::set<StepShape> of_validation;
+    for (const Sample& sample : dataset.validation) of_validation.insert(validation_shape(sample));
+    validation =
+        std::make_unique<ValidationSteps>(device, model, selection, of_validation, options.step, options.encoder_sizes);
+    for (const PlannedGraph& planned : validation->graphs())
+      plan->also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
+  }
   if (requests.empty()) return;
   const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
   samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths, streaming);
@@ -115,7 +204,7 @@ void Prepared::compile(const MemoryChoice& choice) {
   if (train_text) {
     live_text = std::make_unique<LiveText>(device, model, selection, compute, text, streaming);
     const Graph& graph = live_text->graph();
-    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph), constant_bytes(graph));
+    plan->also(live_text->arena_bytes(), workspace_bytes(device, graph, live_text->plan()), constant_bytes(graph));
   }
   const MemoryReport& memory = plan->memory;
   const MemoryRoom room{.limit = limit,
@@ -166,10 +255,8 @@ void Prepared::fit_memory() {
 std::vector<std::string> Prepared::prompts() const {
   if (selection.text_encoders()) return {};  // they change with every step
   std::vector<std::string> all = prompts_of(requests);
-  for (const Sample& s : dataset.samples) {
-    all.push_back(s.caption);
-    if (s.caption_dropout_rate > 0) all.push_back(dropped_caption);
-  }
+  all.insert(all.end(), captions->all().begin(), captions->all().end());
+  for (const Sample& sample : dataset.validation) all.push_back(sample.caption);
   return all;
 }
 
@@ -179,21 +266,48 @@ std::vector<ImageCut> Prepared::cuts() const {
   return all;
 }
 
+std::string Prepared::report_data() const {
+  std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
+  std::map<Bucket, int64_t> counts;
+  int64_t reg = 0, masked_ones = 0, same = 0;
+  std::set<std::tuple<std::filesystem::path, Bucket, bool>> seen;
+  for (const Sample& s : dataset.samples) {
+    counts[s.bucket] += s.repeats;
+    reg += s.is_reg ? s.repeats : 0;
+    masked_ones += s.mask.has_value();
+    same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
+  }
+  for (const auto& [bucket, count] : counts)
+    lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+  lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(), *captions->all().begin());
+  if (captions->varying() > 0)
+    lines += fmt::format("           {} samples have captions that are drawn{}\n", captions->varying(),
+                         captions->complete() ? "" : ", and encoded when they are used");
+  if (dataset.small > 0)
+    lines += fmt::format("  small    {} samples are of images smaller than the resolution, and keep their own size\n",
+                         dataset.small);
+  if (same > 0) lines += fmt::format("  same     {} samples are what others are at another resolution\n", same);
+  if (reg > 0)
+    lines +=
+        fmt::format("  reg      {} per epoch are of regularization images, weight {}{}\n", reg, config.train.reg_weight,
+                    dataset.unused_reg > 0 ? fmt::format("; {} more are not needed", dataset.unused_reg) : "");
+  if (masked_ones > 0) lines += fmt::format("  masks    {} samples\n", masked_ones);
+  if (!dataset.not_read.empty())
+    lines += fmt::format("  not read {} (convert them to PNG, JPEG or WebP)\n", some_names(dataset.not_read));
+  if (!dataset.validation.empty())
+    lines += fmt::format("validation {} samples that are not trained on\n", dataset.validation.size());
+  lines += fmt::format(
+      "epochs     {} batches each; {} steps are {:.2f}\n", order->batches_per_epoch(), config.train.steps,
+      static_cast<double>(config.train.steps * micro_batches) / static_cast<double>(order->batches_per_epoch()));
+  return lines;
+}
+
 std::string Prepared::report() {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
   std::string text_report = fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant,
                                         config.model.name_or_path.string());
-  text_report += fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
-  std::map<Bucket, int64_t> counts;
-  std::set<std::string> captions;
-  for (const Sample& s : dataset.samples) {
-    counts[s.bucket] += s.repeats;
-    captions.insert(s.caption);
-  }
-  for (const auto& [bucket, count] : counts)
-    text_report += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
-  text_report += fmt::format("  captions {} different, first: \"{}\"\n", captions.size(), *captions.begin());
+  text_report += report_data();
   std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
   for (const AdaptedModule& m : graph.modules) ++kinds[{m.rank, m.alpha}];
   text_report += fmt::format("network    {}: {} modules, {} parameters:", adapter->id(), graph.modules.size(),

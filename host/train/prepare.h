@@ -13,10 +13,12 @@
 #include "config/dtype.h"
 #include "data/batches.h"
 #include "data/dataset.h"
+#include "data/run_captions.h"
 #include "diffusion/objective.h"
 #include "encode/image_inputs.h"
 #include "encode/latent_encoding.h"
 #include "encode/live_text.h"
+#include "encode/loss_masks.h"
 #include "encode/text_encoding.h"
 #include "plugin/adapter.h"
 #include "plugin/model.h"
@@ -24,6 +26,7 @@
 #include "sample/sample_set.h"
 #include "train/memory_planner.h"
 #include "train/train_plan.h"
+#include "train/validation.h"
 
 namespace lh {
 
@@ -38,7 +41,7 @@ struct Prepared {
   Prepared(const Registry& registry, const Config& config, int64_t processes = 1);
 
   const Registry& registry;
-  const Config& config;
+  Config config;          // its train.steps as max_train_epochs makes them
   int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;
@@ -54,14 +57,26 @@ struct Prepared {
   Dataset dataset;
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them
+  LossMasks masks;
+  std::optional<BatchOrder> order;
+  std::optional<RunCaptions> captions;
   std::optional<StepShapes> shapes;
   std::optional<TrainPlan> plan;
-  Streaming streaming;                  // weights that stay in host memory
-  int64_t limit = 0;                    // of device memory, bytes
-  std::optional<WarmStart> warm_start;  // network.pretrained_lora_path
-  std::unique_ptr<SampleSet> samples;   // none when no sample is asked for
-  std::unique_ptr<LiveText> live_text;  // where samples are made and text encoders trained
-  std::string report();                 // what --dry-run prints
+  Streaming streaming;                          // weights that stay in host memory
+  int64_t limit = 0;                            // of device memory, bytes
+  std::optional<WarmStart> warm_start;          // network.pretrained_lora_path
+  std::unique_ptr<SampleSet> samples;           // none when no sample is asked for
+  std::unique_ptr<ValidationSteps> validation;  // where images are set apart
+  std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
+  std::string report();                         // what --dry-run prints
+  bool masked() const;                          // some sample counts by place
+  RunCourse course() const;
+  uint64_t validation_seed() const;
+  StepShape validation_shape(const Sample& sample);
+  // Does a number of epochs end with this step, the first being 1?
+  bool epochs_end(int64_t step, int64_t epochs) const;
+  // A run that is resumed goes on with as many as it had.
+  void use_micro_batches(int64_t count);
   // Other budgets for the same run. rates: of another device than this run's.
   MemoryPlanner& memory_planner(const std::optional<Rates>& rates = std::nullopt);
   // What has to be encoded before the first step.
@@ -69,10 +84,13 @@ struct Prepared {
   std::vector<ImageCut> cuts() const;
 
  private:
+  void settle_course();
   std::optional<MemoryPlanner> planner_;  // made when first asked for
   PlanOptions plan_options(const MemoryChoice& choice) const;
   void compile(const MemoryChoice& choice);
   void fit_memory();
+  void fit();
+  std::string report_data() const;
 };
 
 }  // namespace lh

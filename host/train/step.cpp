@@ -77,10 +77,9 @@ std::string find_non_finite(Device& device, TrainStep& step, const StepInputs& i
   step.run(inputs, [&](const Node& node, std::span<const lk_tensor> outputs) {
     for (const lk_tensor& t : outputs) {
       if (!found.empty() || !is_float(static_cast<DType>(t.dtype)) || t.data == nullptr) continue;
-      const int64_t count = lk_numel(&t);
-      HostTensor raw(Desc{static_cast<DType>(t.dtype), {count}}), values(Desc{DType::f32, {count}});
-      device.check(lk_download(device.context(), raw.data.data(), t.data, raw.desc.bytes()), "diagnosis");
-      convert(raw.desc.dtype, raw.data.data(), DType::f32, values.data.data(), count);
+      const HostTensor raw = device.download(t);
+      HostTensor values(Desc{DType::f32, raw.desc.shape});
+      convert(raw.desc.dtype, raw.data.data(), DType::f32, values.data.data(), raw.desc.shape.numel());
       if (!std::ranges::all_of(values.as<float>(), [](float v) { return std::isfinite(v); }))
         found = step.train_graph().graph.describe(node);
     }

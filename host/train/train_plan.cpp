@@ -14,15 +14,15 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
                      const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options)
     : device_(device), registry_(registry) {
   const Recipe& recipe = model.recipe();
-  const auto add = [&](const Graph& graph, int64_t arena) {
-    also(arena, workspace_bytes(device, graph), constant_bytes(graph));
+  const auto add = [&](const PlannedGraph& planned) {
+    also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
   };
   for (const StepShape& shape : shapes) {
     Sizes sizes = shape.sizes(recipe.latents, options.batch);
     sizes.insert(options.encoder_sizes.begin(), options.encoder_sizes.end());
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
-    const Graph& graph = step->train_graph().graph;
-    also_adapted(step->arena_bytes(), workspace_bytes(device, graph), constant_bytes(graph));
+    const TrainGraph& train = step->train_graph();
+    also_adapted(step->arena_bytes(), workspace_bytes(device, train.graph, step->plan()), constant_bytes(train.graph));
     steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
@@ -39,12 +39,12 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   const Shape whole = adapters->whole().shape;
   if (options.norm_limit) {
     norm_limit = std::make_unique<NormLimit>(*adapters, *options.norm_limit);
-    for (const Graph& graph : norm_limit->graphs()) add(graph, norm_limit->arena_bytes());
+    for (const PlannedGraph& planned : norm_limit->graphs()) add(planned);
   }
   if (settings.ema_config.use_ema) {
     adapters->add_section("ema");
     ema = std::make_unique<Ema>(settings.ema_config, whole.numel());
-    add(ema->plan().graph, ema->plan().plan.bytes);
+    add({&ema->plan().graph, &ema->plan().plan});
   }
   const int64_t clip = measured_workspace(device, [&] {
     const auto place = [](int64_t at, const Shape& shape) {  // only for the size: nothing is there
@@ -100,9 +100,9 @@ void TrainPlan::make_room(const OptimizerSetup& setup) {
   memory.adapters += adapters->bytes() - before + states - update_states_;
   update_states_ = states;
   int64_t small = update.number_bytes();
-  for (const std::vector<const Graph*>& graphs : update.graphs()) {
+  for (const std::vector<PlannedGraph>& graphs : update.graphs()) {
     also(update.arena_bytes(), workspace_bytes(device_, graphs), 0);
-    for (const Graph* graph : graphs) small += constant_bytes(*graph);
+    for (const PlannedGraph& planned : graphs) small += constant_bytes(*planned.graph);
   }
   small = std::max(update_small_, small);
   memory.small += small - update_small_ - Feed::device_bytes(message_bytes());

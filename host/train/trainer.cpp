@@ -18,7 +18,10 @@ namespace lh {
 namespace {
 
 constexpr int64_t steps_between_comparisons = 100;  // of the weights of all processes
+constexpr int64_t validation_levels = 4;            // noise levels of each image
 constexpr int64_t most_skipped_in_a_row = 50;       // a loss scale that never settles is a fault of the run
+
+bool every(int64_t step, int64_t steps) { return steps > 0 && step % steps == 0; }
 
 }  // namespace
 
@@ -26,7 +29,6 @@ Trainer::Trainer(Prepared& prepared, World& world, const std::string& resume, co
                  const std::filesystem::path& replay)
     : p_(prepared), world_(world), config_(prepared.config), maker_(prepared) {
   check_start(resume, from, replay);
-  order_.emplace(p_.dataset, config_.train.batch_size, static_cast<uint64_t>(config_.train.seed), p_.micro_batches);
   load();
   if (!stopping_) start_or_resume();
 }
@@ -92,14 +94,15 @@ void Trainer::go_on_from_saved() {
   if (saved_->micro_batches < world_.size())
     spdlog::warn("{} of {} processes have no part of a step: it has {} micro-batches",
                  world_.size() - saved_->micro_batches, world_.size(), saved_->micro_batches);
-  p_.micro_batches = saved_->micro_batches;
-  if (p_.micro_batches > 1) p_.plan->accumulate();
+  p_.use_micro_batches(saved_->micro_batches);
 }
 
 void Trainer::load() {
   // Encoders first, each alone in memory; then the denoiser stays.
   p_.text.prepare(p_.prompts(), world_);
   p_.latents.prepare(p_.cuts(), world_);
+  p_.masks.prepare(p_.dataset.samples);
+  p_.masks.prepare(p_.dataset.validation);
   agree();
   if (stopping_) return;
 
@@ -110,6 +113,7 @@ void Trainer::load() {
                                 .in_order = config_.train.deterministic,
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
+  if (p_.validation) p_.validation->bind(runner_->arena(), *weights_, *p_.plan->adapters);
   if (!p_.samples) return;
   p_.samples->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
   p_.samples->bind_decoders(runner_->arena());
@@ -161,7 +165,7 @@ void Trainer::start_or_resume() {
 }
 
 MicroBatch Trainer::micro_batch(int64_t index) {
-  const Batch& batch = order_->at(index);
+  const Batch& batch = p_.order->at(index);
   const StepShape shape = p_.shapes->of(batch);
   return {p_.plan->steps.at(shape).get(), maker_.make(batch, shape, index)};
 }
@@ -200,13 +204,36 @@ double Trainer::collect(int64_t step) {
 }
 
 bool Trainer::boundary_after(int64_t step) const {
-  const auto due = [&](int64_t every) { return every > 0 && (step + 1) % every == 0; };
-  return step + 1 == config_.train.steps || due(config_.save.save_every) || samples_due(step + 1);
+  return step + 1 == config_.train.steps || save_due(step + 1) || samples_due(step + 1) || validation_due(step + 1);
 }
 
 bool Trainer::samples_due(int64_t step) const {
   const SampleConfig& sample = config_.sample;
-  return p_.samples && sample.sample_every > 0 && step % sample.sample_every == 0 && step >= sample.sample_start_step;
+  return p_.samples && step >= sample.sample_start_step &&
+         (every(step, sample.sample_every) || p_.epochs_end(step, sample.sample_every_n_epochs));
+}
+
+bool Trainer::save_due(int64_t step) const {
+  return every(step, config_.save.save_every) || p_.epochs_end(step, config_.save.save_every_n_epochs);
+}
+
+bool Trainer::validation_due(int64_t step) const {
+  if (!p_.validation) return false;
+  const TrainSection& train = config_.train;
+  const bool by_steps = train.validate_every_n_steps > 0;
+  return step == train.steps || every(step, train.validate_every_n_steps) ||
+         p_.epochs_end(step,
+                       by_steps ? train.validate_every_n_epochs : std::max<int64_t>(train.validate_every_n_epochs, 1));
+}
+
+double Trainer::validate() {
+  double sum = 0;
+  for (const Sample& sample : p_.dataset.validation) {
+    const StepShape shape = p_.validation_shape(sample);
+    for (int64_t level = 0; level < validation_levels; ++level)
+      sum += p_.validation->loss(shape, maker_.validation(sample, shape, level));
+  }
+  return sum / static_cast<double>(validation_levels * static_cast<int64_t>(p_.dataset.validation.size()));
 }
 
 // A step is one transaction, which its state opens: metrics up to it are on disk before; its LoRA and samples come
@@ -370,7 +397,8 @@ int Trainer::run() {
 }
 
 int Trainer::run_steps() {
-  const int64_t steps = config_.train.steps, every = config_.sample.sample_every;
+  const int64_t steps = config_.train.steps;
+  const bool sampling = p_.samples && (config_.sample.sample_every > 0 || config_.sample.sample_every_n_epochs > 0);
   if (p_.samples && config_.sample.sample_at_start && state_.step == 0) make_samples(0);
   agree();
   if (stopping_) return leave();  // the images of this step are made on resuming
@@ -393,7 +421,11 @@ int Trainer::run_steps() {
     const int64_t done = step + 1;
     state_.step = done;
     const double lr = changes_->rate(step);
-    if (output_) output_->metrics(done, loss_, lr, grad_norm_);
+    if (output_)
+      output_->metrics(done, {.loss = loss_,
+                              .lr = lr,
+                              .grad_norm = grad_norm_,
+                              .validation_loss = validation_due(done) ? std::optional(validate()) : std::nullopt});
     if (progress) progress->update(done, training_details(loss_, lr, p_.device.peak() >> 20));
     agree();
     if (folder_lost_ && launched == done) leave_lost_folder();
@@ -402,7 +434,7 @@ int Trainer::run_steps() {
       return leave();
     }
     if (done == steps) break;
-    if (config_.save.save_every > 0 && done % config_.save.save_every == 0)
+    if (save_due(done))
       save(done, false);
     else if (done % steps_between_comparisons == 0)
       compare_ranks();
@@ -416,7 +448,7 @@ int Trainer::run_steps() {
   control_.reset();
   save(steps, true);  // before the last samples: an image that fails loses nothing
   if (output_) output_->loss_curve();
-  if (p_.samples && every > 0) {
+  if (sampling) {
     make_samples(steps);
     agree();
     if (stopping_) return leave();

@@ -48,6 +48,9 @@ class Trainer {
   std::filesystem::path write_lora(int64_t step, bool final);
   void make_samples(int64_t step, bool only_missing = false);
   bool samples_due(int64_t step) const;  // after so many steps
+  bool save_due(int64_t step) const;
+  bool validation_due(int64_t step) const;
+  double validate();  // the loss of the images that are set apart; no step may be in flight
   void make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
                     const std::function<void(size_t index, const Image& image)>& write);
   void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
@@ -80,7 +83,6 @@ class Trainer {
   bool paused_ = false, told_to_stop_ = false;
   bool stopping_ = false, asked_ = false, folder_lost_ = false;  // what all have agreed on
   bool started_ = false, apart_ = false;
-  std::optional<BatchOrder> order_;
   BatchMaker maker_;
   std::optional<Weights> weights_;
   std::optional<StepRunner> runner_;

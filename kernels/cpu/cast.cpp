@@ -12,12 +12,13 @@ namespace {
 
 constexpr int64_t run = 1024;
 
-bool is_integer(lk_dtype dtype) { return dtype == LK_I32 || dtype == LK_I64 || dtype == LK_U8; }
+bool is_integer(lk_dtype dtype) { return dtype == LK_I32 || dtype == LK_I64 || dtype == LK_U8 || dtype == LK_I8; }
 
 int64_t load_integer(const void* data, lk_dtype dtype, int64_t i) {
   switch (dtype) {
     case LK_I32: return static_cast<const int32_t*>(data)[i];
     case LK_I64: return static_cast<const int64_t*>(data)[i];
+    case LK_I8: return static_cast<const int8_t*>(data)[i];
     default: return static_cast<const uint8_t*>(data)[i];
   }
 }
@@ -31,6 +32,7 @@ void store_integer(void* data, lk_dtype dtype, int64_t i, int64_t value) {
   switch (dtype) {
     case LK_I32: static_cast<int32_t*>(data)[i] = saturated<int32_t>(value); break;
     case LK_I64: static_cast<int64_t*>(data)[i] = value; break;
+    case LK_I8: static_cast<int8_t*>(data)[i] = saturated<int8_t>(value); break;
     default: static_cast<uint8_t*>(data)[i] = saturated<uint8_t>(value); break;
   }
 }
@@ -46,7 +48,12 @@ int64_t rounded(float value) {
 }  // namespace
 
 void cast(Cpu& cpu, const lk_cast_params& p) {
-  const int64_t count = numel(p.x), per_factor = present(p.scale) ? count / numel(p.scale) : count;
+  const int64_t count = numel(p.x);
+  if (p.x.dtype == LK_NF4) {
+    const FloatIn values(cpu, p.x, p.scale);
+    return narrow(cpu, values, p.y.data, p.y.dtype, count);
+  }
+  const int64_t per_factor = present(p.scale) ? count / numel(p.scale) : count;
   const float* const factors = static_cast<const float*>(p.scale.data);
   const bool from_integer = is_integer(p.x.dtype), to_integer = is_integer(p.y.dtype);
   const Cpu one_thread(1);  // for the conversions inside a run

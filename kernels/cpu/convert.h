@@ -1,5 +1,5 @@
-// Kernels compute in float; these helpers stand between them and the storage types. An f32 tensor is used where it
-// lies, without a copy; any other is converted into or out of scratch memory.
+// Kernels compute in float; these helpers stand between them and the storage types. A dense f32 tensor is used where it
+// lies, without a copy; any other is converted into or out of scratch memory, and so are tensors in lines.
 #pragma once
 
 #include "cpu/cpu.h"
@@ -13,7 +13,7 @@ void narrow(const Cpu& cpu, const float* src, void* dst, lk_dtype dtype, int64_t
 class FloatIn {
  public:
   FloatIn(Cpu& cpu, const lk_tensor& tensor);
-  // A weight with scale (one element or one per row of the first axis, may be absent) multiplied in.
+  // A weight of any type with its scale, which may be absent, multiplied in.
   FloatIn(Cpu& cpu, const lk_tensor& weight, const lk_tensor& scale);
   const float* data() const { return data_; }
   operator const float*() const { return data_; }
@@ -36,7 +36,7 @@ class FloatOut {
 
  private:
   Cpu& cpu_;
-  const lk_tensor& tensor_;
+  const lk_tensor& tensor_;  // kept by the caller as long as this is
   Scratch<float> scratch_;
   float* data_;
 };

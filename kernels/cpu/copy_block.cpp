@@ -4,18 +4,18 @@
 #include <cstring>
 
 #include "cpu/convert.h"
+#include "lines.h"
 
 namespace lk::cpu {
 
 void copy_block(Cpu& cpu, const lk_copy_block_params& p) {
   const int64_t size = lk_dtype_size(p.x.dtype), step = std::max<int64_t>(p.x_step, 1);
-  int64_t x_strides[LK_MAX_RANK + 1], y_strides[LK_MAX_RANK + 1], x_start = 0, y_start = 0;  // in bytes
-  x_strides[p.x.rank] = y_strides[p.x.rank] = size;
-  for (int32_t i = p.x.rank - 1; i >= 0; --i) {
-    x_strides[i] = i == p.x.rank - 1 ? size : x_strides[i + 1] * p.x.dims[i + 1];
-    y_strides[i] = i == p.x.rank - 1 ? size : y_strides[i + 1] * p.y.dims[i + 1];
-    x_start += p.x_offset[i] * x_strides[i];
-    y_start += p.y_offset[i] * y_strides[i];
+  int64_t x_strides[LK_MAX_RANK], y_strides[LK_MAX_RANK], x_start = 0, y_start = 0;  // in bytes
+  strides_of(p.x, x_strides);
+  strides_of(p.y, y_strides);
+  for (int32_t i = 0; i < p.x.rank; ++i) {
+    x_start += p.x_offset[i] * (x_strides[i] *= size);
+    y_start += p.y_offset[i] * (y_strides[i] *= size);
   }
   if (p.x.rank > 0) x_strides[p.x.rank - 1] *= step;
   int32_t axis = p.x.rank;  // rows are made of axes [axis, rank)
@@ -25,6 +25,7 @@ void copy_block(Cpu& cpu, const lk_copy_block_params& p) {
     --axis;
     row_bytes *= p.extent[axis];
     whole = p.extent[axis] == p.x.dims[axis] && p.extent[axis] == p.y.dims[axis];
+    if (axis > 0) whole = whole && x_strides[axis - 1] == row_bytes && y_strides[axis - 1] == row_bytes;
   }
   int64_t rows = 1;
   for (int32_t i = 0; i < axis; ++i) rows *= p.extent[i];

@@ -24,6 +24,7 @@ void fill(Cpu& cpu, const lk_fill_params& p) {
     case LK_F8_E5M2: return fill_as(cpu, static_cast<uint8_t>(FloatE5M2::narrow(value)), p.y);
     case LK_I32: return fill_as(cpu, static_cast<int32_t>(p.value), p.y);
     case LK_I64: return fill_as(cpu, static_cast<int64_t>(p.value), p.y);
+    case LK_I8: return fill_as(cpu, static_cast<int8_t>(p.value), p.y);
     default: return fill_as(cpu, static_cast<uint8_t>(p.value), p.y);
   }
 }

@@ -66,4 +66,8 @@ struct BFloat16 {
   }
 };
 
+struct Integer8 {
+  static float widen(int8_t v) { return v; }
+};
+
 }  // namespace lk

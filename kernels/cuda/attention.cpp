@@ -17,8 +17,10 @@
 
 #include "check.h"
 #include "cuda/attention_hopper.h"
+#include "cuda/dense.h"
 #include "cuda/dnn.h"
 #include "cuda/dnn_graph.h"
+#include "lines.h"
 
 namespace lk::cuda {
 
@@ -27,7 +29,15 @@ namespace {
 // What one call of a plan computes: `batch` items and `heads` of the tensors' `all_heads`; as many heads of k and v, or
 // all of them where they are fewer (`key_heads`).
 struct Shape {
-  int64_t batch, queries, keys, heads, all_heads, key_heads, all_key_heads, width;
+  int64_t batch, queries, keys, heads, key_heads, width;
+};
+
+// How the tensors of the backward pass lie; those of the forward pass are the first four.
+struct Places {
+  Spacing q, k, v, o, d_o{}, dq{}, dk{}, dv{};
+  void append_to(DnnKey& key) const {
+    for (const Spacing& s : {q, k, v, o, d_o, dq, dk, dv}) key.insert(key.end(), {s.item, s.row});
+  }
 };
 
 struct Masks {
@@ -60,16 +70,22 @@ constexpr float one = 1.0f, lowest = std::numeric_limits<float>::lowest();
 // The descriptions of the tensors of one call.
 class Tensors {
  public:
-  Tensors(DnnGraph& graph, const Shape& s, cudnnDataType_t type) : graph_(graph), s_(s), type_(type) {}
+  Tensors(DnnGraph& graph, const Shape& s, const Places& at, cudnnDataType_t type)
+      : at(at), graph_(graph), s_(s), type_(type) {}
 
-  DnnTensor query_rows(int64_t id) { return graph_.real(id, type_, query_dims(), query_strides()); }  // [b, h, Sq, d]
-  DnnTensor key_rows(int64_t id) { return graph_.real(id, type_, key_dims(), key_strides()); }        // [b, hk, Sk, d]
-  DnnTensor keys_transposed(int64_t id) {                                                             // [b, hk, d, Sk]
-    const int64_t row = key_row();
-    return graph_.real(id, type_, {s_.batch, s_.key_heads, s_.width, s_.keys}, {s_.keys * row, s_.width, 1, row});
+  const Places& at;
+  DnnTensor query_rows(int64_t id, const Spacing& spacing) {  // [b, h, Sq, d]
+    return graph_.real(id, type_, query_dims(), strides(spacing));
   }
-  DnnTensor inner_key_rows() { return graph_.inner(type_, key_dims(), key_strides()); }
-  DnnTensor inner_query_rows() { return graph_.inner(CUDNN_DATA_FLOAT, query_dims(), query_strides()); }
+  DnnTensor key_rows(int64_t id, const Spacing& spacing) {  // [b, hk, Sk, d]
+    return graph_.real(id, type_, key_dims(), strides(spacing));
+  }
+  DnnTensor keys_transposed(int64_t id, const Spacing& spacing) {  // [b, hk, d, Sk]
+    return graph_.real(id, type_, {s_.batch, s_.key_heads, s_.width, s_.keys},
+                       {spacing.item, s_.width, 1, spacing.row});
+  }
+  DnnTensor inner_key_rows() { return graph_.inner(type_, key_dims(), strides(at.k)); }
+  DnnTensor inner_query_rows() { return graph_.inner(CUDNN_DATA_FLOAT, query_dims(), strides(at.o)); }
   DnnTensor query_sums(int64_t id) {  // float32, dense
     const DnnDims dims{s_.batch, s_.heads, s_.queries, s_.width};
     return graph_.real(id, CUDNN_DATA_FLOAT, dims, dense_strides(dims));
@@ -90,12 +106,9 @@ class Tensors {
   cudnnDataType_t type() const { return type_; }
 
  private:
-  int64_t query_row() const { return s_.all_heads * s_.width; }
-  int64_t key_row() const { return s_.all_key_heads * s_.width; }
   DnnDims query_dims() const { return {s_.batch, s_.heads, s_.queries, s_.width}; }
-  DnnDims query_strides() const { return {s_.queries * query_row(), s_.width, query_row(), 1}; }
   DnnDims key_dims() const { return {s_.batch, s_.key_heads, s_.keys, s_.width}; }
-  DnnDims key_strides() const { return {s_.keys * key_row(), s_.width, key_row(), 1}; }
+  DnnDims strides(const Spacing& spacing) const { return {spacing.item, s_.width, spacing.row, 1}; }
 
   DnnGraph& graph_;
   const Shape& s_;
@@ -114,11 +127,11 @@ struct Lengths {
 
 void describe_forward(DnnGraph& graph, Tensors t, const Masks& masks) {
   const Lengths lengths(t, masks);
-  graph.sdpa({.q = t.query_rows(q_id),
-              .k = t.key_rows(k_id),
-              .v = t.key_rows(v_id),
+  graph.sdpa({.q = t.query_rows(q_id, t.at.q),
+              .k = t.key_rows(k_id, t.at.k),
+              .v = t.key_rows(v_id, t.at.v),
               .scale = graph.scalar(scale_id),
-              .o = t.query_rows(o_id),
+              .o = t.query_rows(o_id, t.at.o),
               .stats = t.statistics(lse_id),
               .query_lengths = lengths.queries,
               .key_lengths = lengths.keys});
@@ -166,8 +179,8 @@ DnnTensor scaled_scores(DnnGraph& graph, Tensors& t, const Lengths& lengths, boo
 // causal masks, which that operation does not have.
 void describe_forward_parts(DnnGraph& graph, Tensors t, const Masks& masks) {
   const Lengths lengths(t, masks);
-  const DnnTensor x = scaled_scores(graph, t, lengths, masks.causal, t.query_rows(q_id), t.keys_transposed(k_id),
-                                    graph.scalar(scale_id));
+  const DnnTensor x = scaled_scores(graph, t, lengths, masks.causal, t.query_rows(q_id, t.at.q),
+                                    t.keys_transposed(k_id, t.at.k), graph.scalar(scale_id));
   const DnnTensor largest = t.inner_statistics(), shifted = t.scores(), e = t.scores(), sum = t.inner_statistics();
   const DnnTensor log_sum = t.inner_statistics(), p = t.scores(t.type());
   graph.reduce(CUDNN_REDUCE_TENSOR_MAX, x, largest);
@@ -177,19 +190,19 @@ void describe_forward_parts(DnnGraph& graph, Tensors t, const Masks& masks) {
   graph.pointwise(CUDNN_POINTWISE_LOG, sum, nullptr, log_sum);
   graph.pointwise(CUDNN_POINTWISE_ADD, largest, log_sum, t.statistics(lse_id));
   graph.pointwise(CUDNN_POINTWISE_DIV, e, sum, p);
-  graph.matmul(p, t.key_rows(v_id), t.query_rows(o_id), lengths.queries, nullptr, lengths.keys);
+  graph.matmul(p, t.key_rows(v_id, t.at.v), t.query_rows(o_id, t.at.o), lengths.queries, nullptr, lengths.keys);
 }
 
 // The backward pass in the parts that cuDNN recognises. With a float32 sum for dq beside dq the blocks of keys add to
 // it in the order in which they finish; without it ds is stored and dq computed from it in order.
 void describe_backward(DnnGraph& graph, Tensors t, const Masks& masks, bool in_order) {
   const Lengths lengths(t, masks);
-  const DnnTensor q = t.query_rows(q_id), d_o = t.query_rows(d_o_id);
-  const DnnTensor k_transposed = t.keys_transposed(k_id), v_transposed = t.keys_transposed(v_id);
+  const DnnTensor q = t.query_rows(q_id, t.at.q), d_o = t.query_rows(d_o_id, t.at.d_o);
+  const DnnTensor k_transposed = t.keys_transposed(k_id, t.at.k), v_transposed = t.keys_transposed(v_id, t.at.v);
   const DnnTensor scale = graph.scalar(scale_id), delta = t.statistics(delta_id);
   {  // delta = sum_d(do o)
     const DnnTensor product = t.inner_query_rows(), sum = t.inner_statistics();
-    graph.pointwise(CUDNN_POINTWISE_MUL, d_o, t.query_rows(o_id), product);
+    graph.pointwise(CUDNN_POINTWISE_MUL, d_o, t.query_rows(o_id, t.at.o), product);
     graph.reduce(CUDNN_REDUCE_TENSOR_ADD, product, sum);
     graph.pointwise(CUDNN_POINTWISE_MUL, sum, graph.scalar(one_id), delta);
   }
@@ -198,16 +211,16 @@ void describe_backward(DnnGraph& graph, Tensors t, const Masks& masks, bool in_o
   graph.pointwise(CUDNN_POINTWISE_SUB, x, t.statistics(lse_id), relative);
   graph.pointwise(CUDNN_POINTWISE_EXP, relative, nullptr, p);
   graph.reshape(p, p_transposed);
-  graph.matmul(p_transposed, d_o, t.key_rows(dv_id), lengths.keys, nullptr, lengths.queries);
+  graph.matmul(p_transposed, d_o, t.key_rows(dv_id, t.at.dv), lengths.keys, nullptr, lengths.queries);
   // ds = scale p (dp - delta)
   const DnnTensor dp = t.scores(), centred = t.scores(), weighted = t.scores(), ds = t.scores();
   graph.matmul(d_o, v_transposed, dp, lengths.queries, lengths.keys);
   graph.pointwise(CUDNN_POINTWISE_SUB, dp, delta, centred);
   graph.pointwise(CUDNN_POINTWISE_MUL, centred, p, weighted);
   graph.pointwise(CUDNN_POINTWISE_MUL, weighted, scale, ds);
-  const DnnTensor ds_transposed = t.scores_transposed(), k = t.inner_key_rows(), dq = t.query_rows(dq_id);
+  const DnnTensor ds_transposed = t.scores_transposed(), k = t.inner_key_rows(), dq = t.query_rows(dq_id, t.at.dq);
   graph.reshape(ds, ds_transposed);
-  graph.matmul(ds_transposed, q, t.key_rows(dk_id), lengths.keys, nullptr, lengths.queries);
+  graph.matmul(ds_transposed, q, t.key_rows(dk_id, t.at.dk), lengths.keys, nullptr, lengths.queries);
   graph.reshape(k_transposed, k);
   if (in_order) {
     graph.matmul(ds, k, dq, lengths.queries, nullptr, lengths.keys);
@@ -227,25 +240,26 @@ int64_t most_stored_scores(const Cuda& cuda) {
   return std::min<int64_t>(int64_t{1} << 30, static_cast<int64_t>(cuda.device().totalGlobalMem / 32));
 }
 
-const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, const Masks& masks) {
+const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dtype dtype, const Masks& masks) {
   const cudnnDataType_t type = dnn_type(dtype);
   const auto describe = [&](auto&& graph_of) {
-    return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, type), masks); };
+    return [&, graph_of](DnnGraph& graph) { graph_of(graph, Tensors(graph, s, at, type), masks); };
   };
   const DnnAccept accept{.workspace = most_workspace};
   for (const bool parts : {false, true}) {
     if (masks.causal && !parts) continue;
-    const DnnKey key{static_cast<int64_t>(Operation::attention),
-                     parts,
-                     dtype,
-                     masks.lengths,
-                     masks.causal,
-                     s.batch,
-                     s.queries,
-                     s.keys,
-                     s.heads,
-                     s.key_heads,
-                     s.width};
+    DnnKey key{static_cast<int64_t>(Operation::attention),
+               parts,
+               dtype,
+               masks.lengths,
+               masks.causal,
+               s.batch,
+               s.queries,
+               s.keys,
+               s.heads,
+               s.key_heads,
+               s.width};
+    at.append_to(key);
     const DnnPlan* const plan =
         cuda.dnn().plan(key, describe(parts ? describe_forward_parts : describe_forward), accept);
     if (plan != nullptr) return plan;
@@ -253,21 +267,26 @@ const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, const Ma
   return nullptr;
 }
 
-const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, lk_dtype dtype, const Masks& masks, bool in_order) {
-  const DnnKey key{
-      static_cast<int64_t>(in_order ? Operation::attention_backward_in_order : Operation::attention_backward),
-      dtype,
-      masks.lengths,
-      masks.causal,
-      s.batch,
-      s.queries,
-      s.keys,
-      s.heads,
-      s.all_heads,
-      s.width};
+const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dtype dtype, const Masks& masks,
+                             bool in_order) {
+  DnnKey key{static_cast<int64_t>(in_order ? Operation::attention_backward_in_order : Operation::attention_backward),
+             dtype,
+             masks.lengths,
+             masks.causal,
+             s.batch,
+             s.queries,
+             s.keys,
+             s.heads,
+             s.width};
+  at.append_to(key);
   return cuda.dnn().plan(
-      key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, dnn_type(dtype)), masks, in_order); },
+      key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, at, dnn_type(dtype)), masks, in_order); },
       {.workspace = most_workspace});
+}
+
+template <class Params>
+int64_t group(const Params& p) {
+  return p.q.dims[2] / p.k.dims[2];
 }
 
 // Whether cuDNN is worth asking. While measuring, addresses mean nothing: operands count as aligned.
@@ -277,23 +296,28 @@ bool suits_cudnn(const Cuda& cuda, const Params& p, int64_t widest, std::initial
   if (cuda.capability() < 80 || present(p.bias) || p.soft_cap != 0.0f || width > widest || width % 8 != 0) return false;
   if (p.causal != 0 && (queries != p.k.dims[1] || queries == 1 || present(p.key_mask))) return false;
   if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
+  const bool rearranged = present(p.key_lengths) || present(p.key_mask) || group(p) > 1;  // by copies of dense tensors
   for (const lk_tensor* t : tensors) {
-    if (t->dtype != p.q.dtype && t != &p.lse) return false;
+    if (t != &p.lse && (t->dtype != p.q.dtype || !heads_in_lines(*t))) return false;
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
+    if (rearranged && !is_dense(*t)) return false;
   }
   return true;
-}
-
-template <class Params>
-int64_t group(const Params& p) {
-  return p.q.dims[2] / p.k.dims[2];
 }
 
 // With the heads of k as they are, or repeated.
 template <class Params>
 Shape shape(const Params& p, bool repeated) {
-  const int64_t heads = p.q.dims[2], key_heads = repeated ? heads : p.k.dims[2];
-  return {p.q.dims[0], p.q.dims[1], p.k.dims[1], heads, heads, key_heads, key_heads, p.q.dims[3]};
+  const int64_t heads = p.q.dims[2];
+  return {p.q.dims[0], p.q.dims[1], p.k.dims[1], heads, repeated ? heads : p.k.dims[2], p.q.dims[3]};
+}
+
+template <class Params>
+Places places(const Params& p, bool repeated) {
+  const Spacing row = repeated && group(p) > 1
+                          ? Spacing{p.k.dims[1] * p.q.dims[2] * p.q.dims[3], p.q.dims[2] * p.q.dims[3]}
+                          : Spacing{};
+  return {spacing_of(p.q), row.row > 0 ? row : spacing_of(p.k), row.row > 0 ? row : spacing_of(p.v), spacing_of(p.o)};
 }
 
 // k and v as cuDNN reads them, and how many of their first rows are seen.
@@ -338,10 +362,10 @@ bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
   if (!suits_cudnn(cuda, p, 512, {&p.q, &p.k, &p.v, &p.o, &p.lse})) return false;
   const Masks masks{present(p.key_lengths) || present(p.key_mask), p.causal != 0};
   bool repeated = false;
-  const DnnPlan* plan = forward_plan(cuda, shape(p, repeated), p.q.dtype, masks);
+  const DnnPlan* plan = forward_plan(cuda, shape(p, repeated), places(p, repeated), p.q.dtype, masks);
   if (plan == nullptr && group(p) > 1) {
     repeated = true;
-    plan = forward_plan(cuda, shape(p, repeated), p.q.dtype, masks);
+    plan = forward_plan(cuda, shape(p, repeated), places(p, repeated), p.q.dtype, masks);
   }
   if (plan == nullptr) return false;
   const Shape s = shape(p, repeated);
@@ -388,7 +412,10 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   const Shape all = shape(p, true);
   const Masks masks{some_seen || mask_needed(all), p.causal != 0};
   const Shape slice = in_order ? in_order_slice(cuda, all) : all;
-  const DnnPlan* const plan = backward_plan(cuda, slice, p.q.dtype, masks, in_order);
+  Places at = places(p, true);
+  at.d_o = spacing_of(p.d_o), at.dq = spacing_of(p.dq);
+  at.dk = group(p) > 1 ? at.k : spacing_of(p.dk), at.dv = group(p) > 1 ? at.v : spacing_of(p.dv);
+  const DnnPlan* const plan = backward_plan(cuda, slice, at, p.q.dtype, masks, in_order);
   if (plan == nullptr) return false;
   // The statistics of a slice may begin anywhere, cuDNN wants them at multiples of 16 bytes: slices use a copy.
   const bool sliced = slice.batch != all.batch || slice.heads != all.heads;
@@ -397,16 +424,19 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   float* const lse_copy = sliced ? cuda.scratch<float>(rows) : nullptr;
   const int64_t spacing = sliced ? 4 : 1;
   const Keys keys(cuda, p, group(p) > 1);
-  lk_tensor dk = keys.k, dv = keys.v;
-  dk.data = keys.copied ? cuda.scratch<uint16_t>(numel(dk)) : p.dk.data;
-  dv.data = keys.copied ? cuda.scratch<uint16_t>(numel(dv)) : p.dv.data;
+  lk_tensor dk = p.dk, dv = p.dv;
+  if (keys.copied) {
+    dk = keys.k, dv = keys.v;
+    dk.data = cuda.scratch<uint16_t>(numel(dk));
+    dv.data = cuda.scratch<uint16_t>(numel(dv));
+  }
   const LengthValues lengths(cuda, all, masks, keys.length_values(), spacing);
   float* const dq_sum = in_order ? nullptr : cuda.scratch<float>(numel(p.q));
   void* const workspace = cuda.scratch<std::byte>(plan->workspace());
   for (int64_t b = 0; b < all.batch; b += slice.batch) {
     for (int64_t h = 0; h < all.heads; h += slice.heads) {
       const auto part = [&](const lk_tensor& t) {
-        const int64_t offset = b * t.dims[1] * all.heads * all.width + h * all.width;
+        const int64_t offset = b * spacing_of(t).item + h * all.width;
         return static_cast<std::byte*>(t.data) + offset * lk_dtype_size(t.dtype);
       };
       const float* lse = static_cast<const float*>(p.lse.data) + (b * all.heads + h) * all.queries;
@@ -452,12 +482,41 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   return true;
 }
 
+// Where nothing takes the operands as they lie.
+void attention_dense(Cuda& cuda, lk_attention_params p) {
+  for (lk_tensor* const t : {&p.q, &p.k, &p.v}) *t = dense_copy(cuda, *t);
+  const DenseOutput o(cuda, p.o);
+  p.o = o.tensor();
+  if (!attention_by_cudnn(cuda, p)) attention_by_kernels(cuda, p);
+  o.store(cuda);
+}
+
+void attention_backward_dense(Cuda& cuda, lk_attention_backward_params p) {
+  for (lk_tensor* const t : {&p.d_o, &p.q, &p.k, &p.v, &p.o}) *t = dense_copy(cuda, *t);
+  const DenseOutput dq(cuda, p.dq), dk(cuda, p.dk), dv(cuda, p.dv);
+  p.dq = dq.tensor(), p.dk = dk.tensor(), p.dv = dv.tensor();
+  if (!attention_backward_by_cudnn(cuda, p)) attention_backward_by_kernels(cuda, p);
+  for (const DenseOutput* const y : {&dq, &dk, &dv}) y->store(cuda);
+}
+
 }  // namespace
+
+Spacing spacing_of(const lk_tensor& x) {
+  int64_t strides[LK_MAX_RANK];
+  strides_of(x, strides);
+  const int64_t row = x.dims[1] == 1 ? x.dims[2] * x.dims[3] : strides[1];
+  return {x.dims[0] == 1 ? x.dims[1] * row : strides[0], row};
+}
+
+bool heads_in_lines(const lk_tensor& x) {
+  const std::optional<Lines> lines = lines_of(x);
+  return lines->dense() || (lines->line % (x.dims[2] * x.dims[3]) == 0 && lines->pitch % 8 == 0);
+}
 
 void attention(Cuda& cuda, const lk_attention_params& p) {
   named_failures([&] { return name("attention", p); },
                  [&] {
-                   if (!attention_by_cudnn(cuda, p)) attention_by_kernels(cuda, p);
+                   if (!attention_by_cudnn(cuda, p)) attention_dense(cuda, p);
                  });
 }
 
@@ -465,7 +524,7 @@ void attention_backward(Cuda& cuda, const lk_attention_backward_params& p) {
   named_failures([&] { return name("attention_backward", p); },
                  [&] {
                    if (attention_backward_on_hopper(cuda, p) || attention_backward_by_cudnn(cuda, p)) return;
-                   attention_backward_by_kernels(cuda, p);
+                   attention_backward_dense(cuda, p);
                  });
 }
 

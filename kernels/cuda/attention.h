@@ -5,6 +5,14 @@
 
 namespace lk::cuda {
 
+// How [B, S, H, D] lies: numbers from one item to the next, and from one row of a head to the next.
+struct Spacing {
+  int64_t item, row;
+};
+Spacing spacing_of(const lk_tensor& x);
+// Whether the heads of a row are neighbours, and rows of 16-bit numbers begin at multiples of 16 bytes from the first.
+bool heads_in_lines(const lk_tensor& x);
+
 // Float32 arithmetic for every type, shape, bias, mask and cap; sums in a fixed order. No workspace but for the
 // backward pass, which takes float32 [B, H, Sq].
 void attention_by_kernels(Cuda& cuda, const lk_attention_params& p);

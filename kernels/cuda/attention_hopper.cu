@@ -14,6 +14,7 @@
 // that same order, so some block can always go on.
 #include <algorithm>
 
+#include "cuda/attention.h"
 #include "cuda/attention_hopper.h"
 #include "cuda/hopper.cuh"
 
@@ -26,6 +27,11 @@ constexpr int multipliers = 256, threads = 128 + multipliers;
 constexpr int loader = 0, writer = 32;        // threads of the first warpgroup
 constexpr int tile_sums = tile_rows * width;  // of dq
 
+// To the first row of head number `head` of all items.
+__device__ int64_t head_at(const Spacing& at, int head, int heads) {
+  return int64_t{head / heads} * at.item + int64_t{head % heads} * width;
+}
+
 struct Problem {
   const void *o, *d_o;  // [batch, rows, heads, 64]
   void *dq, *dk, *dv;
@@ -34,7 +40,7 @@ struct Problem {
   float* dq_sums;       // [batch, heads, query_tiles, tile_sums], in the order of the threads that make them
   uint32_t* turns;      // [batch, heads, query_tiles]: blocks that have added
   int queries, keys, heads, query_tiles, key_tiles, items;  // an item: 128 keys of a head
-  int64_t row;                                              // numbers from one row of a head to the next
+  Spacing o_at, d_o_at, dq_at, dk_at, dv_at;
   float scale;
 };
 
@@ -71,10 +77,6 @@ struct Order {
   __device__ uint32_t turn(const Problem& p, int t) const {
     const int begun = ((t + 1) * count + p.query_tiles - 1) / p.query_tiles - 1, last = min(count - 1, begun);
     return static_cast<uint32_t>(before + (place <= last ? last - place : last + count - place));
-  }
-  __device__ int64_t rows(const Problem& p, int rows_of_item) const {  // to the head's first row
-    const int64_t batch = head / p.heads;
-    return batch * rows_of_item * p.row + static_cast<int64_t>(head % p.heads) * width;
   }
 };
 
@@ -276,9 +278,11 @@ __device__ void multiply(const Problem& p, Shared& s) {
       if (stage == 0) parity ^= 1;
     }
     barrier_arrive(&s.keys_empty);
-    const int64_t at = order.rows(p, p.keys) + (order.first_key + group * 64) * p.row;
-    store_rows(dk, p.scale, static_cast<T*>(p.dk) + at, p.row, keys_left);
-    store_rows(dv, 1.0f, static_cast<T*>(p.dv) + at, p.row, keys_left);
+    const int64_t row = order.first_key + group * 64;
+    const int64_t dk_at = head_at(p.dk_at, order.head, p.heads) + row * p.dk_at.row;
+    const int64_t dv_at = head_at(p.dv_at, order.head, p.heads) + row * p.dv_at.row;
+    store_rows(dk, p.scale, static_cast<T*>(p.dk) + dk_at, p.dk_at.row, keys_left);
+    store_rows(dv, 1.0f, static_cast<T*>(p.dv) + dv_at, p.dv_at.row, keys_left);
   }
 }
 
@@ -325,9 +329,11 @@ __global__ void prepare_kernel(const Problem p, int64_t rows) {
   const int64_t batch = at / p.heads / padded, place = (batch * p.heads + head) * padded + query;
   float sum = 0;
   if (at < rows && query < p.queries) {
-    const int64_t from = (batch * p.queries + query) * p.row + head * width + part * 8;
-    const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.o) + from);
-    const uint4 b = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.d_o) + from);
+    const int64_t column = head * width + part * 8;
+    const int64_t o_at = batch * p.o_at.item + query * p.o_at.row + column;
+    const int64_t d_o_at = batch * p.d_o_at.item + query * p.d_o_at.row + column;
+    const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.o) + o_at);
+    const uint4 b = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.d_o) + d_o_at);
     const auto* const x = reinterpret_cast<const T*>(&a);
     const auto* const y = reinterpret_cast<const T*>(&b);
 #pragma unroll
@@ -357,8 +363,8 @@ __global__ void finish_kernel(const Problem p) {
     v[j * 4] = four.x, v[j * 4 + 1] = four.y, v[j * 4 + 2] = four.z, v[j * 4 + 3] = four.w;
   }
   const int first = tile * tile_rows + group * 64;
-  const int64_t at = (int64_t{head / p.heads} * p.queries + first) * p.row + head % p.heads * width;
-  store_rows(v, p.scale, static_cast<T*>(p.dq) + at, p.row, p.queries - first);
+  const int64_t at = head_at(p.dq_at, head, p.heads) + first * p.dq_at.row;
+  store_rows(v, p.scale, static_cast<T*>(p.dq) + at, p.dq_at.row, p.queries - first);
 #endif
 }
 
@@ -372,7 +378,9 @@ CUtensorMap map_of(const lk_tensor& x) {
   }();
   const auto heads = static_cast<cuuint64_t>(x.dims[2]), rows = static_cast<cuuint64_t>(x.dims[1]);
   const cuuint64_t dims[] = {width, heads, rows, static_cast<cuuint64_t>(x.dims[0])};
-  const cuuint64_t pitches[] = {row_bytes, heads * row_bytes, rows * heads * row_bytes};  // of all but the first
+  const Spacing spacing = spacing_of(x);
+  const cuuint64_t pitches[] = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2,  // of all but the first
+                                static_cast<cuuint64_t>(spacing.item) * 2};
   const cuuint32_t box[] = {width, 1, tile_rows, 1}, steps[] = {1, 1, 1, 1};
   CUtensorMap map{};
   const CUresult status =
@@ -403,8 +411,8 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
   if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
   if (present(p.bias) || present(p.key_lengths) || present(p.key_mask) || p.soft_cap != 0.0f || p.causal != 0)
     return false;
-  for (const lk_tensor* t : {&p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv}) {
-    if (t->dtype != p.q.dtype) return false;
+  for (const lk_tensor* t : {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv}) {
+    if (t->dtype != p.q.dtype || !heads_in_lines(*t)) return false;
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
   }
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
@@ -429,7 +437,11 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
                   .query_tiles = static_cast<int>(query_tiles),
                   .key_tiles = static_cast<int>(key_tiles),
                   .items = static_cast<int>(items),
-                  .row = heads * width,
+                  .o_at = spacing_of(p.o),
+                  .d_o_at = spacing_of(p.d_o),
+                  .dq_at = spacing_of(p.dq),
+                  .dk_at = spacing_of(p.dk),
+                  .dv_at = spacing_of(p.dv),
                   .scale = p.scale};
   if (cuda.measuring()) return true;
   const Maps maps{map_of(p.q), map_of(p.k), map_of(p.v), map_of(p.d_o)};

@@ -2,6 +2,7 @@
 // even and saturate, NaN becomes 0; what is beyond fp8 becomes infinity, or NaN in e4m3, which has none. A scale
 // multiplies the value.
 #include "cuda/elements.cuh"
+#include "cuda/nf4.h"
 
 namespace lk::cuda {
 
@@ -17,7 +18,7 @@ struct Factors {
 };
 
 __host__ __device__ inline bool is_integer(lk_dtype dtype) {
-  return dtype == LK_I32 || dtype == LK_I64 || dtype == LK_U8;
+  return dtype == LK_I32 || dtype == LK_I64 || dtype == LK_U8 || dtype == LK_I8;
 }
 
 __host__ __device__ inline bool is_fp8(lk_dtype dtype) { return dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2; }
@@ -30,6 +31,7 @@ __device__ inline int64_t load_integer(const In& x, int64_t i) {
   switch (x.dtype) {
     case LK_I32: return static_cast<const int32_t*>(x.data)[i];
     case LK_I64: return static_cast<const int64_t*>(x.data)[i];
+    case LK_I8: return static_cast<const int8_t*>(x.data)[i];
     default: return static_cast<const uint8_t*>(x.data)[i];
   }
 }
@@ -40,6 +42,9 @@ __device__ inline void store_integer(const Out& y, int64_t i, int64_t value) {
       static_cast<int32_t*>(y.data)[i] = static_cast<int32_t>(max(int64_t{INT32_MIN}, min(int64_t{INT32_MAX}, value)));
       break;
     case LK_I64: static_cast<int64_t*>(y.data)[i] = value; break;
+    case LK_I8:
+      static_cast<int8_t*>(y.data)[i] = static_cast<int8_t>(max(int64_t{-128}, min(int64_t{127}, value)));
+      break;
     default: static_cast<uint8_t*>(y.data)[i] = static_cast<uint8_t>(max(int64_t{0}, min(int64_t{255}, value))); break;
   }
 }
@@ -107,6 +112,7 @@ __global__ void fp8_kernel(In x, Factors factors, Out y, int64_t count) {
 }  // namespace
 
 void cast(Cuda& cuda, const lk_cast_params& p) {
+  if (p.x.dtype == LK_NF4) return widen_nf4(cuda, p.x, p.scale, out(p.y));
   const int64_t count = numel(p.x), per_factor = present(p.scale) ? count / numel(p.scale) : count;
   const Factors factors{static_cast<const float*>(p.scale.data), per_factor};
   const auto is_float = [](const lk_tensor& t) { return !is_integer(t.dtype) && !is_fp8(t.dtype); };

@@ -1,5 +1,6 @@
-// A thread converts 16 elements at a time; an fp8 weight has one factor, or one for each row.
+// A thread converts 16 elements at a time; an fp8 or i8 weight has one factor, or one for each row.
 #include "cuda/convert.h"
+#include "cuda/nf4.h"
 #include "cuda/raw.cuh"
 #include "cuda/types.cuh"
 
@@ -19,10 +20,10 @@ struct Conversion {
 };
 
 __device__ inline void load8_any(const In& x, int64_t i, float (&v)[8]) {
-  switch (lk_size(x.dtype)) {
-    case 1: unpack(load_raw<1>(x.data, i), x.dtype, v); break;
-    case 2: unpack(load_raw<2>(x.data, i), x.dtype, v); break;
-    default: unpack(load_raw<4>(x.data, i), x.dtype, v); break;
+  switch (lk_bits(x.dtype)) {
+    case 8: unpack(load_raw<8>(x.data, i), x.dtype, v); break;
+    case 16: unpack(load_raw<16>(x.data, i), x.dtype, v); break;
+    default: unpack(load_raw<32>(x.data, i), x.dtype, v); break;
   }
 }
 
@@ -36,10 +37,10 @@ __global__ void convert_kernel(Conversion p) {
     const int64_t to = batch * p.to_stride + row * p.to_pitch + col;
     if (p.vector) {
       float v[2][8];
-      if (lk_size(p.from.dtype) == 1) {
+      if (lk_bits(p.from.dtype) == 8) {
         const uint4 raw = *reinterpret_cast<const uint4*>(static_cast<const uint8_t*>(p.from.data) + from);
-        unpack(Raw<1>{{raw.x, raw.y}}, p.from.dtype, v[0]);
-        unpack(Raw<1>{{raw.z, raw.w}}, p.from.dtype, v[1]);
+        unpack(Raw<8>{{raw.x, raw.y}}, p.from.dtype, v[0]);
+        unpack(Raw<8>{{raw.z, raw.w}}, p.from.dtype, v[1]);
       } else {
         load8_any(p.from, from, v[0]);
         load8_any(p.from, from + 8, v[1]);
@@ -86,6 +87,10 @@ const void* as_type(Cuda& cuda, const lk_tensor& tensor, lk_dtype dtype, const l
   if (tensor.dtype == dtype && !present(scale)) return tensor.data;
   const int64_t count = numel(tensor);
   void* const copy = cuda.scratch<std::byte>(count * lk_dtype_size(dtype));
+  if (tensor.dtype == LK_NF4) {
+    widen_nf4(cuda, tensor, scale, {copy, dtype});
+    return copy;
+  }
   // Without a factor per row the tensor is one long row.
   const bool per_row = present(scale) && numel(scale) > 1;
   const int64_t rows = per_row ? tensor.dims[0] : 1, cols = count / rows;

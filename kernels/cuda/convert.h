@@ -13,12 +13,12 @@ struct MatrixView {
 };
 
 // `to` = `from` converted, rounded to nearest even; factors (f32, one or one per row, may be nullptr) multiply it.
-// `from` may be fp8, `to` may not.
+// `from` may be fp8 or i8, `to` may not.
 void convert(Cuda& cuda, const MatrixView& from, const MatrixView& to, int64_t batch, int64_t rows, int64_t cols,
              const float* factors = nullptr, bool factor_per_row = false);
 
-// The values of a dense tensor in `dtype`, times its scale (absent, one element, or one per dims[0]): the tensor's own
-// memory where nothing has to be done, else scratch.
+// The values of a dense tensor in `dtype`, times its scale, where it is a weight that has one: the tensor's own memory
+// where nothing has to be done, else scratch.
 const void* as_type(Cuda& cuda, const lk_tensor& tensor, lk_dtype dtype, const lk_tensor& scale = {});
 
 // The type in which two operands are multiplied: their own if they share one, else f32, which holds both exactly.

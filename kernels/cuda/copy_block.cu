@@ -58,12 +58,11 @@ void copy_axes(Cuda& cuda, const void* x, void* y, int64_t element_bytes, const 
 
 void copy_block(Cuda& cuda, const lk_copy_block_params& p) {
   const int64_t size = lk_dtype_size(p.x.dtype);
-  int64_t x_strides[LK_MAX_RANK], y_strides[LK_MAX_RANK], x_step = 1, y_step = 1, x_start = 0, y_start = 0;
-  for (int32_t i = p.x.rank - 1; i >= 0; --i) {
-    x_strides[i] = x_step, y_strides[i] = y_step;
-    x_start += p.x_offset[i] * x_step, y_start += p.y_offset[i] * y_step;
-    x_step *= p.x.dims[i], y_step *= p.y.dims[i];
-  }
+  int64_t x_strides[LK_MAX_RANK], y_strides[LK_MAX_RANK], x_start = 0, y_start = 0;
+  strides_of(p.x, x_strides);
+  strides_of(p.y, y_strides);
+  for (int32_t i = 0; i < p.x.rank; ++i)
+    x_start += p.x_offset[i] * x_strides[i], y_start += p.y_offset[i] * y_strides[i];
   if (p.x.rank > 0 && p.x_step > 1) x_strides[p.x.rank - 1] = p.x_step;
   Axes<2> axes;
   for (int32_t i = 0; i < p.x.rank; ++i) {

@@ -159,7 +159,7 @@ std::string missing_code();
 
 inline int64_t numel(const lk_tensor& t) { return lk_numel(&t); }
 inline bool present(const lk_tensor& t) { return t.data != nullptr; }
-inline int64_t bytes_of(const lk_tensor& t) { return lk_numel(&t) * lk_dtype_size(t.dtype); }
+inline int64_t bytes_of(const lk_tensor& t) { return lk_tensor_bytes(&t); }
 inline int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 #define LK_CUDA_OP(op, params) void op(Cuda& cuda, const params& p);

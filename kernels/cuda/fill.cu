@@ -29,6 +29,7 @@ Pattern pattern_of(double value, lk_dtype dtype) {
     case LK_F8_E5M2: return repeated(__nv_cvt_float_to_fp8(narrow, __NV_NOSAT, __NV_E5M2));
     case LK_I32: return repeated(static_cast<int32_t>(value));
     case LK_I64: return repeated(static_cast<int64_t>(value));
+    case LK_I8: return repeated(static_cast<int8_t>(value));
     default: return repeated(static_cast<uint8_t>(value));
   }
 }

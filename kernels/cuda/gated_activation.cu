@@ -1,7 +1,7 @@
 // y = act(a) * b. Backward: da = dy b act'(a), db = dy act(a). Products are rounded where separate ops would store
 // them.
 #include "cuda/activations.cuh"
-#include "cuda/elements.cuh"
+#include "cuda/line_places.cuh"
 
 namespace lk::cuda {
 
@@ -20,53 +20,63 @@ __device__ inline void round_to(lk_dtype dtype, float (&v)[8]) {
 
 // One kernel for each activation: the backward pass has little arithmetic to spare beside its memory traffic.
 template <class Activation>
-__global__ void forward_kernel(ChunksIn a, ChunksIn b, ChunksOut y, int64_t count) {
-  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
-    const int length = chunk_length(count - i);
-    float v[8], other[8];
-    load_chunk(a, i, length, v);
-    load_chunk(b, i, length, other);
+__global__ void forward_kernel(ChunksIn a, ChunksIn b, ChunksOut y, LinePlaces a_lines, LinePlaces b_lines,
+                               LinePlaces y_lines, int64_t count, int64_t width) {
+  each_chunk(
+      count, width,
+      [&](int length, int64_t a_at, int64_t b_at, int64_t to) {
+        float v[8], other[8];
+        load_chunk(a, a_at, length, v);
+        load_chunk(b, b_at, length, other);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = Activation{}.value(v[k]);
-    round_to(a.tensor.dtype, v);
+        for (int k = 0; k < 8; ++k) v[k] = Activation{}.value(v[k]);
+        round_to(a.tensor.dtype, v);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] *= other[k];
-    store_chunk(y, i, length, v);
-  }
+        for (int k = 0; k < 8; ++k) v[k] *= other[k];
+        store_chunk(y, to, length, v);
+      },
+      a_lines, b_lines, y_lines);
 }
 
+struct BackwardLines {
+  LinePlaces dy, a, b, da, db;
+};
+
 template <class Activation>
-__global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut da, ChunksOut db, int64_t count) {
-  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
-    const int length = chunk_length(count - i);
-    float g[8], x[8], v[8];  // v: b, and then the gradient of act(a)
-    load_chunk(dy, i, length, g);
-    load_chunk(a, i, length, x);
-    if (da.tensor.data != nullptr) {
-      load_chunk(b, i, length, v);
+__global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut da, ChunksOut db, BackwardLines lines,
+                                int64_t count, int64_t width) {
+  each_chunk(
+      count, width,
+      [&](int length, int64_t dy_at, int64_t a_at, int64_t b_at, int64_t da_at, int64_t db_at) {
+        float g[8], x[8], v[8];  // v: b, and then the gradient of act(a)
+        load_chunk(dy, dy_at, length, g);
+        load_chunk(a, a_at, length, x);
+        if (da.tensor.data != nullptr) {
+          load_chunk(b, b_at, length, v);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) v[k] *= g[k];
-      round_to(a.tensor.dtype, v);
-    }
-    float slope[8];
+          for (int k = 0; k < 8; ++k) v[k] *= g[k];
+          round_to(a.tensor.dtype, v);
+        }
+        float slope[8];
 #pragma unroll
-    for (int k = 0; k < 8; ++k) {
-      const ValueAndSlope f = Activation{}.both(x[k]);
-      x[k] = f.value;
-      slope[k] = f.slope;
-    }
-    if (da.tensor.data != nullptr) {
+        for (int k = 0; k < 8; ++k) {
+          const ValueAndSlope f = Activation{}.both(x[k]);
+          x[k] = f.value;
+          slope[k] = f.slope;
+        }
+        if (da.tensor.data != nullptr) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k) v[k] *= slope[k];
-      store_chunk(da, i, length, v);
-    }
-    if (db.tensor.data != nullptr) {
-      round_to(a.tensor.dtype, x);
+          for (int k = 0; k < 8; ++k) v[k] *= slope[k];
+          store_chunk(da, da_at, length, v);
+        }
+        if (db.tensor.data != nullptr) {
+          round_to(a.tensor.dtype, x);
 #pragma unroll
-      for (int k = 0; k < 8; ++k) g[k] *= x[k];
-      store_chunk(db, i, length, g);
-    }
-  }
+          for (int k = 0; k < 8; ++k) g[k] *= x[k];
+          store_chunk(db, db_at, length, g);
+        }
+      },
+      lines.dy, lines.a, lines.b, lines.da, lines.db);
 }
 
 template <class Body>
@@ -81,18 +91,22 @@ void with_activation(lk_unary_kind kind, const Body& body) {
 }  // namespace
 
 void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
-  const int64_t count = numel(p.a);
+  const int64_t count = numel(p.a), width = common_line({&p.a, &p.b, &p.y});
   with_activation(p.kind, [&](auto activation) {
     cuda.launch(forward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
-                chunks_in(p.a), chunks_in(p.b), chunks_out(p.y), count);
+                chunks_in(p.a, width), chunks_in(p.b, width), chunks_out(p.y, width), line_places(p.a, width),
+                line_places(p.b, width), line_places(p.y, width), count, width);
   });
 }
 
 void gated_activation_backward(Cuda& cuda, const lk_gated_activation_backward_params& p) {
-  const int64_t count = numel(p.a);
+  const int64_t count = numel(p.a), width = common_line({&p.dy, &p.a, &p.b, &p.da, &p.db});
+  const auto lines = [=](const lk_tensor& t) { return line_places(t, width); };
   with_activation(p.kind, [&](auto activation) {
     cuda.launch(backward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
-                chunks_in(p.dy), chunks_in(p.a), chunks_in(p.b), chunks_out(p.da), chunks_out(p.db), count);
+                chunks_in(p.dy, width), chunks_in(p.a, width), chunks_in(p.b, width), chunks_out(p.da, width),
+                chunks_out(p.db, width), BackwardLines{lines(p.dy), lines(p.a), lines(p.b), lines(p.da), lines(p.db)},
+                count, width);
   });
 }
 

@@ -14,10 +14,27 @@ bool whole(const In& x, int64_t width) {
   return width % vector_width == 0 && reinterpret_cast<uintptr_t>(x.data) % 16 == 0;
 }
 
+// Elements i .. i + 7 of a row, but for the factors in Weight::scale.
+template <int Bits>
+__device__ inline void unpack_weight(const Weight& w, const Raw<Bits>& raw, int64_t row, int64_t i, float (&v)[8]) {
+  unpack(raw, w.values.dtype, v);
+  if constexpr (Bits == 4) {
+    const float factor = factor_at(w.nf4, row, i);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] *= factor;
+  }
+}
+
+__device__ inline float weight_at(const Weight& w, int64_t row, int64_t i) {
+  if (w.values.dtype != LK_NF4) return load(w.values, row * w.in + i);
+  const uint8_t* const codes = static_cast<const uint8_t*>(w.values.data) + row * nf4_row_bytes(w.in);
+  return nf4_table.values[nf4_code(codes, i)] * factor_at(w.nf4, row, i);
+}
+
 // A warp computes `outputs` elements of each row of y. Rows beyond p.rows repeat the last one and are not stored.
 constexpr int outputs = 2;
 
-template <int Rows, int Bytes>
+template <int Rows, int Bits>
 __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
   constexpr int depth = 2;  // loads under way for each output
   const int lane = static_cast<int>(threadIdx.x) % 32;
@@ -29,13 +46,13 @@ __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
   if (w.values.data != nullptr && vector) {
     const int64_t step = 32 * vector_width;
     for (int64_t base = 0; base < w.in; base += depth * step) {
-      Raw<Bytes> raw[depth][outputs];
+      Raw<Bits> raw[depth][outputs];
 #pragma unroll
       for (int d = 0; d < depth; ++d) {
         const int64_t i = base + d * step + lane * vector_width;
 #pragma unroll
         for (int o = 0; o < outputs; ++o) {
-          raw[d][o] = i < w.in ? load_raw<Bytes>(w.values.data, min(first + o, last) * w.in + i) : Raw<Bytes>{};
+          raw[d][o] = i < w.in ? load_raw<Bits>(w.values.data, min(first + o, last) * w.in + i) : Raw<Bits>{};
         }
       }
 #pragma unroll
@@ -44,7 +61,7 @@ __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
         if (i >= w.in) break;
         float values[outputs][vector_width];
 #pragma unroll
-        for (int o = 0; o < outputs; ++o) unpack(raw[d][o], w.values.dtype, values[o]);
+        for (int o = 0; o < outputs; ++o) unpack_weight(w, raw[d][o], min(first + o, last), i, values[o]);
 #pragma unroll
         for (int m = 0; m < Rows; ++m) {
           float x[vector_width];
@@ -61,7 +78,7 @@ __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
     for (int64_t i = lane; i < w.in; i += 32) {
 #pragma unroll
       for (int o = 0; o < outputs; ++o) {
-        const float value = load(w.values, min(first + o, last) * w.in + i);
+        const float value = weight_at(w, min(first + o, last), i);
 #pragma unroll
         for (int m = 0; m < Rows; ++m)
           sum[m][o] += load(p.x, min(static_cast<int64_t>(m), p.rows - 1) * w.in + i) * value;
@@ -109,11 +126,11 @@ struct Split {
   int64_t parts, groups;  // blocks along the weight's rows; groups of 8 columns
 };
 
-template <int Rows, int Bytes>
+template <int Rows, int Bits>
 __global__ void __launch_bounds__(threads)
     gemv_transposed_kernel(GemvTransposed p, Split split, float* partial, bool vector) {
   constexpr int tile = 128;  // weight rows whose dy is in shared memory
-  constexpr int depth = Rows == 8 || Bytes == 4 ? 4 : 8;
+  constexpr int depth = Rows == 8 || Bits == 32 ? 4 : 8;
   __shared__ float dy[tile][Rows];
   const Weight& w = p.weight;
   const int columns = threads / split.lanes;
@@ -133,18 +150,18 @@ __global__ void __launch_bounds__(threads)
     if (group >= split.groups) continue;
     if (vector) {
       for (int row = lane; row < count; row += depth * split.lanes) {
-        Raw<Bytes> raw[depth];
+        Raw<Bits> raw[depth];
 #pragma unroll
         for (int d = 0; d < depth; ++d) {
           const int r = row + d * split.lanes;
-          raw[d] = r < count ? load_raw<Bytes>(w.values.data, (base + r) * w.in + col) : Raw<Bytes>{};
+          raw[d] = r < count ? load_raw<Bits>(w.values.data, (base + r) * w.in + col) : Raw<Bits>{};
         }
 #pragma unroll
         for (int d = 0; d < depth; ++d) {
           const int r = row + d * split.lanes;
           if (r >= count) break;
           float values[vector_width];
-          unpack(raw[d], w.values.dtype, values);
+          unpack_weight(w, raw[d], base + r, col, values);
 #pragma unroll
           for (int m = 0; m < Rows; ++m) {
 #pragma unroll
@@ -156,7 +173,7 @@ __global__ void __launch_bounds__(threads)
       for (int row = lane; row < count; row += split.lanes) {
 #pragma unroll
         for (int k = 0; k < vector_width; ++k) {
-          const float value = col + k < w.in ? load(w.values, (base + row) * w.in + col + k) : 0.0f;
+          const float value = col + k < w.in ? weight_at(w, base + row, col + k) : 0.0f;
 #pragma unroll
           for (int m = 0; m < Rows; ++m) sum[m][k] += dy[row][m] * value;
         }
@@ -209,32 +226,42 @@ Split split_of(const Cuda& cuda, const Weight& w) {
   return split;
 }
 
-// The kernel for a number of rows and a size of the weight's elements: pick(rows, bytes) -> kernel<Rows, Bytes>.
+// The kernel for a number of rows and a size of the weight's elements: pick(rows, dtype) -> kernel<Rows, Bits>.
 template <template <int, int> class Kernel>
 auto pick(int64_t rows, lk_dtype dtype) {
   const auto of_size = [&]<int Rows>(std::integral_constant<int, Rows>) {
-    const int bytes = lk_size(dtype);
-    return bytes == 4 ? Kernel<Rows, 4>::value : bytes == 2 ? Kernel<Rows, 2>::value : Kernel<Rows, 1>::value;
+    switch (lk_bits(dtype)) {
+      case 4: return Kernel<Rows, 4>::value;
+      case 8: return Kernel<Rows, 8>::value;
+      case 16: return Kernel<Rows, 16>::value;
+      default: return Kernel<Rows, 32>::value;
+    }
   };
   if (rows == 1) return of_size(std::integral_constant<int, 1>());
   if (rows <= 4) return of_size(std::integral_constant<int, 4>());
   return of_size(std::integral_constant<int, 8>());
 }
 
-template <int Rows, int Bytes>
+template <int Rows, int Bits>
 struct Forward {
-  static constexpr auto value = gemv_kernel<Rows, Bytes>;
+  static constexpr auto value = gemv_kernel<Rows, Bits>;
 };
-template <int Rows, int Bytes>
+template <int Rows, int Bits>
 struct Transposed {
-  static constexpr auto value = gemv_transposed_kernel<Rows, Bytes>;
+  static constexpr auto value = gemv_transposed_kernel<Rows, Bits>;
 };
 
 }  // namespace
 
 Weight weight_of(const lk_tensor& weight, const lk_tensor& scale) {
-  return {in(weight), static_cast<const float*>(scale.data), present(scale) && numel(scale) > 1, weight.dims[0],
-          weight.dims[1]};
+  Weight w{in(weight), nullptr, false, weight.dims[0], weight.dims[1], {}};
+  if (weight.dtype == LK_NF4) {
+    w.nf4 = nf4_factors(weight, scale);
+  } else if (present(scale)) {
+    w.scale = static_cast<const float*>(scale.data);
+    w.scale_per_row = numel(scale) > 1;
+  }
+  return w;
 }
 
 void gemv(Cuda& cuda, const Gemv& p) {

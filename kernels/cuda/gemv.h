@@ -1,18 +1,21 @@
 // Products with at most 8 rows. They are bound by reading the weight: it is streamed once, in its own type.
 #pragma once
 
+#include "cuda/nf4.cuh"
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
 
 constexpr int64_t gemv_rows = 8;
 
-// A weight [out, in] of any floating type, fp8 included. scale: one factor, one per row, or none.
+// A weight [out, in] of any type that weights have. scale: one factor, one per row, or none; of nf4 the factors are
+// those of its blocks.
 struct Weight {
   In values;
   const float* scale;
   bool scale_per_row;
   int64_t out, in;
+  Nf4Factors nf4;
 };
 
 Weight weight_of(const lk_tensor& weight, const lk_tensor& scale = {});

@@ -1,31 +1,34 @@
 // Eight elements as they are stored. Loading them apart from unpacking lets a loop have several loads under way before
-// it looks at the type: `Bytes` per element is a template argument, which of the types of that size a value.
+// it looks at the type: `Bits` per element is a template argument, which of the types of that size a value.
 #pragma once
 
+#include "cuda/nf4.cuh"
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
 
-__host__ __device__ inline int lk_size(lk_dtype dtype) {  // of a floating type
-  return dtype == LK_F32 ? 4 : dtype == LK_F16 || dtype == LK_BF16 ? 2 : 1;
+__host__ __device__ inline int lk_bits(lk_dtype dtype) {  // of a floating type, i8 or nf4
+  return dtype == LK_F32 ? 32 : dtype == LK_F16 || dtype == LK_BF16 ? 16 : dtype == LK_NF4 ? 4 : 8;
 }
 
-template <int Bytes>
+template <int Bits>
 struct Raw {
-  uint32_t words[2 * Bytes];
+  uint32_t words[Bits / 4];
 };
 
 // Elements i .. i + 7; i is a multiple of 8 and the data aligned to 16 bytes.
-template <int Bytes>
-__device__ inline Raw<Bytes> load_raw(const void* data, int64_t i) {
-  const char* const from = static_cast<const char*>(data) + i * Bytes;
-  Raw<Bytes> raw;
-  if constexpr (Bytes == 1) {
+template <int Bits>
+__device__ inline Raw<Bits> load_raw(const void* data, int64_t i) {
+  const char* const from = static_cast<const char*>(data) + i * Bits / 8;
+  Raw<Bits> raw;
+  if constexpr (Bits == 4) {
+    raw.words[0] = *reinterpret_cast<const uint32_t*>(from);
+  } else if constexpr (Bits == 8) {
     const uint2 a = *reinterpret_cast<const uint2*>(from);
     raw.words[0] = a.x, raw.words[1] = a.y;
   } else {
 #pragma unroll
-    for (int k = 0; k < Bytes / 2; ++k) {
+    for (int k = 0; k < Bits / 16; ++k) {
       const uint4 a = reinterpret_cast<const uint4*>(from)[k];
       raw.words[4 * k] = a.x, raw.words[4 * k + 1] = a.y, raw.words[4 * k + 2] = a.z, raw.words[4 * k + 3] = a.w;
     }
@@ -33,12 +36,13 @@ __device__ inline Raw<Bytes> load_raw(const void* data, int64_t i) {
   return raw;
 }
 
-template <int Bytes>
-__device__ inline void unpack(const Raw<Bytes>& raw, lk_dtype dtype, float (&v)[8]) {
-  if constexpr (Bytes == 4) {
+// The levels of nf4, without the factors of their blocks.
+template <int Bits>
+__device__ inline void unpack(const Raw<Bits>& raw, lk_dtype dtype, float (&v)[8]) {
+  if constexpr (Bits == 32) {
 #pragma unroll
     for (int k = 0; k < 8; ++k) v[k] = __uint_as_float(raw.words[k]);
-  } else if constexpr (Bytes == 2) {
+  } else if constexpr (Bits == 16) {
 #pragma unroll
     for (int k = 0; k < 4; ++k) {
       if (dtype == LK_BF16) {
@@ -49,6 +53,12 @@ __device__ inline void unpack(const Raw<Bytes>& raw, lk_dtype dtype, float (&v)[
         v[2 * k] = pair.x, v[2 * k + 1] = pair.y;
       }
     }
+  } else if constexpr (Bits == 4) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = nf4_table.values[raw.words[0] >> (8 * (k / 2) + 4 * (1 - k % 2)) & 15u];
+  } else if (dtype == LK_I8) {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) v[k] = static_cast<float>(static_cast<int8_t>(raw.words[k / 4] >> (8 * (k % 4))));
   } else {
     const __nv_fp8_interpretation_t kind = dtype == LK_F8_E4M3 ? __NV_E4M3 : __NV_E5M2;
 #pragma unroll

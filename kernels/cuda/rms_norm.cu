@@ -1,6 +1,8 @@
 // RMS norm over the last axis C of x [M, C]: y = x r w, r = 1 / sqrt(mean(x^2) + eps).
 // Backward, with g = dy w:  dx = r (g - x r^2 mean(g x)),  dw = sum dy x r.
 #include "cuda/column_sums.cuh"
+#include "cuda/dense.h"
+#include "cuda/line_places.cuh"
 #include "cuda/row_norm.cuh"
 
 namespace lk::cuda {
@@ -9,6 +11,7 @@ namespace {
 
 struct Rows {
   In x, weight;
+  LinePlaces x_lines;
   int64_t rows, width;
   float eps;
   int lanes;
@@ -19,10 +22,10 @@ __device__ inline float inverse_rms(float squares, const Rows& p) {
 }
 
 template <class Pack>
-__global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y) {
+__global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y, LinePlaces y_lines) {
   __shared__ float shared[32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Pack> x(p.x, span);
+  const Row<Pack> x(p.x, span, p.x_lines.row(span.row));
   float squares = 0;
   each_pack<Pack>(span, [&](int k, int64_t column) {
     float v[Pack::width];
@@ -33,22 +36,24 @@ __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y) {
   squares = row_sum(squares, span.lanes, shared);
   if (!span.exists) return;
   const float r = inverse_rms(squares, p);
+  const int64_t to = y_lines.row(span.row);
   each_pack<Pack>(span, [&](int k, int64_t column) {
     float v[Pack::width], w[Pack::width];
     x.get(k, column, v);
     load_or(p.weight, column, 1.0f, w);
 #pragma unroll
     for (int j = 0; j < Pack::width; ++j) v[j] = v[j] * r * w[j];
-    put(y, span.row * p.width + column, v);
+    put(y, to + column, v);
   });
 }
 
 // dx may be absent; inverse [rows] keeps r, or is NULL.
 template <class Pack>
-__global__ void __launch_bounds__(row_threads) rms_norm_dx_kernel(Rows p, In dy_rows, Out dx, float* inverse) {
+__global__ void __launch_bounds__(row_threads)
+    rms_norm_dx_kernel(Rows p, In dy_rows, LinePlaces dy_lines, Out dx, LinePlaces dx_lines, float* inverse) {
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const Row<Pack> x(p.x, span), dy(dy_rows, span);
+  const Row<Pack> x(p.x, span, p.x_lines.row(span.row)), dy(dy_rows, span, dy_lines.row(span.row));
   const auto gradient = [&](int k, int64_t column, float(&g)[Pack::width]) {
     float w[Pack::width];
     dy.get(k, column, g);
@@ -73,13 +78,14 @@ __global__ void __launch_bounds__(row_threads) rms_norm_dx_kernel(Rows p, In dy_
   const float r = inverse_rms(squares, p), factor = product / static_cast<float>(p.width) * r * r;
   if (inverse != nullptr && span.lane == 0) inverse[span.row] = r;
   if (dx.data == nullptr) return;
+  const int64_t to = dx_lines.row(span.row);
   each_pack<Pack>(span, [&](int k, int64_t column) {
     float v[Pack::width], g[Pack::width];
     x.get(k, column, v);
     gradient(k, column, g);
 #pragma unroll
     for (int j = 0; j < Pack::width; ++j) g[j] = r * (g[j] - v[j] * factor);
-    put(dx, span.row * p.width + column, g);
+    put(dx, to + column, g);
   });
 }
 
@@ -107,26 +113,47 @@ struct WeightSum {
 
 }  // namespace
 
+namespace {
+
+// Rows that do not lie whole in a line, or whose lines begin at odd places, are copied.
+bool takes_lines(const lk_tensor& t, int64_t width) {
+  return !present(t) || is_dense(t) || (lines_of(t)->line % width == 0 && lines_aligned(t));
+}
+
+}  // namespace
+
 void rms_norm(Cuda& cuda, const lk_rms_norm_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
-  with_rows({in(p.x)}, {in(p.weight), in(p.y)}, rows, width, [&](const RowPlan& plan, auto pack) {
+  const lk_tensor x = takes_lines(p.x, width) ? p.x : dense_copy(cuda, p.x);
+  const DenseOutput y(cuda, p.y, takes_lines(p.y, width));
+  with_rows({in(x)}, {in(p.weight), in(y.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
     cuda.launch(rms_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0,
-                Rows{in(p.x), in(p.weight), rows, width, p.eps, plan.lanes}, out(p.y));
+                Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, out(y.tensor()),
+                line_places(y.tensor(), width));
   });
+  y.store(cuda);
 }
 
 void rms_norm_backward(Cuda& cuda, const lk_rms_norm_backward_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
   if (!present(p.dx) && !present(p.dweight)) return;
-  float* const inverse = present(p.dweight) ? cuda.scratch<float>(rows) : nullptr;
-  with_rows({in(p.x), in(p.dy)}, {in(p.weight), in(p.dx)}, rows, width, [&](const RowPlan& plan, auto pack) {
+  const bool sums = present(p.dweight);
+  const auto taken = [&](const lk_tensor& t) {
+    return is_dense(t) || (!sums && takes_lines(t, width)) ? t : dense_copy(cuda, t);
+  };
+  const lk_tensor x = taken(p.x), dy = taken(p.dy);
+  const DenseOutput dx(cuda, p.dx, takes_lines(p.dx, width));
+  float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;
+  with_rows({in(x), in(dy)}, {in(p.weight), in(dx.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
     cuda.launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0,
-                Rows{in(p.x), in(p.weight), rows, width, p.eps, plan.lanes}, in(p.dy), out(p.dx), inverse);
+                Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, in(dy),
+                line_places(dy, width), out(dx.tensor()), line_places(dx.tensor(), width), inverse);
   });
-  if (!present(p.dweight)) return;
-  with_pack({in(p.dy), in(p.x)}, {in(p.dweight)}, width, [&](auto kind) {
+  dx.store(cuda);
+  if (!sums) return;
+  with_pack({in(dy), in(x)}, {in(p.dweight)}, width, [&](auto kind) {
     using Pack = decltype(kind);
-    walk_columns<Pack>(cuda, WeightSum<Pack>{in(p.dy), in(p.x), inverse}, {1, rows, width}, {{out(p.dweight)}});
+    walk_columns<Pack>(cuda, WeightSum<Pack>{in(dy), in(x), inverse}, {1, rows, width}, {{out(p.dweight)}});
   });
 }
 

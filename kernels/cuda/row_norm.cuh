@@ -78,7 +78,9 @@ __device__ inline void each_pack(const RowSpan& span, const Body& body) {
 template <class Pack, int held = held_packs<Pack>>
 class Row {
  public:
-  __device__ Row(const In& x, const RowSpan& span) : x_(x), base_(span.row * span.width) {
+  __device__ Row(const In& x, const RowSpan& span) : Row(x, span, span.row * span.width) {}
+  // base: where the row begins.
+  __device__ Row(const In& x, const RowSpan& span, int64_t base) : x_(x), base_(base) {
     if constexpr (held > 0) {
       each_pack<Pack, held>(span, [&](int k, int64_t column) { held_[k] = Pack::fetch(x, base_ + column); });
     }

@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "cuda/cuda.h"
+#include "lines.h"
 
 namespace lk::cuda {
 
@@ -37,6 +38,7 @@ __device__ inline float load(const In& x, int64_t i) {
     case LK_F8_E5M2: return static_cast<float>(static_cast<const __nv_fp8_e5m2*>(x.data)[i]);
     case LK_I32: return static_cast<float>(static_cast<const int32_t*>(x.data)[i]);
     case LK_I64: return static_cast<float>(static_cast<const int64_t*>(x.data)[i]);
+    case LK_I8: return static_cast<float>(static_cast<const int8_t*>(x.data)[i]);
     default: return static_cast<float>(static_cast<const uint8_t*>(x.data)[i]);
   }
 }
@@ -51,6 +53,11 @@ __device__ inline void store(const Out& y, int64_t i, float v) {
 }
 
 constexpr int vector_width = 8;
+
+// Whether eight elements of a row that are neighbours in one line are so aligned in all of them.
+inline bool lines_aligned(const lk_tensor& t) {
+  return !present(t) || is_dense(t) || lines_of(t)->pitch % vector_width == 0;
+}
 
 // Eight values of f16 or bf16 as they lie in memory.
 __device__ inline void unpack16(const uint4& packed, lk_dtype dtype, float (&v)[8]) {
@@ -108,7 +115,7 @@ __device__ inline void store8(const Out& y, int64_t i, const float (&v)[8]) {
 
 // Whether load8 and store8 may be used on a tensor that is read in rows of `width`.
 inline bool aligned(const lk_tensor& t, int64_t width) {
-  return width % vector_width == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0;
+  return width % vector_width == 0 && reinterpret_cast<uintptr_t>(t.data) % 16 == 0 && lines_aligned(t);
 }
 
 constexpr int block_threads = 256;

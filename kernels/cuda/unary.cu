@@ -1,7 +1,7 @@
 // Elementwise functions and their derivatives. Each is a small functor; one kernel applies whichever is asked for to
 // a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
 // the last place of float32.
-#include "cuda/elements.cuh"
+#include "cuda/line_places.cuh"
 #include "cuda/unary_functions.cuh"
 #include "integers.h"
 #include "unary_list.h"
@@ -34,32 +34,38 @@ __device__ void with_function(const Function& f, const Apply& apply) {
 }
 
 template <bool heavy>
-__global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, int64_t count) {
-  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
-    const int length = chunk_length(count - i);
-    float v[8];
-    load_chunk(x, i, length, v);
-    with_function<heavy>(function, [&v](auto f) {
+__global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePlaces x_lines, LinePlaces y_lines,
+                             int64_t count, int64_t width) {
+  each_chunk(
+      count, width,
+      [&](int length, int64_t from, int64_t to) {
+        float v[8];
+        load_chunk(x, from, length, v);
+        with_function<heavy>(function, [&v](auto f) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k) v[k] = f.value(v[k]);
-    });
-    store_chunk(y, i, length, v);
-  }
+          for (int k = 0; k < 8; ++k) v[k] = f.value(v[k]);
+        });
+        store_chunk(y, to, length, v);
+      },
+      x_lines, y_lines);
 }
 
 template <bool heavy>
-__global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, int64_t count) {
-  for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
-    const int length = chunk_length(count - i);
-    float g[8], v[8];
-    load_chunk(dy, i, length, g);
-    load_chunk(x, i, length, v);
-    with_function<heavy>(function, [&g, &v](auto f) {
+__global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, LinePlaces dy_lines,
+                                      LinePlaces x_lines, LinePlaces dx_lines, int64_t count, int64_t width) {
+  each_chunk(
+      count, width,
+      [&](int length, int64_t dy_at, int64_t x_at, int64_t to) {
+        float g[8], v[8];
+        load_chunk(dy, dy_at, length, g);
+        load_chunk(x, x_at, length, v);
+        with_function<heavy>(function, [&g, &v](auto f) {
 #pragma unroll
-      for (int k = 0; k < 8; ++k) g[k] *= f.slope(v[k]);
-    });
-    store_chunk(dx, i, length, g);
-  }
+          for (int k = 0; k < 8; ++k) g[k] *= f.slope(v[k]);
+        });
+        store_chunk(dx, to, length, g);
+      },
+      dy_lines, x_lines, dx_lines);
 }
 
 __global__ void integer_kernel(lk_unary_kind kind, int32_t a, int32_t b, const int32_t* x, int32_t* y, int64_t count) {
@@ -77,16 +83,19 @@ void unary(Cuda& cuda, const lk_unary_params& p) {
                 static_cast<const int32_t*>(p.x.data), static_cast<int32_t*>(p.y.data), count);
     return;
   }
+  const int64_t width = common_line({&p.x, &p.y});
   const auto kernel = heavy_kind(p.kind) ? unary_kernel<true> : unary_kernel<false>;
-  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b}, chunks_in(p.x),
-              chunks_out(p.y), count);
+  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
+              chunks_in(p.x, width), chunks_out(p.y, width), line_places(p.x, width), line_places(p.y, width), count,
+              width);
 }
 
 void unary_backward(Cuda& cuda, const lk_unary_backward_params& p) {
-  const int64_t count = numel(p.x);
+  const int64_t count = numel(p.x), width = common_line({&p.dy, &p.x, &p.dx});
   const auto kernel = heavy_kind(p.kind) ? unary_backward_kernel<true> : unary_backward_kernel<false>;
-  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b}, chunks_in(p.dy),
-              chunks_in(p.x), chunks_out(p.dx), count);
+  cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
+              chunks_in(p.dy, width), chunks_in(p.x, width), chunks_out(p.dx, width), line_places(p.dy, width),
+              line_places(p.x, width), line_places(p.dx, width), count, width);
 }
 
 }  // namespace lk::cuda

@@ -3,9 +3,13 @@
  * Compute kernels for LoRA training, forward and backward, behind one interface for every backend.
  * The library knows tensors and nothing else: no graph, no model, no file.
  *
- * Tensors    dense, row-major, rank <= 8. Images are [N, H, W, C], videos [N, T, H, W, C]; convolution weights are
- *            [O, KH, KW, C] and [O, KT, KH, KW, C].
- * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8), mixed freely
+ * Tensors    row-major, rank <= 8, dense unless they have strides. Images are [N, H, W, C], videos [N, T, H, W, C];
+ *            convolution weights are [O, KH, KW, C] and [O, KT, KH, KW, C].
+ * Lines      some operands may lie in lines: neighbouring elements, so many that they are a product of last axes, and
+ *            from the first element of a line to that of the next always the same number of elements, the pitch. So
+ *            columns of a wider matrix are read and written where they are. Which operands may, a comment says
+ *            ("in lines: x, y"); all others are dense.
+ * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8, i8 or nf4), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
  * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
  *            overlap an input unless the comment says "in place". A tensor whose data is NULL is absent;
@@ -54,17 +58,21 @@ typedef int32_t lk_dtype;
 #define LK_I32 5
 #define LK_I64 6
 #define LK_U8 7
+#define LK_I8 8  /* weights, and casts from and to other types */
+#define LK_NF4 9 /* weights alone, two elements to a byte: see "weights in fewer bits" */
 
 typedef struct lk_tensor {
   void* data;
   lk_dtype dtype;
   int32_t rank;
   int64_t dims[LK_MAX_RANK];
+  int64_t strides[LK_MAX_RANK]; /* elements from one to the next along each axis; all 0: dense, row-major */
 } lk_tensor;
 
-LK_API int64_t lk_dtype_size(lk_dtype dtype); /* bytes of one element; 0 for an unknown type */
+LK_API int64_t lk_dtype_size(lk_dtype dtype); /* bytes of one element; 0 for nf4 and for an unknown type */
 LK_API const char* lk_dtype_name(lk_dtype dtype);
-LK_API int64_t lk_numel(const lk_tensor* tensor); /* 1 for rank 0 */
+LK_API int64_t lk_numel(const lk_tensor* tensor);        /* 1 for rank 0 */
+LK_API int64_t lk_tensor_bytes(const lk_tensor* tensor); /* that a dense tensor takes; 0 for an unknown type */
 LK_API const char* lk_version(void);
 
 /* ---- context ---------------------------------------------------------------------------------------- */
@@ -171,8 +179,22 @@ LK_API lk_status lk_set_workspace(lk_context* context, void* data, int64_t bytes
 
 /* ---- matrix products -------------------------------------------------------------------------------- */
 
-/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be fp8; weight_scale (f32, one element or
- * [out]) multiplies it. */
+/* Weights in fewer bits. Where a weight [out, in] has a weight_scale, its values are its elements times factors:
+ *   any type but nf4   weight_scale f32, one element or [out]: one factor for all rows, or one for each.
+ *   nf4                weight_scale is needed, u8 [lk_nf4_scale_bytes(blocks)], aligned to 4 bytes: one factor for each
+ *                      block of LK_NF4_BLOCK neighbours in a row, of which the last of a row may be shorter.
+ * nf4 (Dettmers et al. 2023, "QLoRA"): an element is the number of one of 16 levels, lk_nf4_levels. Rows begin at a
+ * byte; element 2 i of a row is in the upper four bits of byte i, element 2 i + 1 in the lower ones. The factors of the
+ * blocks, numbered row by row, are kept in 8 bits ("double quantisation"). weight_scale holds, one after the other:
+ *   f32 offset, f32 range[ceil(blocks / 256)], u8 code[blocks];
+ *   factor of block b = fma(map[code[b]], range[b / 256], offset), map = lk_blockwise_values(1)
+ * and the value is level times factor, rounded once to f32. */
+#define LK_NF4_BLOCK 64
+LK_API int64_t lk_nf4_scale_bytes(int64_t blocks);
+LK_API const float* lk_nf4_levels(void);                    /* 16, ascending, from -1 to 1; number 7 is 0 */
+LK_API const float* lk_blockwise_values(int32_t is_signed); /* the 256 values of lk_quantize_blockwise's map */
+
+/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
 typedef struct lk_linear_params {
   lk_tensor x, weight;
   lk_tensor weight_scale; /* optional */
@@ -288,7 +310,7 @@ LK_API lk_status lk_conv3d_backward(lk_context*, const lk_conv3d_backward_params
  * key_lengths, i32 [B]: keys before it. key_mask, i32 [B, Sk]: keys where it is not 0. causal: keys j <= i by query i,
  * counted in k as it is given. A query that sees no key has o = 0 and lse = -infinity, its dq is 0 and it adds nothing
  * to dk and dv; the dk and dv of a key that no query sees are 0. lse [B, H, Sq] f32 = natural log of the sum of
- * exponentials, for the backward pass. */
+ * exponentials, for the backward pass. In lines: q, k, v, o. */
 typedef struct lk_attention_params {
   lk_tensor q, k, v;
   lk_tensor bias, key_lengths, key_mask; /* optional */
@@ -300,7 +322,7 @@ typedef struct lk_attention_params {
 } lk_attention_params;
 LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
 
-/* dk and dv sum over the query heads of their group. */
+/* dk and dv sum over the query heads of their group. In lines: d_o, q, k, v, o, dq, dk, dv. */
 typedef struct lk_attention_backward_params {
   lk_tensor d_o, q, k, v, o, lse;
   lk_tensor bias, key_lengths, key_mask; /* optional */
@@ -358,6 +380,7 @@ typedef struct lk_layer_norm_backward_params {
 } lk_layer_norm_backward_params;
 LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
 
+/* In lines: x, y, and of the gradients dy, x, dx. */
 typedef struct lk_rms_norm_params {
   lk_tensor x;
   lk_tensor weight; /* optional */
@@ -436,7 +459,7 @@ typedef int32_t lk_unary_kind;
 #define LK_ROUND 20 /* to the nearest integer, halves to the even one */
 
 /* x and y floating, or both i32 for LK_RELU, LK_ABS, LK_SIGN, LK_SQUARE, LK_AFFINE and LK_CLAMP: a and b are then whole
- * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). */
+ * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). In lines: x, y if floating. */
 typedef struct lk_unary_params {
   lk_unary_kind kind;
   float a, b;
@@ -444,7 +467,7 @@ typedef struct lk_unary_params {
 } lk_unary_params;
 LK_API lk_status lk_unary(lk_context*, const lk_unary_params*);
 
-/* dx = dy * f'(x), zero where f is constant in steps. In place allowed (dx == dy). */
+/* dx = dy * f'(x), zero where f is constant in steps. In place allowed (dx == dy). In lines: dy, x, dx. */
 typedef struct lk_unary_backward_params {
   lk_unary_kind kind;
   float a, b;
@@ -490,14 +513,14 @@ typedef struct lk_gated_residual_backward_params {
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
 /* y = act(a) * b, element by element, all of one shape; kind is LK_SILU, LK_GELU_ERF or LK_GELU_TANH. act(a) is rounded
- * to a's type, as if it had been stored. */
+ * to a's type, as if it had been stored. In lines: a, b, y. */
 typedef struct lk_gated_activation_params {
   lk_unary_kind kind;
   lk_tensor a, b, y;
 } lk_gated_activation_params;
 LK_API lk_status lk_gated_activation(lk_context*, const lk_gated_activation_params*);
 
-/* da = (dy * b) * act'(a), db = dy * act(a); the factors dy * b and act(a) are rounded to a's type. */
+/* da = (dy * b) * act'(a), db = dy * act(a); the factors dy * b and act(a) are rounded to a's type. In lines: all. */
 typedef struct lk_gated_activation_backward_params {
   lk_unary_kind kind;
   lk_tensor dy, a;
@@ -507,16 +530,17 @@ typedef struct lk_gated_activation_backward_params {
 LK_API lk_status lk_gated_activation_backward(lk_context*, const lk_gated_activation_backward_params*);
 
 /* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
- * fp8. */
+ * fp8 and i8. */
 typedef struct lk_where_params {
   lk_tensor condition, a, b, y;
 } lk_where_params;
 LK_API lk_status lk_where(lk_context*, const lk_where_params*);
 
-/* Converts the storage type, rounding to nearest even; also integers to and from floats. */
+/* Converts the storage type, rounding to nearest even; also integers to and from floats. An nf4 x becomes f32, f16 or
+ * bf16. */
 typedef struct lk_cast_params {
   lk_tensor x;
-  lk_tensor scale; /* optional, f32 one element or [dims[0]]: for scaled fp8 */
+  lk_tensor scale; /* optional but for nf4: that of a weight in fewer bits, with dims[0] rows */
   lk_tensor y;
 } lk_cast_params;
 LK_API lk_status lk_cast(lk_context*, const lk_cast_params*);
@@ -597,7 +621,7 @@ typedef struct lk_permute_params {
 LK_API lk_status lk_permute(lk_context*, const lk_permute_params*);
 
 /* Copies a block of `extent` from x at x_offset to y at y_offset; equal ranks, same dtype. The rest of y is
- * untouched. slice, split, concat, pad and every are made of it. */
+ * untouched. slice, split, concat, pad and every are made of it. In lines: x, y. */
 typedef struct lk_copy_block_params {
   lk_tensor x, y;
   int64_t extent[LK_MAX_RANK], x_offset[LK_MAX_RANK], y_offset[LK_MAX_RANK];
@@ -685,14 +709,17 @@ LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
 typedef int32_t lk_loss_kind;
 #define LK_MSE 0
 #define LK_HUBER 1 /* d^2/2 for |d| <= delta, else delta (|d| - delta/2) */
+#define LK_L1 2
+#define LK_PSEUDO_HUBER 3 /* sqrt(d^2 + delta^2) - delta */
 
-/* loss f32 [1] = mean over all elements of weight[b] * l(prediction - target); b = first axis. */
+/* loss f32 [1] = mean over all elements of weight * l(prediction - target) [B, ..., C]. */
 typedef struct lk_loss_params {
   lk_loss_kind kind;
   float delta;
   lk_tensor prediction, target;
-  lk_tensor weight; /* optional f32 [B] */
+  lk_tensor weight; /* optional f32: [B], or one for each place, [B, ..., 1] */
   lk_tensor loss;
+  lk_tensor deltas; /* optional f32 [B]: of each sample in place of delta */
 } lk_loss_params;
 LK_API lk_status lk_loss(lk_context*, const lk_loss_params*);
 
@@ -703,6 +730,7 @@ typedef struct lk_loss_backward_params {
   lk_tensor dloss, prediction, target;
   lk_tensor weight; /* optional */
   lk_tensor dprediction;
+  lk_tensor deltas; /* optional */
 } lk_loss_backward_params;
 LK_API lk_status lk_loss_backward(lk_context*, const lk_loss_backward_params*);
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "fuzz/mutate.h"
 
 namespace lh::fuzz {
 
@@ -26,8 +27,9 @@ struct Target {
   std::string_view name;
   bool (*run)(Bytes input);  // true: it was taken
   std::vector<std::string> (*seeds)();
-  std::string_view dictionary = {};  // for libFuzzer: a file beside this one
-  size_t longest = 1024;             // bytes of an input that libFuzzer makes
+  std::string (*edit)(const std::string& input, Random& random) = nullptr;  // a mutation beside those of bytes
+  std::string_view dictionary = {};                                         // for libFuzzer: a file beside this one
+  size_t longest = 1024;                                                    // bytes of an input that libFuzzer makes
 };
 std::span<const Target> targets();
 

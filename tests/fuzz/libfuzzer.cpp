@@ -60,6 +60,22 @@ extern "C" int LLVMFuzzerInitialize(int* argc, char*** argv) {
   return 0;
 }
 
+extern "C" size_t LLVMFuzzerMutate(uint8_t* data, size_t size, size_t most);
+
+// Half of the mutations are libFuzzer's own, half the target's. A quarter of those begin at a seed again: of what
+// libFuzzer keeps, most is refused early and for another reason.
+extern "C" size_t LLVMFuzzerCustomMutator(uint8_t* data, size_t size, size_t most, unsigned seed) {
+  lh::fuzz::Random random(seed);
+  if (chosen->edit == nullptr || lh::fuzz::below(2, random) == 0) return LLVMFuzzerMutate(data, size, most);
+  static const std::vector<std::string> seeds = chosen->seeds();
+  std::string made(reinterpret_cast<const char*>(data), size);
+  if (lh::fuzz::below(4, random) == 0) made = seeds[lh::fuzz::below(seeds.size(), random)];
+  for (size_t edits = 1 + lh::fuzz::below(3, random); edits > 0; --edits) made = chosen->edit(made, random);
+  const size_t length = std::min(made.size(), most);
+  std::copy_n(made.begin(), length, data);
+  return length;
+}
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   chosen->run(std::as_bytes(std::span(data, size)));
   return 0;

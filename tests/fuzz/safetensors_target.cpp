@@ -14,12 +14,13 @@ void check_layout(const Safetensors& file, size_t size) {
   std::vector<std::pair<std::string, Desc>> entries;
   for (const StoredTensor& t : file.tensors()) {
     require(names.insert(t.name).second, "names are unique");
-    __int128 bytes = dtype_size(t.desc.dtype);
+    __int128 bytes = 1;  // of elements of one byte
     for (const int64_t dim : t.desc.shape.dims()) {
       require(dim >= 0, "dimensions are not negative");
       require(bytes <= INT64_MAX, "sizes fit 64 bits");
       bytes *= dim;
     }
+    bytes *= dtype_size(t.desc.dtype);
     require(bytes == t.desc.bytes(), "the size is that of shape and type");
     require(t.offset >= file.data_start() && bytes <= static_cast<int64_t>(size) - t.offset,
             "a tensor lies in the file");

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "lora_host/lora_host.hpp"
 
@@ -33,6 +34,13 @@ class Mistakes : public lora_host::Optimizer {
     if (mistake("abort")) std::abort();
     if (mistake("umask")) ::umask(0111);
     States states{State::like(p, "m"), State::of_group("d", mistake("state_nan") ? NAN : 1)};
+    static const std::vector<std::string> many = [] {
+      std::vector<std::string> names;
+      for (size_t i = 0; i < 64; ++i) names.emplace_back(i + 2, 'm');
+      return names;
+    }();
+    if (mistake("state_endless"))
+      for (const std::string& name : many) states.push_back(State::like(p, name.c_str()));
     if (mistake("state_twice")) states.push_back(State::like(p, "m"));
     if (mistake("state_name")) states.push_back(State::like(p, "lr"));
     if (mistake("state_reduction_name")) states.push_back(State::like(p, "sum.x"));

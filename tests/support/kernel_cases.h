@@ -343,34 +343,52 @@ inline Case unary_case(lk_unary_kind kind, int64_t count) {
   return c;
 }
 
-inline Case loss_case(lk_loss_kind kind, int64_t batch, int64_t size) {
+// What a loss is weighed by: each sample, or each place of `channels` elements, which also has widths by sample then.
+enum class LossWeights { sample, place };
+
+inline Case loss_case(lk_loss_kind kind, int64_t batch, int64_t places, int64_t channels, LossWeights by) {
+  static constexpr const char* names[] = {"mse", "huber", "l1", "pseudo_huber"};
   Case c;
-  c.name = kind == LK_MSE ? "mse" : "huber";
-  c.inputs = {{batch, size}, {batch, size}};
+  c.name = names[kind] + std::string(by == LossWeights::place ? " by place" : " by sample");
+  c.inputs = {{batch, places, channels}, {batch, places, channels}};
   c.output = {1};
   c.depth = 4;
   c.low = -2;
   c.high = 2;
   constexpr float delta = 0.7654321f;
+  const bool by_place = by == LossWeights::place;
+  const int64_t count = by_place ? batch * places : batch;
+  const auto weight_of = [](int64_t i) { return 1.0f + static_cast<float>(i % 7); };
+  const auto delta_of = [](int64_t i) { return 0.25f + static_cast<float>(i) / 4; };
   c.reference = [=](const Inputs& v) {
-    Values weight;
-    for (int64_t i = 0; i < batch; ++i) weight.push_back(1.0 + static_cast<double>(i));
-    return Values{reference::loss(kind, static_cast<double>(delta), batch, v[0], v[1], weight)};
+    Values weight, deltas;
+    for (int64_t i = 0; i < count; ++i) weight.push_back(static_cast<double>(weight_of(i)));
+    for (int64_t i = 0; i < batch; ++i) deltas.push_back(static_cast<double>(by_place ? delta_of(i) : delta));
+    return Values{reference::loss(kind, deltas, v[0], v[1], weight)};
   };
-  const auto weights = [=](Tensor& tensor) {
-    for (int64_t i = 0; i < batch; ++i) tensor.put(i, 1.0f + static_cast<float>(i));
-    return tensor.view();
+  // The two tensors of a call, which outlive it.
+  const auto weigh = [=](auto& params, Tensor& weight, Tensor& deltas) {
+    for (int64_t i = 0; i < count; ++i) weight.put(i, weight_of(i));
+    for (int64_t i = 0; i < batch; ++i) deltas.put(i, delta_of(i));
+    params.weight = weight.view();
+    if (by_place) params.deltas = deltas.view();
   };
+  const std::vector<int64_t> shape = by_place ? std::vector<int64_t>{batch, places, 1} : std::vector<int64_t>{batch};
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    Tensor weight({batch}, LK_F32);
+    Tensor weight(shape, LK_F32), deltas({batch}, LK_F32);
     y.dtype = LK_F32;
-    return call(lk_loss, context, {kind, delta, in[0], in[1], weights(weight), y});
+    lk_loss_params params{.kind = kind, .delta = delta, .prediction = in[0], .target = in[1], .loss = y};
+    weigh(params, weight, deltas);
+    return call(lk_loss, context, params);
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    Tensor weight({batch}, LK_F32), dloss({1}, LK_F32);
+    Tensor weight(shape, LK_F32), deltas({batch}, LK_F32), dloss({1}, LK_F32);
     dloss.store(context, {Values(1, 1.0)});
     (void)dy;
-    return call(lk_loss_backward, context, {kind, delta, dloss.view(), in[0], in[1], weights(weight), g[0]});
+    lk_loss_backward_params params{
+        .kind = kind, .delta = delta, .dloss = dloss.view(), .prediction = in[0], .target = in[1], .dprediction = g[0]};
+    weigh(params, weight, deltas);
+    return call(lk_loss_backward, context, params);
   };
   c.differentiable = {true, false};
   return c;
@@ -415,8 +433,14 @@ inline std::vector<Case> all_cases() {
                              gated_activation_case(LK_GELU_TANH, 1, 31),
                              gated_activation_case(LK_SILU, 3, 40, true, false),
                              gated_activation_case(LK_GELU_TANH, 3, 33, false, true),
-                             loss_case(LK_MSE, 3, 257),
-                             loss_case(LK_HUBER, 3, 257)};
+                             loss_case(LK_MSE, 3, 257, 1, LossWeights::sample),
+                             loss_case(LK_HUBER, 3, 257, 1, LossWeights::sample),
+                             loss_case(LK_L1, 3, 31, 7, LossWeights::sample),
+                             loss_case(LK_PSEUDO_HUBER, 3, 31, 7, LossWeights::sample),
+                             loss_case(LK_MSE, 2, 33, 16, LossWeights::place),
+                             loss_case(LK_L1, 2, 33, 5, LossWeights::place),
+                             loss_case(LK_HUBER, 2, 1500, 3, LossWeights::place),
+                             loss_case(LK_PSEUDO_HUBER, 2, 33, 5, LossWeights::place)};
   for (AttentionCase a : {AttentionCase{2, 33, 31, 3, 8}, AttentionCase{1, 1, 1, 1, 1}}) {
     cases.push_back(attention_case(a));
     for (bool AttentionCase::*const kind : {&AttentionCase::bias, &AttentionCase::causal, &AttentionCase::lengths}) {

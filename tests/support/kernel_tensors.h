@@ -65,12 +65,13 @@ inline lk_context* memory_context() {
 // Dense device memory of any type; converts to and from float64 with lk_cast, which has its own exhaustive tests.
 class Tensor {
  public:
-  Tensor(const Shape& shape, lk_dtype dtype) : size_(count_of(shape) * lk_dtype_size(dtype)) {
-    EXPECT_EQ(lk_alloc(memory_context(), size_, &view_.data), LK_OK) << lk_last_error(memory_context());
-    data_ = {view_.data, [](void* data) { lk_free(memory_context(), data); }};
+  Tensor(const Shape& shape, lk_dtype dtype) {
     view_.dtype = dtype;
     view_.rank = static_cast<int32_t>(shape.size());
     for (size_t i = 0; i < shape.size(); ++i) view_.dims[i] = shape[i];
+    size_ = lk_tensor_bytes(&view_);
+    EXPECT_EQ(lk_alloc(memory_context(), size_, &view_.data), LK_OK) << lk_last_error(memory_context());
+    data_ = {view_.data, [](void* data) { lk_free(memory_context(), data); }};
   }
   Tensor(const Tensor&) = default;  // the same memory
   Tensor(Tensor&&) = default;
@@ -112,7 +113,7 @@ class Tensor {
 
  private:
   Shape shape() const { return Shape(view_.dims, view_.dims + view_.rank); }
-  int64_t size_;
+  int64_t size_ = 0;
   std::shared_ptr<void> data_;
   lk_tensor view_{};
 };

@@ -92,7 +92,7 @@ OpCase loss(const std::string& op, const Dims& dims, bool weighted, double delta
   if (weighted) c.inputs.push_back(f32({dims[0]}, 0, 2));
   c.reference = [=](const Inputs& v) {
     const lk_loss_kind kind = op == "mse/1" ? LK_MSE : LK_HUBER;
-    return std::vector<Values>{{reference::loss(kind, delta, dims[0], v[0], v[1], weighted ? v[2] : Values{})}};
+    return std::vector<Values>{{reference::loss(kind, {delta}, v[0], v[1], weighted ? v[2] : Values{})}};
   };
   return c;
 }

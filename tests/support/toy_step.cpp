@@ -3,11 +3,19 @@
 #include "run/weights.h"
 #include "run/workspace.h"
 #include "support/device.h"
+#include "support/model_files.h"
+#include "support/paths.h"
 #include "train/step.h"
 
 namespace lh::test {
 
 namespace {
+
+ModelConfig config_of(const std::filesystem::path& path, const std::string& dtype) {
+  ModelConfig config = single(path);
+  config.dtype = dtype;
+  return config;
+}
 
 TrainGraph graph_with(const Model& model, double share, const Streaming& streaming) {
   NetworkConfig network;
@@ -19,6 +27,26 @@ TrainGraph graph_with(const Model& model, double share, const Streaming& streami
 }
 
 }  // namespace
+
+OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype)
+    : model(built_plugins(), config_of(path, dtype), "") {}
+
+std::filesystem::path toy_denoiser() {
+  return std::filesystem::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+}
+
+KeptWeights kept_weights(const Model& model) {
+  const Graph graph = toy_graph(model, 0).graph;
+  KeptWeights k{.bytes = weight_bytes(graph, weight_names(graph, model.checkpoint()))};
+  for (const auto& [name, value] : graph.params) {
+    const ValueInfo& info = graph.info(value);
+    if (!is_quantised(info.desc.dtype)) continue;
+    ++k.rounded;
+    k.elements += info.desc.shape.numel();
+    if (info.scale) k.factors += graph.desc(info.scale).shape.numel();
+  }
+  return k;
+}
 
 std::vector<StreamableBlock> toy_blocks(const Model& model) {
   const TrainGraph plain = graph_with(model, 0, {});
@@ -45,7 +73,7 @@ Ran run_step(const Model& model, double share, int64_t streamed) {
   Adapters adapters(g, step.train_graph().modules);
   const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +
                             step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
-                            workspace_bytes(device, g);
+                            workspace_bytes(device, g, step.plan());
   const Weights weights(device, model.checkpoint(), g);
   adapters.allocate(device);
   adapters.initialise(1);
@@ -53,7 +81,7 @@ Ran run_step(const Model& model, double share, int64_t streamed) {
   for (const AdapterTensor& t : adapters.tensors())
     if (t.name.ends_with("lora_up.weight")) adapters.upload("p", t, ramp(t.shape, ++seed));
   const GuardedArena arena(device, step.arena_bytes());
-  const Workspace workspace(device, workspace_bytes(device, g));
+  const Workspace workspace(device, workspace_bytes(device, g, step.plan()));
   const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
   const float one = 1;
   loss_scale.upload(0, &one, sizeof one);

@@ -4,6 +4,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <filesystem>
+#include <string>
 #include <vector>
 
 #include "compile/compile.h"
@@ -36,10 +38,26 @@ class GuardedArena {
   DeviceMemory memory_;
 };
 
+// A model from a checkpoint whose base is kept as model.dtype says.
+struct OpenedModel {
+  OpenedModel(const std::filesystem::path& path, const std::string& dtype);
+  Model model;
+};
+
+// The denoiser that the examples train.
+std::filesystem::path toy_denoiser();
+
 // LoRA with dropout on every target of the model; `share` of its blocks are recomputed, the weights of `streamed`
 // blocks stay in host memory.
 TrainGraph toy_graph(const Model& model, double share, int64_t streamed = 0);
 std::vector<StreamableBlock> toy_blocks(const Model& model);
+
+// Bytes of the weights of such a graph, which run_step sees taken; `rounded` of its matrices are kept in fewer bits,
+// with so many elements and factors.
+struct KeptWeights {
+  int64_t bytes = 0, rounded = 0, elements = 0, factors = 0;
+};
+KeptWeights kept_weights(const Model& model);
 
 // What it computes from, always the same.
 StepInputs toy_inputs(const Graph& graph);

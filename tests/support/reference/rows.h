@@ -120,14 +120,19 @@ inline Values reduce_max(const Dims& x_dims, const Dims& y_dims, const Values& x
 }
 
 // The mean of weight[sample] l(prediction - target); an empty weight is 1.
-inline double loss(lk_loss_kind kind, double delta, int64_t samples, const Values& prediction, const Values& target,
+// weight: none, or one for each run of elements: of a sample or a place. deltas: one for each sample.
+inline double loss(lk_loss_kind kind, const Values& deltas, const Values& prediction, const Values& target,
                    const Values& weight) {
-  const size_t count = prediction.size(), row = count / static_cast<size_t>(samples);
+  const size_t count = prediction.size();
   double sum = 0;
   for (size_t i = 0; i < count; ++i) {
-    const double d = std::fabs(prediction[i] - target[i]);
+    const double d = std::fabs(prediction[i] - target[i]), delta = deltas[i * deltas.size() / count];
     const double huber = d <= delta ? d * d / 2 : delta * (d - delta / 2);
-    sum += (kind == LK_MSE ? d * d : huber) * (weight.empty() ? 1 : weight[i / row]);
+    const double l = kind == LK_MSE     ? d * d
+                     : kind == LK_HUBER ? huber
+                     : kind == LK_L1    ? d
+                                        : std::sqrt(d * d + delta * delta) - delta;
+    sum += l * (weight.empty() ? 1 : weight[i * weight.size() / count]);
   }
   return sum / static_cast<double>(count);
 }

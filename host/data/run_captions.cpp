@@ -1,0 +1,43 @@
+#include "data/run_captions.h"
+
+namespace lh {
+
+std::string caption_at(const RunCourse& course, const Sample& sample, int64_t micro_step, uint32_t lane) {
+  return sample.rule.caption(sample.texts, sample.number(),
+                             {.seed = course.seed,
+                              .micro_step = micro_step,
+                              .lane = lane,
+                              .epoch = micro_step / course.batches_per_epoch,
+                              .step = micro_step / course.micro_batches,
+                              .steps = course.steps});
+}
+
+void RunCaptions::add(size_t sample, std::string caption) {
+  of_[sample].insert(&*all_.insert(std::move(caption)).first);
+}
+
+RunCaptions::RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course, int64_t most)
+    : of_(dataset.samples.size()) {
+  std::vector<bool> drawn(dataset.samples.size());
+  for (size_t i = 0; i < drawn.size(); ++i) {
+    const Sample& sample = dataset.samples[i];
+    drawn[i] = sample.rule.varies(sample.texts);
+    varying_ += drawn[i];
+    if (!drawn[i]) add(i, sample.caption);
+    if (sample.rule.drops()) add(i, dropped_caption);
+  }
+  const int64_t end = varying_ > 0 ? course.steps * course.micro_batches : 0;
+  for (int64_t micro = 0; micro < end && complete_; ++micro) {
+    complete_ = static_cast<int64_t>(all_.size()) <= most;
+    const Batch& batch = order.at(micro);
+    for (size_t lane = 0; lane < batch.samples.size(); ++lane) {
+      const auto i = static_cast<size_t>(batch.samples[lane]);
+      if (drawn[i]) add(i, caption_at(course, dataset.samples[i], micro, static_cast<uint32_t>(lane)));
+    }
+  }
+  complete_ = complete_ && static_cast<int64_t>(all_.size()) <= most;
+  for (size_t i = 0; i < drawn.size(); ++i)  // that the run does not come to
+    if (of_[i].empty()) add(i, dataset.samples[i].caption);
+}
+
+}  // namespace lh

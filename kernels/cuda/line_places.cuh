@@ -1,0 +1,55 @@
+// Tensors in lines (lines.h) in loops over rows: where a row of `width` elements begins.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "cuda/elements.cuh"
+
+namespace lk::cuda {
+
+struct LinePlaces {
+  int64_t rows_of_line, pitch, width;
+  __device__ int64_t row(int64_t i) const {
+    if (rows_of_line == 1) return i * pitch;
+    const int64_t line = i / rows_of_line;
+    return line * pitch + (i - line * rows_of_line) * width;
+  }
+};
+
+// Of rows that divide the tensor's lines; an absent tensor's mean nothing.
+inline LinePlaces line_places(const lk_tensor& t, int64_t width) {
+  if (!present(t)) return {1, width, width};
+  const Lines lines = *lines_of(t);
+  if (lines.dense()) return {1, width, width};
+  return {lines.line / width, lines.pitch, width};
+}
+
+// The longest row that lies whole in a line of every one of these tensors of one shape: their lines are products of
+// last axes, so the shortest divides the others. 0: all are dense.
+inline int64_t common_line(std::initializer_list<const lk_tensor*> tensors) {
+  int64_t shortest = 0;
+  for (const lk_tensor* t : tensors) {
+    if (!present(*t)) continue;
+    const Lines lines = *lines_of(*t);
+    if (!lines.dense() && (shortest == 0 || lines.line < shortest)) shortest = lines.line;
+  }
+  return shortest;
+}
+
+// Calls body(length, offset in each tensor...) for every chunk of the thread. width 0: tensors are one row each.
+template <class Body, class... Places>
+__device__ void each_chunk(int64_t count, int64_t width, const Body& body, const Places&... places) {
+  if (width == 0) {
+    for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width)
+      body(chunk_length(count - i), (static_cast<void>(places), i)...);
+    return;
+  }
+  const int64_t chunks = count / width * ((width + vector_width - 1) / vector_width);
+  for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
+    const Chunk chunk = chunk_at(i, width);
+    body(chunk.length, (places.row(chunk.row) + chunk.column)...);
+  }
+}
+
+}  // namespace lk::cuda
