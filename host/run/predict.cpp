@@ -32,11 +32,11 @@ double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
   return bytes;
 }
 
-// Weights in 8 bits are written out in the type that is computed in before their product reads them.
+// Weights in 8 or 4 bits are written out in the type that is computed in before their product reads them.
 double widened_bytes(const Graph& graph, const Node& node) {
   double bytes = 0;
   for (const Value in : node.inputs)
-    if (in && is_fp8(graph.desc(in).dtype))
+    if (in && is_quantised(graph.desc(in).dtype))
       bytes += 2.0 * static_cast<double>(graph.desc(in).shape.numel() * dtype_size(graph.compute));
   return bytes;
 }
