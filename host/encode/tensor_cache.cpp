@@ -10,7 +10,6 @@
 namespace lh {
 namespace {
 
-
 int64_t bytes_of(const NamedTensors& tensors) {
   int64_t bytes = 0;
   for (const auto& [name, t] : tensors) bytes += t.desc.bytes();

@@ -15,8 +15,8 @@ ForwardFit fit_forward(Device& device, const Graph& graph, const Checkpoint& che
     Graph streamed = graph;
     stream(streamed, fit.streaming);
     const Plan plan = plan_memory(streamed, parameters(streamed));
-    fit.bytes = constant_bytes(streamed) + workspace_bytes(device, streamed, plan) + weight_bytes(streamed, names) +
-                plan.bytes;
+    fit.bytes =
+        constant_bytes(streamed) + workspace_bytes(device, streamed, plan) + weight_bytes(streamed, names) + plan.bytes;
     fit.streamed = streamed_bytes(streamed, names);
     return fit;
   };

@@ -48,7 +48,7 @@ void enqueue(Device& device, const Graph& graph, const std::vector<View>& views)
 }
 
 // About what a GPU's libraries ask for: an accumulator of the largest activation in float32 and half as much again, and
-// the widest form of a weight in 8 bits.
+// the widest form of a weight in 8 or 4 bits.
 int64_t usual_workspace(const Graph& graph) {
   constexpr int64_t least = 64 << 20;
   int64_t activation = 0, weight = 0;
@@ -56,7 +56,7 @@ int64_t usual_workspace(const Graph& graph) {
     for (const Value out : node.outputs)
       if (is_float(graph.desc(out).dtype)) activation = std::max(activation, graph.desc(out).shape.numel());
     for (const Value in : node.inputs)
-      if (in && is_fp8(graph.desc(in).dtype)) weight = std::max(weight, graph.desc(in).shape.numel());
+      if (in && is_quantised(graph.desc(in).dtype)) weight = std::max(weight, graph.desc(in).shape.numel());
   }
   return least + 6 * activation + weight * dtype_size(graph.compute);
 }
