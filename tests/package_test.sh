@@ -39,7 +39,8 @@ depends_not() { ! dpkg-deb -f "$(deb "$package")" Depends | grep -E "$1"; }
 check "and on nothing of MPI, compilers or tests" depends_not 'mpi|g\+\+|gtest|-dev'
 check "its module for MPI is a package" prints "$package (= " dpkg-deb -f "$(deb lora-host-mpi)" Depends
 for file in bin/lora-host bin/golden_runner lib/lora-host/flux.so lib/lora-host/optim.so include/lora_kernels.h \
-  include/lora_host/lora_host.hpp share/lora-host/tokenizers/t5/spiece.model share/doc/lora-host/copyright; do
+  include/lora_host/lora_host.hpp share/lora-host/tokenizers/t5/spiece.model share/doc/lora-host/copyright \
+  share/man/man1/lora-host.1 share/bash-completion/completions/lora-host; do
   check "$package holds $file" prints "./usr/$file" dpkg-deb -c "$(deb "$package")"
 done
 if command -v apt-get >/dev/null && [ "$package" = lora-host ]; then

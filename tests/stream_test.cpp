@@ -36,7 +36,7 @@ Model toy(const std::string& dtype = "auto") {
 int64_t block_count(const Model& model) { return static_cast<int64_t>(toy_blocks(model).size()); }
 
 TEST(Stream, ChangesNoBitOfAStep) {
-  for (const char* dtype : {"auto", "float8_e4m3"}) {
+  for (const char* dtype : {"auto", "float8_e4m3", "nf4"}) {
     const Model model = toy(dtype);
     const int64_t blocks = block_count(model);
     ASSERT_GE(blocks, 2);
@@ -133,7 +133,7 @@ std::vector<std::string> images_of(const ToyRun& run) {
 
 // The file, and the images that are made between steps.
 TEST(StreamedRun, TrainsTheSameLoraAndMakesTheSameImages) {
-  for (const char* dtype : {"auto", "float8_e4m3"}) {
+  for (const char* dtype : {"auto", "float8_e4m3", "nf4"}) {
     SCOPED_TRACE(dtype);
     const auto train = [&](const std::string& memory) {
       StreamingRun run(memory);

@@ -8,9 +8,7 @@ std::vector<Desc> infer_fetch(const Infer& a) { return {required(a, 0)}; }
 
 // In the transfer queue: Program orders it with those who had the memory before and those who read it then.
 lk_status launch_fetch(const Launch& l) {
-  const lk_tensor& to = l.out[0];
-  const int64_t bytes = lk_numel(&to) * lk_dtype_size(to.dtype);
-  return lk_copy_async(l.context, LK_TRANSFER, to.data, l.in[0].data, bytes);
+  return lk_copy_async(l.context, LK_TRANSFER, l.out[0].data, l.in[0].data, lk_tensor_bytes(&l.out[0]));
 }
 
 }  // namespace

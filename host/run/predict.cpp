@@ -12,7 +12,7 @@ namespace {
 
 // Shares of a device's rates that the kernels reach, from steps of three models on an H200 (docs/memory.md).
 constexpr double product_share = 0.85, attention_share = 0.75, attention_backward_share = 0.55, memory_share = 0.7;
-constexpr double launch = 2e-6;  // seconds between one operation of a recorded step and the next
+constexpr double start = 12e-6;  // seconds that an operation of a recorded step takes beside its work
 
 // Bytes that a node reads and writes. Pieces that lie within what they are cut from or joined to are not moved.
 double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
@@ -32,7 +32,7 @@ double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
   return bytes;
 }
 
-// Weights in fewer bits are written out in the type that is computed in before their product reads them.
+// Weights in 8 or 4 bits are written out in the type that is computed in before their product reads them.
 double widened_bytes(const Graph& graph, const Node& node) {
   double bytes = 0;
   for (const Value in : node.inputs)
@@ -49,7 +49,7 @@ double seconds_of(const Graph& graph, const Plan& plan, const Node& node, const 
   const double bytes = bytes_of(graph, plan, node);
   if (bytes == 0) return 0;
   return std::max(flops(graph, node) / (share * rates.products), bytes / (memory_share * rates.memory)) +
-         widened_bytes(graph, node) / (memory_share * rates.memory) + launch;
+         widened_bytes(graph, node) / (memory_share * rates.memory) + start;
 }
 
 }  // namespace

@@ -48,7 +48,7 @@ void enqueue(Device& device, const Graph& graph, const std::vector<View>& views)
 }
 
 // About what a GPU's libraries ask for: an accumulator of the largest activation in float32 and half as much again, and
-// the widest form of a weight in fewer bits.
+// the widest form of a weight in 8 or 4 bits.
 int64_t usual_workspace(const Graph& graph) {
   constexpr int64_t least = 64 << 20;
   int64_t activation = 0, weight = 0;

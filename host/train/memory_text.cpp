@@ -31,16 +31,16 @@ struct Lever {
   int64_t gives = 0;  // bytes
 };
 
-// Bytes of the weights on the device that model.dtype: float8_e4m3 would halve, the window's share of the streamed ones
-// included.
-int64_t saved_by_8_bits(const TrainGraph& step, const PlannedMemory& least, const Streaming& streaming) {
+// Bytes that adapted weights would no longer take of the device with so many bits each, the window's share of those
+// that are streamed included.
+int64_t saved_by_bits(int64_t bits, const TrainGraph& step, const PlannedMemory& least, const Streaming& streaming) {
   int64_t resident = 0, streamed = 0, of_streamed = 0;
   for (const AdaptedModule& module : step.modules) {
     const auto found = step.graph.params.find(module.name + ".weight");
     if (found == step.graph.params.end()) continue;
     const Desc& desc = step.graph.desc(found->second);
-    if (!is_float(desc.dtype) || dtype_size(desc.dtype) < 2) continue;
-    const int64_t saved = desc.bytes() - desc.shape.numel();
+    const int64_t saved = desc.bytes() - desc.shape.numel() * bits / 8;
+    if (saved <= 0) continue;
     (streaming.weights.contains(found->first) ? of_streamed : resident) += saved;
     if (streaming.weights.contains(found->first)) streamed += desc.bytes();
   }
@@ -107,9 +107,9 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
     lower("train.gradient_checkpointing: auto", planner.at({1, least.choice.streamed}).memory.total());
   if (config.memory.stream == "0")
     lower("memory.stream: auto", planner.at({least.choice.recompute, all.most}).memory.total());
-  if (config.model.dtype != "float8_e4m3")
-    levers.push_back(
-        {"model.dtype: float8_e4m3", saved_by_8_bits(step, least, planner.streaming(least.choice.streamed))});
+  const Streaming streaming = planner.streaming(least.choice.streamed);
+  levers.push_back({"model.dtype: float8_e4m3", saved_by_bits(8, step, least, streaming)});
+  levers.push_back({"model.dtype: nf4", saved_by_bits(4, step, least, streaming)});
   if (config.train.batch_size > 1)
     lower("train.batch_size: 1", planner.otherwise(planner.shape(), 1).at(least.choice).memory.total());
   // Half the side, as far as the model's step goes.
