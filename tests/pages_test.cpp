@@ -68,7 +68,7 @@ TEST(Pages, OtherShellsReadTheirs) {
   const std::vector<CommandInfo> table = command_table(plugins);
   const std::string zsh = zsh_completion(table), fish = fish_completion(table);
   EXPECT_THAT(zsh, AllOf(HasSubstr("'train:Train a LoRA.'"), HasSubstr(":value:(bf16 fp16 fp32)'"),
-                         HasSubstr("0\\: what the device has. \\[0\\]]:value:_files'")));
+                         HasSubstr("Device memory that may be taken\\: 12GiB, or a number of GiB.")));
   EXPECT_THAT(fish, AllOf(HasSubstr("-n __fish_use_subcommand -a train -d 'Train a LoRA.'\n"),
                           HasSubstr("-n '__fish_seen_subcommand_from train' -l dtype -x -a 'bf16 fp16 fp32' -d ")));
   put(dir / "_lora-host", zsh);

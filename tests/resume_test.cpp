@@ -207,8 +207,8 @@ TEST(Resume, AnotherObjectiveIsRefused) {
   };
   for (const Row& row :
        {Row{"  timestep_type: mode\n",
-            "objective: the saved run has flow; timesteps sigmoid scale 1 shift 1; weight none, "
-            "this one flow; timesteps mode scale 1.29 shift 1; weight none"},
+            "objective: the saved run has flow; timesteps sigmoid scale 1 shift 1; weight none; loss mse, "
+            "this one flow; timesteps mode scale 1.29 shift 1; weight none; loss mse"},
         Row{"  weighting_scheme: cosmap\n", "this one flow; timesteps sigmoid scale 1 shift 1; weight cosmap"},
         Row{"  noise_offset: 0.1\n", "train.noise_offset: the saved run has 0, this one 0.1"}}) {
     const std::string before = run.config();

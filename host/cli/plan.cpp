@@ -57,7 +57,7 @@ int run_plan(const Options& options) {
   std::optional<Card> card;
   if (!options.card.empty()) card = card_of(options.card);
   const auto rates_on = [&](Device& device, DType compute) {
-    Rates rates = card ? card->rates : rates_of(device, compute);
+    Rates rates = card ? card->rates : rates_of(device, compute, memory_limit(config, device));
     if (!options.link.empty()) rates.link = rate_of("--link", options.link);
     return rates;
   };

@@ -111,10 +111,16 @@ double product_rate(Device& device, DType dtype, int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
 }
 
-Rates rates_of(Device& device, DType compute) {
+Rates rates_of(Device& device, DType compute, int64_t room) {
   if (device.is_cpu()) return {.products = 1e11, .memory = 2e10, .link = 1e10};
-  constexpr int64_t bytes = 64 << 20;
-  Rates rates{.products = product_rate(device, compute, 4096)};
+  constexpr int64_t least = 256;
+  const auto product_bytes = [&](int64_t n) { return 3 * n * n * dtype_size(compute); };
+  // Where there is no room, nothing fits either, and any rates do to say what is missing.
+  if (product_bytes(least) > room) return {.products = 5e13, .memory = 3e11, .link = 1e10};
+  int64_t n = 4096;
+  while (n > least && product_bytes(n) > room) n /= 2;
+  const int64_t bytes = std::min<int64_t>(64 << 20, room / 4);
+  Rates rates{.products = product_rate(device, compute, n)};
   const DeviceMemory memory(device, 2 * bytes, "measuring copies");
   const StagingMemory host(device, bytes);
   std::ranges::fill(std::span(host.data(), static_cast<size_t>(bytes)), std::byte{1});

@@ -28,8 +28,8 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
 
 // FLOP a second of a product of n x n matrices, the best of a few.
 double product_rate(Device& device, DType dtype, int64_t n);
-// Of a GPU measured, by a large product and two copies, which takes a moment; of a CPU some that are usual, as what is
-// chosen by them is the same in every run then.
-Rates rates_of(Device& device, DType compute);
+// Of a GPU measured, by a product and two copies as large as fit into `room` bytes, which takes a moment; of a CPU some
+// that are usual, as what is chosen by them is the same in every run then.
+Rates rates_of(Device& device, DType compute, int64_t room);
 
 }  // namespace lh

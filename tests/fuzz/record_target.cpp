@@ -154,7 +154,7 @@ bool cache(Bytes input) {
     if (tensors.size() != 1 || latent == tensors.end()) return "expected one tensor";
     return latent->second.desc == Desc{DType::bf16, {1, 2, 2}} && finite(latent->second) ? "" : "expected a latent";
   };
-  const NamedTensors* found = cache.find(key, check);
+  const TensorCache::Entry found = cache.find(key, check);
   if (found != nullptr) require(found->at("latent").data.size() == 8, "an entry that is taken passed its check");
   return found != nullptr;
 }
