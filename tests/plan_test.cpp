@@ -412,13 +412,13 @@ TEST(Plan, ProductsOfStreamsThatMeetLieTogether) {
   std::vector<Value> values, keys;
   std::vector<Value> products;
   for (const int64_t tokens : {4, 8}) {
-    const Value x = g.add_input("x" + std::to_string(tokens), {DType::f32, {1, tokens, 192}});
+    const Value x = g.add_input(fmt::format("x{}", tokens), {DType::f32, {1, tokens, 192}});
     products.push_back(g.add(tanh_op, {x}, {}, 0)[0]);
     const std::vector<Value> cut =
         g.add(split_op, {products.back()}, {{"axis", int64_t{-1}}, {"sizes", std::vector<int64_t>{64, 64, 64}}}, 0);
     keys.push_back(g.add(rms_norm_op, {cut[1]}, {{"eps", 1e-6}}, 0)[0]);
     values.push_back(cut[2]);
-    g.outputs["q" + std::to_string(tokens)] = g.add(tanh_op, {cut[0]}, {}, 0)[0];
+    g.outputs[fmt::format("q{}", tokens)] = g.add(tanh_op, {cut[0]}, {}, 0)[0];
   }
   const Value all_keys = g.add(concat_op, keys, {{"axis", int64_t{1}}}, 0)[0];
   const Value all_values = g.add(concat_op, values, {{"axis", int64_t{1}}}, 0)[0];
