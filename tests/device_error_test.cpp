@@ -119,8 +119,9 @@ INSTANTIATE_TEST_SUITE_P(All, DeviceError, ::testing::ValuesIn(refusals),
 // Memory is compared with the plan before anything is taken.
 TEST(DeviceMemoryError, IsForeseenByThePlan) {
   if (lk_backend_available(LK_CUDA) == 0 || open_gpu() != LK_OK) GTEST_SKIP() << "there is no usable GPU";
-  expect_refusal(train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "260"}})), 4,
-                 R"(the run does not fit: 4\.0 MiB of memory may be used, and it takes[\s\S]*datasets\.resolution, half of what it is)");
+  expect_refusal(
+      train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "260"}})), 4,
+      R"(the run does not fit: 4\.0 MiB of memory may be used, and it takes[\s\S]*datasets\.resolution, half of what it is)");
   // Less than what the libraries load: nothing is left, not less than nothing.
   expect_refusal(train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "100"}})), 4,
                  R"(the run does not fit: 0\.0 MiB of memory may be used)");
