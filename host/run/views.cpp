@@ -133,20 +133,15 @@ class Sharing {
     if (!cut && node.op != &concat_op) return;
     const Value whole = cut ? node.inputs[0] : node.outputs[0];
     const std::vector<Value>& parts = cut ? node.outputs : node.inputs;
-    std::map<uint32_t, int> uses;  // a storage that is joined twice is in the whole once, and no copy may be of itself
-    if (!cut)
-      for (const Value part : parts) ++uses[cluster_[source_[part.id]]];
-    const std::vector<uint32_t> clusters = [&] {
-      std::vector<uint32_t> ids;
-      for (const Value part : parts) ids.push_back(cluster_[source_[part.id]]);
-      return ids;
-    }();
+    std::vector<uint32_t> clusters;
+    for (const Value part : parts) clusters.push_back(cluster_[source_[part.id]]);
     int64_t at = node.op == &slice_op ? node.attrs.i("start") : 0;
     const int64_t given = node.attrs.i("axis");
     for (size_t i = 0; i < parts.size(); ++i) {
       const Shape& shape = graph_.desc(parts[i]).shape;
       const int64_t extent = shape[given < 0 ? given + shape.rank() : given];
-      if (extent > 0 && (cut || uses[clusters[i]] == 1))
+      // A storage that is joined twice is in the whole once, and no copy may be of itself.
+      if (extent > 0 && (cut || std::ranges::count(clusters, clusters[i]) == 1))
         bring_together(source_[parts[i].id], source_[whole.id], piece_of(graph_.desc(whole), node, at, extent));
       at += extent;
     }
