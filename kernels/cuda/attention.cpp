@@ -35,9 +35,6 @@ struct Shape {
 // How the tensors of the backward pass lie; those of the forward pass are the first four.
 struct Places {
   Spacing q, k, v, o, d_o{}, dq{}, dk{}, dv{};
-  void append_to(DnnKey& key) const {
-    for (const Spacing& s : {q, k, v, o, d_o, dq, dk, dv}) key.insert(key.end(), {s.item, s.row});
-  }
 };
 
 struct Masks {
@@ -240,6 +237,23 @@ int64_t most_stored_scores(const Cuda& cuda) {
   return std::min<int64_t>(int64_t{1} << 30, static_cast<int64_t>(cuda.device().totalGlobalMem / 32));
 }
 
+DnnKey key_of(Operation operation, bool parts, const Shape& s, const Places& at, lk_dtype dtype, const Masks& masks) {
+  DnnKey key{static_cast<int64_t>(operation),
+             parts,
+             dtype,
+             masks.lengths,
+             masks.causal,
+             s.batch,
+             s.queries,
+             s.keys,
+             s.heads,
+             s.key_heads,
+             s.width};
+  for (const Spacing& place : {at.q, at.k, at.v, at.o, at.d_o, at.dq, at.dk, at.dv})
+    key.insert(key.end(), {place.item, place.row});
+  return key;
+}
+
 const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dtype dtype, const Masks& masks) {
   const cudnnDataType_t type = dnn_type(dtype);
   const auto describe = [&](auto&& graph_of) {
@@ -248,18 +262,7 @@ const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dty
   const DnnAccept accept{.workspace = most_workspace};
   for (const bool parts : {false, true}) {
     if (masks.causal && !parts) continue;
-    DnnKey key{static_cast<int64_t>(Operation::attention),
-               parts,
-               dtype,
-               masks.lengths,
-               masks.causal,
-               s.batch,
-               s.queries,
-               s.keys,
-               s.heads,
-               s.key_heads,
-               s.width};
-    at.append_to(key);
+    const DnnKey key = key_of(Operation::attention, parts, s, at, dtype, masks);
     const DnnPlan* const plan =
         cuda.dnn().plan(key, describe(parts ? describe_forward_parts : describe_forward), accept);
     if (plan != nullptr) return plan;
@@ -269,16 +272,8 @@ const DnnPlan* forward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dty
 
 const DnnPlan* backward_plan(Cuda& cuda, const Shape& s, const Places& at, lk_dtype dtype, const Masks& masks,
                              bool in_order) {
-  DnnKey key{static_cast<int64_t>(in_order ? Operation::attention_backward_in_order : Operation::attention_backward),
-             dtype,
-             masks.lengths,
-             masks.causal,
-             s.batch,
-             s.queries,
-             s.keys,
-             s.heads,
-             s.width};
-  at.append_to(key);
+  const Operation operation = in_order ? Operation::attention_backward_in_order : Operation::attention_backward;
+  const DnnKey key = key_of(operation, true, s, at, dtype, masks);
   return cuda.dnn().plan(
       key, [&](DnnGraph& graph) { describe_backward(graph, Tensors(graph, s, at, dnn_type(dtype)), masks, in_order); },
       {.workspace = most_workspace});
