@@ -93,6 +93,7 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
   constexpr int64_t most_growth = 64;  // the fraction of the arena that copies may be bought with
   Plan in_lines = plan_memory(graph, external, PieceLayout::in_lines);
+  if (std::ranges::none_of(in_lines.views, [](const View& view) { return view.line != 0; })) return in_lines;
   Plan contiguous = plan_memory(graph, external, PieceLayout::contiguous);
   return in_lines.bytes <= contiguous.bytes + contiguous.bytes / most_growth ? std::move(in_lines)
                                                                              : std::move(contiguous);
