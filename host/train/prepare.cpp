@@ -121,6 +121,7 @@ void Prepared::settle_course() {
 }
 
 void Prepared::fit() {
+  planner_.reset();  // it was made for other shapes
   text.require_memory(prompts());
   fit_memory();
   check_lora_names(plan->adapters->empty_modules(), model.spec(), config.save.format);
