@@ -238,7 +238,7 @@ Prompt tokens_of(const ModelConfig& config, const std::string& encoder, const st
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
   EXPECT_EQ(text.encoder_sizes().at(encoder + ".length"), 512);
-  const Tokens& tokens = text.tokens(prompt);
+  const Tokens tokens = *text.tokens(prompt);
   const auto values = [&](const char* name) {
     const std::span<const int32_t> all = tokens.at(encoder + name).as<int32_t>();
     return std::vector<int32_t>(all.begin(), all.end());

@@ -215,7 +215,7 @@ TEST(QwenImage, PromptsAreTokensOfQwen) {
     const auto whole = row.at("text").get<std::string>();
     const size_t begin = whole.find(front) + front.size();
     const std::string prompt = whole.substr(begin, whole.size() - end.size() - begin);
-    const Tokens& tokens = text.tokens(prompt);
+    const Tokens tokens = *text.tokens(prompt);
     const auto want = row.at("ids").get<std::vector<int32_t>>();
     const std::span<const int32_t> ids = tokens.at("qwen2_5_vl.input_ids").as<int32_t>(),
                                    mask = tokens.at("qwen2_5_vl.attention_mask").as<int32_t>();

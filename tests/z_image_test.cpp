@@ -160,7 +160,7 @@ TEST(ZImage, PromptsAreTokensOfQwen3) {
   const Model model(built_plugins(), config, "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  const Tokens& tokens = text.tokens("a photo of a cat");
+  const Tokens tokens = *text.tokens("a photo of a cat");
   const auto values = [&](const char* name) {
     const std::span<const int32_t> all = tokens.at(name).as<int32_t>();
     return std::vector<int32_t>(all.begin(), all.end());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 namespace lh {
 
@@ -88,11 +89,9 @@ std::vector<Batch> BatchOrder::epoch(int64_t number) const {
 
 const Batch& BatchOrder::at(int64_t index) {
   const int64_t number = index / per_epoch_;
-  if (number != cached_) {
-    batches_ = epoch(number);
-    cached_ = number;
-  }
-  return batches_[static_cast<size_t>(index % per_epoch_)];
+  if (number != latest_.number) std::swap(latest_, before_);
+  if (number != latest_.number) latest_ = {number, epoch(number)};
+  return latest_.batches[static_cast<size_t>(index % per_epoch_)];
 }
 
 }  // namespace lh

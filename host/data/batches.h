@@ -33,8 +33,12 @@ class BatchOrder {
   uint64_t seed_;
   int64_t group_;
   int64_t per_epoch_ = 0;
-  int64_t cached_ = -1;
-  std::vector<Batch> batches_;
+  // The epochs that were asked for last: who looks ahead asks for two of them in turn.
+  struct Epoch {
+    int64_t number = -1;
+    std::vector<Batch> batches;
+  };
+  Epoch latest_, before_;
 };
 
 }  // namespace lh

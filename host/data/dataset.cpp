@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <exception>
+#include <sstream>
 #include <system_error>
 #include <thread>
 
@@ -130,8 +131,27 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
                  without.size(), candidates.size(), some_names(without));
 }
 
+// What is kept of an image that can be used: "<hash> <width> <height>".
+std::string seen_text(const ImageFile& file) {
+  return fmt::format("{} {} {}", file.content_hash, file.size.width, file.size.height);
+}
+
+bool fill_in(ImageFile& file, const std::string& seen) {
+  std::istringstream words(seen);
+  return static_cast<bool>(words >> file.content_hash >> file.size.width >> file.size.height);
+}
+
+// What images are known by.
+struct Known {
+  const KnownGood& good;
+  SeenFiles* seen;
+};
+
 // Fills in what the file says of itself, or why the candidate cannot be used.
-void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candidate) {
+void check_file(ImageFile& file, const Known& known, Candidate& candidate) {
+  if (known.seen != nullptr)
+    if (const auto seen = known.seen->find(file.path); seen && fill_in(file, *seen)) return;
+  const std::optional<FileStamp> stamp = stamp_of(file.path);
   std::vector<std::byte> bytes;
   try {
     bytes = read_image_file(file.path);
@@ -142,18 +162,19 @@ void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candida
   try {
     file.content_hash = sha256_hex(std::span(bytes));
     file.size = image_size(bytes, file.path);
-    if (!known_good || !known_good(file.content_hash)) decode_image(bytes, file.path);
+    if (!known.good || !known.good(file.content_hash)) decode_image(bytes, file.path);
+    if (known.seen != nullptr && stamp) known.seen->note(file.path, *stamp, seen_text(file));
   } catch (const Error& error) {
     candidate.corrupt = error.what();
   }
 }
 
-void check_image(Candidate& candidate, const KnownGood& known_good) {
-  check_file(candidate.file, known_good, candidate);
-  for (auto& [key, file] : candidate.images) check_file(file, known_good, candidate);
+void check_image(Candidate& candidate, const Known& known) {
+  check_file(candidate.file, known, candidate);
+  for (auto& [key, file] : candidate.images) check_file(file, known, candidate);
   if (!candidate.mask) return;
   ImageFile& mask = candidate.mask->file;
-  check_file(mask, {}, candidate);
+  check_file(mask, {{}, known.seen}, candidate);
   const ImageSize &m = mask.size, &i = candidate.file.size;
   // Of one shape, but for a pixel that rounding takes.
   if (candidate.corrupt.empty() && candidate.unreadable.empty() &&
@@ -165,13 +186,13 @@ void check_image(Candidate& candidate, const KnownGood& known_good) {
 }
 
 // All images at once on the machine's cores; each result lies in its own candidate.
-void check_images(std::vector<Candidate>& candidates, const KnownGood& known_good) {
+void check_images(std::vector<Candidate>& candidates, const Known& known) {
   constexpr size_t most_threads = 16;
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < candidates.size(); i = next++) {
       try {
-        check_image(candidates[i], known_good);
+        check_image(candidates[i], known);
       } catch (...) {
         candidates[i].failure = std::current_exception();
       }
@@ -366,7 +387,8 @@ uint64_t Sample::number() const {
 }
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split) {
+                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split,
+                     SeenFiles* seen) {
   Dataset dataset;
   std::vector<std::string> problems;
   const std::vector<DatasetConfig> all = with_class_folders(datasets, problems);
@@ -381,7 +403,7 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
-    check_images(candidates, known_good);
+    check_images(candidates, {known_good, seen});
     drop_unusable(config, candidates, dataset.skipped, problems);
     add_samples(config, rule, candidates, step, dataset);
   }

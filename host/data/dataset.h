@@ -14,6 +14,7 @@
 #include "config/config.h"
 #include "data/caption_rule.h"
 #include "data/image.h"
+#include "io/seen_files.h"
 
 namespace lh {
 
@@ -106,10 +107,11 @@ using KnownGood = std::function<bool(const std::string& content_hash)>;
 // and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read,
 // hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
 // DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
+// An image that was seen to be good before and has not been touched since is not read: `seen` knows its hash and size.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
                      const KnownGood& known_good = {}, const std::set<std::string>& keys = {},
-                     const ValidationSplit& split = {});
+                     const ValidationSplit& split = {}, SeenFiles* seen = nullptr);
 
 // Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);

@@ -97,10 +97,11 @@ void LatentEncoding::prepare(const std::vector<ImageCut>& cuts) { prepare(cuts, 
 void LatentEncoding::prepare(const std::vector<ImageCut>& cuts, World& world) {
   std::vector<const ImageCut*> missing;
   for (const ImageCut& cut : cuts)
-    if (find(cut) == nullptr) missing.push_back(&cut);
+    if (!cache_.sound(key(cut), check(cut))) missing.push_back(&cut);
   // One graph for each bucket: cuts of a bucket in a row.
   std::ranges::stable_sort(missing, {}, [](const ImageCut* cut) { return cut->bucket; });
   if (!missing.empty()) encode(missing, world);
+  if (world.first()) cache_.save_seen();
 }
 
 void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& world) {
@@ -139,23 +140,27 @@ HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Prog
   return posterior;
 }
 
-TensorCache::Entry LatentEncoding::find(const ImageCut& cut) {
+TensorCache::Check LatentEncoding::check(const ImageCut& cut) const {
   const LatentSpec& spec = vae_.model.recipe().latents;
   const Desc wanted{DType::f32,
                     {1, cut.bucket.height / spec.downscale, cut.bucket.width / spec.downscale, 2 * spec.channels}};
-  return cache_.find(key(cut), [&](const NamedTensors& entry) -> std::string {
+  return [wanted](const NamedTensors& entry) -> std::string {
     if (entry.size() != 1 || !entry.contains("posterior")) return "expected one tensor, `posterior`";
     const HostTensor& posterior = entry.at("posterior");
     if (posterior.desc != wanted)
       return fmt::format("`posterior` is {}, expected {}", posterior.desc.text(), wanted.text());
     return all_finite(posterior) ? "" : "`posterior` holds a NaN or an infinity";
-  });
+  };
 }
 
 TensorCache::Entry LatentEncoding::prepared(const ImageCut& cut) {
   TensorCache::Entry found = find(cut);
-  if (found == nullptr) fail(Code::internal, "{}: latents were not prepared", cut.file.path.string());
-  return found;
+  if (found != nullptr) return found;
+  cache_.save_seen();  // without it: the next run makes it again
+  fail(Code::data,
+       "{}: its latents were there when the run began, and cannot be read from the cache any more ({}). Start the run "
+       "again with --resume: they are made again",
+       cut.file.path.string(), cache_.folder().string());
 }
 
 HostTensor LatentEncoding::mean(const ImageCut& cut) {

@@ -25,6 +25,8 @@ class LatentEncoding {
   void prepare(const std::vector<ImageCut>& cuts, World& world);
   // Disk space that prepare() will take.
   int64_t bytes_to_cache(const std::vector<ImageCut>& cuts) const;
+  // A draw of it is asked for soon.
+  void will_need(const ImageCut& cut) const { cache_.will_need(key(cut)); }
   bool known(const std::string& content_hash) const;  // some cut of this image was cached when this was made
   // Of the posterior in model space, which must have been prepared: the mean, float32 [1, h, w, C].
   HostTensor mean(const ImageCut& cut);
@@ -40,7 +42,8 @@ class LatentEncoding {
   std::string key(const ImageCut& cut) const;
   void encode(const std::vector<const ImageCut*>& cuts, World& world);
   HostTensor encode(const ImageCut& cut, const VaePlan& plan, Program& program) const;
-  TensorCache::Entry find(const ImageCut& cut);
+  TensorCache::Check check(const ImageCut& cut) const;
+  TensorCache::Entry find(const ImageCut& cut) { return cache_.find(key(cut), check(cut)); }
   TensorCache::Entry prepared(const ImageCut& cut);  // `posterior`: mean and standard deviation, float32 [1, h, w, 2C]
   Vae vae_;
   MemoryRoom room_;

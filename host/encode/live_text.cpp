@@ -18,7 +18,7 @@ void LiveText::bind(std::byte* arena, const Weights& weights, const Adapters& ad
 
 void LiveText::encode(const std::vector<std::string>& prompts) {
   for (const std::string& prompt : prompts) {
-    for (const auto& [name, ids] : text_.tokens(prompt))
+    for (const auto& [name, ids] : *text_.tokens(prompt))
       if (graph_.inputs.contains(name)) program_->set_input(name, ids);
     program_->run();
     text_.give(prompt, text_.conditioning(*program_));

@@ -117,9 +117,10 @@ void TextEncoding::prepare(const std::vector<std::string>& prompts) { prepare(pr
 void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world) {
   std::vector<std::string> missing;
   for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end())) {
-    if (find(prompt) == nullptr) missing.push_back(prompt);
+    if (!cache_.sound(key(prompt), check(prompt))) missing.push_back(prompt);
   }
   if (!missing.empty()) encode(missing, world);
+  if (world.first()) cache_.save_seen();
 }
 
 Sizes TextEncoding::encoder_sizes() const {
@@ -152,6 +153,10 @@ Graph TextEncoding::conditioner(DType compute) const {
 
 // Made by the part of the conditioner that the mask depends on, which is as a rule the tokens' own mask alone.
 int64_t TextEncoding::rows_there(const std::string& mask, const std::string& prompt) {
+  if (const auto shapes = cache_.on_disk() ? cache_.shapes(key(prompt)) : std::nullopt)
+    for (const auto& [name, with] : masks_by_output(model_.recipe()))
+      if (const auto found = shapes->find(name); with == mask && found != shapes->end() && found->second.rank() > 1)
+        return found->second[1];
   const auto [known, added] = there_.try_emplace({mask, prompt}, 0);
   if (!added) return known->second;
   OwnedProgram& program = masks_[mask];
@@ -164,7 +169,7 @@ int64_t TextEncoding::rows_there(const std::string& mask, const std::string& pro
            model_.id(), mask);
     program = OwnedProgram(device_, std::move(part), {}, "text masks");
   }
-  for (const auto& [name, ids] : tokens(prompt))
+  for (const auto& [name, ids] : *tokens(prompt))
     if (program->graph().inputs.contains(name)) program->set_input(name, ids);
   program->run();
   return known->second = count_rows(program->output(mask), mask, model_.id());
@@ -196,18 +201,20 @@ Sizes TextEncoding::most_lengths() {
   return sizes;
 }
 
-const Tokens& TextEncoding::tokens(const std::string& prompt) {
-  const auto [it, added] = tokens_.try_emplace(prompt);
-  if (!added) return it->second;
+std::shared_ptr<const Tokens> TextEncoding::tokens(const std::string& prompt) {
+  constexpr size_t most_kept = 1000;
+  if (const auto known = tokens_.find(prompt); known != tokens_.end()) return known->second;
+  if (tokens_.size() >= most_kept) tokens_.clear();
+  Tokens made;
   const auto& specs = model_.recipe().tokenizers;
   for (const auto& [encoder, spec] : specs) {
     const TokenRow row = tokenize(tokenizer(encoder), prompt, spec.length);
-    if (row.cut > 0 && encoder == specs.rbegin()->first)
+    if (row.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt).second)
       spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", row.cut, encoder, prompt);
-    it->second[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, row.ids);
-    if (spec.mask) it->second[encoder + ".attention_mask"] = HostTensor::from_ints({1, spec.length}, row.mask);
+    made[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, row.ids);
+    if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints({1, spec.length}, row.mask);
   }
-  return it->second;
+  return tokens_.emplace(prompt, std::make_shared<const Tokens>(std::move(made))).first->second;
 }
 
 int64_t TextEncoding::bytes_each() {
@@ -249,7 +256,7 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
       const Externals externals = weights->bind(fitted);
       program = OwnedProgram(device_, std::move(fitted), externals, "text encoders");
     }
-    for (const auto& [name, ids] : tokens(prompt))
+    for (const auto& [name, ids] : *tokens(prompt))
       if (program->graph().inputs.contains(name)) program->set_input(name, ids);
     program->run();
     NamedTensors made = conditioning(*program);
@@ -270,8 +277,8 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
   }
 }
 
-TensorCache::Entry TextEncoding::find(const std::string& prompt) {
-  return cache_.find(key(prompt), [&](const NamedTensors& entry) -> std::string {
+TensorCache::Check TextEncoding::check(const std::string& prompt) {
+  return [this, prompt](const NamedTensors& entry) -> std::string {
     const std::map<std::string, std::string> masks = masks_by_output(model_.recipe());
     for (const auto& [name, tensor] : entry)
       if (!masks.contains(name)) return fmt::format("`{}` is no output that the denoiser is given", name);
@@ -285,14 +292,18 @@ TensorCache::Entry TextEncoding::find(const std::string& prompt) {
       if (!all_finite(found->second)) return fmt::format("`{}` holds a NaN or an infinity", name);
     }
     return {};
-  });
+  };
 }
 
 TensorCache::Entry TextEncoding::at(const std::string& prompt) {
   const auto given = given_.find(prompt);
   TensorCache::Entry found = given != given_.end() ? given->second : find(prompt);
-  if (found == nullptr) fail(Code::internal, "prompt was not prepared: {}", prompt);
-  return found;
+  if (found != nullptr) return found;
+  cache_.save_seen();  // without it: the next run makes it again
+  fail(Code::data,
+       "prompt \"{:.60}\": its encoding was there when the run began, and cannot be read from the cache any more ({}). "
+       "Start the run again with --resume: it is made again",
+       prompt, cache_.folder().string());
 }
 
 }  // namespace lh

@@ -4,6 +4,7 @@
 #include <limits>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -48,11 +49,13 @@ class TextEncoding {
 
   // The conditioner for one prompt, with the outputs that the denoiser is given.
   Graph conditioner(DType compute) const;
-  const Tokens& tokens(const std::string& prompt);
+  std::shared_ptr<const Tokens> tokens(const std::string& prompt);
   // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
   NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
   TensorCache::Entry at(const std::string& prompt);
+  // at() is asked for it soon.
+  void will_need(const std::string& prompt) { cache_.will_need(key(prompt)); }
   // Identifies the tokenizer of each encoder: its files and rules.
   std::map<std::string, std::string> tokenizer_fingerprints();
   // Conditioning that stands for a prompt from now on, whatever is cached.
@@ -66,7 +69,8 @@ class TextEncoding {
   std::string key(const std::string& prompt);
   int64_t rows_there(const std::string& mask, const std::string& prompt);
   void encode(const std::vector<std::string>& prompts, World& world);
-  TensorCache::Entry find(const std::string& prompt);
+  TensorCache::Check check(const std::string& prompt);
+  TensorCache::Entry find(const std::string& prompt) { return cache_.find(key(prompt), check(prompt)); }
   const ForwardFit& fit();
 
   Device& device_;
@@ -78,9 +82,11 @@ class TextEncoding {
   std::optional<Graph> graph_;                                    // the conditioner, built when first asked for
   std::string identity_;                                          // of graph, weights and tokenizers, for keys
   std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
-  std::map<std::string, Tokens> tokens_;                          // by prompt
-  std::map<std::string, TensorCache::Entry> given_;               // likewise
-  std::map<std::string, OwnedProgram> masks_;  // by output: the part of the conditioner that makes it
+  // By prompt, those that were asked for last; and prompts that a warning was given about.
+  std::map<std::string, std::shared_ptr<const Tokens>> tokens_;
+  std::set<std::string> cut_;
+  std::map<std::string, TensorCache::Entry> given_;  // likewise
+  std::map<std::string, OwnedProgram> masks_;        // by output: the part of the conditioner that makes it
   std::map<std::pair<std::string, std::string>, int64_t> there_;  // by mask and prompt: rows that are there
 };
 

@@ -1,17 +1,15 @@
 // Finds the files of a component in the layouts that people have, and opens each once.
 #include "io/weight_files.h"
 
-#include <sys/stat.h>
-
 #include <algorithm>
 #include <array>
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <set>
-#include <tuple>
 
 #include "core/error.h"
+#include "io/seen_files.h"
 
 namespace lh {
 namespace {
@@ -21,23 +19,14 @@ namespace fs = std::filesystem;
 constexpr std::array<std::string_view, 2> base_names{"diffusion_pytorch_model", "model"};
 constexpr int64_t index_limit = 64 << 20;
 
-// What a file is, so that one which was replaced is another.
-using Identity = std::tuple<dev_t, ino_t, off_t, time_t, long>;
-
-std::optional<Identity> identity_of(const fs::path& path) {
-  struct stat info {};
-  if (::stat(path.c_str(), &info) != 0) return std::nullopt;
-  return Identity{info.st_dev, info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
-}
-
 // A file that somebody has open under this path is not read again: every plugin looks at the same one, and a header of
 // many tensors takes long to check.
 FilePtr open_shared(const fs::path& path) {
   static std::mutex mutex;
-  static std::map<std::pair<fs::path, Identity>, std::weak_ptr<const Safetensors>> opened;
-  const auto identity = identity_of(path);
-  if (!identity) return std::make_shared<const Safetensors>(path);  // says what is wrong
-  const std::pair key(path, *identity);
+  static std::map<std::pair<fs::path, FileStamp>, std::weak_ptr<const Safetensors>> opened;
+  const std::optional<FileStamp> stamp = stamp_of(path);
+  if (!stamp) return std::make_shared<const Safetensors>(path);  // says what is wrong
+  const std::pair key(path, *stamp);
   {
     const std::lock_guard lock(mutex);
     std::erase_if(opened, [](const auto& entry) { return entry.second.expired(); });

@@ -37,7 +37,8 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   HostTensor latents(Desc{DType::f32, {size, h, w, spec.channels}}), target(latents.desc);
   std::vector<float> weights, widths, places;
   std::vector<InputRow> rows;
-  std::vector<TensorCache::Entry> conditionings;  // that rows point to
+  std::vector<TensorCache::Entry> conditionings;       // that rows point to
+  std::vector<std::shared_ptr<const Tokens>> prompts;  // that `tokens` points to
   std::map<std::string, std::vector<const HostTensor*>> tokens;
   for (const Use& use : uses) {
     const Sample& sample = use.sample;
@@ -48,7 +49,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
         .sizes = image_numbers(use.cut),
         .images = p_.images.make(sample.images, sample.bucket, sample.flip, use.cut.augment.at)};
     if (p_.selection.text_encoders())
-      for (const auto& [name, ids] : p_.text.tokens(use.caption)) tokens[name].push_back(&ids);
+      for (const auto& [name, ids] : *prompts.emplace_back(p_.text.tokens(use.caption))) tokens[name].push_back(&ids);
     else
       row.conditioning = conditionings.emplace_back(p_.text.at(use.caption)).get();
     weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *
@@ -74,7 +75,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   return in;
 }
 
-StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t micro_step) {
+std::vector<BatchMaker::Use> BatchMaker::uses_of(const Batch& batch, int64_t micro_step) const {
   const RunCourse course = p_.course();
   std::vector<Use> uses;
   for (const int64_t index : batch.samples) {
@@ -85,7 +86,18 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
     uses.push_back({sample, sample.cut(variant), caption_at(course, sample, micro_step, lane), course.seed,
                     static_cast<uint64_t>(micro_step), lane});
   }
-  return make(uses, shape, static_cast<int32_t>(micro_step));
+  return uses;
+}
+
+StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t micro_step) {
+  return make(uses_of(batch, micro_step), shape, static_cast<int32_t>(micro_step));
+}
+
+void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
+  for (const Use& use : uses_of(batch, micro_step)) {
+    p_.latents.will_need(use.cut);
+    if (!p_.selection.text_encoders()) p_.text.will_need(use.caption);
+  }
 }
 
 StepInputs BatchMaker::validation(const Sample& sample, const StepShape& shape, int64_t level) {

@@ -12,6 +12,8 @@ class BatchMaker {
   explicit BatchMaker(Prepared& prepared) : p_(prepared), inputs_(prepared.model.recipe()) {}
   // Inputs for a batch whose step was built for `shape`.
   StepInputs make(const Batch& batch, const StepShape& shape, int64_t micro_step);
+  // The same batch is asked for soon: what is cached of it is read ahead.
+  void will_need(const Batch& batch, int64_t micro_step);
   // Inputs for one sample that is not trained on: noise and noise level number `level` of this image, the same whenever
   // they are asked for. Nothing is drawn of its caption.
   StepInputs validation(const Sample& sample, const StepShape& shape, int64_t level);
@@ -25,6 +27,7 @@ class BatchMaker {
     uint64_t seed, draw;
     uint32_t lane;
   };
+  std::vector<Use> uses_of(const Batch& batch, int64_t micro_step) const;
   StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);

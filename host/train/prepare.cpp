@@ -72,9 +72,11 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
                   ? c.training_folder / "cache" / "latents"
                   : std::filesystem::path()),
       images(model.recipe(), latents),
-      dataset(open_dataset(c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
-                           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
-                           {c.train.validation_split, validation_seed()})),
+      seen_images(c.training_folder / "cache" / "images.seen", "images/1"),
+      dataset(open_dataset(
+          c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
+          [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
+          {c.train.validation_split, validation_seed()}, &seen_images)),
       masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
   device.limit_memory(limit);

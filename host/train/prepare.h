@@ -54,6 +54,7 @@ struct Prepared {
   Vae vae;
   LatentEncoding latents;
   ImageInputs images;
+  SeenFiles seen_images;
   Dataset dataset;
   SamplerChoice sampler;                // where there are sample prompts
   std::vector<SampleRequest> requests;  // one for each of them

@@ -17,6 +17,7 @@
 namespace lh {
 namespace {
 
+constexpr int64_t read_ahead = 16;                  // micro-batches whose cached entries are on their way
 constexpr int64_t steps_between_comparisons = 100;  // of the weights of all processes
 constexpr int64_t validation_levels = 4;            // noise levels of each image
 constexpr int64_t most_skipped_in_a_row = 50;       // a loss scale that never settles is a fault of the run
@@ -75,7 +76,7 @@ void Trainer::check_start(const std::string& resume, const std::string& from, co
     resume_from_.own = !resume_from_.folder.empty() && std::filesystem::equivalent(resume_from_.folder, own, none);
     check_folder(resume, from);
     look();
-    for (const char* kind : {"text", "latents"}) remove_leftovers(config_.training_folder / "cache" / kind);
+    for (const char* kind : {"text", "latents", ""}) remove_leftovers(config_.training_folder / "cache" / kind);
   }
   const std::string chosen = world_.of_first(saved_ ? std::to_string(saved_->step) : "");
   if (world_.first()) return;
@@ -103,6 +104,7 @@ void Trainer::load() {
   p_.latents.prepare(p_.cuts(), world_);
   p_.masks.prepare(p_.dataset.samples);
   p_.masks.prepare(p_.dataset.validation);
+  if (world_.first()) p_.seen_images.save();
   agree();
   if (stopping_) return;
 
@@ -165,6 +167,8 @@ void Trainer::start_or_resume() {
 }
 
 MicroBatch Trainer::micro_batch(int64_t index) {
+  if (const int64_t later = index + read_ahead; later < config_.train.steps * p_.micro_batches)
+    maker_.will_need(p_.order->at(later), later);
   const Batch& batch = p_.order->at(index);
   const StepShape shape = p_.shapes->of(batch);
   return {p_.plan->steps.at(shape).get(), maker_.make(batch, shape, index)};
