@@ -471,26 +471,5 @@ TEST(Plan, TrainingGraph) {
   EXPECT_LE(static_cast<double>(plan.bytes), 1.1 * static_cast<double>(plan.live_peak));
 }
 
-TEST(Recompute, LowersThePeakAndChangesNoBit) {
-  const Ran want = run_step(toy(), 0);
-  EXPECT_TRUE(std::isfinite(want.loss));
-  EXPECT_GT(want.gradients.size(), 10u);
-  for (const auto& [name, g] : want.gradients)
-    EXPECT_TRUE(std::ranges::any_of(g.as<float>(), [](float v) { return v != 0; })) << name << " has no gradient";
-  int64_t last_peak = INT64_MAX;
-  for (const double share : {0.0, 0.5, 1.0}) {
-    SCOPED_TRACE(share);
-    const TrainGraph t = toy_graph(toy(), share);
-    ASSERT_GE(t.checkpoint_scopes, 2);
-    EXPECT_EQ(t.recomputed_scopes, static_cast<int64_t>(std::ceil(share * static_cast<double>(t.checkpoint_scopes))));
-    const Plan plan = plan_memory(t.graph, external_to_step(t.graph));
-    EXPECT_LT(plan.live_peak, last_peak);
-    last_peak = plan.live_peak;
-    const Ran got = run_step(toy(), share);
-    EXPECT_EQ(got.loss, want.loss);
-    for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
-  }
-}
-
 }  // namespace
 }  // namespace lh

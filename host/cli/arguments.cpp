@@ -38,6 +38,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--lr", "train.lr", ""},
     {"--lr-scheduler", "train.lr_scheduler", ""},
     {"--optimizer", "train.optimizer", ""},
+    {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
     {"--batch-size", "train.batch_size", ""},
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
@@ -385,7 +386,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
   bench->add_option("--repeat", raw.repeats, "Steps to time [20].")->type_name("N");
   bench->add_option("--text-length", raw.text_length, "Text tokens. [as the encoders give, or the longest tokenizer's]")
       ->type_name("N");
-  bench->add_flag("--recompute", raw.recompute, "Compute all activations of blocks twice.");
+  bench->get_option("--recompute")->expected(0, 1);  // alone: all of it
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 
   auto* plan = app.add_subcommand("plan", "Show what a run takes of memory and time under several budgets.")

@@ -22,7 +22,7 @@ struct Arguments {
   std::string config_file, dataset_config, model, checkpoint, resume, resume_from, replay, ctl_command, input, output,
       seed, repeats, text_length, into, rank, energy, card, link;
   std::vector<std::string> budgets;
-  bool recompute = false, times = false, json = false, verbose = false;
+  bool times = false, json = false, verbose = false;
   bool force = false, skip_unmatched = false, exact = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
 };

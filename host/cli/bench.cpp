@@ -93,10 +93,10 @@ int run_bench(const Options& options) {
              config.network.linear, train.modules.size(), plan.adapters->parameter_count(),
              plan.optimizer->rules().base().id());
   fmt::print(
-      "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({} of {} "
-      "blocks recomputed), workspace {:.1f}, other {:.1f}; {:.1f} of weights in host memory\n",
+      "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({:.1f} "
+      "made again), workspace {:.1f}, other {:.1f}; {:.1f} of weights in host memory\n",
       mib(plan.memory.total()), mib(plan.memory.weights), mib(plan.memory.adapters), mib(plan.memory.activations),
-      train.recomputed_scopes, train.checkpoint_scopes, mib(plan.memory.workspace), mib(plan.memory.small),
+      mib(total(train.activations.again)), mib(plan.memory.workspace), mib(plan.memory.small),
       mib(plan.memory.streamed));
   const double planned = now();
   const Weights weights(device, model.checkpoint(), train.graph,

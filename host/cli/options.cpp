@@ -187,7 +187,6 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
                                               : train_flags(),
               raw.values, config);
 
-  if (raw.recompute) config.train.gradient_checkpointing = "true";
   if (made_up) {
     if (!config.model.name_or_path.empty())
       fail(Code::config, "--like makes the weights up: leave --model and --config out, or --like");

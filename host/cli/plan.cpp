@@ -74,7 +74,8 @@ int run_plan(const Options& options) {
     StepWithoutData bare(bare_options, device_name);
     const TrainPlan base = bare.plan({});
     const Rates rates = rates_on(bare.device, bare.compute);
-    MemoryPlanner planner = bare.planner(base, rates);
+    bare.use(rates);
+    MemoryPlanner planner = bare.planner(base);
     show(planner, bare.config, options, card ? card->name : bare.device.info().name, usual(bare.device), rates);
     return 0;
   }

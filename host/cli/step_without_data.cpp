@@ -64,11 +64,16 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
             text_lengths(device, model, options.text_length)},
       registry_(*options.registry) {}
 
-PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) const {
+const Rates& StepWithoutData::rates() {
+  if (!rates_) rates_ = rates_of(device, compute, memory_limit(config, device));
+  return *rates_;
+}
+
+PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                   .recompute = choice.recompute,
+                   .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
                    .streaming = streaming_},
           .batch = config.train.batch_size,
           .norm_limit = config.network.scale_weight_norms};
@@ -78,16 +83,16 @@ TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
   return {device, model, registry_, config.train, selection, {shape}, options_for(choice)};
 }
 
-MemoryPlanner StepWithoutData::planner(const TrainPlan& base, const Rates& rates) const {
-  return {base, model, selection, options_for({}), config, rates, host_memory_for(device)};
+MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
+  return {base, model, selection, options_for({}), config, rates(), host_memory_for(device)};
 }
 
 TrainPlan StepWithoutData::fitted() {
-  TrainPlan base = plan({.recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0});
+  TrainPlan base = plan({.recompute = MemoryWishes(config, 0).least_share});
   const bool asked = !config.memory.budget.empty();
   if (!asked && (config.memory.stream == "auto" || config.memory.stream == "0")) return base;
   const int64_t limit = memory_limit(config, device);
-  MemoryPlanner planner = this->planner(base, rates_of(device, compute, limit));
+  MemoryPlanner planner = this->planner(base);
   const std::optional<PlannedMemory> best = planner.best(limit);
   if (!best) fail(Code::resource, "{}", does_not_fit(planner, config, model, limit));
   streaming_ = planner.streaming(best->choice.streamed);

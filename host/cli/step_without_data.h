@@ -30,9 +30,12 @@ struct StepWithoutData {
   // options.input: the key list, if any.
   StepWithoutData(const Options& options, const std::string& device_name);
   TrainPlan plan(const MemoryChoice& choice);
-  MemoryPlanner planner(const TrainPlan& base, const Rates& rates) const;
-  // As memory.budget and memory.stream ask for; without either nothing is streamed, and recomputed what
-  // train.gradient_checkpointing says. Throws lh::Error where the budget is too small.
+  MemoryPlanner planner(const TrainPlan& base);
+  // Of the device, unless another's are given.
+  const Rates& rates();
+  void use(const Rates& rates) { rates_ = rates; }
+  // As memory.budget and memory.stream ask for; without either nothing is streamed, and recomputed what the
+  // configuration wants at least. Throws lh::Error where the budget is too small.
   TrainPlan fitted();
 
   std::optional<HollowCheckpoint> hollow;
@@ -44,9 +47,10 @@ struct StepWithoutData {
   StepShape shape;
 
  private:
-  PlanOptions options_for(const MemoryChoice& choice) const;
+  PlanOptions options_for(const MemoryChoice& choice);
   const Registry& registry_;
   Streaming streaming_;
+  std::optional<Rates> rates_;
 };
 
 }  // namespace lh

@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <cmath>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -42,12 +41,6 @@ std::vector<std::string> roles_of(const StepOptions& options) {
   return {"denoiser"};
 }
 
-// The first scopes: their activations live longest, so dropping them gains most.
-std::set<int32_t> chosen_scopes(const std::vector<int32_t>& all, double share) {
-  const auto count = static_cast<size_t>(std::ceil(share * static_cast<double>(all.size())));
-  return {all.begin(), all.begin() + static_cast<int64_t>(std::min(count, all.size()))};
-}
-
 // A gradient that has memory to itself, as what is bound to the trained tensors' section must: not another shape of a
 // value, nor the gradient of two parameters at once.
 Value in_own_memory(Graph& graph, Value gradient, std::set<Value>& given) {
@@ -64,10 +57,10 @@ void show(const char* pass, const Graph& graph) {
 
 }  // namespace
 
-TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
-                             const StepOptions& options) {
-  TrainGraph result;
-  Graph& graph = result.graph;
+StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                                         const StepOptions& options)
+    : rates_(options.recompute.rates) {
+  Graph& graph = all_kept_.graph;
 
   // The plugin's ops, with shapes inferred as they are added.
   graph = model.build_chain(roles_of(options), sizes, options.compute);
@@ -88,17 +81,17 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   show("store_weights", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
-  result.modules = adapt(graph, select, true);
+  all_kept_.modules = adapt(graph, select, true);
   show("adapt", graph);
 
-  // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
+  // Loss, and gradients as further nodes. The first `forward_count_` nodes stay the forward pass.
   const Value loss = add_loss(graph, options);
   graph.outputs["loss"] = loss;
   prune(graph);
-  const size_t forward_count = graph.nodes.size();
+  forward_count_ = graph.nodes.size();
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
-  for (const AdaptedModule& m : result.modules)
+  for (const AdaptedModule& m : all_kept_.modules)
     for (const AdaptedTensor& tensor : m.tensors) trained.push_back(tensor.value);
   for (const std::string& name : options.base_gradients) {
     const auto it = graph.params.find(name);
@@ -113,18 +106,30 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   }
   show("differentiate", graph);
 
-  // Drop activations of the chosen scopes and compute them again in the backward pass.
-  const std::vector<int32_t> scopes = checkpoint_scopes(graph);
-  const std::set<int32_t> chosen = chosen_scopes(scopes, options.recompute);
-  if (!chosen.empty()) recompute(graph, forward_count, chosen);
-  result.checkpoint_scopes = static_cast<int64_t>(scopes.size());
-  result.recomputed_scopes = static_cast<int64_t>(chosen.size());
   prune(graph);
-  show("recompute", graph);
+}
+
+TrainGraph StepBeforeRecompute::with(double recomputed_share, const Streaming& streaming) {
+  TrainGraph result = all_kept_;
+  Graph& graph = result.graph;
+
+  // Drop what is cheap to make again in the backward pass, as much as is asked for.
+  if (recomputed_share > 0) {
+    if (!ladder_) ladder_.emplace(graph, forward_count_, plan_memory(graph, external_to_step(graph)), rates_);
+    recompute(graph, forward_count_, ladder_->dropped(recomputed_share));
+    result.activations = ladder_->kept(recomputed_share);
+    prune(graph);
+    show("recompute", graph);
+  }
 
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
-  stream(graph, options.streaming);
+  stream(graph, streaming);
   return result;
+}
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options) {
+  return StepBeforeRecompute(model, sizes, select, options).with(options.recompute.share, options.streaming);
 }
 
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,

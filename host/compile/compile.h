@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -12,15 +13,22 @@
 #include "passes/stream.h"
 #include "plugin/model.h"
 #include "run/plan.h"
+#include "run/recompute_ladder.h"
 
 namespace lh {
 
+// How much of what the blocks' forward passes leave for their backward passes is dropped and made again.
+struct Recomputation {
+  double share = 0;  // of the bytes that may be freed, those first that cost least time by these rates: 0 to 1
+  Rates rates = usual_rates;
+};
+
 struct StepOptions {
   DType compute = DType::f32;
-  std::string loss = "mse";                 // as train.loss has it
-  bool weighted = false;                    // each sample's loss has a weight
-  bool by_place = false;                    // each place's of each sample has, too
-  double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
+  std::string loss = "mse";  // as train.loss has it
+  bool weighted = false;     // each sample's loss has a weight
+  bool by_place = false;     // each place's of each sample has, too
+  Recomputation recompute = {};
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
   Streaming streaming = {};                 // weights that stay in host memory
@@ -33,11 +41,23 @@ struct StepOptions {
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
-  int64_t recomputed_scopes = 0, checkpoint_scopes = 0;
+  KeptActivations activations;  // where something is recomputed
 };
 
 TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
                              const StepOptions& options);
+// The same in two parts, for whoever looks at several ways to keep one step.
+class StepBeforeRecompute {
+ public:
+  StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);
+  TrainGraph with(double recomputed_share, const Streaming& streaming);
+
+ private:
+  TrainGraph all_kept_;
+  size_t forward_count_ = 0;
+  Rates rates_;
+  std::optional<RecomputeLadder> ladder_;
+};
 // Its forward pass alone, without dropout, with the one output "loss".
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);
 // Throws where the denoiser is to be given more than latents: models for inpainting and editing, which are neither

@@ -36,8 +36,9 @@ using GivenOptions = std::map<std::string, GivenOption>;
 
 // Device memory, and what is kept elsewhere where it does not do (docs/memory.md).
 struct MemoryConfig {
-  std::string budget;           // "12GiB"; empty = what the device has
-  std::string stream = "auto";  // blocks whose weights stay on the host: auto, at least so many ("12", "50%"), "0"
+  std::string budget;              // "12GiB"; empty = what the device has
+  std::string stream = "auto";     // blocks whose weights stay on the host: auto, at least so many ("12", "50%"), "0"
+  std::string recompute = "auto";  // of what may be made again: auto, at least so much ("35%"), "0"
 };
 
 struct ModelConfig {

@@ -120,6 +120,18 @@ std::string check_budget(std::string& budget) {
   return "must be a size such as 12GiB or 800 MiB; a number alone counts GiB";
 }
 
+// "auto", "0" or "35%"; true is all of it.
+std::string check_recompute(std::string& recompute) {
+  if (recompute == "true") recompute = "100%";
+  if (recompute == "false" || recompute == "0%" || recompute == "none") recompute = "0";
+  const std::string_view number(recompute.data(), recompute.size() - (recompute.ends_with('%') ? 1 : 0));
+  const bool digits =
+      !number.empty() && number.size() <= 3 && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
+  const bool share = number.size() < recompute.size() && digits && std::stoi(std::string(number)) <= 100;
+  if (recompute == "auto" || recompute == "0" || share) return "";
+  return "must be auto, 0, or a share such as 35%";
+}
+
 // "auto", "12" or "50%".
 std::string check_stream(std::string& stream) {
   for (const char* const word : {" blocks", "blocks", " block"})
@@ -187,6 +199,14 @@ const Key table[] = {
      "Blocks whose weights stay in host memory and travel to the device ahead of use. auto: as many as memory makes "
      "necessary. A number of blocks, or a share such as 50%: so many at least. 0: none.",
      {.normalize = check_stream}},
+    {"memory.recompute",
+     in<Y, &MemoryConfig::recompute>,
+     "How much of what blocks leave in memory for their backward passes is dropped and made again there, tensor by "
+     "tensor, "
+     "what costs least time for each byte first. auto: as much as memory makes necessary. A share of the bytes that "
+     "may be "
+     "freed, such as 35%: so much at least. 0: nothing.",
+     {.normalize = check_recompute}},
 
     {"model.name_or_path",
      in<M, &ModelConfig::name_or_path>,
@@ -595,7 +615,8 @@ const Key table[] = {
     {"train.dtype", in<T, &Tr::dtype>, "Type of computation.", {.choices = compute_types}},
     {"train.gradient_checkpointing",
      in<T, &Tr::gradient_checkpointing>,
-     "Compute activations twice to save memory. auto: where memory would not do.",
+     "Compute activations of blocks twice to save memory. true: all of them. false: none. auto: as memory.recompute "
+     "says.",
      {.choices = checkpointing}},
     {"train.deterministic", in<T, &Tr::deterministic>,
      "Two runs with one seed give the same file, to the bit, on one GPU. false may be faster. The CPU always is."},

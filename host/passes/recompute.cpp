@@ -1,4 +1,4 @@
-// Copies a scope's nodes in front of its backward pass.
+// Copies the makers of dropped values in front of their readers in the backward pass.
 #include "passes/recompute.h"
 
 #include <algorithm>
@@ -7,6 +7,17 @@
 #include "graph/op.h"
 
 namespace lh {
+namespace {
+
+// By value of the forward pass, the node that makes it.
+std::map<Value, size_t> makers(const Graph& graph, size_t forward_count) {
+  std::map<Value, size_t> maker;
+  for (size_t n = 0; n < forward_count; ++n)
+    for (const Value out : graph.nodes[n].outputs) maker[out] = n;
+  return maker;
+}
+
+}  // namespace
 
 int32_t checkpoint_scope(const Graph& graph, int32_t scope) {
   int32_t found = -1;
@@ -24,30 +35,32 @@ std::vector<int32_t> checkpoint_scopes(const Graph& graph) {
   return result;
 }
 
-void recompute(Graph& graph, size_t forward_count, const std::set<int32_t>& scopes) {
-  // Where each value of the forward pass comes from, and which of them other scopes or graph outputs read.
-  std::map<Value, size_t> producer;
-  std::set<Value> kept;
-  for (size_t n = 0; n < forward_count; ++n)
-    for (const Value out : graph.nodes[n].outputs) producer[out] = n;
-  const auto scope_of = [&](Value v) {
-    const auto it = producer.find(v);
-    return it == producer.end() ? -1 : checkpoint_scope(graph, graph.nodes[it->second].scope);
-  };
+std::set<Value> droppable(const Graph& graph, size_t forward_count) {
+  std::map<Value, int32_t> inside;  // values made in a scope
+  for (const auto& [v, n] : makers(graph, forward_count))
+    if (const int32_t scope = checkpoint_scope(graph, graph.nodes[n].scope); scope >= 0) inside[v] = scope;
   for (size_t n = 0; n < forward_count; ++n)
     for (const Value in : graph.nodes[n].inputs)
-      if (in && scope_of(in) != checkpoint_scope(graph, graph.nodes[n].scope)) kept.insert(in);
-  for (const auto& [name, v] : graph.outputs) kept.insert(v);
+      if (const auto it = inside.find(in);
+          it != inside.end() && it->second != checkpoint_scope(graph, graph.nodes[n].scope))
+        inside.erase(it);
+  for (const auto& [name, v] : graph.outputs) inside.erase(v);
+  std::set<Value> values;
+  for (const auto& [v, scope] : inside) values.insert(v);
+  return values;
+}
 
+void recompute(Graph& graph, size_t forward_count, const std::set<Value>& dropped) {
+  const std::map<Value, size_t> maker = makers(graph, forward_count);
   std::vector<Node> backward(graph.nodes.begin() + static_cast<int64_t>(forward_count), graph.nodes.end());
   graph.nodes.resize(forward_count);
   std::map<Value, Value> clone;  // dropped value -> its recomputed twin
 
-  // Clones the producer of `v` (and what it needs) if `v` was dropped; gives the value to read instead.
+  // Clones the maker of `v` (and what it needs) if `v` was dropped; gives the value to read instead.
   const auto restored = [&](auto&& self, Value v) -> Value {
-    if (!v || kept.contains(v) || !scopes.contains(scope_of(v))) return v;
+    if (!dropped.contains(v)) return v;
     if (const auto it = clone.find(v); it != clone.end()) return it->second;
-    Node node = graph.nodes[producer.at(v)];
+    Node node = graph.nodes[maker.at(v)];
     for (Value& in : node.inputs) in = self(self, in);
     const std::vector<Value> old = node.outputs;
     const std::vector<Value> fresh = graph.add(*node.op, std::move(node.inputs), std::move(node.attrs), node.scope);

@@ -9,12 +9,19 @@
 namespace lh {
 namespace {
 
-// Lowest offset at which `bytes` fit between the placed buffers that live at the same time (`busy` sorted by offset).
-int64_t lowest_gap(const std::vector<const PlannedBuffer*>& busy, int64_t bytes) {
+// Where a buffer lies, and from which node to which. Each buffer is compared with all that are placed before it, so
+// that they stand side by side in memory.
+struct Taken {
+  int64_t offset, end, first, last;
+};
+
+// Lowest offset at which `bytes` fit between the buffers that live at the same time (`placed` is sorted by offset).
+int64_t lowest_gap(const std::vector<Taken>& placed, const PlannedBuffer& buffer, int64_t bytes) {
   int64_t offset = 0;
-  for (const PlannedBuffer* b : busy) {
-    if (offset + bytes <= b->offset) break;
-    offset = std::max(offset, b->offset + placed_bytes(b->bytes));
+  for (const Taken& t : placed) {
+    if (t.first > buffer.last || buffer.first > t.last) continue;
+    if (offset + bytes <= t.offset) break;
+    offset = std::max(offset, t.end);
   }
   return offset;
 }
@@ -76,14 +83,13 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
     if (a->last - a->first != b->last - b->first) return a->last - a->first > b->last - b->first;
     return a->value < b->value;
   });
-  std::vector<const PlannedBuffer*> placed;  // by offset
+  std::vector<Taken> placed;  // by offset
   for (PlannedBuffer* buffer : order) {
-    std::vector<const PlannedBuffer*> busy;
-    for (const PlannedBuffer* p : placed)
-      if (p->first <= buffer->last && buffer->first <= p->last) busy.push_back(p);
-    buffer->offset = lowest_gap(busy, placed_bytes(buffer->bytes));
-    plan.bytes = std::max(plan.bytes, buffer->offset + placed_bytes(buffer->bytes));
-    placed.insert(std::ranges::upper_bound(placed, buffer->offset, {}, &PlannedBuffer::offset), buffer);
+    const int64_t bytes = placed_bytes(buffer->bytes);
+    buffer->offset = lowest_gap(placed, *buffer, bytes);
+    const Taken taken{buffer->offset, buffer->offset + bytes, buffer->first, buffer->last};
+    plan.bytes = std::max(plan.bytes, taken.end);
+    placed.insert(std::ranges::upper_bound(placed, taken.offset, {}, &Taken::offset), taken);
   }
   for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
   plan.live_peak = live_peak(plan.buffers, count);
@@ -91,7 +97,9 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
 }
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
-  constexpr int64_t most_growth = 64;  // the fraction of the arena that copies may be bought with
+  // The fraction of the arena that copies may be bought with: what else would have to be computed twice for so much
+  // memory takes longer than they do.
+  constexpr int64_t most_growth = 8;
   Plan in_lines = plan_memory(graph, external, PieceLayout::in_lines);
   if (std::ranges::none_of(in_lines.views, [](const View& view) { return view.line != 0; })) return in_lines;
   Plan contiguous = plan_memory(graph, external, PieceLayout::contiguous);

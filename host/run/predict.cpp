@@ -41,7 +41,9 @@ double widened_bytes(const Graph& graph, const Node& node) {
   return bytes;
 }
 
-double seconds_of(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
+}  // namespace
+
+double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
   if (node.op->alias) return 0;
   const double share = node.op == &attention_op            ? attention_share
                        : node.op == &attention_backward_op ? attention_backward_share
@@ -52,7 +54,9 @@ double seconds_of(const Graph& graph, const Plan& plan, const Node& node, const 
          widened_bytes(graph, node) / (memory_share * rates.memory) + start;
 }
 
-}  // namespace
+double copy_seconds(int64_t bytes, const Rates& rates) {
+  return 2.0 * static_cast<double>(bytes) / (memory_share * rates.memory) + start;
+}
 
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) {
   PredictedTime time;
@@ -73,7 +77,7 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
         time.seconds += wait;
         arrival.erase(found);
       }
-    time.seconds += seconds_of(graph, plan, node, rates);
+    time.seconds += predicted_seconds(graph, plan, node, rates);
   }
   return time;
 }
@@ -112,7 +116,7 @@ double product_rate(Device& device, DType dtype, int64_t n) {
 }
 
 Rates rates_of(Device& device, DType compute, int64_t room) {
-  if (device.is_cpu()) return {.products = 1e11, .memory = 2e10, .link = 1e10};
+  if (device.is_cpu()) return usual_rates;
   constexpr int64_t least = 256;
   const auto product_bytes = [&](int64_t n) { return 3 * n * n * dtype_size(compute); };
   // Where there is no room, nothing fits either, and any rates do to say what is missing.

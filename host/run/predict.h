@@ -15,6 +15,9 @@ struct Rates {
   double link = 0;      // bytes from host memory to the device
 };
 
+// Of a CPU, whose own are not measured: what is chosen by them is the same in every run then.
+inline constexpr Rates usual_rates{.products = 1e11, .memory = 2e10, .link = 1e10};
+
 struct PredictedTime {
   double seconds = 0;
   double waiting = 0;  // of these, for copies from host memory
@@ -25,11 +28,15 @@ struct PredictedTime {
 // kernels reach (docs/memory.md); other operations as long as their bytes. Copies from host memory go one after another
 // beside them, each from where its fetch stands, and what reads one waits for it.
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
+// Of it, one node's own time.
+double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates);
+// So many bytes from one place of the device's memory to another.
+double copy_seconds(int64_t bytes, const Rates& rates);
 
 // FLOP a second of a product of n x n matrices, the best of a few.
 double product_rate(Device& device, DType dtype, int64_t n);
-// Of a GPU measured, by a product and two copies as large as fit into `room` bytes, which takes a moment; of a CPU some
-// that are usual, as what is chosen by them is the same in every run then.
+// Of a GPU measured, by a product and two copies as large as fit into `room` bytes, which takes a moment; of a CPU the
+// usual ones.
 Rates rates_of(Device& device, DType compute, int64_t room);
 
 }  // namespace lh

@@ -4,6 +4,7 @@
 #include "run/views.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <optional>
 
@@ -15,6 +16,10 @@ namespace lh {
 namespace {
 
 constexpr int64_t dense = 0;
+// A storage is held in vain where it is there for longer than this share of the graph, and holds more than so many
+// times what its parts would. A shorter stretch, such as within a block's backward pass, costs less than a copy.
+constexpr int64_t long_share = 64;
+constexpr double most_held = 2;
 
 struct Place {
   int64_t offset = 0, line = dense, pitch = 0;  // elements
@@ -26,6 +31,7 @@ struct Member {
   uint32_t source;
   int64_t count;  // elements
   Place at;
+  int64_t first, last = 0;  // nodes from the one that writes it to the last that reads it
   int64_t end() const { return at.offset + (at.line == dense ? count : (count / at.line - 1) * at.pitch + at.line); }
 };
 
@@ -75,6 +81,26 @@ std::optional<Rectangle> rectangle(const Member& m, int64_t origin, int64_t colu
   return Rectangle{row, 0, m.count / columns, columns};
 }
 
+// What a storage takes, and from which node to which it is there.
+struct Span {
+  int64_t elements = 0, first = std::numeric_limits<int64_t>::max(), last = 0;
+  int64_t nodes() const { return last - first + 1; }
+  double held() const { return static_cast<double>(elements) * static_cast<double>(nodes()); }
+};
+
+Span span_of(const std::vector<Member>& members) {
+  Span span;
+  int64_t begin = members[0].at.offset, end = 0;
+  for (const Member& m : members) {
+    begin = std::min(begin, m.at.offset);
+    end = std::max(end, m.end());
+    span.first = std::min(span.first, m.first);
+    span.last = std::max(span.last, m.last);
+  }
+  span.elements = end - begin;
+  return span;
+}
+
 Rectangle common(const Rectangle& a, const Rectangle& b) {
   const int64_t row = std::max(a.row, b.row), column = std::max(a.column, b.column);
   return {row, column, std::min(a.row + a.rows, b.row + b.rows) - row,
@@ -121,11 +147,12 @@ class Sharing {
     aliases_.resize(count);
     for (uint32_t id = 0; id < count; ++id) {
       source_[id] = cluster_[id] = id;
-      if (id > 0) members_[id] = {{id, graph.desc(Value{id}).shape.numel(), {}}};
+      if (id > 0) members_[id] = {{.source = id, .count = graph.desc(Value{id}).shape.numel(), .at = {}, .first = 0}};
       if (id > 0) aliases_[id] = {id};
     }
     for (const auto& [name, v] : graph.outputs) outputs_.insert(v);
     for (const Node& node : graph.nodes) add(node);
+    note_lives();
   }
 
   void share(const Node& node) {
@@ -135,13 +162,14 @@ class Sharing {
     const std::vector<Value>& parts = cut ? node.outputs : node.inputs;
     std::vector<uint32_t> clusters;
     for (const Value part : parts) clusters.push_back(cluster_[source_[part.id]]);
+    const std::set<uint32_t> together = worth_joining(clusters, cluster_[source_[whole.id]]);
     int64_t at = node.op == &slice_op ? node.attrs.i("start") : 0;
     const int64_t given = node.attrs.i("axis");
     for (size_t i = 0; i < parts.size(); ++i) {
       const Shape& shape = graph_.desc(parts[i]).shape;
       const int64_t extent = shape[given < 0 ? given + shape.rank() : given];
       // A storage that is joined twice is in the whole once, and no copy may be of itself.
-      if (extent > 0 && (cut || std::ranges::count(clusters, clusters[i]) == 1))
+      if (extent > 0 && together.contains(clusters[i]) && (cut || std::ranges::count(clusters, clusters[i]) == 1))
         bring_together(source_[parts[i].id], source_[whole.id], piece_of(graph_.desc(whole), node, at, extent));
       at += extent;
     }
@@ -175,6 +203,48 @@ class Sharing {
     source_[to] = from;
     members_.erase(to);
     aliases_[from].push_back(to);
+  }
+
+  // Counted without copies from host memory, so that streaming changes nothing of how values lie.
+  void note_lives() {
+    int64_t& n = nodes_;
+    for (const Node& node : graph_.nodes) {
+      n += node.op != &fetch_op;
+      for (const Value out : node.outputs)
+        if (source_[out.id] == out.id) members_[out.id][0].first = n;
+      for (const std::vector<Value>& values : {node.inputs, node.outputs})
+        for (const Value v : values)
+          if (v) members_[source_[v.id]][0].last = n;
+    }
+    for (const Value v : outputs_) members_[source_[v.id]][0].last = n;
+  }
+
+  // The parts' clusters, without those for whose sake what all of them are joined to would be held in vain: the one
+  // that is there longest is left out first.
+  std::set<uint32_t> worth_joining(const std::vector<uint32_t>& parts, uint32_t whole) const {
+    const Span alone = span_of(members_.at(whole));
+    std::map<uint32_t, Span> spans;
+    for (const uint32_t part : parts)
+      if (part != whole) spans.emplace(part, span_of(members_.at(part)));
+    std::set<uint32_t> worth(parts.begin(), parts.end());
+    for (; !spans.empty();) {
+      Span all = alone;
+      int64_t of_parts = 0;
+      double apart = alone.held();
+      for (const auto& [part, span] : spans) {
+        of_parts += span.elements;
+        apart += span.held();
+        all.first = std::min(all.first, span.first);
+        all.last = std::max(all.last, span.last);
+      }
+      all.elements = std::max(alone.elements, of_parts);
+      const bool is_long = all.nodes() > nodes_ / long_share;
+      if (!is_long || all.held() <= most_held * apart) break;
+      const auto longest = std::ranges::max_element(spans, {}, [](const auto& item) { return item.second.nodes(); });
+      worth.erase(longest->first);
+      spans.erase(longest);
+    }
+    return worth;
   }
 
   bool owned(uint32_t source) const {  // a place in the arena, which a node writes
@@ -246,7 +316,8 @@ class Sharing {
       of_part = moved(*of_part, is.offset, {wanted->offset});
     }
     if (!of_part || !of_whole) return;
-    const Member shared{part, member(part).count, there};
+    Member shared = member(part);
+    shared.at = there;
     for (const Member& x : *of_part)
       for (const Member& y : *of_whole)
         if (!apart_but_for(shared, x, y)) return;
@@ -264,6 +335,7 @@ class Sharing {
   const std::set<Value>& external_;
   PieceLayout pieces_;
   std::set<Value> outputs_;
+  int64_t nodes_ = 0;
   // By value id:
   std::vector<uint32_t> source_;   // what it is an alias of; itself
   std::vector<uint32_t> cluster_;  // of sources

@@ -5,6 +5,9 @@
 // A piece is contiguous in the whole where every axis before the cut one has one element: text and image tokens of a
 // batch of one. Other pieces, channels above all, lie in lines (lora_kernels.h): so they stay where they are if every
 // op that reads or writes them takes lines (OpDef::lines_in, lines_out).
+//
+// A storage is there from the first write into any of its values to the last read of any. What would be held in vain by
+// that, such as a joined tensor for the sake of one piece that is read much later, is not brought together but copied.
 #pragma once
 
 #include <cstdint>

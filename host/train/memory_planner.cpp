@@ -10,10 +10,20 @@
 namespace lh {
 
 MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
-  const std::string& recompute = config.train.gradient_checkpointing;
-  shares = recompute == "true"    ? std::vector<double>{1}
-           : recompute == "false" ? std::vector<double>{0}
-                                  : std::vector<double>{0, 0.25, 0.5, 0.75, 1};
+  const std::string &checkpointing = config.train.gradient_checkpointing, &recompute = config.memory.recompute;
+  if (recompute != "auto" && checkpointing != "auto")
+    fail(
+        Code::config,
+        "memory.recompute: {} and train.gradient_checkpointing: {} say how much is recomputed, and not the same. Leave "
+        "one of them at auto",
+        recompute, checkpointing);
+  if (recompute != "auto") {
+    int64_t percent = 0;
+    std::from_chars(recompute.data(), recompute.data() + recompute.size(), percent);
+    least_share = static_cast<double>(percent) / 100;
+  }
+  if (checkpointing == "true") least_share = 1;
+  if (checkpointing == "false" || recompute == "0") most_share = 0;
   const std::string& stream = config.memory.stream;
   most = stream == "0" ? 0 : blocks;
   if (stream == "auto") return;
@@ -40,12 +50,15 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       blocks_(streamable_blocks(base.largest().graph, weight_names(base.largest().graph, model.checkpoint()))),
       wishes_(config, static_cast<int64_t>(blocks_.size())),
       rates_(rates),
-      host_memory_(host_memory) {}
+      host_memory_(host_memory) {
+  options_.step.recompute.rates = rates;
+}
 
 MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) const {
   MemoryPlanner other = *this;
   other.shape_ = shape;
   other.options_.batch = batch;
+  other.all_kept_.reset();
   other.steps_.clear();
   other.planned_.clear();
   return other;
@@ -53,20 +66,23 @@ MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) co
 
 const TrainGraph& MemoryPlanner::step(double recompute) {
   if (const auto known = steps_.find(recompute); known != steps_.end()) return known->second;
-  Sizes sizes = shape_.sizes(model_.recipe().latents, options_.batch);
-  sizes.insert(options_.encoder_sizes.begin(), options_.encoder_sizes.end());
-  StepOptions options = options_.step;
-  options.recompute = recompute;
-  return steps_.emplace(recompute, build_train_graph(model_, sizes, selection_, options)).first->second;
+  if (!all_kept_) {
+    Sizes sizes = shape_.sizes(model_.recipe().latents, options_.batch);
+    sizes.insert(options_.encoder_sizes.begin(), options_.encoder_sizes.end());
+    all_kept_.emplace(model_, sizes, selection_, options_.step);
+  }
+  return steps_.emplace(recompute, all_kept_->with(recompute, {})).first->second;
 }
 
 PlannedMemory MemoryPlanner::at(const MemoryChoice& choice) {
   if (const auto known = planned_.find(choice); known != planned_.end()) return known->second;
-  Graph graph = step(choice.recompute).graph;
+  const TrainGraph& step = this->step(choice.recompute);
+  Graph graph = step.graph;
   const Streaming streaming = spread(blocks_, choice.streamed);
   stream(graph, streaming);
   const Plan plan = plan_memory(graph, external_to_step(graph));
-  PlannedMemory planned{.choice = choice, .memory = base_, .time = predict(graph, plan, rates_)};
+  PlannedMemory planned{
+      .choice = choice, .memory = base_, .time = predict(graph, plan, rates_), .activations = step.activations};
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
   planned.memory.weights -= planned.memory.streamed;
@@ -79,30 +95,49 @@ bool MemoryPlanner::fits(const PlannedMemory& planned, int64_t budget) const {
   return planned.memory.total() <= budget && planned.memory.streamed <= host_memory_;
 }
 
+std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(double recompute, int64_t budget) {
+  const auto good = [&](int64_t streamed) { return fits(at({recompute, streamed}), budget); };
+  int64_t few = wishes_.least, many = wishes_.most;
+  if (good(few)) return at({recompute, few});
+  // More streamed blocks take less, once there is a window at all.
+  if (many <= few || !good(many)) return {};
+  // Weights go block by block, so that the number needed is about where a line between the two ends meets the budget;
+  // in turn with the middle, as the line may end up at one side again and again.
+  for (bool line = true; many - few > 1; line = !line) {
+    const double over = static_cast<double>(at({recompute, few}).memory.total() - budget),
+                 under = static_cast<double>(budget - at({recompute, many}).memory.total());
+    const double share = line && over > 0 ? over / (over + under) : 0.5;
+    const auto guess = few + static_cast<int64_t>(share * static_cast<double>(many - few));
+    const int64_t next = std::clamp(guess, few + 1, many - 1);
+    (good(next) ? many : few) = next;
+  }
+  return at({recompute, many});
+}
+
 std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   std::optional<PlannedMemory> best;
-  for (const double share : wishes_.shares) {
-    const auto with = [&](int64_t streamed) { return at({share, streamed}); };
-    int64_t good = wishes_.least;
-    if (!fits(with(good), budget)) {
-      // More streamed blocks take less, once there is a window at all.
-      int64_t bad = good;
-      good = wishes_.most;
-      if (good <= bad || !fits(with(good), budget)) continue;
-      while (good - bad > 1) {
-        const int64_t middle = bad + (good - bad) / 2;
-        (fits(with(middle), budget) ? good : bad) = middle;
-      }
-    }
-    const PlannedMemory found = with(good);
-    if (!best || found.time.seconds < best->time.seconds) best = found;
-    if (good == wishes_.least) break;  // recomputing more only takes longer
+  // Whether more recomputation than this may still be better.
+  const auto look = [&](double share) {
+    if (best && at({share, wishes_.least}).time.seconds >= best->time.seconds) return false;
+    const std::optional<PlannedMemory> found = fewest_streamed(share, budget);
+    if (found && (!best || found->time.seconds < best->time.seconds)) best = found;
+    return !found || found->choice.streamed > wishes_.least;
+  };
+  // Coarsely first, then on both sides of what was best.
+  constexpr double coarse = 1.0 / 8, fine = 1.0 / 128;
+  const double from = wishes_.least_share, to = wishes_.most_share;
+  for (double share = from; share < to && look(share); share += coarse) continue;
+  look(to);
+  for (double step = coarse / 2; best && step >= fine; step /= 2) {
+    const double middle = best->choice.recompute;
+    for (const double share : {middle - step, middle + step})
+      if (share > from && share < to) look(share);
   }
   return best;
 }
 
 PlannedMemory MemoryPlanner::least() {
-  const double share = wishes_.shares.back();
+  const double share = wishes_.most_share;
   const PlannedMemory few = at({share, wishes_.least}), many = at({share, wishes_.most});
   return many.memory.total() < few.memory.total() ? many : few;
 }

@@ -1,5 +1,5 @@
-// Chooses by predicted time how a training step fits into a memory budget: which share of the blocks is recomputed, and
-// of how many the weights stay in host memory. Nothing is taken and nothing runs.
+// Chooses by predicted time how a training step fits into a memory budget: how much of what the blocks leave for their
+// backward passes is made again, and of how many the weights stay in host memory. Nothing is taken and nothing runs.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@
 namespace lh {
 
 struct MemoryChoice {
-  double recompute = 0;  // share of the blocks
+  double recompute = 0;  // share, as Recomputation has it
   int64_t streamed = 0;  // blocks
   auto operator<=>(const MemoryChoice&) const = default;
 };
@@ -25,14 +25,15 @@ struct MemoryChoice {
 struct PlannedMemory {
   MemoryChoice choice;
   MemoryReport memory;
-  PredictedTime time;  // of a step of the largest shape, without the optimizer
+  PredictedTime time;           // of a step of the largest shape, without the optimizer
+  KeptActivations activations;  // of the same; empty where nothing is made again
 };
 
 // What the user left to be chosen.
 struct MemoryWishes {
   MemoryWishes(const Config& config, int64_t blocks);
-  std::vector<double> shares;   // of recomputation that may be chosen, the least first
-  int64_t least = 0, most = 0;  // streamed blocks
+  double least_share = 0, most_share = 1;  // of recomputation
+  int64_t least = 0, most = 0;             // streamed blocks
 };
 
 // Host memory that is available to weights: of this machine, or any amount where the device stands for another's.
@@ -60,6 +61,8 @@ class MemoryPlanner {
 
  private:
   bool fits(const PlannedMemory& planned, int64_t budget) const;
+  // With the fewest streamed blocks that fit; nothing where none do.
+  std::optional<PlannedMemory> fewest_streamed(double recompute, int64_t budget);
   const Model& model_;
   const AdapterSelection& selection_;
   PlanOptions options_;
@@ -70,6 +73,7 @@ class MemoryPlanner {
   MemoryWishes wishes_;
   Rates rates_;
   int64_t host_memory_;
+  std::optional<StepBeforeRecompute> all_kept_;
   std::map<double, TrainGraph> steps_;  // by share of recomputation
   std::map<MemoryChoice, PlannedMemory> planned_;
 };

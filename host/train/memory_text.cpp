@@ -14,16 +14,28 @@ namespace {
 
 constexpr int64_t gib = int64_t{1} << 30;
 
-std::string row(const std::string& budget, const PlannedMemory& p, int64_t scopes, int64_t blocks) {
+// "products 1.2 GiB, norms 0.3 GiB", the largest first.
+std::string by_kind(const std::map<std::string, int64_t>& kinds) {
+  std::vector<std::pair<int64_t, std::string>> order;
+  for (const auto& [kind, bytes] : kinds) order.emplace_back(-bytes, kind);
+  std::ranges::sort(order);
+  std::string text;
+  for (const auto& [bytes, kind] : order)
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", kind, size_text(-bytes));
+  return text;
+}
+
+std::string row(const std::string& budget, const PlannedMemory& p, int64_t blocks) {
   const MemoryReport& m = p.memory;
-  const auto recomputed = static_cast<int64_t>(std::ceil(p.choice.recompute * static_cast<double>(scopes)));
   std::string text =
       fmt::format("  {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8.1f} ms", budget,
-                  fmt::format("{} of {}", recomputed, scopes), fmt::format("{} of {}", p.choice.streamed, blocks),
+                  size_text(total(p.activations.again)), fmt::format("{} of {}", p.choice.streamed, blocks),
                   size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
                   size_text(m.workspace + m.small), size_text(m.streamed), 1e3 * p.time.seconds);
   if (p.time.waiting > 0) text += fmt::format(", {:.1f} of them waiting for weights", 1e3 * p.time.waiting);
-  return text + "\n";
+  text += "\n";
+  if (p.choice.recompute > 0) text += fmt::format("{:13}{}\n", "", recomputed_text(p.activations));
+  return text;
 }
 
 struct Lever {
@@ -51,15 +63,18 @@ int64_t saved_by_bits(int64_t bits, const TrainGraph& step, const PlannedMemory&
 
 }  // namespace
 
+std::string recomputed_text(const KeptActivations& activations) {
+  return fmt::format("made again: {}; kept: {}", by_kind(activations.again), by_kind(activations.kept));
+}
+
 std::string memory_table(MemoryPlanner& planner, const std::vector<int64_t>& budgets) {
   std::string text =
-      fmt::format("  {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", "budget", "recomputed",
+      fmt::format("  {:>9}  {:>10}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", "budget", "made again",
                   "streamed", "device", "weights", "LoRA", "activat.", "other", "host", "step, predicted");
-  const int64_t scopes = planner.step(planner.wishes().shares.back()).checkpoint_scopes;
   for (const int64_t budget : budgets) {
     const std::string name = size_text(budget);
     if (const std::optional<PlannedMemory> best = planner.best(budget))
-      text += row(name, *best, scopes, planner.blocks());
+      text += row(name, *best, planner.blocks());
     else
       text += fmt::format("  {:>9}  does not fit: at least {}\n", name, size_text(planner.least().memory.total()));
   }
@@ -87,8 +102,9 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   const TrainGraph& step = planner.step(least.choice.recompute);
   std::string text = fmt::format(
       "the run does not fit: {} of memory may be used, and it takes {} at least: weights {}, LoRA and optimizer {}, "
-      "activations {}, workspace and inputs {}, with {:.0f}% of the blocks recomputed and {} of {} streamed from host "
-      "memory",
+      "activations {}, workspace and inputs {}, with {:.0f}% of what blocks can make again recomputed and the weights "
+      "of "
+      "{} of {} blocks streamed from host memory",
       size_text(budget), size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
       size_text(m.workspace + m.small), 100 * least.choice.recompute, least.choice.streamed, planner.blocks());
   if (m.streamed > planner.host_memory())
@@ -101,10 +117,12 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   };
   Config free = config;
   free.train.gradient_checkpointing = "auto";
+  free.memory.recompute = "auto";
   free.memory.stream = "auto";
   const MemoryWishes all(free, planner.blocks());
-  if (config.train.gradient_checkpointing == "false")
-    lower("train.gradient_checkpointing: auto", planner.at({1, least.choice.streamed}).memory.total());
+  if (planner.wishes().most_share < all.most_share)
+    lower(config.memory.recompute == "0" ? "memory.recompute: auto" : "train.gradient_checkpointing: auto",
+          planner.at({all.most_share, least.choice.streamed}).memory.total());
   if (config.memory.stream == "0")
     lower("memory.stream: auto", planner.at({least.choice.recompute, all.most}).memory.total());
   const Streaming streaming = planner.streaming(least.choice.streamed);

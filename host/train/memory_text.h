@@ -8,6 +8,8 @@
 
 namespace lh {
 
+// "made again: norms 2.1 GiB; kept: products 8.0 GiB", of what the backward pass reads.
+std::string recomputed_text(const KeptActivations& activations);
 // A row for each budget, in bytes; the times are predictions, and said to be.
 std::string memory_table(MemoryPlanner& planner, const std::vector<int64_t>& budgets);
 // The budget itself between the next smaller and the next larger that cards have.

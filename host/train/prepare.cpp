@@ -169,13 +169,18 @@ bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
   return step * micro_batches / batches > (step - 1) * micro_batches / batches;
 }
 
-PlanOptions Prepared::plan_options(const MemoryChoice& choice) const {
+const Rates& Prepared::rates() {
+  if (!rates_) rates_ = rates_of(device, compute, limit);
+  return *rates_;
+}
+
+PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
   const bool train_text = selection.text_encoders();
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = masked(),
-                   .recompute = choice.recompute,
+                   .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
                    .text_encoders = train_text,
                    .streaming = streaming},
           .batch = config.train.batch_size,
@@ -220,19 +225,22 @@ void Prepared::compile(const MemoryChoice& choice) {
   plan->memory.weights += decoding.weights;
 }
 
-MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& rates) {
+MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& other) {
+  if (other) {
+    rates_ = other;
+    planner_.reset();
+  }
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates ? *rates : rates_of(device, compute, limit),
-                     host_memory_for(device));
+    planner_.emplace(*plan, model, selection, options, config, rates(), host_memory_for(device));
   }
   return *planner_;
 }
 
 void Prepared::fit_memory() {
   const std::string& stream = config.memory.stream;
-  compile({.recompute = config.train.gradient_checkpointing == "true" ? 1.0 : 0.0});
+  compile({.recompute = MemoryWishes(config, 0).least_share});
   if (plan->memory.total() <= limit && (stream == "auto" || stream == "0")) return;
   MemoryPlanner& planner = memory_planner();
   // The estimate looks at the step of the largest shape; what else the run has may take a little more.
@@ -337,10 +345,13 @@ std::string Prepared::report() {
     text_report +=
         "           without model.assistant_lora_path, with model.inference_lora_path: weights are read anew\n";
   text_report += fmt::format(
-      "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f} ({} of {} "
-      "blocks recomputed), workspace and inputs {:.1f}\n",
-      mib(memory.total()), mib(memory.weights), mib(memory.adapters), mib(memory.activations), graph.recomputed_scopes,
-      graph.checkpoint_scopes, mib(memory.workspace + memory.small));
+      "memory     {:.1f} MiB: weights {:.1f}, LoRA with gradients and optimizer {:.1f}, activations {:.1f}, workspace "
+      "and inputs "
+      "{:.1f}\n",
+      mib(memory.total()), mib(memory.weights), mib(memory.adapters), mib(memory.activations),
+      mib(memory.workspace + memory.small));
+  if (!graph.activations.again.empty())
+    text_report += fmt::format("           of activations, {}\n", recomputed_text(graph.activations));
   if (memory.streamed > 0)
     text_report += fmt::format(
         "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "

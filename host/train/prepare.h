@@ -78,16 +78,18 @@ struct Prepared {
   bool epochs_end(int64_t step, int64_t epochs) const;
   // A run that is resumed goes on with as many as it had.
   void use_micro_batches(int64_t count);
-  // Other budgets for the same run. rates: of another device than this run's.
-  MemoryPlanner& memory_planner(const std::optional<Rates>& rates = std::nullopt);
+  // Other budgets for the same run. other: rates of another device than this run's.
+  MemoryPlanner& memory_planner(const std::optional<Rates>& other = std::nullopt);
   // What has to be encoded before the first step.
   std::vector<std::string> prompts() const;
   std::vector<ImageCut> cuts() const;
 
  private:
   void settle_course();
+  std::optional<Rates> rates_;            // measured when first asked for
   std::optional<MemoryPlanner> planner_;  // made when first asked for
-  PlanOptions plan_options(const MemoryChoice& choice) const;
+  PlanOptions plan_options(const MemoryChoice& choice);
+  const Rates& rates();
   void compile(const MemoryChoice& choice);
   void fit_memory();
   void fit();

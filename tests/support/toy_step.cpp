@@ -23,7 +23,7 @@ TrainGraph graph_with(const Model& model, double share, const Streaming& streami
   network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
   const AdapterSelection select(network, model.recipe(), 3);
   const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  return build_train_graph(model, sizes, select, {.recompute = share, .streaming = streaming});
+  return build_train_graph(model, sizes, select, {.recompute = {share}, .streaming = streaming});
 }
 
 }  // namespace
@@ -71,8 +71,9 @@ Ran run_step(const Model& model, double share, int64_t streamed) {
   TrainStep step(toy_graph(model, share, streamed));
   const Graph& g = step.train_graph().graph;
   Adapters adapters(g, step.train_graph().modules);
+  const int64_t constants = std::max<int64_t>(1, constant_bytes(g));  // memory for none is a byte
   const int64_t predicted = weight_bytes(g, weight_names(g, model.checkpoint())) + adapters.bytes() +
-                            step.arena_bytes() + step.input_bytes() + constant_bytes(g) + plan_alignment +
+                            step.arena_bytes() + step.input_bytes() + constants + plan_alignment +
                             workspace_bytes(device, g, step.plan());
   const Weights weights(device, model.checkpoint(), g);
   adapters.allocate(device);

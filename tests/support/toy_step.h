@@ -47,8 +47,8 @@ struct OpenedModel {
 // The denoiser that the examples train.
 std::filesystem::path toy_denoiser();
 
-// LoRA with dropout on every target of the model; `share` of its blocks are recomputed, the weights of `streamed`
-// blocks stay in host memory.
+// LoRA with dropout on every target of the model; `share` of what its blocks can make again is recomputed, the weights
+// of `streamed` blocks stay in host memory.
 TrainGraph toy_graph(const Model& model, double share, int64_t streamed = 0);
 std::vector<StreamableBlock> toy_blocks(const Model& model);
 
