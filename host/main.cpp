@@ -42,6 +42,8 @@ int run(int argc, char** argv) {
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
         {"train", lh::run_train},
+        {"init", lh::run_init},
+        {"check", lh::run_check},
         {"ctl", lh::run_ctl},
         {"sample", lh::run_sample},
         {"plugins", lh::run_plugins},

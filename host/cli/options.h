@@ -24,8 +24,15 @@ struct LoraToolOptions {    // convert, extract, merge, resize
   bool skip_unmatched = false;
 };
 
+struct InitOptions {
+  std::string model = {};               // id of a plugin, whose files are looked for
+  std::filesystem::path models = {};    // where
+  std::filesystem::path from = {};      // a configuration to be converted, instead of all that
+  std::string purpose = {}, card = {};  // "subject", "style", "concept"; the card by name or figures, or empty
+};
+
 struct Options {
-  // "train", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract", "resize",
+  // "train", "init", "check", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract", "resize",
   // "make-checkpoint", "bench", "plan"; or "print": show `text` and end with 0.
   std::string command = {};
   std::string text = {};
@@ -35,15 +42,18 @@ struct Options {
 
   std::string resume = {};       // train: empty = a new run, "auto" = the latest checkpoint of output_dir, else a path
   std::string resume_from = {};  // train: empty = the newest checkpoint, "none", or the step of one
+  bool allow_changes = false;    // train: resume with other data or another course
   std::filesystem::path replay = {};  // train: the history of another run
   bool dry_run = false;               // train: check everything, print the plan, stop before the first step
   std::vector<LoraInput> loras = {};  // sample, merge
   LoraToolOptions tool = {};
+  InitOptions init = {};
   // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench, plan: the key
   // list; ctl: the run
   std::filesystem::path input = {};
   ControlRequest request = {};  // ctl
-  // make-checkpoint, merge, convert, extract, resize: the file to write; sample: image file or folder
+  // make-checkpoint, merge, convert, extract, resize: the file to write; sample: image file or folder; check: the page;
+  // init: the configuration
   std::filesystem::path output = {};
   int64_t seed = 0;                        // make-checkpoint
   int64_t repeats = 20;                    // bench: steps to time
@@ -51,8 +61,8 @@ struct Options {
   std::vector<std::string> budgets = {};   // plan: sizes
   std::string card = {}, link = {};        // plan: instead of this machine's
   bool times = false;                      // bench: time by op as well
-  bool json = false;                       // inspect, verify: for tools
-  bool verbose = false;                    // plugins: all that they take
+  bool json = false;                       // check, inspect, verify: for tools
+  bool verbose = false;                    // plugins: all that they take; train --dry-run: all of the plan
   std::vector<std::string> programs = {};  // verify: that have to load the file
 };
 

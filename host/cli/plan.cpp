@@ -15,9 +15,6 @@
 namespace lh {
 namespace {
 
-// What stays free on a card for its driver, the libraries' kernels and a desktop.
-constexpr int64_t margin = int64_t{700} << 20;
-
 std::vector<int64_t> budgets_of(const Options& options, int64_t usual) {
   std::vector<int64_t> budgets;
   for (const std::string& text : options.budgets) {
@@ -66,7 +63,7 @@ int run_plan(const Options& options) {
   };
   const auto usual = [&](const Device& device) {
     if (!config.memory.budget.empty()) return *size_of(config.memory.budget);
-    return card ? std::max<int64_t>(card->memory - margin, 1) : memory_limit(config, device);
+    return card ? usable_memory(*card) : memory_limit(config, device);
   };
   const std::string device_name = card ? "card" : config.device;
   const bool data = options.input.empty() && !config.datasets.empty() && !config.datasets.front().folder_path.empty();

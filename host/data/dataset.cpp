@@ -30,6 +30,7 @@ struct Candidate {
   ImageFiles images;
   std::optional<SampleMask> mask;
   std::vector<std::string> texts;
+  bool captioned = false;      // they are its own
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
@@ -73,7 +74,8 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
       problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
       candidate.texts.emplace_back();
     }
-    if (candidate.texts.empty()) {
+    candidate.captioned = !candidate.texts.empty();
+    if (!candidate.captioned) {
       candidate.texts = {config.default_caption};
       if (config.default_caption.empty()) missing.push_back(candidate.file.path.filename().string());
     }
@@ -131,7 +133,13 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
 }
 
 // Fills in what the file says of itself, or why the candidate cannot be used.
-void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candidate) {
+void check_file(ImageFile& file, const KnownGood& known_good, const OpenedImages& opened, Candidate& candidate) {
+  if (const auto found = opened.find(file.path); found != opened.end()) {
+    file = found->second.file;
+    if (!found->second.corrupt.empty()) candidate.corrupt = found->second.corrupt;
+    if (!found->second.unreadable.empty()) candidate.unreadable = found->second.unreadable;
+    return;
+  }
   std::vector<std::byte> bytes;
   try {
     bytes = read_image_file(file.path);
@@ -148,12 +156,12 @@ void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candida
   }
 }
 
-void check_image(Candidate& candidate, const KnownGood& known_good) {
-  check_file(candidate.file, known_good, candidate);
-  for (auto& [key, file] : candidate.images) check_file(file, known_good, candidate);
+void check_image(Candidate& candidate, const KnownGood& known_good, const OpenedImages& opened) {
+  check_file(candidate.file, known_good, opened, candidate);
+  for (auto& [key, file] : candidate.images) check_file(file, known_good, opened, candidate);
   if (!candidate.mask) return;
   ImageFile& mask = candidate.mask->file;
-  check_file(mask, {}, candidate);
+  check_file(mask, {}, opened, candidate);
   const ImageSize &m = mask.size, &i = candidate.file.size;
   // Of one shape, but for a pixel that rounding takes.
   if (candidate.corrupt.empty() && candidate.unreadable.empty() &&
@@ -165,13 +173,13 @@ void check_image(Candidate& candidate, const KnownGood& known_good) {
 }
 
 // All images at once on the machine's cores; each result lies in its own candidate.
-void check_images(std::vector<Candidate>& candidates, const KnownGood& known_good) {
+void check_images(std::vector<Candidate>& candidates, const KnownGood& known_good, const OpenedImages& opened) {
   constexpr size_t most_threads = 16;
   std::atomic<size_t> next = 0;
   const auto work = [&] {
     for (size_t i = next++; i < candidates.size(); i = next++) {
       try {
-        check_image(candidates[i], known_good);
+        check_image(candidates[i], known_good, opened);
       } catch (...) {
         candidates[i].failure = std::current_exception();
       }
@@ -192,8 +200,31 @@ void check_images(std::vector<Candidate>& candidates, const KnownGood& known_goo
     if (candidate.failure) std::rethrow_exception(candidate.failure);
 }
 
+// What a survey's `open` gives for the files of these candidates.
+OpenedImages opened_by(const DatasetSurvey* survey, const std::vector<Candidate>& candidates) {
+  if (survey == nullptr || !survey->open) return {};
+  std::set<fs::path> files;
+  for (const Candidate& candidate : candidates) {
+    files.insert(candidate.file.path);
+    for (const auto& [key, file] : candidate.images) files.insert(file.path);
+    if (candidate.mask) files.insert(candidate.mask->file.path);
+  }
+  return survey->open({files.begin(), files.end()});
+}
+
+void note(const std::vector<Candidate>& candidates, const DatasetConfig& config, size_t dataset,
+          DatasetSurvey& survey) {
+  for (const Candidate& c : candidates)
+    survey.pictures.push_back({.dataset = dataset,
+                               .file = c.file,
+                               .texts = c.texts,
+                               .captioned = c.captioned,
+                               .why_not = c.unreadable.empty() ? c.corrupt : c.unreadable,
+                               .stops = !c.unreadable.empty() || (config.strict && !c.corrupt.empty())});
+}
+
 // Sorts out what cannot be used: into problems, or with a warning into the count of skipped images.
-void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidates, int64_t& skipped,
+void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidates, bool warn, int64_t& skipped,
                    std::vector<std::string>& problems) {
   const auto total = candidates.size();
   size_t unreadable = 0, corrupt = 0;
@@ -205,7 +236,7 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
       ++corrupt;
       if (config.strict) {
         problems.push_back(candidate.corrupt + " [strict]");
-      } else {
+      } else if (warn) {
         spdlog::warn("{}; left out of the training set", candidate.corrupt);
       }
     }
@@ -358,6 +389,12 @@ std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropA
   return places;
 }
 
+std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples) {
+  std::map<Bucket, int64_t> counts;
+  for (const Sample& sample : samples) counts[sample.bucket] += sample.repeats;
+  return counts;
+}
+
 uint64_t Sample::number() const {
   uint64_t number = 0;
   std::from_chars(image.content_hash.data(),
@@ -366,7 +403,8 @@ uint64_t Sample::number() const {
 }
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split) {
+                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split,
+                     DatasetSurvey* survey) {
   Dataset dataset;
   std::vector<std::string> problems;
   const std::vector<DatasetConfig> all = with_class_folders(datasets, problems);
@@ -381,8 +419,9 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
-    check_images(candidates, known_good);
-    drop_unusable(config, candidates, dataset.skipped, problems);
+    check_images(candidates, known_good, opened_by(survey, candidates));
+    if (survey != nullptr) note(candidates, config, i, *survey);
+    drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     add_samples(config, rule, candidates, step, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
@@ -390,7 +429,10 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
   if (!datasets.empty() && problems.empty() && std::ranges::all_of(dataset.samples, &Sample::is_reg))
     problems.push_back("datasets: all of them have is_reg: expected one at least of what is to be learned");
   if (datasets.empty()) problems.push_back("datasets: expected at least one, found none (add one with folder_path)");
-  if (!problems.empty()) {
+  if (survey != nullptr) {
+    survey->datasets = all;
+    survey->problems = std::move(problems);
+  } else if (!problems.empty()) {
     std::string text = fmt::format("{} problem(s) with the training data:", problems.size());
     constexpr size_t limit = 50;
     for (size_t i = 0; i < problems.size() && i < limit; ++i) text += "\n  " + problems[i];

@@ -99,8 +99,36 @@ struct ValidationSplit {
 // image that is smaller than the bucket unless it must (at least one step). Without buckets: the square.
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets);
 
+// How many samples of each bucket an epoch has.
+std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples);
+
 // Whether an image with this content hash is known to decode (its latents are cached, so it did once).
 using KnownGood = std::function<bool(const std::string& content_hash)>;
+
+// An image file that was looked at: what it says of itself, or why it cannot be used.
+struct OpenedImage {
+  ImageFile file;
+  std::string corrupt;     // it is read, and is no image that can be used
+  std::string unreadable;  // nothing could be learnt of it
+};
+using OpenedImages = std::map<std::filesystem::path, OpenedImage>;
+
+// What open_dataset sees, for those who tell the user more than what is trained on.
+struct DatasetSurvey {
+  struct Picture {
+    size_t dataset = 0;  // among `datasets`
+    ImageFile file;
+    std::vector<std::string> texts;
+    bool captioned = false;  // the texts are its own, no default
+    std::string why_not;     // it is trained on; empty: it is
+    bool stops = false;      // for that the training is refused
+  };
+  // Looks at files in place of open_dataset; those that it does not give are looked at there.
+  std::function<OpenedImages(const std::vector<std::filesystem::path>&)> open;
+  std::vector<DatasetConfig> datasets;  // class folders being datasets of their own
+  std::vector<Picture> pictures;
+  std::vector<std::string> problems;  // which are not thrown then
+};
 
 // Scans and checks every dataset: the .jpg, .jpeg, .png and .webp files of its folder with their captions and masks,
 // and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read,
@@ -109,7 +137,7 @@ using KnownGood = std::function<bool(const std::string& content_hash)>;
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
                      const KnownGood& known_good = {}, const std::set<std::string>& keys = {},
-                     const ValidationSplit& split = {});
+                     const ValidationSplit& split = {}, DatasetSurvey* survey = nullptr);
 
 // Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);

@@ -78,6 +78,11 @@ double rate_of(const std::string& flag, const std::string& text) {
   fail(Code::config, "{}: expected a rate such as 24GB/s, found {}", flag, text);
 }
 
+int64_t usable_memory(const Card& card) {
+  constexpr int64_t margin = int64_t{700} << 20;
+  return std::max<int64_t>(card.memory - margin, 1);
+}
+
 Card card_of(const std::string& text, lk_products products) {
   std::string name = lower(text);
   for (const char* const maker : {"nvidia ", "geforce "})

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include "config/load.h"
-#include "config/yaml.h"
 #include "core/hash.h"
 #include "io/file.h"
+#include "train/fact_changes.h"
+#include "train/picture_list.h"
 #include "train/state_files.h"
 #include "world/world.h"
 
@@ -76,6 +77,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, hex_digits) : "none"},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
+          {pictures_fact, picture_list(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {accumulation_fact, std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
@@ -92,14 +94,6 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
-}
-
-// "train.lr" = "1e-3", for every setting.
-void add_settings(const std::string& path, const yaml::Node& node, std::map<std::string, std::string>& facts) {
-  for (const auto& [key, value] : node.entries)
-    add_settings(path.empty() ? key.text : path + "." + key.text, value, facts);
-  for (size_t i = 0; i < node.items.size(); ++i) add_settings(fmt::format("{}[{}]", path, i), node.items[i], facts);
-  if (node.kind == yaml::Kind::scalar) facts["`" + path + "`"] = node.text;
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
@@ -134,13 +128,13 @@ std::map<std::string, std::string> facts_of(Prepared& p) {
 
 std::map<std::string, std::string> common_facts(Prepared& p, const Config& asked) {
   std::map<std::string, std::string> facts = facts_of(p);
+  facts.erase(pictures_fact);  // `datasets` is enough to tell that they differ
   facts["lora-host"] = LORA_HOST_VERSION;
   facts["MPI"] = world_library_text();
   if (p.device.is_cpu() || p.config.train.deterministic) facts["libraries"] = p.device.info().libraries;
   for (const auto& plugin : p.registry.plugins())
     facts["plugin " + plugin->path().filename().string()] = sha256_of_file(plugin->path()).substr(0, hex_digits);
-  std::vector<yaml::Problem> none;
-  add_settings("", yaml::parse(to_yaml(asked), none), facts);
+  for (const auto& [key, value] : settings_in(to_yaml(asked))) facts["`" + key + "`"] = value;
   return facts;
 }
 

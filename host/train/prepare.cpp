@@ -267,19 +267,24 @@ std::vector<ImageCut> Prepared::cuts() const {
   return all;
 }
 
-std::string Prepared::report_data() const {
+std::string Prepared::report_data(bool whole) const {
+  constexpr size_t most_buckets = 8;
   std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
-  std::map<Bucket, int64_t> counts;
   int64_t reg = 0, masked_ones = 0, same = 0;
   std::set<std::tuple<std::filesystem::path, Bucket, bool>> seen;
   for (const Sample& s : dataset.samples) {
-    counts[s.bucket] += s.repeats;
     reg += s.is_reg ? s.repeats : 0;
     masked_ones += s.mask.has_value();
     same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
   }
-  for (const auto& [bucket, count] : counts)
-    lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+  const std::map<Bucket, int64_t> buckets = samples_by_bucket(dataset.samples);
+  size_t shown = 0;
+  for (const auto& [bucket, count] : buckets)
+    if (whole || buckets.size() <= most_buckets || shown + 1 < most_buckets) {
+      lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+      ++shown;
+    }
+  if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);
   lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(), *captions->all().begin());
   if (captions->varying() > 0)
     lines += fmt::format("           {} samples have captions that are drawn{}\n", captions->varying(),
@@ -303,12 +308,12 @@ std::string Prepared::report_data() const {
   return lines;
 }
 
-std::string Prepared::report() {
+std::string Prepared::report(bool whole) {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
   std::string text_report = fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant,
                                         config.model.name_or_path.string());
-  text_report += report_data();
+  text_report += report_data(whole);
   std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
   for (const AdaptedModule& m : graph.modules) ++kinds[{m.rank, m.alpha}];
   text_report += fmt::format("network    {}: {} modules, {} parameters:", adapter->id(), graph.modules.size(),
@@ -326,7 +331,8 @@ std::string Prepared::report() {
   if (warm_start)
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
                                warm_start->modules());
-  for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
+  if (whole)
+    for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   if (plan->ema)
     text_report += fmt::format("average    of the weights: {}; {:.1f} MiB\n", plan->ema->text(),
                                mib(plan->adapters->whole().shape.numel() * static_cast<int64_t>(sizeof(float))));

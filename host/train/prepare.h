@@ -68,7 +68,7 @@ struct Prepared {
   std::unique_ptr<SampleSet> samples;           // none when no sample is asked for
   std::unique_ptr<ValidationSteps> validation;  // where images are set apart
   std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
-  std::string report();                         // what --dry-run prints
+  std::string report(bool whole);               // what --dry-run prints: a page, or everything
   bool masked() const;                          // some sample counts by place
   RunCourse course() const;
   uint64_t validation_seed() const;
@@ -90,7 +90,7 @@ struct Prepared {
   void compile(const MemoryChoice& choice);
   void fit_memory();
   void fit();
-  std::string report_data() const;
+  std::string report_data(bool whole) const;
 };
 
 }  // namespace lh
