@@ -352,6 +352,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, Arguments& ra
       ->type_name("PATH");
   add_output(extract, raw, "File to write.");
   add_rank(extract, raw);
+  extract->add_flag("--biases", raw.biases, "Biases and norms too, as they differ; not every program loads them.");
   extract->add_flag("--exact", raw.exact, "All singular values of every layer, however long that takes.");
 
   auto* resize = app.add_subcommand("resize", "Write a LoRA file at another rank.")->footer(resize_examples);

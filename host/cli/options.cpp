@@ -107,7 +107,8 @@ LoraToolOptions tool_of(const Arguments& raw, const Options& options) {
     const auto found = raw.values.find(flag);
     return found != raw.values.end() && !found->second.empty();
   };
-  LoraToolOptions tool{.into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched};
+  LoraToolOptions tool{
+      .into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched, .biases = raw.biases};
   tool.choice = {.rank = parse_integer("--rank", raw.rank, 0, 1),
                  .energy = parse_share("--energy", raw.energy),
                  .exact = raw.exact};
