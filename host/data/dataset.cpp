@@ -30,7 +30,8 @@ struct Candidate {
   ImageFiles images;
   std::optional<SampleMask> mask;
   std::vector<std::string> texts;
-  std::string corrupt;         // why it cannot be used
+  std::string corrupt;  // why it cannot be used
+  bool animated = false;
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
 };
@@ -130,26 +131,28 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
                  without.size(), candidates.size(), some_names(without));
 }
 
-// Fills in what the file says of itself, or why the candidate cannot be used.
-void check_file(ImageFile& file, const KnownGood& known_good, Candidate& candidate) {
+// Fills in what the file says of itself, or why the candidate cannot be used. True for one with more images than one.
+bool check_file(ImageFile& file, const KnownGood& known_good, Candidate& candidate) {
   std::vector<std::byte> bytes;
   try {
     bytes = read_image_file(file.path);
   } catch (const Error& error) {
     candidate.unreadable = error.what();
-    return;
+    return false;
   }
   try {
     file.content_hash = sha256_hex(std::span(bytes));
     file.size = image_size(bytes, file.path);
     if (!known_good || !known_good(file.content_hash)) decode_image(bytes, file.path);
+    return image_is_animated(bytes, file.path);
   } catch (const Error& error) {
     candidate.corrupt = error.what();
+    return false;
   }
 }
 
 void check_image(Candidate& candidate, const KnownGood& known_good) {
-  check_file(candidate.file, known_good, candidate);
+  candidate.animated = check_file(candidate.file, known_good, candidate);
   for (auto& [key, file] : candidate.images) check_file(file, known_good, candidate);
   if (!candidate.mask) return;
   ImageFile& mask = candidate.mask->file;
@@ -231,8 +234,9 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
+      sample.random_scale = config.random_scale;
       sample.color_aug = config.color_aug;
-      sample.augment_variants = config.random_crop || config.color_aug ? config.augment_variants : 1;
+      sample.augment_variants = sample.is_augmented() ? config.augment_variants : 1;
       sample.loss_weight = config.loss_multiplier;
       sample.repeats = config.num_repeats;
       dataset.small +=
@@ -327,10 +331,11 @@ ImageNumbers image_numbers(const ImageCut& cut) {
 // as kohya's scripts move them: of three images one, its hue by up to 16 degrees or its gamma by up to 5%.
 ImageCut Sample::cut(int64_t variant) const {
   ImageCut made = cut();
-  if (!random_crop && !color_aug) return made;
+  if (!is_augmented()) return made;
   Random random(0, Purpose::augment_variant, number(), static_cast<uint32_t>(variant));
   const double x = random.uniform(), y = random.uniform();
   if (random_crop) made.augment.at = {x, y};
+  if (random_scale) made.augment.at.scale = random.uniform();
   if (!color_aug || random.uniform() > 0.33) return made;
   const bool hue = random.uniform() > 0.5;
   const double share = 2 * random.uniform() - 1;
@@ -383,6 +388,8 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     read_captions(config, list, rule, trigger, candidates, problems);
     check_images(candidates, known_good);
     drop_unusable(config, candidates, dataset.skipped, problems);
+    for (const Candidate& candidate : candidates)
+      if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
     add_samples(config, rule, candidates, step, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
