@@ -32,12 +32,7 @@ int report(lh::Code code, const char* kind, const std::string& text) {
   return static_cast<int>(code);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  lh::sleep_when_idle(argv);
-  lh::survive_write_signals();
-  lh::install_crash_handlers();
+int run(int argc, char** argv) {
   try {
     lh::init_log();
     const lh::Options options = lh::parse_options(argc, argv);
@@ -78,4 +73,15 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     return report(lh::Code::internal, "internal error", e.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lh::sleep_when_idle(argv);
+  lh::survive_write_signals();
+  lh::install_crash_handlers();
+  const int code = run(argc, argv);
+  lh::expect_exit();
+  return code;
 }
