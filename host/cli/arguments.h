@@ -23,7 +23,7 @@ struct Arguments {
       seed, repeats, text_length, into, rank, energy, card, link, models, purpose, vram, from;
   std::vector<std::string> budgets;
   bool recompute = false, times = false, json = false, verbose = false;
-  bool force = false, skip_unmatched = false, exact = false;
+  bool force = false, skip_unmatched = false, exact = false, biases = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false, allow_changes = false;
 };
 

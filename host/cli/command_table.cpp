@@ -240,6 +240,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   add_output(extract, raw, "File to write.");
   add_rank(extract, raw);
   extract->add_flag("--exact", raw.exact, "All singular values of every layer, however long that takes.");
+  extract->add_flag("--biases", raw.biases, "Biases and norms too, as they differ; not every program loads them.");
 
   auto* resize = app.add_subcommand("resize", "Write a LoRA file at another rank.")->footer(examples::resize);
   resize->add_option("file", raw.input, "LoRA file.")->required()->type_name("FILE");

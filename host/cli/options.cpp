@@ -13,6 +13,7 @@
 #include "config/run_settings.h"
 #include "config/value.h"
 #include "core/error.h"
+#include "data/image_formats.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
 #include "plugin/published.h"
@@ -107,7 +108,8 @@ LoraToolOptions tool_of(const Arguments& raw, const Options& options) {
     const auto found = raw.values.find(flag);
     return found != raw.values.end() && !found->second.empty();
   };
-  LoraToolOptions tool{.into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched};
+  LoraToolOptions tool{
+      .into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched, .biases = raw.biases};
   tool.choice = {.rank = parse_integer("--rank", raw.rank, 0, 1),
                  .energy = parse_share("--energy", raw.energy),
                  .exact = raw.exact};
@@ -317,8 +319,10 @@ Options parse_options(int argc, const char* const* argv) {
 
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n{}\n", LORA_HOST_VERSION, LH_ABI_MAJOR,
-                     LH_ABI_MINOR, backends, world_library_text());
+  const std::string missing = formats_without_library();
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n", LORA_HOST_VERSION,
+                     LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(),
+                     missing.empty() ? "" : "; not " + missing, world_library_text());
 }
 
 }  // namespace lh

@@ -22,6 +22,7 @@ struct LoraToolOptions {    // convert, extract, merge, resize
   std::string dtype = {};   // "bf16", "fp16", "fp32"; empty: not given
   bool force = false;       // a file that is there is replaced
   bool skip_unmatched = false;
+  bool biases = false;  // extract: changes of biases and norms, too
 };
 
 struct InitOptions {

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "compile/preserve.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "graph/print.h"
@@ -63,15 +64,14 @@ void show(const char* pass, const Graph& graph) {
   if (verbose("graph")) spdlog::info("graph after {}:\n{}", pass, print(graph));
 }
 
-}  // namespace
-
-TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
-                             const StepOptions& options) {
+// Forward and backward pass, all weights on the device.
+TrainGraph build_pass(const Model& model, const std::vector<std::string>& roles, const Sizes& sizes,
+                      const SelectAdapter& select, const StepOptions& options) {
   TrainGraph result;
   Graph& graph = result.graph;
 
   // The plugin's ops, with shapes inferred as they are added.
-  graph = model.build_chain(roles_of(options), sizes, options.compute);
+  graph = model.build_chain(roles, sizes, options.compute);
   show("build", graph);
 
   // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
@@ -124,9 +124,25 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
   result.recomputed_scopes = static_cast<int64_t>(chosen.size());
   prune(graph);
   show("recompute", graph);
+  return result;
+}
+
+}  // namespace
+
+TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                             const StepOptions& options) {
+  TrainGraph result = build_pass(model, roles_of(options), sizes, select, options);
+  if (options.preserves) {
+    StepOptions kept = options;
+    kept.loss = "mse", kept.weighted = true, kept.by_place = false;
+    const auto no_adapter = [](const std::string&) { return nullptr; };
+    preserve(result, build_sample_graph(model, sizes, no_adapter, options.compute),
+             build_pass(model, {"denoiser"}, sizes, select, kept), model.recipe());
+    show("preserve", result.graph);
+  }
 
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
-  stream(graph, options.streaming);
+  stream(result.graph, options.streaming);
   return result;
 }
 

@@ -23,12 +23,14 @@ struct StepOptions {
   double recompute = 0;                     // share of checkpoint scopes to recompute, 0 to 1
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
+  bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
   Streaming streaming = {};                 // weights that stay in host memory
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
-// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled. Outputs: "output", "loss", and
+// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves, those of
+// preserve.h. Outputs: "output", "loss", and
 // "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};

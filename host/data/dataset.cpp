@@ -30,7 +30,8 @@ struct Candidate {
   ImageFiles images;
   std::optional<SampleMask> mask;
   std::vector<std::string> texts;
-  bool captioned = false;      // they are its own
+  bool captioned = false;  // they are its own
+  bool animated = false;
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
@@ -132,32 +133,34 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
                  without.size(), candidates.size(), some_names(without));
 }
 
-// Fills in what the file says of itself, or why the candidate cannot be used.
-void check_file(ImageFile& file, const KnownGood& known_good, const OpenedImages& opened, Candidate& candidate) {
+// Fills in what the file says of itself, or why the candidate cannot be used. True for one with more images than one.
+bool check_file(ImageFile& file, const KnownGood& known_good, const OpenedImages& opened, Candidate& candidate) {
   if (const auto found = opened.find(file.path); found != opened.end()) {
     file = found->second.file;
     if (!found->second.corrupt.empty()) candidate.corrupt = found->second.corrupt;
     if (!found->second.unreadable.empty()) candidate.unreadable = found->second.unreadable;
-    return;
+    return found->second.animated;
   }
   std::vector<std::byte> bytes;
   try {
     bytes = read_image_file(file.path);
   } catch (const Error& error) {
     candidate.unreadable = error.what();
-    return;
+    return false;
   }
   try {
     file.content_hash = sha256_hex(std::span(bytes));
     file.size = image_size(bytes, file.path);
     if (!known_good || !known_good(file.content_hash)) decode_image(bytes, file.path);
+    return image_is_animated(bytes, file.path);
   } catch (const Error& error) {
     candidate.corrupt = error.what();
+    return false;
   }
 }
 
 void check_image(Candidate& candidate, const KnownGood& known_good, const OpenedImages& opened) {
-  check_file(candidate.file, known_good, opened, candidate);
+  candidate.animated = check_file(candidate.file, known_good, opened, candidate);
   for (auto& [key, file] : candidate.images) check_file(file, known_good, opened, candidate);
   if (!candidate.mask) return;
   ImageFile& mask = candidate.mask->file;
@@ -262,8 +265,9 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
+      sample.random_scale = config.random_scale;
       sample.color_aug = config.color_aug;
-      sample.augment_variants = config.random_crop || config.color_aug ? config.augment_variants : 1;
+      sample.augment_variants = sample.is_augmented() ? config.augment_variants : 1;
       sample.loss_weight = config.loss_multiplier;
       sample.repeats = config.num_repeats;
       dataset.small +=
@@ -358,10 +362,11 @@ ImageNumbers image_numbers(const ImageCut& cut) {
 // as kohya's scripts move them: of three images one, its hue by up to 16 degrees or its gamma by up to 5%.
 ImageCut Sample::cut(int64_t variant) const {
   ImageCut made = cut();
-  if (!random_crop && !color_aug) return made;
+  if (!is_augmented()) return made;
   Random random(0, Purpose::augment_variant, number(), static_cast<uint32_t>(variant));
   const double x = random.uniform(), y = random.uniform();
   if (random_crop) made.augment.at = {x, y};
+  if (random_scale) made.augment.at.scale = random.uniform();
   if (!color_aug || random.uniform() > 0.33) return made;
   const bool hue = random.uniform() > 0.5;
   const double share = 2 * random.uniform() - 1;
@@ -422,6 +427,8 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     check_images(candidates, known_good, opened_by(survey, candidates));
     if (survey != nullptr) note(candidates, config, i, *survey);
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
+    for (const Candidate& candidate : candidates)
+      if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
     add_samples(config, rule, candidates, step, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);

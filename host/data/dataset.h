@@ -61,10 +61,11 @@ struct Sample {
   CaptionRule rule;
   Bucket bucket;
   bool flip = false, is_reg = false;
-  bool random_crop = false, color_aug = false;
+  bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
   double loss_weight = 1;
   int64_t repeats = 1;
+  bool is_augmented() const { return random_crop || random_scale || color_aug; }
   ImageCut cut() const { return {image, bucket, flip}; }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
@@ -85,6 +86,7 @@ struct Dataset {
   std::vector<Sample> validation;     // samples of images that are not trained on
   int64_t skipped = 0;                // corrupt images left out, each with a warning
   std::vector<std::string> not_read;  // files of image formats that are not read
+  std::vector<std::string> animated;  // files of which the first image is used
   int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
   int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
 };
@@ -110,6 +112,7 @@ struct OpenedImage {
   ImageFile file;
   std::string corrupt;     // it is read, and is no image that can be used
   std::string unreadable;  // nothing could be learnt of it
+  bool animated = false;   // of its images the first is used
 };
 using OpenedImages = std::map<std::filesystem::path, OpenedImage>;
 
@@ -130,9 +133,9 @@ struct DatasetSurvey {
   std::vector<std::string> problems;  // which are not thrown then
 };
 
-// Scans and checks every dataset: the .jpg, .jpeg, .png and .webp files of its folder with their captions and masks,
-// and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read,
-// hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
+// Scans and checks every dataset: the images of its folder, of every format that is read, with their captions and
+// masks, and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is
+// read, hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
 // DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,

@@ -23,6 +23,7 @@ constexpr char good = 'g', corrupt = 'c', unreadable = 'u';  // first byte of an
 // What a child sends of a good file, in front of its thumbnail: both ends are one program.
 struct Facts {
   int64_t width = 0, height = 0;
+  bool animated = false;
   std::array<char, 64> hash{};
   Likeness likeness;
 };
@@ -37,7 +38,7 @@ std::string examine(const fs::path& path, const Examination& how) {
   }
   try {
     const Image image = how.decode(bytes, path);
-    Facts facts{.width = image.width, .height = image.height, .hash = {}, .likeness = likeness_of(image)};
+    Facts facts{.width = image.width, .height = image.height, .animated = image_is_animated(bytes, path), .hash = {}, .likeness = likeness_of(image)};
     sha256_hex(std::span<const std::byte>(bytes)).copy(facts.hash.data(), facts.hash.size());
     std::string answer(1 + sizeof facts, good);
     std::memcpy(answer.data() + 1, &facts, sizeof facts);
@@ -59,6 +60,7 @@ ExaminedImage read_answer(const fs::path& path, const ApartAnswer& answer) {
     Facts facts;
     std::memcpy(&facts, answer.text.data() + 1, sizeof facts);
     opened.file.size = {facts.width, facts.height};
+    opened.animated = facts.animated;
     opened.file.content_hash.assign(facts.hash.data(), facts.hash.size());
     image.likeness = facts.likeness;
     image.thumbnail = answer.text.substr(1 + sizeof facts);

@@ -107,6 +107,21 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   lora_targets_ = LoraTargets(recipe_.lora_targets);
 }
 
+// How many rows a long text has. Files of other programs have the key whatever the model.
+void Model::settle_rows(int64_t tokens) {
+  bool used = false;
+  for (auto& [encoder, spec] : recipe_.tokenizers) {
+    if (spec.row_tokens == 0) continue;
+    if (tokens % spec.row_tokens != 0 || tokens > spec.row_tokens * spec.max_rows)
+      fail(Code::config,
+           "model.max_token_length: '{}' reads text in up to {} rows of {} tokens: use {} to {}, found {}", id_,
+           spec.max_rows, spec.row_tokens, spec.row_tokens, spec.row_tokens * spec.max_rows, tokens);
+    spec.rows = tokens / spec.row_tokens;
+    used = true;
+  }
+  if (!used) spdlog::info("model.max_token_length: no text encoder of '{}' reads text in rows: it is not used", id_);
+}
+
 void Model::settle_tokenizers(const ModelConfig& config) {
   for (const auto& [encoder, spec] : recipe_.tokenizers) {
     const std::string& key = spec.files.config;
@@ -126,6 +141,7 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (length > limit)
       fail(Code::config, "model.max_sequence_length: '{}' takes at most {} tokens, found {}", id_, limit, length);
   }
+  if (config.max_token_length > 0) settle_rows(config.max_token_length);
   const auto there = [&](const auto& item) { return checkpoint_->has(item.first); };
   if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
   std::erase_if(recipe_.tokenizers, [&](const auto& item) {

@@ -54,6 +54,7 @@ class Model {
                     const SizeLists& lists = {}) const;
 
  private:
+  void settle_rows(int64_t tokens);
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
   Given bound_inputs(Graph& graph, const Given& outputs) const;

@@ -33,8 +33,9 @@ std::string dataset_hash(const Dataset& dataset) {
           fmt::format("{};{};{};{}\n", s.mask->file.content_hash, s.mask->alpha, s.mask->invert, s.mask->least));
     hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
                             s.bucket.width, s.bucket.height, s.flip, s.repeats, s.is_reg, s.loss_weight));
-    if (s.augment_variants > 1 || s.random_crop || s.color_aug)
-      hash.update(fmt::format("{};{};{}\n", s.random_crop, s.color_aug, s.augment_variants));
+    if (s.is_augmented())
+      hash.update(
+          fmt::format("{};{};{}{}\n", s.random_crop, s.color_aug, s.augment_variants, s.random_scale ? ";scale" : ""));
   }
   return hash.hex().substr(0, hex_digits);
 }
@@ -46,6 +47,14 @@ std::string targets_hash(const Adapters& adapters) {
   for (const AdaptedModule& module : adapters.adapted())
     if (module.rule != nullptr) hash.update(fmt::format("{} {} {}\n", module.name, module.rank, module.alpha));
   return hash.hex().substr(0, hex_digits);
+}
+
+// Tokens that prompts may have where encoders read them in rows; states of older versions do not name them.
+std::string rows_of_text(const Recipe& recipe) {
+  int64_t tokens = 0;
+  for (const auto& [encoder, spec] : recipe.tokenizers)
+    if (spec.rows > 1) tokens = std::max(tokens, spec.rows * spec.row_tokens);
+  return tokens > 0 ? fmt::format(" in rows of {} tokens", tokens) : "";
 }
 
 // How the base is kept. States of older versions do not name what text encoders are kept as.
@@ -62,7 +71,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, hex_digits)},
           {"model.dtype", kept_as(c.model)},
           {"model.variant", p.model.recipe().variant},
-          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
+          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length) + rows_of_text(p.model.recipe())},
           {"network.type", c.network.type},
           {"network.network_kwargs options", p.adapter->options_text()},
           {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
@@ -91,6 +100,8 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
            fmt::format("{}{}", c.train.ip_noise_gamma, c.train.ip_noise_gamma_random_strength ? " drawn" : "")},
           {"train.reg_weight", fmt::format("{}", c.train.reg_weight)},
           {"train.mask_normalization", c.train.mask_normalization},
+          {"what is kept as without adapters (train.diff_output_preservation, train.blank_prompt_preservation)",
+           p.preserved.text()},
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};

@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/further_images.h"
+#include "data/image_formats.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
 #include "run/workspace.h"
@@ -64,6 +65,7 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
                 c.train.train_text_encoder, adapter),
+      preserved(c),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text",
            memory_limit(c, device)),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
@@ -104,7 +106,7 @@ void Prepared::settle_course() {
   constexpr double gib = int64_t{1} << 30;
   const double limit = train.text_cache_limit_gib * gib, each = static_cast<double>(text.bytes_each());
   const bool live = selection.text_encoders();
-  captions.emplace(dataset, *order, course(), live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
+  captions.emplace(dataset, *order, course(), preserved, live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
   if (!live && captions->varying() > 0 && !captions->complete()) {
     const auto variants = static_cast<int64_t>(limit / each / static_cast<double>(captions->varying()));
     fail(
@@ -175,6 +177,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) const {
                    .by_place = masked(),
                    .recompute = choice.recompute,
                    .text_encoders = train_text,
+                   .preserves = preserved.any(),
                    .streaming = streaming},
           .batch = config.train.batch_size,
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
@@ -254,8 +257,10 @@ void Prepared::fit_memory() {
 }
 
 std::vector<std::string> Prepared::prompts() const {
-  if (selection.text_encoders()) return {};  // they change with every step
-  std::vector<std::string> all = prompts_of(requests);
+  std::vector<std::string> all(captions->preserved().begin(), captions->preserved().end());
+  if (selection.text_encoders()) return all;  // others change with every step
+  const std::vector<std::string> of_samples = prompts_of(requests);
+  all.insert(all.end(), of_samples.begin(), of_samples.end());
   all.insert(all.end(), captions->all().begin(), captions->all().end());
   for (const Sample& sample : dataset.validation) all.push_back(sample.caption);
   return all;
@@ -297,9 +302,15 @@ std::string Prepared::report_data(bool whole) const {
     lines +=
         fmt::format("  reg      {} per epoch are of regularization images, weight {}{}\n", reg, config.train.reg_weight,
                     dataset.unused_reg > 0 ? fmt::format("; {} more are not needed", dataset.unused_reg) : "");
+  if (preserved.any())
+    lines +=
+        fmt::format("  kept     as without adapters: {}; {} prompts\n", preserved.text(), captions->preserved().size());
   if (masked_ones > 0) lines += fmt::format("  masks    {} samples\n", masked_ones);
   if (!dataset.not_read.empty())
-    lines += fmt::format("  not read {} (convert them to PNG, JPEG or WebP)\n", some_names(dataset.not_read));
+    lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
+                         formats_that_are_read());
+  if (!dataset.animated.empty())
+    lines += fmt::format("  animated {}: the first image of each is used\n", some_names(dataset.animated));
   if (!dataset.validation.empty())
     lines += fmt::format("validation {} samples that are not trained on\n", dataset.validation.size());
   lines += fmt::format(

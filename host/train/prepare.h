@@ -50,6 +50,7 @@ struct Prepared {
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
+  PreservedPrompts preserved;
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
