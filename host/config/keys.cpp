@@ -351,9 +351,8 @@ const Key table[] = {
     {"datasets[].replacements", each<&D::replacements>,
      "Texts that are replaced in every caption: [\"a cat|sks cat\"], in this order, before anything else is done."},
     {"datasets[].random_triggers", each<&D::random_triggers>,
-     "Words, or a file with one in each line, of which random_triggers_max are put behind each caption, other ones at "
-     "each "
-     "use."},
+     "Words, or a file with one in each line, of which random_triggers_max are put behind each caption, "
+     "other ones at each use."},
     {"datasets[].random_triggers_max",
      each<&D::random_triggers_max>,
      "Of random_triggers: 1, or from 0 to so many.",
@@ -592,7 +591,7 @@ const Key table[] = {
      "a "
      "second loss is the mean square between what the model says with the adapters and without them. A step takes "
      "about "
-     "2.3 times as long."},
+     "two and a half times as long."},
     {"train.diff_output_preservation_class", in<T, &Tr::diff_output_preservation_class>,
      "With diff_output_preservation: the word in the place of the trigger word, such as person or dog."},
     {"train.diff_output_preservation_multiplier",
