@@ -255,6 +255,17 @@ TEST_F(PreservingRun, AMultiplierOfNothingChangesNothing) {
   EXPECT_FALSE(trained_with("1") == plain);
 }
 
+TEST_F(PreservingRun, StreamedWeightsChangeNoBit) {
+  preserve(of_class);
+  expect_trained(run_.train());
+  const std::string lora = get(run_.lora());
+  anew();
+  run_.config() += "memory: {stream: 100%}\n";
+  EXPECT_THAT(plan().output, HasSubstr("of weights in host memory"));
+  expect_trained(run_.train());
+  EXPECT_TRUE(get(run_.lora()) == lora);
+}
+
 TEST_F(PreservingRun, PlanSaysWhatIsKept) {
   preserve(of_class);
   EXPECT_THAT(plan().output,

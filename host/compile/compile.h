@@ -30,8 +30,7 @@ struct StepOptions {
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
 // has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves, those of
-// preserve.h. Outputs: "output", "loss", and
-// "grad.<parameter>" for every trained parameter.
+// preserve.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;

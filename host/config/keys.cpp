@@ -208,6 +208,11 @@ const Key table[] = {
      "The same for the text encoders, in all of their linear layers. auto: fp8 where the file has fp8, else the type "
      "that they run in, bf16, or fp32 where train.dtype is. nf4 brings T5-XXL from 8.9 to 2.5 GiB.",
      {.choices = storage_types}},
+    {"model.max_token_length",
+     in<M, &ModelConfig::max_token_length>,
+     "Tokens of a prompt for models whose encoders read long text in rows, one after another, as CLIP's do: 75, 150 or "
+     "225. Empty or 0: one row. Samples are made as the run is trained.",
+     {.range = any_count}},
     {"model.products",
      in<M, &ModelConfig::products>,
      "Numbers in which the layers that LoRA goes on multiply with their weights. full: those of train.dtype. float8, "
@@ -217,11 +222,6 @@ const Key table[] = {
      "from "
      "Ada and Hopper on, int8 from Turing on; float8 is the more exact (docs/quantisation.md#products-in-8-bits).",
      {.choices = product_types}},
-    {"model.max_token_length",
-     in<M, &ModelConfig::max_token_length>,
-     "Tokens of a prompt for models whose encoders read long text in rows, one after another, as CLIP's do: 75, 150 or "
-     "225. Empty or 0: one row. Samples are made as the run is trained.",
-     {.range = any_count}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
      "Tokens of a prompt for a text encoder that takes any number. 0: the model's own.",
@@ -362,9 +362,8 @@ const Key table[] = {
     {"datasets[].replacements", each<&D::replacements>,
      "Texts that are replaced in every caption: [\"a cat|sks cat\"], in this order, before anything else is done."},
     {"datasets[].random_triggers", each<&D::random_triggers>,
-     "Words, or a file with one in each line, of which random_triggers_max are put behind each caption, other ones at "
-     "each "
-     "use."},
+     "Words, or a file with one in each line, of which random_triggers_max are put behind each caption, "
+     "other ones at each use."},
     {"datasets[].random_triggers_max",
      each<&D::random_triggers_max>,
      "Of random_triggers: 1, or from 0 to so many.",
@@ -603,7 +602,7 @@ const Key table[] = {
      "a "
      "second loss is the mean square between what the model says with the adapters and without them. A step takes "
      "about "
-     "2.3 times as long."},
+     "two and a half times as long."},
     {"train.diff_output_preservation_class", in<T, &Tr::diff_output_preservation_class>,
      "With diff_output_preservation: the word in the place of the trigger word, such as person or dog."},
     {"train.diff_output_preservation_multiplier",

@@ -100,7 +100,7 @@ std::vector<std::string_view> image_extensions() {
 
 bool is_image_name(const std::filesystem::path& path) {
   return std::ranges::any_of(formats,
-                             [&](const ImageFormat& format) { return format.read() && has_name(format, path); });
+                             [&](const ImageFormat& format) { return has_name(format, path) && format.read(); });
 }
 
 bool is_any_image_name(const std::filesystem::path& path) {

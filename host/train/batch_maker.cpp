@@ -28,15 +28,15 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
   return level;
 }
 
-// What is said in the step's second loss: the same noisy latents with other prompts.
-void BatchMaker::add_preserved(const std::vector<Use>& uses, std::vector<InputRow> rows, const Sizes& sizes,
-                               NamedTensors& tensors) {
+// The other prompts of the step's second loss, in which the noisy latents are the same.
+void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors) {
+  std::vector<InputRow> rows;
   std::vector<TensorCache::Entry> conditionings;  // that rows point to
   std::vector<float> weights;
-  for (size_t i = 0; i < uses.size(); ++i) {
-    rows[i].conditioning = conditionings.emplace_back(p_.text.at(*uses[i].preserved)).get();
+  for (const Use& use : uses) {
+    rows.push_back({.conditioning = conditionings.emplace_back(p_.text.at(*use.preserved)).get()});
     weights.push_back(
-        static_cast<float>(p_.preserved.multiplier() * (uses[i].sample.is_reg ? p_.config.train.reg_weight : 1)));
+        static_cast<float>(p_.preserved.multiplier() * (use.sample.is_reg ? p_.config.train.reg_weight : 1)));
   }
   for (auto& [name, tensor] : inputs_.of_prompts(rows, sizes)) tensors[preserved_name(name)] = std::move(tensor);
   tensors[preserved_weight] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, weights);
@@ -78,7 +78,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
 
   StepInputs in{inputs_.batch(rows, sizes), step};
   for (const auto& [name, ids] : tokens) in.tensors[name] = stack_rows(ids);
-  if (uses.front().preserved) add_preserved(uses, rows, sizes, in.tensors);
+  if (uses.front().preserved) add_preserved(uses, sizes, in.tensors);
   in.tensors["latents"] = std::move(latents);
   in.tensors["target"] = std::move(target);
   in.tensors["loss_delta"] = HostTensor::from_floats({size}, widths);

@@ -27,8 +27,7 @@ class BatchMaker {
     uint32_t lane;
   };
   StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
-  void add_preserved(const std::vector<Use>& uses, std::vector<InputRow> rows, const Sizes& sizes,
-                     NamedTensors& tensors);
+  void add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);
   Prepared& p_;
