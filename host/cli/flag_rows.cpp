@@ -10,6 +10,8 @@ constexpr ConfigFlag model_flags_rows[] = {
     {"--dtype", "train.dtype", ""},
     {"--model-dtype", "model.dtype",
      "Type in which the base weights are kept: float8_e4m3 or int8 for half the memory of bf16, nf4 for a quarter."},
+    {"--products", "model.products",
+     "Numbers in which layers with LoRA multiply: float8 or int8, with a --model-dtype of 8 bits, for speed."},
     {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
     {"--stream", "memory.stream", ""},
 };

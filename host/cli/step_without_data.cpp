@@ -87,7 +87,7 @@ TrainPlan StepWithoutData::fitted() {
   const bool asked = !config.memory.budget.empty();
   if (!asked && (config.memory.stream == "auto" || config.memory.stream == "0")) return base;
   const int64_t limit = memory_limit(config, device);
-  MemoryPlanner planner = this->planner(base, rates_of(device, compute, limit));
+  MemoryPlanner planner = this->planner(base, rates_of(device, compute, limit, model.products()));
   const std::optional<PlannedMemory> best = planner.best(limit);
   if (!best) fail(Code::resource, "{}", does_not_fit(planner, config, model, limit));
   streaming_ = planner.streaming(best->choice.streamed);

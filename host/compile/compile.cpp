@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/products.h"
 #include "passes/prune.h"
 #include "passes/recompute.h"
 #include "passes/store_weights.h"
@@ -86,6 +87,8 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
     return model.weight_form(weight);
   });
   show("store_weights", graph);
+  multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
+  show("products", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
   result.modules = adapt(graph, select, true);
@@ -161,6 +164,7 @@ void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {
   fuse(graph);
   store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });
+  multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
   adapt(graph, select, false);
   prune(graph);
 }

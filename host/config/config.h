@@ -49,6 +49,7 @@ struct ModelConfig {
   // LoRA files that are part of the model: always, only while training, only in samples.
   std::filesystem::path lora_path, assistant_lora_path, inference_lora_path;
   std::string text_encoder_dtype = "auto";  // as dtype, of the text encoders' linear layers
+  std::string products = "full";            // with those weights: full, float8, int8
 };
 
 struct NetworkConfig {

@@ -33,6 +33,8 @@ constexpr Choice storage_types[] = {{"auto", "auto"},
                                     {"fp8", "float8_e4m3"},
                                     {"int8", "int8"},
                                     {"nf4", "nf4"}};
+constexpr Choice product_types[] = {
+    {"full", "full"}, {"float8", "float8"}, {"float8_e4m3", "float8"}, {"fp8", "float8"}, {"int8", "int8"}};
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
@@ -205,6 +207,15 @@ const Key table[] = {
      "The same for the text encoders, in all of their linear layers. auto: fp8 where the file has fp8, else the type "
      "that they run in, bf16, or fp32 where train.dtype is. nf4 brings T5-XXL from 8.9 to 2.5 GiB.",
      {.choices = storage_types}},
+    {"model.products",
+     in<M, &ModelConfig::products>,
+     "Numbers in which the layers that LoRA goes on multiply with their weights. full: those of train.dtype. float8, "
+     "with "
+     "weights in fp8 (dtype: float8_e4m3), and int8, with weights in int8: weights are multiplied as they are, with "
+     "activations and their gradients rounded to 8 bits by rows. About half the time or less on GPUs that can, float8 "
+     "from "
+     "Ada and Hopper on, int8 from Turing on; float8 is the more exact (docs/quantisation.md#products-in-8-bits).",
+     {.choices = product_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
      "Tokens of a prompt for a text encoder that takes any number. 0: the model's own.",

@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
+#include "passes/products.h"
 #include "plugin/published.h"
 #include "plugin/recognise.h"
 
@@ -80,6 +81,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
          repository_hint(config.name_or_path, published_models(registry)));
   dtype_ = config.dtype;
   text_encoder_dtype_ = config.text_encoder_dtype;
+  products_ = products_named(config.products);
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
@@ -145,12 +147,14 @@ bool Model::has_role(const std::string& role) const {
   return std::ranges::find(plugin_->roles(), role) != plugin_->roles().end();
 }
 
+bool Model::is_adapted(const std::string& weight) const { return lora_targets_.contain(module_of(weight)); }
+
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
   const bool of_encoder = recipe_.tokenizers.contains(weight.substr(0, weight.find(':')));
   const std::string& dtype = of_encoder ? text_encoder_dtype_ : dtype_;
   const std::optional<DType> fewer = quantised_dtype(dtype);
   if (!fewer && dtype != "auto") return WeightForm{compute_dtype(dtype)};
-  const bool rounded = fewer && (of_encoder || lora_targets_.contain(module_of(weight)));
+  const bool rounded = fewer && (of_encoder || is_adapted(weight));
   // Eight bits stay what they are: to round them to eight others would only lose.
   if (const auto stored = checkpoint_->stored_fp8(weight); stored && !(rounded && *fewer == DType::nf4)) return stored;
   if (!rounded) return std::nullopt;

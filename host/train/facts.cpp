@@ -50,7 +50,10 @@ std::string targets_hash(const Adapters& adapters) {
 
 // How the base is kept. States of older versions do not name what text encoders are kept as.
 std::string kept_as(const ModelConfig& model) {
-  return model.text_encoder_dtype == "auto" ? model.dtype : model.dtype + ", text encoders " + model.text_encoder_dtype;
+  std::string text = model.dtype;
+  if (model.text_encoder_dtype != "auto") text += ", text encoders " + model.text_encoder_dtype;
+  if (model.products != "full") text += ", products " + model.products;
+  return text;
 }
 
 // Settings that decide what the next step computes; a run can only be continued with the same ones.

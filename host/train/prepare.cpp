@@ -222,8 +222,8 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& rates) {
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates ? *rates : rates_of(device, compute, limit),
-                     host_memory_for(device));
+    planner_.emplace(*plan, model, selection, options, config,
+                     rates ? *rates : rates_of(device, compute, limit, model.products()), host_memory_for(device));
   }
   return *planner_;
 }
