@@ -41,21 +41,14 @@ int run(int argc, char** argv) {
       return 0;
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
-        {"train", lh::run_train},
-        {"init", lh::run_init},
-        {"check", lh::run_check},
-        {"ctl", lh::run_ctl},
-        {"sample", lh::run_sample},
-        {"plugins", lh::run_plugins},
-        {"inspect", lh::run_inspect},
-        {"verify", lh::run_verify},
-        {"merge", lh::run_merge},
-        {"convert", lh::run_convert},
-        {"extract", lh::run_extract},
-        {"resize", lh::run_resize},
-        {"make-checkpoint", lh::run_make_checkpoint},
-        {"bench", lh::run_bench},
-        {"plan", lh::run_plan}};
+        {"train", lh::run_train},     {"init", lh::run_init},
+        {"check", lh::run_check},     {"watch", lh::run_watch},
+        {"ctl", lh::run_ctl},         {"sample", lh::run_sample},
+        {"plugins", lh::run_plugins}, {"inspect", lh::run_inspect},
+        {"verify", lh::run_verify},   {"merge", lh::run_merge},
+        {"convert", lh::run_convert}, {"extract", lh::run_extract},
+        {"resize", lh::run_resize},   {"make-checkpoint", lh::run_make_checkpoint},
+        {"bench", lh::run_bench},     {"plan", lh::run_plan}};
     if (lh::launched_with_others() && options.command != "train")
       lh::fail(lh::Code::config, "`{}` is the work of one process: only `train` is started as several (mpirun, srun)",
                options.command);

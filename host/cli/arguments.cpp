@@ -15,9 +15,9 @@
 namespace lh {
 namespace {
 
-constexpr std::string_view commands[] = {"train",   "init",    "check",           "ctl",   "sample",
-                                         "plugins", "inspect", "verify",          "merge", "convert",
-                                         "extract", "resize",  "make-checkpoint", "bench", "plan"};
+constexpr std::string_view commands[] = {
+    "train",  "init",  "check",   "watch",   "ctl",    "sample",          "plugins", "inspect",
+    "verify", "merge", "convert", "extract", "resize", "make-checkpoint", "bench",   "plan"};
 
 constexpr std::string_view plugin_dir = "--plugin-dir";
 

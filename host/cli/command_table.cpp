@@ -183,6 +183,11 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
       ->type_name("FILE.html");
   check->add_flag("--json", raw.json, "Everything that is known, as JSON.");
 
+  auto* watch = app.add_subcommand("watch", "Show a run on a page in the browser: loss, samples, time left.")
+                    ->footer(examples::watch);
+  watch->add_option("run", raw.input, "Folder of the run. [the newest in ./output]")->type_name("RUN_DIR");
+  watch->add_option("--port", raw.port, "Port of 127.0.0.1, 0 for any that is free. [8765]")->type_name("N");
+
   auto* ctl = app.add_subcommand("ctl", "Speak to a run that is training.")->footer(examples::ctl);
   ctl->add_option("run", raw.input, "Folder of the run.")->required()->type_name("RUN_DIR");
   ctl->add_option("command", raw.ctl_command, "What it shall do.")->required()->type_name("COMMAND");

@@ -33,6 +33,11 @@ inline constexpr const char* check = R"(Examples:
 
 Every picture is decoded in a process of its own. Ends with 3 where something would stop the training; what is told:
 docs/data.md)";
+inline constexpr const char* watch = R"(Examples:
+  lora-host watch                    (the newest run in ./output)
+  lora-host watch output/dog --port 9000
+
+The page is for browsers of this machine: the server listens at 127.0.0.1. From elsewhere: ssh -L 8765:localhost:8765 HOST)";
 inline constexpr const char* ctl = R"(Commands, each done between two steps:
   set KEY=VALUE...   settings of train: lr, text_encoder_lr, loraplus_lr_ratio, module_lr_ratio, role_weight_decay,
                      lr_scheduler, lr_scheduler_params, optimizer, optimizer_params

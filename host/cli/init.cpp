@@ -32,7 +32,11 @@ std::string run_name(const fs::path& dataset) {
 
 std::optional<Card> card_for(const Options& options) {
   const InitOptions& init = options.init;
-  if (!init.card.empty()) return card_of(init.card);
+  if (!init.card.empty()) {
+    Card card = card_of(init.card);
+    if (size_of(init.card)) card.name = "a card with " + size_text(card.memory);
+    return card;
+  }
   if (options.config.device == "cpu") return std::nullopt;
   if (lk_backend_available(LK_CUDA) == 0)
     fail(Code::config,

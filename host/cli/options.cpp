@@ -287,6 +287,8 @@ Options parse_options(int argc, const char* const* argv) {
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
+  options.port = parse_integer("--port", raw.port, options.port, 0);
+  if (options.port > 65535) fail(Code::config, "--port: expected 0 to 65535, found {}", options.port);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
   options.text_length = parse_integer("--text-length", raw.text_length, options.text_length, 1);
   options.budgets = raw.budgets;

@@ -33,8 +33,8 @@ struct InitOptions {
 };
 
 struct Options {
-  // "train", "init", "check", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract", "resize",
-  // "make-checkpoint", "bench", "plan"; or "print": show `text` and end with 0.
+  // "train", "init", "check", "watch", "ctl", "sample", "plugins", "inspect", "verify", "merge", "convert", "extract",
+  // "resize", "make-checkpoint", "bench", "plan"; or "print": show `text` and end with 0.
   std::string command = {};
   std::string text = {};
   std::vector<std::filesystem::path> plugin_dirs = {};  // --plugin-dir, repeatable: searched before the installed ones
@@ -50,13 +50,14 @@ struct Options {
   LoraToolOptions tool = {};
   InitOptions init = {};
   // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench, plan: the key
-  // list; ctl: the run
+  // list; ctl, watch: the run
   std::filesystem::path input = {};
   ControlRequest request = {};  // ctl
   // make-checkpoint, merge, convert, extract, resize: the file to write; sample: image file or folder; check: the page;
   // init: the configuration
   std::filesystem::path output = {};
   int64_t seed = 0;                        // make-checkpoint
+  int64_t port = 8765;                     // watch: 0: any that is free
   int64_t repeats = 20;                    // bench: steps to time
   int64_t text_length = 0;                 // bench, plan: text tokens; 0: as the model has them
   std::vector<std::string> budgets = {};   // plan: sizes
