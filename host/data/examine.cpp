@@ -38,7 +38,11 @@ std::string examine(const fs::path& path, const Examination& how) {
   }
   try {
     const Image image = how.decode(bytes, path);
-    Facts facts{.width = image.width, .height = image.height, .animated = image_is_animated(bytes, path), .hash = {}, .likeness = likeness_of(image)};
+    Facts facts{.width = image.width,
+                .height = image.height,
+                .animated = image_is_animated(bytes, path),
+                .hash = {},
+                .likeness = likeness_of(image)};
     sha256_hex(std::span<const std::byte>(bytes)).copy(facts.hash.data(), facts.hash.size());
     std::string answer(1 + sizeof facts, good);
     std::memcpy(answer.data() + 1, &facts, sizeof facts);
