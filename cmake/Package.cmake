@@ -81,6 +81,7 @@ set(CPACK_DEBIAN_HOST_DESCRIPTION "trainer of LoRA adapters for diffusion models
  Trains LoRA adapters for image models and writes files that other programs load. Models, optimizers, adapters, samplers
  and schedules are plugins, whose SDK is in this package, as is the library of kernels.")
 set(CPACK_DEBIAN_HOST_PACKAGE_SUGGESTS "lora-host-mpi, lora-host-examples")
+set(CPACK_DEBIAN_HOST_PACKAGE_RECOMMENDS "libheif1")  # HEIC and AVIF images
 set(CPACK_DEBIAN_MPI_PACKAGE_NAME lora-host-mpi)
 set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "${package} (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS openmpi-bin)

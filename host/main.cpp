@@ -32,12 +32,7 @@ int report(lh::Code code, const char* kind, const std::string& text) {
   return static_cast<int>(code);
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
-  lh::sleep_when_idle(argv);
-  lh::survive_write_signals();
-  lh::install_crash_handlers();
+int run(int argc, char** argv) {
   try {
     lh::init_log();
     const lh::Options options = lh::parse_options(argc, argv);
@@ -46,19 +41,14 @@ int main(int argc, char** argv) {
       return 0;
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
-        {"train", lh::run_train},
-        {"ctl", lh::run_ctl},
-        {"sample", lh::run_sample},
-        {"plugins", lh::run_plugins},
-        {"inspect", lh::run_inspect},
-        {"verify", lh::run_verify},
-        {"merge", lh::run_merge},
-        {"convert", lh::run_convert},
-        {"extract", lh::run_extract},
-        {"resize", lh::run_resize},
-        {"make-checkpoint", lh::run_make_checkpoint},
-        {"bench", lh::run_bench},
-        {"plan", lh::run_plan}};
+        {"train", lh::run_train},     {"init", lh::run_init},
+        {"check", lh::run_check},     {"watch", lh::run_watch},
+        {"ctl", lh::run_ctl},         {"sample", lh::run_sample},
+        {"plugins", lh::run_plugins}, {"inspect", lh::run_inspect},
+        {"verify", lh::run_verify},   {"merge", lh::run_merge},
+        {"convert", lh::run_convert}, {"extract", lh::run_extract},
+        {"resize", lh::run_resize},   {"make-checkpoint", lh::run_make_checkpoint},
+        {"bench", lh::run_bench},     {"plan", lh::run_plan}};
     if (lh::launched_with_others() && options.command != "train")
       lh::fail(lh::Code::config, "`{}` is the work of one process: only `train` is started as several (mpirun, srun)",
                options.command);
@@ -78,4 +68,15 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {
     return report(lh::Code::internal, "internal error", e.what());
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lh::sleep_when_idle(argv);
+  lh::survive_write_signals();
+  lh::install_crash_handlers();
+  const int code = run(argc, argv);
+  lh::expect_exit();
+  return code;
 }

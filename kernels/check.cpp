@@ -106,6 +106,16 @@ void Check::weight(Arg arg, Arg scale) const {
           "one element or shape " + shape_text(Shape(&rows, 1)), shape_text(shape_of(factors)));
 }
 
+void Check::products(lk_products products, Arg weight) const {
+  if (products == LK_PRODUCTS_WIDE) return;
+  const bool integers = products == LK_PRODUCTS_I8;
+  require(products == LK_PRODUCTS_E4M3 || integers, "products", "one of LK_PRODUCTS_...", std::to_string(products));
+  if (!present(*weight.tensor)) return;
+  const lk_dtype dtype = weight.tensor->dtype;
+  require(integers ? dtype == LK_I8 : is_fp8(dtype), weight.name,
+          integers ? "i8 for products of i8" : "f8_e4m3 or f8_e5m2 for products of fp8", lk_dtype_name(dtype));
+}
+
 void Check::dtype(Arg arg, lk_dtype dtype) const {
   tensor(arg);
   require(arg.tensor->dtype == dtype, arg.name, lk_dtype_name(dtype), lk_dtype_name(arg.tensor->dtype));

@@ -45,6 +45,7 @@ class Check {
   // A weight in any type, of rank 1 at least, and the factors that multiply it: absent, f32 with one element or one for
   // each row; of nf4, which has rank 2, they must be there.
   void weight(Arg arg, Arg scale) const;
+  void products(lk_products products, Arg weight) const;  // a kind there is, and one for a weight of that type
   void dtype(Arg arg, lk_dtype dtype) const;
   void number(Arg arg) const;                 // f32, f16, bf16 or i32
   void number_like(Arg arg, Arg like) const;  // i32 where `like` is, floating otherwise

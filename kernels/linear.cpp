@@ -9,6 +9,7 @@ void check_linear(const lk_linear_params& p) {
   check.floating(LK_ARG(p, x));
   check.rank(LK_ARG(p, x), 1, LK_MAX_RANK);
   check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
+  check.products(p.products, LK_ARG(p, weight));
   check.rank(LK_ARG(p, weight), 2, 2);
   const int64_t in = p.x.dims[p.x.rank - 1], out = p.weight.dims[0];
   check.shape(LK_ARG(p, weight), {out, in});
@@ -26,6 +27,7 @@ void check_linear_backward(const lk_linear_backward_params& p) {
   const auto inputs = {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale)};
   if (lk::present(p.dx)) {
     check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
+    check.products(p.products, LK_ARG(p, weight));
     check.rank(LK_ARG(p, weight), 2, 2);
     check.shape(LK_ARG(p, weight), {out, p.weight.dims[1]});
     check.floating(LK_ARG(p, dx));

@@ -21,6 +21,7 @@ void check_adapter(const lk::Check& check, const Params& p) {
   if (lk::present(p.weight)) {
     check.weight(LK_ARG(p, weight), LK_ARG(p, weight_scale));
     check.shape(LK_ARG(p, weight), {out, in});
+    check.products(p.products, LK_ARG(p, weight));
   }
   check.optional(LK_ARG(p, mask), lk::with_last(p.x, r));
   check.finite("scale", p.scale);

@@ -13,6 +13,8 @@
 #include <chrono>
 #include <clocale>
 #include <cstdlib>
+#include <map>
+#include <new>
 
 #include "core/error.h"
 #include "plugin/loader.h"
@@ -78,6 +80,38 @@ TEST(Apart, NamesWhatWentWrong) {
   const auto begin = std::chrono::steady_clock::now();
   EXPECT_THAT(error_in_child([] { ::pause(); }, 0.2), HasSubstr("did not come to an end within 0.2 seconds"));
   EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+}
+
+TEST(EachApart, GivesWhatEachTaskGives) {
+  const auto answers = each_apart(100, 3, 20, [](size_t i) { return std::string(i * 1000, static_cast<char>(i)); });
+  ASSERT_EQ(answers.size(), 100u);
+  for (size_t i = 0; i < answers.size(); ++i) {
+    EXPECT_EQ(answers[i].failure, "");
+    EXPECT_EQ(answers[i].text, std::string(i * 1000, static_cast<char>(i)));
+  }
+  EXPECT_TRUE(each_apart(0, 3, 20, [](size_t) { return std::string(); }).empty());
+}
+
+// With fewer children than tasks, so that what comes after a bad one is done by the child in its place.
+TEST(EachApart, OneThatEndsBadlyCostsNoOther) {
+  const std::map<size_t, std::pair<std::function<void()>, std::string>> bad{
+      {0, {[] { ::raise(SIGSEGV); }, "crashed with signal 11 (Segmentation fault)"}},
+      {3, {[] { throw std::runtime_error("thrown"); }, "thrown"}},
+      {4, {[] { ::pause(); }, "did not come to an end within 0.5 seconds"}},
+      {5, {[] { std::_Exit(7); }, "ended the process (exit 7), which is not its own"}},
+      {6, {[] { throw std::bad_alloc(); }, "there is no memory left for it"}},
+      {9, {[] { std::abort(); }, "crashed with signal 6 (Aborted)"}}};
+  for (const size_t children : {1, 2, 20}) {
+    const auto answers = each_apart(10, children, 0.5, [&](size_t i) {
+      if (const auto found = bad.find(i); found != bad.end()) found->second.first();
+      return std::to_string(i);
+    });
+    for (size_t i = 0; i < answers.size(); ++i) {
+      const auto found = bad.find(i);
+      EXPECT_EQ(answers[i].failure, found == bad.end() ? "" : found->second.second) << children;
+      EXPECT_EQ(answers[i].text, found == bad.end() ? std::to_string(i) : "") << children;
+    }
+  }
 }
 
 // A folder of plugins with one that does the worst: it is named, and nothing of it happens here.

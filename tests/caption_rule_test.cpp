@@ -56,6 +56,27 @@ TEST(CaptionRule, MakesTheseAndNoOthers) {
        {"a"},
        "sks",
        {"sks, photo of a outside"}},
+      {"replaced, one after the other, before anything else",
+       with([](auto& d) {
+         d.replacements = {"a cat|[trigger]", "tree|"}, d.caption_prefix = "a cat and";
+       }),
+       {"a cat, tree"},
+       "sks",
+       {"a cat and sks, "}},
+      {"one of random words behind the caption",
+       with([](auto& d) {
+         d.random_triggers = {"x", "y"};
+       }),
+       {"a"},
+       "sks",
+       {"sks, a, x", "sks, a, y"}},
+      {"none to two of them",
+       with([](auto& d) {
+         d.random_triggers = {"x", "y"}, d.random_triggers_max = 2;
+       }),
+       {"a"},
+       "",
+       {"a", "a, x", "a, y", "a, x, y", "a, y, x"}},
       {"shuffled", with([](auto& d) { d.shuffle_tokens = "true"; }), {"a,b"}, "", {"a, b", "b, a"}},
       {"the first is kept",
        with([](auto& d) { d.shuffle_tokens = "true", d.keep_tokens = 1; }),
@@ -185,9 +206,9 @@ TEST(RunCaptions, AreAllThatTheRunUsesAndNoOthers) {
       two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2, d.keep_tokens = 1; }));
   BatchOrder order(dataset, 3, 11, 2);
   const RunCourse course{.seed = 11, .batches_per_epoch = order.batches_per_epoch(), .micro_batches = 2, .steps = 10};
-  const RunCaptions captions(dataset, order, course, 1000);
+  const RunCaptions captions(dataset, order, course, PreservedPrompts(Config{}), 1000);
   EXPECT_TRUE(captions.complete());
-  EXPECT_FALSE(RunCaptions(dataset, order, course, 4).complete());
+  EXPECT_FALSE(RunCaptions(dataset, order, course, PreservedPrompts(Config{}), 4).complete());
   EXPECT_EQ(captions.varying(), 2);
   std::set<std::string> used{""};
   for (int64_t micro = 0; micro < 20; ++micro) {
@@ -204,10 +225,55 @@ TEST(RunCaptions, AreAllThatTheRunUsesAndNoOthers) {
   EXPECT_GT(used.size(), 6u);
 }
 
+TEST(CaptionRule, WordsOfAFileAndWordsThatAreNone) {
+  const test::TempFolder folder("lora_random_triggers");
+  test::write_text(folder / "words.txt", "x\n\n y \n");
+  EXPECT_EQ(made(with([&](auto& d) { d.random_triggers = {(folder / "words.txt").string()}; }), {"a"}),
+            (std::set<std::string>{"a, x", "a, y"}));
+  const auto error = [](const DatasetConfig& dataset) -> std::string {
+    try {
+      const CaptionRule rule(dataset, "");
+      return "";
+    } catch (const Error& e) {
+      return e.what();
+    }
+  };
+  for (const char* none : {"a cat", "|b", "a|b|c"})
+    EXPECT_THAT(error(with([&](auto& d) { d.replacements = {none}; })),
+                HasSubstr(std::string("found \"") + none + '"'));
+  EXPECT_THAT(error(with([](auto& d) { d.random_triggers = {"x"}, d.random_triggers_max = 2; })),
+              HasSubstr("2 cannot be drawn of 1 words"));
+}
+
+// The prompts of a second loss are known before the first step, too: one for each caption that there will be.
+TEST(RunCaptions, HavePreservedOnes) {
+  const Dataset dataset = two_images(with([](auto& d) { d.shuffle_tokens = "true", d.caption_dropout_rate = 0.2; }));
+  Config config;
+  config.trigger_word = "sks";
+  config.train.diff_output_preservation = true;
+  config.train.diff_output_preservation_class = "dog";
+  BatchOrder order(dataset, 2, 11);
+  const RunCourse course{.seed = 11, .batches_per_epoch = order.batches_per_epoch(), .steps = 8};
+  const RunCaptions captions(dataset, order, course, PreservedPrompts(config), 1000);
+  std::set<std::string> want;
+  for (std::string caption : captions.all()) {
+    if (const size_t at = caption.find("sks"); at != caption.npos) caption.replace(at, 3, "dog");
+    want.insert(caption);
+  }
+  EXPECT_EQ(captions.preserved(), want);
+  EXPECT_TRUE(want.contains("")) << "of a caption that was dropped";
+  const auto all = static_cast<int64_t>(captions.all().size() + captions.preserved().size());
+  EXPECT_TRUE(RunCaptions(dataset, order, course, PreservedPrompts(config), all).complete());
+  EXPECT_FALSE(RunCaptions(dataset, order, course, PreservedPrompts(config), all - 1).complete());
+  config.train.diff_output_preservation = false;
+  config.train.blank_prompt_preservation = true;
+  EXPECT_THAT(RunCaptions(dataset, order, course, PreservedPrompts(config), 1000).preserved(), ElementsAre(""));
+}
+
 TEST(RunCaptions, WithoutDrawsEveryImageHasItsOwn) {
   const Dataset dataset = two_images({});
   BatchOrder order(dataset, 1, 11);
-  const RunCaptions captions(dataset, order, {.batches_per_epoch = 2, .steps = 1}, 2);
+  const RunCaptions captions(dataset, order, {.batches_per_epoch = 2, .steps = 1}, PreservedPrompts(Config{}), 2);
   EXPECT_THAT(captions.all(), UnorderedElementsAre("sks, a, b, c, d", "sks, e, f, g, h"));
   EXPECT_EQ(captions.varying(), 0);
 }

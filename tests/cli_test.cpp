@@ -14,6 +14,7 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 Options parse(std::vector<const char*> args) {
   args.insert(args.begin(), "lora-host");
@@ -170,10 +171,15 @@ TEST_F(Cli, FilesAndSettingsOfPlugins) {
   EXPECT_EQ(options.config.model.given.at("clip_g_path").text, "g");
   EXPECT_EQ(options.config.model.given.at("clip_g_path").source, "--clip-g");
   EXPECT_EQ(options.config.model.given.at("variant").text, "v_pred");
-  const std::string help = parse({"train", "--help"}).text;
+  const std::string help = parse({"train", "--help"}).text,
+                    of_sdxl = parse({"train", "--model", "sdxl", "--help"}).text;
+  for (const char* line : {"Files and settings of models: --clip, --clip-g, ", "with one of chroma, flux, "})
+    EXPECT_THAT(help, HasSubstr(line));
+  EXPECT_THAT(help, Not(HasSubstr("Second CLIP text")));
   for (const char* line : {"Files and settings of plugin sdxl:", "\n  --clip-g PATH               Second CLIP text",
                            "\n  --variant epsilon|v_pred|v_pred_ztsnr "})
-    EXPECT_THAT(help, HasSubstr(line));
+    EXPECT_THAT(of_sdxl, HasSubstr(line));
+  EXPECT_THAT(of_sdxl, Not(HasSubstr("plugin flux")));
   EXPECT_THAT(error_of({"train", "--config", config_.c_str(), "--varient", "g"}), HasSubstr("Did you mean --variant?"));
   EXPECT_THAT(error_of({"plugins", "--t5", "t"}), HasSubstr("unknown argument"));
   std::ofstream(config_, std::ios::app) << "trian: x\n";

@@ -137,6 +137,20 @@ TEST_F(DataRun, CachesSurviveTheEditOfOneImage) {
   EXPECT_THAT(edited.output, HasSubstr("encoding 1 prompts"));
 }
 
+// On 80 columns with room for what was logged; all of it comes with --verbose.
+TEST_F(DataRun, ThePlanFitsOnAScreen) {
+  for (int i = 0; i < 12; ++i) write(fmt::format("train/wide_{}", i), 64 + 16 * i, 32);
+  const HostResult page = run_host(run_.command({"--dry-run"}), {.environment = {{"LORA_LOG", "error"}}});
+  EXPECT_EQ(page.code, 0) << page.output;
+  EXPECT_LE(std::ranges::count(page.output, '\n'), 40) << page.output;
+  EXPECT_THAT(page.output,
+              testing::AllOf(HasSubstr(" more\n"), HasSubstr("--verbose"), testing::Not(HasSubstr("training_folder:")),
+                             testing::Not(HasSubstr("double_blocks.0."))));
+  const HostResult all = run_host(run_.command({"--dry-run", "--verbose"}));
+  EXPECT_THAT(all.output,
+              testing::AllOf(HasSubstr("training_folder:"), HasSubstr("\n  double_blocks.0.img_attn.qkv\n")));
+}
+
 TEST_F(DataRun, PlanSaysWhatThereIs) {
   run_.replace("gradient_accumulation: 2", "gradient_accumulation: 2\n  max_train_epochs: 3");
   const HostResult plan = run_host(run_.command({"--dry-run"}));

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <set>
+#include <tuple>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -242,8 +243,31 @@ TEST_F(DatasetTest, FoldersWithinTheFolder) {
 
 TEST_F(DatasetTest, ImagesOfOtherFormatsAreNamed) {
   add("a.png");
-  for (const char* name : {"c.GIF", "b.heic", "x.safetensors"}) write_text(folder_ / name, "?");
-  EXPECT_EQ(open_dataset({config_}, "", 16).not_read, (std::vector<std::string>{"b.heic", "c.GIF"}));
+  for (const char* name : {"c.JXL", "b.jp2", "x.safetensors"}) write_text(folder_ / name, "?");
+  EXPECT_EQ(open_dataset({config_}, "", 16).not_read, (std::vector<std::string>{"b.jp2", "c.JXL"}));
+}
+
+// A scale of 0 covers the bucket, 1 is the image as it is; images that are no larger than the bucket stay.
+TEST_F(DatasetTest, ImagesComeAtAnyScale) {
+  for (const auto& [scale, width, height] : {std::tuple{0.0, 64, 48}, {0.5, 112, 84}, {1.0, 160, 120}}) {
+    const CropGeometry crop = crop_geometry({160, 120}, {64, 48}, {.x = 1, .y = 0, .scale = scale});
+    EXPECT_EQ(crop.scaled.width, width);
+    EXPECT_EQ(crop.scaled.height, height);
+    EXPECT_EQ(crop.left, width - 64);
+    EXPECT_EQ(crop.top, 0);
+  }
+  EXPECT_EQ(crop_geometry({64, 48}, {64, 48}, {.scale = 1}).scaled.width, 64);
+  add("a.png");
+  config_.random_scale = true;
+  config_.augment_variants = 4;
+  const Dataset dataset = open_dataset({config_}, "", 16);
+  std::set<double> scales;
+  for (const ImageCut& cut : dataset.samples.at(0).cuts()) {
+    EXPECT_EQ(cut.augment.at.x, 0.5) << "the centre, unless random_crop is on";
+    EXPECT_TRUE(cut.augment.at.scale >= 0 && cut.augment.at.scale < 1);
+    scales.insert(cut.augment.at.scale);
+  }
+  EXPECT_EQ(scales.size(), 4u);
 }
 
 TEST_F(DatasetTest, MetadataSaysWhichImagesThereAre) {

@@ -222,7 +222,8 @@ TEST_F(ImageRuns, TrainResumeAndSampleWithThem) {
   control_ = "others";
   const HostResult refused = train("parts", 6, {"--resume"});
   EXPECT_EQ(refused.code, 2) << refused.output;
-  EXPECT_THAT(refused.output, HasSubstr("datasets: the saved run has"));
+  EXPECT_THAT(refused.output,
+              HasSubstr("datasets: 2 images with other settings (size, repeats, masks, further images): "));
   const HostResult other = train("other", 4);
   ASSERT_EQ(other.code, 0) << other.output;
   EXPECT_NE(weights("other"), weights("whole"));

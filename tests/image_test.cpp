@@ -259,7 +259,7 @@ TEST(DamagedImages, BombsForeignAndEmptyFiles) {
     for (const char c : s) bytes.push_back(static_cast<std::byte>(c));
     return bytes;
   };
-  expect_error(text("GIF89a......"), "found a GIF file");
+  expect_error(text("\xff\x0a......"), "found a JPEG XL file");
   expect_error(text("<html></html>"), "found a text file");
   expect_error(text("\1\2"), "begins with 01 02");
   expect_error(FileBytes(1000), "an unknown file");

@@ -243,7 +243,7 @@ TEST_F(Kernels, Fp8WeightsAreDequantised) {
   const Tensor weight = random_tensor(context.get(), random, {7, 31}, LK_F8_E4M3, -2, 2);
   const Tensor scale = random_tensor(context.get(), random, {7}, LK_F32, 0.5, 2);
   const Tensor y = poisoned(context.get(), {33, 7}, LK_F32);
-  const lk_linear_params p{x.view(), weight.view(), scale.view(), {}, y.view()};
+  const lk_linear_params p{x.view(), weight.view(), scale.view(), {}, y.view(), LK_PRODUCTS_WIDE};
   ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
   Values codes = load(weight);
   const Values factors = load(scale);

@@ -48,8 +48,12 @@ TEST_F(Threads, Products) {
         const std::string what = testing::PrintToString(Shape{rows, cols, depth});
         const Tensor x = any({rows, depth}), weight = any({cols, depth}), bias = any({cols}), y = out({rows, cols});
         expect_same("linear " + what, y, [&](lk_context* c) {
-          const lk_linear_params p{
-              .x = x.view(), .weight = weight.view(), .weight_scale = {}, .bias = bias.view(), .y = y.view()};
+          const lk_linear_params p{.x = x.view(),
+                                   .weight = weight.view(),
+                                   .weight_scale = {},
+                                   .bias = bias.view(),
+                                   .y = y.view(),
+                                   .products = LK_PRODUCTS_WIDE};
           return lk_linear(c, &p);
         });
         const Tensor dy = any({rows, cols}), dx = out({rows, depth}), dweight = out({cols, depth}), dbias = out({cols});

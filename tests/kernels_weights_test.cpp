@@ -87,7 +87,7 @@ TEST_P(KernelsWeights, Linear) {
   each_size([&](lk_dtype type, int64_t rows, int64_t in, int64_t out) {
     const Weight w = weight(out, in);
     const Tensor x = drawn({rows, in}, type), bias = drawn({out}, type), y = poisoned(context.get(), {rows, out}, type);
-    const lk_linear_params p{x.view(), w.codes.view(), w.scale_view(), bias.view(), y.view()};
+    const lk_linear_params p{x.view(), w.codes.view(), w.scale_view(), bias.view(), y.view(), LK_PRODUCTS_WIDE};
     ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
     expect_near("y", load(y), reference::linear(load(x), w.values, load(bias), in, out), type, in, 1 + rounded_weight);
 
@@ -153,7 +153,7 @@ TEST_F(Kernels, WeightsInFewerBitsAreRefusedElsewhere) {
     EXPECT_EQ(status, LK_E_INVALID);
     EXPECT_THAT(lk_last_error(context.get()), HasSubstr(words));
   };
-  lk_linear_params linear{x.view(), weight.view(), {}, {}, y.view()};
+  lk_linear_params linear{x.view(), weight.view(), {}, {}, y.view(), LK_PRODUCTS_WIDE};
   refused(lk_linear(context.get(), &linear), "weight_scale: expected a tensor, found data NULL");
   linear.weight_scale = factors.view();
   refused(lk_linear(context.get(), &linear), "weight_scale: expected u8, found f32");

@@ -292,6 +292,8 @@ TEST_F(Kohya, FoldersOfTheTrainingArguments) {
   EXPECT_FALSE(config.datasets[0].class_folders);
 }
 
+TEST_F(Kohya, LongCaptions) { EXPECT_EQ(read("max_token_length = 225\n").model.max_token_length, 225); }
+
 TEST_F(Kohya, EpochsLossesAndNoise) {
   Config config = read(
       "max_train_epochs = 10\nsave_every_n_epochs = 2\nsave_last_n_epochs = 6\nsample_every_n_epochs = 1\n"

@@ -1,7 +1,10 @@
 // resize, convert, merge and extract on real files: what each result changes is held against float64.
 #include <gmock/gmock.h>
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
 
 #include <cmath>
+#include <sstream>
 
 #include "io/lora_merge.h"
 #include "lora/extract.h"
@@ -398,7 +401,16 @@ TEST_F(LoraTools, MergeNamesWhatMatchesNothing) {
               }),
               AllOf(HasSubstr("lora_unet_other: no layer of this model"),
                     HasSubstr("lora_te1_text_model_layers_0_fc1: it is for text encoder clip, which is not there")));
-  EXPECT_EQ(merge_loras(spec, alone, {{lora, 1}}, {}, Unmatched::leave_out).modules.size(), 1u);
+  // What is left out is said once.
+  std::ostringstream log;
+  const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log);
+  spdlog::default_logger()->sinks().push_back(sink);
+  const MergedLora merged = merge_loras(spec, alone, {{lora, 1}}, {}, Unmatched::leave_out);
+  std::erase(spdlog::default_logger()->sinks(), sink);
+  EXPECT_EQ(merged.modules.size(), 1u);
+  const std::string said = log.str();
+  EXPECT_THAT(said, HasSubstr("1 modules match no layer of this model and are left out"));
+  EXPECT_EQ(said.find("match no layer"), said.rfind("match no layer")) << said;
 }
 
 TEST_F(LoraTools, DamagedInputIsRefused) {
@@ -452,14 +464,18 @@ TEST_F(LoraTools, ExtractFindsWhatWasAdded) {
   const Checkpoint one = open(), other(spec, {{"name_or_path", tuned}});
   const ExtractedLora found = extract_lora(spec, one, other, {.rank = 2});
   ASSERT_EQ(found.modules.size(), 2u);
-  EXPECT_EQ(found.left_out, 1) << "the bias";
+  EXPECT_EQ(found.small, 1) << "the bias";
   const double all =
       square(want["blocks.0.qkv.weight"]) + square(want["res.1.conv.weight"]) + square(want["blocks.0.mod.bias"]);
-  EXPECT_NEAR(found.left_out_share, square(want["blocks.0.mod.bias"]) / all, 1e-6);
+  EXPECT_NEAR(found.small_share, square(want["blocks.0.mod.bias"]) / all, 1e-6);
   write_lora(out, found.modules, spec, "kohya", DType::f32, {});
   // The sum was rounded to float32 beside numbers of the same size: 6e-8 of each.
   for (const char* const weight : {"blocks.0.qkv.weight", "res.1.conv.weight"})
     expect_close(change(out, weight), want.at(weight), 2 * float32);
+
+  // With the bias as it differs, in float32.
+  write_lora(out, extract_lora(spec, one, other, {.rank = 2}, true).modules, spec, "comfyui", DType::f32, {});
+  for (const auto& [weight, delta] : want) expect_close(change(out, weight), delta, 2 * float32);
 
   const ExtractedLora less = extract_lora(spec, one, other, {.energy = 0.5});
   write_lora(out, less.modules, spec, "kohya", DType::f32, {});

@@ -128,6 +128,17 @@ near() {  # losses within 1e-6
 }
 check "give its losses to 1e-6" near
 
+# --- what is drawn for each use of an image, and a second loss
+drawing=(-e 's/    caption_dropout_rate: 0.5/    caption_dropout_rate: 0.3\n    caption_prefix: "{red|blue|green} sky, tree, house"\n    enable_wildcard: true\n    shuffle_tokens: true\n    token_dropout_rate: 0.2\n    random_triggers: [one, two, three]\n    random_triggers_max: 2\n    random_crop: true\n    augment_variants: 2/'
+  -e 's/^train:/trigger_word: sks\ntrain:\n  diff_output_preservation: true\n  diff_output_preservation_class: dog/')
+config drawn_one 4 3 "${drawing[@]}"
+config drawn_two 2 3 "${drawing[@]}"
+check "captions and crops that are drawn, one process with four micro-batches" alone drawn_one
+check "two processes with two" ranks 2 drawn_two
+check "give its bytes" same drawn_one drawn_two
+drawn_says() { alone drawn_one --dry-run >"$work/said" && said "samples have captions that are drawn" && said "as without adapters"; }
+check "of captions that were drawn, and the second loss" drawn_says
+
 # --- another number of processes goes on with the same samples
 config whole 2 6
 config moved 1 2

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <numbers>
+#include <set>
 
 #include "core/error.h"
 #include "data/dataset.h"
@@ -352,10 +353,41 @@ TEST(TimestepLaws, ContentAndStyleFavourTheirLevels) {
       // Both are known to about 1/60 in rank: four standard deviations are 1/15.
       const double rank = static_cast<double>(std::ranges::lower_bound(of_law, times[draws / 2]) - of_law.begin());
       EXPECT_NEAR(rank / draws, static_cast<double>(eighth) / draws, 1.0 / 15);
-      // Regularization images are balanced.
+      // Regularization images have a word of their own.
       Random one(5, Purpose::timestep, 1, 0), two(5, Purpose::timestep, 1, 0);
-      EXPECT_EQ(law.draw(one, 1, false), plain.draw(two, 1));
+      EXPECT_EQ(law.draw(one, 1, true), plain.draw(two, 1));
+      balanced.content_or_style_reg = favoured;
+      const TimestepLaw of_reg(balanced, flow_recipe());
+      EXPECT_EQ(of_reg.draw(one, 1, true), law.draw(two, 1));
+      EXPECT_EQ(of_reg.draw(one, 1), plain.draw(two, 1));
+      // A run is not resumed with another word.
+      const std::set<std::string> texts{plain.text(), law.text(), of_reg.text()};
+      EXPECT_EQ(texts.size(), 3u);
     }
+}
+
+TEST(TimestepLaws, FewStepsAreDrawnAlike) {
+  for (const auto& [type, times] : std::map<std::string, std::set<double>>{
+           {"one_step", {1}}, {"two_step", {0.501, 1}}, {"four_step", {0.25, 0.5, 0.75, 1}}}) {
+    TrainSection train;
+    train.timestep_type = type;
+    const TimestepLaw law(train, flow_recipe());
+    Random random(5, Purpose::timestep, 0, 0);
+    constexpr int draws = 4000;
+    std::map<double, int> seen;
+    for (int i = 0; i < draws; ++i) ++seen[law.draw(random, 1)];
+    const double share = 1.0 / static_cast<double>(times.size());
+    EXPECT_EQ(seen.size(), times.size());
+    // Four standard deviations of a share.
+    for (const auto& [t, count] : seen) {
+      EXPECT_TRUE(times.contains(t)) << t;
+      EXPECT_NEAR(static_cast<double>(count) / draws, share, 4 * std::sqrt(share * (1 - share) / draws));
+    }
+  }
+  TrainSection train;
+  train.timestep_type = "two_step";
+  train.timestep_shift = 3;
+  EXPECT_THROW(TimestepLaw(train, flow_recipe()), Error);
 }
 
 TEST(TrainingNoise, PerturbationIsOnlyInWhatTheModelSees) {

@@ -114,7 +114,7 @@ TEST(Recipe, Tokenizers) {
   text.replace(text.find(before), before.size(),
                R"({kind: bpe, files: {folder: tokenizer, config: tokenizer_path, bundled: words}, length: 99, drop: 34,
             template: "<u>{system}: {prompt}</u>", system: "Say it", lower: true, strip: true, pad: "<|pad|>",
-            begin: [1, "2"], end: [], side: left, mask: true, rules: {normalizer: {type: NFC, flag: false, text: "0"}}})");
+            begin: [1, "2"], end: [], side: left, mask: true, rows: {tokens: 75, most: 3}, rules: {normalizer: {type: NFC, flag: false, text: "0"}}})");
   const TokenizerSpec spec = Recipe::parse(text, "tiny").tokenizers.at("clip_l");
   EXPECT_EQ(spec.kind, "bpe");
   EXPECT_EQ(spec.files.folder, "tokenizer");
@@ -128,6 +128,9 @@ TEST(Recipe, Tokenizers) {
   EXPECT_EQ(spec.begin, (std::vector<TokenName>{1, "2"}));
   EXPECT_EQ(spec.end, std::vector<TokenName>());
   EXPECT_EQ(spec.side, TokenizerSpec::Side::left);
+  EXPECT_EQ(spec.row_tokens, 75);
+  EXPECT_EQ(spec.max_rows, 3);
+  EXPECT_EQ(spec.rows, 1);
   EXPECT_EQ(spec.rules, R"({"normalizer":{"flag":false,"text":"0","type":"NFC"}})");
   EXPECT_EQ(Recipe::parse(flow, "tiny").tokenizers.at("clip_l").pad, TokenName(49407));
 }
@@ -179,6 +182,9 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "pad: 49407", "system: be brief", "line 7: system needs a template with {system}"},
       {flow, "pad: 49407", "side: both", "line 7: side `both` is unknown; known: right, left"},
       {flow, "pad: 49407", "drop: 77", "line 7: drop must be an integer, 0 to 76, found 77"},
+      {flow, "pad: 49407", "rows: {tokens: 78, most: 3}", "line 7: tokens must be an integer, 1 to 77, found 78"},
+      {flow, "pad: 49407", "rows: {tokens: 75, most: 1}", "line 7: most must be an integer, 2 to 1000, found 1"},
+      {flow, "pad: 49407", "rows: {tokens: 75}", "line 7: rows needs the field `most`"},
       {flow, "pad: 49407", "files: {folder: a/b}", "line 7: folder must be a name"},
       {flow, "pad: 49407", "files: {path: a}", "line 7: unknown field `path` in files. Known: folder, config, bundled"},
       {flow, "pad: 49407", "rules: [a]", "line 7: rules must be a mapping, found a list"},

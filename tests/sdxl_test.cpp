@@ -512,6 +512,49 @@ TEST(Sdxl, LayersThatTheTextDoesNotReachAreNotTrained) {
             (std::map<std::string, int>{{"clip_g.layers.0", 6}, {"clip_g.layers.1", 6}, {"clip_l.layers.0", 6}}));
 }
 
+// The states of three rows are those that each row has for itself, between the first begin and the last end; pooled is
+// the first row's.
+TEST(Sdxl, LongTextIsJoinedFromItsRows) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  Sizes apart = both_lengths, joined = both_lengths;
+  apart["batch"] = 3;
+  joined.insert({{"clip_l.rows", 3}, {"clip_g.rows", 3}});
+  for (const char* output : {"text", "pooled"}) {
+    SCOPED_TRACE(output);
+    const HostTensor got = output_of(model, model.build("conditioner", joined, DType::f32), output);
+    const HostTensor rows = output_of(model, model.build("conditioner", apart, DType::f32), output);
+    const std::span<const float> of_rows = rows.as<float>();
+    const auto width = static_cast<size_t>(rows.desc.shape[rows.desc.shape.rank() - 1]);
+    const auto state = [&](size_t at) { return of_rows.subspan(at * width, width); };
+    std::vector<float> want(state(0).begin(), state(0).end());
+    if (output == std::string("text")) {
+      for (size_t row = 0; row < 3; ++row)
+        for (size_t token = 1; token <= 75; ++token)
+          std::ranges::copy(state(row * 77 + token), std::back_inserter(want));
+      std::ranges::copy(state(3 * 77 - 1), std::back_inserter(want));
+      EXPECT_EQ(got.desc.shape, (Shape{1, 227, static_cast<int64_t>(width)}));
+    }
+    EXPECT_TRUE(std::ranges::equal(got.as<float>(), want));
+  }
+}
+
+TEST(Sdxl, TokensOfAPromptComeInWholeRows) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  for (const auto& [tokens, rows] : std::map<int64_t, int64_t>{{0, 1}, {75, 1}, {150, 2}, {225, 3}}) {
+    config.max_token_length = tokens;
+    EXPECT_EQ(Model(built_plugins(), config, "").recipe().tokenizers.at("clip_g").rows, rows);
+  }
+  for (const int64_t tokens : {77, 100, 300}) {
+    config.max_token_length = tokens;
+    EXPECT_EQ(
+        error_of([&] { Model(built_plugins(), config, ""); }),
+        fmt::format("model.max_token_length: 'sdxl' reads text in up to 3 rows of 75 tokens: use 75 to 225, found {}",
+                    tokens));
+  }
+}
+
 // Encoders of other models than the UNet's.
 TEST(Sdxl, FilesThatDoNotBelongTogether) {
   const TempDir dir;

@@ -105,7 +105,8 @@ TEST(Stream, PredictedTimeIsThatOfTheLinkWhereItIsSlow) {
   const Model model = toy();
   const Graph graph = toy_graph(model, 1, block_count(model)).graph, plain = toy_graph(model, 1).graph;
   const auto seconds = [](const Graph& g, double link) {
-    return predict(g, plan_memory(g, external_to_step(g), PieceLayout::in_lines), {.products = 1e9, .memory = 1e9, .link = link});
+    return predict(g, plan_memory(g, external_to_step(g), PieceLayout::in_lines),
+                   {.products = 1e9, .memory = 1e9, .link = link});
   };
   const double alone = seconds(plain, 1).seconds;
   EXPECT_NEAR(seconds(graph, 1e15).seconds, alone, 1e-9 * alone);

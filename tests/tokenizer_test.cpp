@@ -63,7 +63,7 @@ TEST(ClipTokenizer, EqualsTheGoldenIds) {
 }
 
 TEST(ClipTokenizer, CutsAndSaysHowMuch) {
-  TokenRow row = tokenize(clip_l(), "a photo of a cat", 77);
+  TokenRows row = tokenize(clip_l(), "a photo of a cat", 77);
   EXPECT_EQ(row.ids.size(), 77u);
   EXPECT_EQ(row.cut, 0);
   row = tokenize(clip_l(), "a photo of a cat", 7);
@@ -73,6 +73,47 @@ TEST(ClipTokenizer, CutsAndSaysHowMuch) {
   EXPECT_EQ(row.ids, (Ids{49406, 320, 1125, 539, 49407}));
   EXPECT_EQ(row.cut, 2);
   EXPECT_THROW(tokenize(clip_l(), "a", 1), Error);
+}
+
+// sd-scripts cuts one long text: begin, 75 n ids, end or pads behind them, into rows of begin, 75 of those ids and what
+// comes last of all, which it makes an end where a row would have none, as it does of a pad behind begin.
+Ids rows_of_sd_scripts(const Tokenizer& tokenizer, const std::string& text, int64_t rows, int32_t pad) {
+  constexpr int32_t end = 49407;
+  constexpr int64_t room = 75;
+  const Ids whole = tokenize(tokenizer, text, rows * room + 2).ids;
+  Ids out;
+  for (int64_t row = 0; row < rows; ++row) {
+    Ids one{whole.front()};
+    one.insert(one.end(), whole.begin() + 1 + row * room, whole.begin() + 1 + (row + 1) * room);
+    one.push_back(whole.back());
+    if (one[75] != end && one[75] != pad) one[76] = end;
+    if (one[1] == pad) one[1] = end;
+    out.insert(out.end(), one.begin(), one.end());
+  }
+  return out;
+}
+
+TEST(ClipTokenizer, LongTextGoesOnInRows) {
+  for (const int32_t pad : {49407, 0}) {
+    TokenizerSpec spec = tokenizer_spec("clip");
+    spec.pad = pad;
+    spec.row_tokens = 75;
+    const auto tokenizer = make_tokenizer(spec, {});
+    for (const int64_t rows : {2, 3})
+      for (const int64_t words : {0, 1, 74, 75, 76, 149, 150, 151, 224, 225, 226, 300}) {
+        SCOPED_TRACE(testing::Message() << "pad " << pad << ", " << rows << " rows, " << words << " words");
+        std::string text;
+        for (int64_t i = 0; i < words; ++i) text += i % 3 == 0 ? "cat " : "photo ";
+        const TokenRows got = tokenize(*tokenizer, text, 77, rows);
+        EXPECT_EQ(got.ids, rows_of_sd_scripts(*tokenizer, text, rows, pad));
+        EXPECT_EQ(got.cut, std::max<int64_t>(0, words - 75 * rows));
+        EXPECT_EQ(std::ranges::count(got.mask, 1), std::min(words, 75 * rows) + 2 * rows);
+      }
+  }
+  // A recipe that is wrong about the room of a row.
+  TokenizerSpec spec = tokenizer_spec("clip");
+  spec.row_tokens = 76;
+  EXPECT_THROW(tokenize(*make_tokenizer(spec, {}), "a cat", 77, 2), Error);
 }
 
 TEST(ClipTokenizer, MarksAreIdsWhereTheyStandAndWordsInCapitals) {
@@ -114,7 +155,7 @@ TEST(T5Tokenizer, EqualsTheGoldenIds) {
 }
 
 TEST(T5Tokenizer, CutsAndSaysHowMuch) {
-  TokenRow row = tokenize(t5(), "a photo of a cat", 8);
+  TokenRows row = tokenize(t5(), "a photo of a cat", 8);
   EXPECT_EQ(row.ids, (Ids{3, 9, 1202, 13, 3, 9, 1712, 1}));
   EXPECT_EQ(row.cut, 0);
   row = tokenize(t5(), "a photo of a cat", 4);
@@ -180,13 +221,13 @@ TEST(TokenizerTemplate, IsPutAroundThePrompt) {
 
   // What is too long loses its tail, the template's end with it.
   const auto size = static_cast<int64_t>(ids.size());
-  const TokenRow cut = tokenize(*tokenizer, "a {system} cat", size - 7);
+  const TokenRows cut = tokenize(*tokenizer, "a {system} cat", size - 7);
   EXPECT_EQ(cut.cut, 7);
   EXPECT_EQ(cut.ids, Ids(ids.begin(), ids.end() - 7));
 
   spec.side = TokenizerSpec::Side::left;
   spec.strip = spec.lower = true;
-  const TokenRow left = tokenize(*make_tokenizer(spec, {}), " \u00a0A {SYSTEM} Cat\n", size + 2);
+  const TokenRows left = tokenize(*make_tokenizer(spec, {}), " \u00a0A {SYSTEM} Cat\n", size + 2);
   ids.insert(ids.begin(), 2, 151643);
   EXPECT_EQ(left.ids, ids);
   EXPECT_EQ(left.mask[1], 0);

@@ -20,11 +20,11 @@ struct Arguments {
   std::map<std::string, std::string> given;  // key of a plugin -> value of its flag
   std::vector<std::string> plugin_dirs, ctl_arguments, datasets, loras, images, programs;
   std::string config_file, dataset_config, model, checkpoint, resume, resume_from, replay, ctl_command, input, output,
-      seed, repeats, text_length, into, rank, energy, card, link;
+      seed, repeats, text_length, into, rank, energy, card, link, models, purpose, vram, from, port;
   std::vector<std::string> budgets;
   bool times = false, json = false, verbose = false;
-  bool force = false, skip_unmatched = false, exact = false;
-  bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false;
+  bool force = false, skip_unmatched = false, exact = false, biases = false;
+  bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false, allow_changes = false;
 };
 
 // What has to be known before a command line is read, because plugins have flags of their own.
@@ -39,6 +39,8 @@ Arguments parse_arguments(int argc, const char* const* argv, const std::vector<P
 
 std::span<const ConfigFlag> model_flags();  // of every command that runs a model
 std::span<const ConfigFlag> train_flags();
+std::span<const ConfigFlag> init_flags();
+std::span<const ConfigFlag> data_flags();  // of `check`: those of train_flags() that say how data is used
 std::span<const ConfigFlag> sample_flags();
 std::span<const ConfigFlag> lora_file_flags();  // of every command that writes a LoRA file
 

@@ -79,6 +79,10 @@ int run_bench(const Options& options) {
   const Config& config = bare.config;
   const Model& model = bare.model;
   const DType compute = bare.compute;
+  const double product = [&] {
+    Device apart(config.device, config.train.deterministic);  // what is measured here is not the step's memory
+    return product_rate(apart, compute, apart.is_cpu() ? 2048 : 8192) * 1e-12;
+  }();
   TrainPlan plan = bare.fitted();
   const StepShape& shape = bare.shape;
   const TrainGraph& train = plan.largest();
@@ -145,7 +149,6 @@ int run_bench(const Options& options) {
              1e3 * update_seconds(device, runner.update()), mib(state_bytes(runner.update())),
              static_cast<double>(state_bytes(runner.update())) / static_cast<double>(plan.adapters->parameter_count()));
   const int64_t peak = device.peak(), used = before.memory_free - device.info().memory_free;
-  const double product = product_rate(device, compute, device.is_cpu() ? 2048 : 8192) * 1e-12;
   fmt::print("rate                   {:.3f} TFLOP/s, {:.0f}% of a large matrix product's {:.3f}\n",
              work / t.median * 1e-12, 100 * work / t.median * 1e-12 / product, product);
   fmt::print("memory                 {:.1f} MiB planned, {:.1f} MiB taken at most", mib(plan.memory.total()),

@@ -6,6 +6,9 @@
 namespace lh {
 
 int run_train(const Options& options);
+int run_init(const Options& options);
+int run_check(const Options& options);
+int run_watch(const Options& options);
 int run_ctl(const Options& options);
 int run_sample(const Options& options);
 int run_plugins(const Options& options);

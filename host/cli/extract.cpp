@@ -17,7 +17,8 @@ int run_extract(const Options& options) {
   const auto model = open_model(options);
   const Checkpoint tuned(model->spec(), {{"name_or_path", options.input}});
   install_signal_handlers();
-  const ExtractedLora found = extract_lora(model->spec(), model->checkpoint(), tuned, options.tool.choice);
+  const ExtractedLora found =
+      extract_lora(model->spec(), model->checkpoint(), tuned, options.tool.choice, options.tool.biases);
   LoraMetadata metadata{model_metadata(*model)};
   metadata.entries[origin_entry] = fmt::format("{} - {}", options.input.filename().string(), base.filename().string());
   metadata.entries["modelspec.title"] = options.output.stem().string();
@@ -26,11 +27,11 @@ int run_extract(const Options& options) {
   const DType dtype = options.tool.dtype.empty() ? DType::f32 : compute_dtype(options.tool.dtype);
   write_lora(options.output, found.modules, model->spec(), format, dtype, metadata);
   fmt::print("{}", report_table(found.lines));
-  if (found.left_out > 0)
-    fmt::print(
-        "{} weights that differ are no matrices, biases and norms, and are left out: {:.4f}% of all squared "
-        "differences\n",
-        found.left_out, 100 * found.left_out_share);
+  if (found.small > 0)
+    fmt::print("{} weights that differ are no matrices, biases and norms, {}: {:.4f}% of all squared differences\n",
+               found.small,
+               options.tool.biases ? "and are in the file as they differ" : "and are left out (--biases takes them)",
+               100 * found.small_share);
   say_written(options, model.get());
   return 0;
 }

@@ -23,9 +23,9 @@ void prepare_output(const Options& options, const std::vector<fs::path>& inputs)
     fail(Code::config, "--out {}: is a folder, expected a file to write", out.string());
   if (fs::exists(out, none) && !folder && !options.tool.force)
     fail(Code::config, "--out {}: is there already. Give another name, or --force to replace it", out.string());
-  if (!out.has_parent_path()) return;
-  make_folder(out.parent_path());
-  remove_leftovers(out.parent_path());
+  const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
+  make_folder(parent);
+  remove_leftovers(parent);
 }
 
 std::unique_ptr<Model> open_model(const Options& options) {

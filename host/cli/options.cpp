@@ -13,6 +13,7 @@
 #include "config/run_settings.h"
 #include "config/value.h"
 #include "core/error.h"
+#include "data/image_formats.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
 #include "plugin/published.h"
@@ -107,7 +108,8 @@ LoraToolOptions tool_of(const Arguments& raw, const Options& options) {
     const auto found = raw.values.find(flag);
     return found != raw.values.end() && !found->second.empty();
   };
-  LoraToolOptions tool{.into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched};
+  LoraToolOptions tool{
+      .into = raw.into, .force = raw.force, .skip_unmatched = raw.skip_unmatched, .biases = raw.biases};
   tool.choice = {.rank = parse_integer("--rank", raw.rank, 0, 1),
                  .energy = parse_share("--energy", raw.energy),
                  .exact = raw.exact};
@@ -144,12 +146,31 @@ bool is_lora_tool(const std::string& command) {
 }
 
 bool opens_model(const std::string& command) {
-  return command == "train" || command == "sample" || command == "bench" || command == "plan" || command == "verify" ||
-         is_lora_tool(command);
+  return command == "train" || command == "init" || command == "check" || command == "sample" || command == "bench" ||
+         command == "plan" || command == "verify" || is_lora_tool(command);
 }
 
-// These can do without: names in the file stay as they are.
-bool model_is_optional(const std::string& command) { return command == "convert" || command == "resize"; }
+// These can do without: names in the file stay as they are, data is looked at for models in general.
+bool model_is_optional(const std::string& command) {
+  return command == "convert" || command == "resize" || command == "check";
+}
+
+// What is to be checked stands as a word: a folder of images, or a configuration.
+void apply_checked(Arguments& raw) {
+  if (raw.input.empty()) return;
+  std::error_code error;
+  const fs::path path = schema::expand_home(raw.input);
+  if (!fs::exists(path, error))
+    fail(Code::config, "check: there is no {}. Give a folder of images, or a configuration file", path.string());
+  if (fs::is_directory(path, error)) {
+    raw.datasets.insert(raw.datasets.begin(), raw.input);
+    return;
+  }
+  if (!raw.config_file.empty())
+    fail(Code::config, "check: {} and --config {} are two configurations. Give one of them", raw.input,
+         raw.config_file);
+  raw.config_file = raw.input;
+}
 
 // The plugin that the user names: by a flag, as --model ID, or in the file.
 std::string plugin_asked_for(const FirstLook& look) {
@@ -160,7 +181,9 @@ std::string plugin_asked_for(const FirstLook& look) {
 }
 
 void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
-  const bool datasets = options.command == "train" || options.command == "plan";
+  const bool needs_data = options.command == "train" || options.command == "check";
+  const bool datasets = needs_data || options.command == "plan";
+  if (options.command == "check") apply_checked(raw);
   if (raw.fp16 + raw.bf16 + raw.fp32 + !raw.values["--dtype"].empty() > 1)
     fail(Code::config, "--fp16, --bf16, --fp32 and --dtype exclude each other");
   if (raw.fp16) raw.values["--dtype"] = {"fp16"};
@@ -169,10 +192,11 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
 
   Config& config = options.config;
   if (!raw.config_file.empty() || !raw.dataset_config.empty())
-    config = load_config(schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
-                         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty(),
-                          .datasets = options.command == "train" && raw.datasets.empty(),
-                          .plugins = &plugins});
+    config = load_config(
+        schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
+        {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty() && options.command != "check",
+         .datasets = needs_data && raw.datasets.empty(),
+         .plugins = &plugins});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";
@@ -192,14 +216,49 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
       fail(Code::config, "--like makes the weights up: leave --model and --config out, or --like");
     return;
   }
+  if (needs_data && config.datasets.empty())
+    fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (config.model.name_or_path.empty() && model_is_optional(options.command)) return;
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
-  if (options.command == "train" && config.datasets.empty())
-    fail(Code::config, "no dataset: give --dataset DIR, or --config FILE with datasets");
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
+}
+
+// What `init` is told; the rest of the configuration it makes.
+void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
+  InitOptions& init = options.init;
+  Config& config = options.config;
+  if (options.output.empty()) options.output = "train.yaml";
+  options.tool.force = raw.force;
+  if (!raw.from.empty()) {
+    if (!raw.model.empty() || !raw.datasets.empty() || !raw.purpose.empty())
+      fail(Code::config, "init: --from converts a configuration that has a model and data: leave the others out");
+    init.from = schema::expand_home(raw.from);
+    config = load_config(init.from, schema::expand_home(raw.dataset_config), {.plugins = &plugins});
+    return;
+  }
+  if (!raw.dataset_config.empty()) fail(Code::config, "init: --dataset-config belongs to --from FILE.toml");
+  for (const auto& [flag, value] : {std::pair{"--model PATH|ID", raw.model.empty()},
+                                    {"--dataset DIR", raw.datasets.empty()},
+                                    {"--for subject|style|concept", raw.purpose.empty()}})
+    if (value) fail(Code::config, "init: give {}, or --from FILE", flag);
+  if (raw.datasets.size() > 1) fail(Code::config, "init: give one --dataset; add others to the file that is written");
+  init.models = schema::expand_home(raw.models.empty() ? "models" : raw.models);
+  init.purpose = raw.purpose;
+  init.card = raw.vram;
+  std::error_code error;
+  const bool id = !fs::exists(schema::expand_home(raw.model), error) && raw.model.find('/') == std::string::npos &&
+                  !fs::path(raw.model).has_extension();
+  if (id)
+    init.model = raw.model;
+  else
+    apply_model(raw, *options.registry, config);
+  apply_datasets(raw, config);
+  for (const auto& [key, value] : raw.given)
+    if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
+  apply_flags(init_flags(), raw.values, config);
 }
 
 }  // namespace
@@ -223,9 +282,12 @@ Options parse_options(int argc, const char* const* argv) {
   options.plugin_dirs = plugin_dirs;
   options.registry = registry;
   options.dry_run = raw.dry_run;
+  options.allow_changes = raw.allow_changes;
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
+  options.port = parse_integer("--port", raw.port, options.port, 0);
+  if (options.port > 65535) fail(Code::config, "--port: expected 0 to 65535, found {}", options.port);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
   options.text_length = parse_integer("--text-length", raw.text_length, options.text_length, 1);
   options.budgets = raw.budgets;
@@ -246,15 +308,22 @@ Options parse_options(int argc, const char* const* argv) {
       options.resume_from = raw.resume_from;
     if (options.resume.empty()) options.resume = "auto";
   }
-  if (opens_model(options.command)) build_config(raw, plugins, options);
+  if (raw.allow_changes && options.resume.empty())
+    fail(Code::config, "--allow-changes: is for a run that goes on: give --resume too");
+  if (options.command == "init")
+    build_init(raw, plugins, options);
+  else if (opens_model(options.command))
+    build_config(raw, plugins, options);
   if (is_lora_tool(options.command)) options.tool = tool_of(raw, options);
   return options;
 }
 
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\n{}\n", LORA_HOST_VERSION, LH_ABI_MAJOR,
-                     LH_ABI_MINOR, backends, world_library_text());
+  const std::string missing = formats_without_library();
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n", LORA_HOST_VERSION,
+                     LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(),
+                     missing.empty() ? "" : "; not " + missing, world_library_text());
 }
 
 }  // namespace lh

@@ -7,15 +7,13 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "encode/try_model.h"
+#include "passes/products.h"
 #include "run/card.h"
 #include "train/memory_text.h"
 #include "train/prepare.h"
 
 namespace lh {
 namespace {
-
-// What stays free on a card for its driver, the libraries' kernels and a desktop.
-constexpr int64_t margin = int64_t{700} << 20;
 
 std::vector<int64_t> budgets_of(const Options& options, int64_t usual) {
   std::vector<int64_t> budgets;
@@ -31,8 +29,9 @@ std::vector<int64_t> budgets_of(const Options& options, int64_t usual) {
 std::string smaller_base(const Config& config) {
   if (config.model.dtype != "auto") return "";
   return "model.dtype is auto: with float8_e4m3 the weights of adapted layers take half the memory of bf16, and half "
+         "the time to stream (lora-host plan --model-dtype float8_e4m3 ... shows it; --products float8 with it where "
          "the "
-         "time to stream (lora-host plan --model-dtype float8_e4m3 ... shows it)\n";
+         "GPU multiplies in fp8)\n";
 }
 
 void show(MemoryPlanner& planner, const Config& config, const Options& options, const std::string& on, int64_t usual,
@@ -55,15 +54,16 @@ int run_plan(const Options& options) {
          "4070\" or "
          "--card \"12 GB, 58 TFLOP/s, 504 GB/s\"");
   std::optional<Card> card;
-  if (!options.card.empty()) card = card_of(options.card);
+  const lk_products products = products_named(config.model.products);
+  if (!options.card.empty()) card = card_of(options.card, products);
   const auto rates_on = [&](Device& device, DType compute) {
-    Rates rates = card ? card->rates : rates_of(device, compute, memory_limit(config, device));
+    Rates rates = card ? card->rates : rates_of(device, compute, memory_limit(config, device), products);
     if (!options.link.empty()) rates.link = rate_of("--link", options.link);
     return rates;
   };
   const auto usual = [&](const Device& device) {
     if (!config.memory.budget.empty()) return *size_of(config.memory.budget);
-    return card ? std::max<int64_t>(card->memory - margin, 1) : memory_limit(config, device);
+    return card ? usable_memory(*card) : memory_limit(config, device);
   };
   const std::string device_name = card ? "card" : config.device;
   const bool data = options.input.empty() && !config.datasets.empty() && !config.datasets.front().folder_path.empty();

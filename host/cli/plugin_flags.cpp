@@ -1,6 +1,7 @@
 #include "cli/plugin_flags.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cctype>
@@ -38,6 +39,17 @@ std::map<std::string, std::string> plugin_flags(const std::vector<PluginKeys>& p
       if (found.empty() || key.name.ends_with(file_ending)) found = key.name;
     }
   return flags;
+}
+
+std::string plugin_flags_summary(const std::vector<PluginKeys>& plugins,
+                                 const std::map<std::string, std::string>& flags) {
+  std::vector<std::string> names, models;
+  for (const auto& [flag, key] : flags) names.push_back(flag);
+  for (const PluginKeys& plugin : plugins)
+    if (!plugin.keys.empty()) models.push_back(plugin.plugin);
+  if (names.empty()) return "";
+  return fmt::format("Files and settings of models: {}\n  What they are: --model ID --help, with one of {}\n\n",
+                     fmt::join(names, ", "), fmt::join(models, ", "));
 }
 
 std::string plugin_flags_help(const std::vector<PluginKeys>& plugins, const std::map<std::string, std::string>& flags) {

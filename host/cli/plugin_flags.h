@@ -17,6 +17,10 @@ std::string flag_of(const std::string& key);
 std::map<std::string, std::string> plugin_flags(const std::vector<PluginKeys>& plugins,
                                                 const std::function<bool(const std::string&)>& taken);
 
+// The flags' names and the plugins that have some, for a help text that says what they are where a plugin is named.
+std::string plugin_flags_summary(const std::vector<PluginKeys>& plugins,
+                                 const std::map<std::string, std::string>& flags);
+
 // A section of help: each plugin with its flags.
 std::string plugin_flags_help(const std::vector<PluginKeys>& plugins, const std::map<std::string, std::string>& flags);
 

@@ -65,7 +65,7 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
       registry_(*options.registry) {}
 
 const Rates& StepWithoutData::rates() {
-  if (!rates_) rates_ = rates_of(device, compute, memory_limit(config, device));
+  if (!rates_) rates_ = rates_of(device, compute, memory_limit(config, device), model.products());
   return *rates_;
 }
 

@@ -9,6 +9,7 @@
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
+#include "train/fact_changes.h"
 #include "train/facts.h"
 #include "train/trainer.h"
 #include "world/world.h"
@@ -25,6 +26,24 @@ std::string device_of(const std::string& asked, const World& world) {
   return fmt::format("cuda:{}", world.local_rank());
 }
 
+// A page that fits on a screen, or with --verbose all of it.
+std::string plan_text(const Options& options, Prepared& prepared) {
+  if (options.verbose) return fmt::format("{}\n{}", to_yaml(options.config), prepared.report(true));
+  return prepared.report(false) + "Everything is in order. The whole configuration and the modules: --verbose\n";
+}
+
+// The configuration as it is now, in place of the one that the run was last started with; what is another is said.
+void keep_configuration(const Options& options) {
+  constexpr int64_t most_bytes = 16 << 20;
+  const std::filesystem::path file = options.config.output_dir() / "config.yaml";
+  const std::string now = to_yaml(options.config);
+  std::error_code none;
+  if (!options.resume.empty() && std::filesystem::exists(file, none))
+    if (const std::string changes = changed_settings(read_text(file, most_bytes), now); !changes.empty())
+      spdlog::info("settings since the run was last started: {}", changes);
+  publish_text(file, now);
+}
+
 int train(const Options& options, World& world) {
   Config config = options.config;
   config.device = device_of(config.device, world);
@@ -35,13 +54,13 @@ int train(const Options& options, World& world) {
     check_outputs(prepared);
   }
   if (options.dry_run) {
-    if (world.first()) fmt::print("{}\n{}", to_yaml(options.config), prepared.report());
+    if (world.first()) fmt::print("{}", plan_text(options, prepared));
     world.finish();
     return 0;
   }
   install_signal_handlers();
-  Trainer trainer(prepared, world, options.resume, options.resume_from, options.replay);
-  if (world.first()) publish_text(config.output_dir() / "config.yaml", to_yaml(options.config));
+  Trainer trainer(prepared, world, {options.resume, options.resume_from, options.replay, options.allow_changes});
+  if (world.first()) keep_configuration(options);
   const int status = trainer.run();
   if (!trainer.apart()) world.finish();
   if (status == 0 && world.first()) {

@@ -5,12 +5,14 @@
 
 #include <algorithm>
 
+#include "compile/preserve.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "graph/print.h"
 #include "ops/ops.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/products.h"
 #include "passes/prune.h"
 #include "passes/recompute.h"
 #include "passes/store_weights.h"
@@ -57,13 +59,15 @@ void show(const char* pass, const Graph& graph) {
 
 }  // namespace
 
-StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select,
-                                         const StepOptions& options)
-    : rates_(options.recompute.rates) {
-  Graph& graph = all_kept_.graph;
+// Forward and backward pass, with all kept and all weights on the device.
+StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, const std::vector<std::string>& roles,
+                                                          const Sizes& sizes, const SelectAdapter& select,
+                                                          const StepOptions& options) {
+  Pass pass;
+  Graph& graph = pass.all_kept.graph;
 
   // The plugin's ops, with shapes inferred as they are added.
-  graph = model.build_chain(roles_of(options), sizes, options.compute);
+  graph = model.build_chain(roles, sizes, options.compute);
   show("build", graph);
 
   // Without what the loss will not depend on, such as last layers of an encoder whose states are taken before them: an
@@ -79,19 +83,21 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
     return model.weight_form(weight);
   });
   show("store_weights", graph);
+  multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
+  show("products", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
-  all_kept_.modules = adapt(graph, select, true);
+  pass.all_kept.modules = adapt(graph, select, true);
   show("adapt", graph);
 
-  // Loss, and gradients as further nodes. The first `forward_count_` nodes stay the forward pass.
+  // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
   const Value loss = add_loss(graph, options);
   graph.outputs["loss"] = loss;
   prune(graph);
-  forward_count_ = graph.nodes.size();
+  pass.forward_count = graph.nodes.size();
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
-  for (const AdaptedModule& m : all_kept_.modules)
+  for (const AdaptedModule& m : pass.all_kept.modules)
     for (const AdaptedTensor& tensor : m.tensors) trained.push_back(tensor.value);
   for (const std::string& name : options.base_gradients) {
     const auto it = graph.params.find(name);
@@ -107,23 +113,44 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
   show("differentiate", graph);
 
   prune(graph);
+  return pass;
+}
+
+StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select,
+                                         const StepOptions& options)
+    : recipe_(model.recipe()),
+      rates_(options.recompute.rates),
+      pass_(build_pass(model, roles_of(options), sizes, select, options)) {
+  if (!options.preserves) return;
+  StepOptions kept = options;
+  kept.loss = "mse", kept.weighted = true, kept.by_place = false;
+  const auto no_adapter = [](const std::string&) { return nullptr; };
+  before_ = build_sample_graph(model, sizes, no_adapter, options.compute);
+  preserving_ = build_pass(model, {"denoiser"}, sizes, select, kept);
+}
+
+// What is cheap to make again in the backward pass is dropped, as much as is asked for.
+TrainGraph StepBeforeRecompute::recomputed(Pass& pass, double share) const {
+  TrainGraph result = pass.all_kept;
+  if (share <= 0) return result;
+  Graph& graph = result.graph;
+  if (!pass.ladder) pass.ladder.emplace(graph, pass.forward_count, plan_memory(graph, external_to_step(graph)), rates_);
+  recompute(graph, pass.forward_count, pass.ladder->dropped(share));
+  result.activations = pass.ladder->kept(share);
+  prune(graph);
+  show("recompute", graph);
+  return result;
 }
 
 TrainGraph StepBeforeRecompute::with(double recomputed_share, const Streaming& streaming) {
-  TrainGraph result = all_kept_;
-  Graph& graph = result.graph;
-
-  // Drop what is cheap to make again in the backward pass, as much as is asked for.
-  if (recomputed_share > 0) {
-    if (!ladder_) ladder_.emplace(graph, forward_count_, plan_memory(graph, external_to_step(graph)), rates_);
-    recompute(graph, forward_count_, ladder_->dropped(recomputed_share));
-    result.activations = ladder_->kept(recomputed_share);
-    prune(graph);
-    show("recompute", graph);
+  TrainGraph result = recomputed(pass_, recomputed_share);
+  if (preserving_) {
+    preserve(result, *before_, recomputed(*preserving_, recomputed_share), recipe_);
+    show("preserve", result.graph);
   }
 
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
-  stream(graph, streaming);
+  stream(result.graph, streaming);
   return result;
 }
 
@@ -166,6 +193,7 @@ void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {
   fuse(graph);
   store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });
+  multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
   adapt(graph, select, false);
   prune(graph);
 }

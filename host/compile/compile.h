@@ -31,13 +31,14 @@ struct StepOptions {
   Recomputation recompute = {};
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
+  bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
   Streaming streaming = {};                 // weights that stay in host memory
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
-// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled. Outputs: "output", "loss", and
-// "grad.<parameter>" for every trained parameter.
+// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves, those of
+// preserve.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
@@ -53,10 +54,20 @@ class StepBeforeRecompute {
   TrainGraph with(double recomputed_share, const Streaming& streaming);
 
  private:
-  TrainGraph all_kept_;
-  size_t forward_count_ = 0;
+  struct Pass {
+    TrainGraph all_kept;
+    size_t forward_count = 0;
+    std::optional<RecomputeLadder> ladder;  // made when something is dropped
+  };
+  static Pass build_pass(const Model& model, const std::vector<std::string>& roles, const Sizes& sizes,
+                         const SelectAdapter& select, const StepOptions& options);
+  TrainGraph recomputed(Pass& pass, double share) const;
+  const Recipe& recipe_;
   Rates rates_;
-  std::optional<RecomputeLadder> ladder_;
+  Pass pass_;
+  // Where the step keeps what the model said before: that, and the pass that is held against it.
+  std::optional<Graph> before_;
+  std::optional<Pass> preserving_;
 };
 // Its forward pass alone, without dropout, with the one output "loss".
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);

@@ -84,6 +84,17 @@ void settle_timesteps(Config& config) {
   if (plain && !train.timestep_shift) train.timestep_shift = 1;
 }
 
+// Its key for regularization images is read from the one for all.
+void settle_favoured_levels(Config& config) {
+  TrainSection& train = config.train;
+  if (train.content_or_style_reg != "balanced" && train.content_or_style_reg != train.content_or_style)
+    config.notes.push_back(
+        fmt::format("train.content_or_style_reg: {} is not used: in ai-toolkit regularization images have the noise "
+                    "levels of content_or_style ({}), and so do they here",
+                    train.content_or_style_reg, train.content_or_style));
+  train.content_or_style_reg = train.content_or_style;
+}
+
 void settle_network(Config& config, const Node& process) {
   NetworkConfig& network = config.network;
   const bool low_rank = network.type == "lora" || network.type == "locon" || network.type == "dora";
@@ -176,12 +187,19 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
 void settle(Config& config, const Node& process) {
   for (DatasetConfig& dataset : config.datasets) {
     if (dataset.shuffle_tokens == "true") dataset.shuffle_tokens = "all";
+    if (dataset.random_scale && (dataset.buckets || !dataset.random_crop)) {
+      dataset.random_scale = false;
+      config.notes.push_back(
+          "datasets[].random_scale: true is not used: ai-toolkit looks at it with buckets: false and random_crop: true "
+          "alone");
+    }
     if (const std::string end = lower(dataset.folder_path.extension().string()); end == ".json" || end == ".jsonl") {
       dataset.metadata_file = dataset.folder_path;
       dataset.folder_path = dataset.metadata_file.parent_path();
     }
   }
   settle_timesteps(config);
+  settle_favoured_levels(config);
   settle_network(config, process);
   settle_optimizer(config.train, process);
   TrainSection& train = config.train;

@@ -46,10 +46,12 @@ struct ModelConfig {
   std::map<std::string, GivenValue> given;  // files and settings of the plugin: "vae_path" (model_keys.h)
   std::string dtype = "auto";               // storage of base weights: auto, bf16, fp16, fp32, float8_e4m3, int8, nf4
   int64_t max_sequence_length = 0;          // tokens of the long text encoder; 0 = the model's own
+  int64_t max_token_length = 0;             // of text that encoders read in rows; 0 = the model's own
   int64_t vae_tile = 0;                     // pixels; 0 = as large as fits
   // LoRA files that are part of the model: always, only while training, only in samples.
   std::filesystem::path lora_path, assistant_lora_path, inference_lora_path;
   std::string text_encoder_dtype = "auto";  // as dtype, of the text encoders' linear layers
+  std::string products = "full";            // with those weights: full, float8, int8
 };
 
 struct NetworkConfig {
@@ -74,6 +76,9 @@ struct DatasetConfig {
   std::string caption_ext = "txt";
   std::string caption_prefix, caption_suffix;  // around every caption, with a space
   std::string default_caption;                 // for images without a caption file
+  std::vector<std::string> replacements;       // "from|to", in every caption
+  std::vector<std::string> random_triggers;    // words of which some are drawn for each use
+  int64_t random_triggers_max = 1;             // how many: this one, or from 0 to as many where there may be several
   std::string missing_captions = "error";      // without either: error, empty
   std::filesystem::path metadata_file;         // captions of all pictures, in place of files beside them
   std::string caption_lines = "whole";         // of a caption file: whole, first, any
@@ -96,8 +101,8 @@ struct DatasetConfig {
   std::filesystem::path mask_path;  // where white, the picture counts
   bool alpha_mask = false, invert_mask = false;
   double mask_min_value = 0;
-  bool random_crop = false, color_aug = false;
-  int64_t augment_variants = 8;  // of each picture, where it has random crops or colours
+  bool random_crop = false, random_scale = false, color_aug = false;
+  int64_t augment_variants = 8;  // of each picture, where it has random crops, scales or colours
   bool flip_x = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;
@@ -151,12 +156,17 @@ struct TrainSection {
   double multires_noise_discount = 0.3;
   double ip_noise_gamma = 0;
   bool ip_noise_gamma_random_strength = false;
-  std::string content_or_style = "balanced";  // which noise levels are favoured: balanced, content, style
-  double reg_weight = 1;                      // of the loss of datasets with is_reg
-  std::string mask_normalization = "batch";   // batch: its masks are 1 on average; none
-  double text_cache_limit_gib = 50;           // of the encodings of captions that are drawn
-  double validation_split = 0;                // share of the pictures
-  std::optional<double> validation_seed;      // empty = seed
+  // Which noise levels are favoured: balanced, content, style; of regularization samples the second.
+  std::string content_or_style = "balanced", content_or_style_reg = "balanced";
+  double reg_weight = 1;                     // of the loss of datasets with is_reg
+  std::string mask_normalization = "batch";  // batch: its masks are 1 on average; none
+  // A second loss, between what the model says with adapters and without them (data/preserved_prompts.h).
+  bool diff_output_preservation = false, blank_prompt_preservation = false;
+  std::string diff_output_preservation_class;
+  double diff_output_preservation_multiplier = 1, blank_prompt_preservation_multiplier = 1;
+  double text_cache_limit_gib = 50;       // of the encodings of captions that are drawn
+  double validation_split = 0;            // share of the pictures
+  std::optional<double> validation_seed;  // empty = seed
   int64_t validate_every_n_steps = 0, validate_every_n_epochs = 0;
   double cfg_scale = 1.0;  // guidance given to a guidance-distilled model
   bool bypass_guidance_embedding = false;

@@ -33,6 +33,8 @@ constexpr Choice storage_types[] = {{"auto", "auto"},
                                     {"fp8", "float8_e4m3"},
                                     {"int8", "int8"},
                                     {"nf4", "nf4"}};
+constexpr Choice product_types[] = {
+    {"full", "full"}, {"float8", "float8"}, {"float8_e4m3", "float8"}, {"fp8", "float8"}, {"int8", "int8"}};
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
@@ -46,9 +48,10 @@ constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"rex", "rex"},
                                 {"inverse_sqrt", "inverse_sqrt"}};
 constexpr Choice timestep_types[] = {
-    {"sigmoid", "sigmoid"}, {"linear", "linear"},         {"linear_shift", "linear_shift"}, {"weighted", "weighted"},
-    {"shift", "shift"},     {"flux_shift", "flux_shift"}, {"logit_normal", "logit_normal"}, {"mode", "mode"},
-    {"cosmap", "cosmap"},   {"uniform", "linear"},        {"lumina2_shift", "linear_shift"}};
+    {"sigmoid", "sigmoid"},   {"linear", "linear"},         {"linear_shift", "linear_shift"},  {"weighted", "weighted"},
+    {"shift", "shift"},       {"flux_shift", "flux_shift"}, {"logit_normal", "logit_normal"},  {"mode", "mode"},
+    {"cosmap", "cosmap"},     {"uniform", "linear"},        {"lumina2_shift", "linear_shift"}, {"one_step", "one_step"},
+    {"two_step", "two_step"}, {"four_step", "four_step"},   {"eight_step", "eight_step"}};
 constexpr Choice noise_schedulers[] = {{"flowmatch", "flowmatch"}, {"ddpm", "ddpm"}, {"ddim", "ddpm"}};
 constexpr Choice caption_lines[] = {{"whole", "whole"}, {"first", "first"}, {"any", "any"}};
 constexpr Choice shuffles[] = {{"false", "false"}, {"true", "true"}, {"all", "all"}, {"no", "false"}, {"yes", "true"}};
@@ -225,6 +228,20 @@ const Key table[] = {
      "The same for the text encoders, in all of their linear layers. auto: fp8 where the file has fp8, else the type "
      "that they run in, bf16, or fp32 where train.dtype is. nf4 brings T5-XXL from 8.9 to 2.5 GiB.",
      {.choices = storage_types}},
+    {"model.max_token_length",
+     in<M, &ModelConfig::max_token_length>,
+     "Tokens of a prompt for models whose encoders read long text in rows, one after another, as CLIP's do: 75, 150 or "
+     "225. Empty or 0: one row. Samples are made as the run is trained.",
+     {.range = any_count}},
+    {"model.products",
+     in<M, &ModelConfig::products>,
+     "Numbers in which the layers that LoRA goes on multiply with their weights. full: those of train.dtype. float8, "
+     "with "
+     "weights in fp8 (dtype: float8_e4m3), and int8, with weights in int8: weights are multiplied as they are, with "
+     "activations and their gradients rounded to 8 bits by rows. About half the time or less on GPUs that can, float8 "
+     "from "
+     "Ada and Hopper on, int8 from Turing on; float8 is the more exact (docs/quantisation.md#products-in-8-bits).",
+     {.choices = product_types}},
     {"model.max_sequence_length",
      in<M, &ModelConfig::max_sequence_length>,
      "Tokens of a prompt for a text encoder that takes any number. 0: the model's own.",
@@ -362,6 +379,15 @@ const Key table[] = {
     {"datasets[].caption_prefix", each<&D::caption_prefix>, "Put in front of every caption, with a space."},
     {"datasets[].caption_suffix", each<&D::caption_suffix>, "Put behind every caption, with a space."},
     {"datasets[].default_caption", each<&D::default_caption>, "Caption of images without a file."},
+    {"datasets[].replacements", each<&D::replacements>,
+     "Texts that are replaced in every caption: [\"a cat|sks cat\"], in this order, before anything else is done."},
+    {"datasets[].random_triggers", each<&D::random_triggers>,
+     "Words, or a file with one in each line, of which random_triggers_max are put behind each caption, "
+     "other ones at each use."},
+    {"datasets[].random_triggers_max",
+     each<&D::random_triggers_max>,
+     "Of random_triggers: 1, or from 0 to so many.",
+     {.range = {.low = 1, .high = 1e6}}},
     {"datasets[].missing_captions",
      each<&D::missing_captions>,
      "An image without caption file and default_caption: error, or empty: its caption is the trigger word, if there is "
@@ -408,11 +434,14 @@ const Key table[] = {
     {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
     {"datasets[].random_crop", each<&D::random_crop>,
      "Crop images anywhere instead of in the centre, where the bucket leaves room."},
+    {"datasets[].random_scale", each<&D::random_scale>,
+     "Scale images to any size from the least that covers the bucket to their own, so that crops show parts of them."},
     {"datasets[].color_aug", each<&D::color_aug>,
      "Move the colours of one image in three a little: its hue, or its gamma."},
     {"datasets[].augment_variants",
      each<&D::augment_variants>,
-     "With random_crop or color_aug: so many variants of each image are encoded, of which each use has one.",
+     "With random_crop, random_scale or color_aug: so many variants of each image are encoded, of which each use has "
+     "one.",
      {.range = {.low = 1, .high = 1e6}}},
     {"datasets[].cache_latents_to_disk", each<&D::cache_latents_to_disk>,
      "Keep encoded images on disk, so that the next run starts at once."},
@@ -509,7 +538,8 @@ const Key table[] = {
      "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), linear_shift (evenly, shifted as "
      "those "
      "of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), flux_shift "
-     "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap. Empty: the model's own way.",
+     "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap, one_step to eight_step (one of so few "
+     "levels). Empty: the model's own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
      in<T, &Tr::timestep_shift>,
@@ -572,7 +602,11 @@ const Key table[] = {
     {"train.content_or_style",
      in<T, &Tr::content_or_style>,
      "Which noise levels are trained more often: content the noisy ones, style the others, by a cubic law; balanced as "
-     "timestep_type has them. Regularization images are always balanced.",
+     "timestep_type has them.",
+     {.choices = favoured_levels}},
+    {"train.content_or_style_reg",
+     in<T, &Tr::content_or_style_reg>,
+     "The same for regularization images.",
      {.choices = favoured_levels}},
     {"train.reg_weight",
      in<T, &Tr::reg_weight>,
@@ -583,6 +617,24 @@ const Key table[] = {
      "batch: masks are scaled so that they are 1 on average over a batch, as ai-toolkit does; none: as they are, as "
      "kohya's scripts have it, so that small masks learn less.",
      {.choices = mask_normalizations}},
+    {"train.diff_output_preservation", in<T, &Tr::diff_output_preservation>,
+     "Keep what the class was: for each caption with diff_output_preservation_class in the place of the trigger word, "
+     "a "
+     "second loss is the mean square between what the model says with the adapters and without them. A step takes "
+     "about "
+     "two and a half times as long."},
+    {"train.diff_output_preservation_class", in<T, &Tr::diff_output_preservation_class>,
+     "With diff_output_preservation: the word in the place of the trigger word, such as person or dog."},
+    {"train.diff_output_preservation_multiplier",
+     in<T, &Tr::diff_output_preservation_multiplier>,
+     "With diff_output_preservation: what the second loss is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
+    {"train.blank_prompt_preservation", in<T, &Tr::blank_prompt_preservation>,
+     "Keep what the model says without a prompt: the second loss is for the empty caption."},
+    {"train.blank_prompt_preservation_multiplier",
+     in<T, &Tr::blank_prompt_preservation_multiplier>,
+     "With blank_prompt_preservation: what the second loss is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
     {"train.validation_split",
      in<T, &Tr::validation_split>,
      "Share of the images that are not trained on. Their loss, at noise and noise levels that stay the same, is in "

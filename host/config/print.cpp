@@ -53,48 +53,88 @@ constexpr const char* plugin_keys_note =
     "(`variant`).\n`lora-host plugins --verbose` lists them with what they take. On the command line `--vae FILE` is "
     "`vae_path`, and `--variant`\n`variant`. A key that the plugin does not have is an error.\n";
 
-}  // namespace
+class YamlWriter {
+ public:
+  // comments: null where every key is written, whatever its value.
+  YamlWriter(const Config& given, const KeyComments* comments) : config_(given), comments_(comments) {
+    for (const std::string& note : given.notes) out_ += fmt::format("# {}\n", one_line(note));
+  }
 
-std::string to_yaml(const Config& given) {
-  Config config = given;
-  DatasetConfig unused;
-  std::string out;
-  for (const std::string& note : given.notes) out += fmt::format("# {}\n", one_line(note));
-  std::string_view section, inner;  // a mapping within the section
-  const auto print_keys = [&](std::string_view wanted, DatasetConfig& dataset, std::string_view first,
-                              std::string_view indent) {
+  std::string write() {
+    DatasetConfig unused;
+    add_keys("", unused, "", "");
+    std::string_view section;
+    for (const schema::Key& key : schema::keys()) {
+      const std::string_view of = split(key.path).first;
+      if (of == section || of.empty()) continue;
+      section = of;
+      if (section == "datasets[]")
+        add_datasets();
+      else
+        add_section(section, unused);
+    }
+    return std::move(out_);
+  }
+
+ private:
+  void add_section(std::string_view section, DatasetConfig& unused) {
+    const size_t before = out_.size();
+    out_ += fmt::format("{}:\n", section);
+    const size_t header = out_.size();
+    add_keys(section, unused, "  ", "  ");
+    if (section == "model")
+      for (auto& [name, value] : config_.model.given)
+        if (!value.text.empty())
+          out_ += fmt::format("  {}: {}{}\n", name, schema::print_value(&value.text), comment("model." + name));
+    if (out_.size() == header) out_.resize(before);
+  }
+
+  void add_datasets() {
+    if (config_.datasets.empty()) return;
+    out_ += "datasets:\n";
+    for (DatasetConfig& dataset : config_.datasets) add_keys("datasets[]", dataset, "  - ", "    ");
+  }
+
+  std::string comment(const std::string& path) const {
+    if (comments_ == nullptr) return {};
+    const auto found = comments_->find(path);
+    return found == comments_->end() ? "" : "  # " + one_line(found->second);
+  }
+
+  // Of a key that is to be written; empty: it is not.
+  std::string value_of(const schema::Key& key, DatasetConfig& dataset) {
+    std::string value = schema::print_value(key.field(config_, dataset));
+    if (comments_ == nullptr || value.empty() || comments_->contains(std::string(key.path))) return value;
+    Config standard;
+    DatasetConfig standard_dataset;
+    return value == schema::print_value(key.field(standard, standard_dataset)) ? "" : value;
+  }
+
+  void add_keys(std::string_view wanted, DatasetConfig& dataset, std::string_view first, std::string_view indent) {
     for (const schema::Key& key : schema::keys()) {
       const auto [of, leaf] = split(key.path);
-      const std::string value = of == wanted ? schema::print_value(key.field(config, dataset)) : "";
+      const std::string value = of == wanted ? value_of(key, dataset) : "";
       if (value.empty()) continue;
       const auto [mapping, name] = split(leaf);
-      if (!mapping.empty() && mapping != inner) out += fmt::format("{}{}:\n", first, mapping);
-      out += fmt::format("{}{}{}: {}\n", mapping.empty() ? first : indent, mapping.empty() ? "" : "  ", name, value);
-      inner = mapping;
+      if (!mapping.empty() && mapping != inner_) out_ += fmt::format("{}{}:\n", first, mapping);
+      out_ += fmt::format("{}{}{}: {}{}\n", mapping.empty() ? first : indent, mapping.empty() ? "" : "  ", name, value,
+                          comment(std::string(key.path)));
+      inner_ = mapping;
       first = indent;
     }
-  };
-  print_keys("", unused, "", "");
-  for (const schema::Key& key : schema::keys()) {
-    const std::string_view of = split(key.path).first;
-    if (of == section || of.empty()) continue;
-    section = of;
-    if (section != "datasets[]") {
-      const size_t before = out.size();
-      out += fmt::format("{}:\n", section);
-      const size_t header = out.size();
-      print_keys(section, unused, "  ", "  ");
-      if (section == "model")
-        for (auto& [name, value] : config.model.given)
-          if (!value.text.empty()) out += fmt::format("  {}: {}\n", name, schema::print_value(&value.text));
-      if (out.size() == header) out.resize(before);
-    } else if (!config.datasets.empty()) {
-      out += "datasets:\n";
-      for (DatasetConfig& dataset : config.datasets) print_keys(section, dataset, "  - ", "    ");
-    }
   }
-  return out;
-}
+
+  Config config_;
+  const KeyComments* comments_;
+  std::string out_;
+  std::string_view inner_;  // a mapping within the section
+};
+
+}  // namespace
+
+std::string to_yaml(const Config& config) { return YamlWriter(config, nullptr).write(); }
+
+std::string to_yaml(const Config& config, const KeyComments& comments) { return YamlWriter(config, &comments).write(); }
 
 std::string config_reference() {
   std::string out;

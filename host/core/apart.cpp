@@ -168,9 +168,13 @@ std::string run_apart(const std::string& name, double seconds, const std::functi
   constexpr std::string_view own = "lora-host: error: ";
   if (const size_t at = printed.find(own); at != printed.npos)
     fail(Code::plugin, "{}", printed.substr(at + own.size(), printed.find('\n', at) - at - own.size()));
-  if (WIFSIGNALED(status))
-    fail(Code::plugin, "{}: crashed with signal {} ({})", name, WTERMSIG(status), ::strsignal(WTERMSIG(status)));
-  fail(Code::plugin, "{}: ended the process (exit {}), which is not its own", name, WEXITSTATUS(status));
+  fail(Code::plugin, "{}: {}", name, how_it_ended(status));
+}
+
+std::string how_it_ended(int wait_status) {
+  if (WIFSIGNALED(wait_status))
+    return fmt::format("crashed with signal {} ({})", WTERMSIG(wait_status), ::strsignal(WTERMSIG(wait_status)));
+  return fmt::format("ended the process (exit {}), which is not its own", WEXITSTATUS(wait_status));
 }
 
 }  // namespace lh

@@ -8,10 +8,10 @@
 
 namespace lh {
 
-// Several [1, ...] tensors of one shape, one after another: [B, ...].
+// Several [n, ...] tensors of one shape, one after another: [B n, ...].
 inline HostTensor stack_rows(const std::vector<const HostTensor*>& rows) {
   std::vector<int64_t> dims(rows[0]->desc.shape.dims().begin(), rows[0]->desc.shape.dims().end());
-  dims[0] = static_cast<int64_t>(rows.size());
+  dims[0] *= static_cast<int64_t>(rows.size());
   HostTensor out(Desc{rows[0]->desc.dtype, Shape(dims)});
   auto at = out.data.begin();
   for (const HostTensor* row : rows) at = std::ranges::copy(row->data, at).out;

@@ -117,13 +117,24 @@ void handle_crash(int signal, siginfo_t* info, void*) {
   if (info->si_code <= 0 || signal == SIGABRT) raise(signal);
 }
 
-// Whoever started the program would take this end for that of its own work.
+std::atomic<bool> exit_expected{false};
+
+// Whoever started the program would take this end for that of its own work, or for none of the documented ones:
+// OpenMP's library ends the process itself where it has no memory or cannot start a thread, and has said so.
 void handle_exit() {
   if (const char* name = foreign_code) {
     Line line;
     line << "lora-host: error: " << name << ": called exit(). Report it to the author of the plugin\n";
     line.print();
     _exit(static_cast<int>(Code::plugin));
+  }
+  if (!exit_expected.load()) {
+    Line line;
+    line << "lora-host: error: a library ended the program, for the reason above. The last checkpoint is whole; "
+            "continue "
+            "with --resume\n";
+    line.print();
+    _exit(static_cast<int>(Code::resource));
   }
 }
 
@@ -194,5 +205,7 @@ void install_crash_handlers() {
 }
 
 void enter_foreign_code(const char* name) { foreign_code = name; }
+
+void expect_exit() { exit_expected.store(true); }
 
 }  // namespace lh

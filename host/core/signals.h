@@ -34,9 +34,11 @@ class WholeChange {
 
 // From here on a crash (SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT) of a thread that is inside foreign code prints one
 // line with its name and ends the process with Code::plugin, and so does exit(). Any other crash is left to whoever
-// handled it before. Memory that is not there where nothing may be thrown (a destructor, a loop of threads) is told and
-// ends the process with Code::resource.
+// handled it before. An exit() that was not expected is that of a library without memory: Code::resource. Memory that
+// is not there where nothing may be thrown (a destructor, a loop of threads) is told and ends the process with
+// Code::resource.
 void install_crash_handlers();
+void expect_exit();  // the program ends by itself from here on: main returns
 // Names the foreign code that this thread runs from now on; nullptr: the host's own. The text is not copied.
 void enter_foreign_code(const char* name);
 

@@ -10,6 +10,7 @@
 #include "core/lower.h"
 #include "data/caption.h"
 #include "data/further_images.h"
+#include "data/image_formats.h"
 #include "io/file.h"
 
 namespace lh {

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <optional>
 
+#include "core/error.h"
 #include "core/random.h"
 #include "data/caption.h"
 
@@ -85,6 +87,13 @@ std::string choose_wildcards(std::string_view text, Random& random) {
   return out;
 }
 
+// The words, or the lines of the file that is named in their place.
+Tags words_of(const std::vector<std::string>& given) {
+  std::error_code none;
+  if (given.size() != 1 || !std::filesystem::is_regular_file(given[0], none)) return given;
+  return split(read_caption(given[0]), "\n");
+}
+
 }  // namespace
 
 CaptionRule::CaptionRule(const DatasetConfig& d, std::string trigger_word)
@@ -97,16 +106,30 @@ CaptionRule::CaptionRule(const DatasetConfig& d, std::string trigger_word)
       secondary_(d.secondary_separator),
       in_front_(!d.is_reg),
       wildcards_(d.enable_wildcard),
+      random_triggers_(words_of(d.random_triggers)),
+      random_triggers_max_(d.random_triggers_max),
       keep_(d.keep_tokens),
       warmup_min_(d.token_warmup_min),
       every_n_epochs_(d.caption_dropout_every_n_epochs),
       variants_(d.caption_variants),
       dropout_rate_(d.caption_dropout_rate),
       tag_dropout_(d.token_dropout_rate),
-      warmup_step_(d.token_warmup_step) {}
+      warmup_step_(d.token_warmup_step) {
+  for (const std::string& replacement : d.replacements) {
+    const size_t bar = replacement.find('|');
+    if (bar == 0 || bar == replacement.npos || replacement.find('|', bar + 1) != replacement.npos)
+      fail(Code::config, "datasets[].replacements: expected \"what stands there|what shall\", found \"{}\"",
+           replacement);
+    replacements_.emplace_back(replacement.substr(0, bar), replacement.substr(bar + 1));
+  }
+  if (!random_triggers_.empty() && random_triggers_max_ > std::ssize(random_triggers_))
+    fail(Code::config, "datasets[].random_triggers_max: {} cannot be drawn of {} words in random_triggers",
+         random_triggers_max_, random_triggers_.size());
+}
 
 bool CaptionRule::varies(const std::vector<std::string>& texts) const {
-  return texts.size() > 1 || changes_tags() || (wildcards_ && std::ranges::any_of(texts, has_wildcard));
+  return texts.size() > 1 || changes_tags() || !random_triggers_.empty() ||
+         (wildcards_ && std::ranges::any_of(texts, has_wildcard));
 }
 
 // Epochs count from 1 there: of every 3 the third is without captions.
@@ -117,7 +140,8 @@ bool CaptionRule::dropped(const CaptionUse& use) const {
              dropout_rate_;
 }
 
-std::string CaptionRule::dressed(const std::string& text) const {
+std::string CaptionRule::dressed(std::string text) const {
+  for (const auto& [from, to] : replacements_) text = replaced(std::move(text), from, to);
   return (prefix_.empty() ? "" : prefix_ + " ") + text + (suffix_.empty() ? "" : " " + suffix_);
 }
 
@@ -127,6 +151,10 @@ std::string CaptionRule::finished(std::string caption) const {
 }
 
 std::string CaptionRule::plain(const std::string& text) const { return finished(dressed(text)); }
+
+std::string CaptionRule::with_word(const std::string& caption, const std::string& word) const {
+  return replaced(caption, trigger_, word);
+}
 
 std::string CaptionRule::tags(const std::string& caption, const CaptionUse& use, Random& random) const {
   Tags front, moving, back;
@@ -157,6 +185,15 @@ std::string CaptionRule::tags(const std::string& caption, const CaptionUse& use,
   return fmt::format("{}", fmt::join(front, ", "));
 }
 
+void CaptionRule::add_random_triggers(std::string& caption, Random& random) const {
+  if (random_triggers_.empty()) return;
+  const auto most = static_cast<uint64_t>(random_triggers_max_);
+  const uint64_t count = most > 1 ? random.below(most + 1) : most;
+  Tags words = random_triggers_;
+  shuffle(words, random);
+  for (uint64_t i = 0; i < count; ++i) caption += ", " + words[i];
+}
+
 std::string CaptionRule::caption(const std::vector<std::string>& texts, uint64_t image, const CaptionUse& use) const {
   if (dropped(use)) return dropped_caption;
   Random random(use.seed, Purpose::caption, static_cast<uint64_t>(use.micro_step), use.lane);
@@ -168,6 +205,7 @@ std::string CaptionRule::caption(const std::vector<std::string>& texts, uint64_t
   if (wildcards_) text = choose_wildcards(text, random);
   if (changes_tags()) text = tags(text, use, random);
   text = finished(std::move(text));
+  add_random_triggers(text, random);
   if (shuffle_ != "all") return text;
   Tags all = split(text, separator_);
   shuffle(all, random);
@@ -175,9 +213,13 @@ std::string CaptionRule::caption(const std::vector<std::string>& texts, uint64_t
 }
 
 std::string CaptionRule::text() const {
-  return fmt::format("{:?};{:?};{:?};{};{:?};{:?};{:?};{};{};{};{};{};{};{};{};{}", trigger_, prefix_, suffix_,
-                     shuffle_, separator_, keep_separator_, secondary_, in_front_, wildcards_, keep_, warmup_min_,
-                     every_n_epochs_, variants_, dropout_rate_, tag_dropout_, warmup_step_);
+  std::string line =
+      fmt::format("{:?};{:?};{:?};{};{:?};{:?};{:?};{};{};{};{};{};{};{};{};{}", trigger_, prefix_, suffix_, shuffle_,
+                  separator_, keep_separator_, secondary_, in_front_, wildcards_, keep_, warmup_min_, every_n_epochs_,
+                  variants_, dropout_rate_, tag_dropout_, warmup_step_);
+  if (!replacements_.empty()) line += fmt::format(";replaced {}", replacements_);
+  if (!random_triggers_.empty()) line += fmt::format(";{} of {}", random_triggers_max_, random_triggers_);
+  return line;
 }
 
 }  // namespace lh

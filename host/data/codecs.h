@@ -15,17 +15,29 @@ namespace lh {
 using Bytes = std::span<const std::byte>;
 
 struct ImageHeader {
-  ImageSize size;       // as stored, before orientation
-  int orientation = 1;  // EXIF, 1..8
+  ImageSize size;         // as stored, before orientation
+  int orientation = 1;    // EXIF, 1..8
+  bool animated = false;  // has more images than the first, which is the one that is taken
 };
 
+// Those beside JPEG and PNG are there where their library was (image_formats.cpp).
 ImageHeader jpeg_header(Bytes file);
 ImageHeader png_header(Bytes file);
 ImageHeader webp_header(Bytes file);
+ImageHeader gif_header(Bytes file);
+ImageHeader bmp_header(Bytes file);
+ImageHeader tiff_header(Bytes file);
+ImageHeader heif_header(Bytes file);
 // Pixels as stored: RGB, alpha over white and kept, orientation not applied.
 Image decode_jpeg(Bytes file);
 Image decode_png(Bytes file);
 Image decode_webp(Bytes file);
+Image decode_gif(Bytes file);
+Image decode_bmp(Bytes file);
+Image decode_tiff(Bytes file);
+Image decode_heif(Bytes file);
+bool decodes_avif();
+bool decodes_heic();
 
 // Orientation from a TIFF block (EXIF without its "Exif\0\0" mark); 1 when absent or malformed.
 int exif_orientation(Bytes tiff);
@@ -47,5 +59,6 @@ std::vector<std::byte> read_image_file(const std::filesystem::path& path);
 Image decode_image(Bytes file, const std::filesystem::path& name);
 Image decode_alpha(Bytes file, const std::filesystem::path& name);  // grey: how opaque each pixel is
 ImageSize image_size(Bytes file, const std::filesystem::path& name);
+bool image_is_animated(Bytes file, const std::filesystem::path& name);  // of which the first image is taken
 
 }  // namespace lh

@@ -31,6 +31,8 @@ struct Candidate {
   ImageFiles images;
   std::optional<SampleMask> mask;
   std::vector<std::string> texts;
+  bool captioned = false;  // they are its own
+  bool animated = false;
   std::string corrupt;         // why it cannot be used
   std::string unreadable;      // why the file could not be read at all
   std::exception_ptr failure;  // anything else, such as memory
@@ -74,7 +76,8 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
       problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
       candidate.texts.emplace_back();
     }
-    if (candidate.texts.empty()) {
+    candidate.captioned = !candidate.texts.empty();
+    if (!candidate.captioned) {
       candidate.texts = {config.default_caption};
       if (config.default_caption.empty()) missing.push_back(candidate.file.path.filename().string());
     }
@@ -131,50 +134,61 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
                  without.size(), candidates.size(), some_names(without));
 }
 
-// What is kept of an image that can be used: "<hash> <width> <height>".
-std::string seen_text(const ImageFile& file) {
-  return fmt::format("{} {} {}", file.content_hash, file.size.width, file.size.height);
+// What is kept of an image that can be used: "<hash> <width> <height> <1 for one with more images than one>".
+std::string seen_text(const ImageFile& file, bool animated) {
+  return fmt::format("{} {} {} {}", file.content_hash, file.size.width, file.size.height, animated ? 1 : 0);
 }
 
-bool fill_in(ImageFile& file, const std::string& seen) {
+bool fill_in(ImageFile& file, bool& animated, const std::string& seen) {
   std::istringstream words(seen);
-  return static_cast<bool>(words >> file.content_hash >> file.size.width >> file.size.height);
+  return static_cast<bool>(words >> file.content_hash >> file.size.width >> file.size.height >> animated);
 }
 
 // What images are known by.
 struct Known {
   const KnownGood& good;
+  const OpenedImages& opened;
   SeenFiles* seen;
 };
 
-// Fills in what the file says of itself, or why the candidate cannot be used.
-void check_file(ImageFile& file, const Known& known, Candidate& candidate) {
+// Fills in what the file says of itself, or why the candidate cannot be used. True for one with more images than one.
+bool check_file(ImageFile& file, const Known& known, Candidate& candidate) {
+  if (const auto found = known.opened.find(file.path); found != known.opened.end()) {
+    file = found->second.file;
+    if (!found->second.corrupt.empty()) candidate.corrupt = found->second.corrupt;
+    if (!found->second.unreadable.empty()) candidate.unreadable = found->second.unreadable;
+    return found->second.animated;
+  }
+  bool animated = false;
   if (known.seen != nullptr)
-    if (const auto seen = known.seen->find(file.path); seen && fill_in(file, *seen)) return;
+    if (const auto seen = known.seen->find(file.path); seen && fill_in(file, animated, *seen)) return animated;
   const std::optional<FileStamp> stamp = stamp_of(file.path);
   std::vector<std::byte> bytes;
   try {
     bytes = read_image_file(file.path);
   } catch (const Error& error) {
     candidate.unreadable = error.what();
-    return;
+    return false;
   }
   try {
     file.content_hash = sha256_hex(std::span(bytes));
     file.size = image_size(bytes, file.path);
     if (!known.good || !known.good(file.content_hash)) decode_image(bytes, file.path);
-    if (known.seen != nullptr && stamp) known.seen->note(file.path, *stamp, seen_text(file));
+    animated = image_is_animated(bytes, file.path);
+    if (known.seen != nullptr && stamp) known.seen->note(file.path, *stamp, seen_text(file, animated));
+    return animated;
   } catch (const Error& error) {
     candidate.corrupt = error.what();
+    return false;
   }
 }
 
 void check_image(Candidate& candidate, const Known& known) {
-  check_file(candidate.file, known, candidate);
+  candidate.animated = check_file(candidate.file, known, candidate);
   for (auto& [key, file] : candidate.images) check_file(file, known, candidate);
   if (!candidate.mask) return;
   ImageFile& mask = candidate.mask->file;
-  check_file(mask, {{}, known.seen}, candidate);
+  check_file(mask, {{}, known.opened, known.seen}, candidate);
   const ImageSize &m = mask.size, &i = candidate.file.size;
   // Of one shape, but for a pixel that rounding takes.
   if (candidate.corrupt.empty() && candidate.unreadable.empty() &&
@@ -213,8 +227,31 @@ void check_images(std::vector<Candidate>& candidates, const Known& known) {
     if (candidate.failure) std::rethrow_exception(candidate.failure);
 }
 
+// What a survey's `open` gives for the files of these candidates.
+OpenedImages opened_by(const DatasetSurvey* survey, const std::vector<Candidate>& candidates) {
+  if (survey == nullptr || !survey->open) return {};
+  std::set<fs::path> files;
+  for (const Candidate& candidate : candidates) {
+    files.insert(candidate.file.path);
+    for (const auto& [key, file] : candidate.images) files.insert(file.path);
+    if (candidate.mask) files.insert(candidate.mask->file.path);
+  }
+  return survey->open({files.begin(), files.end()});
+}
+
+void note(const std::vector<Candidate>& candidates, const DatasetConfig& config, size_t dataset,
+          DatasetSurvey& survey) {
+  for (const Candidate& c : candidates)
+    survey.pictures.push_back({.dataset = dataset,
+                               .file = c.file,
+                               .texts = c.texts,
+                               .captioned = c.captioned,
+                               .why_not = c.unreadable.empty() ? c.corrupt : c.unreadable,
+                               .stops = !c.unreadable.empty() || (config.strict && !c.corrupt.empty())});
+}
+
 // Sorts out what cannot be used: into problems, or with a warning into the count of skipped images.
-void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidates, int64_t& skipped,
+void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidates, bool warn, int64_t& skipped,
                    std::vector<std::string>& problems) {
   const auto total = candidates.size();
   size_t unreadable = 0, corrupt = 0;
@@ -226,7 +263,7 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
       ++corrupt;
       if (config.strict) {
         problems.push_back(candidate.corrupt + " [strict]");
-      } else {
+      } else if (warn) {
         spdlog::warn("{}; left out of the training set", candidate.corrupt);
       }
     }
@@ -252,8 +289,9 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.bucket = choose_bucket(candidate.file.size, resolution, step, config.buckets);
       sample.is_reg = config.is_reg;
       sample.random_crop = config.random_crop;
+      sample.random_scale = config.random_scale;
       sample.color_aug = config.color_aug;
-      sample.augment_variants = config.random_crop || config.color_aug ? config.augment_variants : 1;
+      sample.augment_variants = sample.is_augmented() ? config.augment_variants : 1;
       sample.loss_weight = config.loss_multiplier;
       sample.repeats = config.num_repeats;
       dataset.small +=
@@ -348,10 +386,11 @@ ImageNumbers image_numbers(const ImageCut& cut) {
 // as kohya's scripts move them: of three images one, its hue by up to 16 degrees or its gamma by up to 5%.
 ImageCut Sample::cut(int64_t variant) const {
   ImageCut made = cut();
-  if (!random_crop && !color_aug) return made;
+  if (!is_augmented()) return made;
   Random random(0, Purpose::augment_variant, number(), static_cast<uint32_t>(variant));
   const double x = random.uniform(), y = random.uniform();
   if (random_crop) made.augment.at = {x, y};
+  if (random_scale) made.augment.at.scale = random.uniform();
   if (!color_aug || random.uniform() > 0.33) return made;
   const bool hue = random.uniform() > 0.5;
   const double share = 2 * random.uniform() - 1;
@@ -379,6 +418,12 @@ std::vector<float> read_mask(const SampleMask& mask, const Bucket& bucket, CropA
   return places;
 }
 
+std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples) {
+  std::map<Bucket, int64_t> counts;
+  for (const Sample& sample : samples) counts[sample.bucket] += sample.repeats;
+  return counts;
+}
+
 uint64_t Sample::number() const {
   uint64_t number = 0;
   std::from_chars(image.content_hash.data(),
@@ -388,7 +433,7 @@ uint64_t Sample::number() const {
 
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
                      const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split,
-                     SeenFiles* seen) {
+                     DatasetSurvey* survey, SeenFiles* seen) {
   Dataset dataset;
   std::vector<std::string> problems;
   const std::vector<DatasetConfig> all = with_class_folders(datasets, problems);
@@ -403,8 +448,11 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
-    check_images(candidates, {known_good, seen});
-    drop_unusable(config, candidates, dataset.skipped, problems);
+    check_images(candidates, {known_good, opened_by(survey, candidates), seen});
+    if (survey != nullptr) note(candidates, config, i, *survey);
+    drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
+    for (const Candidate& candidate : candidates)
+      if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
     add_samples(config, rule, candidates, step, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
@@ -412,7 +460,10 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
   if (!datasets.empty() && problems.empty() && std::ranges::all_of(dataset.samples, &Sample::is_reg))
     problems.push_back("datasets: all of them have is_reg: expected one at least of what is to be learned");
   if (datasets.empty()) problems.push_back("datasets: expected at least one, found none (add one with folder_path)");
-  if (!problems.empty()) {
+  if (survey != nullptr) {
+    survey->datasets = all;
+    survey->problems = std::move(problems);
+  } else if (!problems.empty()) {
     std::string text = fmt::format("{} problem(s) with the training data:", problems.size());
     constexpr size_t limit = 50;
     for (size_t i = 0; i < problems.size() && i < limit; ++i) text += "\n  " + problems[i];

@@ -62,10 +62,11 @@ struct Sample {
   CaptionRule rule;
   Bucket bucket;
   bool flip = false, is_reg = false;
-  bool random_crop = false, color_aug = false;
+  bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
   double loss_weight = 1;
   int64_t repeats = 1;
+  bool is_augmented() const { return random_crop || random_scale || color_aug; }
   ImageCut cut() const { return {image, bucket, flip}; }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
@@ -86,6 +87,7 @@ struct Dataset {
   std::vector<Sample> validation;     // samples of images that are not trained on
   int64_t skipped = 0;                // corrupt images left out, each with a warning
   std::vector<std::string> not_read;  // files of image formats that are not read
+  std::vector<std::string> animated;  // files of which the first image is used
   int64_t unused_reg = 0;             // regularization samples beyond as many as there are others
   int64_t small = 0;                  // samples of images that are smaller than their resolution asks for
 };
@@ -100,18 +102,47 @@ struct ValidationSplit {
 // image that is smaller than the bucket unless it must (at least one step). Without buckets: the square.
 Bucket choose_bucket(ImageSize size, int64_t resolution, int64_t step, bool buckets);
 
+// How many samples of each bucket an epoch has.
+std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples);
+
 // Whether an image with this content hash is known to decode (its latents are cached, so it did once).
 using KnownGood = std::function<bool(const std::string& content_hash)>;
 
-// Scans and checks every dataset: the .jpg, .jpeg, .png and .webp files of its folder with their captions and masks,
-// and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is read,
-// hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
+// An image file that was looked at: what it says of itself, or why it cannot be used.
+struct OpenedImage {
+  ImageFile file;
+  std::string corrupt;     // it is read, and is no image that can be used
+  std::string unreadable;  // nothing could be learnt of it
+  bool animated = false;   // of its images the first is used
+};
+using OpenedImages = std::map<std::filesystem::path, OpenedImage>;
+
+// What open_dataset sees, for those who tell the user more than what is trained on.
+struct DatasetSurvey {
+  struct Picture {
+    size_t dataset = 0;  // among `datasets`
+    ImageFile file;
+    std::vector<std::string> texts;
+    bool captioned = false;  // the texts are its own, no default
+    std::string why_not;     // it is trained on; empty: it is
+    bool stops = false;      // for that the training is refused
+  };
+  // Looks at files in place of open_dataset; those that it does not give are looked at there.
+  std::function<OpenedImages(const std::vector<std::filesystem::path>&)> open;
+  std::vector<DatasetConfig> datasets;  // class folders being datasets of their own
+  std::vector<Picture> pictures;
+  std::vector<std::string> problems;  // which are not thrown then
+};
+
+// Scans and checks every dataset: the images of its folder, of every format that is read, with their captions and
+// masks, and for each of `keys` the image of the same name in that key's folder (DatasetConfig::images). Every image is
+// read, hashed and, unless known to be good, decoded; a corrupt one is left out with a warning, or refused where
 // DatasetConfig::strict. Regularization samples are repeated until there are as many as others, as kohya's scripts do.
 // An image that was seen to be good before and has not been touched since is not read: `seen` knows its hash and size.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
                      const KnownGood& known_good = {}, const std::set<std::string>& keys = {},
-                     const ValidationSplit& split = {}, SeenFiles* seen = nullptr);
+                     const ValidationSplit& split = {}, DatasetSurvey* survey = nullptr, SeenFiles* seen = nullptr);
 
 // Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);

@@ -7,21 +7,11 @@
 
 #include "config/nearest.h"
 #include "config/value.h"
-#include "core/lower.h"
+#include "data/image_formats.h"
 
 namespace lh {
 
 namespace fs = std::filesystem;
-
-std::span<const std::string_view> image_extensions() {
-  static constexpr std::string_view known[] = {".jpg", ".jpeg", ".png", ".webp"};
-  return known;
-}
-
-bool is_image_name(const fs::path& path) {
-  const std::string extension = lower(path.extension().string());
-  return std::ranges::find(image_extensions(), extension) != image_extensions().end();
-}
 
 std::string some_names(const std::vector<std::string>& names) {
   constexpr size_t limit = 5;

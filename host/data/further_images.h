@@ -5,17 +5,12 @@
 #include <filesystem>
 #include <map>
 #include <set>
-#include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "config/config.h"
 
 namespace lh {
-
-std::span<const std::string_view> image_extensions();  // ".png", of the formats that are read
-bool is_image_name(const std::filesystem::path& path);
 
 // "a.png, b.png, ... (7 in all)"
 std::string some_names(const std::vector<std::string>& names);

@@ -2,12 +2,12 @@
 #include "data/image.h"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
 #include "data/codecs.h"
+#include "data/image_formats.h"
 #include "io/file.h"
 
 namespace lh {
@@ -15,37 +15,26 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Codec {
-  ImageHeader (*header)(Bytes);
-  Image (*decode)(Bytes);
-};
-
-bool has(Bytes file, size_t offset, std::string_view text) {
-  return file.size() >= offset + text.size() && std::memcmp(file.data() + offset, text.data(), text.size()) == 0;
-}
-
-// What a foreign file probably is.
-std::string_view foreign_format(Bytes file) {
-  if (has(file, 0, "GIF8")) return "a GIF";
-  if (has(file, 0, "BM")) return "a BMP";
-  if (has(file, 0, std::string_view("II*\0", 4)) || has(file, 0, std::string_view("MM\0*", 4))) return "a TIFF";
-  if (has(file, 4, "ftypavif")) return "an AVIF";
-  if (has(file, 4, "ftyp")) return "a HEIC or video";
-  if (has(file, 0, "\xff\x0a") || has(file, 4, "JXL ")) return "a JPEG XL";
-  if (has(file, 0, "<") || has(file, 0, "{")) return "a text";
-  return "an unknown";
-}
-
-Codec codec_of(Bytes file) {
+// What can be read, or what to do with a file that cannot.
+const ImageFormat& readable_format(Bytes file) {
   if (file.empty()) fail(Code::data, "the file is empty (0 bytes): fetch it anew or remove it");
-  if (has(file, 0, "\xff\xd8\xff")) return {jpeg_header, decode_jpeg};
-  if (has(file, 0, "\x89PNG\r\n\x1a\n")) return {png_header, decode_png};
-  if (has(file, 0, "RIFF") && has(file, 8, "WEBP")) return {webp_header, decode_webp};
+  const ImageFormat* format = format_of(file);
+  if (format != nullptr && format->read()) return *format;
+  if (format != nullptr && !format->package.empty())
+    fail(Code::data,
+         "{} cannot be read: its library was not there when this lora-host was built, or is not there now (install {}, "
+         "or convert the image to PNG)",
+         format->name, format->package);
   std::string first;
   for (size_t i = 0; i < file.size() && i < 8; ++i)
     first += fmt::format("{}{:02x}", i == 0 ? "" : " ", std::to_integer<int>(file[i]));
-  fail(Code::data, "expected a JPEG, PNG or WebP image, found {} file (it begins with {}): convert or remove it",
-       foreign_format(file), first);
+  const bool text = file[0] == std::byte{'<'} || file[0] == std::byte{'{'};
+  fail(Code::data, "expected an image ({}), found {} file (it begins with {}): convert or remove it",
+       formats_that_are_read(),
+       format != nullptr ? fmt::format("a {}", format->name)
+       : text            ? "a text"
+                         : "an unknown",
+       first);
 }
 
 template <typename Function>
@@ -83,9 +72,9 @@ std::vector<std::byte> read_image_file(const fs::path& path) {
 
 Image decode_image(Bytes file, const fs::path& name) {
   return with_name(name, [&] {
-    const Codec codec = codec_of(file);
-    const ImageHeader header = codec.header(file);
-    Image image = codec.decode(file);
+    const ImageFormat& format = readable_format(file);
+    const ImageHeader header = format.header(file);
+    Image image = format.decode(file);
     image.alpha = {};
     return apply_orientation(std::move(image), header.orientation);
   });
@@ -93,9 +82,9 @@ Image decode_image(Bytes file, const fs::path& name) {
 
 Image decode_alpha(Bytes file, const fs::path& name) {
   return with_name(name, [&] {
-    const Codec codec = codec_of(file);
-    const ImageHeader header = codec.header(file);
-    Image image = codec.decode(file);
+    const ImageFormat& format = readable_format(file);
+    const ImageHeader header = format.header(file);
+    Image image = format.decode(file);
     image.alpha.resize(image.rgb.size() / 3, 255);  // without alpha all of it is opaque
     for (size_t i = 0; i < image.alpha.size(); ++i)
       std::fill_n(image.rgb.begin() + 3 * static_cast<int64_t>(i), 3, image.alpha[i]);
@@ -105,10 +94,14 @@ Image decode_alpha(Bytes file, const fs::path& name) {
 
 ImageSize image_size(Bytes file, const fs::path& name) {
   return with_name(name, [&]() -> ImageSize {
-    const ImageHeader header = codec_of(file).header(file);
+    const ImageHeader header = readable_format(file).header(file);
     if (header.orientation >= 5) return {header.size.height, header.size.width};
     return header.size;
   });
+}
+
+bool image_is_animated(Bytes file, const fs::path& name) {
+  return with_name(name, [&] { return readable_format(file).header(file).animated; });
 }
 
 Image decode_image(const fs::path& path) { return decode_image(read_image_file(path), path); }

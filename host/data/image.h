@@ -29,9 +29,10 @@ struct CropGeometry {
   ImageSize scaled;
   int64_t left = 0, top = 0;  // of the crop, in scaled pixels
 };
-// Of the room beside the crop and above it, the shares that are left of it and above it.
+// Of the room beside the crop and above it, the shares that are left of it and above it; and how large the scaled image
+// is: from 0, no larger than it must be, to 1, as large as the image is.
 struct CropAt {
-  double x = 0.5, y = 0.5;
+  double x = 0.5, y = 0.5, scale = 0;
   bool operator==(const CropAt&) const = default;
 };
 CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at = {});

@@ -4,25 +4,16 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 
-#include "core/lower.h"
 #include "data/caption_files.h"
 #include "data/further_images.h"
+#include "data/image_formats.h"
 
 namespace lh {
 namespace {
 
 namespace fs = std::filesystem;
-
-// What people take for images.
-bool is_foreign_image(const fs::path& path) {
-  constexpr std::array foreign = {".gif",  ".bmp", ".tif",  ".tiff", ".avif", ".heic",
-                                  ".heif", ".jxl", ".jfif", ".jp2",  ".ppm",  ".tga"};
-  const std::string extension = lower(path.extension().string());
-  return std::ranges::find(foreign, extension) != foreign.end();
-}
 
 bool is_hidden(const fs::path& path) { return path.filename().string().starts_with('.'); }
 
@@ -43,10 +34,10 @@ class Folder {
     else
       for (auto& [image, texts] : list_.texts = read_metadata(dataset_, problems)) list_.images.push_back(image);
     if (list_.images.empty() && problems.empty())
-      problems.push_back(fmt::format(
-          "dataset {}: expected .jpg, .jpeg, .png or .webp files, found none ({} other entries{}){}", folder.string(),
-          others_, dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
-          list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read)));
+      problems.push_back(fmt::format("dataset {}: expected images ({}), found none ({} other entries{}){}",
+                                     folder.string(), formats_that_are_read(), others_,
+                                     dataset_.recursive ? "" : "; sub-folders are searched with recursive: true",
+                                     list_.not_read.empty() ? "" : "; not read: " + some_names(list_.not_read)));
     std::ranges::sort(list_.images, {}, [](const fs::path& path) -> const std::string& { return path.native(); });
     std::ranges::sort(list_.not_read);
     return std::move(list_);
@@ -68,7 +59,7 @@ class Folder {
         continue;
       }
       ++others_;
-      if (is_foreign_image(path)) list_.not_read.push_back(path.filename().string());
+      if (is_any_image_name(path)) list_.not_read.push_back(path.filename().string());
     }
     if (error)
       problems.push_back(fmt::format("dataset {}: the folder cannot be listed: {}", folder.string(), error.message()));

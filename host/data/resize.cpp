@@ -56,8 +56,13 @@ CropGeometry crop_geometry(ImageSize from, ImageSize to, CropAt at) {
   if (w < 1 || h < 1 || to.width < 1 || to.height < 1)
     fail(Code::internal, "resize: {} x {} pixels to {} x {} is not possible", w, h, to.width, to.height);
   const bool by_width = to.width * h >= to.height * w;
-  const int64_t scaled_w = by_width ? to.width : std::max(to.width, (2 * w * to.height + h) / (2 * h));
-  const int64_t scaled_h = by_width ? std::max(to.height, (2 * h * to.width + w) / (2 * w)) : to.height;
+  int64_t scaled_w = by_width ? to.width : std::max(to.width, (2 * w * to.height + h) / (2 * h));
+  int64_t scaled_h = by_width ? std::max(to.height, (2 * h * to.width + w) / (2 * w)) : to.height;
+  if (w > scaled_w && h > scaled_h) {
+    const auto more = [&](int64_t room) { return std::llround(static_cast<double>(room) * at.scale); };
+    scaled_w += more(w - scaled_w);
+    scaled_h += more(h - scaled_h);
+  }
   const auto before = [](int64_t room, double share) {
     return static_cast<int64_t>(static_cast<double>(room) * share);
   };

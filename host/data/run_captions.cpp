@@ -12,12 +12,14 @@ std::string caption_at(const RunCourse& course, const Sample& sample, int64_t mi
                               .steps = course.steps});
 }
 
-void RunCaptions::add(size_t sample, std::string caption) {
-  of_[sample].insert(&*all_.insert(std::move(caption)).first);
-}
-
-RunCaptions::RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course, int64_t most)
+RunCaptions::RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course,
+                         const PreservedPrompts& preserved, int64_t most)
     : of_(dataset.samples.size()) {
+  const auto add = [&](size_t i, const std::string& caption) {
+    of_[i].insert(&*all_.insert(caption).first);
+    if (preserved.any()) of_[i].insert(&*preserved_.insert(preserved.of(dataset.samples[i], caption)).first);
+  };
+  const auto few = [&] { return static_cast<int64_t>(all_.size() + preserved_.size()) <= most; };
   std::vector<bool> drawn(dataset.samples.size());
   for (size_t i = 0; i < drawn.size(); ++i) {
     const Sample& sample = dataset.samples[i];
@@ -28,14 +30,14 @@ RunCaptions::RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCou
   }
   const int64_t end = varying_ > 0 ? course.steps * course.micro_batches : 0;
   for (int64_t micro = 0; micro < end && complete_; ++micro) {
-    complete_ = static_cast<int64_t>(all_.size()) <= most;
+    complete_ = few();
     const Batch& batch = order.at(micro);
     for (size_t lane = 0; lane < batch.samples.size(); ++lane) {
       const auto i = static_cast<size_t>(batch.samples[lane]);
       if (drawn[i]) add(i, caption_at(course, dataset.samples[i], micro, static_cast<uint32_t>(lane)));
     }
   }
-  complete_ = complete_ && static_cast<int64_t>(all_.size()) <= most;
+  complete_ = complete_ && few();
   for (size_t i = 0; i < drawn.size(); ++i)  // that the run does not come to
     if (of_[i].empty()) add(i, dataset.samples[i].caption);
 }

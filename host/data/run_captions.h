@@ -8,6 +8,7 @@
 
 #include "data/batches.h"
 #include "data/caption_rule.h"
+#include "data/preserved_prompts.h"
 
 namespace lh {
 
@@ -22,17 +23,19 @@ std::string caption_at(const RunCourse& course, const Sample& sample, int64_t mi
 
 class RunCaptions {
  public:
-  // Drawn ones are looked for until there are more than `most` captions.
-  RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course, int64_t most);
-  // Each once; those of `sample` have one at least.
+  // Drawn ones are looked for until there are more than `most` captions, those of `preserved` included.
+  RunCaptions(const Dataset& dataset, BatchOrder& order, const RunCourse& course, const PreservedPrompts& preserved,
+              int64_t most);
+  // Each once.
   const std::set<std::string>& all() const { return all_; }
+  const std::set<std::string>& preserved() const { return preserved_; }
+  // Of both, what batches with this sample may need: one caption at least.
   const std::set<const std::string*>& of(size_t sample) const { return of_[sample]; }
   int64_t varying() const { return varying_; }  // samples whose captions are drawn
   bool complete() const { return complete_; }   // there were no more than `most`
 
  private:
-  void add(size_t sample, std::string caption);
-  std::set<std::string> all_;
+  std::set<std::string> all_, preserved_;
   std::vector<std::set<const std::string*>> of_;
   int64_t varying_ = 0;
   bool complete_ = true;

@@ -175,25 +175,34 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const Token
   return std::make_unique<Tokenizer>(spec, places);
 }
 
-TokenRow tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length) {
+TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows) {
   const Tokenizer::Frame& frame = tokenizer.frame();
   const int64_t room = length - static_cast<int64_t>(frame.begin.size() + frame.end.size());
   if (room < 0)
     fail(Code::internal, "tokenizer: there must be room for {} ids, not {}", frame.begin.size() + frame.end.size(),
          length);
-  std::vector<int32_t> ids = tokenizer.encode(prompt);
-  TokenRow row;
-  row.cut = std::max<int64_t>(static_cast<int64_t>(ids.size()) - room, 0);
-  ids.resize(ids.size() - static_cast<size_t>(row.cut));
-  ids.insert(ids.begin(), frame.begin.begin(), frame.begin.end());
-  ids.insert(ids.end(), frame.end.begin(), frame.end.end());
-  const auto pads = static_cast<size_t>(length) - ids.size();
-  row.mask.assign(ids.size(), 1);
+  if (rows > 1 && room != tokenizer.spec().row_tokens)
+    fail(Code::plugin, "tokenizer of kind {}: a row of {} tokens has room for {} of a text, the recipe says {}",
+         tokenizer.spec().kind, length, room, tokenizer.spec().row_tokens);
+  const std::vector<int32_t> text = tokenizer.encode(prompt);
   const bool left = tokenizer.spec().side == TokenizerSpec::Side::left;
-  ids.insert(left ? ids.begin() : ids.end(), pads, frame.pad);
-  row.mask.insert(left ? row.mask.begin() : row.mask.end(), pads, 0);
-  row.ids = std::move(ids);
-  return row;
+  TokenRows out;
+  auto at = text.begin();
+  for (int64_t row = 0; row < rows; ++row) {
+    const auto end = at + std::min<std::ptrdiff_t>(room, text.end() - at);
+    std::vector<int32_t> ids = frame.begin;
+    ids.insert(ids.end(), at, end);
+    ids.insert(ids.end(), frame.end.begin(), frame.end.end());
+    at = end;
+    const auto pads = static_cast<size_t>(length) - ids.size();
+    std::vector<int32_t> mask(ids.size(), 1);
+    ids.insert(left ? ids.begin() : ids.end(), pads, frame.pad);
+    mask.insert(left ? mask.begin() : mask.end(), pads, 0);
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+    out.mask.insert(out.mask.end(), mask.begin(), mask.end());
+  }
+  out.cut = text.end() - at;
+  return out;
 }
 
 }  // namespace lh

@@ -52,12 +52,12 @@ class Tokenizer {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places);
 
-struct TokenRow {
-  std::vector<int32_t> ids, mask;  // [length] each; mask: 1 = a token, 0 = a pad
+struct TokenRows {
+  std::vector<int32_t> ids, mask;  // [rows, length] each; mask: 1 = a token, 0 = a pad
   int64_t cut = 0;                 // tokens of the text that were lost
 };
-// Begin, text, end and pads. A text that is too long loses its tail (and with it that of its template); begin and end
-// stay.
-TokenRow tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length);
+// Begin, text, end and pads. A text that is too long for a row goes on in the next one; what does not fit into the last
+// (and with it the tail of its template) is lost, begin and end stay.
+TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows = 1);
 
 }  // namespace lh

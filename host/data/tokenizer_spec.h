@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <variant>
@@ -33,10 +34,22 @@ struct TokenizerSpec {
   Side side = Side::right;                           // where the pads go
   int64_t length = 0;                                // tokens, begin, end and pads included
   int64_t max_length = 0;  // model.max_sequence_length may set `length` up to this; 0 = it may not
-  bool mask = false;       // the conditioner is told which tokens are pads
-  bool optional = false;   // the model also works without this encoder
+  // A long text goes on in further rows of `length` tokens, each with begin and end around `row_tokens`; 0: it does
+  // not.
+  int64_t row_tokens = 0;
+  int64_t rows = 1, max_rows = 1;  // model.max_token_length sets how many there are, up to the second
+  bool mask = false;               // the conditioner is told which tokens are pads
+  bool optional = false;           // the model also works without this encoder
   // JSON of a tokenizer.json without its vocabulary, for files that say nothing of how text is cut; empty: none.
   std::string rules;
+
+  // What the conditioner's graph is told: "<encoder>.length"; "<encoder>.drop" and "<encoder>.rows" where the tokenizer
+  // has them.
+  void add_sizes(const std::string& encoder, std::map<std::string, int64_t>& sizes) const {
+    sizes[encoder + ".length"] = length;
+    if (drop > 0) sizes[encoder + ".drop"] = drop;
+    if (max_rows > 1) sizes[encoder + ".rows"] = rows;
+  }
 };
 
 }  // namespace lh

@@ -94,7 +94,7 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
 TokenizerSpec read_tokenizer_spec(const Strict& in, const Node& node) {
   in.check_fields(node, where,
                   {"kind", "files", "template", "system", "drop", "lower", "strip", "pad", "begin", "end", "side",
-                   "length", "max_length", "mask", "optional", "rules"});
+                   "length", "max_length", "rows", "mask", "optional", "rules"});
   TokenizerSpec out;
   read_common(in, node, out);
   if (const Node* files = node.find("files")) {
@@ -110,6 +110,11 @@ TokenizerSpec read_tokenizer_spec(const Strict& in, const Node& node) {
   out.length = in.integer(in.need(node, "length", where), "length", lengths);
   const auto length = static_cast<double>(out.length);
   in.set(node, "max_length", out.max_length, {.low = length, .high = lengths.high});
+  if (const Node* rows = node.find("rows")) {
+    in.check_fields(*rows, "rows", {"tokens", "most"});
+    out.row_tokens = in.integer(in.need(*rows, "tokens", "rows"), "tokens", {.low = 1, .high = length});
+    out.max_rows = in.integer(in.need(*rows, "most", "rows"), "most", {.low = 2, .high = 1000});
+  }
   in.set(node, "drop", out.drop, {.low = 0, .high = length - 1});
   in.set(node, "mask", out.mask);
   in.set(node, "optional", out.optional);

@@ -1,4 +1,4 @@
-// WebP by libwebp, still images only. Without the library (no LORA_WEBP) WebP files are refused.
+// WebP by libwebp, still images only.
 #include <cstring>
 #include <string_view>
 
@@ -89,19 +89,6 @@ Image decode_webp(Bytes file) {
   }
   return image;
 }
-
-#else
-
-namespace {
-[[noreturn]] void refuse_webp() {
-  fail(Code::data,
-       "WebP cannot be read: this lora-host was built without libwebp (build it with libwebp-dev installed, or convert "
-       "the image to PNG)");
-}
-}  // namespace
-
-ImageHeader webp_header(Bytes) { refuse_webp(); }
-Image decode_webp(Bytes) { refuse_webp(); }
 
 #endif
 

@@ -17,8 +17,8 @@ TrainingObjective::TrainingObjective(const TrainSection& train, const Recipe& re
   if (objective_ != Objective::flow) schedule_.emplace(spec_);
 }
 
-NoiseLevel TrainingObjective::draw(Random& random, int64_t tokens, bool favoured) const {
-  const double t = law_.draw(random, tokens, favoured);
+NoiseLevel TrainingObjective::draw(Random& random, int64_t tokens, bool reg) const {
+  const double t = law_.draw(random, tokens, reg);
   if (!schedule_) return flow_level(t);
   return discrete_level(
       std::min(static_cast<int64_t>(t * static_cast<double>(schedule_->steps())), schedule_->steps() - 1));

@@ -33,8 +33,8 @@ class TrainingObjective {
  public:
   // Throws lh::Error(Code::config) for settings that do not fit the model.
   TrainingObjective(const TrainSection& train, const Recipe& recipe);
-  // favoured: train.content_or_style counts, which it does not for regularization samples.
-  NoiseLevel draw(Random& random, int64_t tokens, bool favoured = true) const;
+  // reg: of a regularization sample, which may favour other noise levels.
+  NoiseLevel draw(Random& random, int64_t tokens, bool reg = false) const;
   // All spans have one length; noisy and target are written. perturbed: the noise that x0 is mixed with where it is not
   // the one that the model is to find.
   void make_pair(std::span<const float> x0, std::span<const float> noise, const NoiseLevel& level,

@@ -38,6 +38,17 @@ bool is_density(const std::string& scheme) { return scheme == "logit_normal" || 
 // One name for one law.
 std::string canonical(const std::string& type) { return type == "uniform" ? "linear" : type; }
 
+// The times of a law that draws one of few; none: it is another.
+std::span<const double> steps_of(const std::string& type) {
+  static constexpr double one[] = {1}, two[] = {1, 0.501}, four[] = {1, 0.75, 0.5, 0.25},
+                          eight[] = {1, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125};
+  if (type == "one_step") return one;
+  if (type == "two_step") return two;
+  if (type == "four_step") return four;
+  if (type == "eight_step") return eight;
+  return {};
+}
+
 std::string chosen_type(const TrainSection& train, const Recipe& recipe) {
   if (!is_density(train.weighting_scheme))
     return canonical(train.timestep_type.empty() ? recipe.timestep.type : train.timestep_type);
@@ -55,7 +66,8 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
   if (train.noise_scheduler == (flow ? "ddpm" : "flowmatch"))
     fail(Code::config, "train.noise_scheduler: {} is not what this model is trained with: use {}, or leave it out",
          train.noise_scheduler, flow ? "flowmatch" : "ddpm");
-  if (!flow && (name_ == "weighted" || name_ == "linear_shift"))
+  steps_ = steps_of(name_);
+  if (!flow && (name_ == "weighted" || name_ == "linear_shift" || !steps_.empty()))
     fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps. Use linear",
          name_, recipe.noise_schedule.steps);
   const bool own = name_ == canonical(recipe.timestep.type);
@@ -64,6 +76,8 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     // Shifted as sampling is.
     if (name_ == "linear_shift" && recipe.sampling.schedule.dynamic)
       resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
+  } else if (!steps_.empty()) {
+    kind_ = Kind::steps;
   } else if (name_ == "sigmoid" || name_ == "shift") {
     kind_ = Kind::sigmoid;
   } else if (name_ == "logit_normal") {
@@ -92,6 +106,7 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     fail(Code::config, "train.max_denoising_steps: {} is below train.min_denoising_steps: {}",
          train.max_denoising_steps, train.min_denoising_steps);
   favoured_ = train.content_or_style;
+  favoured_reg_ = train.content_or_style_reg;
   // Denoising steps count from pure noise.
   lowest_ = 1 - static_cast<double>(train.max_denoising_steps + 1) / denoising_steps;
   highest_ = 1 - static_cast<double>(train.min_denoising_steps) / denoising_steps;
@@ -108,7 +123,7 @@ void TimestepLaw::refuse_unused(const TrainSection& train) const {
       {"logit_mean", train.logit_mean.has_value(), kind_ == Kind::logit_normal, "logit_normal"},
       {"logit_std", train.logit_std.has_value(), kind_ == Kind::logit_normal, "logit_normal"},
       {"mode_scale", train.mode_scale.has_value(), kind_ == Kind::mode, "mode"},
-      {"timestep_shift", train.timestep_shift.has_value(), !resolution_,
+      {"timestep_shift", train.timestep_shift.has_value(), !resolution_ && kind_ != Kind::steps,
        "all types whose shift is not that of the "
        "image's size"},
   };
@@ -138,17 +153,20 @@ double TimestepLaw::time_of(double rank) const {
     case Kind::logit_normal: return logit_normal_law(z, mean_, std_);
     case Kind::mode: return mode_law(1 - rank, scale_);
     case Kind::cosmap: return cosmap_law(rank);
-    case Kind::linear: return rank;
+    case Kind::linear:
+    case Kind::steps: return rank;
   }
   return rank;
 }
 
-double TimestepLaw::draw(Random& random, int64_t tokens, bool favoured) const {
+double TimestepLaw::draw(Random& random, int64_t tokens, bool reg) const {
+  if (kind_ == Kind::steps) return steps_[random.below(steps_.size())];
   Draw drawn{};
-  if (favoured && favoured_ != "balanced") {
+  const std::string& favoured = reg ? favoured_reg_ : favoured_;
+  if (favoured != "balanced") {
     constexpr double least = 1e-9;  // the ends of a law may be at infinity
     const double u = random.uniform(), cube = u * u * u;
-    const double rank = highest_ - (favoured_ == "content" ? cube : 1 - cube) * (highest_ - lowest_);
+    const double rank = highest_ - (favoured == "content" ? cube : 1 - cube) * (highest_ - lowest_);
     drawn.t = time_of(std::clamp(rank, least, 1 - least));
   } else {
     // Shifts keep the order of times, so the limits hold before and after them.
@@ -167,6 +185,8 @@ std::string TimestepLaw::text() const {
                         resolution_->max, resolution_->max_tokens);
   else
     line += fmt::format(" shift {}", shift_);
+  for (const auto& [favoured, of] : {std::pair(&favoured_, ""), std::pair(&favoured_reg_, " of regularization images")})
+    if (*favoured != "balanced") line += fmt::format(" favouring {}{}", *favoured, of);
   if (lowest_ > 0 || highest_ < 1) line += fmt::format(" ranks {} to {}", lowest_, highest_);
   return line;
 }

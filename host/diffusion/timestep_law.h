@@ -9,6 +9,9 @@
 //   mode             t = 1 - u - scale (cos^2(pi u / 2) - 1 + u)                          the same
 //   cosmap           density 2 / (pi (1 - 2 t + 2 t^2)):  t = 1 - 1 / (1 + tan(pi u / 2))  the same
 //   shift            sigmoid, with the model's own shift where none is given
+//   one_step, two_step, four_step, eight_step   one of so few levels, as ai-toolkit has them: 1; 1 and 0.501; 1, 0.75,
+//   0.5
+//                    and 0.25; 1, 0.875 and so on
 //   *_shift          sigmoid, shifted by exp(mu), mu growing with the number of image tokens
 // and then t' = shift t / (1 + (shift - 1) t).
 //
@@ -18,6 +21,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "config/config.h"
@@ -41,15 +45,15 @@ class TimestepLaw {
   // Throws lh::Error(Code::config) for settings that do not fit the law or the objective.
   TimestepLaw(const TrainSection& train, const Recipe& recipe);
   // tokens: image tokens of the sample, for laws that depend on the image size.
-  // favoured: train.content_or_style counts.
-  double draw(Random& random, int64_t tokens, bool favoured = true) const;
+  // reg: of a regularization sample, for which train.content_or_style_reg counts.
+  double draw(Random& random, int64_t tokens, bool reg = false) const;
   const std::string& name() const { return name_; }
   double shift() const { return shift_; }
   // Everything that decides what is drawn, in one line.
   std::string text() const;
 
  private:
-  enum class Kind { linear, sigmoid, logit_normal, mode, cosmap };
+  enum class Kind { linear, sigmoid, logit_normal, mode, cosmap, steps };
   struct Draw {
     double t, rank;  // rank: the share of the law's times below t
   };
@@ -61,8 +65,9 @@ class TimestepLaw {
   Kind kind_ = Kind::linear;
   double scale_ = 1, mean_ = 0, std_ = 1, shift_ = 1;
   std::optional<ResolutionShift> resolution_;
-  double lowest_ = 0, highest_ = 1;  // ranks of the times that are trained
-  std::string favoured_;             // balanced, content, style
+  std::span<const double> steps_;        // times of the kind of that name
+  double lowest_ = 0, highest_ = 1;      // ranks of the times that are trained
+  std::string favoured_, favoured_reg_;  // balanced, content, style
 };
 
 }  // namespace lh

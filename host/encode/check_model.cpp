@@ -59,19 +59,18 @@ class ModelCheck {
   void conditioner() {
     constexpr const char* role = "conditioner";
     Sizes sizes{{"batch", 1}};
-    std::map<std::string, int64_t> known;
+    std::map<std::string, Shape> known;
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
-      sizes[encoder + ".length"] = spec.length;
-      if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
-      known[encoder + ".input_ids"] = spec.length;
-      if (spec.mask) known[encoder + ".attention_mask"] = spec.length;
+      spec.add_sizes(encoder, sizes);
+      known[encoder + ".input_ids"] = {spec.rows, spec.length};
+      if (spec.mask) known[encoder + ".attention_mask"] = {spec.rows, spec.length};
     }
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs) {
       const auto found = known.find(name);
       if (found == known.end())
         wrong(role, "asks for the input '{}'; the recipe's tokenizers give {}", name, list(known));
-      if (const Desc expected{DType::i32, {1, found->second}}; graph.desc(value) != expected)
+      if (const Desc expected{DType::i32, found->second}; graph.desc(value) != expected)
         wrong(role, "input '{}' is {}, expected {} (recipe: tokenizers)", name, graph.desc(value).text(),
               expected.text());
     }

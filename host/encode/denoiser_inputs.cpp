@@ -130,12 +130,15 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
 
 NamedTensors DenoiserInputs::batch(const Rows& rows, const Sizes& sizes) const {
   NamedTensors out;
-  for (const auto& [name, spec] : recipe_.inputs) {
-    const bool of_prompt =
-        spec.source == Source::conditioner || spec.source == Source::mask || spec.source == Source::lengths;
-    if (of_prompt && rows[0].conditioning == nullptr) continue;
-    out.emplace(name, make(name, spec, rows, sizes));
-  }
+  for (const auto& [name, spec] : recipe_.inputs)
+    if (!spec.of_prompt() || rows[0].conditioning != nullptr) out.emplace(name, make(name, spec, rows, sizes));
+  return out;
+}
+
+NamedTensors DenoiserInputs::of_prompts(const Rows& rows, const Sizes& sizes) const {
+  NamedTensors out;
+  for (const auto& [name, spec] : recipe_.inputs)
+    if (spec.of_prompt()) out.emplace(name, make(name, spec, rows, sizes));
   return out;
 }
 

@@ -38,6 +38,8 @@ class DenoiserInputs {
   // The inputs for a batch, by name; those from the conditioner only where the rows have conditioning. sizes: as the
   // denoiser's graph is built with.
   NamedTensors batch(const std::vector<InputRow>& rows, const Sizes& sizes) const;
+  // Of them those that depend on the rows' prompts.
+  NamedTensors of_prompts(const std::vector<InputRow>& rows, const Sizes& sizes) const;
   // Made-up conditioning for a graph without encoders: numbers in the shapes that the denoiser asks for.
   NamedTensors pattern(const Graph& denoiser) const;
   // The same for its further images, by input.

@@ -70,7 +70,8 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   std::string rest = fmt::format("latent/3;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
                                  cut.flip ? "flip" : "");
   if (const Augment& a = cut.augment; a != Augment{})
-    rest += fmt::format(";augment/1 {} {} {} {}", a.at.x, a.at.y, a.hue, a.gamma);
+    rest += fmt::format(";augment/1 {} {} {} {}{}", a.at.x, a.at.y, a.hue, a.gamma,
+                        a.at.scale > 0 ? fmt::format(" scale {}", a.at.scale) : "");
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),

@@ -10,8 +10,8 @@ namespace lh {
 
 const std::vector<float>& LossMasks::places(const SampleMask& mask, const Bucket& bucket, CropAt crop) {
   const auto [known, added] =
-      known_.try_emplace(fmt::format("{};{};{};{};{}x{};{};{}", mask.file.content_hash, mask.alpha, mask.invert,
-                                     mask.least, bucket.width, bucket.height, crop.x, crop.y));
+      known_.try_emplace(fmt::format("{};{};{};{};{}x{};{};{};{}", mask.file.content_hash, mask.alpha, mask.invert,
+                                     mask.least, bucket.width, bucket.height, crop.x, crop.y, crop.scale));
   std::vector<float>& means = known->second;
   if (!added) return means;
   const std::vector<float> pixels = read_mask(mask, bucket, crop);

@@ -107,6 +107,7 @@ std::string TextEncoding::key(const std::string& prompt) {
     for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
       const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
       identity_ += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
+      if (spec.rows > 1) identity_ += fmt::format(":{} rows", spec.rows);
     }
   }
   return sha256_hex(identity_ + ";" + prompt);
@@ -131,8 +132,7 @@ Sizes TextEncoding::encoder_sizes() const {
       fail(Code::config, "model.{}: text encoder '{}' is needed, but no file was given for it",
            component == nullptr ? encoder : component->config_key, encoder);
     }
-    sizes[encoder + ".length"] = spec.length;
-    if (spec.drop > 0) sizes[encoder + ".drop"] = spec.drop;
+    spec.add_sizes(encoder, sizes);
   }
   return sizes;
 }
@@ -208,11 +208,15 @@ std::shared_ptr<const Tokens> TextEncoding::tokens(const std::string& prompt) {
   Tokens made;
   const auto& specs = model_.recipe().tokenizers;
   for (const auto& [encoder, spec] : specs) {
-    const TokenRow row = tokenize(tokenizer(encoder), prompt, spec.length);
-    if (row.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt).second)
-      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...", row.cut, encoder, prompt);
-    made[encoder + ".input_ids"] = HostTensor::from_ints({1, spec.length}, row.ids);
-    if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints({1, spec.length}, row.mask);
+    const TokenRows rows = tokenize(tokenizer(encoder), prompt, spec.length, spec.rows);
+    if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt).second)
+      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt,
+                   spec.rows < spec.max_rows
+                       ? fmt::format(" (model.max_token_length: {} takes longer ones)", spec.max_rows * spec.row_tokens)
+                       : "");
+    const Shape shape{spec.rows, spec.length};
+    made[encoder + ".input_ids"] = HostTensor::from_ints(shape, rows.ids);
+    if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints(shape, rows.mask);
   }
   return tokens_.emplace(prompt, std::make_shared<const Tokens>(std::move(made))).first->second;
 }

@@ -20,7 +20,7 @@ namespace lh {
 
 class World;
 
-// The inputs of the conditioner for one prompt: "<encoder>.input_ids" and "<encoder>.attention_mask", i32 [1, L].
+// The inputs of the conditioner for one prompt: "<encoder>.input_ids" and "<encoder>.attention_mask", i32 [rows, L].
 using Tokens = NamedTensors;
 
 class TextEncoding {
@@ -43,8 +43,7 @@ class TextEncoding {
   Sizes lengths(const std::string& prompt);
   Sizes lengths(const std::vector<std::string>& prompts);
   Sizes most_lengths();
-  // Sizes that the conditioner's graph is built with, "<encoder>.length" and, where the tokenizer has it,
-  // "<encoder>.drop".
+  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder.
   Sizes encoder_sizes() const;
 
   // The conditioner for one prompt, with the outputs that the denoiser is given.

@@ -15,6 +15,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "io/temp_folder.h"
 
 namespace lh {
 namespace {
@@ -114,8 +115,6 @@ int attempt(const char* name, Call call) {
     if (errno != EINTR) return errno;
   }
 }
-
-constexpr std::string_view temp_prefix = ".lora-host-", temp_suffix = ".tmp";
 
 // A new file beside its final place; unlinked unless released, closed in any case. It stays locked until then, so that
 // remove_leftovers() can tell it from what a dead process left.
@@ -294,9 +293,14 @@ int remove_leftovers(const fs::path& folder) {
   for (fs::directory_iterator entry(folder, none), end; !none && entry != end; entry.increment(none)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with(temp_prefix) || !name.ends_with(temp_suffix)) continue;
-    const int fd = ::open(entry->path().c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const char* path = entry->path().c_str();
+    int fd = ::open(path, O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    const bool is_folder = fd < 0 && errno == EISDIR;
+    if (is_folder) fd = ::open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
     if (fd < 0) continue;
-    if (::flock(fd, LOCK_EX | LOCK_NB) == 0 && ::unlink(entry->path().c_str()) == 0) ++removed;
+    std::error_code error;
+    if (::flock(fd, LOCK_EX | LOCK_NB) == 0)
+      removed += is_folder ? fs::remove_all(entry->path(), error) > 0 && !error : ::unlink(path) == 0;
     ::close(fd);
   }
   return removed;

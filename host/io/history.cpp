@@ -15,7 +15,7 @@
 namespace lh {
 namespace {
 
-constexpr std::array kinds{file_change, phase_change, set_change};
+constexpr std::array kinds{file_change, phase_change, set_change, break_change};
 constexpr int64_t most_bytes = 64 << 20;
 
 constexpr const char* digest_entry = "digest";
@@ -40,7 +40,7 @@ Change read_line(const std::string& line, bool first, std::string& before) {
       change.value = json.at(kind);
     }
   if (change.kind.empty() || json.size() != 2 || change.step < 0)
-    throw std::invalid_argument("expected a step and one of file, phase, set");
+    throw std::invalid_argument("expected a step and one of file, phase, set, break");
   if (first ? !digest.empty() && digest != digest_of({}, json_of(change))
             : before.empty() != digest.empty() || (!digest.empty() && digest != digest_of(before, json_of(change))))
     throw std::invalid_argument("it does not match its digest: the line, or one before it, was changed");

@@ -13,12 +13,13 @@ namespace lh {
 struct Change {
   int64_t step = 0;   // steps behind it
   std::string kind;   // one of the names below
-  std::string value;  // YAML; of a phase its number
+  std::string value;  // YAML; of a phase its number; of a break what it is
   bool operator==(const Change&) const = default;
 };
 inline constexpr std::string_view file_change = "file";    // another configuration, or the first one
 inline constexpr std::string_view phase_change = "phase";  // train.phases: the next one begins
 inline constexpr std::string_view set_change = "set";      // by hand
+inline constexpr std::string_view break_change = "break";  // other data or another course, which was allowed: in words
 
 // In the order in which they happened. Every change of the file is on disk when the call returns.
 class History {

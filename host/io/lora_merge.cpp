@@ -85,6 +85,28 @@ void LoraMerge::apply(const std::string& weight, const Shape& shape, std::span<f
   }
 }
 
+std::vector<LoraMerge::Source> LoraMerge::sources(const std::string& weight) const {
+  std::vector<Source> list;
+  const auto found = changes_.find(weight);
+  if (found == changes_.end()) return list;
+  for (const Change& change : found->second)
+    if (change.foreign == nullptr)
+      list.push_back({&files_[change.file], inputs_[change.file].strength, {change.entry, change.place, change.bias}});
+  return list;
+}
+
+bool LoraMerge::changed_by_plugin(const std::string& weight) const {
+  const auto found = changes_.find(weight);
+  return found != changes_.end() &&
+         std::ranges::any_of(found->second, [](const Change& change) { return change.foreign != nullptr; });
+}
+
+std::vector<std::string> LoraMerge::weights() const {
+  std::vector<std::string> names;
+  for (const auto& [name, changes] : changes_) names.push_back(name);
+  return names;
+}
+
 std::string LoraMerge::fingerprint(const std::string& component) const {
   std::set<size_t> used;
   for (const auto& [weight, list] : changes_)

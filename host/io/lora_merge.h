@@ -28,6 +28,17 @@ class LoraMerge {
             Unmatched unmatched = Unmatched::but_encoders);
 
   bool changes(const std::string& weight) const { return changes_.contains(weight); }
+  // What the files change, each as it was opened and those of plugins' adapters aside: a file, its strength and its
+  // module.
+  struct Source {
+    const LoraFile* file;
+    double strength;
+    LoraMatch match;
+  };
+  std::vector<Source> sources(const std::string& weight) const;
+  bool changed_by_plugin(const std::string& weight) const;
+  // The weights and biases that are changed.
+  std::vector<std::string> weights() const;
   // Changes the values of a weight, which are in the order of files, [out, in, kh, kw].
   void apply(const std::string& weight, const Shape& shape, std::span<float> values) const;
   // Identifies what is done to a component; empty: nothing.

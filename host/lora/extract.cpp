@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <optional>
 
 #include "core/error.h"
@@ -71,31 +72,49 @@ Difference difference(const Checkpoint& base, const Checkpoint& tuned, const std
 }  // namespace
 
 ExtractedLora extract_lora(const CheckpointSpec& spec, const Checkpoint& base, const Checkpoint& tuned,
-                           const RankChoice& choice) {
+                           const RankChoice& choice, bool with_small) {
+  struct Found {
+    std::optional<LowRank> product;
+    std::vector<float> small;  // of what is no matrix
+    double square = 0;
+  };
   const std::vector<std::string> names = common_weights(spec, base, tuned);
   ExtractedLora out;
+  std::map<std::string, LoraModule> modules;
   double all = 0, rest = 0;
   const auto read = [&](size_t i) { return difference(base, tuned, names[i]); };
-  const auto compute = [&](const Difference& change) {
-    std::optional<LowRank> found;
-    if (change.matrix && change.square > 0) found = low_rank(change.values, change.rows, choice);
-    return std::pair(std::move(found), change.square);
+  const auto compute = [&](Difference& change) {
+    Found found{.product = {}, .small = {}, .square = change.square};
+    if (change.matrix && change.square > 0)
+      found.product = low_rank(change.values, change.rows, choice);
+    else
+      found.small = std::move(change.values);
+    return found;
   };
-  in_batches("extract", names.size(), read, compute, [&](size_t i, std::pair<std::optional<LowRank>, double> result) {
-    const auto& [found, square] = result;
-    all += square;
-    if (square == 0) return;
-    if (!found) {
-      ++out.left_out, rest += square;
+  in_batches("extract", names.size(), read, compute, [&](size_t i, Found found) {
+    all += found.square;
+    if (found.square == 0) return;
+    const Shape& shape = base.weights().at(names[i]).shape;
+    const auto& [module, key] = small_key(names[i]);
+    if (found.product) {
+      const LoraProduct& product = found.product->product;
+      LoraModule made = pair_module(module, product, shape);
+      made.others = std::move(modules[module].others);
+      modules[module] = std::move(made);
+      out.lines.push_back({module, 0, product.rank, found.product->kept, found.product->norm});
       return;
     }
-    const std::string module = names[i].substr(0, names[i].size() - std::string_view(".weight").size());
-    out.modules.push_back(pair_module(module, found->product, base.weights().at(names[i]).shape));
-    out.lines.push_back({module, 0, found->product.rank, found->kept, found->norm});
+    ++out.small, rest += found.square;
+    if (with_small) modules[module].others.emplace_back(key, HostTensor::from_floats(shape, found.small));
   });
-  if (out.modules.empty())
-    fail(Code::data, "the two checkpoints have the same matrices and convolutions: there is nothing to extract");
-  out.left_out_share = rest / all;
+  if (modules.empty())
+    fail(Code::data, "the two checkpoints have the same matrices and convolutions{}: there is nothing to extract",
+         with_small ? ", biases and norms" : "");
+  for (auto& [name, module] : modules) {
+    module.name = name;
+    out.modules.push_back(std::move(module));
+  }
+  out.small_share = rest / all;
   return out;
 }
 

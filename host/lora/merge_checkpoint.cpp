@@ -1,7 +1,5 @@
 #include "lora/merge_checkpoint.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <memory>
@@ -11,6 +9,7 @@
 #include "io/component.h"
 #include "io/quantise.h"
 #include "io/quantized.h"
+#include "io/temp_folder.h"
 #include "lora/batches.h"
 
 namespace lh {
@@ -202,35 +201,11 @@ class FileWriter {
   int64_t changed_ = 0;
 };
 
-// A folder in the making; what is in it goes away unless it was put in place.
-class NewFolder {
- public:
-  explicit NewFolder(const fs::path& target) : target_(target) {
-    std::error_code none;
-    if (fs::exists(target, none) && !(fs::is_directory(target, none) && fs::is_empty(target, none)))
-      fail(Code::config, "--out {}: is there already. Name a folder that is not there yet", target.string());
-    const fs::path parent = target.has_parent_path() ? target.parent_path() : fs::path(".");
-    path_ = parent / fmt::format(".lora-host-{}-merge.tmp", ::getpid());
-    fs::remove_all(path_, none);
-    make_folder(path_);
-  }
-  NewFolder(const NewFolder&) = delete;
-  NewFolder& operator=(const NewFolder&) = delete;
-  ~NewFolder() {
-    std::error_code none;
-    if (!path_.empty()) fs::remove_all(path_, none);
-  }
-  const fs::path& path() const { return path_; }
-  void put_in_place() {
-    std::error_code error;
-    fs::rename(path_, target_, error);
-    if (error) fail(Code::resource, "{}: the folder cannot be put in place: {}", target_.string(), error.message());
-    path_.clear();
-  }
-
- private:
-  fs::path target_, path_;
-};
+void require_new_folder(const fs::path& out) {
+  std::error_code none;
+  if (fs::exists(out, none) && !(fs::is_directory(out, none) && fs::is_empty(out, none)))
+    fail(Code::config, "--out {}: is there already. Name a folder that is not there yet", out.string());
+}
 
 void copy_bytes(const fs::path& from, const fs::path& to) {
   const InputFile in(from);
@@ -290,7 +265,8 @@ std::vector<MergedFile> merge_checkpoint(const CheckpointSpec& spec, const std::
     return done;
   }
   const fs::path root = folder ? main->second.lexically_normal() : fs::path();
-  NewFolder made(out);
+  require_new_folder(out);
+  TempFolder made(out);
   std::set<fs::path> written;
   const auto place_of = [&](const fs::path& path) {
     const fs::path inside = folder ? path.lexically_relative(root) : fs::path();

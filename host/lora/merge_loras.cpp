@@ -13,33 +13,20 @@
 namespace lh {
 namespace {
 
-struct Source {  // a module of a file
-  const LoraFile* file;
-  double strength;
-  LoraMatch match;
-};
+using Source = LoraMerge::Source;
 
 class Merger {
  public:
   Merger(const CheckpointSpec& spec, const Checkpoint& base, const std::vector<LoraInput>& inputs,
          const RankChoice& choice, Unmatched unmatched)
       : base_(base), choice_(choice), merge_(spec, base.weights(), inputs, unmatched) {
-    const LoraNameTable names(spec, base.weights());
-    files_.reserve(inputs.size());
-    for (const LoraInput& input : inputs) {
-      files_.push_back(open_lora(input.path));
-      const LoraFile& file = files_.back();
-      if (input.foreign) {
-        for (const ForeignModule& module : read_foreign(file.file, *input.foreign, names, base.weights()).modules)
-          for (const std::string& weight : {module.module + ".weight", module.module + ".bias"})
-            if (merge_.changes(weight)) by_weight_.insert(weight), sources_[weight];
-        continue;
-      }
-      for (const auto& [weight, matches] : match_lora(file, names, base.weights(), unmatched))
-        for (const LoraMatch& match : matches) {
-          sources_[weight].push_back({&file, input.strength, match});
-          if (match.entry->has(LoraPart::magnitude) && !match.bias) by_weight_.insert(weight);
-        }
+    for (const LoraInput& input : inputs) open_lora(input.path);  // says what is wrong with a file
+    for (const std::string& weight : merge_.weights()) {
+      const std::vector<Source>& sources = sources_[weight] = merge_.sources(weight);
+      const auto by_weight = [](const Source& source) {
+        return source.match.entry->has(LoraPart::magnitude) && !source.match.bias;
+      };
+      if (merge_.changed_by_plugin(weight) || std::ranges::any_of(sources, by_weight)) by_weight_.insert(weight);
     }
     if (sources_.empty()) fail(Code::data, "{}: no module of it changes this model", inputs.front().path.string());
     if (!by_weight_.empty() && choice.rank == 0 && choice.energy == 0)
@@ -60,7 +47,7 @@ class Merger {
     const auto read = [&](size_t i) { return change_of(weights[i]); };
     const auto compute = [&](Change& change) { return cut(change); };
     in_batches("merge", weights.size(), read, compute, [&](size_t i, LowRank found) {
-      const std::string module = module_name(weights[i]);
+      const std::string module = small_key(weights[i]).first;
       LoraModule made = pair_module(module, found.product, desc(weights[i]).shape);
       made.others = std::move(modules_[module].others);
       lines_.push_back({module, rank_before(weights[i]), found.product.rank, found.kept, found.norm});
@@ -83,12 +70,6 @@ class Merger {
 
   const Desc& desc(const std::string& name) const { return base_.weights().at(name); }
 
-  static std::string module_name(const std::string& weight) {
-    for (const std::string_view end : {".weight", ".bias"})
-      if (weight.ends_with(end)) return weight.substr(0, weight.size() - end.size());
-    return weight;
-  }
-
   int64_t rank_before(const std::string& weight) const {
     int64_t sum = 0;
     for (const Source& source : sources_.at(weight)) sum += source.match.entry->rank;
@@ -102,7 +83,8 @@ class Merger {
     sum = before;
     merge_.apply(name, sum.desc.shape, sum.as<float>());
     for (size_t i = 0; i < sum.as<float>().size(); ++i) sum.as<float>()[i] -= before.as<float>()[i];
-    modules_[module_name(name)].others.emplace_back(name.ends_with(".bias") ? "diff_b" : "diff", std::move(sum));
+    auto [module, key] = small_key(name);
+    modules_[module].others.emplace_back(std::move(key), std::move(sum));
   }
 
   Change change_of(const std::string& weight) const {
@@ -134,7 +116,6 @@ class Merger {
   const Checkpoint& base_;
   RankChoice choice_;
   LoraMerge merge_;
-  std::vector<LoraFile> files_;
   std::map<std::string, std::vector<Source>> sources_;  // by weight; none of foreign files
   std::set<std::string> by_weight_;                     // changes that depend on the weight
   std::map<std::string, LoraModule> modules_;

@@ -184,6 +184,12 @@ LoraModule pair_module(const std::string& name, const LoraProduct& product, cons
           .alpha = static_cast<double>(product.rank)};
 }
 
+std::pair<std::string, std::string> small_key(const std::string& weight) {
+  for (const auto& [end, key] : {std::pair(".weight", "diff"), std::pair(".bias", "diff_b")})
+    if (weight.ends_with(end)) return {weight.substr(0, weight.size() - std::string_view(end).size()), key};
+  return {weight, "diff"};
+}
+
 std::vector<LoraModule> modules_of(const LoraFile& file, const LoraNameTable& names,
                                    const std::map<std::string, Desc>& weights, Unmatched unmatched) {
   ModuleMaker maker(file, weights);

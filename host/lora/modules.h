@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "io/foreign_lora.h"
@@ -14,6 +15,10 @@ namespace lh {
 
 // The pair [rank, in, ...], [out, rank, ...] of a product for a weight [out, in, ...], at a scale of 1.
 LoraModule pair_module(const std::string& name, const LoraProduct& product, const Shape& weight);
+
+// The module that a weight or bias belongs to, and the end of the key under which a LoRA file has its change as it is:
+// "diff_b" of a bias, "diff" of a weight.
+std::pair<std::string, std::string> small_key(const std::string& weight);
 
 // Tensors bit for bit, alphas as they are. A pair without an alpha gets the one of its scale. Parts of a fused weight
 // become one module: bit for bit where they share their down matrix and scale, else with the sum of their ranks. Throws

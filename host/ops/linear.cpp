@@ -18,7 +18,11 @@ std::vector<Desc> infer(const Infer& a) {
   return {{x.dtype, x.shape.with(-1, weight.shape[0])}};
 }
 
-void gradient(Gradient& g) { emit_needed(g, linear_backward_op); }
+void gradient(Gradient& g) {
+  Attrs attrs;
+  if (g.attrs().has(products_attr)) attrs.set(products_attr, g.attrs().i(products_attr));
+  emit_needed(g, linear_backward_op, std::move(attrs));
+}
 
 lk_status launch(const Launch& l) {
   lk_linear_params p{};
@@ -27,12 +31,14 @@ lk_status launch(const Launch& l) {
   if (l.in.size() > BIAS) p.bias = l.in[BIAS];
   if (l.in.size() > WEIGHT_SCALE) p.weight_scale = l.in[WEIGHT_SCALE];
   p.y = l.out[0];
+  p.products = products_of(l.attrs);
   return lk_linear(l.context, &p);
 }
 
 lk_status launch_backward(const Launch& l) {
   lk_linear_backward_params p{};
   bind_backward(l, p);
+  p.products = products_of(l.attrs);
   return lk_linear_backward(l.context, &p);
 }
 

@@ -13,7 +13,8 @@ std::vector<Desc> infer(const Infer& a) {
 }
 
 void gradient(Gradient& g) {
-  const Attrs attrs{{"scale", g.attrs().f("scale")}, {"dx", int64_t{g.needs(X)}}};
+  Attrs attrs{{"scale", g.attrs().f("scale")}, {"dx", int64_t{g.needs(X)}}};
+  if (g.attrs().has(products_attr)) attrs.set(products_attr, g.attrs().i(products_attr));
   const std::vector<Value> d = g.emit_all(
       lora_backward_op,
       {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE)}, attrs);
@@ -34,6 +35,7 @@ lk_status launch(const Launch& l) {
   p.scale = static_cast<float>(l.attrs.f("scale"));
   p.y = l.out[0];
   p.s = l.out[1];
+  p.products = products_of(l.attrs);
   return lk_lora_forward(l.context, &p);
 }
 
@@ -57,6 +59,7 @@ lk_status launch_backward(const Launch& l) {
   p.ddown = l.out[0];
   p.dup = l.out[1];
   if (l.attrs.i("dx") != 0) p.dx = l.out[2];
+  p.products = products_of(l.attrs);
   return lk_lora_backward(l.context, &p);
 }
 

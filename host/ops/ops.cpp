@@ -119,6 +119,10 @@ Shape broadcast(std::initializer_list<const Desc*> inputs) {
 
 Value optional(const Gradient& g, size_t index) { return index < g.input_count() ? g.in(index) : Value{}; }
 
+lk_products products_of(const Attrs& attrs) {
+  return attrs.has(products_attr) ? static_cast<lk_products>(attrs.i(products_attr)) : LK_PRODUCTS_WIDE;
+}
+
 void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
   constexpr std::array names{"dx", "dweight", "dbias"};
   for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});

@@ -48,6 +48,11 @@ Shape broadcast(std::initializer_list<const Desc*> inputs);
 // The kernel's name of the attribute `mode` of gelu.
 lk_unary_kind gelu_kind(const Attrs& attrs);
 
+// The attribute of layers that multiply with their weight in other numbers than x's (passes/products.h), and its
+// value, or that of its absence.
+inline constexpr const char* products_attr = "products";
+lk_products products_of(const Attrs& attrs);
+
 // Optional input of a node, 0 when it is absent.
 Value optional(const Gradient& g, size_t index);
 

@@ -156,8 +156,10 @@ std::pair<Value, Value> LayerAdapter::from_start(Value down, Value up) {
 Value LayerAdapter::linear_pair(Value down, Value up, double scale) {
   const Shape inner = graph_.desc(input(0)).shape.with(-1, graph_.desc(down).shape[0]);
   const Value factors = pair_mask(inner);
+  Attrs attrs = node_.attrs;
+  attrs.set("scale", scale);
   return emit(lora_op, {input(0), input(weight_input), input(bias_input), down, up, factors, input(scale_input)},
-              {{"scale", scale}});
+              std::move(attrs));
 }
 
 // The layer's own kernel, stride and padding in `down`, then a 1x1 convolution.

@@ -23,33 +23,23 @@ struct Visit {
   Value parameter, copy;
   size_t start = 0;            // of the fetch: in front of this node
   size_t first = 0, last = 0;  // nodes that read it
+  int64_t turn = 0;            // number of its block among those that the nodes come to
 };
 
-// Nodes up to the one that makes the loss are the forward pass.
-size_t forward_end(const Graph& graph) {
-  const auto loss = graph.outputs.find("loss");
-  if (loss == graph.outputs.end()) return graph.nodes.size();
-  const auto makes = [&](const Node& node) {
-    return std::ranges::find(node.outputs, loss->second) != node.outputs.end();
-  };
-  return static_cast<size_t>(std::ranges::find_if(graph.nodes, makes) - graph.nodes.begin()) + 1;
-}
-
-// By parameter: one visit for the forward pass and one for the backward pass. A parameter of the last block, which the
-// backward pass begins with, stays where it is in between.
+// By parameter: one visit for each time that the nodes come to its block, which is once for each pass. A parameter of
+// the last block, which the backward pass begins with, stays where it is in between.
 std::vector<Visit> visits_of(const Graph& graph, const std::set<Value>& streamed) {
-  const size_t turn = forward_end(graph);
-  int32_t last_block = -1;
+  int32_t block = -1;
+  int64_t turn = 0;
   std::map<Value, std::vector<Visit>> visits;
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     for (const Value in : graph.nodes[n].inputs) {
       if (!streamed.contains(in)) continue;
-      const int32_t block = checkpoint_scope(graph, graph.nodes[n].scope);
-      if (n < turn) last_block = block;
+      const int32_t here = checkpoint_scope(graph, graph.nodes[n].scope);
+      turn += here != std::exchange(block, here);
       std::vector<Visit>& of = visits[in];
-      const bool again = of.size() == 1 && of[0].last < turn && n >= turn && block != last_block;
-      if (of.empty() || again)
-        of.push_back({.parameter = in, .copy = {}, .start = n, .first = n, .last = n});
+      if (of.empty() || of.back().turn != turn)
+        of.push_back({.parameter = in, .copy = {}, .start = n, .first = n, .last = n, .turn = turn});
       else
         of.back().last = n;
     }

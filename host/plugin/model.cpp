@@ -12,6 +12,7 @@
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
+#include "passes/products.h"
 #include "plugin/published.h"
 #include "plugin/recognise.h"
 
@@ -80,6 +81,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
          repository_hint(config.name_or_path, published_models(registry)));
   dtype_ = config.dtype;
   text_encoder_dtype_ = config.text_encoder_dtype;
+  products_ = products_named(config.products);
   Opinion chosen = choose(registry, config, plugin);
   id_ = chosen.id();
   spec_ = std::move(chosen.spec);
@@ -105,6 +107,21 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   lora_targets_ = LoraTargets(recipe_.lora_targets);
 }
 
+// How many rows a long text has. Files of other programs have the key whatever the model.
+void Model::settle_rows(int64_t tokens) {
+  bool used = false;
+  for (auto& [encoder, spec] : recipe_.tokenizers) {
+    if (spec.row_tokens == 0) continue;
+    if (tokens % spec.row_tokens != 0 || tokens > spec.row_tokens * spec.max_rows)
+      fail(Code::config,
+           "model.max_token_length: '{}' reads text in up to {} rows of {} tokens: use {} to {}, found {}", id_,
+           spec.max_rows, spec.row_tokens, spec.row_tokens, spec.row_tokens * spec.max_rows, tokens);
+    spec.rows = tokens / spec.row_tokens;
+    used = true;
+  }
+  if (!used) spdlog::info("model.max_token_length: no text encoder of '{}' reads text in rows: it is not used", id_);
+}
+
 void Model::settle_tokenizers(const ModelConfig& config) {
   for (const auto& [encoder, spec] : recipe_.tokenizers) {
     const std::string& key = spec.files.config;
@@ -124,6 +141,7 @@ void Model::settle_tokenizers(const ModelConfig& config) {
     if (length > limit)
       fail(Code::config, "model.max_sequence_length: '{}' takes at most {} tokens, found {}", id_, limit, length);
   }
+  if (config.max_token_length > 0) settle_rows(config.max_token_length);
   const auto there = [&](const auto& item) { return checkpoint_->has(item.first); };
   if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
   std::erase_if(recipe_.tokenizers, [&](const auto& item) {
@@ -145,12 +163,14 @@ bool Model::has_role(const std::string& role) const {
   return std::ranges::find(plugin_->roles(), role) != plugin_->roles().end();
 }
 
+bool Model::is_adapted(const std::string& weight) const { return lora_targets_.contain(module_of(weight)); }
+
 std::optional<WeightForm> Model::weight_form(const std::string& weight) const {
   const bool of_encoder = recipe_.tokenizers.contains(weight.substr(0, weight.find(':')));
   const std::string& dtype = of_encoder ? text_encoder_dtype_ : dtype_;
   const std::optional<DType> fewer = quantised_dtype(dtype);
   if (!fewer && dtype != "auto") return WeightForm{compute_dtype(dtype)};
-  const bool rounded = fewer && (of_encoder || lora_targets_.contain(module_of(weight)));
+  const bool rounded = fewer && (of_encoder || is_adapted(weight));
   // Eight bits stay what they are: to round them to eight others would only lose.
   if (const auto stored = checkpoint_->stored_fp8(weight); stored && !(rounded && *fewer == DType::nf4)) return stored;
   if (!rounded) return std::nullopt;

@@ -45,6 +45,8 @@ class Model {
   // How the weight of a linear layer is kept, after model.dtype, or model.text_encoder_dtype where a text encoder has
   // it; nothing: in the type of computation.
   std::optional<WeightForm> weight_form(const std::string& weight) const;
+  bool is_adapted(const std::string& weight) const;   // of a layer that the model's LoRA goes on: those of the blocks
+  lk_products products() const { return products_; }  // model.products, of these layers
   // The graph of a role at the given sizes; activations are stored as `compute`. lists: given among the sizes.
   Graph build(const std::string& role, const Sizes& sizes, DType compute, const SizeLists& lists = {}) const;
   // Several roles one after another in one graph: what an earlier one gives is what inputs of a later one are bound to.
@@ -52,6 +54,7 @@ class Model {
                     const SizeLists& lists = {}) const;
 
  private:
+  void settle_rows(int64_t tokens);
   void settle_tokenizers(const ModelConfig& config);
   using Given = std::map<std::string, Value>;
   Given bound_inputs(Graph& graph, const Given& outputs) const;
@@ -61,6 +64,7 @@ class Model {
   std::unique_ptr<PluginModel> plugin_;
   Recipe recipe_;
   std::string dtype_, text_encoder_dtype_;  // of `model:`
+  lk_products products_ = LK_PRODUCTS_WIDE;
   std::filesystem::path plugin_file_;
   std::string plugin_version_;
   std::map<std::string, std::filesystem::path> files_;  // what the user gave, by key of `model:`

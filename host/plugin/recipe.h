@@ -64,6 +64,10 @@ struct InputSpec {
   Image image = Image::latents;
   double value = 0;          // constant
   std::string text() const;  // "conditioner.text", as the recipe has it
+  // Depends on the prompt.
+  bool of_prompt() const {
+    return source == Source::conditioner || source == Source::mask || source == Source::lengths;
+  }
   // Rows of an input from the conditioner in a graph that has to hold `rows`.
   int64_t padded(int64_t rows) const { return (rows + round - 1) / round * round; }
 };

@@ -17,8 +17,11 @@ struct Card {
 };
 
 // "rtx 4070", or figures: "12 GB, 58 TFLOP/s, 504 GB/s", of which the first is enough; the others are those of the
-// slowest known card of that size. Throws lh::Error(Code::config) that lists the names.
-Card card_of(const std::string& text);
+// slowest known card of that size. `products` are what layers will be asked for. Throws lh::Error(Code::config) that
+// lists the names.
+Card card_of(const std::string& text, lk_products products = LK_PRODUCTS_WIDE);
+// What of its memory a run may take: the rest is its driver's, the libraries' kernels' and a desktop's.
+int64_t usable_memory(const Card& card);
 // "24 GB/s", "24GB/s", "24": bytes a second, in units of 1e9. Throws lh::Error(Code::config) naming `flag`.
 double rate_of(const std::string& flag, const std::string& text);
 

@@ -32,9 +32,18 @@ double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
   return bytes;
 }
 
-// Weights in 8 or 4 bits are written out in the type that is computed in before their product reads them.
-double widened_bytes(const Graph& graph, const Node& node) {
+// Weights in 8 or 4 bits are written out in the type that is computed in before their product reads them. For a product
+// of 8 bits the other operand is rounded instead, and backward the weight is turned.
+double prepared_bytes(const Graph& graph, const Node& node) {
   double bytes = 0;
+  if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
+    const Desc& rows = graph.desc(node.inputs[0]);
+    bytes += static_cast<double>(rows.bytes() + rows.shape.numel());
+    if (node.op == &lora_backward_op || node.op == &linear_backward_op)
+      for (const Value in : node.inputs)
+        if (in && is_quantised(graph.desc(in).dtype)) bytes += 2.0 * static_cast<double>(graph.desc(in).bytes());
+    return bytes;
+  }
   for (const Value in : node.inputs)
     if (in && is_quantised(graph.desc(in).dtype))
       bytes += 2.0 * static_cast<double>(graph.desc(in).shape.numel() * dtype_size(graph.compute));
@@ -50,8 +59,10 @@ double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node,
                                                            : product_share;
   const double bytes = bytes_of(graph, plan, node);
   if (bytes == 0) return 0;
-  return std::max(flops(graph, node) / (share * rates.products), bytes / (memory_share * rates.memory)) +
-         widened_bytes(graph, node) / (memory_share * rates.memory) + start;
+  const bool eight_bit = rates.eight_bit > 0 && products_of(node.attrs) != LK_PRODUCTS_WIDE;
+  const double rate = eight_bit ? rates.eight_bit : rates.products;
+  return std::max(flops(graph, node) / (share * rate), bytes / (memory_share * rates.memory)) +
+         prepared_bytes(graph, node) / (memory_share * rates.memory) + start;
 }
 
 double copy_seconds(int64_t bytes, const Rates& rates) {
@@ -115,7 +126,27 @@ double product_rate(Device& device, DType dtype, int64_t n) {
   return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
 }
 
-Rates rates_of(Device& device, DType compute, int64_t room) {
+double product_rate(Device& device, DType compute, lk_products products, int64_t n) {
+  const Desc wide{compute, {n, n}}, narrow{products == LK_PRODUCTS_I8 ? DType::i8 : DType::f8_e4m3, {n, n}};
+  const DeviceMemory memory(device, 2 * wide.bytes() + narrow.bytes(), "matrix product");
+  const auto matrix = [&](int64_t i) { return kernel_tensor(wide, memory.data() + i * wide.bytes()); };
+  const lk_random_normal_params fill{.y = matrix(0), .scale = 1, .seed = 1, .stream = 0};
+  device.check(lk_random_normal(device.context(), &fill), "matrix product");
+  std::vector<std::byte> some(static_cast<size_t>(n * n));  // of fp8 between 1/8 and 2
+  for (size_t i = 0; i < some.size(); ++i) some[i] = static_cast<std::byte>(0x20 + i * 7 % 32);
+  memory.upload(2 * wide.bytes(), some.data(), n * n);
+  const lk_linear_params product{.x = matrix(0),
+                                 .weight = kernel_tensor(narrow, memory.data() + 2 * wide.bytes()),
+                                 .weight_scale = {},
+                                 .bias = {},
+                                 .y = matrix(1),
+                                 .products = products};
+  const double seconds =
+      least_seconds(device, [&] { device.check(lk_linear(device.context(), &product), "matrix product"); });
+  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
+}
+
+Rates rates_of(Device& device, DType compute, int64_t room, lk_products products) {
   if (device.is_cpu()) return usual_rates;
   constexpr int64_t least = 256;
   const auto product_bytes = [&](int64_t n) { return 3 * n * n * dtype_size(compute); };
@@ -125,6 +156,7 @@ Rates rates_of(Device& device, DType compute, int64_t room) {
   while (n > least && product_bytes(n) > room) n /= 2;
   const int64_t bytes = std::min<int64_t>(64 << 20, room / 4);
   Rates rates{.products = product_rate(device, compute, n)};
+  if (products != LK_PRODUCTS_WIDE) rates.eight_bit = product_rate(device, compute, products, n);
   const DeviceMemory memory(device, 2 * bytes, "measuring copies");
   const StagingMemory host(device, bytes);
   std::ranges::fill(std::span(host.data(), static_cast<size_t>(bytes)), std::byte{1});

@@ -10,9 +10,10 @@ namespace lh {
 
 // A second each.
 struct Rates {
-  double products = 0;  // FLOP of a large matrix product in the type that is computed in
-  double memory = 0;    // bytes of device memory, read and written
-  double link = 0;      // bytes from host memory to the device
+  double products = 0;   // FLOP of a large matrix product in the type that is computed in
+  double eight_bit = 0;  // the same in 8 bits, those of model.products; 0: no faster
+  double memory = 0;     // bytes of device memory, read and written
+  double link = 0;       // bytes from host memory to the device
 };
 
 // Of a CPU, whose own are not measured: what is chosen by them is the same in every run then.
@@ -35,8 +36,10 @@ double copy_seconds(int64_t bytes, const Rates& rates);
 
 // FLOP a second of a product of n x n matrices, the best of a few.
 double product_rate(Device& device, DType dtype, int64_t n);
+// The same of products of 8 bits with rows of `compute`, which are rounded first.
+double product_rate(Device& device, DType compute, lk_products products, int64_t n);
 // Of a GPU measured, by a product and two copies as large as fit into `room` bytes, which takes a moment; of a CPU the
-// usual ones.
-Rates rates_of(Device& device, DType compute, int64_t room);
+// usual ones. `products` are what layers will be asked for.
+Rates rates_of(Device& device, DType compute, int64_t room, lk_products products);
 
 }  // namespace lh

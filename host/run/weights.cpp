@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <random>
 #include <span>
@@ -63,11 +64,12 @@ class RandomWeights {
   // An nf4 weight and its scale: the levels are quantiles of the normal distribution, so all codes are alike.
   void nf4_normal(std::byte* codes, int64_t bytes, std::byte* scale, const Desc& scale_desc, double deviation,
                   const std::string& name) {
-    if (!bytes_) bytes_.emplace(random_bytes());
-    for (int64_t done = 0; done < bytes; done += bytes_->bytes())
-      device_.check(lk_copy_async(device_.context(), LK_COMPUTE, codes + done, bytes_->data(),
-                                  std::min(bytes - done, bytes_->bytes())),
-                    name);
+    words_.resize(1 << 17);
+    const auto most = static_cast<int64_t>(words_.size() * sizeof words_[0]);
+    for (int64_t done = 0; done < bytes; done += most) {  // all made anew: what repeats is read from the cache
+      std::ranges::generate(words_, std::ref(random_));
+      device_.check(lk_upload(device_.context(), codes + done, words_.data(), std::min(bytes - done, most)), name);
+    }
     const std::span levels(lk_nf4_levels(), 16);
     double squares = 0;
     for (const float level : levels) squares += static_cast<double>(level) * static_cast<double>(level) / 16;
@@ -78,19 +80,10 @@ class RandomWeights {
   }
 
  private:
-  DeviceMemory random_bytes() const {
-    std::vector<uint64_t> words(1 << 17);
-    std::mt19937_64 random;
-    for (uint64_t& word : words) word = random();
-    const auto bytes = static_cast<int64_t>(words.size() * sizeof(uint64_t));
-    DeviceMemory memory(device_, bytes, "random codes");
-    memory.upload(0, words.data(), bytes);
-    return memory;
-  }
-
   Device& device_;
   uint64_t stream_ = 0;
-  std::optional<DeviceMemory> bytes_;
+  std::mt19937_64 random_;
+  std::vector<uint64_t> words_;  // host memory, of nf4 alone
 };
 
 // Standard deviation of codes that a factor multiplies. No value that lk_random_normal makes is 7 deviations away,

@@ -1,6 +1,7 @@
 // Rows of a batch, sample by sample.
 #include "train/batch_maker.h"
 
+#include "compile/preserve.h"
 #include "core/rows.h"
 
 namespace lh {
@@ -22,9 +23,23 @@ NoiseLevel BatchMaker::draw(const Use& use, const Sizes& sizes, std::span<float>
         perturb(noise, train.ip_noise_gamma, train.ip_noise_gamma_random_strength, random(Purpose::input_perturbation));
   Random time = random(Purpose::timestep);
   const int64_t places = static_cast<int64_t>(noisy.size()) / latents.channels;
-  const NoiseLevel level = p_.objective.draw(time, places / (latents.multiple * latents.multiple), !use.sample.is_reg);
+  const NoiseLevel level = p_.objective.draw(time, places / (latents.multiple * latents.multiple), use.sample.is_reg);
   p_.objective.make_pair(x0, noise, level, noisy, target, perturbed);
   return level;
+}
+
+// The other prompts of the step's second loss, in which the noisy latents are the same.
+void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors) {
+  std::vector<InputRow> rows;
+  std::vector<TensorCache::Entry> conditionings;  // that rows point to
+  std::vector<float> weights;
+  for (const Use& use : uses) {
+    rows.push_back({.conditioning = conditionings.emplace_back(p_.text.at(*use.preserved)).get()});
+    weights.push_back(
+        static_cast<float>(p_.preserved.multiplier() * (use.sample.is_reg ? p_.config.train.reg_weight : 1)));
+  }
+  for (auto& [name, tensor] : inputs_.of_prompts(rows, sizes)) tensors[preserved_name(name)] = std::move(tensor);
+  tensors[preserved_weight] = HostTensor::from_floats({static_cast<int64_t>(uses.size())}, weights);
 }
 
 StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape, int32_t step) {
@@ -64,6 +79,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
 
   StepInputs in{inputs_.batch(rows, sizes), step};
   for (const auto& [name, ids] : tokens) in.tensors[name] = stack_rows(ids);
+  if (uses.front().preserved) add_preserved(uses, sizes, in.tensors);
   in.tensors["latents"] = std::move(latents);
   in.tensors["target"] = std::move(target);
   in.tensors["loss_delta"] = HostTensor::from_floats({size}, widths);
@@ -83,7 +99,9 @@ std::vector<BatchMaker::Use> BatchMaker::uses_of(const Batch& batch, int64_t mic
     const auto lane = static_cast<uint32_t>(uses.size());
     Random augment(course.seed, Purpose::augment, static_cast<uint64_t>(micro_step), lane);
     const auto variant = static_cast<int64_t>(augment.below(static_cast<uint64_t>(sample.augment_variants)));
-    uses.push_back({sample, sample.cut(variant), caption_at(course, sample, micro_step, lane), course.seed,
+    const std::string caption = caption_at(course, sample, micro_step, lane);
+    uses.push_back({sample, sample.cut(variant), caption,
+                    p_.preserved.any() ? std::optional(p_.preserved.of(sample, caption)) : std::nullopt, course.seed,
                     static_cast<uint64_t>(micro_step), lane});
   }
   return uses;
@@ -101,9 +119,9 @@ void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
 }
 
 StepInputs BatchMaker::validation(const Sample& sample, const StepShape& shape, int64_t level) {
-  return make(
-      {{sample, sample.cut(), sample.caption, p_.validation_seed(), sample.number(), static_cast<uint32_t>(level)}},
-      shape, 0);
+  return make({{sample, sample.cut(), sample.caption, std::nullopt, p_.validation_seed(), sample.number(),
+                static_cast<uint32_t>(level)}},
+              shape, 0);
 }
 
 }  // namespace lh

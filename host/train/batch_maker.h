@@ -24,11 +24,13 @@ class BatchMaker {
     const Sample& sample;
     const ImageCut cut;
     const std::string caption;
+    const std::optional<std::string> preserved;  // the prompt for which the model is kept as it was
     uint64_t seed, draw;
     uint32_t lane;
   };
   std::vector<Use> uses_of(const Batch& batch, int64_t micro_step) const;
   StepInputs make(const std::vector<Use>& uses, const StepShape& shape, int32_t step);
+  void add_preserved(const std::vector<Use>& uses, const Sizes& sizes, NamedTensors& tensors);
   // Noisy latents and target of one sample.
   NoiseLevel draw(const Use& use, const Sizes& sizes, std::span<float> noisy, std::span<float> target);
   Prepared& p_;

@@ -27,7 +27,9 @@ yaml::Node mapping_of(const std::string& text, const std::string& source) {
 }
 
 RunSettings changed(RunSettings settings, const Change& change, const std::string& source) {
-  if (change.kind == file_change) {
+  if (change.kind == break_change) {
+    // The settings are those of before: what is another is no setting that may change.
+  } else if (change.kind == file_change) {
     settings.replace_file(RunSettings::file_of(change.value, source), change.step);
   } else if (change.kind == phase_change) {
     size_t phase = 0;
@@ -67,6 +69,11 @@ RunChanges::RunChanges(Prepared& prepared, const Start& start)
     history_.keep(applied_);
     history_.insert(applied_, {step, std::string(file_change), file});
   }
+  if (start.saved != nullptr && !start.saved->broken.empty()) {
+    const Change broken{step, std::string(break_change), start.saved->broken};
+    if (applied_ == history_.changes().size() || history_.changes()[applied_] != broken)
+      history_.insert(applied_, broken);
+  }
   plan_ahead();
 }
 
@@ -77,6 +84,11 @@ void RunChanges::begin(const Start& start, const std::string& file) {
     const History given(start.replay);
     if (given.changes().empty() || given.changes()[0].step != 0 || given.changes()[0].kind != file_change)
       fail(Code::data, "--replay {}: expected the history of a run from its first step on", start.replay.string());
+    for (const Change& change : given.changes())
+      if (change.kind == break_change)
+        fail(Code::config,
+             "--replay {}: that run went on with changes after step {} ({}): no one configuration repeats it",
+             start.replay.string(), change.step, change.value);
     if (const std::string last = last_file(given.changes()); last != file)
       fail(
           Code::config,
@@ -135,7 +147,9 @@ void RunChanges::apply_due(StepRunner& runner, RunState& state) {
       history_.insert(applied_,
                       {state.step, std::string(phase_change), std::to_string(*settings_.phase_at(state.step))});
     const Change& change = history_.changes()[applied_];
-    const std::string what = take_over(changed(settings_, change, "history.jsonl"), runner, state);
+    const bool broken = change.kind == break_change;
+    const std::string what = broken ? "goes on although " + change.value
+                                    : take_over(changed(settings_, change, "history.jsonl"), runner, state);
     ++applied_;
     Progress::make_room();
     spdlog::info("after step {}: {}", state.step, what);

@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include "config/load.h"
-#include "config/yaml.h"
 #include "core/hash.h"
 #include "io/file.h"
+#include "train/fact_changes.h"
+#include "train/picture_list.h"
 #include "train/state_files.h"
 #include "world/world.h"
 
@@ -32,8 +33,9 @@ std::string dataset_hash(const Dataset& dataset) {
           fmt::format("{};{};{};{}\n", s.mask->file.content_hash, s.mask->alpha, s.mask->invert, s.mask->least));
     hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
                             s.bucket.width, s.bucket.height, s.flip, s.repeats, s.is_reg, s.loss_weight));
-    if (s.augment_variants > 1 || s.random_crop || s.color_aug)
-      hash.update(fmt::format("{};{};{}\n", s.random_crop, s.color_aug, s.augment_variants));
+    if (s.is_augmented())
+      hash.update(
+          fmt::format("{};{};{}{}\n", s.random_crop, s.color_aug, s.augment_variants, s.random_scale ? ";scale" : ""));
   }
   return hash.hex().substr(0, hex_digits);
 }
@@ -47,9 +49,20 @@ std::string targets_hash(const Adapters& adapters) {
   return hash.hex().substr(0, hex_digits);
 }
 
+// Tokens that prompts may have where encoders read them in rows; states of older versions do not name them.
+std::string rows_of_text(const Recipe& recipe) {
+  int64_t tokens = 0;
+  for (const auto& [encoder, spec] : recipe.tokenizers)
+    if (spec.rows > 1) tokens = std::max(tokens, spec.rows * spec.row_tokens);
+  return tokens > 0 ? fmt::format(" in rows of {} tokens", tokens) : "";
+}
+
 // How the base is kept. States of older versions do not name what text encoders are kept as.
 std::string kept_as(const ModelConfig& model) {
-  return model.text_encoder_dtype == "auto" ? model.dtype : model.dtype + ", text encoders " + model.text_encoder_dtype;
+  std::string text = model.dtype;
+  if (model.text_encoder_dtype != "auto") text += ", text encoders " + model.text_encoder_dtype;
+  if (model.products != "full") text += ", products " + model.products;
+  return text;
 }
 
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
@@ -58,7 +71,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, hex_digits)},
           {"model.dtype", kept_as(c.model)},
           {"model.variant", p.model.recipe().variant},
-          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length)},
+          {"model.max_sequence_length", std::to_string(c.model.max_sequence_length) + rows_of_text(p.model.recipe())},
           {"network.type", c.network.type},
           {"network.network_kwargs options", p.adapter->options_text()},
           {"network.rank_dropout", fmt::format("{}", c.network.rank_dropout)},
@@ -73,6 +86,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"network.pretrained_lora_path", p.warm_start ? p.warm_start->fingerprint().substr(0, hex_digits) : "none"},
           {"network.network_kwargs", targets_hash(*p.plan->adapters)},
           {"datasets", dataset_hash(p.dataset)},
+          {pictures_fact, picture_list(p.dataset)},
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {accumulation_fact, std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
@@ -86,17 +100,11 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
            fmt::format("{}{}", c.train.ip_noise_gamma, c.train.ip_noise_gamma_random_strength ? " drawn" : "")},
           {"train.reg_weight", fmt::format("{}", c.train.reg_weight)},
           {"train.mask_normalization", c.train.mask_normalization},
+          {"what is kept as without adapters (train.diff_output_preservation, train.blank_prompt_preservation)",
+           p.preserved.text()},
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
-}
-
-// "train.lr" = "1e-3", for every setting.
-void add_settings(const std::string& path, const yaml::Node& node, std::map<std::string, std::string>& facts) {
-  for (const auto& [key, value] : node.entries)
-    add_settings(path.empty() ? key.text : path + "." + key.text, value, facts);
-  for (size_t i = 0; i < node.items.size(); ++i) add_settings(fmt::format("{}[{}]", path, i), node.items[i], facts);
-  if (node.kind == yaml::Kind::scalar) facts["`" + path + "`"] = node.text;
 }
 
 std::string sha256_of_file(const std::filesystem::path& path) {
@@ -131,13 +139,13 @@ std::map<std::string, std::string> facts_of(Prepared& p) {
 
 std::map<std::string, std::string> common_facts(Prepared& p, const Config& asked) {
   std::map<std::string, std::string> facts = facts_of(p);
+  facts.erase(pictures_fact);  // `datasets` is enough to tell that they differ
   facts["lora-host"] = LORA_HOST_VERSION;
   facts["MPI"] = world_library_text();
   if (p.device.is_cpu() || p.config.train.deterministic) facts["libraries"] = p.device.info().libraries;
   for (const auto& plugin : p.registry.plugins())
     facts["plugin " + plugin->path().filename().string()] = sha256_of_file(plugin->path()).substr(0, hex_digits);
-  std::vector<yaml::Problem> none;
-  add_settings("", yaml::parse(to_yaml(asked), none), facts);
+  for (const auto& [key, value] : settings_in(to_yaml(asked))) facts["`" + key + "`"] = value;
   return facts;
 }
 

@@ -12,6 +12,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/further_images.h"
+#include "data/image_formats.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
 #include "run/workspace.h"
@@ -64,6 +65,7 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
       adapter(std::make_shared<Adapter>(registry, c.network.type, c.network.network_kwargs)),
       selection(c.network, model.recipe(), static_cast<uint64_t>(c.train.seed), model.checkpoint().weights(),
                 c.train.train_text_encoder, adapter),
+      preserved(c),
       text(device, model, encoder_dtype(device, compute), c.training_folder / "cache" / "text",
            memory_limit(c, device)),
       vae{device, model, encoder_dtype(device, compute), c.model.vae_tile},
@@ -76,7 +78,7 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
       dataset(open_dataset(
           c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
-          {c.train.validation_split, validation_seed()}, &seen_images)),
+          {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
   device.limit_memory(limit);
@@ -106,7 +108,7 @@ void Prepared::settle_course() {
   constexpr double gib = int64_t{1} << 30;
   const double limit = train.text_cache_limit_gib * gib, each = static_cast<double>(text.bytes_each());
   const bool live = selection.text_encoders();
-  captions.emplace(dataset, *order, course(), live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
+  captions.emplace(dataset, *order, course(), preserved, live ? 0 : static_cast<int64_t>(std::min(limit / each, 1e9)));
   if (!live && captions->varying() > 0 && !captions->complete()) {
     const auto variants = static_cast<int64_t>(limit / each / static_cast<double>(captions->varying()));
     fail(
@@ -170,7 +172,7 @@ bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
 }
 
 const Rates& Prepared::rates() {
-  if (!rates_) rates_ = rates_of(device, compute, limit);
+  if (!rates_) rates_ = rates_of(device, compute, limit, model.products());
   return *rates_;
 }
 
@@ -182,6 +184,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .by_place = masked(),
                    .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
                    .text_encoders = train_text,
+                   .preserves = preserved.any(),
                    .streaming = streaming},
           .batch = config.train.batch_size,
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
@@ -264,8 +267,10 @@ void Prepared::fit_memory() {
 }
 
 std::vector<std::string> Prepared::prompts() const {
-  if (selection.text_encoders()) return {};  // they change with every step
-  std::vector<std::string> all = prompts_of(requests);
+  std::vector<std::string> all(captions->preserved().begin(), captions->preserved().end());
+  if (selection.text_encoders()) return all;  // others change with every step
+  const std::vector<std::string> of_samples = prompts_of(requests);
+  all.insert(all.end(), of_samples.begin(), of_samples.end());
   all.insert(all.end(), captions->all().begin(), captions->all().end());
   for (const Sample& sample : dataset.validation) all.push_back(sample.caption);
   return all;
@@ -277,19 +282,24 @@ std::vector<ImageCut> Prepared::cuts() const {
   return all;
 }
 
-std::string Prepared::report_data() const {
+std::string Prepared::report_data(bool whole) const {
+  constexpr size_t most_buckets = 8;
   std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
-  std::map<Bucket, int64_t> counts;
   int64_t reg = 0, masked_ones = 0, same = 0;
   std::set<std::tuple<std::filesystem::path, Bucket, bool>> seen;
   for (const Sample& s : dataset.samples) {
-    counts[s.bucket] += s.repeats;
     reg += s.is_reg ? s.repeats : 0;
     masked_ones += s.mask.has_value();
     same += !seen.emplace(s.image.path, s.bucket, s.flip).second;
   }
-  for (const auto& [bucket, count] : counts)
-    lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+  const std::map<Bucket, int64_t> buckets = samples_by_bucket(dataset.samples);
+  size_t shown = 0;
+  for (const auto& [bucket, count] : buckets)
+    if (whole || buckets.size() <= most_buckets || shown + 1 < most_buckets) {
+      lines += fmt::format("  bucket   {} x {}: {} per epoch\n", bucket.width, bucket.height, count);
+      ++shown;
+    }
+  if (shown < buckets.size()) lines += fmt::format("  bucket   ... and {} more\n", buckets.size() - shown);
   lines += fmt::format("  captions {} different, first: \"{}\"\n", captions->all().size(), *captions->all().begin());
   if (captions->varying() > 0)
     lines += fmt::format("           {} samples have captions that are drawn{}\n", captions->varying(),
@@ -302,9 +312,15 @@ std::string Prepared::report_data() const {
     lines +=
         fmt::format("  reg      {} per epoch are of regularization images, weight {}{}\n", reg, config.train.reg_weight,
                     dataset.unused_reg > 0 ? fmt::format("; {} more are not needed", dataset.unused_reg) : "");
+  if (preserved.any())
+    lines +=
+        fmt::format("  kept     as without adapters: {}; {} prompts\n", preserved.text(), captions->preserved().size());
   if (masked_ones > 0) lines += fmt::format("  masks    {} samples\n", masked_ones);
   if (!dataset.not_read.empty())
-    lines += fmt::format("  not read {} (convert them to PNG, JPEG or WebP)\n", some_names(dataset.not_read));
+    lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
+                         formats_that_are_read());
+  if (!dataset.animated.empty())
+    lines += fmt::format("  animated {}: the first image of each is used\n", some_names(dataset.animated));
   if (!dataset.validation.empty())
     lines += fmt::format("validation {} samples that are not trained on\n", dataset.validation.size());
   lines += fmt::format(
@@ -313,12 +329,12 @@ std::string Prepared::report_data() const {
   return lines;
 }
 
-std::string Prepared::report() {
+std::string Prepared::report(bool whole) {
   const TrainGraph& graph = plan->largest();
   const MemoryReport& memory = plan->memory;
   std::string text_report = fmt::format("model      {} {} from {}\n", model.recipe().family, model.recipe().variant,
                                         config.model.name_or_path.string());
-  text_report += report_data();
+  text_report += report_data(whole);
   std::map<std::pair<int64_t, double>, int64_t> kinds;  // rank and alpha -> modules
   for (const AdaptedModule& m : graph.modules) ++kinds[{m.rank, m.alpha}];
   text_report += fmt::format("network    {}: {} modules, {} parameters:", adapter->id(), graph.modules.size(),
@@ -336,7 +352,8 @@ std::string Prepared::report() {
   if (warm_start)
     text_report += fmt::format("  starts from {}: {} modules\n", config.network.pretrained_lora_path.string(),
                                warm_start->modules());
-  for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
+  if (whole)
+    for (const AdaptedModule& m : graph.modules) text_report += fmt::format("  {}\n", m.name);
   if (plan->ema)
     text_report += fmt::format("average    of the weights: {}; {:.1f} MiB\n", plan->ema->text(),
                                mib(plan->adapters->whole().shape.numel() * static_cast<int64_t>(sizeof(float))));

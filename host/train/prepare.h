@@ -50,6 +50,7 @@ struct Prepared {
   TrainingObjective objective;
   std::shared_ptr<const Adapter> adapter;
   AdapterSelection selection;
+  PreservedPrompts preserved;
   TextEncoding text;
   Vae vae;
   LatentEncoding latents;
@@ -69,7 +70,7 @@ struct Prepared {
   std::unique_ptr<SampleSet> samples;           // none when no sample is asked for
   std::unique_ptr<ValidationSteps> validation;  // where images are set apart
   std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
-  std::string report();                         // what --dry-run prints
+  std::string report(bool whole);               // what --dry-run prints: a page, or everything
   bool masked() const;                          // some sample counts by place
   RunCourse course() const;
   uint64_t validation_seed() const;
@@ -93,7 +94,7 @@ struct Prepared {
   void compile(const MemoryChoice& choice);
   void fit_memory();
   void fit();
-  std::string report_data() const;
+  std::string report_data(bool whole) const;
 };
 
 }  // namespace lh

@@ -9,28 +9,55 @@
 
 #include "core/error.h"
 #include "run/optimizer_state.h"
+#include "train/fact_changes.h"
 
 namespace lh {
 namespace {
 
 constexpr const char* average_section = "ema";
 
-// A step is as large as it was: either the accumulation has not changed, or it makes up for the number of processes.
-void check_facts(const FoundState& found, const StateSource& from, const std::map<std::string, std::string>& facts) {
-  const std::filesystem::path& path = found.path;
-  const std::map<std::string, std::string>& saved = found.record.metadata;
-  std::string differences;
-  for (const auto& [key, now] : facts) {
-    if (key == accumulation_fact && from.micro_batches > 0 && from.micro_batches == found.state.micro_batches) continue;
-    const auto it = saved.find(fact_prefix + key);
-    const std::string then = it == saved.end() ? "(not recorded)" : it->second;
-    if (then != now) differences += fmt::format("\n  {}: the saved run has {}, this one {}", key, then, now);
+// The LoRA file of that step, or the last one, beside the folder of states; for advice.
+std::string lora_beside(const std::filesystem::path& state, int64_t step) {
+  std::string best;
+  std::error_code error;
+  const std::filesystem::path folder = state.parent_path().parent_path();
+  for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string path = entry->path().string();
+    if (!path.ends_with(".safetensors")) continue;
+    if (path.ends_with(fmt::format("_{:09}.safetensors", step))) return path;
+    best = std::max(best, path);
   }
-  if (!differences.empty())
-    fail(Code::config,
-         "{}: the run cannot be continued, it would not be the same training:{}\nSet these back, or give the new run "
-         "another name",
-         path.string(), differences);
+  return best.empty() ? "FILE" : best;
+}
+
+// A step is as large as it was: either the accumulation has not changed, or it makes up for the number of processes.
+// Puts what differs and is allowed into the state.
+void check_facts(FoundState& found, const StateSource& from, const Facts& facts) {
+  Facts saved;
+  for (const auto& [key, value] : found.record.metadata)
+    if (key.starts_with(fact_prefix)) saved[key.substr(std::string_view(fact_prefix).size())] = value;
+  Facts now = facts;
+  if (from.micro_batches > 0 && from.micro_batches == found.state.micro_batches) now.erase(accumulation_fact);
+  const std::vector<FactChange> changes = changed_facts(saved, now);
+  if (changes.empty()) return;
+  const bool may = std::ranges::all_of(changes, &FactChange::may);
+  std::string lines;
+  for (const FactChange& change : changes) {
+    lines += fmt::format("\n  {}{}", change.text, change.may && !may ? " [--allow-changes would do]" : "");
+    found.state.broken += (found.state.broken.empty() ? "" : "; ") + change.text;
+  }
+  if (may && from.allow_changes) {
+    const auto accumulation = now.find(accumulation_fact);
+    if (accumulation != now.end() && accumulation->second != saved[accumulation_fact])
+      found.state.micro_batches = from.micro_batches;
+    return;
+  }
+  fail(Code::config, "{}: the run cannot be continued, it would not be the same training:{}\nSet these back{}",
+       found.path.string(), lines,
+       may ? ", or go on all the same with --allow-changes, which notes the break in history.jsonl"
+           : fmt::format(
+                 ", or begin another run where this one stands: another name, and network.pretrained_lora_path: {}",
+                 lora_beside(found.path, found.state.step)));
 }
 
 void upload_trained(const FoundState& found, const Adapters& adapters, const std::string& section) {

@@ -22,13 +22,14 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
                 const Update& update, int64_t keep);
 
 // The state that load_state would take, without its tensors, its facts compared; throws as that does, but changes
-// nothing.
+// nothing. What differs and is allowed is in `broken`.
 std::optional<RunState> check_state(const StateSource& from, const std::map<std::string, std::string>& facts);
 
 // Loads the newest good state into `adapters` and `update`. A file that is damaged, is no state, is another step's or
 // holds a NaN is passed over with a warning, and set aside where the folder is the run's own. Nothing when there is no
-// state at all. Throws lh::Error: Code::config listing each fact that differs; Code::data where a file cannot be read
-// (which says nothing about its content), or where there are states and none of them is good.
+// state at all. Throws lh::Error: Code::config listing each fact that differs, unless it may and is allowed; Code::data
+// where a file cannot be read (which says nothing about its content), or where there are states and none of them is
+// good.
 //
 // A state of another optimizer is kept where name, shape, type and meaning agree (LH_MEANING_*); what begins anew is
 // said in a warning, and the count of updates, which rules correct their averages by, then begins at 0.

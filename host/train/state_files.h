@@ -25,6 +25,7 @@ struct RunState {
   int64_t changes = 0;                        // of the run's history, behind it
   std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
   int64_t micro_batches = 0;                  // of a step; 0: as train.gradient_accumulation says
+  std::string broken = {};                    // what this run has otherwise than the one that was saved, in words
 };
 
 // States to go on from.
@@ -34,6 +35,7 @@ struct StateSource {
   std::optional<int64_t> step = {};  // that of this step and no other
   bool writes = true;                // files may be renamed; not where another process of the run does
   int64_t micro_batches = 0;         // of a step of the run as it was started now
+  bool allow_changes = false;        // go on with other data or another course of the training
 };
 
 inline constexpr std::string_view state_kind = "state/1";

@@ -26,10 +26,9 @@ bool every(int64_t step, int64_t steps) { return steps > 0 && step % steps == 0;
 
 }  // namespace
 
-Trainer::Trainer(Prepared& prepared, World& world, const std::string& resume, const std::string& from,
-                 const std::filesystem::path& replay)
+Trainer::Trainer(Prepared& prepared, World& world, const Start& start)
     : p_(prepared), world_(world), config_(prepared.config), maker_(prepared) {
-  check_start(resume, from, replay);
+  check_start(start);
   load();
   if (!stopping_) start_or_resume();
 }
@@ -51,7 +50,8 @@ void Trainer::check_folder(const std::string& resume, const std::string& from) {
 }
 
 // The process that writes chooses the state, and leaves the folder as the others then read it.
-void Trainer::check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay) {
+void Trainer::check_start(const Start& start) {
+  const std::string& resume = start.resume;
   const std::filesystem::path own = config_.output_dir() / "state";
   if (world_.first()) folder_.emplace(config_.output_dir());
   if (resume == "auto")
@@ -63,18 +63,19 @@ void Trainer::check_start(const std::string& resume, const std::string& from, co
   std::error_code none;
   resume_from_.micro_batches = p_.micro_batches;
   resume_from_.writes = world_.first();
+  resume_from_.allow_changes = start.allow_changes;
   const auto look = [&] {
     saved_ = check_state(resume_from_, facts_of(p_));
     go_on_from_saved();
     changes_.emplace(p_, RunChanges::Start{.saved = saved_ ? &*saved_ : nullptr,
                                            .own_folder = resume_from_.own,
                                            .resumed = !resume.empty(),
-                                           .replay = replay,
+                                           .replay = start.replay,
                                            .writes = world_.first()});
   };
   if (world_.first()) {
     resume_from_.own = !resume_from_.folder.empty() && std::filesystem::equivalent(resume_from_.folder, own, none);
-    check_folder(resume, from);
+    check_folder(resume, start.from);
     look();
     for (const char* kind : {"text", "latents", ""}) remove_leftovers(config_.training_folder / "cache" / kind);
   }

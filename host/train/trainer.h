@@ -24,10 +24,14 @@ namespace lh {
 
 class Trainer {
  public:
-  // resume: as Options::resume has it. from: the step of a state, "none", or empty. replay: the history of another run,
-  // whose changes this new one repeats; or empty.
-  Trainer(Prepared& prepared, World& world, const std::string& resume, const std::string& from,
-          const std::filesystem::path& replay);
+  // How a run begins.
+  struct Start {
+    std::string resume;            // as Options::resume has it
+    std::string from;              // the step of a state, "none", or empty
+    std::filesystem::path replay;  // the history of another run, whose changes this new one repeats; or empty
+    bool allow_changes = false;    // goes on from a state of other data or another course
+  };
+  Trainer(Prepared& prepared, World& world, const Start& start);
   // 0 when all steps ran and the final file is verified, exit_interrupted after a signal. A folder that is deleted
   // while the run writes there is an lh::Error(Code::output_lost) that says where the state is.
   int run();
@@ -35,7 +39,7 @@ class Trainer {
 
  private:
   // Refuses at once what would be refused after hours of encoding.
-  void check_start(const std::string& resume, const std::string& from, const std::filesystem::path& replay);
+  void check_start(const Start& start);
   void check_folder(const std::string& resume, const std::string& from);
   void go_on_from_saved();  // a step has as many micro-batches as it had
   void load();

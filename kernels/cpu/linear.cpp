@@ -6,6 +6,7 @@
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
 #include "cpu/gemm.h"
+#include "cpu/weight_product.h"
 
 namespace lk::cpu {
 
@@ -17,20 +18,18 @@ void fill_rows(const Cpu& cpu, const float* row, int64_t rows, int64_t cols, flo
 
 void linear(Cpu& cpu, const lk_linear_params& p) {
   const int64_t out = p.weight.dims[0], in = p.weight.dims[1], rows = numel(p.x) / in;
-  const FloatIn x(cpu, p.x), weight(cpu, p.weight, p.weight_scale), bias(cpu, p.bias);
+  const FloatIn x(cpu, p.x), bias(cpu, p.bias);
   const FloatOut y(cpu, p.y);
   if (bias != nullptr) fill_rows(cpu, bias, rows, out, y);
-  gemm(cpu, rows, out, in, 1.0f, {x, in}, {weight, in, true}, bias != nullptr ? 1.0f : 0.0f, y, out);
+  weight_product(cpu, {p.products, true, rows, p.weight, p.weight_scale, x}, bias != nullptr ? 1.0f : 0.0f, y);
 }
 
 void linear_backward(Cpu& cpu, const lk_linear_backward_params& p) {
   const int64_t out = last_dim(p.dy), rows = numel(p.dy) / out;
   const FloatIn dy(cpu, p.dy);
   if (present(p.dx)) {
-    const int64_t in = last_dim(p.dx);
-    const FloatIn weight(cpu, p.weight, p.weight_scale);
     const FloatOut dx(cpu, p.dx);
-    gemm(cpu, rows, in, out, 1.0f, {dy, out}, {weight, in}, 0.0f, dx, in);
+    weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, dy}, 0.0f, dx);
   }
   if (present(p.dweight)) {
     const int64_t in = last_dim(p.x);

@@ -5,6 +5,7 @@
 #include "cpu/convert.h"
 #include "cpu/gemm.h"
 #include "cpu/linear.h"
+#include "cpu/weight_product.h"
 
 namespace lk::cpu {
 
@@ -25,14 +26,14 @@ void project(const Cpu& cpu, int64_t rows, int64_t rank, int64_t k, float scale,
 
 void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
-  const FloatIn x(cpu, p.x), weight(cpu, p.weight, p.weight_scale), bias(cpu, p.bias);
+  const FloatIn x(cpu, p.x), bias(cpu, p.bias);
   const FloatIn down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
   const FloatOut y(cpu, p.y), s(cpu, p.s);
   project(cpu, rows, rank, in, 1.0f, {x, in}, {down, in, true}, mask, s);
   float beta = 0.0f;
-  if (weight != nullptr) {
+  if (present(p.weight)) {
     if (bias != nullptr) fill_rows(cpu, bias, rows, out, y);
-    gemm(cpu, rows, out, in, 1.0f, {x, in}, {weight, in, true}, bias != nullptr ? 1.0f : 0.0f, y, out);
+    weight_product(cpu, {p.products, true, rows, p.weight, p.weight_scale, x}, bias != nullptr ? 1.0f : 0.0f, y);
     beta = 1.0f;
   }
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
@@ -63,10 +64,10 @@ void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
     gemm(cpu, rank, in, rows, 1.0f, {ds.data(), rank, true}, {x, in}, beta, ddown, in);
   }
   if (present(p.dx)) {
-    const FloatIn weight(cpu, p.weight, p.weight_scale);
     const FloatOut dx(cpu, p.dx);
-    if (weight != nullptr) gemm(cpu, rows, in, out, 1.0f, {dy, out}, {weight, in}, 0.0f, dx, in);
-    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, weight != nullptr ? 1.0f : 0.0f, dx, in);
+    const bool base = present(p.weight);
+    if (base) weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, dy}, 0.0f, dx);
+    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, base ? 1.0f : 0.0f, dx, in);
   }
 }
 

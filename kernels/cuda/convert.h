@@ -17,6 +17,13 @@ struct MatrixView {
 void convert(Cuda& cuda, const MatrixView& from, const MatrixView& to, int64_t batch, int64_t rows, int64_t cols,
              const float* factors = nullptr, bool factor_per_row = false);
 
+// Blocks for a kernel that walks over rows by blockIdx.y and over the units of a row by blockIdx.x and its threads: as
+// many threads as a row keeps busy, blocks enough to fill the device.
+struct RowGrid {
+  dim3 grid, block;
+};
+RowGrid row_grid(const Cuda& cuda, int64_t rows, int64_t units);
+
 // The values of a dense tensor in `dtype`, times its scale, where it is a weight that has one: the tensor's own memory
 // where nothing has to be done, else scratch.
 const void* as_type(Cuda& cuda, const lk_tensor& tensor, lk_dtype dtype, const lk_tensor& scale = {});

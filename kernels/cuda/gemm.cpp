@@ -1,6 +1,7 @@
-// A product goes one of three ways: straight to cuBLASLt; through an f32 result where cuBLASLt does not write the
-// wanted type; or through f32 copies of the operands where it has no algorithm for their type or alignment on this
-// device.
+// A product goes one of four ways: straight to cuBLASLt; through an f32 result where cuBLASLt does not write the
+// wanted type; through f32 copies of the operands where it has no algorithm for their type or alignment on this device;
+// or, for codes of 8 bits with factors that it does not take there, through sums of codes, which are scaled
+// afterwards.
 #include "cuda/gemm.h"
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "cuda/convert.h"
+#include "cuda/row_codes.h"
 #include "cuda/tuning.h"
 
 namespace lk::cuda {
@@ -20,15 +22,30 @@ constexpr int candidate_count = 16;
 constexpr int timed_runs = 5;
 constexpr float timing_budget = 15.0f;  // milliseconds per product
 constexpr float slow = 1.25f;           // times the best: not worth another run
+constexpr int64_t sum_rows = 1024;      // of codes, that are scaled at a time
 
 static_assert(sizeof(cublasLtMatmulAlgo_t) == Tuning::algorithm_bytes);
 
 cudaDataType_t cuda_type(lk_dtype dtype) {
-  return dtype == LK_F32 ? CUDA_R_32F : dtype == LK_F16 ? CUDA_R_16F : CUDA_R_16BF;
+  switch (dtype) {
+    case LK_F32: return CUDA_R_32F;
+    case LK_F16: return CUDA_R_16F;
+    case LK_F8_E4M3: return CUDA_R_8F_E4M3;
+    case LK_F8_E5M2: return CUDA_R_8F_E5M2;
+    case LK_I8: return CUDA_R_8I;
+    case LK_I32: return CUDA_R_32I;
+    default: return CUDA_R_16BF;
+  }
 }
 
-// What cuBLASLt multiplies with float32 sums: f32 to f32, 16 bit to the same type or to f32.
-bool writes_directly(const GemmCall& call) { return call.d_dtype == LK_F32 || call.d_dtype == call.a_dtype; }
+bool has_factors(const GemmCall& call) { return call.a_factors != nullptr; }
+bool is_code(lk_dtype dtype) { return dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2 || dtype == LK_I8; }
+
+// What cuBLASLt multiplies with float32 sums: f32 to f32, 16 bit to the same type or to f32, fp8 to any of them; and
+// with exact sums i8 to i32.
+bool writes_directly(const GemmCall& call) {
+  return call.d_dtype == LK_F32 || call.d_dtype == call.a_dtype || is_code(call.a_dtype);
+}
 
 std::string text(const GemmCall& call) {
   return std::to_string(call.m) + " x " + std::to_string(call.n) + " x " + std::to_string(call.k) +
@@ -64,6 +81,12 @@ struct Alignment {
 // Everything the choice of an algorithm depends on.
 using Key = std::array<int64_t, 19>;
 
+// One number, and that of a's type where both have it, as choices that were kept by earlier versions name it.
+int64_t operands_of(const GemmCall& call) {
+  const int64_t other = call.b_dtype == call.a_dtype ? 0 : call.b_dtype;
+  return call.a_dtype + 100 * other + 10000 * (has_factors(call) ? 1 : 0);
+}
+
 Key key_of(const GemmCall& call, const Alignment& alignment) {
   return {call.m,
           call.n,
@@ -75,7 +98,7 @@ Key key_of(const GemmCall& call, const Alignment& alignment) {
           call.stride_a,
           call.stride_b,
           call.stride_d,
-          call.a_dtype,
+          operands_of(call),
           call.d_dtype,
           call.transpose_a,
           call.transpose_b,
@@ -126,6 +149,9 @@ struct Gemm::State {
   void multiply(GemmCall call, bool only_prepare);
   void through_f32_result(const GemmCall& call);
   void through_f32_operands(const GemmCall& call);
+  void through_sums(const GemmCall& call);
+  bool takes_factors(const GemmCall& call);
+  const void* convert_codes(const void* codes, lk_dtype dtype, int64_t count);
   Plan& plan(const GemmCall& call, const Alignment& alignment, bool may_time);
   void describe(const GemmCall& call, Plan& plan);
   std::vector<cublasLtMatmulAlgo_t> candidates(Plan& plan, const Alignment& alignment);
@@ -150,6 +176,10 @@ std::string Gemm::State::version() {
 
 void Gemm::State::multiply(GemmCall call, bool only_prepare) {
   call = dense(call);
+  if (has_factors(call) && !takes_factors(call)) {
+    if (!only_prepare) through_sums(call);
+    return;
+  }
   if (!writes_directly(call)) {
     if (!only_prepare) through_f32_result(call);
     return;
@@ -164,8 +194,9 @@ void Gemm::State::multiply(GemmCall call, bool only_prepare) {
     call.bias_dtype = call.d_dtype;
   }
   if (cuda.measuring()) {
-    const auto a = static_cast<uint32_t>(lk_dtype_size(call.a_dtype)),
-               d = static_cast<uint32_t>(lk_dtype_size(call.d_dtype));
+    const bool codes = is_code(call.a_dtype);  // which are aligned
+    const auto a = codes ? 16 : static_cast<uint32_t>(lk_dtype_size(call.a_dtype)),
+               d = codes ? 16 : static_cast<uint32_t>(lk_dtype_size(call.d_dtype));
     if (!plan(call, {a, a, d, d}, false).found && !only_prepare) through_f32_operands(call);
     return;
   }
@@ -189,6 +220,51 @@ void Gemm::State::through_f32_result(const GemmCall& call) {
   if (call.beta != 0) convert(cuda, {call.c, call.d_dtype, call.ldd, call.stride_d}, f32, call.batch, call.m, call.n);
   multiply(wide, false);
   convert(cuda, f32, {call.d, call.d_dtype, call.ldd, call.stride_d}, call.batch, call.m, call.n);
+}
+
+// Whether cuBLASLt scales by row and column here; what is aligned to 16 bytes, as these operands are, it reads. Its
+// bias of f32 results would be bf16.
+bool Gemm::State::takes_factors(const GemmCall& call) {
+#if CUBLAS_VERSION >= 120900
+  return call.a_dtype != LK_I8 && call.d_dtype != LK_F32 && plan(call, {16, 16, 16, 16}, false).found;
+#else
+  (void)call;
+  return false;
+#endif
+}
+
+void Gemm::State::through_sums(const GemmCall& call) {
+  GemmCall sums = call;
+  sums.a_factors = sums.b_factors = nullptr;
+  sums.bias = nullptr;
+  sums.beta = 0;
+  sums.d_dtype = call.a_dtype == LK_I8 ? LK_I32 : LK_F32;
+  if (!plan(dense(sums), {16, 16, 16, 16}, false).found) {  // no such products here; 16 bits hold the same values
+    sums.a = convert_codes(call.a, call.a_dtype, call.m * call.k);
+    sums.b = convert_codes(call.b, call.b_dtype, call.n * call.k);
+    sums.a_dtype = sums.b_dtype = LK_BF16;
+    sums.d_dtype = LK_F32;
+  }
+  sums.workspace = call.workspace != nullptr ? call.workspace : cuda.scratch<std::byte>(workspace_bytes);
+  sums.d = cuda.scratch<float>(std::min(call.m, sum_rows) * call.n);  // i32 is as wide
+  const auto at = [](const void* data, lk_dtype dtype, int64_t elements) {
+    return static_cast<const std::byte*>(data) + elements * lk_dtype_size(dtype);
+  };
+  for (int64_t row = 0; row < call.m; row += sum_rows) {
+    GemmCall part = sums;
+    part.a = at(sums.a, sums.a_dtype, row * call.k);
+    part.m = std::min(call.m - row, sum_rows);
+    multiply(part, false);
+    scale_sums(cuda, part.d, part.d_dtype, part.m, call.n, call.a_factors + row, call.b_factors, call.bias,
+               call.bias_dtype, const_cast<std::byte*>(at(call.d, call.d_dtype, row * call.n)), call.d_dtype,
+               call.beta != 0);
+  }
+}
+
+const void* Gemm::State::convert_codes(const void* codes, lk_dtype dtype, int64_t count) {
+  void* const copy = cuda.scratch<std::byte>(count * lk_dtype_size(LK_BF16));
+  convert(cuda, {codes, dtype, count, 0}, {copy, LK_BF16, count, 0}, 1, 1, count);
+  return copy;
 }
 
 void Gemm::State::through_f32_operands(const GemmCall& call) {
@@ -245,7 +321,10 @@ Plan& Gemm::State::plan(const GemmCall& call, const Alignment& alignment, bool m
 }
 
 void Gemm::State::describe(const GemmCall& call, Plan& plan) {
-  check(cublasLtMatmulDescInit(&plan.product, CUBLAS_COMPUTE_32F, CUDA_R_32F), call);
+  const bool integers = call.d_dtype == LK_I32;
+  check(cublasLtMatmulDescInit(&plan.product, integers ? CUBLAS_COMPUTE_32I : CUBLAS_COMPUTE_32F,
+                               integers ? CUDA_R_32I : CUDA_R_32F),
+        call);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
     check(cublasLtMatmulDescSetAttribute(&plan.product, attribute, &value, sizeof value), call);
   };
@@ -256,6 +335,15 @@ void Gemm::State::describe(const GemmCall& call, Plan& plan) {
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, cuda_type(call.d_dtype));
     set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);  // 16-byte aligned, which the heuristic looks at
   }
+#if CUBLAS_VERSION >= 120900
+  if (has_factors(call)) {
+    const int32_t by_row = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, by_row);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, by_row);
+    set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.b_factors);
+    set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.a_factors);
+  }
+#endif
   const auto layout = [&](cublasLtMatrixLayoutOpaque_t& matrix, lk_dtype dtype, int64_t rows, int64_t cols,
                           int64_t pitch, int64_t stride) {
     check(cublasLtMatrixLayoutInit(&matrix, cuda_type(dtype), static_cast<uint64_t>(rows), static_cast<uint64_t>(cols),
@@ -350,14 +438,21 @@ std::optional<float> Gemm::State::time(const GemmCall& call, Plan& plan, const c
 }
 
 cublasStatus_t Gemm::State::enqueue(const GemmCall& call, Plan& plan, const cublasLtMatmulAlgo_t& algorithm) {
-  if (call.bias != nullptr) {
-    const cublasStatus_t status =
-        cublasLtMatmulDescSetAttribute(&plan.product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &call.bias, sizeof call.bias);
-    if (status != CUBLAS_STATUS_SUCCESS) return status;
-  }
-  return cublasLtMatmul(handle, &plan.product, &call.alpha, call.b, &plan.a, call.a, &plan.b, &call.beta, call.c,
-                        &plan.d, call.d, &plan.d, &algorithm, call.workspace, static_cast<size_t>(workspace_bytes),
-                        cuda.stream());
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  const auto point = [&](cublasLtMatmulDescAttributes_t attribute, const void* data) {
+    if (data == nullptr || status != CUBLAS_STATUS_SUCCESS) return;
+    status = cublasLtMatmulDescSetAttribute(&plan.product, attribute, &data, sizeof data);
+  };
+  point(CUBLASLT_MATMUL_DESC_BIAS_POINTER, call.bias);
+  point(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.b_factors);
+  point(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, call.a_factors);
+  if (status != CUBLAS_STATUS_SUCCESS) return status;
+  const int32_t one = 1, zero = 0;  // of exact sums
+  const bool integers = call.d_dtype == LK_I32;
+  const void* const alpha = integers ? static_cast<const void*>(&one) : &call.alpha;
+  const void* const beta = integers ? static_cast<const void*>(&zero) : &call.beta;
+  return cublasLtMatmul(handle, &plan.product, alpha, call.b, &plan.a, call.a, &plan.b, beta, call.c, &plan.d, call.d,
+                        &plan.d, &algorithm, call.workspace, static_cast<size_t>(workspace_bytes), cuda.stream());
 }
 
 Gemm::Gemm(Cuda& cuda) : state_(std::make_unique<State>(cuda)) {}

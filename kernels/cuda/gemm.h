@@ -12,12 +12,14 @@ namespace lk::cuda {
 
 // d = alpha op(a) op(b) + beta c + bias, all row-major; c has d's type and layout and may be d. Batches are strided.
 // Any mixture of a's type and d's type, any shape and any alignment works; sums are float32, f32 operands are not
-// rounded.
+// rounded. Codes of 8 bits are multiplied where they have factors: d is then the sum of their products times the
+// factors of a's row and b's row; alpha is 1, beta 0 or 1, a and b are dense, b is [n, k], and there is one batch.
 struct GemmCall {
   int64_t m = 0, n = 0, k = 0;
   const void *a = nullptr, *b = nullptr, *c = nullptr;
   void* d = nullptr;
-  lk_dtype a_dtype = LK_F32, b_dtype = LK_F32, d_dtype = LK_F32;  // a and b alike
+  lk_dtype a_dtype = LK_F32, b_dtype = LK_F32, d_dtype = LK_F32;  // a and b alike, or both fp8
+  const float *a_factors = nullptr, *b_factors = nullptr;         // [m], [n]
   bool transpose_a = false, transpose_b = false;                  // a is [k, m], b is [n, k]
   int64_t lda = 0, ldb = 0, ldd = 0;                              // row pitches in elements; 0: dense
   int64_t batch = 1, stride_a = 0, stride_b = 0, stride_d = 0;

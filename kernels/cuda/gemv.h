@@ -6,7 +6,7 @@
 
 namespace lk::cuda {
 
-constexpr int64_t gemv_rows = 8;
+constexpr int64_t gemv_rows = LK_FEW_ROWS;
 
 // A weight [out, in] of any type that weights have. scale: one factor, one per row, or none; of nf4 the factors are
 // those of its blocks.

@@ -1,12 +1,12 @@
 // y = x weight^T + bias and its gradients, x [rows, in], weight [out, in]. Up to 8 rows (a modulation layer has one per
-// sample) the weight is streamed where it lies; otherwise cuBLASLt multiplies in x's type, or in f32 for dweight where
-// dy and x differ.
+// sample) the weight is streamed where it lies; otherwise cuBLASLt multiplies in x's type or in fp8, or in f32 for
+// dweight where dy and x differ.
 #include <algorithm>
 
 #include "cuda/convert.h"
-#include "cuda/gemm.h"
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
+#include "cuda/weight_product.h"
 
 namespace lk::cuda {
 
@@ -68,7 +68,7 @@ void column_sums(Cuda& cuda, const lk_tensor& x, int64_t rows, int64_t cols, con
 }  // namespace
 
 void linear(Cuda& cuda, const lk_linear_params& p) {
-  const int64_t out_width = p.weight.dims[0], in_width = p.weight.dims[1], rows = numel(p.x) / in_width;
+  const int64_t rows = numel(p.x) / p.weight.dims[1];
   if (rows <= gemv_rows) {
     Gemv call;
     call.rows = rows;
@@ -78,16 +78,14 @@ void linear(Cuda& cuda, const lk_linear_params& p) {
     call.y = out(p.y);
     return gemv(cuda, call);
   }
-  GemmCall call;
-  call.m = rows;
-  call.n = out_width;
-  call.k = in_width;
-  call.a = p.x.data;
-  call.b = as_type(cuda, p.weight, p.x.dtype, p.weight_scale);
-  call.d = p.y.data;
-  call.a_dtype = call.b_dtype = p.x.dtype;
-  call.d_dtype = p.y.dtype;
-  call.transpose_b = true;
+  GemmCall call = weight_product(cuda, {.products = p.products,
+                                        .forward = true,
+                                        .rows = rows,
+                                        .weight = p.weight,
+                                        .scale = p.weight_scale,
+                                        .a = p.x,
+                                        .d = p.y,
+                                        .workspace = cuda.gemm().workspace()});
   call.bias = p.bias.data;
   call.bias_dtype = p.bias.dtype;
   cuda.gemm().run(call);
@@ -105,16 +103,14 @@ void linear_backward(Cuda& cuda, const lk_linear_backward_params& p) {
     call.dx = out(p.dx);
     gemv_transposed(cuda, call);
   } else if (present(p.dx)) {
-    GemmCall call;
-    call.m = rows;
-    call.n = p.weight.dims[1];
-    call.k = out_width;
-    call.a = p.dy.data;
-    call.b = as_type(cuda, p.weight, p.dy.dtype, p.weight_scale);
-    call.d = p.dx.data;
-    call.a_dtype = call.b_dtype = p.dy.dtype;
-    call.d_dtype = p.dx.dtype;
-    call.workspace = workspace;
+    const GemmCall call = weight_product(cuda, {.products = p.products,
+                                                .forward = false,
+                                                .rows = rows,
+                                                .weight = p.weight,
+                                                .scale = p.weight_scale,
+                                                .a = p.dy,
+                                                .d = p.dx,
+                                                .workspace = workspace});
     cuda.gemm().run(call);
   }
   if (present(p.dweight)) {

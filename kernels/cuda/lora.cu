@@ -6,10 +6,10 @@
 // tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both;
 // otherwise by cuBLASLt.
 #include "cuda/convert.h"
-#include "cuda/gemm.h"
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
 #include "cuda/skinny.h"
+#include "cuda/weight_product.h"
 
 namespace lk::cuda {
 
@@ -42,12 +42,18 @@ GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, 
 }
 
 // The frozen layer's y or dx, added to what is there.
-GemmCall base_product(Cuda& cuda, const Sizes& n, const lk_tensor& weight, const lk_tensor& scale, bool forward,
-                      const lk_tensor& a, const lk_tensor& d, void* workspace) {
-  const void* const b = as_type(cuda, weight, a.dtype, scale);
-  GemmCall call =
-      product(n.rows, forward ? n.out : n.in, forward ? n.in : n.out, a.data, b, a.dtype, out(d), workspace);
-  call.transpose_b = forward;
+template <class Params>
+GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward, const lk_tensor& a, const lk_tensor& d,
+                      void* workspace) {
+  GemmCall call = weight_product(cuda, {.products = p.products,
+                                        .forward = forward,
+                                        .rows = n.rows,
+                                        .weight = p.weight,
+                                        .scale = p.weight_scale,
+                                        .a = a,
+                                        .d = d,
+                                        .workspace = workspace});
+  call.c = call.d;
   call.beta = 1;
   return call;
 }
@@ -271,7 +277,7 @@ void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
   void* const workspace = cuda.gemm().workspace();
   GemmCall base;
   if (present(p.weight)) {
-    base = base_product(cuda, n, p.weight, p.weight_scale, true, p.x, p.y, workspace);
+    base = base_product(cuda, p, n, true, p.x, p.y, workspace);
     base.bias = p.bias.data;
     base.bias_dtype = p.bias.dtype;
     cuda.gemm().prepare(base);
@@ -290,7 +296,7 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
   const bool adds_base = present(p.weight) && present(p.dx);
   GemmCall base;
   if (adds_base) {
-    base = base_product(cuda, n, p.weight, p.weight_scale, false, p.dy, p.dx, workspace);
+    base = base_product(cuda, p, n, false, p.dy, p.dx, workspace);
     cuda.gemm().prepare(base);
   }
   if (skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank))

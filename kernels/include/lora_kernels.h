@@ -194,12 +194,29 @@ LK_API int64_t lk_nf4_scale_bytes(int64_t blocks);
 LK_API const float* lk_nf4_levels(void);                    /* 16, ascending, from -1 to 1; number 7 is 0 */
 LK_API const float* lk_blockwise_values(int32_t is_signed); /* the 256 values of lk_quantize_blockwise's map */
 
+/* The numbers in which the products with a layer's weight are made, y's and dx's.
+ *   LK_PRODUCTS_WIDE  those of x, or dy: the weight's values are rounded to that type.
+ *   LK_PRODUCTS_E4M3  8 bits, with a weight of fp8: each row v of x, and of dy times the weight's factors, becomes
+ *                       factor = max(max |v| / 448, 2^-126),  code[i] = e4m3(v[i] * (1 / factor)), to nearest even;
+ *                     products of codes are added up in f32 or nearly so (tensor cores of 9.0 keep 13 bits of a term
+ *                     beside the largest that it is added to), and the sum times the factors is y or dx.
+ *   LK_PRODUCTS_I8    the same with a weight of i8: 127 in place of 448, code[i] the integer nearest to it, halves to
+ *                     even, and sums that are exact where the device has products of i8.
+ * Rows that are not finite give NaN. Up to LK_FEW_ROWS rows are WIDE, since reading the weight takes the time. weight,
+ * y and dx are aligned to 16 bytes. dweight and adapters are not concerned. */
+typedef int32_t lk_products;
+#define LK_PRODUCTS_WIDE 0
+#define LK_PRODUCTS_E4M3 1
+#define LK_PRODUCTS_I8 2
+#define LK_FEW_ROWS 8
+
 /* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
 typedef struct lk_linear_params {
   lk_tensor x, weight;
   lk_tensor weight_scale; /* optional */
   lk_tensor bias;         /* optional */
   lk_tensor y;
+  lk_products products;
 } lk_linear_params;
 LK_API lk_status lk_linear(lk_context*, const lk_linear_params*);
 
@@ -210,6 +227,7 @@ typedef struct lk_linear_backward_params {
   lk_tensor weight;             /* needed for dx */
   lk_tensor weight_scale;       /* optional */
   lk_tensor dx, dweight, dbias; /* optional outputs */
+  lk_products products;
 } lk_linear_backward_params;
 LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
 
@@ -222,6 +240,7 @@ typedef struct lk_lora_forward_params {
   lk_tensor mask; /* optional [..., r]: dropout factors */
   float scale;    /* alpha / rank */
   lk_tensor y, s;
+  lk_products products; /* of base */
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 
@@ -235,6 +254,7 @@ typedef struct lk_lora_backward_params {
   float scale;
   int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
   lk_tensor dx, ddown, dup; /* optional outputs */
+  lk_products products;     /* of dy weight */
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 

@@ -77,20 +77,23 @@ class Sdxl : public nn::LatentModel {
     return variant;
   }
 
-  // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected.
+  // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected. Of
+  // long text the rows' states are joined, and pooled is that of the first row.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("clip_l", "clip_path", "conditioner");
     g.weights().require_component("clip_g", "clip_g_path", "conditioner");
-    int64_t batch = sizes["batch"];
-    Value l_ids = g.input("clip_l.input_ids", {batch, sizes["clip_l.length"]}, LH_I32);
-    Value g_ids = g.input("clip_g.input_ids", {batch, sizes["clip_g.length"]}, LH_I32);
-    Value l = nn::clip(g, l_ids, "clip_l:").penultimate;
+    int64_t batch = sizes["batch"], rows = sizes.has("clip_l.rows") ? sizes["clip_l.rows"] : 1;
+    Value l_ids = g.input("clip_l.input_ids", {batch * rows, sizes["clip_l.length"]}, LH_I32);
+    Value g_ids = g.input("clip_g.input_ids", {batch * rows, sizes["clip_g.length"]}, LH_I32);
+    Value l = nn::join_rows(g, nn::clip(g, l_ids, "clip_l:").penultimate, rows);
     nn::ClipOutput big = nn::clip(g, g_ids, "clip_g:", clip_g_options);
-    g.output("text", g.concat({l, big.penultimate}, -1));
-    g.output("pooled", big.pooled);
+    Value large = nn::join_rows(g, big.penultimate, rows);
+    Value pooled = nn::first_row(g, big.pooled, rows);
+    g.output("text", g.concat({l, large}, -1));
+    g.output("pooled", pooled);
     g.output("clip_l.penultimate", l);
-    g.output("clip_g.penultimate", big.penultimate);
-    g.output("clip_g.pooled", big.pooled);
+    g.output("clip_g.penultimate", large);
+    g.output("clip_g.pooled", pooled);
   }
 
   const Variant* variant_;

@@ -23,6 +23,26 @@ struct ClipOptions {
   int32_t end_token = 49407;
 };
 
+// Long text in rows [B R, L, h], each with one begin and one end token: the states of its tokens one after another
+// between the first begin and the last end, [B, R (L - 2) + 2, h]. So are LoRAs trained on long captions by sd-scripts.
+inline Value join_rows(Graph& g, Value states, int64_t rows) {
+  if (rows == 1) return states;
+  Dims d = g.shape(states);
+  int64_t batch = d[0] / rows, length = d[1], hidden = d[2];
+  Value all = g.reshape(states, {batch, rows, length, hidden});
+  Value text = g.reshape(g.slice(all, 2, 1, length - 2), {batch, rows * (length - 2), hidden});
+  Value flat = g.reshape(states, {batch, rows * length, hidden});
+  return g.concat({g.slice(flat, 1, 0, 1), text, g.slice(flat, 1, rows * length - 1, 1)}, 1);
+}
+
+// Of vectors of rows [B R, h] those of the first one, [B, h].
+inline Value first_row(Graph& g, Value vectors, int64_t rows) {
+  if (rows == 1) return vectors;
+  Dims d = g.shape(vectors);
+  Value all = g.reshape(vectors, {d[0] / rows, rows, d[1]});
+  return g.reshape(g.slice(all, 1, 0, 1), {d[0] / rows, d[1]});
+}
+
 inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const ClipOptions& options = {}) {
   constexpr double eps = 1e-5;
   constexpr int64_t head_dim = 64;

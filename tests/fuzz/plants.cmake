@@ -27,6 +27,10 @@ lora_plant(caption utf8 host/data/caption.cpp [[if (character < 0)]] [[if (chara
 lora_plant(png chunk host/data/png.cpp [[if (length > file.size() - at - frame) break;]] [[]])
 lora_plant(jpeg orientation host/data/exif.cpp [[value <= 8 ?]] [[value <= 9 ?]])
 lora_plant(webp chunk host/data/webp.cpp [[if (length > file.size() - at - chunk_header) return 1;]] [[]])
+lora_plant(gif colour host/data/gif.cpp [[if (line[x] >= colours->ColorCount)]] [[if (line[x] > colours->ColorCount)]])
+lora_plant(bmp channels host/data/bmp.cpp [[for (int c = 0; c < 3; ++c) image]] [[for (int c = channels == 4; c < 3; ++c) image]])
+lora_plant(tiff offset host/data/tiff.cpp [[std::min<uint64_t>(tiff.at, tiff.file.size())]] [[tiff.at]])
+lora_plant(heif size host/data/heif.cpp [[check_image_size(size().width, size().height);]] [[]])
 lora_plant(bpe id host/data/bpe_files.cpp [[value.is_number_unsigned() && value.get<uint64_t>() <= max_id]]
   [[value.is_number_unsigned()]])
 lora_plant(sentencepiece last host/data/sentencepiece_tokenizer.cpp [[id < processor_.GetPieceSize();]]

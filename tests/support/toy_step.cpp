@@ -11,9 +11,10 @@ namespace lh::test {
 
 namespace {
 
-ModelConfig config_of(const std::filesystem::path& path, const std::string& dtype) {
+ModelConfig config_of(const std::filesystem::path& path, const std::string& dtype, const std::string& products) {
   ModelConfig config = single(path);
   config.dtype = dtype;
+  config.products = products;
   return config;
 }
 
@@ -28,8 +29,8 @@ TrainGraph graph_with(const Model& model, double share, const Streaming& streami
 
 }  // namespace
 
-OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype)
-    : model(built_plugins(), config_of(path, dtype), "") {}
+OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype, const std::string& products)
+    : model(built_plugins(), config_of(path, dtype, products), "") {}
 
 std::filesystem::path toy_denoiser() {
   return std::filesystem::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";

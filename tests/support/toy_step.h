@@ -40,7 +40,7 @@ class GuardedArena {
 
 // A model from a checkpoint whose base is kept as model.dtype says.
 struct OpenedModel {
-  OpenedModel(const std::filesystem::path& path, const std::string& dtype);
+  OpenedModel(const std::filesystem::path& path, const std::string& dtype, const std::string& products = "full");
   Model model;
 };
 

@@ -27,6 +27,8 @@
  * @size batch: texts
  * @size <encoder>.length: tokens of a text, pads included
  * @size <encoder>.drop: tokens in front, of the template, whose rows are left out; where the tokenizer has `drop`
+ * @size <encoder>.rows: rows of each text, where the tokenizer has `rows`: its input_ids are [B rows, L], those of a
+ * text one after another
  *
  * @role vae.encode: images to latents
  * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1]

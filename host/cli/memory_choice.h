@@ -1,0 +1,25 @@
+// Which type the base is kept in, and how large images may be, on a card: what the memory planner predicts decides.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/options.h"
+#include "run/card.h"
+
+namespace lh {
+
+struct ChosenMemory {
+  std::string dtype;  // model.dtype
+  int64_t resolution = 0;
+  int64_t memory = 0;  // bytes that a step takes
+  double seconds = 0;  // that it takes, predicted
+  std::string others;  // what the other types would take, in a line
+};
+
+// The largest of the resolutions (in ascending order) that fits; of types that fit the one nearest to the checkpoint's
+// own that is not much slower than the fastest. Throws lh::Error(Code::resource) where nothing fits.
+ChosenMemory choose_memory(const Options& options, const Card& card, const std::vector<int64_t>& resolutions);
+
+}  // namespace lh

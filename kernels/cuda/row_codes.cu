@@ -1,0 +1,299 @@
+#include "cuda/raw.cuh"
+#include "cuda/row_codes.h"
+#include "cuda/types.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr float largest_e4m3 = 448, largest_i8 = 127, least_factor = 0x1p-126f;
+constexpr int pack = 8;  // elements
+
+struct RowsToRound {
+  In a;
+  int64_t cols;
+  const float* column_factors;
+  bool factor_per_column, integers;
+  uint8_t* codes;
+  float* factors;
+};
+
+// The largest of the block's values, and NaN where one of them is.
+__device__ float block_max(float value, bool is_number) {
+  __shared__ float warps[block_threads / 32];
+  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(~0u, value, step));
+  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
+  if (!__syncthreads_and(is_number)) return __uint_as_float(0x7fc00000u);
+#pragma unroll
+  for (float of_warp : warps) value = fmaxf(value, of_warp);
+  return value;
+}
+
+__device__ void scale_columns(const RowsToRound& p, int64_t col, float (&v)[pack]) {
+  if (p.column_factors == nullptr) return;
+  if (!p.factor_per_column) {
+#pragma unroll
+    for (float& value : v) value *= p.column_factors[0];
+    return;
+  }
+  float factors[pack];
+  load8({p.column_factors, LK_F32}, col, factors);
+#pragma unroll
+  for (int k = 0; k < pack; ++k) v[k] *= factors[k];
+}
+
+__device__ uint32_t code_of(float v, bool integers) {
+  if (!integers) return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3);
+  return static_cast<uint8_t>(max(-127, min(127, __float2int_rn(v))));
+}
+
+__device__ uint2 codes_of(const float (&v)[pack], float inverse, bool integers) {
+  uint32_t words[2] = {};
+  if (integers) {
+#pragma unroll
+    for (int k = 0; k < pack; ++k) words[k / 4] |= code_of(v[k] * inverse, true) << (8 * (k % 4));
+  } else {
+#pragma unroll
+    for (int k = 0; k < pack; k += 2) {
+      const auto two = __nv_cvt_float2_to_fp8x2({v[k] * inverse, v[k + 1] * inverse}, __NV_SATFINITE, __NV_E4M3);
+      words[k / 4] |= static_cast<uint32_t>(two) << (8 * (k % 4));
+    }
+  }
+  return {words[0], words[1]};
+}
+
+// Of what a thread has seen of a row.
+struct Largest {
+  float most = 0;
+  bool is_number = true;
+  __device__ void see(float v) {
+    most = fmaxf(most, fabsf(v));
+    is_number &= v == v;
+  }
+};
+
+__device__ float keep_factor(const RowsToRound& p, const Largest& seen) {
+  const float largest = block_max(seen.most, seen.is_number);
+  const float limit = p.integers ? largest_i8 : largest_e4m3;
+  const float factor = largest == largest ? fmaxf(largest / limit, least_factor) : largest;
+  if (threadIdx.x == 0) p.factors[blockIdx.x] = factor;
+  return 1 / factor;
+}
+
+// A block has a row and keeps it in registers, as it is stored: Packs times 8 elements of 16 bits a thread.
+template <int Packs>
+__global__ void __launch_bounds__(block_threads) round_row_kernel(RowsToRound p) {
+  const int64_t row = int64_t{blockIdx.x} * p.cols;
+  Raw<16> raw[Packs];
+#pragma unroll
+  for (int i = 0; i < Packs; ++i) {
+    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
+    raw[i] = col < p.cols ? load_raw<16>(p.a.data, row + col) : Raw<16>{};
+  }
+  const auto values = [&](int i, int64_t col, float(&v)[pack]) {
+    unpack(raw[i], p.a.dtype, v);
+    scale_columns(p, col, v);
+  };
+  Largest seen;
+#pragma unroll
+  for (int i = 0; i < Packs; ++i) {
+    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
+    if (col >= p.cols) continue;
+    float v[pack];
+    values(i, col, v);
+#pragma unroll
+    for (const float value : v) seen.see(value);
+  }
+  const float inverse = keep_factor(p, seen);
+#pragma unroll
+  for (int i = 0; i < Packs; ++i) {
+    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
+    if (col >= p.cols) continue;
+    float v[pack];
+    values(i, col, v);
+    *reinterpret_cast<uint2*>(p.codes + row + col) = codes_of(v, inverse, p.integers);
+  }
+}
+
+// Any type, width and alignment: the row is read twice.
+__global__ void __launch_bounds__(block_threads) round_any_row_kernel(RowsToRound p) {
+  const int64_t row = int64_t{blockIdx.x} * p.cols;
+  const auto value = [&](int64_t col) {
+    const float factor = p.column_factors == nullptr ? 1.0f : p.column_factors[p.factor_per_column ? col : 0];
+    return load(p.a, row + col) * factor;
+  };
+  Largest seen;
+  for (int64_t col = threadIdx.x; col < p.cols; col += block_threads) seen.see(value(col));
+  const float inverse = keep_factor(p, seen);
+  for (int64_t col = threadIdx.x; col < p.cols; col += block_threads)
+    p.codes[row + col] = static_cast<uint8_t>(code_of(value(col) * inverse, p.integers));
+}
+
+// Bytes are turned 4 x 4 at a time in registers and 128 x 128 in shared memory, so that both sides are whole lines.
+constexpr int tile = 128, tile_words = tile / 4, tile_pitch = tile_words + 1;
+
+__device__ void turn(const uint32_t (&rows)[4], uint32_t (&columns)[4]) {
+  const uint32_t a = __byte_perm(rows[0], rows[1], 0x5140), b = __byte_perm(rows[2], rows[3], 0x5140);
+  const uint32_t c = __byte_perm(rows[0], rows[1], 0x7362), d = __byte_perm(rows[2], rows[3], 0x7362);
+  columns[0] = __byte_perm(a, b, 0x5410), columns[1] = __byte_perm(a, b, 0x7632);
+  columns[2] = __byte_perm(c, d, 0x5410), columns[3] = __byte_perm(c, d, 0x7632);
+}
+
+__global__ void __launch_bounds__(block_threads)
+    transpose_tiles_kernel(const uint8_t* from, int64_t rows, int64_t cols, uint8_t* to) {
+  __shared__ uint32_t words[tile * tile_pitch];  // [column][four rows]
+  const int64_t first_row = int64_t{blockIdx.y} * tile, first_col = int64_t{blockIdx.x} * tile;
+  const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
+  {
+    // Two neighbours in a row of 32 bytes, sixteen groups of four rows; a warp has a quarter of half the tile.
+    const int col = (warp % 4 * 2 + lane % 2) * 16, group = warp / 4 * 16 + lane / 2;
+    if (first_row + 4 * group < rows && first_col + col < cols) {
+      uint4 raw[4];
+#pragma unroll
+      for (int r = 0; r < 4; ++r)
+        raw[r] = *reinterpret_cast<const uint4*>(from + (first_row + 4 * group + r) * cols + first_col + col);
+      const auto word = [&](int r, int i) {
+        return i == 0 ? raw[r].x : i == 1 ? raw[r].y : i == 2 ? raw[r].z : raw[r].w;
+      };
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const uint32_t four[4] = {word(0, i), word(1, i), word(2, i), word(3, i)};
+        uint32_t turned[4];
+        turn(four, turned);
+#pragma unroll
+        for (int c = 0; c < 4; ++c) words[(col + 4 * i + c) * tile_pitch + group] = turned[c];
+      }
+    }
+  }
+  __syncthreads();
+#pragma unroll
+  for (int pass = 0; pass < 4; ++pass) {
+    const int col = pass * 32 + thread / 8, piece = thread % 8 * 4;  // four words of a column
+    if (first_col + col >= cols || first_row + 4 * piece >= rows) continue;
+    const uint32_t* const at = words + col * tile_pitch + piece;
+    *reinterpret_cast<uint4*>(to + (first_col + col) * rows + first_row + 4 * piece) =
+        make_uint4(at[0], at[1], at[2], at[3]);
+  }
+}
+
+__global__ void transpose_any_kernel(const uint8_t* from, int64_t rows, int64_t cols, uint8_t* to) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x, count = rows * cols;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
+    to[i] = from[i % rows * cols + i / rows];
+}
+
+__global__ void repeat_kernel(const float* value, int64_t count, float* to) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  const float one = value == nullptr ? 1.0f : *value;
+  for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] = one;
+}
+
+struct Sums {
+  In sums;
+  int64_t cols, packs, total;  // packs of a row, and in all
+  const float *row_factors, *column_factors;
+  In bias;
+  Out d;
+  bool add, vector;
+};
+
+__device__ void load_sums(const In& sums, int64_t i, float (&v)[pack]) {
+  if (sums.dtype == LK_F32) return load8(sums, i, v);
+  const int4* const from = reinterpret_cast<const int4*>(static_cast<const int32_t*>(sums.data) + i);
+  const int4 a = from[0], b = from[1];
+  const int all[pack] = {a.x, a.y, a.z, a.w, b.x, b.y, b.z, b.w};
+#pragma unroll
+  for (int k = 0; k < pack; ++k) v[k] = static_cast<float>(all[k]);
+}
+
+__global__ void scale_sums_kernel(Sums p) {
+  const int64_t step = int64_t{gridDim.x} * blockDim.x;
+  for (int64_t u = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; u < p.total; u += step) {
+    const int64_t row = u / p.packs, col = (u - row * p.packs) * pack, i = row * p.cols + col;
+    const float of_row = p.row_factors[row];
+    if (p.vector) {
+      float v[pack], factors[pack], before[pack] = {};
+      load_sums(p.sums, i, v);
+      load8({p.column_factors, LK_F32}, col, factors);
+      if (p.add) load8({p.d.data, p.d.dtype}, i, before);
+#pragma unroll
+      for (int k = 0; k < pack; ++k) {
+        v[k] = v[k] * of_row * factors[k] + before[k];
+        if (p.bias.data != nullptr) v[k] += load(p.bias, col + k);
+      }
+      store8(p.d, i, v);
+      continue;
+    }
+    for (int64_t k = 0; k < min(static_cast<int64_t>(pack), p.cols - col); ++k) {
+      float value = load(p.sums, i + k) * of_row * p.column_factors[col + k];
+      if (p.add) value += load({p.d.data, p.d.dtype}, i + k);
+      if (p.bias.data != nullptr) value += load(p.bias, col + k);
+      store(p.d, i + k, value);
+    }
+  }
+}
+
+}  // namespace
+
+RowCodes round_rows(Cuda& cuda, lk_products products, const lk_tensor& a, int64_t rows, int64_t cols,
+                    const float* column_factors, bool factor_per_column) {
+  RowsToRound p{};
+  p.a = in(a);
+  p.cols = cols;
+  p.column_factors = column_factors;
+  p.factor_per_column = factor_per_column;
+  p.integers = products == LK_PRODUCTS_I8;
+  p.codes = cuda.scratch<uint8_t>(rows * cols);
+  p.factors = cuda.scratch<float>(rows);
+  const auto address = [](const void* data) { return reinterpret_cast<uintptr_t>(data); };
+  const bool vector =
+      a.dtype != LK_F32 && cols % pack == 0 && address(a.data) % 16 == 0 && address(column_factors) % 16 == 0;
+  const int64_t packs = ceil_div(cols, int64_t{block_threads} * pack);
+  const auto run = [&](auto* kernel) { cuda.launch(kernel, dim3(static_cast<unsigned>(rows)), block_threads, 0, p); };
+  if (!vector || packs > 12)
+    run(round_any_row_kernel);
+  else if (packs <= 2)
+    run(round_row_kernel<2>);
+  else if (packs <= 6)
+    run(round_row_kernel<6>);
+  else
+    run(round_row_kernel<12>);
+  return {p.codes, p.factors};
+}
+
+const uint8_t* transpose_bytes(Cuda& cuda, const void* matrix, int64_t rows, int64_t cols) {
+  const auto* const from = static_cast<const uint8_t*>(matrix);
+  uint8_t* const to = cuda.scratch<uint8_t>(rows * cols);
+  if (rows % 16 == 0 && cols % 16 == 0 && reinterpret_cast<uintptr_t>(matrix) % 16 == 0)
+    cuda.launch(transpose_tiles_kernel,
+                dim3(static_cast<unsigned>(ceil_div(cols, tile)), static_cast<unsigned>(ceil_div(rows, tile))),
+                block_threads, 0, from, rows, cols, to);
+  else
+    cuda.launch(transpose_any_kernel, grid_for(cuda, rows * cols), block_threads, 0, from, rows, cols, to);
+  return to;
+}
+
+const float* repeat(Cuda& cuda, const float* value, int64_t count) {
+  float* const to = cuda.scratch<float>(count);
+  cuda.launch(repeat_kernel, grid_for(cuda, count), block_threads, 0, value, count, to);
+  return to;
+}
+
+void scale_sums(Cuda& cuda, const void* sums, lk_dtype sums_dtype, int64_t rows, int64_t cols, const float* row_factors,
+                const float* column_factors, const void* bias, lk_dtype bias_dtype, void* d, lk_dtype d_dtype,
+                bool add) {
+  Sums p{};
+  p.sums = {sums, sums_dtype};
+  p.cols = cols;
+  p.packs = ceil_div(cols, int64_t{pack});
+  p.total = rows * p.packs;
+  p.row_factors = row_factors;
+  p.column_factors = column_factors;
+  p.bias = {bias, bias_dtype};
+  p.d = {d, d_dtype};
+  p.add = add;
+  p.vector = cols % pack == 0 && reinterpret_cast<uintptr_t>(column_factors) % 16 == 0;
+  cuda.launch(scale_sums_kernel, grid_for(cuda, p.total), block_threads, 0, p);
+}
+
+}  // namespace lk::cuda

@@ -1,0 +1,200 @@
+// lora-host init: what it writes is read again, passes --dry-run, and means what it was made of.
+#include <gmock/gmock.h>
+
+#include "cli/starting_point.h"
+#include "config/load.h"
+#include "config/print.h"
+#include "support/image_files.h"
+#include "support/paths.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+const fs::path root = source_dir();
+const fs::path photos = root / "examples" / "demo" / "photos";
+const fs::path toy = root / "examples" / "toy_flux";
+
+TEST(StartingPoint, ResolutionsAreThoseThatTheImagesHave) {
+  for (const auto& [side, expected] : {std::pair<int64_t, std::vector<int64_t>>{4000, {512, 768, 1024}},
+                                       {1024, {512, 768, 1024}},
+                                       {1000, {512, 768}},
+                                       {512, {512}},
+                                       {511, {448}},
+                                       {130, {128}},
+                                       {10, {64}}})
+    EXPECT_EQ(resolutions_for({.images = 1, .captioned = 1, .side = side}), expected) << side;
+}
+
+TEST(StartingPoint, StepsAndRankFollowFromPurposeAndImages) {
+  struct Row {
+    const char* purpose;
+    int64_t images, steps, rank;
+  };
+  for (const Row& row : {Row{"subject", 1, 600, 16},
+                         {"subject", 15, 1500, 16},
+                         {"subject", 1000, 3000, 16},
+                         {"style", 5, 1200, 32},
+                         {"style", 40, 2400, 32},
+                         {"concept", 20, 1600, 16}}) {
+    Config config;
+    config.datasets.resize(1);
+    KeyComments comments;
+    begin_with(*purpose_of(row.purpose), {.images = row.images, .captioned = row.images, .side = 512}, config,
+               comments);
+    EXPECT_EQ(config.train.steps, row.steps) << row.purpose << row.images;
+    EXPECT_EQ(config.network.linear, row.rank);
+    EXPECT_EQ(config.datasets[0].missing_captions, "error");
+    EXPECT_EQ(config.save.save_every % 50, 0);
+  }
+  EXPECT_FALSE(purpose_of("object"));
+}
+
+TEST(StartingPoint, LooksAtTheImages) {
+  const TempFolder folder("init");
+  write_file(folder / "a.png", encode_png(test_picture(40, 90)));
+  write_file(folder / "b.png", encode_png(test_picture(300, 100)));
+  write_file(folder / "c.png", FileBytes(9, std::byte{1}));
+  write_text(folder / "b.txt", "b");
+  DatasetConfig dataset;
+  dataset.folder_path = folder.path();
+  const DataLook look = look_at_data(dataset);
+  EXPECT_EQ(look.images, 3);
+  EXPECT_EQ(look.captioned, 1);
+  EXPECT_EQ(look.side, 173);  // of 300 x 100: the later of two in the middle
+  dataset.folder_path = "/nowhere";
+  EXPECT_THAT(error_of([&] { look_at_data(dataset); }), HasSubstr("there is no such folder"));
+}
+
+TEST(ToYaml, WithCommentsHasWhatDiffersAndWhatIsCommented) {
+  Config config = parse_config(
+      "model: {name_or_path: m, vae_path: v}\ntrain: {lr: 2e-4, ema_config: {use_ema: true}}\n"
+      "datasets: [{folder_path: a}, {folder_path: b, flip_x: true}]\n",
+      "x.yaml");
+  const std::string text = to_yaml(config, {{"train.steps", "a\nlong while"}, {"model.vae_path", "another one: w"}});
+  EXPECT_THAT(text,
+              AllOf(HasSubstr("  steps: 1000  # a long while\n"), HasSubstr("  vae_path: \"v\"  # another one: w\n"),
+                    HasSubstr("  ema_config:\n    use_ema: true\n"), HasSubstr("  - folder_path: \"a\"\n"),
+                    Not(HasSubstr("lr_scheduler")), Not(HasSubstr("save:"))));
+  EXPECT_EQ(to_yaml(parse_config(text, "y.yaml")), to_yaml(config));
+}
+
+class Init : public testing::Test {
+ protected:
+  std::string out() const { return (dir_ / "train.yaml").string(); }
+  HostResult init(std::vector<std::string> arguments) const {
+    arguments.insert(arguments.begin(), "init");
+    arguments.insert(arguments.end(), {"--out", out()});
+    return run_host(arguments);
+  }
+  TempDir dir_;
+};
+
+TEST_F(Init, WhatItWritesPassesTheDryRun) {
+  for (const char* purpose : {"subject", "style", "concept"}) {
+    const HostResult made = init({"--model", "flux", "--models", toy.string(), "--dataset", photos.string(), "--for",
+                                  purpose, "--device", "cpu", "--force"});
+    ASSERT_EQ(made.code, 0) << made.output;
+    const std::string text = get(out());
+    EXPECT_THAT(text, AllOf(HasSubstr(std::string("# A ") + purpose + " LoRA of flux"), HasSubstr("  # rank: "),
+                            HasSubstr("5 images; lora-host check looks at them"), HasSubstr("t5_path: "),
+                            HasSubstr("name: \"my_photos\"")));
+    const HostResult dry = run_host({"train", "--config", out(), "--dry-run", "--out", (dir_ / "runs").string()});
+    EXPECT_EQ(dry.code, 0) << dry.output;
+  }
+}
+
+// For a card that is not here, the memory planner's predictions decide.
+TEST_F(Init, PlansForACard) {
+  const std::vector<std::string> arguments{"--model",   (toy / "flux_toy.safetensors").string(),
+                                           "--models",  toy.string(),
+                                           "--dataset", photos.string(),
+                                           "--for",     "subject"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), arguments.begin(), arguments.end());
+    return init(more);
+  };
+  const HostResult made = with({"--vram", "rtx 4070", "--trigger", "zwx cat", "--name", "cat"});
+  ASSERT_EQ(made.code, 0) << made.output;
+  const Config config = load_config(out());
+  EXPECT_EQ(config.model.dtype, "auto");
+  EXPECT_EQ(config.trigger_word, "zwx cat");
+  EXPECT_EQ(config.name, "cat");
+  EXPECT_EQ(config.device, "cuda");
+  EXPECT_THAT(config.datasets.at(0).resolution, ElementsAre(256));
+  EXPECT_THAT(get(out()), HasSubstr("dtype: \"auto\"  # predicted for rtx 4070: "));
+
+  EXPECT_THAT(with({"--vram", "24"}).output, HasSubstr("train.yaml is there"));
+  const HostResult small = with({"--vram", "0.7", "--force"});
+  EXPECT_EQ(small.code, 4) << small.output;
+  EXPECT_THAT(small.output, HasSubstr("the run does not fit"));
+}
+
+TEST_F(Init, SaysWhatIsMissing) {
+  const TempDir empty;
+  fs::copy_file(toy / "flux_toy.safetensors", empty / "base.safetensors");
+  const std::vector<std::string> data{"--dataset", photos.string(), "--for", "subject", "--device", "cpu"};
+  struct Row {
+    std::vector<std::string> arguments;
+    const char* error;
+  };
+  for (const Row& row :
+       {Row{{"--model", "flux", "--models", (dir_ / "nowhere").string()}, "no file in it holds a model of plugin flux"},
+        {{"--model", "flux", "--models", empty.path().string()}, "has no vae_path (vae), clip_path (clip_l), t5_path"},
+        {{"--model", "models/none.safetensors"}, "there is no models/none.safetensors"},
+        {{"--model", "nothing", "--models", toy.string()}, "nothing"}}) {
+    std::vector<std::string> arguments = row.arguments;
+    arguments.insert(arguments.end(), data.begin(), data.end());
+    const HostResult result = init(arguments);
+    EXPECT_NE(result.code, 0);
+    EXPECT_THAT(result.output, HasSubstr(row.error));
+    EXPECT_FALSE(fs::exists(out()));
+  }
+  EXPECT_THAT(init({"--model", "flux"}).output, HasSubstr("init: give --dataset DIR, or --from FILE"));
+  EXPECT_THAT(init({"--from", "x", "--for", "style"}).output, HasSubstr("leave the others out"));
+}
+
+// The same run, in our keys: what the other program has otherwise where its file says nothing is written out.
+TEST_F(Init, ConvertsFilesOfOtherPrograms) {
+  const fs::path job = dir_ / "job.yaml", toml = dir_ / "training.toml", data = dir_ / "data.toml";
+  put(job,
+      "job: extension\nconfig:\n  name: dog\n  process:\n  - type: sd_trainer\n    network: {type: lora, linear: 8, "
+      "linear_alpha: 8}\n    model: {name_or_path: m.safetensors, is_flux: true, quantize: true}\n"
+      "    datasets: [{folder_path: photos, resolution: [512, 768]}]\n"
+      "    train: {noise_scheduler: flowmatch, steps: 20, optimizer: adamw8bit, lr: 1e-4, disable_sampling: true}\n"
+      "    logging: {use_wandb: false}\n");
+  put(toml,
+      "pretrained_model_name_or_path = \"m.safetensors\"\noutput_name = \"dog\"\nnetwork_dim = 8\n"
+      "learning_rate = 1e-4\nmax_train_steps = 20\n");
+  put(data,
+      "[general]\ncaption_extension = \".txt\"\n[[datasets]]\nresolution = 512\n[[datasets.subsets]]\n"
+      "image_dir = \"photos\"\nnum_repeats = 3\n");
+  struct Row {
+    std::vector<std::string> arguments;
+    Config meant;
+    const char* told;
+  };
+  for (const Row& row : {Row{{"--from", job.string()}, load_config(job), "is as ai-toolkit has it"},
+                         {{"--from", toml.string(), "--dataset-config", data.string()},
+                          load_config(toml, data, ConfigNeeds{}),
+                          "kohya"}}) {
+    std::vector<std::string> arguments = row.arguments;
+    arguments.push_back("--force");
+    const HostResult result = init(arguments);
+    ASSERT_EQ(result.code, 0) << result.output;
+    EXPECT_THAT(result.output, HasSubstr(row.told));
+    Config meant = row.meant;
+    meant.notes.clear();
+    EXPECT_EQ(to_yaml(load_config(out())), to_yaml(meant)) << get(out());
+    EXPECT_LT(get(out()).size(), to_yaml(meant).size()) << "keys that are as they would be anyway are left out";
+  }
+}
+
+}  // namespace
+}  // namespace lh::test

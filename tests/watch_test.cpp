@@ -1,0 +1,112 @@
+// lora-host watch: what it reads of a run's folder, and that it shows it to this machine alone.
+#include <gmock/gmock.h>
+#include <httplib.h>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/run_view.h"
+#include "cli/watch_page.h"
+#include "support/image_files.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+using testing::AllOf;
+using testing::HasSubstr;
+
+// A folder as a run leaves it.
+class Watch : public testing::Test {
+ protected:
+  Watch() {
+    put(run() / "metrics.csv", "step,loss,lr,grad_norm,validation_loss\n1,0.5,0.001,2,\n2,0.25,0.001,1,0.75\n3,0.1");
+    put(run() / "config.yaml", "model: {name_or_path: m}\ntrain: {steps: 40}\nsample: {prompts: [a cat, \"<b>\"]}\n");
+    fs::create_directory(run() / "samples");
+    for (const char* name : {"000000010_1.png", "000000002_1.png", "000000002_0.png"})
+      write_png(run() / "samples" / name, test_picture(8, 8));
+    put(run() / "samples" / "notes.txt", "no sample");
+    put(run() / "samples" / "000000002_0.png.tmp", "no sample");
+  }
+  fs::path root() const { return dir_.path(); }
+  fs::path run() const { return dir_ / "dog"; }
+  TempDir dir_;
+};
+
+TEST_F(Watch, ReadsWhatTheRunWrote) {
+  const json view = run_view(run());
+  EXPECT_EQ(view.at("name"), "dog");
+  EXPECT_EQ(view.at("live"), false);
+  EXPECT_EQ(view.at("step"), 2);  // the last line is not whole
+  EXPECT_EQ(view.at("steps"), 40);
+  EXPECT_EQ(view.at("columns"), json({"step", "loss", "lr", "grad_norm", "validation_loss"}));
+  EXPECT_EQ(view.at("metrics"), json::parse("[[1, 0.5, 0.001, 2, null], [2, 0.25, 0.001, 1, 0.75]]"));
+  EXPECT_EQ(view.at("prompts"), json({"a cat", "<b>"}));
+  EXPECT_EQ(view.at("samples"), json::parse(R"([{"prompt": 0, "step": 2, "file": "000000002_0.png"},
+                                                {"prompt": 1, "step": 2, "file": "000000002_1.png"},
+                                                {"prompt": 1, "step": 10, "file": "000000010_1.png"}])"));
+}
+
+TEST_F(Watch, LongCurvesAreMeans) {
+  std::string csv = "step,loss\n";
+  for (int step = 1; step <= 2500; ++step) csv += fmt::format("{},{}\n", step, step % 3);
+  put(run() / "metrics.csv", csv);
+  const json view = run_view(run());
+  EXPECT_EQ(view.at("metrics").size(), 834u);  // of three each
+  EXPECT_EQ(view.at("metrics").at(0), json::parse("[3, 1.0]"));
+  EXPECT_EQ(view.at("metrics").back().at(0), 2500);
+}
+
+TEST_F(Watch, WhatIsNotThereIsLeftOut) {
+  const TempDir empty;
+  const json view = run_view(empty.path());
+  EXPECT_EQ(view.at("step"), 0);
+  EXPECT_TRUE(view.at("metrics").empty());
+  EXPECT_TRUE(view.contains("problem"));
+  EXPECT_FALSE(view.contains("steps"));
+}
+
+TEST_F(Watch, TheNewestRunIsFound) {
+  put(root() / "cat" / "metrics.csv", "step,loss\n");
+  fs::last_write_time(run() / "metrics.csv", fs::file_time_type::clock::now() - std::chrono::hours(1));
+  put(root() / "other" / "notes.txt", "");
+  EXPECT_EQ(newest_run(root()), root() / "cat");
+  EXPECT_THAT(error_of([&] { newest_run(root() / "other"); }), HasSubstr("lora-host watch RUN_DIR"));
+}
+
+TEST_F(Watch, OnlySamplesAreFiles) {
+  for (const char* name :
+       {"../config.yaml", "..", "notes.txt", "000000002_0.png.tmp", "000000002_0.png\n", "/etc/passwd", "1_0.png", ""})
+    EXPECT_FALSE(sample_file(run(), name)) << name;
+  EXPECT_EQ(sample_file(run(), "000000002_0.png"), run() / "samples" / "000000002_0.png");
+}
+
+TEST_F(Watch, ServesThePage) {
+  HostProcess process({"watch", run().string(), "--port", "0"});
+  const std::string mark = "http://127.0.0.1:";
+  for (int i = 0; i < 200 && process.output().find(mark) == std::string::npos && process.running(); ++i)
+    ::usleep(50000);
+  const std::string output = process.output();
+  const size_t at = output.find(mark);
+  ASSERT_NE(at, std::string::npos) << output;
+  const int port = std::stoi(output.substr(at + mark.size()));
+  httplib::Client client("127.0.0.1", port);
+  const auto page = client.Get("/");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->status, 200);
+  EXPECT_EQ(page->get_header_value("Content-Security-Policy"), watch_page::policy);
+  EXPECT_EQ(json::parse(client.Get("/run.json")->body).at("step"), 2);
+  EXPECT_EQ(client.Get("/samples/000000002_0.png")->body, get(run() / "samples" / "000000002_0.png"));
+  for (const char* path :
+       {"/samples/notes.txt", "/samples/..%2Fconfig.yaml", "/samples/000000009_0.png", "/config.yaml"})
+    EXPECT_EQ(client.Get(path)->status, 404) << path;
+  // A name of another site that leads here.
+  EXPECT_EQ(client.Get("/run.json", {{"Host", "example.org"}})->status, 403);
+  EXPECT_EQ(client.Get("/run.json", {{"Host", fmt::format("localhost:{}", port)}})->status, 200);
+  EXPECT_THAT(run_host({"watch", run().string(), "--port", std::to_string(port)}).output, HasSubstr("cannot be used"));
+  EXPECT_THAT(run_host({"watch", (root() / "nowhere").string()}).output, HasSubstr("there is no folder"));
+}
+
+}  // namespace
+}  // namespace lh::test
