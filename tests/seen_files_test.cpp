@@ -199,7 +199,7 @@ TEST(Dataset, ImagesThatWereSeenAreNotReadAgain) {
   }
   const auto open = [&] {
     SeenFiles seen(dir / "images.seen", "images/1");
-    Dataset dataset = open_dataset({config}, "", 16, {}, {}, {}, &seen);
+    Dataset dataset = open_dataset({config}, "", 16, {}, {}, {}, nullptr, &seen);
     seen.save();
     return dataset;
   };
