@@ -431,7 +431,6 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{job(train("gradient_accumulation_steps: 4")),
                 "train.gradient_accumulation_steps: there it makes a step of one batch"},
         Refusal{job(train("lr_scheduler: linear")), "train.lr_scheduler: linear rises there"},
-        Refusal{job(train("diff_output_preservation: true")), "not supported"},
         Refusal{job(train("content_or_style: neither")), "train.content_or_style: must be balanced, content, style"},
         Refusal{job(train("timestep_type: next_sample")), "train.timestep_type: must be sigmoid"},
         Refusal{job(train("noise_scheduler: lcm")), "train.noise_scheduler: must be flowmatch, ddpm, found lcm"},

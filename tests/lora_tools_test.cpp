@@ -404,9 +404,12 @@ TEST_F(LoraTools, MergeNamesWhatMatchesNothing) {
   // What is left out is said once.
   std::ostringstream log;
   const auto sink = std::make_shared<spdlog::sinks::ostream_sink_mt>(log);
+  const auto level = spdlog::get_level();
+  spdlog::set_level(spdlog::level::info);
   spdlog::default_logger()->sinks().push_back(sink);
   const MergedLora merged = merge_loras(spec, alone, {{lora, 1}}, {}, Unmatched::leave_out);
   std::erase(spdlog::default_logger()->sinks(), sink);
+  spdlog::set_level(level);
   EXPECT_EQ(merged.modules.size(), 1u);
   const std::string said = log.str();
   EXPECT_THAT(said, HasSubstr("1 modules match no layer of this model and are left out"));

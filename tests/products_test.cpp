@@ -39,10 +39,10 @@ TEST(Products, OtherTypesOfWeightsAreRefused) {
     DType kept;
     const char *found, *remedy;
   };
-  for (const Case& c : {Case{LK_PRODUCTS_E4M3, DType::i8, "'w' is kept in i8", "float8_e4m3"},
+  for (const Case& c : {Case{LK_PRODUCTS_E4M3, DType::i8, "'w' is kept in int8", "float8_e4m3"},
                         {LK_PRODUCTS_E4M3, DType::nf4, "'w' is kept in nf4", "float8_e4m3"},
                         {LK_PRODUCTS_E4M3, DType::bf16, "none of the layers that LoRA goes on has one", "float8_e4m3"},
-                        {LK_PRODUCTS_I8, DType::f8_e4m3, "'w' is kept in f8_e4m3", "int8"},
+                        {LK_PRODUCTS_I8, DType::f8_e4m3, "'w' is kept in float8_e4m3", "int8"},
                         {LK_PRODUCTS_I8, DType::f32, "none of the layers that LoRA goes on has one", "int8"}}) {
     Graph g(DType::bf16);
     const Value x = g.add_input("x", {DType::bf16, {3, 64}});
