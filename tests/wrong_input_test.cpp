@@ -197,7 +197,7 @@ const Case cases[] = {
        fs::create_directory(run.folder() / "empty");
        run.set("- folder_path", (run.folder() / "empty").string());
      },
-     3, R"(empty: expected \.jpg, \.jpeg, \.png or \.webp files, found none)"},
+     3, R"(empty: expected images \(JPEG, PNG)"},
     {"corrupt_image_is_skipped",
      corrupt_photo,
      0,

@@ -106,6 +106,8 @@ Tree tree_of(const fs::path& folder) {
       add_events(get(entry->path()), events);
     else if (file.starts_with(".lora-host-") && file.ends_with(".tmp"))
       tree[fmt::format("{} (temporary)", entry->path().parent_path().string())] += get(entry->path()) + "|";
+    else if (file.ends_with(".seen"))
+      continue;  // what files are known by: their numbers and times, which are another run's own
     else if (entry->is_regular_file(none) && file != ".lock")
       tree[name] = get(entry->path());
     else if (entry->is_directory(none))
