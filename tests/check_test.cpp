@@ -147,12 +147,11 @@ TEST(CheckDataset, Findings) {
       .add("wide.png", picture(300, 100))
       .add("small.png", picture(40, 60))
       .add("broken.png", FileBytes(20, std::byte{1}));
-  write_text(folder.dir / "drawing.psd", "BM");
   CheckRequest request = folder.request();
   request.datasets[0].missing_captions = "empty";
   const DatasetCheck check = check_dataset(request);
   EXPECT_THAT(check.problems, ElementsAre());
-  EXPECT_THAT(check.not_read, ElementsAre("drawing.psd"));
+  EXPECT_THAT(check.not_read, testing::IsEmpty());
   EXPECT_EQ(check.pictures.size(), 6u);
   EXPECT_EQ(check.trained_on(), 5);
   EXPECT_EQ(check.batches, 5);
