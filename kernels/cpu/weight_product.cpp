@@ -7,15 +7,14 @@
 #include "cpu/convert.h"
 #include "cpu/formats.h"
 #include "cpu/gemm.h"
+#include "row_rounding.h"
 
 namespace lk::cpu {
 
 namespace {
 
-constexpr float largest_e4m3 = 448, largest_i8 = 127, least_factor = 0x1p-126f;
-
 float value_of_code(float v, bool integers) {
-  if (integers) return std::clamp(std::nearbyint(v), -largest_i8, largest_i8);
+  if (integers) return std::clamp(std::nearbyint(v), -largest_i8_code, largest_i8_code);
   return FloatE4M3::widen(FloatE4M3::narrow(v));
 }
 
@@ -35,7 +34,7 @@ struct RowCodes {
           most = std::fmax(most, std::fabs(v[i]));
           numbers &= !std::isnan(v[i]);
         }
-        const float factor = std::max(most / (integers ? largest_i8 : largest_e4m3), least_factor),
+        const float factor = std::max(most / (integers ? largest_i8_code : largest_e4m3_code), least_row_factor),
                     inverse = 1 / factor;
         of_row[row] = numbers ? factor : std::numeric_limits<float>::quiet_NaN();
         const bool finite = numbers && std::isfinite(factor);  // else the factor makes NaN of zeros

@@ -1,12 +1,13 @@
 #include "cuda/raw.cuh"
+#include "cuda/reduce.cuh"
 #include "cuda/row_codes.h"
 #include "cuda/types.cuh"
+#include "row_rounding.h"
 
 namespace lk::cuda {
 
 namespace {
 
-constexpr float largest_e4m3 = 448, largest_i8 = 127, least_factor = 0x1p-126f;
 constexpr int pack = 8;  // elements
 
 struct RowsToRound {
@@ -17,17 +18,6 @@ struct RowsToRound {
   uint8_t* codes;
   float* factors;
 };
-
-// The largest of the block's values, and NaN where one of them is.
-__device__ float block_max(float value, bool is_number) {
-  __shared__ float warps[block_threads / 32];
-  for (int step = 16; step > 0; step /= 2) value = fmaxf(value, __shfl_xor_sync(~0u, value, step));
-  if (threadIdx.x % 32 == 0) warps[threadIdx.x / 32] = value;
-  if (!__syncthreads_and(is_number)) return __uint_as_float(0x7fc00000u);
-#pragma unroll
-  for (float of_warp : warps) value = fmaxf(value, of_warp);
-  return value;
-}
 
 __device__ void scale_columns(const RowsToRound& p, int64_t col, float (&v)[pack]) {
   if (p.column_factors == nullptr) return;
@@ -73,9 +63,11 @@ struct Largest {
 };
 
 __device__ float keep_factor(const RowsToRound& p, const Largest& seen) {
-  const float largest = block_max(seen.most, seen.is_number);
-  const float limit = p.integers ? largest_i8 : largest_e4m3;
-  const float factor = largest == largest ? fmaxf(largest / limit, least_factor) : largest;
+  __shared__ float shared[32];
+  const bool numbers = __syncthreads_and(seen.is_number) != 0;
+  const float largest = block_max(seen.most, shared);
+  const float limit = p.integers ? largest_i8_code : largest_e4m3_code;
+  const float factor = numbers ? fmaxf(largest / limit, least_row_factor) : __uint_as_float(0x7fc00000u);  // NaN
   if (threadIdx.x == 0) p.factors[blockIdx.x] = factor;
   return 1 / factor;
 }
