@@ -20,7 +20,7 @@ std::vector<Desc> infer(const Infer& a) {
 
 void gradient(Gradient& g) {
   Attrs attrs;
-  if (g.attrs().has(products_attr)) attrs.set(products_attr, g.attrs().i(products_attr));
+  take_products(g.attrs(), attrs);
   emit_needed(g, linear_backward_op, std::move(attrs));
 }
 

@@ -14,7 +14,7 @@ std::vector<Desc> infer(const Infer& a) {
 
 void gradient(Gradient& g) {
   Attrs attrs{{"scale", g.attrs().f("scale")}, {"dx", int64_t{g.needs(X)}}};
-  if (g.attrs().has(products_attr)) attrs.set(products_attr, g.attrs().i(products_attr));
+  take_products(g.attrs(), attrs);
   const std::vector<Value> d = g.emit_all(
       lora_backward_op,
       {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE)}, attrs);

@@ -123,6 +123,10 @@ lk_products products_of(const Attrs& attrs) {
   return attrs.has(products_attr) ? static_cast<lk_products>(attrs.i(products_attr)) : LK_PRODUCTS_WIDE;
 }
 
+void take_products(const Attrs& layer, Attrs& backward) {
+  if (layer.has(products_attr)) backward.set(products_attr, layer.i(products_attr));
+}
+
 void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
   constexpr std::array names{"dx", "dweight", "dbias"};
   for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});

@@ -52,6 +52,7 @@ lk_unary_kind gelu_kind(const Attrs& attrs);
 // value, or that of its absence.
 inline constexpr const char* products_attr = "products";
 lk_products products_of(const Attrs& attrs);
+void take_products(const Attrs& layer, Attrs& backward);  // of its backward op, the same
 
 // Optional input of a node, 0 when it is absent.
 Value optional(const Gradient& g, size_t index);

@@ -1,6 +1,7 @@
 #include "run/predict.h"
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <set>
 
@@ -110,6 +111,12 @@ double least_seconds(Device& device, const Work& work) {
   return std::max(best, 1e-9);
 }
 
+// FLOP a second of the product of n x n matrices that `multiply` starts.
+double square_rate(Device& device, int64_t n, const std::function<lk_status()>& multiply) {
+  const auto side = static_cast<double>(n);
+  return 2.0 * side * side * side / least_seconds(device, [&] { device.check(multiply(), "matrix product"); });
+}
+
 }  // namespace
 
 double product_rate(Device& device, DType dtype, int64_t n) {
@@ -121,9 +128,7 @@ double product_rate(Device& device, DType dtype, int64_t n) {
     device.check(lk_random_normal(device.context(), &fill), "matrix product");
   }
   const lk_matmul_params product{.a = matrix(0), .b = matrix(1), .c = matrix(2), .transpose_a = 0, .transpose_b = 0};
-  const double seconds =
-      least_seconds(device, [&] { device.check(lk_matmul(device.context(), &product), "matrix product"); });
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
+  return square_rate(device, n, [&] { return lk_matmul(device.context(), &product); });
 }
 
 double product_rate(Device& device, DType compute, lk_products products, int64_t n) {
@@ -141,9 +146,7 @@ double product_rate(Device& device, DType compute, lk_products products, int64_t
                                  .bias = {},
                                  .y = matrix(1),
                                  .products = products};
-  const double seconds =
-      least_seconds(device, [&] { device.check(lk_linear(device.context(), &product), "matrix product"); });
-  return 2.0 * static_cast<double>(n) * static_cast<double>(n) * static_cast<double>(n) / seconds;
+  return square_rate(device, n, [&] { return lk_linear(device.context(), &product); });
 }
 
 Rates rates_of(Device& device, DType compute, int64_t room, lk_products products) {
