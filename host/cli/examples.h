@@ -19,7 +19,7 @@ inline constexpr const char* train = R"(Examples:
 
 Flags override the configuration file. All keys: docs/config.md)";
 inline constexpr const char* init = R"(Examples:
-  lora-host init --model flux --vram 24 --dataset photos --for subject --trigger "sks dog"
+  lora-host init --model PLUGIN --vram 24 --dataset photos --for subject --trigger "sks dog"
   lora-host init --model models/base.safetensors --vram "rtx 4070" --dataset photos --for style --out style.yaml
   lora-host init --from job.yaml
   lora-host init --from training.toml --dataset-config dataset.toml --out train.yaml

@@ -36,7 +36,7 @@ void list_weights(const fs::path& folder, int depth, std::vector<fs::path>& foun
 }
 
 ModelFiles find_files(const Registry& registry, const std::string& plugin, const fs::path& folder) {
-  constexpr int depth = 3;  // models/flux/text_encoders/t5.safetensors
+  constexpr int depth = 3;  // models/NAME/text_encoders/encoder.safetensors
   std::vector<fs::path> weights;
   list_weights(folder, depth, weights);
   std::ranges::sort(weights);

@@ -131,8 +131,7 @@ void handle_exit() {
   if (!exit_expected.load()) {
     Line line;
     line << "lora-host: error: a library ended the program, for the reason above. The last checkpoint is whole; "
-            "continue "
-            "with --resume\n";
+            "continue with --resume\n";
     line.print();
     _exit(static_cast<int>(Code::resource));
   }
