@@ -20,6 +20,7 @@
 namespace lh {
 namespace {
 
+using test::decode_error;
 using test::encode_jpeg;
 using test::encode_png_as;
 using test::exif_tiff;
@@ -33,20 +34,8 @@ int64_t largest_difference(const Image& a, const Image& b) {
   return largest;
 }
 
-// The error's text; empty when there is none.
-std::string error_of(const FileBytes& file) {
-  try {
-    decode_image(file, "folder/image");
-    return "";
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), Code::data);
-    EXPECT_NE(std::string(error.what()).find("folder/image"), std::string::npos) << error.what();
-    return error.what();
-  }
-}
-
 void expect_error(const FileBytes& file, const std::string& part) {
-  const std::string text = error_of(file);
+  const std::string text = decode_error(file);
   EXPECT_NE(text.find(part), std::string::npos) << "expected \"" << part << "\", found \"" << text << '"';
 }
 
@@ -222,9 +211,9 @@ TEST(DamagedImages, CutAnywhereIsAnError) {
   interlaced.interlaced = true;
   for (const FileBytes& file : {encode_jpeg(64, 48, image.rgb), encode_jpeg(64, 48, image.rgb, {.progressive = true}),
                                 encode_png(image), encode_png_as(64, 48, 192, image.rgb, interlaced)}) {
-    ASSERT_EQ(error_of(file), "");
-    for (size_t i = 0; i < 100; ++i) EXPECT_NE(error_of(without_end(file, file.size() * i / 100)), "") << i;
-    EXPECT_NE(error_of(without_end(file, file.size() - 1)), "");
+    ASSERT_EQ(decode_error(file), "");
+    for (size_t i = 0; i < 100; ++i) EXPECT_NE(decode_error(without_end(file, file.size() * i / 100)), "") << i;
+    EXPECT_NE(decode_error(without_end(file, file.size() - 1)), "");
   }
 }
 
@@ -237,7 +226,7 @@ TEST(DamagedImages, ChangedBytesNeverCrash) {
     for (int i = 0; i < 500; ++i) {
       FileBytes file = good;
       for (uint32_t n = 1 + next() % 4; n > 0; --n) file[next() % file.size()] = static_cast<std::byte>(next() & 0xff);
-      error_of(file);
+      decode_error(file);
     }
   }
 }
@@ -306,7 +295,7 @@ TEST(WebP, StillPicturesOrientationAndRefusals) {
   const Image image = test_picture(32, 20);
   const FileBytes file = webp_of(image);
   EXPECT_EQ(largest_difference(decode_image(file, "x"), image), 0);
-  for (size_t i = 0; i < 100; ++i) EXPECT_NE(error_of(without_end(file, file.size() * i / 100)), "") << i;
+  for (size_t i = 0; i < 100; ++i) EXPECT_NE(decode_error(without_end(file, file.size() * i / 100)), "") << i;
 
   FileBytes chunks(file.begin() + 12, file.end());  // the image's chunk, then EXIF
   const std::vector<uint8_t> tiff = exif_tiff(6, false);

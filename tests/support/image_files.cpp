@@ -10,6 +10,9 @@
 #include <cstdlib>
 #include <fstream>
 
+#include "core/error.h"
+#include "data/codecs.h"
+
 namespace lh::test {
 
 Image test_picture(int64_t width, int64_t height) {
@@ -104,6 +107,17 @@ std::vector<uint8_t> exif_tiff(int orientation, bool little_endian) {
 void write_file(const std::filesystem::path& path, const FileBytes& bytes) {
   std::ofstream(path, std::ios::binary)
       .write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+}
+
+std::string decode_error(const FileBytes& file) {
+  try {
+    decode_image(file, "folder/image");
+    return "";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), Code::data);
+    EXPECT_NE(std::string(error.what()).find("folder/image"), std::string::npos) << error.what();
+    return error.what();
+  }
 }
 
 void write_text(const std::filesystem::path& path, const std::string& text) {

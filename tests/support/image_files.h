@@ -40,6 +40,9 @@ FileBytes encode_png_as(int64_t width, int64_t height, size_t row_bytes, std::ve
 std::vector<uint8_t> exif_tiff(int orientation, bool little_endian);
 
 void write_file(const std::filesystem::path& path, const FileBytes& bytes);
+
+// What decode_image says of it, which names the file; empty where it is an image.
+std::string decode_error(const FileBytes& file);
 void write_text(const std::filesystem::path& path, const std::string& text);
 
 // A new empty folder, removed at the end.
