@@ -49,8 +49,9 @@ int run(int argc, char** argv) {
         {"convert", lh::run_convert}, {"extract", lh::run_extract},
         {"resize", lh::run_resize},   {"make-checkpoint", lh::run_make_checkpoint},
         {"bench", lh::run_bench},     {"plan", lh::run_plan}};
-    if (lh::launched_with_others() && options.command != "train")
-      lh::fail(lh::Code::config, "`{}` is the work of one process: only `train` is started as several (mpirun, srun)",
+    if (lh::launched_with_others() && options.command != "train" && options.command != "bench")
+      lh::fail(lh::Code::config,
+               "`{}` is the work of one process: only `train` and `bench` are started as several (mpirun, srun)",
                options.command);
     return commands.at(options.command)(options);
   } catch (const lh::Interrupted& e) {

@@ -156,6 +156,27 @@ config calm 2 6 -e "s/prompts: \[\]/prompts: [a photo]/" -e 's/sample_every: 0/s
 check "two processes, undisturbed, with samples" ranks 2 calm  # the prompts that the others find encoded, too
 rm -r "$work/cache" && cp -r "$work/calm/cache" "$work/cache"
 
+# --- each has a part of the frozen weights
+parts=(-e "s/prompts: \[\]/prompts: [a photo]/" -e 's/sample_every: 0/sample_every: 3/' -e 's/^train:/memory:\n  shard_base: true\ntrain:/')
+config parts 2 6 "${parts[@]}"
+check "two processes with a part of the weights each" ranks 2 parts
+check "give the bytes of those that have all" same calm parts
+same_samples() { diff -r -x '*.json' "$work/calm/toy/samples" "$work/parts/toy/samples"; }
+check "and their samples" same_samples
+config parts_of_three 2 4 -e 's/^train:/memory:\n  shard_base: true\n  recompute: 60%\ntrain:/'
+check "three processes, whose parts leave a rest, with recomputation" ranks 3 parts_of_three
+check "give the bytes of one that has all" same one parts_of_three
+weights_of() {  # MiB, as the plan has them
+  ranks 2 "$1" --dry-run | sed -n 's/^memory .*: weights \([0-9.]*\),.*/\1/p'
+}
+fewer() { awk -v part="$(weights_of parts)" -v all="$(weights_of calm)" 'BEGIN { exit part > 0 && part < 0.75 * all ? 0 : 1 }'; }
+check "the plan has the part" fewer
+sed -i 's/steps: 4/steps: 5/' "$work/parts_of_three/train.yaml"
+check "parts for processes that cannot share a step are refused" refuses "cannot share 6 micro-batches evenly" ranks 4 parts_of_three --resume
+config parts_streamed 1 2 -e 's/^train:/memory:\n  shard_base: true\n  stream: 50%\ntrain:/'
+check "parts and streaming are refused" refuses "two ways to keep the weights elsewhere" ranks 2 parts_streamed
+check "one process has all" alone parts_of_three --resume
+
 lost() {  # lost NAME RANK SIGNAL PATH EXPECTED...: the process gets the signal when it publishes such a file
   local name=$1 rank=$2 signal=$3 path=$4 text
   shift 4
@@ -226,6 +247,19 @@ resumed_anywhere() {  # one process goes on from what three left, and gives what
   done
 }
 check "one process goes on from what each of them left, to the bytes of one" resumed_anywhere
+
+# --- mpirun started here, and again
+config restarted 2 6 -e "s/prompts: \[\]/prompts: [a photo]/" -e 's/sample_every: 0/sample_every: 3/'
+restarts() {  # restarts NAME N: the first is killed when it saves the state after step 2, which is there from then on
+  RANK_FAULT_RANK=0 RANK_FAULT_PATH=state/000000002 RANK_FAULT_SIGNAL=9 LD_PRELOAD=$shim \
+    timeout 100 "$host" train --config "$work/$1/train.yaml" --processes 2 --restarts "$2"
+}
+started_again() { restarts restarted 1 >"$work/said" 2>&1 || { cat "$work/said"; return 1; } && said "it goes on from its last state"; }
+check "--restarts: a run that lost a process goes on by itself" started_again
+check "to the bytes of one that nothing disturbed" same calm restarted
+config once 2 6
+check "without it the exit status is mpirun's" ends 137 restarts once 0
+check "--restarts without --processes is refused" refuses "give --processes N too" alone once --restarts 1
 
 # --- spoken to
 config spoken 1 400 -e 's/save_every: 2/save_every: 0/'

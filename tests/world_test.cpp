@@ -205,6 +205,18 @@ TEST(World, ARankThatEndsWithAnErrorTakesTheOthersAlong) {
   EXPECT_THAT(errors[1], AllOf(HasSubstr("rank 0 ("), HasSubstr("has ended with exit status 5")));
 }
 
+TEST(WeightShare, PartsAndTheRestAreTheWhole) {
+  EXPECT_EQ(WeightShare{}.kept(1001), 1001);
+  for (const int size : {2, 3, 8})
+    for (const int64_t bytes : {0, 1, 15, 16 * size, 1001, 18874368}) {
+      const WeightShare share{.rank = size - 1, .size = size};
+      EXPECT_EQ(size * share.part(bytes) + share.rest(bytes), bytes);
+      EXPECT_EQ(share.kept(bytes), share.part(bytes) + share.rest(bytes));
+      EXPECT_LT(share.rest(bytes), 16 * size);
+      EXPECT_EQ(share.part(bytes) % 16, 0);
+    }
+}
+
 // Every element belongs to one part of one bucket, which is whole when the last of its tensors is there.
 TEST(GradientBuckets, AreAllOfTheTensors) {
   std::mt19937 random(3);
@@ -275,7 +287,8 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
                             const auto n = static_cast<size_t>(elements);
                             std::vector<float> g(n), total(n, -1);
                             float loss = 0, loss_sum = -1;
-                            GradientSum sum(world, own, "cpu",
+                            Collectives collectives(world, own, "cpu");
+                            GradientSum sum(collectives, own,
                                             {.gradient = reinterpret_cast<std::byte*>(g.data()),
                                              .total = reinterpret_cast<std::byte*>(total.data()),
                                              .loss = reinterpret_cast<std::byte*>(&loss),
@@ -287,7 +300,7 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
                                 std::copy_n(mine.begin(), n, g.begin());
                                 loss = mine.back();
                               }
-                              sum.come(done + world.rank() < count);
+                              collectives.come(done + world.rank() < count);
                               sum.begin({.ranks = std::min<int64_t>(ranks, count - done),
                                          .share = share,
                                          .first = done == 0,

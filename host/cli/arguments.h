@@ -20,7 +20,8 @@ struct Arguments {
   std::map<std::string, std::string> given;  // key of a plugin -> value of its flag
   std::vector<std::string> plugin_dirs, ctl_arguments, datasets, loras, images, programs;
   std::string config_file, dataset_config, model, checkpoint, resume, resume_from, replay, ctl_command, input, output,
-      seed, repeats, text_length, into, rank, energy, card, link, models, purpose, vram, from, port;
+      seed, repeats, text_length, into, rank, energy, card, link, models, purpose, vram, from, port, processes,
+      restarts;
   std::vector<std::string> budgets;
   bool times = false, json = false, verbose = false;
   bool force = false, skip_unmatched = false, exact = false, biases = false;

@@ -6,7 +6,11 @@
 #include <optional>
 #include <vector>
 
+#include "cli/bench_steps.h"
+#include "cli/bench_together.h"
 #include "cli/commands.h"
+#include "cli/launcher.h"
+#include "cli/ranks.h"
 #include "cli/step_without_data.h"
 #include "core/bytes.h"
 #include "io/synthetic.h"
@@ -19,17 +23,6 @@
 
 namespace lh {
 namespace {
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-struct Times {
-  double least, median, most;
-};
-
-Times summary(std::vector<double> seconds) {
-  std::ranges::sort(seconds);
-  return {seconds.front(), seconds[seconds.size() / 2], seconds.back()};
-}
 
 // The optimizer's part of a step alone, in seconds: the least of several.
 double update_seconds(Device& device, Update& update) {
@@ -52,25 +45,7 @@ int64_t state_bytes(const Update& update) {
   return bytes;
 }
 
-// Inputs of a step as training makes them, from made-up images and prompts at half noise.
-StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
-  const DenoiserInputs table(model.recipe());
-  const NamedTensors conditioning = table.pattern(graph);
-  const auto side = [&](const char* name) {
-    return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
-  };
-  const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
-  StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
-  for (const char* name : {"latents", "target", "loss_weight", "loss_delta"})
-    if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
-      inputs.tensors[name] = made_up(graph.desc(it->second).shape);
-  return inputs;
-}
-
-}  // namespace
-
-int run_bench(const Options& options) {
+int bench_alone(const Options& options) {
   const double launched = now();
   const bool hollow = !options.input.empty();
   StepWithoutData bare(options, options.config.device);
@@ -130,21 +105,9 @@ int run_bench(const Options& options) {
   fmt::print("start                  {:.1f} s: plan {:.1f}, weights {:.1f}, first step {:.1f}\n", now() - launched,
              planned - launched, loaded - planned, now() - loaded);
 
-  std::vector<double> seconds;
-  const int64_t repeats = options.repeats;
-  double last = 0;
-  run_step();
-  for (int64_t i = 0; i < repeats; ++i) {  // one step is always waiting, as in training
-    run_step();
-    result = runner.collect();
-    const double t = now();
-    if (i > 0) seconds.push_back(t - last);
-    last = t;
-  }
-  runner.collect();
-  const Times t = summary(seconds);
+  const Times t = time_steps(runner, options.repeats, run_step, result);
   fmt::print("step                   {:.2f} ms median ({:.2f} to {:.2f}, {} steps), {:.3f} TFLOP, loss {:.4f}\n",
-             1e3 * t.median, 1e3 * t.least, 1e3 * t.most, seconds.size(), work * 1e-12, result.loss);
+             1e3 * t.median, 1e3 * t.least, 1e3 * t.most, t.count, work * 1e-12, result.loss);
   fmt::print("update                 {:.3f} ms, {:.1f} MiB of states, {:.2f} bytes a parameter\n",
              1e3 * update_seconds(device, runner.update()), mib(state_bytes(runner.update())),
              static_cast<double>(state_bytes(runner.update())) / static_cast<double>(plan.adapters->parameter_count()));
@@ -160,6 +123,14 @@ int run_bench(const Options& options) {
   for (const auto& [name, time] : step.program().time_ops())
     fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);
   return 0;
+}
+
+}  // namespace
+
+int run_bench(const Options& options) {
+  if (options.processes > 0) return run_launcher(options);
+  return run_together(
+      [&](World& world) { return world.alone_here() ? bench_alone(options) : bench_together(options, world); });
 }
 
 }  // namespace lh

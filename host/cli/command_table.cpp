@@ -149,6 +149,13 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
       "noted in history.jsonl.");
   train->add_option("--replay", raw.replay, "Repeat what was set by hand in another run, at the same steps.")
       ->type_name("RUN_DIR");
+  train
+      ->add_option("--processes,--world", raw.processes, "Start so many with mpirun, one for each GPU (docs/scale.md).")
+      ->type_name("N");
+  train
+      ->add_option("--restarts", raw.restarts,
+                   "With --processes: go on from the last state where one is lost, so many times. [0]")
+      ->type_name("N");
   train->add_flag("--dry-run", raw.dry_run, "Check files, data and memory, print the plan and stop.");
   train->add_flag("--verbose", raw.verbose, "With --dry-run: the whole configuration, all buckets and modules.");
 
@@ -277,6 +284,8 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   bench->add_option("--like", raw.input, "Key list to make weights from on the device, instead of a model file.")
       ->type_name("KEYLIST");
   bench->add_option("--repeat", raw.repeats, "Steps to time [20].")->type_name("N");
+  bench->add_option("--processes,--world", raw.processes, "Start so many with mpirun: what it costs to train together.")
+      ->type_name("N");
   bench->add_option("--text-length", raw.text_length, "Text tokens. [as the encoders give, or the longest tokenizer's]")
       ->type_name("N");
   bench->get_option("--recompute")->expected(0, 1);  // alone: all of it

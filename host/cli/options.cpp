@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -139,6 +140,19 @@ fs::path replay_of(const Arguments& raw) {
   if (raw.resume_given)
     fail(Code::config, "--replay and --resume: a resumed run repeats its own history. Give one of them");
   return path;
+}
+
+// The words of a command line but for these flags and their values.
+std::vector<std::string> without_flags(int argc, const char* const* argv, const std::vector<std::string_view>& flags) {
+  std::vector<std::string> words;
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view word = argv[i];
+    const bool alone = std::ranges::find(flags, word) != flags.end();
+    const bool with_value = std::ranges::find(flags, word.substr(0, word.find('='))) != flags.end();
+    if (!with_value) words.emplace_back(word);
+    i += alone;
+  }
+  return words;
 }
 
 // Commands that write a LoRA file, or one into a checkpoint.
@@ -309,6 +323,11 @@ Options parse_options(int argc, const char* const* argv) {
       options.resume_from = raw.resume_from;
     if (options.resume.empty()) options.resume = "auto";
   }
+  options.processes = parse_integer("--processes", raw.processes, 0, 1);
+  options.restarts = parse_integer("--restarts", raw.restarts, 0, 0);
+  if (options.restarts > 0 && options.processes == 0)
+    fail(Code::config, "--restarts: is for a run whose processes are started here: give --processes N too");
+  if (options.processes > 0) options.arguments = without_flags(argc, argv, {"--processes", "--world", "--restarts"});
   if (raw.allow_changes && options.resume.empty())
     fail(Code::config, "--allow-changes: is for a run that goes on: give --resume too");
   if (options.command == "init")

@@ -45,8 +45,12 @@ struct Options {
   std::string resume_from = {};  // train: empty = the newest checkpoint, "none", or the step of one
   bool allow_changes = false;    // train: resume with other data or another course
   std::filesystem::path replay = {};  // train: the history of another run
-  bool dry_run = false;               // train: check everything, print the plan, stop before the first step
-  std::vector<LoraInput> loras = {};  // sample, merge
+  // train: mpirun is started with so many, and so often again where one is lost; 0: this process is the run, or part of
+  // it
+  int64_t processes = 0, restarts = 0;
+  std::vector<std::string> arguments = {};  // then: the command line without these two
+  bool dry_run = false;                     // train: check everything, print the plan, stop before the first step
+  std::vector<LoraInput> loras = {};        // sample, merge
   LoraToolOptions tool = {};
   InitOptions init = {};
   // inspect, verify, convert, resize: the file; extract: the tuned checkpoint; make-checkpoint, bench, plan: the key

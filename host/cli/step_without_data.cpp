@@ -53,7 +53,7 @@ HollowCheckpoint::~HollowCheckpoint() {
   fs::remove(path_, none);
 }
 
-StepWithoutData::StepWithoutData(const Options& options, const std::string& device_name)
+StepWithoutData::StepWithoutData(const Options& options, const std::string& device_name, World& world)
     : config(tried(options, hollow)),
       device(device_name, config.train.deterministic),
       model(*options.registry, config.model, config.plugin),
@@ -62,7 +62,8 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
       shape{{config.datasets.front().resolution.front(), config.datasets.front().resolution.front()},
             text_lengths(device, model, options.text_length)},
-      registry_(*options.registry) {}
+      registry_(*options.registry),
+      world_(world) {}
 
 const Rates& StepWithoutData::rates() {
   if (!rates_) rates_ = rates_of(device, compute, memory_limit(config, device), model.products());
@@ -76,6 +77,9 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
                    .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
                    .streaming = streaming_},
           .batch = config.train.batch_size,
+          .accumulate = world_.size() > 1,
+          .processes = world_.size(),
+          .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }
 
@@ -90,8 +94,14 @@ MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
 TrainPlan StepWithoutData::fitted() {
   TrainPlan base = plan({.recompute = MemoryWishes(config, 0).least_share});
   const bool asked = !config.memory.budget.empty();
-  if (!asked && (config.memory.stream == "auto" || config.memory.stream == "0")) return base;
-  const int64_t limit = memory_limit(config, device);
+  const bool all_here = config.memory.stream == "auto" || config.memory.stream == "0";
+  if (!asked && all_here && !shares_base()) return base;
+  int64_t limit = memory_limit(config, device);
+  if (shares_base()) {
+    Rates measured = rates();
+    agree_on_plan(world_, limit, measured);
+    use(measured);
+  }
   MemoryPlanner planner = this->planner(base);
   const std::optional<PlannedMemory> best = planner.best(limit);
   if (!best) fail(Code::resource, "{}", does_not_fit(planner, config, model, limit));

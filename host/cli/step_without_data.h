@@ -28,7 +28,8 @@ class HollowCheckpoint {
 
 struct StepWithoutData {
   // options.input: the key list, if any.
-  StepWithoutData(const Options& options, const std::string& device_name);
+  // world: of the processes that do the step together.
+  StepWithoutData(const Options& options, const std::string& device_name, World& world = World::alone());
   TrainPlan plan(const MemoryChoice& choice);
   MemoryPlanner planner(const TrainPlan& base);
   // Of the device, unless another's are given.
@@ -37,6 +38,10 @@ struct StepWithoutData {
   // As memory.budget and memory.stream ask for; without either nothing is streamed, and recomputed what the
   // configuration wants at least. Throws lh::Error where the budget is too small.
   TrainPlan fitted();
+  bool shares_base() const { return config.memory.shard_base && world_.size() > 1; }
+  WeightShare share(int rank) const {
+    return shares_base() ? WeightShare{.rank = rank, .size = world_.size()} : WeightShare{};
+  }
 
   std::optional<HollowCheckpoint> hollow;
   Config config;
@@ -49,6 +54,7 @@ struct StepWithoutData {
  private:
   PlanOptions options_for(const MemoryChoice& choice);
   const Registry& registry_;
+  World& world_;
   Streaming streaming_;
   std::optional<Rates> rates_;
 };

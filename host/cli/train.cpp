@@ -2,10 +2,10 @@
 #include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdlib>
-
 #include "cli/commands.h"
+#include "cli/launcher.h"
 #include "cli/preflight.h"
+#include "cli/ranks.h"
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -16,15 +16,6 @@
 
 namespace lh {
 namespace {
-
-// `cuda` is the GPU of this process: as many as there are processes on the machine, unless the launcher gave it one.
-std::string device_of(const std::string& asked, const World& world) {
-  const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
-  const bool given_one =
-      visible != nullptr && *visible != '\0' && std::string_view(visible).find(',') == std::string::npos;
-  if (asked != "cuda" || world.local_size() == 1 || given_one) return asked;
-  return fmt::format("cuda:{}", world.local_rank());
-}
 
 // A page that fits on a screen, or with --verbose all of it.
 std::string plan_text(const Options& options, Prepared& prepared) {
@@ -47,7 +38,7 @@ void keep_configuration(const Options& options) {
 int train(const Options& options, World& world) {
   Config config = options.config;
   config.device = device_of(config.device, world);
-  Prepared prepared(*options.registry, config, world.size());
+  Prepared prepared(*options.registry, config, world);
   if (!world.alone_here()) require_same(world, common_facts(prepared, options.config));
   if (world.first()) {
     check_disk(prepared);
@@ -75,27 +66,8 @@ int train(const Options& options, World& world) {
 
 int run_train(const Options& options) {
   try_model(*options.registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype));
-  const std::unique_ptr<World> joined = join_world();
-  World& world = joined ? *joined : World::alone();
-  if (world.alone_here()) return train(options, world);
-  // One process speaks for all; what ends another is told all the same.
-  if (!world.first() && std::getenv("LORA_LOG") == nullptr) spdlog::set_level(spdlog::level::err);
-  const auto own = [&](const Error& e) { return Error(e.code(), world.name(world.rank()) + ": " + e.what()); };
-  try {
-    return train(options, world);
-  } catch (const RankLost& e) {
-    world.leave_apart();
-    throw own(e);
-  } catch (const Interrupted&) {
-    world.leave_apart();
-    throw;
-  } catch (const Error& e) {
-    world.leave(static_cast<int>(e.code()));
-    throw own(e);
-  } catch (...) {
-    world.leave(static_cast<int>(Code::resource));
-    throw;
-  }
+  if (options.processes > 0) return run_launcher(options);
+  return run_together([&](World& world) { return train(options, world); });
 }
 
 }  // namespace lh

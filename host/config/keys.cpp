@@ -210,6 +210,9 @@ const Key table[] = {
      "may be "
      "freed, such as 35%: so much at least. 0: nothing.",
      {.normalize = check_recompute}},
+    {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,
+     "Where several processes train together, each keeps a part of the blocks' frozen weights on its device; a block's "
+     "come together two blocks ahead of use (docs/scale.md). One process keeps all."},
 
     {"model.name_or_path",
      in<M, &ModelConfig::name_or_path>,

@@ -159,9 +159,17 @@ Event::Event(Device& device) : device_(device) { device.check(lk_event_create(de
 
 Event::~Event() { lk_event_destroy(device_.context(), event_); }
 
-void Event::record(lk_queue queue) const { device_.check(lk_event_record(device_.context(), event_, queue), "event"); }
+void Event::record(lk_queue queue) const { record(device_, queue); }
 
-void Event::hold(lk_queue queue) const { device_.check(lk_event_wait(device_.context(), event_, queue), "event"); }
+void Event::hold(lk_queue queue) const { hold(device_, queue); }
+
+void Event::record(const Device& other, lk_queue queue) const {
+  other.check(lk_event_record(other.context(), event_, queue), "event");
+}
+
+void Event::hold(const Device& other, lk_queue queue) const {
+  other.check(lk_event_wait(other.context(), event_, queue), "event");
+}
 
 void Event::finish() const { device_.check(lk_event_finish(device_.context(), event_), "the device"); }
 

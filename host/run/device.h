@@ -11,6 +11,8 @@
 
 namespace lh {
 
+class SharedWeights;
+
 class Device {
  public:
   // "cpu", "cuda" or "cuda:1"; throws lh::Error that says what is missing and names the other choice. Without
@@ -31,6 +33,9 @@ class Device {
   // the device has: a large card stands for a small one. 0: no such limit.
   void limit_memory(int64_t bytes) { limit_ = bytes; }
   void synchronize() const;
+  // What fetch nodes of programs on this device read are parts of weights, where this is set.
+  SharedWeights* shared_weights() const { return shared_weights_; }
+  void use(SharedWeights* shared) { shared_weights_ = shared; }
   HostTensor download(const lk_tensor& tensor) const;  // dense or in lines
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
@@ -40,6 +45,7 @@ class Device {
   lk_context* context_ = nullptr;
   bool cpu_, card_;
   int64_t limit_ = 0, taken_ = 0;
+  SharedWeights* shared_weights_ = nullptr;
 };
 
 // Device memory, move-only.
@@ -88,7 +94,10 @@ class Event {
   Event& operator=(const Event&) = delete;
   void record(lk_queue queue) const;
   void hold(lk_queue queue) const;  // the queue goes on when the event was reached
-  void finish() const;              // the host goes on when the event was reached
+  // Of another context of the same device.
+  void record(const Device& other, lk_queue queue) const;
+  void hold(const Device& other, lk_queue queue) const;
+  void finish() const;  // the host goes on when the event was reached
   double seconds_since(const Event& start) const;
 
  private:

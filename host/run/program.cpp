@@ -12,6 +12,7 @@
 #include "core/signals.h"
 #include "graph/op.h"
 #include "ops/ops.h"
+#include "run/shared_weights.h"
 
 namespace lh {
 Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const Externals& externals)
@@ -89,13 +90,22 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
 void Program::launch(Step& step) {
   const Node& node = graph_.nodes[step.node];
   for (const Transfer* transfer : step.awaits) transfer->there.hold(LK_COMPUTE);
+  SharedWeights* const shared = step.sends != nullptr ? device_.shared_weights() : nullptr;
+  const Device& sender = shared != nullptr ? shared->sender() : device_;
+  const lk_queue queue = shared != nullptr ? shared->queue() : LK_TRANSFER;
   if (step.sends != nullptr) {
     step.sends->free.record(LK_COMPUTE);
-    step.sends->free.hold(LK_TRANSFER);
+    step.sends->free.hold(sender, queue);
   }
-  const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
-  if (status != LK_OK) device_.check(status, graph_.describe(node));
-  if (step.sends != nullptr) step.sends->there.record(LK_TRANSFER);
+  if (shared != nullptr) {
+    const lk_tensor& weight = step.out[0];
+    shared->bring(static_cast<const std::byte*>(step.in[0].data), static_cast<std::byte*>(weight.data),
+                  lk_tensor_bytes(&weight));
+  } else if (const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
+             status != LK_OK) {
+    device_.check(status, graph_.describe(node));
+  }
+  if (step.sends != nullptr) step.sends->there.record(sender, queue);
 }
 
 void Program::run(const Probe& after) {

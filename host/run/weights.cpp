@@ -26,6 +26,13 @@ int64_t stored_bytes(const Graph& graph, Value weight) {
   return scale_offset(graph, weight) + (scale ? placed_bytes(graph.desc(scale).bytes()) : 0);
 }
 
+// The same of the part that a process keeps.
+int64_t kept_part_bytes(const Graph& graph, Value weight, const WeightShare& share) {
+  const Value scale = graph.info(weight).scale;
+  return placed_bytes(share.kept(graph.desc(weight).bytes())) +
+         (scale ? placed_bytes(share.kept(graph.desc(scale).bytes())) : 0);
+}
+
 // Reads a weight and its factors to `out`, which has their stored_bytes.
 void read_weight(const Checkpoint& checkpoint, const Graph& graph, const std::string& name, std::byte* out) {
   const Value weight = graph.params.at(name);
@@ -120,18 +127,31 @@ int64_t streamed_bytes(const Graph& graph, const std::vector<std::string>& names
   return bytes_of(graph, names, true);
 }
 
-Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source) {
+int64_t kept_bytes(const Graph& graph, const std::vector<std::string>& names, const WeightShare& share) {
+  const std::set<Value> fetched = streamed_parameters(graph);
+  int64_t total = 0;
+  for (const std::string& name : names)
+    if (const Value weight = graph.params.at(name); fetched.contains(weight))
+      total += kept_part_bytes(graph, weight, share);
+  return total;
+}
+
+Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source,
+                 const WeightShare& share)
+    : share_(share) {
   const std::vector<std::string> names = weight_names(graph, checkpoint);
-  memory_ = DeviceMemory(device, weight_bytes(graph, names), "model weights");
-  if (const int64_t bytes = streamed_bytes(graph, names); bytes > 0) host_ = StagingMemory(device, bytes);
-  const std::set<Value> streamed = streamed_parameters(graph);
+  const std::set<Value> fetched = streamed_parameters(graph);
+  const Kept elsewhere = share.whole() ? Kept::on_host : Kept::part;
   int64_t here = 0, on_host = 0;
   for (const std::string& name : names) {
     const Value weight = graph.params.at(name);
-    int64_t& offset = streamed.contains(weight) ? on_host : here;
-    places_[name] = {streamed.contains(weight), offset};
-    offset += stored_bytes(graph, weight);
+    const Kept kept = fetched.contains(weight) ? elsewhere : Kept::whole;
+    int64_t& offset = kept == Kept::on_host ? on_host : here;
+    places_[name] = {kept, offset};
+    offset += kept == Kept::part ? kept_part_bytes(graph, weight, share) : stored_bytes(graph, weight);
   }
+  memory_ = DeviceMemory(device, here, "model weights");
+  if (on_host > 0) host_ = StagingMemory(device, on_host);
   if (source == Source::file)
     read(device, checkpoint, graph, names);
   else
@@ -140,7 +160,34 @@ Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& grap
 
 std::byte* Weights::at(const std::string& name) const {
   const Place& place = places_.at(name);
-  return (place.on_host ? host_.data() : memory_.data()) + place.offset;
+  return (place.kept == Kept::on_host ? host_.data() : memory_.data()) + place.offset;
+}
+
+// Where the factors of a weight are, from its own place.
+int64_t Weights::scale_offset(const Graph& graph, const std::string& name) const {
+  const Value weight = graph.params.at(name);
+  return places_.at(name).kept == Kept::part ? placed_bytes(share_.kept(graph.desc(weight).bytes()))
+                                             : lh::scale_offset(graph, weight);
+}
+
+// From the whole of a weight and its factors, as they are stored, in memory of the host or of the device.
+void Weights::keep_part(Device& device, const Graph& graph, const std::string& name, const std::byte* whole,
+                        bool on_device) {
+  const Value weight = graph.params.at(name);
+  const auto keep = [&](const Desc& desc, const std::byte* from, std::byte* to) {
+    const int64_t part = share_.part(desc.bytes()), rest = share_.rest(desc.bytes());
+    const auto copy = [&](std::byte* out, const std::byte* in, int64_t bytes) {
+      if (bytes == 0) return;
+      device.check(on_device ? lk_copy_async(device.context(), LK_COMPUTE, out, in, bytes)
+                             : lk_upload(device.context(), out, in, bytes),
+                   name);
+    };
+    copy(to, from + share_.rank * part, part);
+    copy(to + part, from + desc.bytes() - rest, rest);
+  };
+  keep(graph.desc(weight), whole, at(name));
+  if (const Value scale = graph.info(weight).scale)
+    keep(graph.desc(scale), whole + lh::scale_offset(graph, weight), at(name) + scale_offset(graph, name));
 }
 
 void Weights::read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
@@ -151,11 +198,19 @@ void Weights::read_again(Device& device, const Checkpoint& checkpoint, const Gra
 void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                    const std::vector<std::string>& names) {
   std::vector<std::string> to_device;
-  for (const std::string& name : names)
-    if (device.is_cpu() || places_.at(name).on_host)
+  std::vector<std::byte> whole;
+  for (const std::string& name : names) {
+    const Kept kept = places_.at(name).kept;
+    if (kept == Kept::part) {
+      whole.resize(static_cast<size_t>(stored_bytes(graph, graph.params.at(name))));
+      read_weight(checkpoint, graph, name, whole.data());
+      keep_part(device, graph, name, whole.data(), false);
+    } else if (device.is_cpu() || kept == Kept::on_host) {
       read_weight(checkpoint, graph, name, at(name));
-    else
+    } else {
       to_device.push_back(name);
+    }
+  }
   if (to_device.empty()) return;
   const auto bytes = [&](const std::string& name) { return stored_bytes(graph, graph.params.at(name)); };
   // One tensor is read from the file while the one before is on its way to the device.
@@ -183,25 +238,25 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
     if (has_codes(desc.dtype)) most = std::max(most, desc.shape.numel());
   }
   const DeviceMemory wide(device, most * dtype_size(DType::bf16), "random weights on their way to 8 bits");
-  int64_t largest = 0;  // of those that are made on the device and kept on the host
+  int64_t largest = 0;  // of those that are made on the device and kept elsewhere, or in part
   for (const std::string& name : names)
-    if (places_.at(name).on_host) largest = std::max(largest, stored_bytes(graph, graph.params.at(name)));
-  const DeviceMemory made(device, largest, "random weights on their way to the host");
+    if (places_.at(name).kept != Kept::whole) largest = std::max(largest, stored_bytes(graph, graph.params.at(name)));
+  const DeviceMemory made(device, largest, "random weights on their way to where they are kept");
   RandomWeights random(device);
   for (const std::string& name : names) {
     const Value weight = graph.params.at(name);
     const Desc& desc = graph.desc(weight);
     const Value scale = graph.info(weight).scale;
     const WeightLaw law = weight_law(name, desc.shape);
-    const bool on_host = places_.at(name).on_host;
-    std::byte* const place = on_host ? made.data() : at(name);
+    const Kept kept = places_.at(name).kept;
+    std::byte* const place = kept == Kept::whole ? at(name) : made.data();
     const lk_tensor tensor = kernel_tensor(desc, place);
     const bool nf4 = desc.dtype == DType::nf4;
     if (scale && !nf4)
-      random.fill(kernel_tensor(graph.desc(scale), place + scale_offset(graph, weight)),
+      random.fill(kernel_tensor(graph.desc(scale), place + lh::scale_offset(graph, weight)),
                   law.deviation / code_deviation(desc.dtype), name);
     if (nf4)
-      random.nf4_normal(place, desc.bytes(), place + scale_offset(graph, weight), graph.desc(scale), law.deviation,
+      random.nf4_normal(place, desc.bytes(), place + lh::scale_offset(graph, weight), graph.desc(scale), law.deviation,
                         name);
     else if (law.offset != 0)
       random.fill(tensor, law.offset, name);
@@ -209,7 +264,8 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
       random.codes_normal(tensor, scale ? code_deviation(desc.dtype) : law.deviation, wide.data(), name);
     else
       random.normal(tensor, law.deviation, name);
-    if (on_host) made.download(0, at(name), stored_bytes(graph, weight));
+    if (kept == Kept::on_host) made.download(0, at(name), stored_bytes(graph, weight));
+    if (kept == Kept::part) keep_part(device, graph, name, made.data(), true);
   }
   device.synchronize();  // `wide` goes away
 }
@@ -219,7 +275,7 @@ Externals Weights::bind(const Graph& graph) const {
   for (const auto& [name, value] : graph.params)
     if (places_.contains(name)) {
       externals[value] = at(name);
-      if (const Value scale = graph.info(value).scale) externals[scale] = at(name) + scale_offset(graph, value);
+      if (const Value scale = graph.info(value).scale) externals[scale] = at(name) + scale_offset(graph, name);
     }
   return externals;
 }

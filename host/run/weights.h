@@ -10,6 +10,7 @@
 #include "io/checkpoint.h"
 #include "run/device.h"
 #include "run/program.h"
+#include "run/shared_weights.h"
 
 namespace lh {
 
@@ -19,29 +20,38 @@ std::vector<std::string> weight_names(const Graph& graph, const Checkpoint& chec
 // On the device; those that the graph fetches (passes/stream.h) are in host memory instead.
 int64_t weight_bytes(const Graph& graph, const std::vector<std::string>& names);
 int64_t streamed_bytes(const Graph& graph, const std::vector<std::string>& names);
+// What a process keeps on its device of those that the graph fetches, where each has a part.
+int64_t kept_bytes(const Graph& graph, const std::vector<std::string>& names, const WeightShare& share);
 
 class Weights {
  public:
   enum class Source { file, random };
   // Brings every checkpoint parameter of `graph` to the device, one tensor at a time: from the file, or made there by
-  // the law of synthetic weights, for benches.
-  Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source = Source::file);
+  // the law of synthetic weights, for benches. share: of several processes, the part that this one keeps of what the
+  // graph fetches; on its device then, and not in host memory.
+  Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source = Source::file,
+          const WeightShare& share = {});
   // Reads some of them anew, into their places. `graph` is the one that they were read for.
   void read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                   const std::vector<std::string>& names);
   // Binds the parameters of another graph over the same weights.
   Externals bind(const Graph& graph) const;
   int64_t bytes() const { return memory_.bytes(); }
+  const std::byte* memory() const { return memory_.data(); }  // all that is on the device
 
  private:
-  // Where a weight is: on the device, or in host memory that copies to the device run from.
+  // Where a weight is: on the device, or in host memory that copies to the device run from, or a part of it.
+  enum class Kept { whole, on_host, part };
   struct Place {
-    bool on_host = false;
+    Kept kept = Kept::whole;
     int64_t offset = 0;
   };
+  int64_t scale_offset(const Graph& graph, const std::string& name) const;
+  void keep_part(Device& device, const Graph& graph, const std::string& name, const std::byte* whole, bool on_device);
   std::byte* at(const std::string& name) const;
   void read(Device& device, const Checkpoint& checkpoint, const Graph& graph, const std::vector<std::string>& names);
   void make(Device& device, const Graph& graph, const std::vector<std::string>& names);
+  WeightShare share_;
   DeviceMemory memory_;
   StagingMemory host_;
   std::map<std::string, Place> places_;

@@ -1,28 +1,25 @@
-// Buckets of a few megabytes, so that little memory is needed beside the gradients.
+// Buckets, each of which is exchanged, added up and given back.
 #include "train/gradient_sum.h"
 
 #include <algorithm>
-#include <chrono>
-#include <cstring>
 #include <limits>
 
-#include "core/signals.h"
 #include "run/plan.h"
-#include "train/device_groups.h"
 
 namespace lh {
 namespace {
 
-constexpr int64_t bucket_elements = 4 << 20;
-constexpr double patience = 20;        // seconds that a rank may be behind the others at a step,
-constexpr double times_own_step = 10;  // and so many times what this one took for the longest
-constexpr auto between_looks = std::chrono::milliseconds(50);
+// Large ones, since each of their ranges is an operation of its own, and tensors that lie side by side are one range:
+// so few that the last, which nothing hides, is a quarter of the whole, and none smaller than pays.
+constexpr int64_t buckets_of_a_step = 4, least_elements = 4 << 20;
 constexpr int64_t size = sizeof(float);
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+int64_t bucket_elements(int64_t elements) {
+  return std::min(elements, std::max(least_elements, (elements + buckets_of_a_step - 1) / buckets_of_a_step));
+}
 
 int64_t losses_at(int64_t elements, int64_t ranks) {
-  return placed_bytes(most_in_part(std::min(elements, bucket_elements), ranks) * ranks * size);
+  return placed_bytes(most_in_part(bucket_elements(elements), ranks) * ranks * size);
 }
 
 }  // namespace
@@ -31,61 +28,37 @@ int64_t GradientSum::staging_bytes(int64_t elements, int64_t ranks) {
   return ranks == 1 ? 0 : losses_at(elements, ranks) + placed_bytes(ranks * size);
 }
 
-GradientSum::GradientSum(World& world, Device& device, const std::string& device_name, const StepGradients& memory,
+GradientSum::GradientSum(Collectives& collectives, Device& device, const StepGradients& memory,
                          const std::vector<GradientRange>& tensors, bool in_order)
-    : world_(world), device_(device), memory_(memory), in_order_(in_order), trust_(device, size) {
-  if (!device.is_cpu()) queue_ = std::make_unique<Device>(device_name);
-  group_ = open_device_group(world, device, worker());
-  if (!group_->queued()) queue_.reset();
+    : collectives_(collectives), memory_(memory), in_order_(in_order) {
   int64_t elements = 0;
   for (const GradientRange& tensor : tensors) elements += tensor.elements;
-  buckets_ = gradient_buckets(tensors, bucket_elements);
-  staging_ = DeviceMemory(device, staging_bytes(elements, world.size()), "gradients of other processes");
-  std::memset(trust_.data(), 0, size);
-  device.check(lk_event_create(device.context(), &event_), "event");
-  if (!group_->queued()) return;
-  watch_ = std::thread([this] { watch(); });
+  buckets_ = gradient_buckets(tensors, bucket_elements(elements));
+  const int64_t ranks = collectives.world().size();
+  staging_ = DeviceMemory(device, staging_bytes(elements, ranks), "gradients of other processes");
+  if (!collectives.group().queued()) return;
   // Ways between the devices are opened by the first calls, which must not be recorded.
   for (const bool last : {false, true}) {
-    begin({.ranks = world.size(), .share = 0, .first = !last, .last = last});
+    begin({.ranks = ranks, .share = 0, .first = !last, .last = last});
     end();
   }
+  beside_ = pays_beside(device);
+}
+
+// Measured on two H200s with NVLink (docs/scale.md): sums of 1.5 to 5 ms cost 5 to 9 ms beside products that want all
+// multiprocessors. The first rank decides for all.
+bool GradientSum::pays_beside(Device& device) {
+  constexpr double waited_for = 8e-3;  // seconds
+  World& world = collectives_.world();
   device.synchronize();
-  worker().synchronize();
-}
-
-GradientSum::~GradientSum() {
-  ending_ = true;
-  if (watch_.joinable()) watch_.join();
-  group_.reset();
-  lk_event_destroy(device_.context(), event_);
-}
-
-// A rank without a part of the step has nothing to compare with: it waits for as long as the others are heard.
-double GradientSum::limit() const { return longest_ > 0 ? patience + times_own_step * longest_ : 0; }
-
-void GradientSum::come(bool computes) {
-  group_->wait_at_most(limit());
-  if (group_->queued()) {  // who does not come is known by name here, and not in the queue
-    auto nothing = std::make_shared<Parcel>();
-    for (Pieces* pieces : {&nothing->out, &nothing->in}) {
-      pieces->at.assign(static_cast<size_t>(world_.size()), 0);
-      pieces->bytes.assign(static_cast<size_t>(world_.size()), 0);
-    }
-    world_.exchange(nothing, limit());
-  }
-  if (computes && began_ == 0) began_ = now();
-}
-
-void GradientSum::done() {
-  if (began_ > 0) longest_ = std::max(longest_, now() - began_);
-  began_ = 0;
-}
-
-void GradientSum::hand_over(Device& from, Device& to) {
-  if (&from == &to) return;
-  from.check(lk_event_record(from.context(), event_, LK_COMPUTE), "gradients for other processes");
-  to.check(lk_event_wait(to.context(), event_, LK_COMPUTE), "gradients for other processes");
+  world.meet();
+  const Event start(device), through(device);
+  start.record(LK_COMPUTE);
+  begin({.ranks = world.size(), .share = 0, .first = true, .last = true});
+  end();
+  through.record(LK_COMPUTE);
+  device.synchronize();
+  return world.of_first(through.seconds_since(start) > waited_for ? "beside" : "behind") == "beside";
 }
 
 void GradientSum::accumulate(const std::byte* x, std::byte* total, int64_t count, float share, bool onto) {
@@ -94,7 +67,8 @@ void GradientSum::accumulate(const std::byte* x, std::byte* total, int64_t count
                                     .total = kernel_tensor(desc, total),
                                     .alpha = share,
                                     .accumulate = onto};
-  worker().check(lk_accumulate(worker().context(), &params), "sum of the gradients");
+  Device& worker = collectives_.worker();
+  worker.check(lk_accumulate(worker.context(), &params), "sum of the gradients");
 }
 
 void GradientSum::begin(const SumRound& round) {
@@ -103,26 +77,30 @@ void GradientSum::begin(const SumRound& round) {
 }
 
 void GradientSum::there(size_t tensors) {
+  if (beside_) reduce_up_to(tensors);
+}
+
+void GradientSum::reduce_up_to(size_t tensors) {
   for (; next_ < buckets_.size() && buckets_[next_].after <= tensors; ++next_) reduce(buckets_[next_]);
 }
 
 void GradientSum::end() {
-  there(std::numeric_limits<size_t>::max());
-  hand_over(device_, worker());
+  reduce_up_to(std::numeric_limits<size_t>::max());
+  collectives_.to_worker();
   reduce_loss();
-  hand_over(worker(), device_);
+  collectives_.from_worker();
 }
 
 void GradientSum::reduce(const GradientBucket& bucket) {
-  hand_over(device_, worker());
-  if (in_order_ || !group_->queued())
+  collectives_.to_worker();
+  if (in_order_ || !collectives_.group().queued())
     reduce_in_order(bucket);
   else
     reduce_in_any_order(bucket);
 }
 
 void GradientSum::reduce_in_order(const GradientBucket& bucket) {
-  const int64_t ranks = world_.size(), rank = world_.rank();
+  const int64_t ranks = collectives_.world().size(), rank = collectives_.world().rank();
   const std::vector<GradientRange> own = bucket.part(rank, ranks);
   const int64_t slot = most_in_part(bucket.elements, ranks);
   std::vector<Piece> give, take;
@@ -138,7 +116,7 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
       at += range.elements * size;
     }
   }
-  group_->exchange(give, take);
+  collectives_.group().exchange(give, take);
   for (int64_t r = 0; r < round_.ranks; ++r) {
     const std::byte* at = staging_.data() + r * slot * size;
     for (const GradientRange& range : own) {
@@ -157,7 +135,7 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
     for (const GradientRange& range : bucket.part(r, ranks))
       take.push_back({static_cast<int>(r), memory_.total + range.begin * size, range.elements * size});
   }
-  group_->exchange(give, take);
+  collectives_.group().exchange(give, take);
 }
 
 void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
@@ -168,16 +146,17 @@ void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
       accumulate(memory_.gradient + range.begin * size, total, range.elements, round_.share, !round_.first);
     } else if (round_.first) {
       const lk_fill_params none{.y = kernel_tensor({DType::f32, {range.elements}}, total), .value = 0};
-      worker().check(lk_fill(worker().context(), &none), "sum of the gradients");
+      Device& worker = collectives_.worker();
+      worker.check(lk_fill(worker.context(), &none), "sum of the gradients");
     }
     sums.push_back({.rank = 0, .data = total, .bytes = range.elements * size});
   }
-  if (round_.last) group_->sum(sums);
+  if (round_.last) collectives_.group().sum(sums);
 }
 
 // Of all givers to all, which add them up alike.
 void GradientSum::reduce_loss() {
-  const int64_t ranks = world_.size(), rank = world_.rank();
+  const int64_t ranks = collectives_.world().size(), rank = collectives_.world().rank();
   std::byte* const losses = staging_.data() + staging_.bytes() - placed_bytes(ranks * size);
   std::vector<Piece> give, take;
   for (int64_t r = 0; r < ranks; ++r) {
@@ -185,59 +164,10 @@ void GradientSum::reduce_loss() {
     if (gives()) give.push_back({static_cast<int>(r), memory_.loss, size});
     if (r < round_.ranks) take.push_back({static_cast<int>(r), losses + r * size, size});
   }
-  group_->exchange(give, take);
+  collectives_.group().exchange(give, take);
   for (int64_t r = 0; r < round_.ranks; ++r)
     accumulate(r == rank ? memory_.loss : losses + r * size, memory_.loss_total, 1, round_.share,
                !round_.first || r > 0);
-}
-
-// A device that waits for a rank which is lost would wait for ever, and the host with it.
-void GradientSum::watch() {
-  while (!ending_) {
-    std::this_thread::sleep_for(between_looks);
-    std::string trouble;
-    bool seen = hurry_requested();
-    try {
-      world_.look();
-      group_->look();
-      const double deadline = deadline_;
-      if (deadline > 0 && now() > deadline)
-        trouble = fmt::format("a GPU: it does not end its step, nor do others, after {:.0f} seconds", limit());
-    } catch (const Error&) {
-      seen = true;  // the world says it again
-    } catch (const std::exception& e) {
-      trouble = e.what();
-    }
-    if (!seen && trouble.empty()) continue;
-    {
-      const std::lock_guard lock(mutex_);
-      trouble_ = trouble;
-    }
-    const float none = std::numeric_limits<float>::quiet_NaN();
-    std::memcpy(trust_.data(), &none, size);
-    std::atomic_thread_fence(std::memory_order_seq_cst);
-    lost_ = true;
-    group_->abort();
-    return;
-  }
-}
-
-void GradientSum::wait(const Event& event) {
-  if (group_->queued() && limit() > 0) deadline_ = now() + limit();
-  event.finish();
-  deadline_ = 0;
-}
-
-void GradientSum::raise() {
-  check_hurry();
-  // The word of a rank that has ended, or that it is gone, may come a moment after its device.
-  const double start = now();
-  while (now() - start < 2) {
-    world_.look();
-    std::this_thread::sleep_for(between_looks);
-  }
-  const std::lock_guard lock(mutex_);
-  throw RankLost(rank_lost, "lost the other processes: " + (trouble_.empty() ? "they do not answer" : trouble_));
 }
 
 }  // namespace lh

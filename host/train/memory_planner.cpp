@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cstring>
 #include <fstream>
 #include <limits>
 
@@ -39,6 +40,19 @@ int64_t host_memory_for(const Device& device) {
   return std::numeric_limits<int64_t>::max();  // a system that does not say
 }
 
+void agree_on_plan(World& world, int64_t& limit, Rates& rates) {
+  const auto bytes_of = [](const auto& value) {
+    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
+  };
+  for (const std::string& text : world.gather(bytes_of(limit))) {
+    int64_t theirs = limit;
+    std::memcpy(&theirs, text.data(), std::min(text.size(), sizeof theirs));
+    limit = std::min(limit, theirs);
+  }
+  const std::string first = world.of_first(bytes_of(rates));
+  std::memcpy(&rates, first.data(), std::min(first.size(), sizeof rates));
+}
+
 MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
                              const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory)
     : model_(model),
@@ -52,6 +66,7 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       rates_(rates),
       host_memory_(host_memory) {
   options_.step.recompute.rates = rates;
+  if (options_.shares_base) wishes_.least = wishes_.most = blocks();
 }
 
 MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) const {
@@ -86,6 +101,10 @@ PlannedMemory MemoryPlanner::at(const MemoryChoice& choice) {
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
   planned.memory.weights -= planned.memory.streamed;
+  if (options_.shares_base) {
+    planned.memory.weights += kept_bytes(graph, names, {.rank = 0, .size = static_cast<int>(options_.processes)});
+    planned.memory.streamed = 0;
+  }
   // What else runs in the arena fetches the same weights into it.
   planned.memory.activations = std::max(plan.bytes, other_arena_ + streaming.window);
   return planned_.emplace(choice, std::move(planned)).first->second;

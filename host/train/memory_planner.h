@@ -13,6 +13,7 @@
 #include "passes/stream.h"
 #include "run/predict.h"
 #include "train/train_plan.h"
+#include "world/world.h"
 
 namespace lh {
 
@@ -38,6 +39,10 @@ struct MemoryWishes {
 
 // Host memory that is available to weights: of this machine, or any amount where the device stands for another's.
 int64_t host_memory_for(const Device& device);
+
+// [together] What plans are made by is the same on all processes then: the least memory that one of them has, and the
+// rates of the first.
+void agree_on_plan(World& world, int64_t& limit, Rates& rates);
 
 class MemoryPlanner {
  public:

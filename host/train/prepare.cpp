@@ -53,10 +53,10 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
 
 }  // namespace
 
-Prepared::Prepared(const Registry& all, const Config& c, int64_t together)
+Prepared::Prepared(const Registry& all, const Config& c, World& world)
     : registry(all),
       config(c),
-      processes(together),
+      processes(world.size()),
       micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
@@ -82,6 +82,11 @@ Prepared::Prepared(const Registry& all, const Config& c, int64_t together)
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
+  if (shares_base()) {
+    Rates measured = rates();
+    agree_on_plan(world, limit, measured);
+    rates_ = measured;
+  }
   device.limit_memory(limit);
   check_model(model, compute);
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
@@ -191,6 +196,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
           .accumulate = micro_batches > 1,
           .processes = processes,
+          .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }
 
@@ -245,8 +251,15 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& other) {
 
 void Prepared::fit_memory() {
   const std::string& stream = config.memory.stream;
+  const bool all_here = stream == "auto" || stream == "0";
+  if (shares_base() && !all_here)
+    fail(Code::config,
+         "memory.shard_base and memory.stream: {} are two ways to keep the weights elsewhere: on the devices of the "
+         "other "
+         "processes, or in host memory. Leave one of them out",
+         stream);
   compile({.recompute = MemoryWishes(config, 0).least_share});
-  if (plan->memory.total() <= limit && (stream == "auto" || stream == "0")) return;
+  if (plan->memory.total() <= limit && all_here && !shares_base()) return;
   MemoryPlanner& planner = memory_planner();
   // The estimate looks at the step of the largest shape; what else the run has may take a little more.
   constexpr int attempts = 4;
@@ -376,6 +389,11 @@ std::string Prepared::report(bool whole) {
         "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "
         "they arrive\n",
         mib(memory.streamed), mib(streaming.window));
+  if (shares_base())
+    text_report += fmt::format(
+        "           the weights of the blocks are kept in parts by {} processes; {:.1f} MiB of the activations are the "
+        "place where they arrive\n",
+        processes, mib(streaming.window));
   text_report +=
       "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));
   return text_report;

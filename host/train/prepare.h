@@ -37,8 +37,8 @@ DType encoder_dtype(const Device& device, DType compute);
 int64_t memory_limit(const Config& config, const Device& device);
 
 struct Prepared {
-  // together: processes that train together.
-  Prepared(const Registry& registry, const Config& config, int64_t together = 1);
+  // world: of the processes that train together.
+  Prepared(const Registry& registry, const Config& config, World& world = World::alone());
 
   const Registry& registry;
   Config config;          // its train.steps as max_train_epochs makes them
@@ -73,6 +73,7 @@ struct Prepared {
   std::unique_ptr<LiveText> live_text;          // where samples are made and text encoders trained
   std::string report(bool whole);               // what --dry-run prints: a page, or everything
   bool masked() const;                          // some sample counts by place
+  bool shares_base() const { return config.memory.shard_base && processes > 1; }
   RunCourse course() const;
   uint64_t validation_seed() const;
   StepShape validation_shape(const Sample& sample);

@@ -7,9 +7,12 @@
 #include <cmath>
 #include <cstring>
 #include <numeric>
+#include <span>
 #include <sstream>
 
+#include "core/hash.h"
 #include "core/signals.h"
+#include "ops/ops.h"
 #include "run/clip.h"
 
 namespace lh {
@@ -40,7 +43,7 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   set_averaged(0);
   const float trusted = 0;
   scalars_.upload(DISTRUST, &trusted, sizeof trusted);
-  if (options.world != nullptr && !options.world->alone_here()) join_others();
+  if (options.collectives != nullptr) join_others();
 }
 
 // Gradients travel in the order in which the backward pass of the largest step of the first process ends them.
@@ -51,7 +54,7 @@ void StepRunner::join_others() {
   std::vector<size_t> order(count);
   std::iota(order.begin(), order.end(), size_t{0});
   std::ranges::stable_sort(order, {}, [&](size_t t) { return nodes[t]; });
-  std::istringstream agreed(options_.world->of_first(fmt::format("{}", fmt::join(order, " "))));
+  std::istringstream agreed(options_.collectives->world().of_first(fmt::format("{}", fmt::join(order, " "))));
   for (size_t& t : order) agreed >> t;
   // With what lies behind each of them, which is zero in every section.
   std::vector<int64_t> begins;
@@ -65,7 +68,7 @@ void StepRunner::join_others() {
   }
   const AdapterTensor all = adapters.whole();
   const auto at = [&](const char* section) { return static_cast<std::byte*>(adapters.at(section, all)); };
-  sum_ = std::make_unique<GradientSum>(*options_.world, device_, options_.device,
+  sum_ = std::make_unique<GradientSum>(*options_.collectives, device_,
                                        StepGradients{.gradient = at("g"),
                                                      .total = at("total"),
                                                      .loss = scalars_.data() + OWN_LOSS,
@@ -81,6 +84,38 @@ void StepRunner::join_others() {
       there[last] = i + 1;
     }
   }
+  if (device_.shared_weights() != nullptr) warm_together();
+}
+
+// Weights that come from all ranks come in one order in all steps, whichever of them a rank is at; so steps run for the
+// first time, which is not recorded, at the same time everywhere.
+void StepRunner::warm_together() {
+  std::optional<std::string> order;
+  for (const auto& [shape, step] : plan_.steps) {
+    const Graph& graph = step->train_graph().graph;
+    std::string text;
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      if (graph.nodes[n].op == &fetch_op) text += graph.info(graph.nodes[n].inputs[0]).name + "\n";
+      if (const size_t tensors = gradients_there_.at(step.get())[n]; tensors > 0) text += fmt::format("{}\n", tensors);
+    }
+    if (order && *order != text)
+      fail(Code::config,
+           "memory.shard_base: batches of {} x {} need the weights in another order than those of other sizes, and "
+           "processes may be at different ones. Train at one resolution, or set memory.shard_base: false",
+           shape.bucket.width, shape.bucket.height);
+    order = text;
+  }
+  require_same(options_.collectives->world(),
+               {{"order of weights in a step", sha256_hex(std::as_bytes(std::span(*order)))}});
+  if (device_.is_cpu()) return;
+  std::memset(feed_.host(), 0, static_cast<size_t>(plan_.message_bytes()));
+  feed_.send(plan_.message_bytes());
+  feed_.deliver();
+  for (const auto& [shape, step] : plan_.steps) {
+    step->program().run();
+    warm_.insert(step.get());
+  }
+  device_.synchronize();
 }
 
 void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
@@ -145,7 +180,7 @@ const char* StepRunner::gradients() const { return options_.accumulation > 1 || 
 // One micro-batch: loss and gradients, added to those of the earlier ones unless all processes add up theirs.
 void StepRunner::forward_backward(TrainStep& step, bool onto) {
   const float share = sum_ ? 1.0f : 1.0f / static_cast<float>(options_.accumulation);
-  if (sum_ && sum_->within_step()) {
+  if (sum_ && options_.collectives->within_step()) {
     const std::vector<size_t>& there = gradients_there_.at(&step);
     const Node* const first = step.program().graph().nodes.data();
     step.program().run([&](const Node& node, std::span<const lk_tensor>) {
@@ -177,8 +212,9 @@ void StepRunner::clip_and_update() {
   clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
                  options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
   if (sum_) {
-    device_.check(lk_copy_async(context, LK_COMPUTE, scalars_.data() + DISTRUST, sum_->trust(), sizeof(float)),
-                  "trust in other processes");
+    device_.check(
+        lk_copy_async(context, LK_COMPUTE, scalars_.data() + DISTRUST, options_.collectives->trust(), sizeof(float)),
+        "trust in other processes");
     const lk_accumulate_params distrust{.x = scalar(scalars_, DISTRUST), .total = norm, .alpha = 1, .accumulate = true};
     device_.check(lk_accumulate(context, &distrust), "trust in other processes");
   }
@@ -237,7 +273,8 @@ void StepRunner::send(const std::vector<double>& lr, const MicroBatch& batch) {
 // adding up the micro-batches one after another.
 MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
                                         const std::function<MicroBatch(int64_t micro)>& next) {
-  const int64_t ranks = options_.world->size(), rank = options_.world->rank(), count = options_.accumulation;
+  Collectives& collectives = *options_.collectives;
+  const int64_t ranks = collectives.world().size(), rank = collectives.world().rank(), count = options_.accumulation;
   MicroBatch batch;
   for (int64_t done = 0; done < count; done += ranks) {
     const SumRound round{.ranks = std::min(ranks, count - done),
@@ -246,10 +283,10 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
                          .last = done + ranks >= count};
     const bool computes = rank < round.ranks;
     MicroBatch here;
-    sum_->come(computes);
+    collectives.come(computes);
     if (computes) here = next(done + rank);
     if (computes || round.first) send(lr, here);
-    if (sum_->within_step()) {
+    if (collectives.within_step()) {
       recording({.step = here.step, .onto = false, .round = round, .update = round.last}).launch();
     } else {
       if (computes) recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
@@ -282,11 +319,36 @@ void StepRunner::enqueue(const std::vector<double>& lr, const std::function<Micr
   flying_.push_back(std::move(batch));
 }
 
+double StepRunner::sum_seconds() {
+  const int64_t ranks = options_.collectives->world().size();
+  const Work sums{
+      .step = nullptr,
+      .onto = false,
+      .round = SumRound{.ranks = ranks, .share = 1.0f / static_cast<float>(ranks), .first = true, .last = true},
+      .update = false};
+  const auto run = [&] {
+    if (options_.collectives->within_step())
+      recording(sums).launch();
+    else
+      work(sums);
+  };
+  run();
+  device_.synchronize();
+  options_.collectives->world().meet();
+  constexpr int repeats = 8;
+  const Event start(device_), end(device_);
+  start.record(LK_COMPUTE);
+  for (int i = 0; i < repeats; ++i) run();
+  end.record(LK_COMPUTE);
+  device_.synchronize();
+  return end.seconds_since(start) / repeats;
+}
+
 StepResult StepRunner::collect() {
   const int64_t slot = collected_++ % most_in_flight;
   const Event& landed = *landed_[static_cast<size_t>(slot)];
   if (sum_)
-    sum_->wait(landed);
+    options_.collectives->wait(landed);
   else
     landed.finish();
   const auto value = [&](int64_t offset) {
@@ -302,8 +364,8 @@ StepResult StepRunner::collect() {
                     std::move(flying_.front())};
   flying_.pop_front();
   if (!sum_) return result;
-  sum_->done();
-  if (value(DISTRUST) != 0) sum_->raise();
+  options_.collectives->done();
+  if (value(DISTRUST) != 0) options_.collectives->raise();
   return result;
 }
 

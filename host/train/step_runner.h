@@ -19,10 +19,9 @@
 namespace lh {
 
 struct RunnerOptions {
-  int64_t accumulation = 1;  // micro-batches of a step, of all processes
-  World* world = nullptr;    // the processes that train together; none: this one
-  bool in_order = true;      // sums over processes are those of one process, to the bit
-  std::string device = {};   // name of the device
+  int64_t accumulation = 1;            // micro-batches of a step, of all processes
+  Collectives* collectives = nullptr;  // of the processes that train together; none: this one alone
+  bool in_order = true;                // sums over processes are those of one process, to the bit
   double max_grad_norm = 1;
   bool loss_scaling = false;  // for float16
 };
@@ -61,6 +60,8 @@ class StepRunner {
   // One optimizer step with the learning rate of each group. `next(micro)` makes the inputs of each of its
   // micro-batches.
   void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
+  // [together] How long the sums over all processes take by themselves, in seconds; no step may be in flight.
+  double sum_seconds();
   int64_t in_flight() const { return launched_ - collected_; }
   // Waits for the oldest step in flight. Throws as World::look does, after it has given the step up, where other
   // processes were lost before it was whole: it has then changed nothing.
@@ -78,6 +79,7 @@ class StepRunner {
   const char* gradients() const;
   Recording& recording(const Work& work);
   void join_others();
+  void warm_together();
   void forward_backward(TrainStep& step, bool onto);
   void work(const Work& work);
   void clip_and_update();

@@ -56,7 +56,10 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   memory.workspace = std::max(memory.workspace, clip);
   const std::vector<std::string> weights = weight_names(first.graph, model.checkpoint());
   memory.weights = weight_bytes(first.graph, weights);
-  memory.streamed = streamed_bytes(first.graph, weights);
+  if (options.shares_base)
+    memory.weights += kept_bytes(first.graph, weights, {.rank = 0, .size = static_cast<int>(options.processes)});
+  else
+    memory.streamed = streamed_bytes(first.graph, weights);
   memory.adapters = adapters->bytes();
   memory.small +=
       SCALARS + Feed::device_bytes(message_bytes()) + GradientSum::staging_bytes(whole.numel(), options.processes);

@@ -52,6 +52,7 @@ struct PlanOptions {
   Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
   bool accumulate = false;                // gradients of several micro-batches are added up
   int64_t processes = 1;                  // that train together
+  bool shares_base = false;               // what the steps fetch is kept in parts by them
   std::optional<double> norm_limit = {};  // of each module's change
 };
 

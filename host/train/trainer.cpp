@@ -1,10 +1,13 @@
 // The loop: enqueue, collect, save, sample, and what happens when it is told to stop.
 #include "train/trainer.h"
 
+#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
+#include <sstream>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -109,12 +112,15 @@ void Trainer::load() {
   agree();
   if (stopping_) return;
 
-  weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph);
+  open_collectives();
+  const WeightShare share =
+      p_.shares_base() ? WeightShare{.rank = world_.rank(), .size = world_.size()} : WeightShare{};
+  weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph, Weights::Source::file, share);
+  if (p_.shares_base()) collectives_->share_weights(weights_->memory(), weights_->bytes());
   runner_.emplace(p_.device, *p_.plan, *weights_,
                   RunnerOptions{.accumulation = p_.micro_batches,
-                                .world = &world_,
+                                .collectives = collectives_ ? &*collectives_ : nullptr,
                                 .in_order = config_.train.deterministic,
-                                .device = config_.device,
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
   if (p_.validation) p_.validation->bind(runner_->arena(), *weights_, *p_.plan->adapters);
@@ -122,6 +128,23 @@ void Trainer::load() {
   p_.samples->bind(runner_->arena(), *weights_, p_.plan->adapters.get());
   p_.samples->bind_decoders(runner_->arena());
   if (p_.live_text) p_.live_text->bind(runner_->arena(), *weights_, *p_.plan->adapters);
+}
+
+void Trainer::open_collectives() {
+  if (world_.alone_here()) return;
+  collectives_.emplace(world_, p_.device, config_.device);
+  if (!p_.shares_base()) return;
+  if (!collectives_->within_step())
+    fail(
+        Code::resource,
+        "memory.shard_base: GPUs bring a model's parts together by NCCL, which these processes cannot use (the message "
+        "above says why). Mend that, or set memory.shard_base: false");
+  if (p_.micro_batches % world_.size() != 0)
+    fail(Code::config,
+         "memory.shard_base: all processes have to work on every step, and {} of them cannot share {} micro-batches "
+         "evenly. Start another number of processes, or set memory.shard_base: false",
+         world_.size(), p_.micro_batches);
+  p_.device.use(&*collectives_);
 }
 
 void Trainer::start_or_resume() {
@@ -336,9 +359,8 @@ void Trainer::compare_ranks() const {
 
 void Trainer::finish_resumed_step() {
   const int64_t step = state_.step;
-  if (!world_.first() || on_disk_ != step || step >= config_.train.steps)
-    return;  // the end of a run is made again anyway
-  if (state_.saves.contains(step)) write_lora(step, false);
+  if (on_disk_ != step || step >= config_.train.steps) return;  // the end of a run is made again anyway
+  if (world_.first() && state_.saves.contains(step)) write_lora(step, false);
   if (step > 0 && samples_due(step)) make_samples(step, true);
 }
 
@@ -362,15 +384,17 @@ void Trainer::leave_lost_folder() {
 }
 
 void Trainer::make_samples(int64_t step, bool only_missing) {
-  if (!world_.first()) return;
-  std::vector<SampleRequest> wanted;
+  if (!world_.first() && !p_.shares_base()) return;
   std::vector<size_t> numbers;
-  for (size_t i = 0; i < p_.requests.size(); ++i) {
-    if (only_missing && output_->has_sample(step, i)) continue;
-    wanted.push_back(p_.requests[i]);
-    numbers.push_back(i);
+  for (size_t i = 0; world_.first() && i < p_.requests.size(); ++i)
+    if (!only_missing || !output_->has_sample(step, i)) numbers.push_back(i);
+  if (p_.shares_base()) {
+    std::istringstream agreed(world_.of_first(fmt::format("{}", fmt::join(numbers, " "))));
+    numbers.assign(std::istream_iterator<size_t>(agreed), {});
   }
-  if (wanted.empty()) return;
+  if (numbers.empty()) return;
+  std::vector<SampleRequest> wanted;
+  for (const size_t i : numbers) wanted.push_back(p_.requests.at(i));
   make_samples(*p_.samples, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
 }
 
@@ -380,12 +404,14 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
   if (p_.live_text) p_.live_text->encode(prompts_of(requests));
   const Graph& graph = p_.plan->largest().graph;
   if (p_.loras.differ()) p_.loras.use_for_samples(p_.device, *weights_, graph);
+  // Whose parts of the weights others need does not stop while they go on.
+  const auto stop = [this] { return !p_.shares_base() && stop_requested(); };
   const auto make = [&] {
-    for (size_t i = 0; i < requests.size() && !stop_requested(); ++i) {
+    for (size_t i = 0; i < requests.size() && !stop(); ++i) {
       const SampleRequest& request = requests[i];
       const HostTensor latents =
-          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.bucket()), stop_requested);
-      if (!stop_requested()) write(i, p_.samples->decode(request, latents));
+          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.bucket()), stop);
+      if (world_.first() && !stop()) write(i, p_.samples->decode(request, latents));
     }
   };
   try {
@@ -438,11 +464,10 @@ int Trainer::run_steps() {
     const int64_t done = step + 1;
     state_.step = done;
     const double lr = changes_->rate(step);
+    std::optional<double> validation_loss;
+    if (validation_due(done) && (output_ || p_.shares_base())) validation_loss = validate();
     if (output_)
-      output_->metrics(done, {.loss = loss_,
-                              .lr = lr,
-                              .grad_norm = grad_norm_,
-                              .validation_loss = validation_due(done) ? std::optional(validate()) : std::nullopt});
+      output_->metrics(done, {.loss = loss_, .lr = lr, .grad_norm = grad_norm_, .validation_loss = validation_loss});
     if (progress) progress->update(done, training_details(loss_, lr, p_.device.peak() >> 20));
     agree();
     if (folder_lost_ && launched == done) leave_lost_folder();

@@ -43,6 +43,7 @@ class Trainer {
   void check_folder(const std::string& resume, const std::string& from);
   void go_on_from_saved();  // a step has as many micro-batches as it had
   void load();
+  void open_collectives();
   void start_or_resume();
   MicroBatch micro_batch(int64_t index);
   void enqueue(int64_t step);
@@ -89,6 +90,7 @@ class Trainer {
   bool stopping_ = false, asked_ = false, folder_lost_ = false;  // what all have agreed on
   bool started_ = false, apart_ = false;
   BatchMaker maker_;
+  std::optional<Collectives> collectives_;  // where there are other processes
   std::optional<Weights> weights_;
   std::optional<StepRunner> runner_;
   RunState state_;

@@ -108,6 +108,10 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
   if (!p_.samples)
     fail(Code::config,
          "sample: no memory is set aside for samples in this run. Give it sample.prompts, stop it and --resume");
+  if (p_.shares_base())
+    fail(Code::config,
+         "sample: with memory.shard_base all processes make samples together, which they do at sample.sample_every "
+         "alone");
   std::vector<SampleRequest> requests;
   for (const std::string& prompt : prompts) {
     requests.push_back(p_.requests.front());

@@ -2,7 +2,9 @@
 // the program runs on machines without it.
 #include <cuda_runtime.h>
 #include <nccl.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -34,14 +36,17 @@ std::string version() {
 
 class Group final : public lh::DeviceGroup {
  public:
-  Group(const std::string& id, int rank, int size, cudaStream_t stream) : stream_(stream) {
+  Group(const std::string& id, int rank, int size, cudaStream_t stream) : rank_(rank), size_(size), stream_(stream) {
     ncclUniqueId unique;
     if (id.size() != sizeof unique.internal) throw std::runtime_error("NCCL: an id of another length");
     std::memcpy(unique.internal, id.data(), id.size());
     check(ncclCommInitRank(&comm_, size, unique, rank), "ncclCommInitRank");
   }
   // All ranks are through with everything by then. Destroying would wait for them, and one may be lost.
-  ~Group() override { abort(); }
+  ~Group() override {
+    abort();
+    for (void* memory : opened_) cudaIpcCloseMemHandle(memory);
+  }
 
   std::string library() const override { return version(); }
   bool queued() const override { return true; }
@@ -73,6 +78,36 @@ class Group final : public lh::DeviceGroup {
     });
   }
 
+  // Between processes of one machine whose GPUs reach each other: what is read then takes no multiprocessor of either.
+  std::vector<const std::byte*> open(const std::byte* own, int64_t) override {
+    struct Offer {
+      cudaIpcMemHandle_t handle;
+      int32_t there;
+      std::array<char, 256> machine;
+    };
+    Offer mine{};
+    mine.there = cudaIpcGetMemHandle(&mine.handle, const_cast<std::byte*>(own)) == cudaSuccess ? 1 : 0;
+    gethostname(mine.machine.data(), mine.machine.size() - 1);
+    std::vector<Offer> all(static_cast<size_t>(size_));
+    share(mine, all);
+    std::vector<const std::byte*> memory(all.size());
+    int32_t good = 1;
+    for (size_t r = 0; r < all.size() && good != 0; ++r) {
+      void* theirs = const_cast<std::byte*>(own);
+      if (static_cast<int>(r) != rank_) {
+        good = all[r].there != 0 && all[r].machine == mine.machine &&
+               cudaIpcOpenMemHandle(&theirs, all[r].handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
+        if (good != 0) opened_.push_back(theirs);
+      }
+      memory[r] = static_cast<const std::byte*>(theirs);
+    }
+    cudaGetLastError();  // that it was not possible is no error
+    std::vector<int32_t> everywhere(all.size());
+    share(good, everywhere);
+    if (std::ranges::all_of(everywhere, [](int32_t g) { return g != 0; })) return memory;
+    return {};
+  }
+
   void wait_at_most(double) override {}
 
   void look() override {
@@ -99,8 +134,25 @@ class Group final : public lh::DeviceGroup {
     call();
   }
 
+  // [together] A small value of each rank, by way of the device.
+  template <class T>
+  void share(const T& own, std::vector<T>& all) {
+    void* memory = nullptr;
+    check(cudaMalloc(&memory, sizeof(T) * (all.size() + 1)), "cudaMalloc");
+    auto* const place = static_cast<std::byte*>(memory);
+    check(cudaMemcpyAsync(place, &own, sizeof(T), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
+    gather(place, place + sizeof(T), sizeof(T));
+    check(cudaMemcpyAsync(all.data(), place + sizeof(T), sizeof(T) * all.size(), cudaMemcpyDeviceToHost, stream_),
+          "cudaMemcpyAsync");
+    const cudaError_t through = cudaStreamSynchronize(stream_);
+    cudaFree(memory);
+    check(through, "cudaStreamSynchronize");
+  }
+
+  int rank_, size_;
   cudaStream_t stream_;
   ncclComm_t comm_ = nullptr;
+  std::vector<void*> opened_;
   std::mutex ending_;
   std::timed_mutex calling_;
   std::atomic<bool> ended_ = false;

@@ -1,0 +1,129 @@
+// The same steps by each process for itself, all at the same time, and then together.
+#include "cli/bench_together.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "cli/bench_steps.h"
+#include "cli/ranks.h"
+#include "cli/step_without_data.h"
+#include "core/bytes.h"
+#include "run/lr_schedule.h"
+#include "train/collectives.h"
+
+namespace lh {
+namespace {
+
+class Bench {
+ public:
+  Bench(const Options& options, World& world)
+      : options_(options),
+        world_(world),
+        bare_(options, device_of(options.config.device, world), world),
+        plan_(bare_.fitted()),
+        collectives_(world, bare_.device, device_of(options.config.device, world)),
+        weights_(bare_.device, bare_.model.checkpoint(), plan_.largest().graph,
+                 options.input.empty() ? Weights::Source::file : Weights::Source::random, bare_.share(world.rank())),
+        inputs_(step_inputs(bare_.model, plan_.largest().graph,
+                            bare_.shape.sizes(bare_.model.recipe().latents, bare_.config.train.batch_size))) {
+    if (!bare_.shares_base()) return;
+    bare_.device.use(&collectives_);
+    collectives_.share_weights(weights_.memory(), weights_.bytes());
+  }
+
+  const StepWithoutData& bare() const { return bare_; }
+  const TrainPlan& plan() const { return plan_; }
+  const DeviceGroup& group() { return collectives_.group(); }
+  int64_t peak() const { return bare_.device.peak(); }
+
+  // One micro-batch a step, of this process alone or of each.
+  Times time(bool together) {
+    RunnerOptions runner_options{.accumulation = together ? world_.size() : 1,
+                                 .collectives = together ? &collectives_ : nullptr,
+                                 .in_order = bare_.config.train.deterministic,
+                                 .max_grad_norm = bare_.config.train.max_grad_norm,
+                                 .loss_scaling = bare_.compute == DType::f16};
+    StepRunner runner(bare_.device, plan_, weights_, runner_options);
+    plan_.adapters->initialise(1, [&](const std::string& weight) {
+      if (options_.input.empty()) return bare_.model.checkpoint().read_f32(weight);
+      HostTensor made(Desc{DType::f32, bare_.model.checkpoint().weights().at(weight).shape});
+      std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
+      return made;
+    });
+    runner.initialise();
+    runner.set_state(0, {1024, 0});
+    TrainStep& step = *plan_.steps.begin()->second;
+    const auto enqueue = [&] {
+      runner.enqueue(learning_rates(bare_.config.train, plan_.optimizer->rates(bare_.config.train), 0), [&](int64_t) {
+        return MicroBatch{&step, inputs_};
+      });
+    };
+    enqueue();
+    StepResult result = runner.collect();
+    world_.meet();
+    const Times times = time_steps(runner, options_.repeats, enqueue, result);
+    world_.meet();
+    if (together) sums_ = runner.sum_seconds();
+    return times;
+  }
+  double sums() const { return sums_; }  // a step's sums by themselves, in seconds
+
+ private:
+  const Options& options_;
+  World& world_;
+  StepWithoutData bare_;
+  TrainPlan plan_;
+  Collectives collectives_;
+  Weights weights_;
+  StepInputs inputs_;
+  double sums_ = 0;
+};
+
+std::string text_of(const Times& t) {
+  return fmt::format("{:.2f} ms median ({:.2f} to {:.2f}, {} steps)", 1e3 * t.median, 1e3 * t.least, 1e3 * t.most,
+                     t.count);
+}
+
+}  // namespace
+
+int bench_together(const Options& options, World& world) {
+  Bench bench(options, world);
+  const bool first = world.first(), shared = bench.bare().shares_base();
+  const auto say = [&](const std::string& row, const std::string& text) {
+    if (first) fmt::print("{:<22} {}\n", row, text);
+  };
+  const StepWithoutData& bare = bench.bare();
+  say("device", bare.device.info().name);
+  say("processes", fmt::format("{}, one micro-batch each; memory is passed by {}; sums {}", world.size(),
+                               bench.group().library(), bare.config.train.deterministic ? "in order" : "in any order"));
+  say("model", fmt::format("{} {}, {}x{} pixels, batch {}, {}", bare.model.recipe().family, bare.model.recipe().variant,
+                           bare.shape.bucket.width, bare.shape.bucket.height, bare.config.train.batch_size,
+                           dtype_name(bare.compute)));
+  const MemoryReport& memory = bench.plan().memory;
+  say("plan",
+      fmt::format("{:.1f} MiB each: weights {:.1f}{}, LoRA and optimizer {:.1f}, activations {:.1f}, other {:.1f}",
+                  mib(memory.total()), mib(memory.weights), shared ? " (a part)" : "", mib(memory.adapters),
+                  mib(memory.activations), mib(memory.workspace + memory.small)));
+  std::optional<Times> alone;
+  if (!shared) {  // who has a part of the weights can do nothing alone
+    alone = bench.time(false);
+    say("alone", text_of(*alone) + ", each for itself at the same time");
+  }
+  const Times together = bench.time(true);
+  say("together", text_of(together));
+  const double gradients = static_cast<double>(bench.plan().adapters->whole().shape.numel()) * sizeof(float);
+  say("sums", fmt::format("{:.1f} MiB of gradients a process: {:.2f} ms by themselves", gradients / (1 << 20),
+                          1e3 * bench.sums()));
+  if (alone) {
+    const double more = together.median - alone->median;
+    say("scaling", fmt::format("{:.3f}: {:.2f} ms of a step are not hidden, {:.1f}% of it",
+                               alone->median / together.median, 1e3 * more, 100 * more / together.median));
+  }
+  say("memory", fmt::format("{:.1f} MiB planned, {:.1f} MiB taken at most", mib(memory.total()), mib(bench.peak())));
+  world.finish();
+  return 0;
+}
+
+}  // namespace lh

@@ -1,0 +1,14 @@
+// --processes N: mpirun is started here, and again where a process of the run was lost.
+#pragma once
+
+#include "cli/options.h"
+
+namespace lh {
+
+// Ends with the exit status of the run. Throws lh::Error(Code::resource) where there is no mpirun.
+int run_launcher(const Options& options);
+
+// Has a run with this exit status of mpirun lost a process, so that it may go on from its last state?
+bool lost_a_process(int status);
+
+}  // namespace lh

@@ -1,0 +1,136 @@
+#include "train/collectives.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <limits>
+
+#include "core/signals.h"
+#include "train/device_groups.h"
+
+namespace lh {
+namespace {
+
+constexpr double patience = 20;        // seconds that a rank may be behind the others at a step,
+constexpr double times_own_step = 10;  // and so many times what this one took for the longest
+constexpr auto between_looks = std::chrono::milliseconds(50);
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+Collectives::Collectives(World& world, Device& device, const std::string& device_name)
+    : world_(world),
+      device_(device),
+      queue_(device.is_cpu() ? nullptr : std::make_unique<Device>(device_name)),
+      group_(open_device_group(world, device, worker())),
+      trust_(device, sizeof(float)),
+      handed_(device) {
+  std::memset(trust_.data(), 0, sizeof(float));
+  if (group_->queued())
+    watch_ = std::thread([this] { watch(); });
+  else
+    queue_.reset();
+}
+
+Collectives::~Collectives() {
+  ending_ = true;
+  if (watch_.joinable()) watch_.join();
+}
+
+void Collectives::hand_over(Device& from, Device& to) {
+  if (&from == &to) return;
+  handed_.record(from, LK_COMPUTE);
+  handed_.hold(to, LK_COMPUTE);
+}
+
+void Collectives::share_weights(const std::byte* memory, int64_t bytes) {
+  world_.meet();  // all have read theirs
+  parts_ = group_->open(memory, bytes);
+}
+
+void Collectives::bring(const std::byte* kept, std::byte* weight, int64_t bytes) {
+  const WeightShare share{world_.rank(), world_.size()};
+  const int64_t part = share.part(bytes), rest = share.rest(bytes);
+  const auto copy = [&](std::byte* to, const std::byte* from, int64_t count) {
+    if (count > 0) sender().check(lk_copy_async(sender().context(), queue(), to, from, count), "a part of a weight");
+  };
+  const auto own = static_cast<size_t>(world_.rank());
+  for (size_t r = 0; r < parts_.size(); ++r)
+    copy(weight + static_cast<int64_t>(r) * part, parts_[r] + (kept - parts_[own]), part);
+  if (parts_.empty() && part > 0) try {
+      group_->gather(kept, weight, part);
+    } catch (const std::runtime_error& e) {
+      if (dynamic_cast<const Error*>(&e) == nullptr) raise();
+      throw;
+    }
+  copy(weight + bytes - rest, kept + part, rest);
+}
+
+// A rank without a part of the step has nothing to compare with: it waits for as long as the others are heard.
+double Collectives::limit() const { return longest_ > 0 ? patience + times_own_step * longest_ : 0; }
+
+void Collectives::come(bool computes) {
+  group_->wait_at_most(limit());
+  if (group_->queued()) {  // who does not come is known by name here, and not in the queue
+    auto nothing = std::make_shared<Parcel>();
+    for (Pieces* pieces : {&nothing->out, &nothing->in}) {
+      pieces->at.assign(static_cast<size_t>(world_.size()), 0);
+      pieces->bytes.assign(static_cast<size_t>(world_.size()), 0);
+    }
+    world_.exchange(nothing, limit());
+  }
+  if (computes && began_ == 0) began_ = now();
+}
+
+void Collectives::done() {
+  if (began_ > 0) longest_ = std::max(longest_, now() - began_);
+  began_ = 0;
+}
+
+void Collectives::watch() {
+  while (!ending_) {
+    std::this_thread::sleep_for(between_looks);
+    std::string trouble;
+    bool seen = hurry_requested();
+    try {
+      world_.look();
+      group_->look();
+      if (const double deadline = deadline_; deadline > 0 && now() > deadline)
+        trouble = "neither this GPU nor another ends its step";
+    } catch (const Error&) {
+      seen = true;  // the world says it again
+    } catch (const std::exception& e) {
+      trouble = e.what();
+    }
+    if (!seen && trouble.empty()) continue;
+    {
+      const std::lock_guard lock(mutex_);
+      trouble_ = trouble;
+    }
+    const float none = std::numeric_limits<float>::quiet_NaN();
+    std::memcpy(trust_.data(), &none, sizeof none);
+    std::atomic_thread_fence(std::memory_order_seq_cst);  // before the device goes on
+    group_->abort();
+    return;
+  }
+}
+
+void Collectives::wait(const Event& event) {
+  if (group_->queued() && limit() > 0) deadline_ = now() + limit();
+  event.finish();
+  deadline_ = 0;
+}
+
+void Collectives::raise() {
+  // The word of a rank that has ended, or that it is gone, may come a moment after its device.
+  constexpr double moment = 2;
+  for (const double start = now(); now() - start < moment; std::this_thread::sleep_for(between_looks)) {
+    check_hurry();
+    world_.look();
+  }
+  const std::lock_guard lock(mutex_);
+  throw RankLost(rank_lost, "lost the other processes: " + (trouble_.empty() ? "they do not answer" : trouble_));
+}
+
+}  // namespace lh
