@@ -13,6 +13,8 @@ struct lk_context {
   bool measuring = false;
   bool conditional = false, skipping = false;  // between lk_if_finite_begin and _end; without effect there
   int32_t branches = 0;                        // between lk_fork and lk_join
+  double link_rate = 0;                        // lk_set_link_rate
+  int64_t link_pieces = 0;
 };
 
 namespace lk {

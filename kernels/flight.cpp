@@ -1,5 +1,9 @@
 // Work in flight: queues, events, recorded graphs, conditions and workspace.
+#include <algorithm>
+#include <cmath>
+
 #include "dispatch.h"
+#include "lora_kernels_link.h"
 
 namespace {
 
@@ -22,7 +26,30 @@ lk_status call(lk_context* context, const char* what, const Body& body) {
   return lk::guarded(context, what, [&] { body(*lk::require_context(context, what).backend); });
 }
 
+// Each deadline counts from the copy's begin, so that a wait that ends late makes the next one shorter.
+void copy_in_pieces(lk_context& context, void* dst, const void* src, int64_t bytes) {
+  lk::Backend& backend = *context.backend;
+  backend.pace_begin();
+  for (int64_t at = 0; at < bytes; at += LK_LINK_PIECE) {
+    const int64_t end = std::min<int64_t>(at + LK_LINK_PIECE, bytes);
+    backend.copy_async(LK_TRANSFER, static_cast<char*>(dst) + at, static_cast<const char*>(src) + at, end - at);
+    backend.pace(static_cast<int64_t>(static_cast<double>(end) / context.link_rate * 1e9));
+    ++context.link_pieces;
+  }
+}
+
 }  // namespace
+
+lk_status lk_set_link_rate(lk_context* context, double bytes_per_second) {
+  return call(context, "set_link_rate", [&](lk::Backend&) {
+    if (bytes_per_second != 0 && !(bytes_per_second >= LK_LINK_SLOWEST && std::isfinite(bytes_per_second)))
+      throw lk::Error(LK_E_INVALID, "set_link_rate: bytes_per_second: expected 0 or at least 1e6, found " +
+                                        std::to_string(bytes_per_second));
+    context->link_rate = bytes_per_second;
+  });
+}
+
+int64_t lk_link_pieces(const lk_context* context) { return context != nullptr ? context->link_pieces : 0; }
 
 lk_status lk_host_alloc(lk_context* context, int64_t bytes, void** out) {
   return call(context, "host_alloc", [&](lk::Backend& backend) {
@@ -45,7 +72,12 @@ lk_status lk_copy_async(lk_context* context, lk_queue queue, void* dst, const vo
     require_queue("copy_async", queue);
     if (bytes < 0) throw lk::Error(LK_E_INVALID, "copy_async: bytes: expected >= 0, found " + std::to_string(bytes));
     if (bytes == 0 || context->measuring || context->skipping) return;
-    backend.copy_async(queue, given(dst, "copy_async", "dst"), given(src, "copy_async", "src"), bytes);
+    given(dst, "copy_async", "dst");
+    given(src, "copy_async", "src");
+    if (queue == LK_TRANSFER && context->link_rate > 0)
+      copy_in_pieces(*context, dst, src, bytes);
+    else
+      backend.copy_async(queue, dst, src, bytes);
   });
 }
 

@@ -315,6 +315,13 @@ TEST_P(Families, EveryAdapterIsTrained) {
         << prefix;
 }
 
+// With the configuration alone, text encoders where they are trained.
+TEST_P(Families, BenchTimesTheSameStep) {
+  const HostResult result = run_host({"bench", "--config", run().config_file.string(), "--repeat", "2"});
+  ASSERT_EQ(result.code, 0) << result.output;
+  EXPECT_NE(result.output.find(fmt::format("on {} modules", GetParam().modules)), std::string::npos) << result.output;
+}
+
 // All modules are named as this family's. In the spelling of diffusers, layers of several families have the same names.
 TEST_P(Families, InspectNamesTheFamily) {
   for (const std::string& format : run().formats) {

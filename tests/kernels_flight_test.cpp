@@ -2,9 +2,11 @@
 // the CUDA backend; the CPU's tests ask that it says so.
 #include <gmock/gmock.h>
 
+#include <cstring>
 #include <functional>
 #include <utility>
 
+#include "lora_kernels_link.h"
 #include "support/kernel_tensors.h"
 
 namespace {
@@ -257,6 +259,52 @@ TEST_F(Flight, CopiesOfTheTransferQueueAreRecordedBesideTheOperations) {
   for (const float round : {2.0f, 3.0f, 4.0f}) expect(round, [&] { launch(graph); });
 }
 
+// In pieces, each with its time, and all of the bytes arrive; called and recorded, and as ever once the rate is gone.
+TEST_F(Flight, ASlowerLinkTakesItsTimeAndChangesNoBit) {
+  constexpr int64_t bytes = 2 * int64_t{LK_LINK_PIECE} + 4 * 1021, pieces = 3;
+  constexpr double rate = 2e9;
+  const Staging source = staging(bytes);
+  const Tensor place({bytes / 4}, LK_F32);
+  std::vector<uint32_t> sent(bytes / 4), arrived(bytes / 4);
+  const Event free = event(), there = event(), begin = event(), end = event();
+  const auto work = [&] {
+    order(free.get(), LK_COMPUTE, LK_TRANSFER);
+    copy(LK_TRANSFER, place.view().data, source.get(), bytes);
+    order(there.get(), LK_TRANSFER, LK_COMPUTE);
+  };
+  uint32_t round = 0;
+  const auto seconds = [&](const std::function<void()>& run) {
+    ++round;
+    for (size_t i = 0; i < sent.size(); ++i) sent[i] = round + 2654435761u * static_cast<uint32_t>(i);
+    std::memcpy(source.get(), sent.data(), bytes);
+    EXPECT_EQ(lk_event_record(context.get(), begin.get(), LK_COMPUTE), LK_OK) << error();
+    run();
+    EXPECT_EQ(lk_event_record(context.get(), end.get(), LK_COMPUTE), LK_OK) << error();
+    EXPECT_EQ(lk_download(context.get(), arrived.data(), place.view().data, bytes), LK_OK) << error();
+    EXPECT_TRUE(arrived == sent);
+    float milliseconds = 0;
+    EXPECT_EQ(lk_event_elapsed(context.get(), begin.get(), end.get(), &milliseconds), LK_OK) << error();
+    return milliseconds * 1e-3;
+  };
+  constexpr double least = 0.99 * bytes / rate;  // clocks of the two kinds of measurement differ a little
+  seconds(work);
+  EXPECT_EQ(lk_link_pieces(context.get()), 0) << "unless it is asked for";
+  ASSERT_EQ(lk_set_link_rate(context.get(), rate), LK_OK) << error();
+  EXPECT_GE(seconds(work), least);
+  EXPECT_EQ(lk_link_pieces(context.get()), pieces);
+  if (records()) {
+    const Graph graph = record(work);
+    for (int i = 0; i < 3; ++i) EXPECT_GE(seconds([&] { launch(graph); }), least);
+    EXPECT_EQ(lk_link_pieces(context.get()), 2 * pieces);
+  }
+  const int64_t before = lk_link_pieces(context.get());
+  copy(LK_COMPUTE, place.view().data, source.get(), bytes);
+  EXPECT_EQ(lk_link_pieces(context.get()), before) << "copies of the compute queue are its own";
+  ASSERT_EQ(lk_set_link_rate(context.get(), 0), LK_OK) << error();
+  seconds(work);
+  EXPECT_EQ(lk_link_pieces(context.get()), before);
+}
+
 TEST_F(Flight, ARecordingCanBeDropped) {
   if (!records()) GTEST_SKIP() << "the CPU records nothing";
   const Tensor x = floats({2}, {1, 2});
@@ -404,6 +452,8 @@ TEST_F(Flight, ArgumentsAreNamed) {
   expect_invalid(lk_copy_async(c, LK_COMPUTE, nullptr, memory.get(), 4), "copy_async: dst is NULL");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), nullptr, 4), "copy_async: src is NULL");
   EXPECT_EQ(lk_copy_async(c, LK_COMPUTE, nullptr, nullptr, 0), LK_OK) << "nothing to copy";
+  for (const double rate : {-1.0, 999999.0, nan, infinity})
+    expect_invalid(lk_set_link_rate(c, rate), "set_link_rate: bytes_per_second: expected 0 or at least 1e6, found ");
   expect_invalid(lk_event_create(c, nullptr), "event_create: out is NULL");
   expect_invalid(lk_event_record(c, nullptr, LK_COMPUTE), "event_record: event is NULL");
   expect_invalid(lk_event_record(c, place.get(), -1), "event_record: queue: expected");

@@ -7,6 +7,7 @@
 #include "run/card.h"
 #include "support/paths.h"
 #include "support/run_host.h"
+#include "support/toy_step.h"
 #include "train/memory_text.h"
 
 namespace lh::test {
@@ -71,9 +72,8 @@ TEST(PlanCommand, ShowsTheFastestPlanForEachBudget) {
 
 // A slower link never makes a step shorter, and a smaller budget never takes more memory.
 TEST(PlanCommand, IsOfUseWithoutAModelFile) {
-  const std::filesystem::path toy = std::filesystem::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
   const HostResult result =
-      run_host({"plan", "--model", toy.string(), "--resolution", "128", "--rank", "4", "--card", "8 GiB"});
+      run_host({"plan", "--model", toy_denoiser().string(), "--resolution", "128", "--rank", "4", "--card", "8 GiB"});
   EXPECT_EQ(result.code, 0) << result.output;
   EXPECT_THAT(result.output, AllOf(HasSubstr("128 x 128 pixels"), HasSubstr("times are predicted")));
 }
@@ -92,6 +92,52 @@ TEST(PlanCommand, RefusesWhatItDoesNotUnderstand) {
     EXPECT_EQ(result.code, 2) << result.output;
     EXPECT_TRUE(std::regex_search(result.output, std::regex(text))) << result.output;
   }
+}
+
+// The figure behind `name` in the output of a command.
+std::string figure(const std::string& output, const std::string& pattern) {
+  std::smatch match;
+  EXPECT_TRUE(std::regex_search(output, match, std::regex(pattern))) << output;
+  return match.empty() ? "" : match[1].str();
+}
+
+// A row of the table of docs/memory.md; the link changes the row and no bit of the step.
+TEST(BenchCommand, MeasuresUnderABudgetAndOnASlowerLink) {
+  const std::vector<std::string> words{"bench",    "--model",  toy_denoiser().string(),
+                                       "--device", "cpu",      "--resolution",
+                                       "64",       "--rank",   "2",
+                                       "--dtype",  "fp32",     "--repeat",
+                                       "2",        "--stream", "100%",
+                                       "--budget", "64MiB"};
+  const auto bench = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), more.begin(), more.end());
+    return run_host(all);
+  };
+  const HostResult free = bench({}), slow = bench({"--link", "0.5GB/s"});
+  for (const HostResult& result : {free, slow}) {
+    ASSERT_EQ(result.code, 0) << result.output;
+    EXPECT_TRUE(std::regex_search(
+        result.output, std::regex(R"(row +\| 64\.0 MiB \| [\d.]+ GB/s \| [\d.]+ MiB \| [\d.]+ MiB \| [\d.]+ ms \| )"
+                                  R"([\d.]+ ms \| [+-][\d.]+% \| [\d.]+ MiB \| [\d.]+ MiB \| [+-]0\.0% \|)")))
+        << result.output;
+    EXPECT_THAT(result.output, HasSubstr("ms without the update, "));
+  }
+  const char* const loss = R"(loss ([\d.]+))";
+  EXPECT_EQ(figure(slow.output, loss), figure(free.output, loss));
+  EXPECT_THAT(slow.output, AllOf(HasSubstr("link 0.5 GB/s, as usual, not measured, the link as given"),
+                                 HasSubstr("| 64.0 MiB | 0.5 GB/s |")));
+  const HostResult none = bench({"--link", "0.0001"});
+  EXPECT_EQ(none.code, 2);
+  EXPECT_THAT(none.output, HasSubstr("--link: expected 0.001 GB/s or more, found 0.0001"));
+}
+
+TEST(DryRun, SaysByWhichRatesItPredicts) {
+  ToyRun run;
+  const HostResult result = run.train({"--dry-run"});
+  EXPECT_EQ(result.code, 0) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("predicted by rates of the device: products 0.1 TFLOP/s, memory 20 GB/s, link "
+                                       "10.0 GB/s, as usual, not measured"));
 }
 
 }  // namespace

@@ -337,6 +337,32 @@ TEST(Plan, RandomGraphs) {
   EXPECT_GT(in_lines, 0);
 }
 
+// Whoever asks for a plan within a bound gets that plan, or is told that it is certain to be larger, by a bound that
+// is.
+TEST(Plan, WithinABound) {
+  const uint32_t first = std::random_device{}();
+  int refused = 0;
+  for (uint32_t seed = first; seed < first + 90; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    const RandomGraph random(seed, static_cast<Cuts>(seed % 3));
+    const Plan whole = plan_memory(random.g, {});
+    EXPECT_TRUE(whole.placed);
+    for (const int64_t most : {whole.bytes, whole.bytes - 1, whole.live_peak, whole.live_peak - 1, int64_t{-1}}) {
+      const Plan plan = plan_within(random.g, {}, most);
+      if (plan.placed) {
+        EXPECT_EQ(plan.bytes, whole.bytes);
+        ASSERT_EQ(plan.buffers.size(), whole.buffers.size());
+        for (size_t i = 0; i < plan.buffers.size(); ++i) EXPECT_EQ(plan.buffers[i].offset, whole.buffers[i].offset);
+      } else {
+        ++refused;
+        EXPECT_GT(plan.bytes, most);
+        EXPECT_LE(plan.bytes, whole.bytes);
+      }
+    }
+  }
+  EXPECT_GE(refused, 90) << "none has room in less than nothing";
+}
+
 TEST(Plan, AliasesShareTheirSource) {
   Graph g(DType::f32);
   const Value x = g.add_input("x", {DType::f32, {64, 64}});

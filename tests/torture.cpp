@@ -33,7 +33,8 @@ struct Task {
   Fault fault;
 };
 
-// Each optimizer of the shipped plugins once as the first and once as the second; one run begins with an empty cache.
+// Each optimizer of the shipped plugins once as the first and once as the second; one run begins with an empty cache,
+// two keep weights in host memory and make activations again.
 std::vector<TortureRun> all_runs() {
   std::vector<std::string> ids;
   for (const auto& offered : built_plugins().plugins())
@@ -42,6 +43,8 @@ std::vector<TortureRun> all_runs() {
   for (size_t i = 0; i < ids.size(); ++i)
     for (const auto begin : {TortureRun::Begin::cached, TortureRun::Begin::resumed})
       runs.push_back({ids[i], ids[(i + 1) % ids.size()], begin});
+  for (const auto begin : {TortureRun::Begin::cached, TortureRun::Begin::resumed})
+    runs.push_back({ids[0], ids[1 % ids.size()], begin, true});
   return runs;
 }
 

@@ -55,6 +55,24 @@ TEST_F(TortureTest, AFewFaultsOfMany) {
   EXPECT_GE(torture.tally().total(), 10);
 }
 
+// At moments that are spread over all that the runs do. LORA_TEST_KILLS: how many.
+TEST_F(TortureTest, KillsWithWeightsInHostMemoryAndActivationsMadeAgain) {
+  const char* given = std::getenv("LORA_TEST_KILLS");
+  const size_t kills = given ? std::strtoull(given, nullptr, 10) : 4;
+  Torture torture(dir_ / "run", 1);
+  torture.resume_each = true;
+  const TortureRun runs[] = {{"adamw", "lion", Begin::cached, true}, {"adamw", "lion", Begin::resumed, true}};
+  for (size_t i = 0; i < kills; ++i) {
+    const TortureRun& run = runs[i % 2];
+    const std::vector<Fault> faults = torture.faults_of(run, 0);
+    const auto calls = static_cast<size_t>(std::ranges::count(faults, fault_kill, &Fault::action));
+    torture.meet(run, {.action = fault_kill, .nth = static_cast<int64_t>((2 * i + 1) * calls / (2 * kills))});
+  }
+  for (const TortureFailure& f : torture.tally().failures) ADD_FAILURE() << f.run << "; " << f.fault << ": " << f.what;
+  EXPECT_EQ(torture.tally().total(), static_cast<int64_t>(kills));
+  EXPECT_EQ(torture.tally().resumed, static_cast<int64_t>(kills));
+}
+
 // Libraries set themselves up when they are first called: OpenSSL crashed in the digest after one whose memory was
 // short.
 TEST_F(TortureTest, MemoryIsShortAsLibrariesBegin) {

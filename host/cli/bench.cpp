@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <optional>
 #include <vector>
 
@@ -13,7 +14,10 @@
 #include "cli/ranks.h"
 #include "cli/step_without_data.h"
 #include "core/bytes.h"
+#include "core/error.h"
+#include "core/rows.h"
 #include "io/synthetic.h"
+#include "lora_kernels_link.h"
 #include "run/flops.h"
 #include "run/lr_schedule.h"
 #include "run/predict.h"
@@ -45,6 +49,27 @@ int64_t state_bytes(const Update& update) {
   return bytes;
 }
 
+// The rate that copies are held to, which the plan is then made by; 0: none was asked for.
+double held_link(StepWithoutData& bare, const std::string& asked) {
+  if (asked.empty()) return 0;
+  const double here = bare.rates().rates.link;
+  bare.use(with_link(bare.rates(), asked));
+  const double link = bare.rates().rates.link;
+  if (link < LK_LINK_SLOWEST) fail(Code::config, "--link: expected 0.001 GB/s or more, found {}", asked);
+  if (!bare.device.is_cpu() && link > here)
+    fail(Code::config,
+         "--link: expected no more than the {:.1f} GB/s that this machine's link reaches, found {}: copies can be held "
+         "back, not hurried. lora-host plan --link predicts a faster one",
+         here * 1e-9, asked);
+  return link;
+}
+
+// By how much a prediction is off, in percent.
+std::string off(double predicted, double measured) {
+  const double tenths = std::round(1000 * (predicted / measured - 1));
+  return fmt::format("{:+.1f}%", tenths / 10 + 0.0);  // no -0.0
+}
+
 int bench_alone(const Options& options) {
   const double launched = now();
   const bool hollow = !options.input.empty();
@@ -58,10 +83,12 @@ int bench_alone(const Options& options) {
     Device apart(config.device, config.train.deterministic);  // what is measured here is not the step's memory
     return product_rate(apart, compute, apart.is_cpu() ? 2048 : 8192) * 1e-12;
   }();
+  const double link = held_link(bare, options.link);
   TrainPlan plan = bare.fitted();
   const StepShape& shape = bare.shape;
   const TrainGraph& train = plan.largest();
   const double work = flops(train.graph);
+  const PredictedTime predicted = predict(train.graph, plan.steps.at(plan.largest_shape())->plan(), bare.rates().rates);
 
   fmt::print("device                 {}{}\n", before.name,
              device.is_cpu() ? fmt::format(", {} threads", device.threads()) : fmt::format(", {}", before.libraries));
@@ -77,11 +104,14 @@ int bench_alone(const Options& options) {
       mib(plan.memory.total()), mib(plan.memory.weights), mib(plan.memory.adapters), mib(plan.memory.activations),
       mib(total(train.activations.again)), mib(plan.memory.workspace), mib(plan.memory.small),
       mib(plan.memory.streamed));
+  fmt::print("prediction             {:.2f} ms without the update, {:.1f} of them waiting for weights; {}\n",
+             1e3 * predicted.seconds, 1e3 * predicted.waiting, rates_text(bare.rates()));
   const double planned = now();
   const Weights weights(device, model.checkpoint(), train.graph,
                         hollow ? Weights::Source::random : Weights::Source::file);
   device.synchronize();
   const double loaded = now();
+  device.check(lk_set_link_rate(device.context(), link), "--link");
   StepRunner runner(device, plan, weights,
                     {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
   plan.adapters->initialise(1, [&](const std::string& weight) {
@@ -94,7 +124,7 @@ int bench_alone(const Options& options) {
   runner.set_state(0, {1024, 0});
   TrainStep& step = *plan.steps.begin()->second;
   const StepInputs inputs =
-      step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size));
+      step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size), bare.tokens());
   const auto run_step = [&] {
     runner.enqueue(learning_rates(config.train, plan.optimizer->rates(config.train), 0), [&](int64_t) {
       return MicroBatch{&step, inputs};
@@ -108,8 +138,9 @@ int bench_alone(const Options& options) {
   const Times t = time_steps(runner, options.repeats, run_step, result);
   fmt::print("step                   {:.2f} ms median ({:.2f} to {:.2f}, {} steps), {:.3f} TFLOP, loss {:.4f}\n",
              1e3 * t.median, 1e3 * t.least, 1e3 * t.most, t.count, work * 1e-12, result.loss);
-  fmt::print("update                 {:.3f} ms, {:.1f} MiB of states, {:.2f} bytes a parameter\n",
-             1e3 * update_seconds(device, runner.update()), mib(state_bytes(runner.update())),
+  const double update = update_seconds(device, runner.update());
+  fmt::print("update                 {:.3f} ms, {:.1f} MiB of states, {:.2f} bytes a parameter\n", 1e3 * update,
+             mib(state_bytes(runner.update())),
              static_cast<double>(state_bytes(runner.update())) / static_cast<double>(plan.adapters->parameter_count()));
   const int64_t peak = device.peak(), used = before.memory_free - device.info().memory_free;
   fmt::print("rate                   {:.3f} TFLOP/s, {:.0f}% of a large matrix product's {:.3f}\n",
@@ -118,6 +149,15 @@ int bench_alone(const Options& options) {
              mib(peak));
   if (!device.is_cpu()) fmt::print(", {:.1f} MiB with what the libraries load", mib(used));
   fmt::print("\n");
+  const double measured = t.median - update;
+  fmt::print("predicted              the step {}, its memory {}\n", off(predicted.seconds, measured),
+             off(mib(plan.memory.total()), mib(peak)));
+  if (!config.memory.budget.empty())  // columns of docs/memory.md
+    fmt::print("row                    | {} | {:.1f} GB/s | {} | {} | {:.1f} ms | {:.1f} ms | {} | {} | {} | {} |\n",
+               size_text(memory_limit(config, device)), bare.rates().rates.link * 1e-9,
+               size_text(total(train.activations.again)), size_text(plan.memory.streamed), 1e3 * predicted.seconds,
+               1e3 * measured, off(predicted.seconds, measured), size_text(plan.memory.total()), size_text(peak),
+               off(mib(plan.memory.total()), mib(peak)));
   if (!options.times) return 0;
   step.program().time_ops();  // places in the queue are made at first use
   for (const auto& [name, time] : step.program().time_ops())

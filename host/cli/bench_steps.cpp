@@ -4,6 +4,7 @@
 #include <chrono>
 #include <vector>
 
+#include "core/rows.h"
 #include "encode/denoiser_inputs.h"
 #include "io/synthetic.h"
 
@@ -11,15 +12,18 @@ namespace lh {
 
 double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
-StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes) {
+StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes, const Tokens& tokens) {
   const DenoiserInputs table(model.recipe());
-  const NamedTensors conditioning = table.pattern(graph);
+  const NamedTensors conditioning = tokens.empty() ? table.pattern(graph) : NamedTensors{};
   const auto side = [&](const char* name) {
     return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
   };
   const float h = side("height"), w = side("width");
-  const InputRow row{&conditioning, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
-  StepInputs inputs{table.batch(std::vector<InputRow>(static_cast<size_t>(sizes.at("batch")), row), sizes)};
+  const auto batch = static_cast<size_t>(sizes.at("batch"));
+  const InputRow row{
+      tokens.empty() ? &conditioning : nullptr, {0.5, 0.5, 0.5f}, 1, {h, w, 0, 0, h, w}, table.pattern_images(sizes)};
+  StepInputs inputs{table.batch(std::vector<InputRow>(batch, row), sizes)};
+  for (const auto& [name, ids] : tokens) inputs.tensors[name] = stack_rows(std::vector<const HostTensor*>(batch, &ids));
   for (const char* name : {"latents", "target", "loss_weight", "loss_delta"})
     if (const auto it = graph.inputs.find(name); it != graph.inputs.end())
       inputs.tensors[name] = made_up(graph.desc(it->second).shape);

@@ -27,7 +27,8 @@ class Bench {
         weights_(bare_.device, bare_.model.checkpoint(), plan_.largest().graph,
                  options.input.empty() ? Weights::Source::file : Weights::Source::random, bare_.share(world.rank())),
         inputs_(step_inputs(bare_.model, plan_.largest().graph,
-                            bare_.shape.sizes(bare_.model.recipe().latents, bare_.config.train.batch_size))) {
+                            bare_.shape.sizes(bare_.model.recipe().latents, bare_.config.train.batch_size),
+                            bare_.tokens())) {
     if (!bare_.shares_base()) return;
     bare_.device.use(&collectives_);
     collectives_.share_weights(weights_.memory(), weights_.bytes());

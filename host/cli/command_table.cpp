@@ -288,6 +288,8 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
       ->type_name("N");
   bench->add_option("--text-length", raw.text_length, "Text tokens. [as the encoders give, or the longest tokenizer's]")
       ->type_name("N");
+  bench->add_option("--link", raw.link, "Hold copies of streamed weights to a rate such as 12GB/s, and plan for it.")
+      ->type_name("RATE");
   bench->get_option("--recompute")->expected(0, 1);  // alone: all of it
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
 

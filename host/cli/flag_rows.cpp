@@ -21,6 +21,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--adapter", "network.type", "Adapter, by the id its plugin gives it: lora, dora, loha, lokr, full."},
     {"--rank", "network.linear", "Rank of the adapters."},
     {"--alpha", "network.linear_alpha", "Adapters are scaled by alpha / rank; the rank unless given."},
+    {"--train-text-encoder", "train.train_text_encoder", ""},
     {"--steps", "train.steps", ""},
     {"--lr", "train.lr", ""},
     {"--lr-scheduler", "train.lr_scheduler", ""},

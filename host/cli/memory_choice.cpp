@@ -30,7 +30,7 @@ Tried try_type(const Options& options, const Card& card, const std::string& dtyp
   one.config.datasets.at(0).resolution = {resolution};
   StepWithoutData step(one, "card");
   const TrainPlan base = step.plan({});
-  step.use(card.rates);
+  step.use({card.rates, published_rates});
   MemoryPlanner planner = step.planner(base);
   Tried tried{dtype, planner.best(usable_memory(card)), ""};
   if (!tried.plan) tried.why_not = does_not_fit(planner, step.config, step.model, usable_memory(card));

@@ -65,7 +65,7 @@ struct Options {
   int64_t repeats = 20;                    // bench: steps to time
   int64_t text_length = 0;                 // bench, plan: text tokens; 0: as the model has them
   std::vector<std::string> budgets = {};   // plan: sizes
-  std::string card = {}, link = {};        // plan: instead of this machine's
+  std::string card = {}, link = {};        // plan: instead of this machine's; bench: link
   bool times = false;                      // bench: time by op as well
   bool json = false;                       // check, inspect, verify: for tools
   bool verbose = false;                    // plugins: all that they take; train --dry-run: all of the plan

@@ -35,9 +35,8 @@ std::string smaller_base(const Config& config) {
 }
 
 void show(MemoryPlanner& planner, const Config& config, const Options& options, const std::string& on, int64_t usual,
-          const Rates& rates) {
-  fmt::print("rates      {}: products {:.1f} TFLOP/s, memory {:.0f} GB/s, link {:.1f} GB/s\n", on,
-             rates.products * 1e-12, rates.memory * 1e-9, rates.link * 1e-9);
+          const KnownRates& rates) {
+  fmt::print("rates      {}: {}\n", on, rates_text(rates));
   fmt::print("step       {} x {} pixels, batch {}, {} blocks; times are predicted, without the optimizer\n",
              planner.shape().bucket.width, planner.shape().bucket.height, config.train.batch_size, planner.blocks());
   fmt::print("{}{}", memory_table(planner, budgets_of(options, usual)), smaller_base(config));
@@ -57,9 +56,9 @@ int run_plan(const Options& options) {
   const lk_products products = products_named(config.model.products);
   if (!options.card.empty()) card = card_of(options.card, products);
   const auto rates_on = [&](Device& device, DType compute) {
-    Rates rates = card ? card->rates : rates_of(device, compute, memory_limit(config, device), products);
-    if (!options.link.empty()) rates.link = rate_of("--link", options.link);
-    return rates;
+    const KnownRates known = card ? KnownRates{card->rates, published_rates}
+                                  : known_rates(device, compute, memory_limit(config, device), products);
+    return with_link(known, options.link);
   };
   const auto usual = [&](const Device& device) {
     if (!config.memory.budget.empty()) return *size_of(config.memory.budget);
@@ -73,7 +72,7 @@ int run_plan(const Options& options) {
     bare_options.config = config;
     StepWithoutData bare(bare_options, device_name);
     const TrainPlan base = bare.plan({});
-    const Rates rates = rates_on(bare.device, bare.compute);
+    const KnownRates rates = rates_on(bare.device, bare.compute);
     bare.use(rates);
     MemoryPlanner planner = bare.planner(base);
     show(planner, bare.config, options, card ? card->name : bare.device.info().name, usual(bare.device), rates);
@@ -85,7 +84,7 @@ int run_plan(const Options& options) {
   if (card) config.memory.budget = "1024TiB";  // the plan without a limit is where all others begin
   Prepared prepared(*options.registry, config);
   config.memory.budget = budget;
-  const Rates rates = rates_on(prepared.device, prepared.compute);
+  const KnownRates rates = rates_on(prepared.device, prepared.compute);
   show(prepared.memory_planner(rates), config, options, card ? card->name : prepared.device.info().name,
        usual(prepared.device), rates);
   return 0;

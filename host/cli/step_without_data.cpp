@@ -58,15 +58,15 @@ StepWithoutData::StepWithoutData(const Options& options, const std::string& devi
       device(device_name, config.train.deterministic),
       model(*options.registry, config.model, config.plugin),
       compute(compute_dtype(config.train.dtype)),
-      selection(config.network, model.recipe(), 1, model.checkpoint().weights(), false,
+      selection(config.network, model.recipe(), 1, model.checkpoint().weights(), config.train.train_text_encoder,
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),
       shape{{config.datasets.front().resolution.front(), config.datasets.front().resolution.front()},
             text_lengths(device, model, options.text_length)},
       registry_(*options.registry),
       world_(world) {}
 
-const Rates& StepWithoutData::rates() {
-  if (!rates_) rates_ = rates_of(device, compute, memory_limit(config, device), model.products());
+const KnownRates& StepWithoutData::rates() {
+  if (!rates_) rates_ = known_rates(device, compute, memory_limit(config, device), model.products());
   return *rates_;
 }
 
@@ -74,13 +74,24 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
+                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
+                   .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
           .batch = config.train.batch_size,
+          .encoder_sizes = encoder_sizes(),
           .accumulate = world_.size() > 1,
           .processes = world_.size(),
           .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
+}
+
+Sizes StepWithoutData::encoder_sizes() {
+  return selection.text_encoders() ? TextEncoding(device, model, DType::f32, {}).encoder_sizes() : Sizes{};
+}
+
+Tokens StepWithoutData::tokens() {
+  if (!selection.text_encoders()) return {};
+  return *TextEncoding(device, model, DType::f32, {}).tokens("a photo of a lighthouse");
 }
 
 TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
@@ -88,7 +99,7 @@ TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
 }
 
 MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
-  return {base, model, selection, options_for({}), config, rates(), host_memory_for(device)};
+  return {base, model, selection, options_for({}), config, rates().rates, host_memory_for(device)};
 }
 
 TrainPlan StepWithoutData::fitted() {
@@ -98,9 +109,9 @@ TrainPlan StepWithoutData::fitted() {
   if (!asked && all_here && !shares_base()) return base;
   int64_t limit = memory_limit(config, device);
   if (shares_base()) {
-    Rates measured = rates();
-    agree_on_plan(world_, limit, measured);
-    use(measured);
+    KnownRates agreed = rates();
+    agree_on_plan(world_, limit, agreed.rates);
+    use(agreed);
   }
   MemoryPlanner planner = this->planner(base);
   const std::optional<PlannedMemory> best = planner.best(limit);

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "cli/options.h"
+#include "encode/text_encoding.h"
 #include "plugin/adapter.h"
 #include "plugin/model.h"
+#include "run/known_rates.h"
 #include "train/memory_planner.h"
 
 namespace lh {
@@ -33,8 +35,8 @@ struct StepWithoutData {
   TrainPlan plan(const MemoryChoice& choice);
   MemoryPlanner planner(const TrainPlan& base);
   // Of the device, unless another's are given.
-  const Rates& rates();
-  void use(const Rates& rates) { rates_ = rates; }
+  const KnownRates& rates();
+  void use(const KnownRates& rates) { rates_ = rates; }
   // As memory.budget and memory.stream ask for; without either nothing is streamed, and recomputed what the
   // configuration wants at least. Throws lh::Error where the budget is too small.
   TrainPlan fitted();
@@ -42,6 +44,8 @@ struct StepWithoutData {
   WeightShare share(int rank) const {
     return shares_base() ? WeightShare{.rank = rank, .size = world_.size()} : WeightShare{};
   }
+  // What text encoders that are part of the step are given for a sample; else empty.
+  Tokens tokens();
 
   std::optional<HollowCheckpoint> hollow;
   Config config;
@@ -53,10 +57,11 @@ struct StepWithoutData {
 
  private:
   PlanOptions options_for(const MemoryChoice& choice);
+  Sizes encoder_sizes();
   const Registry& registry_;
   World& world_;
   Streaming streaming_;
-  std::optional<Rates> rates_;
+  std::optional<KnownRates> rates_;
 };
 
 }  // namespace lh

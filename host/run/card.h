@@ -16,6 +16,8 @@ struct Card {
   Rates rates;         // of products in bf16 that add up in float32
 };
 
+inline constexpr const char* published_rates = "as published";  // KnownRates::from
+
 // "rtx 4070", or figures: "12 GB, 58 TFLOP/s, 504 GB/s", of which the first is enough; the others are those of the
 // slowest known card of that size. `products` are what layers will be asked for. Throws lh::Error(Code::config) that
 // lists the names.

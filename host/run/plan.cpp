@@ -2,6 +2,7 @@
 #include "run/plan.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 
 #include "core/error.h"
@@ -48,7 +49,10 @@ int64_t constant_bytes(const Graph& graph) {
   return total;
 }
 
-Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
+namespace {
+
+// The buffers with their lives, in no place yet.
+Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
   Plan plan;
   plan.views = share_storage(graph, external, pieces);
@@ -74,16 +78,22 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
     for (const Value out : node.outputs) touch(out, n);
   }
   for (const auto& [name, v] : graph.outputs) touch(v, count);
+  for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
+  plan.bytes = plan.live_peak = live_peak(plan.buffers, count);
+  return plan;
+}
 
+void place(Plan& plan) {
   // Long-lived and large buffers first: the greedy order that wastes least on these graphs.
   std::vector<PlannedBuffer*> order;
-  for (auto& [root, buffer] : buffers) order.push_back(&buffer);
+  for (PlannedBuffer& buffer : plan.buffers) order.push_back(&buffer);
   std::ranges::sort(order, [](const PlannedBuffer* a, const PlannedBuffer* b) {
     if (a->bytes != b->bytes) return a->bytes > b->bytes;
     if (a->last - a->first != b->last - b->first) return a->last - a->first > b->last - b->first;
     return a->value < b->value;
   });
   std::vector<Taken> placed;  // by offset
+  plan.bytes = 0;
   for (PlannedBuffer* buffer : order) {
     const int64_t bytes = placed_bytes(buffer->bytes);
     buffer->offset = lowest_gap(placed, *buffer, bytes);
@@ -91,20 +101,36 @@ Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayou
     plan.bytes = std::max(plan.bytes, taken.end);
     placed.insert(std::ranges::upper_bound(placed, taken.offset, {}, &Taken::offset), taken);
   }
-  for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
-  plan.live_peak = live_peak(plan.buffers, count);
+  plan.placed = true;
+}
+
+}  // namespace
+
+Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
+  Plan plan = lives_of(graph, external, pieces);
+  place(plan);
   return plan;
 }
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external) {
+  return plan_within(graph, external, std::numeric_limits<int64_t>::max());
+}
+
+Plan plan_within(const Graph& graph, const std::set<Value>& external, int64_t most) {
   // The fraction of the arena that copies may be bought with: what else would have to be computed twice for so much
   // memory takes longer than they do.
   constexpr int64_t most_growth = 8;
-  Plan in_lines = plan_memory(graph, external, PieceLayout::in_lines);
-  if (std::ranges::none_of(in_lines.views, [](const View& view) { return view.line != 0; })) return in_lines;
-  Plan contiguous = plan_memory(graph, external, PieceLayout::contiguous);
-  return in_lines.bytes <= contiguous.bytes + contiguous.bytes / most_growth ? std::move(in_lines)
-                                                                             : std::move(contiguous);
+  Plan in_lines = lives_of(graph, external, PieceLayout::in_lines);
+  const bool lines = std::ranges::any_of(in_lines.views, [](const View& view) { return view.line != 0; });
+  Plan contiguous = lines ? lives_of(graph, external, PieceLayout::contiguous) : Plan{};
+  if (lines) in_lines.bytes = std::min(in_lines.live_peak, contiguous.live_peak);
+  if (in_lines.bytes > most) return in_lines;
+  place(in_lines);
+  if (!lines) return in_lines;
+  const auto worth_its_memory = [&] { return in_lines.bytes <= contiguous.bytes + contiguous.bytes / most_growth; };
+  if (worth_its_memory()) return in_lines;  // even beside the least that the other could take
+  place(contiguous);
+  return worth_its_memory() ? std::move(in_lines) : std::move(contiguous);
 }
 
 std::string print(const Graph& graph, const Plan& plan, size_t most) {

@@ -28,6 +28,7 @@ struct Plan {
   std::vector<View> views;  // by value id
   int64_t bytes = 0;        // of the arena
   int64_t live_peak = 0;    // largest sum of live buffers: a lower bound for any plan
+  bool placed = false;      // else buffers have no offsets yet, and bytes is such a bound
 };
 
 struct PlannedGraph {
@@ -39,6 +40,9 @@ inline constexpr int64_t plan_alignment = 256;
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external);
 Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces);
+// The same where the arena takes no more than `most` bytes; where it is certain to take more, no places are looked for,
+// which is nearly all of the time that a plan takes.
+Plan plan_within(const Graph& graph, const std::set<Value>& external, int64_t most);
 // Bytes with the padding that places everything at multiples of plan_alignment.
 int64_t placed_bytes(int64_t bytes);
 int64_t constant_bytes(const Graph& graph);

@@ -76,6 +76,7 @@ MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) co
   other.all_kept_.reset();
   other.steps_.clear();
   other.planned_.clear();
+  other.bounds_.clear();
   return other;
 }
 
@@ -90,14 +91,18 @@ const TrainGraph& MemoryPlanner::step(double recompute) {
 }
 
 PlannedMemory MemoryPlanner::at(const MemoryChoice& choice) {
+  return within(choice, std::numeric_limits<int64_t>::max());
+}
+
+const PlannedMemory& MemoryPlanner::within(const MemoryChoice& choice, int64_t budget) {
   if (const auto known = planned_.find(choice); known != planned_.end()) return known->second;
+  if (const auto known = bounds_.find(choice); known != bounds_.end() && known->second.memory.total() > budget)
+    return known->second;
   const TrainGraph& step = this->step(choice.recompute);
   Graph graph = step.graph;
   const Streaming streaming = spread(blocks_, choice.streamed);
   stream(graph, streaming);
-  const Plan plan = plan_memory(graph, external_to_step(graph));
-  PlannedMemory planned{
-      .choice = choice, .memory = base_, .time = predict(graph, plan, rates_), .activations = step.activations};
+  PlannedMemory planned{.choice = choice, .memory = base_, .time = {}, .activations = step.activations};
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
   planned.memory.weights -= planned.memory.streamed;
@@ -105,31 +110,49 @@ PlannedMemory MemoryPlanner::at(const MemoryChoice& choice) {
     planned.memory.weights += kept_bytes(graph, names, {.rank = 0, .size = static_cast<int>(options_.processes)});
     planned.memory.streamed = 0;
   }
+  planned.memory.activations = 0;
+  const Plan plan = plan_within(graph, external_to_step(graph), budget - planned.memory.total());
+  planned.time = predict(graph, plan, rates_);
   // What else runs in the arena fetches the same weights into it.
   planned.memory.activations = std::max(plan.bytes, other_arena_ + streaming.window);
-  return planned_.emplace(choice, std::move(planned)).first->second;
+  return (plan.placed ? planned_ : bounds_).insert_or_assign(choice, std::move(planned)).first->second;
 }
 
 bool MemoryPlanner::fits(const PlannedMemory& planned, int64_t budget) const {
   return planned.memory.total() <= budget && planned.memory.streamed <= host_memory_;
 }
 
-std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(double recompute, int64_t budget) {
-  const auto good = [&](int64_t streamed) { return fits(at({recompute, streamed}), budget); };
-  int64_t few = wishes_.least, many = wishes_.most;
-  if (good(few)) return at({recompute, few});
-  // More streamed blocks take less, once there is a window at all.
-  if (many <= few || !good(many)) return {};
-  // Weights go block by block, so that the number needed is about where a line between the two ends meets the budget;
-  // in turn with the middle, as the line may end up at one side again and again.
-  for (bool line = true; many - few > 1; line = !line) {
-    const double over = static_cast<double>(at({recompute, few}).memory.total() - budget),
-                 under = static_cast<double>(budget - at({recompute, many}).memory.total());
-    const double share = line && over > 0 ? over / (over + under) : 0.5;
-    const auto guess = few + static_cast<int64_t>(share * static_cast<double>(many - few));
-    const int64_t next = std::clamp(guess, few + 1, many - 1);
+std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(double recompute, int64_t budget, double seconds) {
+  bool slow = false;  // more streamed blocks than these take longer still
+  const auto good = [&](int64_t streamed) {
+    const PlannedMemory& planned = within({recompute, streamed}, budget);
+    const bool fit = fits(planned, budget);
+    slow |= !fit && planned.time.seconds >= seconds;
+    return fit;
+  };
+  const int64_t least = wishes_.least, most = wishes_.most;
+  if (good(least)) return at({recompute, least});
+  if (slow || most <= least) return {};
+  // Weights go block by block, so that about as many are needed as take what is over the budget, and their window where
+  // there was none. From there in steps that double until the number lies between two, of which one is enough: more
+  // streamed blocks take less, once there is a window at all.
+  int64_t bytes = 0;
+  for (const StreamableBlock& block : blocks_) bytes += block.bytes;
+  const int64_t over = within({recompute, least}, budget).memory.total() - budget;
+  const int64_t window = least == 0 ? streaming(most).window : 0;
+  int64_t few = least, many = most + 1;
+  int64_t next = std::clamp(least + (over + window) / (bytes / blocks()), few + 1, most);
+  for (int64_t step = 1; many - few > 1; step *= 2) {
     (good(next) ? many : few) = next;
+    if (slow) return {};
+    if (many > most)
+      next = std::min(few + step, most);
+    else if (few == least)
+      next = std::max(many - step, few + 1);
+    else
+      next = (few + many) / 2;
   }
+  if (many > most) return {};
   return at({recompute, many});
 }
 
@@ -137,8 +160,9 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   std::optional<PlannedMemory> best;
   // Whether more recomputation than this may still be better.
   const auto look = [&](double share) {
-    if (best && at({share, wishes_.least}).time.seconds >= best->time.seconds) return false;
-    const std::optional<PlannedMemory> found = fewest_streamed(share, budget);
+    const double before = best ? best->time.seconds : std::numeric_limits<double>::infinity();
+    if (within({share, wishes_.least}, budget).time.seconds >= before) return false;
+    const std::optional<PlannedMemory> found = fewest_streamed(share, budget, before);
     if (found && (!best || found->time.seconds < best->time.seconds)) best = found;
     return !found || found->choice.streamed > wishes_.least;
   };

@@ -66,8 +66,10 @@ class MemoryPlanner {
 
  private:
   bool fits(const PlannedMemory& planned, int64_t budget) const;
-  // With the fewest streamed blocks that fit; nothing where none do.
-  std::optional<PlannedMemory> fewest_streamed(double recompute, int64_t budget);
+  // What the choice takes where that is within the budget; else no more than it takes, and more than the budget.
+  const PlannedMemory& within(const MemoryChoice& choice, int64_t budget);
+  // With the fewest streamed blocks that fit; nothing where none do, or none that are faster than so many seconds.
+  std::optional<PlannedMemory> fewest_streamed(double recompute, int64_t budget, double seconds);
   const Model& model_;
   const AdapterSelection& selection_;
   PlanOptions options_;
@@ -80,7 +82,7 @@ class MemoryPlanner {
   int64_t host_memory_;
   std::optional<StepBeforeRecompute> all_kept_;
   std::map<double, TrainGraph> steps_;  // by share of recomputation
-  std::map<MemoryChoice, PlannedMemory> planned_;
+  std::map<MemoryChoice, PlannedMemory> planned_, bounds_;
 };
 
 }  // namespace lh

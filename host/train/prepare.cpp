@@ -83,9 +83,9 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
   if (shares_base()) {
-    Rates measured = rates();
-    agree_on_plan(world, limit, measured);
-    rates_ = measured;
+    KnownRates agreed = rates();
+    agree_on_plan(world, limit, agreed.rates);
+    rates_ = agreed;
   }
   device.limit_memory(limit);
   check_model(model, compute);
@@ -177,8 +177,8 @@ bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
   return step * micro_batches / batches > (step - 1) * micro_batches / batches;
 }
 
-const Rates& Prepared::rates() {
-  if (!rates_) rates_ = rates_of(device, compute, limit, model.products());
+const KnownRates& Prepared::rates() {
+  if (!rates_) rates_ = known_rates(device, compute, limit, model.products());
   return *rates_;
 }
 
@@ -188,7 +188,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .loss = config.train.loss,
                    .weighted = objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = masked(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates() : Rates{}},
+                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
                    .text_encoders = train_text,
                    .preserves = preserved.any(),
                    .streaming = streaming},
@@ -236,7 +236,7 @@ void Prepared::compile(const MemoryChoice& choice) {
   plan->memory.weights += decoding.weights;
 }
 
-MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& other) {
+MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) {
   if (other) {
     rates_ = other;
     planner_.reset();
@@ -244,7 +244,7 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<Rates>& other) {
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates(), host_memory_for(device));
+    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device));
   }
   return *planner_;
 }
@@ -396,6 +396,7 @@ std::string Prepared::report(bool whole) {
         processes, mib(streaming.window));
   text_report +=
       "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));
+  text_report += fmt::format("           predicted by rates of the device: {}\n", rates_text(rates()));
   return text_report;
 }
 

@@ -23,6 +23,7 @@
 #include "plugin/adapter.h"
 #include "plugin/model.h"
 #include "run/device.h"
+#include "run/known_rates.h"
 #include "sample/sample_set.h"
 #include "train/memory_planner.h"
 #include "train/train_plan.h"
@@ -82,17 +83,17 @@ struct Prepared {
   // A run that is resumed goes on with as many as it had.
   void use_micro_batches(int64_t count);
   // Other budgets for the same run. other: rates of another device than this run's.
-  MemoryPlanner& memory_planner(const std::optional<Rates>& other = std::nullopt);
+  MemoryPlanner& memory_planner(const std::optional<KnownRates>& other = std::nullopt);
   // What has to be encoded before the first step.
   std::vector<std::string> prompts() const;
   std::vector<ImageCut> cuts() const;
 
  private:
   void settle_course();
-  std::optional<Rates> rates_;            // measured when first asked for
+  std::optional<KnownRates> rates_;       // when first asked for
   std::optional<MemoryPlanner> planner_;  // made when first asked for
   PlanOptions plan_options(const MemoryChoice& choice);
-  const Rates& rates();
+  const KnownRates& rates();
   void compile(const MemoryChoice& choice);
   void fit_memory();
   void fit();

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <thread>
 
 #include "cpu/blas_buffers.h"
 
@@ -115,6 +116,8 @@ void Cpu::copy_async(lk_queue, void* dst, const void* src, int64_t bytes) { uplo
 void Cpu::upload(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
 
 void Cpu::download(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
+
+void Cpu::pace(int64_t nanoseconds) { std::this_thread::sleep_until(begun_ + std::chrono::nanoseconds(nanoseconds)); }
 
 lk_event* Cpu::event_create() { return new lk_event; }
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstddef>
 #include <map>
 #include <utility>
@@ -47,6 +48,8 @@ class Cpu final : public Backend {
   void* host_allocate(int64_t bytes) override;
   void host_release(void* data) override;
   void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
+  void pace_begin() override { begun_ = std::chrono::steady_clock::now(); }
+  void pace(int64_t nanoseconds) override;
   lk_event* event_create() override;
   void event_destroy(lk_event* event) override;
   void event_record(lk_event* event, lk_queue queue) override;
@@ -63,6 +66,7 @@ class Cpu final : public Backend {
   ScratchPool scratch_;
   std::map<void*, int64_t> allocated_;
   int64_t held_ = 0, peak_ = 0;
+  std::chrono::steady_clock::time_point begun_;
 };
 
 // `count` uninitialised elements from the pool.

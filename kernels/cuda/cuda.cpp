@@ -149,6 +149,7 @@ Cuda::Cuda(const lk_context_params& params)
   const size_t bytes = size_t{LK_MAX_BRANCHES} * pointwise_arrivals * sizeof(uint32_t);
   check(cudaMalloc(&arrivals_, bytes), "counters");
   check(cudaMemsetAsync(arrivals_, 0, bytes, stream_), "counters");
+  check(cudaMalloc(&begun_, sizeof *begun_), "time of a copy");
 }
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
@@ -160,6 +161,7 @@ Cuda::~Cuda() {
   runtime_kernels_.reset();
   workspace_.release();
   cudaFree(arrivals_);
+  cudaFree(begun_);
   for (cudaStream_t stream : {stream_, transfer_, body_}) cudaStreamDestroy(stream);
 }
 
@@ -256,6 +258,13 @@ void Cuda::copy_async(lk_queue where, void* dst, const void* src, int64_t bytes)
   check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, queue(where)), "copy");
 }
 
+void Cuda::pace_begin() {
+  paced_ = true;
+  note_time(transfer_, begun());
+}
+
+void Cuda::pace(int64_t nanoseconds) { wait_since(transfer_, begun(), nanoseconds); }
+
 lk_event* Cuda::event_create() {
   auto event = std::make_unique<lk_event>();
   check(cudaEventCreate(&event->event), "event");
@@ -296,7 +305,8 @@ lk_graph* Cuda::capture_end() {
   cudaGraph_t recorded = nullptr;
   check(cudaStreamEndCapture(stream_, &recorded), "recording");
   auto graph = std::make_unique<lk_graph>();
-  const cudaError_t status = cudaGraphInstantiate(&graph->executable, recorded, 0);
+  const unsigned flags = paced_ ? cudaGraphInstantiateFlagUseNodePriority : 0;  // of the kernels that wait
+  const cudaError_t status = cudaGraphInstantiate(&graph->executable, recorded, flags);
   cudaGraphDestroy(recorded);
   check(status, "making a graph of what was recorded");
   check(cudaGraphUpload(graph->executable, stream_), "uploading a graph");

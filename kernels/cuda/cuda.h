@@ -75,6 +75,8 @@ class Cuda final : public Backend {
   void* host_allocate(int64_t bytes) override;
   void host_release(void* data) override;
   void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
+  void pace_begin() override;
+  void pace(int64_t nanoseconds) override;
   lk_event* event_create() override;
   void event_destroy(lk_event* event) override;
   void event_record(lk_event* event, lk_queue queue) override;
@@ -136,6 +138,7 @@ class Cuda final : public Backend {
  private:
   void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together = false);
   cudaStream_t queue(lk_queue which) const { return which == LK_COMPUTE ? stream_ : transfer_; }
+  uint64_t* begun() const { return capturing_ ? &begun_->recorded : &begun_->called; }
 
   cudaDeviceProp device_{};
   cudaStream_t stream_ = nullptr, transfer_ = nullptr;
@@ -145,6 +148,11 @@ class Cuda final : public Backend {
   Workspace workspace_;
   Branches branches_;
   uint32_t* arrivals_ = nullptr;
+  // On the device: when the copy began that is paced; one that is called may be on its way beside a recorded one.
+  struct Begun {
+    uint64_t called, recorded;
+  }* begun_ = nullptr;
+  bool paced_ = false;  // there was one
   std::map<void*, int64_t> allocated_;
   int64_t held_ = 0, peak_ = 0;
   std::unique_ptr<Gemm> gemm_;
@@ -152,6 +160,9 @@ class Cuda final : public Backend {
   std::unique_ptr<RuntimeKernels> runtime_kernels_;
 };
 
+// Writes the device's time to *begun, and waits until it is so many nanoseconds later.
+void note_time(cudaStream_t stream, uint64_t* begun);
+void wait_since(cudaStream_t stream, const uint64_t* begun, int64_t nanoseconds);
 // Sets `handle` to whether value[0] is finite, when the graph reaches it.
 void set_condition(cudaStream_t stream, cudaGraphConditionalHandle handle, const float* value);
 // Empty, or why this build's kernels cannot run on the current device.

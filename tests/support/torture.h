@@ -26,6 +26,8 @@ std::string difference(const Tree& got, const Tree& want);  // empty: they are e
 struct TortureRun {
   std::string first, then;  // optimizers
   enum class Begin { empty, cached, resumed } begin = Begin::cached;
+  // The weights of every block in host memory, and all activations that can be made again are.
+  bool little_memory = false;
   std::string text() const;
 };
 
@@ -55,6 +57,8 @@ class Torture {
   const TortureTally& tally() const { return tally_; }
   // How long a run may take before it counts as hung.
   double time_limit = 60;
+  // A tree that another fault left as well, and that was resumed from with success, is resumed from again.
+  bool resume_each = false;
 
  private:
   // Files below the work folder, by name, with their bytes; folders end with a slash.
