@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/preflight.h"
+#include "core/progress.h"
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -84,8 +85,11 @@ int run_train(const Options& options) {
   try {
     return train(options, world);
   } catch (const RankLost& e) {
+    // Said first: a launcher ends this process, too, soon after another one has left.
+    Progress::make_room();
+    fmt::print(stderr, "lora-host: error: {}\n", own(e).what());
     world.leave_apart();
-    throw own(e);
+    return static_cast<int>(e.code());
   } catch (const Interrupted&) {
     world.leave_apart();
     throw;
