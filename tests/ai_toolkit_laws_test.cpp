@@ -2,7 +2,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
+#include <random>
 
 #include "core/error.h"
 #include "diffusion/loss_weight.h"
@@ -61,6 +65,58 @@ TEST(AiToolkitLaws, WeightedIsEvenAndNotShifted) {
   EXPECT_EQ(LossWeight(train, flow_recipe(3, true)).text(), "weighted");
 }
 
+// The times that its scheduler makes for each batch, sorted: 750 of a lognormal law, mirrored below their largest, and
+// 250 evenly from 1 to 0.001.
+std::vector<double> lognorm_blend_times(std::mt19937_64& generator) {
+  std::lognormal_distribution<double> law(0, 0.333);
+  std::vector<double> times(750);
+  for (double& t : times) t = law(generator);
+  const double largest = std::ranges::max(times);
+  for (double& t : times) t = 1 - t / largest;
+  for (int i = 0; i < 250; ++i) times.push_back(1 - 0.999 * i / 249);
+  std::ranges::sort(times);
+  return times;
+}
+
+// Shares of the draws below ten times, of whole numbers of denoising steps, of some of them, and with favoured ones.
+TEST(AiToolkitLaws, LognormBlendIsThatOfItsScheduler) {
+  struct Row {
+    TrainSection train;
+    std::function<size_t(double u)> index;  // into the times, sorted from the least, for an even u
+  };
+  const auto of_levels = [](double from, double levels) {
+    return [=](double u) { return static_cast<size_t>(999 - from - std::floor(levels * u)); };
+  };
+  const Row rows[] = {
+      {{.timestep_type = "lognorm_blend"}, of_levels(0, 1000)},
+      {{.timestep_type = "lognorm_blend", .min_denoising_steps = 200, .max_denoising_steps = 599}, of_levels(200, 400)},
+      {{.timestep_type = "lognorm_blend", .content_or_style = "content"},
+       [&](double u) { return of_levels(0, 1000)(u * u * u); }}};
+  for (const Row& row : rows) {
+    const TimestepLaw law(row.train, flow_recipe(3, true));
+    std::mt19937_64 generator(7);
+    std::array<double, 10> here{}, there{};
+    constexpr int64_t batches = 400, each = draws / batches;
+    for (int64_t i = 0; i < draws; ++i) {
+      Random random(1, Purpose::timestep, static_cast<uint64_t>(i), 0);
+      const double t = law.draw(random, 1024);
+      ASSERT_TRUE(t >= 0 && t <= 1) << t;
+      for (size_t k = 0; k < here.size(); ++k) here[k] += t < 0.1 * static_cast<double>(k) ? 1.0 / draws : 0;
+    }
+    for (int64_t batch = 0; batch < batches; ++batch) {
+      const std::vector<double> times = lognorm_blend_times(generator);
+      for (int64_t i = 0; i < each; ++i) {
+        const double t = times[row.index((static_cast<double>(i) + 0.5) / each)];
+        for (size_t k = 0; k < there.size(); ++k) there[k] += t < 0.1 * static_cast<double>(k) ? 1.0 / draws : 0;
+      }
+    }
+    // A share of 20000 draws is off by at most 0.5 / 141 a deviation; 400 batches, whose largest number moves a share
+    // by no more than a tenth, by 0.1 / 20; and 50 even places in a batch are one part in 50 apart, half of it on
+    // average over batches.
+    for (size_t k = 0; k < here.size(); ++k) EXPECT_NEAR(here[k], there[k], 4 * 0.0035 + 0.01) << k << law.text();
+  }
+}
+
 // exp(-2 ((i - 500) / 1000)^2) less its minimum over 1000 indices i from the noisiest, as a share of the mean.
 TEST(AiToolkitLaws, BellsAreThoseOfItsScheduler) {
   std::vector<double> bell(1000);
@@ -112,6 +168,7 @@ TEST(AiToolkitLaws, WhatDoesNotFitTheModelIsRefused) {
   EXPECT_THAT(error({.noise_scheduler = "flowmatch"}, discrete), HasSubstr("use ddpm"));
   EXPECT_THAT(error({.timestep_type = "weighted"}, discrete), HasSubstr("is for flow models"));
   EXPECT_THAT(error({.timestep_type = "linear_shift"}, discrete), HasSubstr("is for flow models"));
+  EXPECT_THAT(error({.timestep_type = "lognorm_blend"}, discrete), HasSubstr("is for flow models"));
   EXPECT_THAT(error({.timestep_type = "weighted", .weighting_scheme = "cosmap"}, flow),
               HasSubstr("both weigh the loss"));
   EXPECT_THAT(error({.weighting_scheme = "bell"}, discrete), HasSubstr("is a weight for flow models"));

@@ -4,6 +4,7 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
+#include <nlohmann/json.hpp>
 
 #include "config/load.h"
 #include "config/schema.h"
@@ -196,6 +197,15 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"shift",
                 flow_train("timestep_type: shift"),
                 {{"train.timestep_type", "\"linear_shift\""}, {"train.timestep_shift", ""}}},
+        Meaning{"lognorm_blend",
+                flow_train("timestep_type: lognorm_blend"),
+                {{"train.timestep_type", "\"lognorm_blend\""}, {"train.timestep_shift", ""}}},
+        Meaning{"inverted_mask_prior",
+                flow_train("inverted_mask_prior: true"),
+                {{"train.inverted_mask_prior", "true"}, {"train.inverted_mask_prior_multiplier", "0.5"}}},
+        Meaning{"inverted_mask_prior with a weight",
+                flow_train("inverted_mask_prior: true, inverted_mask_prior_multiplier: 2"),
+                {{"train.inverted_mask_prior_multiplier", "2"}}},
         Meaning{"four_step", flow_train("timestep_type: four_step"), {{"train.timestep_type", "\"four_step\""}}},
         Meaning{"flux_shift", flow_train("timestep_type: flux_shift"), {{"train.timestep_type", "\"linear_shift\""}}},
         Meaning{
@@ -317,6 +327,9 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"model.dtype follows train.dtype",
                 network + data + flow + "model: {name_or_path: m, dtype: fp16}",
                 {{"model.dtype", "\"auto\""}}},
+        Meaning{"settings of a model that are off",
+                network + data + flow + "model: {name_or_path: m, model_kwargs: {match_target_res: false}}",
+                {{"model.name_or_path", "\"m\""}}},
         Meaning{"assistant",
                 network + data + flow + "model: {name_or_path: m, assistant_lora_path: a.safetensors}",
                 {{"model.assistant_lora_path", "\"a.safetensors\""}}},
@@ -349,6 +362,20 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"trigger word of a dataset",
                 network + model + flow + "datasets: [{folder_path: d, trigger_word: w}]",
                 {{"datasets[].trigger_word", "\"w\""}}},
+        Meaning{"mirrored both ways",
+                network + model + flow + "datasets: [{folder_path: d, flip_x: true, flip_y: true}]",
+                {{"datasets[].flip_x", "true"}, {"datasets[].flip_y", "true"}}},
+        Meaning{"square_crop",
+                network + model + flow + "datasets: [{folder_path: d, square_crop: true, random_crop: true}]",
+                {{"datasets[].buckets", "false"}, {"datasets[].random_crop", "false"}},
+                {"datasets[].random_crop: true is not used: square_crop has the middle"}},
+        Meaning{"square_crop is for buckets",
+                network + model + flow +
+                    "datasets: [{square_crop: true, folder_path: d, buckets: false, random_crop: true}]",
+                {{"datasets[].buckets", "false"}, {"datasets[].random_crop", "true"}}},
+        Meaning{"square_crop is off",
+                network + model + flow + "datasets: [{folder_path: d, square_crop: false}]",
+                {{"datasets[].buckets", "true"}}},
         Meaning{
             "null and empty are as good as nothing",
             network + model + flow +
@@ -372,8 +399,7 @@ TEST(AiToolkit, MarksAreReplacedInEveryText) {
 }
 
 // What its user interface writes for a new job, as JSON.
-TEST(AiToolkit, JobsOfTheInterfaceAreAccepted) {
-  const std::string text = R"({"job": "extension", "config": {"name": "lora", "process": [{
+constexpr const char* interface_job = R"({"job": "extension", "config": {"name": "lora", "process": [{
     "type": "diffusion_trainer", "training_folder": "output", "sqlite_db_path": "./db", "device": "cuda",
     "trigger_word": null, "performance_log_every": 10,
     "network": {"type": "lora", "linear": 32, "linear_alpha": 32, "conv": 16, "conv_alpha": 16, "lokr_full_rank": true,
@@ -399,14 +425,56 @@ TEST(AiToolkit, JobsOfTheInterfaceAreAccepted) {
       "samples": [{"prompt": "a cat"}, {"prompt": "a dog"}], "neg": "", "seed": 42, "walk_seed": true,
       "guidance_scale": 4, "sample_steps": 30, "num_frames": 1, "fps": 1}
   }]}, "meta": {"name": "[name]", "version": "1.0"}})";
+
+TEST(AiToolkit, JobsOfTheInterfaceAreAccepted) {
   spdlog::set_level(spdlog::level::warn);
-  Config config = parse_config(text, "job.json");
+  Config config = parse_config(interface_job, "job.json");
   EXPECT_EQ(config.model.dtype, "float8_e4m3");
   EXPECT_EQ(config.network.linear, 32);
   EXPECT_EQ(config.train.optimizer, "adamw8bit");
   EXPECT_EQ(config.sample.prompts.size(), 2u);
   EXPECT_TRUE(config.train.bypass_guidance_embedding);
   EXPECT_THAT(config.notes, ElementsAre(HasSubstr("network.conv: 16 is not used"), HasSubstr("ai-toolkit has it")));
+}
+
+// And what becomes of it when a model is chosen there: the keys that it sets in each section, in the place of those of
+// a new job.
+struct Chosen {
+  const char *arch, *section, *keys;
+  std::vector<std::pair<const char*, const char*>> expected;
+};
+
+TEST(AiToolkit, JobsOfTheInterfaceAreAcceptedForEachModel) {
+  const Chosen rows[] = {
+      {"flux", "model", R"("low_vram": false)", {{"train.noise_scheduler", "\"flowmatch\""}}},
+      {"flux_kontext", "train", R"("timestep_type": "weighted")", {{"train.timestep_type", "\"weighted\""}}},
+      {"qwen_image:2512", "model", R"("qtype": "uint4|org/adapters/a.safetensors")", {{"model.dtype", "\"nf4\""}}},
+      {"sdxl",
+       "train",
+       R"("noise_scheduler": "ddpm")",
+       {{"train.noise_scheduler", "\"ddpm\""}, {"save.format", "\"kohya\""}}},
+      {"sdxl", "sample", R"("sampler": "ddpm")", {{"sample.sampler", ""}}},
+      {"flux2", "model", R"("model_kwargs": {"match_target_res": false})", {{"model.name_or_path", "\"m\""}}},
+      {"zimage:turbo",
+       "model",
+       R"("assistant_lora_path": "adapter_v2.safetensors")",
+       {{"model.assistant_lora_path", "\"adapter_v2.safetensors\""}}},
+      {"zimage:turbo", "sample", R"("guidance_scale": 1, "sample_steps": 9)", {{"sample.sample_steps", "9"}}},
+      {"flux2_klein_4b", "train", R"("unload_text_encoder": false, "timestep_type": "weighted")", {}},
+      {"flux2_klein_9b",
+       "model",
+       R"("layer_offloading": true, "layer_offloading_transformer_percent": 0.5)",
+       {{"memory.stream", "\"50%\""}}}};
+  spdlog::set_level(spdlog::level::warn);
+  for (const Chosen& row : rows) {
+    SCOPED_TRACE(fmt::format("{}: {}", row.arch, row.keys));
+    nlohmann::json job = nlohmann::json::parse(interface_job);
+    nlohmann::json& process = job["config"]["process"][0];
+    process["model"]["arch"] = row.arch;
+    process[row.section].update(nlohmann::json::parse(fmt::format("{{{}}}", row.keys)));
+    Config config = parse_config(job.dump(), "job.json");
+    for (const auto& [key, value] : row.expected) EXPECT_EQ(value_of(config, key), value) << key;
+  }
 }
 
 struct Refusal {
@@ -432,7 +500,10 @@ INSTANTIATE_TEST_SUITE_P(
                 "train.gradient_accumulation_steps: there it makes a step of one batch"},
         Refusal{job(train("lr_scheduler: linear")), "train.lr_scheduler: linear rises there"},
         Refusal{job(train("content_or_style: neither")), "train.content_or_style: must be balanced, content, style"},
-        Refusal{job(train("timestep_type: next_sample")), "train.timestep_type: must be sigmoid"},
+        Refusal{job(train("timestep_type: next_sample")),
+                "train.timestep_type: next_sample trains on steps of the model's own sampling"},
+        Refusal{job(network + model + "datasets: [{folder_path: d}, {folder_path: e, square_crop: perhaps}]"),
+                "datasets[1].square_crop: expected true or false, found perhaps"},
         Refusal{job(train("noise_scheduler: lcm")), "train.noise_scheduler: must be flowmatch, ddpm, found lcm"},
         Refusal{job(network + data + "model: {name_or_path: m, quantize: true, qtype: fp4}"),
                 "model.qtype: expected qfloat8, float8"},

@@ -143,7 +143,7 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   const Dataset dataset = open_dataset({config_}, "sks", 16);
   ASSERT_EQ(dataset.samples.size(), 16u);
   std::string order;
-  for (const Sample& s : dataset.samples) order += s.image.path.filename().string() + (s.flip ? "* " : " ");
+  for (const Sample& s : dataset.samples) order += s.image.path.filename().string() + (s.flip.x ? "* " : " ");
   const std::string once = "B.png B.png* a.PNG a.PNG* b.png b.png* c.v2.JPEG c.v2.JPEG* ";
   EXPECT_EQ(order, once + once);
   EXPECT_EQ(dataset.samples[0].caption, "sks, three");
@@ -154,6 +154,20 @@ TEST_F(DatasetTest, SamplesInAFixedOrder) {
   EXPECT_EQ(dataset.samples[14].bucket, (Bucket{48, 64}));
   const auto png = encode_png(test_picture(64, 48));
   EXPECT_EQ(dataset.samples[0].image.content_hash, Sha256().update(std::span<const std::byte>(png)).hex());
+}
+
+TEST_F(DatasetTest, ImagesAreMirroredInTheWaysAskedFor) {
+  add("a.png");
+  const Flip plain, x{.x = true}, y{.y = true}, both{.x = true, .y = true};
+  const std::pair<Flip, std::vector<Flip>> rows[] = {
+      {plain, {plain}}, {x, {plain, x}}, {y, {plain, y}}, {both, {plain, x, y, both}}};
+  for (const auto& [asked, expected] : rows) {
+    config_.flip_x = asked.x;
+    config_.flip_y = asked.y;
+    std::vector<Flip> found;
+    for (const Sample& s : open_dataset({config_}, "", 16).samples) found.push_back(s.flip);
+    EXPECT_EQ(found, expected) << asked.x << asked.y;
+  }
 }
 
 TEST_F(DatasetTest, CorruptImagesAreSkippedOrRefused) {

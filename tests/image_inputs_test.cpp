@@ -127,8 +127,8 @@ TEST_F(GivenImages, AreCutLikeTheSampleAndMirroredWithIt) {
   LatentEncoding latents(vae, int64_t{1} << 40, {});
   ImageInputs images(model.recipe(), latents);
   const Sample sample = open().samples[1];
-  for (const bool flip : {false, true}) {
-    SCOPED_TRACE(flip);
+  for (const Flip flip : {Flip{}, Flip{.x = true}, Flip{.y = true}, Flip{.x = true, .y = true}}) {
+    SCOPED_TRACE(fmt::format("{} {}", flip.x, flip.y));
     const std::vector<ImageCut> cuts = images.to_encode(sample.images, sample.bucket, flip);
     ASSERT_EQ(cuts.size(), 1u);
     latents.prepare(cuts);
@@ -139,7 +139,8 @@ TEST_F(GivenImages, AreCutLikeTheSampleAndMirroredWithIt) {
     const Image photo = resize_and_crop(decode_image(dir_ / "control/b.png"), 64, 64);
     EXPECT_EQ(given.at("photo").data, image_to_tensor(photo, flip).data);
     ASSERT_EQ(given.at("area").desc, (Desc{DType::f32, {1, 8, 8, 1}}));
-    for (size_t i = 0; i < 64; ++i) EXPECT_EQ(given.at("area").as<float>()[i], (i % 8 < 4) != flip ? 1.0f : 0.0f) << i;
+    for (size_t i = 0; i < 64; ++i)
+      EXPECT_EQ(given.at("area").as<float>()[i], (i % 8 < 4) != flip.x ? 1.0f : 0.0f) << i;
   }
 }
 

@@ -130,6 +130,14 @@ TEST_F(Init, PlansForACard) {
   EXPECT_THAT(config.datasets.at(0).resolution, ElementsAre(256));
   EXPECT_THAT(get(out()), HasSubstr("dtype: \"auto\"  # predicted for rtx 4070: "));
 
+  // Such small products are not what a step waits for: those in 8 bits are tried where the card is known to have them.
+  EXPECT_EQ(config.model.products, "full");
+  EXPECT_THAT(get(out()), HasSubstr("products: \"full\"  # float8 with dtype float8_e4m3 would take "));
+  ASSERT_EQ(with({"--vram", "rtx 3090", "--force"}).code, 0);
+  EXPECT_THAT(get(out()), HasSubstr("products: \"full\"  # int8 with dtype int8 would take "));
+  ASSERT_EQ(with({"--vram", "24 GB", "--force"}).code, 0);
+  EXPECT_THAT(get(out()), Not(HasSubstr("products")));
+
   EXPECT_THAT(with({"--vram", "24"}).output, HasSubstr("train.yaml is there"));
   const HostResult small = with({"--vram", "0.7", "--force"});
   EXPECT_EQ(small.code, 4) << small.output;

@@ -292,6 +292,24 @@ TEST_F(Kohya, FoldersOfTheTrainingArguments) {
   EXPECT_FALSE(config.datasets[0].class_folders);
 }
 
+// Of where things lie, of uploads and of what is written beside a LoRA.
+TEST_F(Kohya, ArgumentsThatChangeNothingAreTaken) {
+  const Config config = read(
+      "lowram = true\nmodel_type = 'chroma'\nt5xxl_device = 'cuda'\nt5xxl_dtype = 'bf16'\ntokenizer_cache_dir = 'c'\n"
+      "async_upload = true\nhuggingface_repo_type = 'model'\nwandb_api_key = 'k'\nuse_safetensors = true\n"
+      "save_state_to_huggingface = false\nclip_l_dropout_rate = 0.0\npos_emb_random_crop_rate = 0\n");
+  EXPECT_EQ(to_yaml(config), to_yaml(read("")));
+  EXPECT_EQ(
+      error_of("clip_l_dropout_rate = 0.1\n"),
+      "x.toml:1:1: clip_l_dropout_rate: not supported: use caption_dropout_rate, which leaves out the text of all "
+      "encoders at once");
+  EXPECT_THAT(error_of("resume_from_huggingface = true\n"), HasSubstr("use --resume"));
+  EXPECT_EQ(read("", "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'a'\ncaption_extention = '.txt'\n")
+                .datasets[0]
+                .caption_ext,
+            "txt");
+}
+
 TEST_F(Kohya, LongCaptions) { EXPECT_EQ(read("max_token_length = 225\n").model.max_token_length, 225); }
 
 TEST_F(Kohya, EpochsLossesAndNoise) {

@@ -65,13 +65,13 @@ save:
 EOF
 }
 alone() { "$host" train --config "$work/$1/train.yaml" "${@:2}"; }  # alone NAME [ARGUMENT...]
-ranks() { timeout 60 mpirun -n "$1" "$host" train --config "$work/$2/train.yaml" "${@:3}"; }  # ranks N NAME [ARGUMENT...]
+ranks() { timeout 240 mpirun -n "$1" "$host" train --config "$work/$2/train.yaml" "${@:3}"; }  # ranks N NAME [ARGUMENT...]
 same() {  # same NAME NAME: LoRA, metrics
   cmp "$work/$1/toy/toy.safetensors" "$work/$2/toy/toy.safetensors" && cmp "$work/$1/toy/metrics.csv" "$work/$2/toy/metrics.csv"
 }
 # Survivors of one that is killed are left alone, so that their own way out is seen; mpirun then ends with 0.
 surviving() {  # surviving N NAME
-  timeout 60 mpirun --enable-recovery -n "$1" sh -c '"$0" "$@"; echo "ended with exit status $?"' "$host" train \
+  timeout 240 mpirun --enable-recovery -n "$1" sh -c '"$0" "$@"; echo "ended with exit status $?"' "$host" train \
     --config "$work/$2/train.yaml"
 }
 ends() {  # ends STATUS COMMAND...
@@ -198,7 +198,7 @@ check "and both go on from there" goes_on hanging
 
 # wait_for NAME STEPS: until that many are in the metrics
 wait_for() {
-  for ((i = 0; i < 300; ++i)); do
+  for ((i = 0; i < 2400; ++i)); do  # two minutes: a limit alone, for a machine with much else to do
     [ "$(wc -l 2>/dev/null <"$work/$1/toy/metrics.csv" || echo 0)" -gt "$2" ] && return 0
     sleep 0.05
   done
@@ -264,7 +264,7 @@ check "--restarts without --processes is refused" refuses "give --processes N to
 # --- spoken to
 config spoken 1 400 -e 's/save_every: 2/save_every: 0/'
 speak() {
-  timeout 60 mpirun -n 2 "$host" train --config "$work/spoken/train.yaml" >"$work/said" 2>&1 &
+  timeout 240 mpirun -n 2 "$host" train --config "$work/spoken/train.yaml" >"$work/said" 2>&1 &
   local launcher=$! ended=0
   wait_for spoken 2
   "$host" ctl "$work/spoken/toy" pause && "$host" ctl "$work/spoken/toy" set lr=5e-4 && "$host" ctl "$work/spoken/toy" save &&
@@ -279,14 +279,14 @@ check "ctl speaks to all of them through the first" speak
 config alike 1 2
 config other 1 2 -e 's/lr: 1e-3/lr: 2e-3/' -e 's/seed: 42/seed: 43/' -e "s|$work/other|$work/alike|"
 unlike() {
-  ends 2 timeout 60 mpirun -n 1 "$host" train --config "$work/alike/train.yaml" : -n 1 "$host" train \
+  ends 2 timeout 240 mpirun -n 1 "$host" train --config "$work/alike/train.yaml" : -n 1 "$host" train \
     --config "$work/other/train.yaml" && said "train.lr\`: rank 0 has" && said "train.seed\`: rank 0 has 42, rank 1 has 43"
 }
 check "processes with other settings are refused, with ranks and values" unlike
 config diverging 1 4
 diverge() {
   RANK_FAULT_RANK=2 RANK_FAULT_UPDATE=1 LD_PRELOAD=$shim \
-    ends 14 timeout 60 mpirun -n 3 "$host" train --config "$work/diverging/train.yaml" || return 1
+    ends 14 timeout 240 mpirun -n 3 "$host" train --config "$work/diverging/train.yaml" || return 1
   said "after step 2: rank 2" && said "has other weights than most processes"
 }
 check "a process that computes something else is named, and its weights are not saved" diverge

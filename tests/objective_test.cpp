@@ -545,10 +545,14 @@ TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
   EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 0, 384, 640}));
   sample.bucket = {320, 512};  // scaled to 853 x 512; (853 - 320) / 2 = 266 left, 267 right
   EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 266, 512, 320}));
-  sample.flip = true;
+  sample.flip = {.x = true};
   EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{600, 1000, 0, 267, 512, 320}));
   sample.image.size = {100, 301};
-  sample.bucket = {64, 64};  // scaled to 64 x 193
+  sample.bucket = {64, 64};  // scaled to 64 x 193; (193 - 64) / 2 = 64 above, 65 below
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{301, 100, 64, 0, 64, 64}));
+  sample.flip = {.y = true};
+  EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{301, 100, 65, 0, 64, 64}));
+  sample.flip = {};
   EXPECT_EQ(image_numbers(sample.cut()), (ImageNumbers{301, 100, 64, 0, 64, 64}));
 }
 

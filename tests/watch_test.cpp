@@ -6,6 +6,7 @@
 
 #include "cli/run_view.h"
 #include "cli/watch_page.h"
+#include "cli/watch_pictures.h"
 #include "support/image_files.h"
 #include "support/run_host.h"
 
@@ -82,6 +83,30 @@ TEST_F(Watch, OnlySamplesAreFiles) {
   EXPECT_EQ(sample_file(run(), "000000002_0.png"), run() / "samples" / "000000002_0.png");
 }
 
+TEST_F(Watch, PicturesOfTheDatasetAreMadeSmall) {
+  put(run() / "config.yaml",
+      fmt::format("model: {{name_or_path: m}}\ndatasets: [{{folder_path: {}}}]\n", (root() / "photos").string()));
+  fs::create_directory(root() / "photos");
+  for (const char* name : {"a.png", "c.png", "d.png"}) write_png(root() / "photos" / name, test_picture(400, 200));
+  put(root() / "photos" / "b.png", "no image");
+  put(root() / "photos" / "a.txt", "a dog\n");
+  const WatchPictures pictures = watch_pictures(run(), 3);
+  EXPECT_EQ(pictures.total, 4);
+  EXPECT_EQ(pictures.problem, "");
+  EXPECT_EQ(pictures_view(pictures).at("pictures"),
+            json::parse(R"([{"name": "a.png", "caption": "a dog", "shown": true},
+                            {"name": "b.png", "caption": "", "shown": false},
+                            {"name": "c.png", "caption": "", "shown": true}])"));
+  put(root() / "small.jpg", pictures.first[0].thumbnail);
+  const Image small = decode_image(root() / "small.jpg");
+  EXPECT_EQ(small.width, 160);
+  EXPECT_EQ(small.height, 80);
+  put(run() / "config.yaml", "datasets: [{folder_path: /nowhere}]\n");
+  EXPECT_THAT(watch_pictures(run(), 3).problem, HasSubstr("there is no such folder"));
+  fs::remove(run() / "config.yaml");
+  EXPECT_THAT(watch_pictures(run(), 3).problem, HasSubstr("cannot be opened"));
+}
+
 TEST_F(Watch, ServesThePage) {
   HostProcess process({"watch", run().string(), "--port", "0"});
   const std::string mark = "http://127.0.0.1:";
@@ -97,9 +122,10 @@ TEST_F(Watch, ServesThePage) {
   EXPECT_EQ(page->status, 200);
   EXPECT_EQ(page->get_header_value("Content-Security-Policy"), watch_page::policy);
   EXPECT_EQ(json::parse(client.Get("/run.json")->body).at("step"), 2);
+  EXPECT_TRUE(json::parse(client.Get("/dataset.json")->body).at("pictures").empty());
   EXPECT_EQ(client.Get("/samples/000000002_0.png")->body, get(run() / "samples" / "000000002_0.png"));
-  for (const char* path :
-       {"/samples/notes.txt", "/samples/..%2Fconfig.yaml", "/samples/000000009_0.png", "/config.yaml"})
+  for (const char* path : {"/samples/notes.txt", "/samples/..%2Fconfig.yaml", "/samples/000000009_0.png",
+                           "/config.yaml", "/dataset/0.jpg", "/dataset/999999.jpg", "/dataset/..%2Fa.jpg"})
     EXPECT_EQ(client.Get(path)->status, 404) << path;
   // A name of another site that leads here.
   EXPECT_EQ(client.Get("/run.json", {{"Host", "example.org"}})->status, 403);

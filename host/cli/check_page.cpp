@@ -16,25 +16,44 @@ constexpr const char* head = R"(<!DOCTYPE html>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{0}</title>
 <style>
-:root {{ color-scheme: light dark; --line: #8884; --dim: #888; --bad: #c62828; --warn: #b26a00; }}
-body {{ font: 15px/1.45 system-ui, sans-serif; margin: 2em auto; max-width: 76em; padding: 0 1em; }}
-h2 {{ margin-top: 2em; border-bottom: 1px solid var(--line); }}
+:root {{
+  color-scheme: light dark;
+  --page: #f5f5f7; --card: #fff; --text: #1c1c1f; --dim: #6b6b73; --line: #dcdce2; --accent: #2a66c8;
+  --bad: #b3261e; --warn: #8a5300;
+}}
+@media (prefers-color-scheme: dark) {{
+  :root {{
+    --page: #161618; --card: #222226; --text: #ececf0; --dim: #9a9aa4; --line: #3a3a41; --accent: #7fb0ff;
+    --bad: #ff8a80; --warn: #f0b254;
+  }}
+}}
+* {{ box-sizing: border-box; }}
+body {{ font: 15px/1.5 system-ui, sans-serif; margin: 0 auto; padding: 1.5rem 1.5rem 4rem; max-width: 84rem;
+       background: var(--page); color: var(--text); overflow-wrap: anywhere; }}
+h1 {{ font-size: 1.5rem; line-height: 1.25; margin: 0 0 1rem; }}
+h2 {{ font-size: 1.15rem; margin: 2.5rem 0 .6rem; }}
+h2::first-letter {{ text-transform: uppercase; }}
+a {{ color: var(--accent); }}
 table {{ border-collapse: collapse; }}
 td, th {{ text-align: left; padding: .15em 1em .15em 0; vertical-align: top; }}
+td:first-child {{ white-space: nowrap; }}
 td.number {{ text-align: right; font-variant-numeric: tabular-nums; }}
-.bar {{ background: #4a90d9; height: .8em; display: inline-block; }}
+.bar {{ background: var(--accent); height: .8em; display: inline-block; border-radius: .2em; }}
 .stop {{ color: var(--bad); }}
 .note {{ color: var(--warn); }}
 .dim {{ color: var(--dim); }}
-.cards {{ display: flex; flex-wrap: wrap; gap: 1em; margin: .8em 0; }}
-.card {{ width: 160px; font-size: 13px; overflow-wrap: anywhere; }}
-.frame {{ height: 160px; width: 160px; background: #8881 center / auto no-repeat; }}
-.card p {{ margin: .2em 0; }}
+.cards {{ display: grid; grid-template-columns: repeat(auto-fill, 180px); gap: 1rem; margin: .8rem 0; align-items: start; }}
+.card {{ font-size: 13px; background: var(--card); border: 1px solid var(--line); border-radius: .6rem; padding: 9px; }}
+.frame {{ height: 160px; width: 160px; background: var(--page) center / auto no-repeat; border-radius: .3rem; }}
+.card p {{ margin: .3em 0 0; }}
 .caption {{ max-height: 6em; overflow: auto; }}
-.group {{ border: 1px solid var(--line); border-radius: .4em; padding: 0 .8em; margin: .8em 0; }}
+.group {{ border: 1px dashed var(--line); border-radius: .8rem; padding: 0 1rem; margin: .8rem 0; }}
 {1}</style></head><body>
 <h1>{0}</h1>
 )";
+
+// Of a finding's section: "finding-3".
+std::string id_of(Finding finding) { return fmt::format("finding-{}", static_cast<int>(finding)); }
 
 class Page {
  public:
@@ -51,8 +70,8 @@ class Page {
     summary();
     list("What stops the training", "stop", check_.problems);
     buckets();
-    groups("Files with the same bytes", check_.same);
-    groups("Pictures that look the same", check_.alike);
+    groups("Files with the same bytes", Finding::same, check_.same);
+    groups("Pictures that look the same", Finding::alike, check_.alike);
     for (const Finding finding : all_findings)
       if (finding != Finding::same && finding != Finding::alike) of_finding(finding);
     list("Files that are not read", "dim", check_.not_read);
@@ -78,7 +97,9 @@ class Page {
     if (check_.validation > 0) add("; {} samples are set apart for validation", check_.validation);
     add("\n<tr><td>epoch<td>{} batches\n", check_.batches);
     for (const Finding finding : all_findings)
-      if (check_.count(finding) > 0) add("<tr><td class=note>{}<td>{}\n", name_of(finding), check_.count(finding));
+      if (check_.count(finding) > 0)
+        add("<tr><td><a class=note href=\"#{0}\">{1}</a><td>{2}\n", id_of(finding), name_of(finding),
+            check_.count(finding));
     add("</table>\n");
     for (const std::string& remark : check_.remarks) add("<p class=note>{}</p>\n", html_text(remark));
   }
@@ -119,9 +140,9 @@ class Page {
     add("</div>\n");
   }
 
-  void groups(const char* title, const std::vector<std::vector<size_t>>& groups) {
+  void groups(const char* title, Finding finding, const std::vector<std::vector<size_t>>& groups) {
     if (groups.empty()) return;
-    add("<h2>{}</h2>\n", title);
+    add("<h2 id=\"{}\">{}</h2>\n", id_of(finding), title);
     for (const std::vector<size_t>& group : groups) {
       add("<div class=group><div class=cards>\n");
       for (const size_t picture : group) card(picture);
@@ -131,7 +152,7 @@ class Page {
 
   void of_finding(Finding finding) {
     if (check_.count(finding) == 0) return;
-    add("<h2>{}</h2>\n<p>{}</p>\n<div class=cards>\n", name_of(finding), meaning_of(finding));
+    add("<h2 id=\"{}\">{}</h2>\n<p>{}</p>\n<div class=cards>\n", id_of(finding), name_of(finding), meaning_of(finding));
     for (size_t i = 0; i < check_.pictures.size(); ++i)
       if (check_.pictures[i].has(finding)) card(i);
     add("</div>\n");

@@ -30,11 +30,12 @@ std::string run_name(const fs::path& dataset) {
   return name.empty() || name == "_" || name == "__" ? Config{}.name : "my_" + name;
 }
 
-std::optional<Card> card_for(const Options& options) {
+// The card that is asked for, or that is here; nothing for the processor.
+std::optional<Card> card_for(const Options& options, lk_products products = LK_PRODUCTS_WIDE) {
   const InitOptions& init = options.init;
   if (!init.card.empty()) {
-    Card card = card_of(init.card);
-    if (size_of(init.card)) card.name = "a card with " + size_text(card.memory);
+    Card card = card_of(init.card, products);
+    if (!card.known) card.name = "a card with " + size_text(card.memory);
     return card;
   }
   if (options.config.device == "cpu") return std::nullopt;
@@ -42,8 +43,12 @@ std::optional<Card> card_for(const Options& options) {
     fail(Code::config,
          "init: this lora-host was built without the CUDA backend, so it cannot ask the card. Say what memory it has: "
          "--vram 24, or which it is: --vram \"rtx 4070\"");
-  Device device(options.config.device, false);
-  return card_of(fmt::format("{:.1f} GB", static_cast<double>(device.info().memory_total) / 0x1p30));
+  const lk_device_info info = Device(options.config.device, false).info();
+  const std::string memory = fmt::format("{:.1f} GB", static_cast<double>(info.memory_total) / 0x1p30);
+  if (!is_card(info.name)) return card_of(memory, products);
+  Card card = card_of(info.name, products);
+  card.memory = info.memory_total;
+  return card;
 }
 
 void fill_in_memory(const Options& options, const DataLook& look, Config& config, KeyComments& comments) {
@@ -53,8 +58,11 @@ void fill_in_memory(const Options& options, const DataLook& look, Config& config
     Options planned = options;
     planned.config = config;
     planned.input.clear();
-    const ChosenMemory chosen = choose_memory(planned, *card, sides);
+    const auto with = [&](lk_products products) { return *card_for(options, products); };
+    const ChosenMemory chosen = choose_memory(planned, with, sides);
     config.model.dtype = chosen.dtype;
+    config.model.products = chosen.products;
+    if (!chosen.why_products.empty()) comments["model.products"] = chosen.why_products;
     largest = chosen.resolution;
     comments["model.dtype"] = fmt::format("predicted for {}: {} and {:.2f} s a step at {} x {}; {}", card->name,
                                           size_text(chosen.memory), chosen.seconds, largest, largest, chosen.others);

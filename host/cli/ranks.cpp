@@ -1,11 +1,13 @@
 #include "cli/ranks.h"
 
+#include <fmt/format.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
 #include <memory>
 #include <string_view>
 
+#include "core/progress.h"
 #include "core/signals.h"
 
 namespace lh {
@@ -28,8 +30,11 @@ int run_together(const std::function<int(World&)>& work) {
   try {
     return work(world);
   } catch (const RankLost& e) {
+    // Said first: a launcher ends this process, too, soon after another one has left.
+    Progress::make_room();
+    fmt::print(stderr, "lora-host: error: {}\n", own(e).what());
     world.leave_apart();
-    throw own(e);
+    return static_cast<int>(e.code());
   } catch (const Interrupted&) {
     world.leave_apart();
     throw;

@@ -8,6 +8,8 @@
 #include "cli/commands.h"
 #include "cli/run_view.h"
 #include "cli/watch_page.h"
+#include "cli/watch_pictures.h"
+#include "cli/watch_script.h"
 #include "core/error.h"
 #include "io/file.h"
 
@@ -18,6 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* loopback = "127.0.0.1";
 constexpr int64_t most_image_bytes = 64 << 20;
+constexpr size_t most_pictures = 60;  // of the dataset: they are made small before the page is there
 
 // Another site's page in the same browser must not read this one under a name of its own.
 bool is_own_name(const std::string& host) {
@@ -25,7 +28,11 @@ bool is_own_name(const std::string& host) {
   return name == loopback || name == "localhost";
 }
 
-void serve_pages(httplib::Server& server, const fs::path& run) {
+std::string text_of(const nlohmann::json& json) {
+  return json.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+void serve_pages(httplib::Server& server, const fs::path& run, const WatchPictures& pictures) {
   server.set_default_headers({{"Content-Security-Policy", watch_page::policy},
                               {"X-Content-Type-Options", "nosniff"},
                               {"Referrer-Policy", "no-referrer"},
@@ -43,9 +50,19 @@ void serve_pages(httplib::Server& server, const fs::path& run) {
   text("/page.css", watch_page::css, "text/css");
   text("/page.js", watch_page::js, "text/javascript");
   server.Get("/run.json", [run](const httplib::Request&, httplib::Response& response) {
-    response.set_content(run_view(run).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace),
-                         "application/json");
+    response.set_content(text_of(run_view(run)), "application/json");
   });
+  server.Get("/dataset.json", [&pictures](const httplib::Request&, httplib::Response& response) {
+    response.set_content(text_of(pictures_view(pictures)), "application/json");
+  });
+  server.Get(R"(/dataset/([0-9]{1,6})\.jpg)",
+             [&pictures](const httplib::Request& request, httplib::Response& response) {
+               const size_t index = std::stoul(request.matches[1]);
+               if (index < pictures.first.size() && !pictures.first[index].thumbnail.empty())
+                 response.set_content(pictures.first[index].thumbnail, "image/jpeg");
+               else
+                 response.status = 404;
+             });
   server.Get(R"(/samples/([^/]+))", [run](const httplib::Request& request, httplib::Response& response) {
     const std::optional<fs::path> file = sample_file(run, request.matches[1]);
     std::error_code none;
@@ -63,13 +80,14 @@ int run_watch(const Options& options) {
   const fs::path run = options.input.empty() ? newest_run("output") : options.input;
   std::error_code none;
   if (!fs::is_directory(run, none)) fail(Code::config, "watch: there is no folder {}", run.string());
+  const WatchPictures pictures = watch_pictures(run, most_pictures);
   httplib::Server server;
   // The library's own options would let two programs share a port.
   server.set_socket_options([](socket_t socket) {
     const int on = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   });
-  serve_pages(server, fs::canonical(run));
+  serve_pages(server, fs::canonical(run), pictures);
   const int port = static_cast<int>(options.port);
   const bool any = port == 0, bound = !any && server.bind_to_port(loopback, port);
   const int taken = any ? server.bind_to_any_port(loopback) : bound ? port : -1;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "compile/preserve.h"
+#include "compile/prior.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "graph/print.h"
@@ -91,7 +92,8 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   show("adapt", graph);
 
   // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
-  const Value loss = add_loss(graph, options);
+  Value loss = add_loss(graph, options);
+  if (options.keeps_masked) loss = add_prior_loss(graph, loss, options.loss);
   graph.outputs["loss"] = loss;
   prune(graph);
   pass.forward_count = graph.nodes.size();
@@ -120,12 +122,14 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
                                          const StepOptions& options)
     : recipe_(model.recipe()),
       rates_(options.recompute.rates),
-      pass_(build_pass(model, roles_of(options), sizes, select, options)) {
-  if (!options.preserves) return;
-  StepOptions kept = options;
-  kept.loss = "mse", kept.weighted = true, kept.by_place = false;
+      pass_(build_pass(model, roles_of(options), sizes, select, options)),
+      keeps_masked_(options.keeps_masked) {
+  if (!options.preserves && !keeps_masked_) return;
   const auto no_adapter = [](const std::string&) { return nullptr; };
   before_ = build_sample_graph(model, sizes, no_adapter, options.compute);
+  if (!options.preserves) return;
+  StepOptions kept = options;
+  kept.loss = "mse", kept.weighted = true, kept.by_place = kept.keeps_masked = false;
   preserving_ = build_pass(model, {"denoiser"}, sizes, select, kept);
 }
 
@@ -144,6 +148,10 @@ TrainGraph StepBeforeRecompute::recomputed(Pass& pass, double share) const {
 
 TrainGraph StepBeforeRecompute::with(double recomputed_share, const Streaming& streaming) {
   TrainGraph result = recomputed(pass_, recomputed_share);
+  if (keeps_masked_) {
+    put_prior_in_front(result, *before_);
+    show("prior", result.graph);
+  }
   if (preserving_) {
     preserve(result, *before_, recomputed(*preserving_, recomputed_share), recipe_);
     show("preserve", result.graph);

@@ -32,13 +32,14 @@ struct StepOptions {
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
   bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
+  bool keeps_masked = false;                // where masks hide it, what the denoiser says without adapters (prior.h)
   Streaming streaming = {};                 // weights that stay in host memory
 };
 
 // Graph inputs besides the denoiser's: "target" (like the latents, float32), "loss_scale" (float32 [1]) and, where the
 // step is weighted, "loss_weight" (float32 [B], or [B, H, W, 1] by place), "loss_delta" (float32 [B]) where the loss
-// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves, those of
-// preserve.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
+// has a width; with text encoders "<encoder>.input_ids" in place of text and pooled; where it preserves or keeps,
+// those of preserve.h and prior.h. Outputs: "output", "loss", and "grad.<parameter>" for every trained parameter.
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
@@ -65,7 +66,8 @@ class StepBeforeRecompute {
   const Recipe& recipe_;
   Rates rates_;
   Pass pass_;
-  // Where the step keeps what the model said before: that, and the pass that is held against it.
+  bool keeps_masked_;
+  // Where the step keeps what the model said before: that, and for other prompts the pass that is held against it.
   std::optional<Graph> before_;
   std::optional<Pass> preserving_;
 };

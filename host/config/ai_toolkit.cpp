@@ -178,6 +178,10 @@ void check(const Node& process, std::vector<yaml::Problem>& problems) {
     wrong(*steps,
           "train.gradient_accumulation_steps: there it makes a step of one batch, and the weights change at every "
           "N-th. Use gradient_accumulation: N, and divide steps, save_every and sample_every by N");
+  if (const Node* type = find(process, "train", "timestep_type"); type && type->text == "next_sample")
+    wrong(*type,
+          "train.timestep_type: next_sample trains on steps of the model's own sampling, which this program does not "
+          "make while training. Use shift, whose noise levels are those of sampling, on the pictures themselves");
   if (const Node* schedule = find(process, "train", "lr_scheduler"); schedule && schedule->text == "linear")
     wrong(*schedule,
           "train.lr_scheduler: linear rises there from a third of lr to lr over the whole run, which is no schedule "

@@ -73,7 +73,6 @@ constexpr Ignored ignored_table[] = {
     {"datasets[].cache_text_embeddings", "text embeddings are always computed once"},
     {"train.cache_text_embeddings", "text embeddings are always computed once"},
     {"train.unload_text_encoder", "text encoders are unloaded after use"},
-    {"train.inverted_mask_prior_multiplier", only_with},
     {"train.differential_guidance_scale", only_with},
     {"train.guidance_loss_target", only_with},
     {"train.guidance_loss_schedule", only_with},
@@ -110,7 +109,6 @@ constexpr Ignored ignored_table[] = {
 constexpr std::string_view captions = "prepare the captions beforehand";
 constexpr std::string_view images = "prepare the images beforehand";
 constexpr std::string_view several_images = "name each folder in images by the model's key: images: {control: folder}";
-constexpr std::string_view masks = "use datasets[].mask_path";
 
 constexpr std::string_view no_adapter = "this program trains LoRA and its kin: say network: {type: lora, linear: 16}";
 constexpr std::string_view a_lora = "remove it, and see docs/from-ai-toolkit.md for what there is";
@@ -147,8 +145,6 @@ constexpr Refused refused_table[] = {
     {"datasets[].augmentations", images},
     {"datasets[].standardize_images", images},
     {"datasets[].network_weight", "use num_repeats", "1"},
-    {"datasets[].flip_y", images},
-    {"datasets[].square_crop", "use buckets: false"},
     {"datasets[].scale", images, "1"},
     {"train.train_unet", "without it nothing would be trained; remove it", "true"},
     {"train.ema_config.use_feedback", "the average does not act on the weights; remove it"},
@@ -197,7 +193,6 @@ constexpr Refused refused_table[] = {
     {"train.train_turbo", a_lora},
     {"train.t0_loss_target", a_lora},
     {"train.snr_gamma", "use min_snr_gamma"},
-    {"train.inverted_mask_prior", masks},
     {"train.validation_config", "watch samples instead (sample.sample_every)"},
     {"model.unconditional_lora_path", "remove it: samples without guidance need none"},
     {"model.accuracy_recovery_adapter", "remove it: float8_e4m3 with a factor for each row needs none"},
@@ -274,7 +269,18 @@ void apply_offloading_share(Acting& on, const yaml::Node& value) {
   if (*share > 0) stream_at_least(on, fmt::format("{:.0f}%", 100 * *share));
 }
 
+void apply_square_crop(Acting& on, const yaml::Node& value) {
+  DatasetConfig& dataset = *on.dataset;
+  if (!on.flag(value).value_or(false) || !dataset.buckets) return;  // ai-toolkit looks at it with buckets alone
+  if (dataset.random_crop)
+    on.config.notes.push_back(
+        "datasets[].random_crop: true is not used: square_crop has the middle of each image, as in ai-toolkit");
+  dataset.buckets = dataset.random_crop = dataset.random_scale = false;
+}
+
 const Switch switch_table[] = {
+    {"datasets[].square_crop", apply_square_crop,
+     "true, with buckets: buckets: false without random_crop and random_scale, the square in the middle."},
     {"train.force_first_sample",
      [](Acting& on, const yaml::Node& value) { on.config.sample.sample_at_start |= on.flag(value).value_or(false); },
      "true: sample before the first step."},

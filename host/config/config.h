@@ -104,7 +104,7 @@ struct DatasetConfig {
   double mask_min_value = 0;
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 8;  // of each picture, where it has random crops, scales or colours
-  bool flip_x = false;
+  bool flip_x = false, flip_y = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;
   bool strict = false;  // refuse corrupt images instead of skipping them
@@ -161,6 +161,8 @@ struct TrainSection {
   std::string content_or_style = "balanced", content_or_style_reg = "balanced";
   double reg_weight = 1;                     // of the loss of datasets with is_reg
   std::string mask_normalization = "batch";  // batch: its masks are 1 on average; none
+  bool inverted_mask_prior = false;          // where masks hide it, the model stays as it was (compile/prior.h)
+  double inverted_mask_prior_multiplier = 0.5;
   // A second loss, between what the model says with adapters and without them (data/preserved_prompts.h).
   bool diff_output_preservation = false, blank_prompt_preservation = false;
   std::string diff_output_preservation_class;

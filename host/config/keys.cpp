@@ -47,11 +47,22 @@ constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"step", "step"},
                                 {"rex", "rex"},
                                 {"inverse_sqrt", "inverse_sqrt"}};
-constexpr Choice timestep_types[] = {
-    {"sigmoid", "sigmoid"},   {"linear", "linear"},         {"linear_shift", "linear_shift"},  {"weighted", "weighted"},
-    {"shift", "shift"},       {"flux_shift", "flux_shift"}, {"logit_normal", "logit_normal"},  {"mode", "mode"},
-    {"cosmap", "cosmap"},     {"uniform", "linear"},        {"lumina2_shift", "linear_shift"}, {"one_step", "one_step"},
-    {"two_step", "two_step"}, {"four_step", "four_step"},   {"eight_step", "eight_step"}};
+constexpr Choice timestep_types[] = {{"sigmoid", "sigmoid"},
+                                     {"linear", "linear"},
+                                     {"linear_shift", "linear_shift"},
+                                     {"weighted", "weighted"},
+                                     {"shift", "shift"},
+                                     {"flux_shift", "flux_shift"},
+                                     {"logit_normal", "logit_normal"},
+                                     {"mode", "mode"},
+                                     {"cosmap", "cosmap"},
+                                     {"uniform", "linear"},
+                                     {"lumina2_shift", "linear_shift"},
+                                     {"one_step", "one_step"},
+                                     {"two_step", "two_step"},
+                                     {"four_step", "four_step"},
+                                     {"eight_step", "eight_step"},
+                                     {"lognorm_blend", "lognorm_blend"}};
 constexpr Choice noise_schedulers[] = {{"flowmatch", "flowmatch"}, {"ddpm", "ddpm"}, {"ddim", "ddpm"}};
 constexpr Choice caption_lines[] = {{"whole", "whole"}, {"first", "first"}, {"any", "any"}};
 constexpr Choice shuffles[] = {{"false", "false"}, {"true", "true"}, {"all", "all"}, {"no", "false"}, {"yes", "true"}};
@@ -435,6 +446,8 @@ const Key table[] = {
      "How much black counts: masks go from this to 1.",
      {.range = share}},
     {"datasets[].flip_x", each<&D::flip_x>, "Use each image mirrored as well."},
+    {"datasets[].flip_y", each<&D::flip_y>,
+     "Use each image upside down as well, top and bottom mirrored; with flip_x in all four ways."},
     {"datasets[].random_crop", each<&D::random_crop>,
      "Crop images anywhere instead of in the centre, where the bucket leaves room."},
     {"datasets[].random_scale", each<&D::random_scale>,
@@ -542,7 +555,8 @@ const Key table[] = {
      "those "
      "of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), flux_shift "
      "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap, one_step to eight_step (one of so few "
-     "levels). Empty: the model's own way.",
+     "levels), lognorm_blend (three of four from a lognormal law, mostly noisy, the others evenly). Empty: the model's "
+     "own way.",
      {.choices = timestep_types}},
     {"train.timestep_shift",
      in<T, &Tr::timestep_shift>,
@@ -620,6 +634,14 @@ const Key table[] = {
      "batch: masks are scaled so that they are 1 on average over a batch, as ai-toolkit does; none: as they are, as "
      "kohya's scripts have it, so that small masks learn less.",
      {.choices = mask_normalizations}},
+    {"train.inverted_mask_prior", in<T, &Tr::inverted_mask_prior>,
+     "Where masks hide an image, the model stays as it was: a second loss is the mean square (with loss: l1 the "
+     "absolute value) between what it says with the adapters and without them, weighted by the inverted mask. A step "
+     "takes about a third longer."},
+    {"train.inverted_mask_prior_multiplier",
+     in<T, &Tr::inverted_mask_prior_multiplier>,
+     "With inverted_mask_prior: what the second loss is multiplied by.",
+     {.range = {.low = 0, .high = 1e6}}},
     {"train.diff_output_preservation", in<T, &Tr::diff_output_preservation>,
      "Keep what the class was: for each caption with diff_output_preservation_class in the place of the trigger word, "
      "a "

@@ -19,7 +19,8 @@ using yaml::Node;
 
 bool nothing(const Node& value, std::string_view harmless) {
   if (value.kind != Kind::scalar) return value.items.empty() && value.entries.empty();
-  return value.text == harmless || value.text.empty() || value.text == "0" || yaml::flag_of(value) == false;
+  return value.text == harmless || value.text.empty() || value.text == "0" || value.text == "0.0" ||
+         yaml::flag_of(value) == false;
 }
 
 Node scalar(const Node& like, std::string text) {

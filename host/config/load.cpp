@@ -37,7 +37,9 @@ auto lookup(Table table, std::string_view path) {
 // Does the value of an unsupported key switch it off?
 bool is_harmless(const Node& node, std::string_view harmless) {
   if (node.kind == Kind::null) return true;
-  if (node.kind != Kind::scalar) return node.items.empty() && node.entries.empty();
+  if (node.kind != Kind::scalar)
+    return node.items.empty() &&
+           std::ranges::all_of(node.entries, [](const auto& entry) { return is_harmless(entry.second, {}); });
   const auto flag = yaml::flag_of(node);
   if (!harmless.empty())
     return node.text == harmless || (harmless == "true" && flag.value_or(false)) ||
@@ -212,13 +214,16 @@ class Reader {
     }
   }
 
-  void apply_switches() {
+  // Those of a dataset, or all others.
+  void apply_switches(DatasetConfig* dataset = nullptr) {
     for (const schema::Switch& row : schema::switches()) {
+      if (row.path.starts_with("datasets[]") != (dataset != nullptr)) continue;
       const auto at = switched_.find(row.path);
       if (at == switched_.end()) continue;
-      schema::Acting acting{.config = config_, .problems = {}};
+      schema::Acting acting{.config = config_, .dataset = dataset, .problems = {}};
       row.apply(acting, *at->second.value);
       for (const std::string& text : acting.problems) problem(at->second.value->place, at->second.name, text);
+      switched_.erase(at);
     }
   }
 
@@ -248,6 +253,7 @@ class Reader {
       }
       DatasetConfig dataset = wrapped_ ? ai_toolkit::dataset_defaults() : DatasetConfig{};
       read_section(item, "datasets[]", shown, &dataset);
+      apply_switches(&dataset);
       if (dataset.folder_path.empty() && !seen_.contains(shown + ".folder_path"))
         missing(item.place, *schema::find("datasets[].folder_path"), shown + ".folder_path");
       config_.datasets.push_back(std::move(dataset));

@@ -80,12 +80,14 @@ struct OptionAlias {
 // What a key that acts on others can do.
 struct Acting {
   Config& config;
+  DatasetConfig* dataset;             // of keys of datasets
   std::vector<std::string> problems;  // without the key's name
   // true where the value is; else a problem is added and nothing returned.
   std::optional<bool> flag(const yaml::Node& value);
 };
 
-// A key of ai-toolkit that acts on others; applied in this order after the whole file is read.
+// A key of ai-toolkit that acts on others; applied in this order after the whole file, or the
+// whole dataset, is read.
 struct Switch {
   std::string_view path;
   void (*apply)(Acting&, const yaml::Node& value);

@@ -296,10 +296,12 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.repeats = config.num_repeats;
       dataset.small +=
           config.buckets && candidate.file.size.width * candidate.file.size.height < resolution * resolution;
-      dataset.samples.push_back(sample);
-      if (!config.flip_x) continue;
-      sample.flip = true;
-      dataset.samples.push_back(sample);
+      for (const bool y : {false, true})
+        for (const bool x : {false, true}) {
+          if ((x && !config.flip_x) || (y && !config.flip_y)) continue;
+          sample.flip = {x, y};
+          dataset.samples.push_back(sample);
+        }
     }
   }
 }
@@ -376,9 +378,10 @@ Image read_cut(const ImageCut& cut) {
 ImageNumbers image_numbers(const ImageCut& cut) {
   const ImageSize& size = cut.file.size;
   const CropGeometry crop = crop_geometry(size, {cut.bucket.width, cut.bucket.height}, cut.augment.at);
-  const int64_t left = cut.flip ? crop.scaled.width - crop.left - cut.bucket.width : crop.left;
+  const int64_t left = cut.flip.x ? crop.scaled.width - crop.left - cut.bucket.width : crop.left;
+  const int64_t top = cut.flip.y ? crop.scaled.height - crop.top - cut.bucket.height : crop.top;
   const auto number = [](int64_t pixels) { return static_cast<float>(pixels); };
-  return {number(size.height), number(size.width),        number(crop.top),
+  return {number(size.height), number(size.width),        number(top),
           number(left),        number(cut.bucket.height), number(cut.bucket.width)};
 }
 

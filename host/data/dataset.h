@@ -23,6 +23,12 @@ struct Bucket {
   auto operator<=>(const Bucket&) const = default;
 };
 
+// How an image is mirrored: left and right change places, top and bottom do.
+struct Flip {
+  bool x = false, y = false;
+  auto operator<=>(const Flip&) const = default;
+};
+
 // An image file as it was when the data was opened.
 struct ImageFile {
   std::filesystem::path path;
@@ -38,11 +44,11 @@ struct Augment {
   bool operator==(const Augment&) const = default;
 };
 
-// An image file scaled and cropped to a bucket, mirrored or not.
+// An image file scaled and cropped to a bucket, and mirrored.
 struct ImageCut {
   ImageFile file;
   Bucket bucket;
-  bool flip = false;
+  Flip flip = {};
   Augment augment = {};
 };
 
@@ -61,7 +67,8 @@ struct Sample {
   std::vector<std::string> texts;  // one at least, of which `rule` makes captions
   CaptionRule rule;
   Bucket bucket;
-  bool flip = false, is_reg = false;
+  Flip flip = {};
+  bool is_reg = false;
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
   double loss_weight = 1;
@@ -74,7 +81,7 @@ struct Sample {
 };
 
 // What models that are conditioned on sizes are told of an image, in pixels: height and width of the image as it is,
-// top and left of the crop in the scaled (and, where it is flipped, mirrored) image, height and width of the
+// top and left of the crop in the scaled and mirrored image, height and width of the
 // crop.
 struct ImageNumbers {
   float original_height = 0, original_width = 0, crop_top = 0, crop_left = 0, height = 0, width = 0;

@@ -32,6 +32,18 @@ constexpr int64_t denoising_steps = 1000;  // of train.min_denoising_steps and m
 // The share of normal numbers below z.
 double normal_rank(double z) { return 0.5 * std::erfc(-z / std::numbers::sqrt2); }
 
+double normal_of_rank(double rank) { return -std::numbers::sqrt2 * boost::math::erfc_inv(2 * rank); }
+
+// Of lognorm_blend: numbers of the lognormal part, its share and its width.
+constexpr double lognormal_count = 750, lognormal_share = 0.75, lognormal_width = 0.333;
+
+// The share of its times below t, where `largest` is the largest of the normal numbers.
+double lognorm_blend_rank(double t, double largest) {
+  if (t >= 1) return 1;
+  const double below = normal_rank(largest + std::log(1 - t) / lognormal_width) / normal_rank(largest);
+  return lognormal_share * (1 - below) + (1 - lognormal_share) * t;
+}
+
 // The law of `train.weighting_scheme`, which names both densities and loss weights.
 bool is_density(const std::string& scheme) { return scheme == "logit_normal" || scheme == "mode"; }
 
@@ -67,7 +79,7 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     fail(Code::config, "train.noise_scheduler: {} is not what this model is trained with: use {}, or leave it out",
          train.noise_scheduler, flow ? "flowmatch" : "ddpm");
   steps_ = steps_of(name_);
-  if (!flow && (name_ == "weighted" || name_ == "linear_shift" || !steps_.empty()))
+  if (!flow && (name_ == "weighted" || name_ == "linear_shift" || name_ == "lognorm_blend" || !steps_.empty()))
     fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps. Use linear",
          name_, recipe.noise_schedule.steps);
   const bool own = name_ == canonical(recipe.timestep.type);
@@ -86,6 +98,8 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     kind_ = Kind::mode;
   } else if (name_ == "cosmap") {
     kind_ = Kind::cosmap;
+  } else if (name_ == "lognorm_blend") {
+    kind_ = Kind::lognorm_blend;
   } else if (name_.ends_with("_shift")) {
     if (recipe.objective != Objective::flow)
       fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps", name_,
@@ -133,12 +147,17 @@ void TimestepLaw::refuse_unused(const TrainSection& train) const {
            row.of, name_);
 }
 
-TimestepLaw::Draw TimestepLaw::draw_one(Random& random) const {
+TimestepLaw::Draw TimestepLaw::draw_one(Random& random, double largest) const {
   if (kind_ == Kind::sigmoid || kind_ == Kind::logit_normal) {
     const double z = random.normal();
     return {kind_ == Kind::sigmoid ? sigmoid_law(z, scale_) : logit_normal_law(z, mean_, std_), normal_rank(z)};
   }
   const double u = random.uniform();
+  if (kind_ == Kind::lognorm_blend) {
+    const double z = normal_of_rank(random.uniform() * normal_rank(largest));
+    const double t = u < lognormal_share ? 1 - std::exp(lognormal_width * (z - largest)) : random.uniform();
+    return {t, lognorm_blend_rank(t, largest)};
+  }
   switch (kind_) {
     case Kind::mode: return {mode_law(u, scale_), 1 - u};
     case Kind::cosmap: return {cosmap_law(u), u};
@@ -146,13 +165,20 @@ TimestepLaw::Draw TimestepLaw::draw_one(Random& random) const {
   }
 }
 
-double TimestepLaw::time_of(double rank) const {
-  const double z = -std::numbers::sqrt2 * boost::math::erfc_inv(2 * rank);
+double TimestepLaw::time_of(double rank, double largest) const {
+  const double z = normal_of_rank(rank);
   switch (kind_) {
     case Kind::sigmoid: return sigmoid_law(z, scale_);
     case Kind::logit_normal: return logit_normal_law(z, mean_, std_);
     case Kind::mode: return mode_law(1 - rank, scale_);
     case Kind::cosmap: return cosmap_law(rank);
+    case Kind::lognorm_blend: {
+      constexpr int halvings = 50;
+      double low = 0, high = 1;
+      for (int i = 0; i < halvings; ++i)
+        (lognorm_blend_rank((low + high) / 2, largest) < rank ? low : high) = (low + high) / 2;
+      return (low + high) / 2;
+    }
     case Kind::linear:
     case Kind::steps: return rank;
   }
@@ -162,15 +188,17 @@ double TimestepLaw::time_of(double rank) const {
 double TimestepLaw::draw(Random& random, int64_t tokens, bool reg) const {
   if (kind_ == Kind::steps) return steps_[random.below(steps_.size())];
   Draw drawn{};
+  const double largest =
+      kind_ == Kind::lognorm_blend ? normal_of_rank(std::pow(random.uniform(), 1 / lognormal_count)) : 0;
   const std::string& favoured = reg ? favoured_reg_ : favoured_;
   if (favoured != "balanced") {
     constexpr double least = 1e-9;  // the ends of a law may be at infinity
     const double u = random.uniform(), cube = u * u * u;
     const double rank = highest_ - (favoured == "content" ? cube : 1 - cube) * (highest_ - lowest_);
-    drawn.t = time_of(std::clamp(rank, least, 1 - least));
+    drawn.t = time_of(std::clamp(rank, least, 1 - least), largest);
   } else {
     // Shifts keep the order of times, so the limits hold before and after them.
-    do drawn = draw_one(random);
+    do drawn = draw_one(random, largest);
     while (drawn.rank < lowest_ || (highest_ < 1 && drawn.rank >= highest_));
   }
   return resolution_ ? shift_time_mu(resolution_->mu(tokens), drawn.t) : shift_time(shift_, drawn.t);

@@ -12,6 +12,8 @@
 //   one_step, two_step, four_step, eight_step   one of so few levels, as ai-toolkit has them: 1; 1 and 0.501; 1, 0.75,
 //   0.5
 //                    and 0.25; 1, 0.875 and so on
+//   lognorm_blend    of 1000 times 750 are 1 - l / max l, l = exp(z / 3), which is mostly noisy, and 250 even, as
+//                    ai-toolkit has it
 //   *_shift          sigmoid, shifted by exp(mu), mu growing with the number of image tokens
 // and then t' = shift t / (1 + (shift - 1) t).
 //
@@ -53,12 +55,13 @@ class TimestepLaw {
   std::string text() const;
 
  private:
-  enum class Kind { linear, sigmoid, logit_normal, mode, cosmap, steps };
+  enum class Kind { linear, sigmoid, logit_normal, mode, cosmap, lognorm_blend, steps };
   struct Draw {
     double t, rank;  // rank: the share of the law's times below t
   };
-  Draw draw_one(Random& random) const;
-  double time_of(double rank) const;
+  // largest: of lognorm_blend alone, the largest of its normal numbers.
+  Draw draw_one(Random& random, double largest) const;
+  double time_of(double rank, double largest) const;
   void refuse_unused(const TrainSection& train) const;
 
   std::string name_;

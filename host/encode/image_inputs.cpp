@@ -23,7 +23,7 @@ HostTensor mask_of(const HostTensor& pixels, int64_t downscale) {
 
 }  // namespace
 
-std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Bucket& bucket, bool flip,
+std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Bucket& bucket, Flip flip,
                                              CropAt at) const {
   std::vector<ImageCut> cuts;
   for (const auto& [name, spec] : recipe_.inputs)
@@ -50,7 +50,7 @@ std::vector<ImageCut> ImageInputs::to_encode(const Dataset& dataset) const {
   return cuts;
 }
 
-NamedTensors ImageInputs::make(const ImageFiles& images, const Bucket& bucket, bool flip, CropAt at) {
+NamedTensors ImageInputs::make(const ImageFiles& images, const Bucket& bucket, Flip flip, CropAt at) {
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source != Source::image) continue;

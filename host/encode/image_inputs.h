@@ -14,12 +14,11 @@ class ImageInputs {
   ImageInputs(const Recipe& recipe, LatentEncoding& latents) : recipe_(recipe), latents_(latents) {}
 
   // What the VAE has to have encoded (LatentEncoding::prepare) before make().
-  std::vector<ImageCut> to_encode(const ImageFiles& images, const Bucket& bucket, bool flip = false,
-                                  CropAt at = {}) const;
+  std::vector<ImageCut> to_encode(const ImageFiles& images, const Bucket& bucket, Flip flip = {}, CropAt at = {}) const;
   std::vector<ImageCut> to_encode(const Dataset& dataset) const;  // the samples' own images first
   // By input of the denoiser, float32: the mean of the latents [1, h, w, C], pixels in [-1, 1] [1, H, W, 3], or how
   // white the pixels of each place are, from 0 to 1, [1, h, w, 1]. Every image is scaled and cropped to the bucket.
-  NamedTensors make(const ImageFiles& images, const Bucket& bucket, bool flip = false, CropAt at = {});
+  NamedTensors make(const ImageFiles& images, const Bucket& bucket, Flip flip = {}, CropAt at = {});
 
  private:
   const Recipe& recipe_;

@@ -22,15 +22,15 @@ std::string image_part(const std::string& content_hash) { return content_hash.su
 
 }  // namespace
 
-HostTensor image_to_tensor(const Image& image, bool flip) {
+HostTensor image_to_tensor(const Image& image, Flip flip) {
   HostTensor tensor(Desc{DType::f32, {1, image.height, image.width, 3}});
   const std::span<float> out = tensor.as<float>();
   for (int64_t y = 0; y < image.height; ++y)
     for (int64_t x = 0; x < image.width; ++x)
       for (int64_t c = 0; c < 3; ++c) {
-        const int64_t from = flip ? image.width - 1 - x : x;
+        const int64_t row = flip.y ? image.height - 1 - y : y, column = flip.x ? image.width - 1 - x : x;
         out[static_cast<size_t>((y * image.width + x) * 3 + c)] =
-            static_cast<float>(image.rgb[static_cast<size_t>((y * image.width + from) * 3 + c)]) / 127.5f - 1.0f;
+            static_cast<float>(image.rgb[static_cast<size_t>((row * image.width + column) * 3 + c)]) / 127.5f - 1.0f;
       }
   return tensor;
 }
@@ -67,8 +67,8 @@ const LatentEncoding::Encoder& LatentEncoding::encoder(const Bucket& bucket) con
 // weights, the tiles.
 std::string LatentEncoding::key(const ImageCut& cut) const {
   const auto& [tiles, graph] = encoder(cut.bucket);
-  std::string rest = fmt::format("latent/3;{};{};{}x{};{}", weights_, graph, cut.bucket.width, cut.bucket.height,
-                                 cut.flip ? "flip" : "");
+  std::string rest = fmt::format("latent/3;{};{};{}x{};{}{}", weights_, graph, cut.bucket.width, cut.bucket.height,
+                                 cut.flip.x ? "flip" : "", cut.flip.y ? "flip_y" : "");
   if (const Augment& a = cut.augment; a != Augment{})
     rest += fmt::format(";augment/1 {} {} {} {}{}", a.at.x, a.at.y, a.hue, a.gamma,
                         a.at.scale > 0 ? fmt::format(" scale {}", a.at.scale) : "");

@@ -54,7 +54,7 @@ class LatentEncoding {
 };
 
 // RGB bytes to float32 [1, H, W, 3] in [-1, 1], and back with clamping.
-HostTensor image_to_tensor(const Image& image, bool flip);
+HostTensor image_to_tensor(const Image& image, Flip flip);
 Image tensor_to_image(const HostTensor& tensor);
 
 }  // namespace lh

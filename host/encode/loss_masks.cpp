@@ -44,7 +44,11 @@ std::vector<float> LossMasks::at(const Sample& sample, CropAt crop) {
   const int64_t h = sample.bucket.height / downscale_, w = sample.bucket.width / downscale_;
   if (!sample.mask) return std::vector<float>(static_cast<size_t>(h * w), 1.0f);
   std::vector<float> found = places(*sample.mask, sample.bucket, crop);
-  if (sample.flip)
+  if (sample.flip.y) {  // rows change places, and stay as they are
+    std::reverse(found.begin(), found.end());
+    for (int64_t y = 0; y < h; ++y) std::reverse(found.begin() + y * w, found.begin() + (y + 1) * w);
+  }
+  if (sample.flip.x)
     for (int64_t y = 0; y < h; ++y) std::reverse(found.begin() + y * w, found.begin() + (y + 1) * w);
   return found;
 }

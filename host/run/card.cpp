@@ -55,7 +55,19 @@ Card from(const Row& row, lk_products products) {
                 .eight_bit =
                     products == LK_PRODUCTS_I8 || (products == LK_PRODUCTS_E4M3 && row.fp8) ? 2 * row.tflops * 1e12 : 0,
                 .memory = row.memory * 1e9,
-                .link = row.link * 1e9}};
+                .link = row.link * 1e9},
+      .known = true};
+}
+
+const Row* row_of(const std::string& text) {
+  std::string name = lower(text);
+  for (const char* const maker : {"nvidia ", "geforce "})
+    if (name.starts_with(maker)) name.erase(0, std::string_view(maker).size());
+  std::ranges::replace(name, '-', ' ');
+  std::ranges::replace(name, '_', ' ');
+  for (const Row& row : table)
+    if (name == row.name || "rtx " + name == row.name) return &row;
+  return nullptr;
 }
 
 // The number in front of one of the units; nothing where the text is something else.
@@ -83,14 +95,10 @@ int64_t usable_memory(const Card& card) {
   return std::max<int64_t>(card.memory - margin, 1);
 }
 
+bool is_card(const std::string& name) { return row_of(name) != nullptr; }
+
 Card card_of(const std::string& text, lk_products products) {
-  std::string name = lower(text);
-  for (const char* const maker : {"nvidia ", "geforce "})
-    if (name.starts_with(maker)) name.erase(0, std::string_view(maker).size());
-  std::ranges::replace(name, '-', ' ');
-  std::ranges::replace(name, '_', ' ');
-  for (const Row& row : table)
-    if (name == row.name || "rtx " + name == row.name) return from(row, products);
+  if (const Row* row = row_of(text)) return from(*row, products);
 
   std::optional<int64_t> memory;
   std::optional<double> rate, bandwidth;
@@ -126,6 +134,7 @@ Card card_of(const std::string& text, lk_products products) {
   }
   Card card = from(*like, products);
   card.name = text;
+  card.known = false;
   card.memory = *memory;
   if (rate) {
     if (card.rates.eight_bit > 0) card.rates.eight_bit = 2 * *rate * 1e12;

@@ -14,6 +14,7 @@ struct Card {
   std::string name;
   int64_t memory = 0;  // bytes
   Rates rates;         // of products in bf16 that add up in float32
+  bool known = false;  // by its name; else the rates are another's of that size
 };
 
 inline constexpr const char* published_rates = "as published";  // KnownRates::from
@@ -22,6 +23,8 @@ inline constexpr const char* published_rates = "as published";  // KnownRates::f
 // slowest known card of that size. `products` are what layers will be asked for. Throws lh::Error(Code::config) that
 // lists the names.
 Card card_of(const std::string& text, lk_products products = LK_PRODUCTS_WIDE);
+// Is it a name that card_of() knows?
+bool is_card(const std::string& name);
 // What of its memory a run may take: the rest is its driver's, the libraries' kernels' and a desktop's.
 int64_t usable_memory(const Card& card);
 // "24 GB/s", "24GB/s", "24": bytes a second, in units of 1e9. Throws lh::Error(Code::config) naming `flag`.

@@ -1,7 +1,10 @@
 // Rows of a batch, sample by sample.
 #include "train/batch_maker.h"
 
+#include <algorithm>
+
 #include "compile/preserve.h"
+#include "compile/prior.h"
 #include "core/rows.h"
 
 namespace lh {
@@ -83,11 +86,20 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
   in.tensors["latents"] = std::move(latents);
   in.tensors["target"] = std::move(target);
   in.tensors["loss_delta"] = HostTensor::from_floats({size}, widths);
-  if (p_.masked())
-    in.tensors["loss_weight"] = HostTensor::from_floats(
-        {size, h, w, 1}, place_weights(weights, std::move(places), p_.config.train.mask_normalization == "batch"));
-  else
+  if (p_.masked()) {
+    const bool normalized = p_.config.train.mask_normalization == "batch";
+    if (p_.keeps_masked()) {
+      std::vector<float> hidden(places.size());
+      std::ranges::transform(places, hidden.begin(), [](float seen) { return 1 - seen; });
+      const std::vector<float> each(uses.size(), static_cast<float>(p_.config.train.inverted_mask_prior_multiplier));
+      in.tensors[prior_weight] =
+          HostTensor::from_floats({size, h, w, 1}, place_weights(each, std::move(hidden), normalized));
+    }
+    in.tensors["loss_weight"] =
+        HostTensor::from_floats({size, h, w, 1}, place_weights(weights, std::move(places), normalized));
+  } else {
     in.tensors["loss_weight"] = HostTensor::from_floats({size}, weights);
+  }
   return in;
 }
 

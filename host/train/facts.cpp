@@ -32,7 +32,8 @@ std::string dataset_hash(const Dataset& dataset) {
       hash.update(
           fmt::format("{};{};{};{}\n", s.mask->file.content_hash, s.mask->alpha, s.mask->invert, s.mask->least));
     hash.update(fmt::format("{};{};{};{}x{};{};{};{};{}\n", s.image.content_hash, s.caption, s.rule.text(),
-                            s.bucket.width, s.bucket.height, s.flip, s.repeats, s.is_reg, s.loss_weight));
+                            s.bucket.width, s.bucket.height, s.flip.x, s.repeats, s.is_reg, s.loss_weight));
+    if (s.flip.y) hash.update("flip_y\n");
     if (s.is_augmented())
       hash.update(
           fmt::format("{};{};{}{}\n", s.random_crop, s.color_aug, s.augment_variants, s.random_scale ? ";scale" : ""));
@@ -63,6 +64,13 @@ std::string kept_as(const ModelConfig& model) {
   if (model.text_encoder_dtype != "auto") text += ", text encoders " + model.text_encoder_dtype;
   if (model.products != "full") text += ", products " + model.products;
   return text;
+}
+
+// What is kept where masks hide it. States of older versions do not name it.
+std::string hidden_text(const Prepared& p) {
+  return p.keeps_masked()
+             ? fmt::format(", what is hidden is kept, times {}", p.config.train.inverted_mask_prior_multiplier)
+             : "";
 }
 
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
@@ -99,7 +107,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.ip_noise_gamma",
            fmt::format("{}{}", c.train.ip_noise_gamma, c.train.ip_noise_gamma_random_strength ? " drawn" : "")},
           {"train.reg_weight", fmt::format("{}", c.train.reg_weight)},
-          {"train.mask_normalization", c.train.mask_normalization},
+          {"train.mask_normalization", c.train.mask_normalization + hidden_text(p)},
           {"what is kept as without adapters (train.diff_output_preservation, train.blank_prompt_preservation)",
            p.preserved.text()},
           {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},

@@ -45,6 +45,19 @@ void check_guidance(const TrainSection& train, const Recipe& recipe) {
         recipe.family);
 }
 
+void check_masked_prior(const TrainSection& train) {
+  if (!train.inverted_mask_prior) return;
+  const char* other = train.train_text_encoder          ? "train.train_text_encoder"
+                      : train.diff_output_preservation  ? "train.diff_output_preservation"
+                      : train.blank_prompt_preservation ? "train.blank_prompt_preservation"
+                                                        : nullptr;
+  if (other != nullptr)
+    fail(Code::config,
+         "train.inverted_mask_prior: true: it is held against what the model said before for the same prompt, which it "
+         "cannot be beside {}. Set one of them to false",
+         other);
+}
+
 bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   return std::ranges::any_of(dataset.samples, [&](const Sample& sample) {
     return sample.loss_weight != 1 || (sample.is_reg && train.reg_weight != 1);
@@ -92,6 +105,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
   if (!c.sample.prompts.empty()) sampler = choose_sampler(registry, model.recipe(), c.sample);
   requests = requests_of(c, model.recipe());
   check_guidance(c.train, model.recipe());
+  check_masked_prior(c.train);
   if (selection.text_encoders() && std::ranges::any_of(requests, [](const auto& r) { return r.strength != 1; }))
     fail(Code::config,
          "sample.network_multiplier: with train.train_text_encoder samples are made at strength 1. Remove it, and "
@@ -155,6 +169,8 @@ bool Prepared::masked() const {
   return std::ranges::any_of(dataset.samples, has_mask) || std::ranges::any_of(dataset.validation, has_mask);
 }
 
+bool Prepared::keeps_masked() const { return config.train.inverted_mask_prior && masked(); }
+
 RunCourse Prepared::course() const {
   return {.seed = static_cast<uint64_t>(config.train.seed),
           .batches_per_epoch = order->batches_per_epoch(),
@@ -191,6 +207,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
                    .text_encoders = train_text,
                    .preserves = preserved.any(),
+                   .keeps_masked = keeps_masked(),
                    .streaming = streaming},
           .batch = config.train.batch_size,
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
@@ -301,7 +318,7 @@ std::string Prepared::report_data(bool whole) const {
   constexpr size_t most_buckets = 8;
   std::string lines = fmt::format("dataset    {} samples, {} skipped\n", dataset.samples.size(), dataset.skipped);
   int64_t reg = 0, masked_ones = 0, same = 0;
-  std::set<std::tuple<std::filesystem::path, Bucket, bool>> seen;
+  std::set<std::tuple<std::filesystem::path, Bucket, Flip>> seen;
   for (const Sample& s : dataset.samples) {
     reg += s.is_reg ? s.repeats : 0;
     masked_ones += s.mask.has_value();
@@ -330,7 +347,13 @@ std::string Prepared::report_data(bool whole) const {
   if (preserved.any())
     lines +=
         fmt::format("  kept     as without adapters: {}; {} prompts\n", preserved.text(), captions->preserved().size());
-  if (masked_ones > 0) lines += fmt::format("  masks    {} samples\n", masked_ones);
+  if (masked_ones > 0)
+    lines += fmt::format("  masks    {} samples{}\n", masked_ones,
+                         keeps_masked() ? fmt::format("; what they hide stays as without adapters, times {}",
+                                                      config.train.inverted_mask_prior_multiplier)
+                                        : "");
+  else if (config.train.inverted_mask_prior)
+    lines += "  masks    none: there is nothing for inverted_mask_prior to keep\n";
   if (!dataset.not_read.empty())
     lines += fmt::format("  not read {} (convert them to PNG; this lora-host reads {})\n", some_names(dataset.not_read),
                          formats_that_are_read());

@@ -342,7 +342,6 @@ void Trainer::rescue(const RankLost& lost) {
       where = fmt::format("What there is could not be saved: {}\nThe last checkpoint is whole; continue with --resume",
                           e.what());
     }
-  world_.leave_apart();
   fail(rank_lost, "{}. {}", lost.what(), where);
 }
 

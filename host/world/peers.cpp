@@ -19,6 +19,7 @@ namespace {
 constexpr auto moment = std::chrono::milliseconds(20);
 constexpr double gone_for = 0.2;       // a process that has ended by itself has said so before: its word may be late
 constexpr double rescue_seconds = 25;  // that a state may take to be written
+constexpr double leaving_seconds = 5;  // that a process may take to end, on a machine with too much to do
 
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -170,16 +171,25 @@ void Peers::leave_apart() {
     if (rescuer) own_.rescued = 1;
     beaten_ = {};
   }
-  // A launcher ends all others when one has left: who saves is waited for, and then is a moment behind.
-  pass(rescuer ? 0.5 : rescue_seconds, [&] {
-    if (rescuer) return false;
-    return std::ranges::any_of(peers_, [](const Peer& p) { return p.last.rescued != 0; });
-  });
-  if (!rescuer) return;
+  // A launcher ends all others when one has left, and its status is that of the first: who saves is waited for, and
+  // then waits for those that leave, before it ends what hangs.
+  if (!rescuer) {
+    pass(rescue_seconds,
+         [&] { return std::ranges::any_of(peers_, [](const Peer& p) { return p.last.rescued != 0; }); });
+    return;
+  }
   const RankProcess own = RankProcess::own();
+  const auto here = [&](size_t rank) {
+    return static_cast<int>(rank) != rank_ && processes_[rank].machine == own.machine && processes_[rank].there();
+  };
+  pass(0.5, [] { return false; });  // a few beats
+  pass(leaving_seconds, [&] {
+    for (size_t r = 0; r < peers_.size(); ++r)
+      if (!peers_[r].lost && here(r)) return false;
+    return true;
+  });
   for (size_t r = 0; r < peers_.size(); ++r)
-    if (const RankProcess& p = processes_[r]; peers_[r].lost && p.machine == own.machine && p.there())
-      ::kill(static_cast<pid_t>(p.pid), SIGKILL);
+    if (peers_[r].lost && here(r)) ::kill(static_cast<pid_t>(processes_[r].pid), SIGKILL);
 }
 
 void Peers::leave(int status) {

@@ -1,0 +1,114 @@
+#!/usr/bin/env bash
+# Every configuration under examples/configs with model files of full size, and the card that its name has: all that --dry-run
+# looks at, and whether a step fits. The files have the names, types and shapes of the published ones and no contents.
+#
+#   tests/configs_test.sh BUILD KEY_LISTS
+#
+# KEY_LISTS is a folder with a list for each published file, as lora-host make-checkpoint --like reads them: flux1-dev.json.
+set -uo pipefail
+root=$(cd "$(dirname "$0")/.." && pwd)
+build=$(cd "$1" && pwd)
+lists=$(cd "${2:?usage: tests/configs_test.sh BUILD KEY_LISTS}" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+source "$root/tests/support/checks.sh"
+source "$root/tests/support/key_lists.sh"
+host=$build/bin/lora-host
+
+# hollow FILE LIST[:PREFIX]...: a checkpoint with the tensors of the lists, the names of one behind a prefix; its contents
+# take no space on the disk.
+hollow() {
+  python3 - "$work/models/$1" "${@:2}" <<'EOF'
+import json, math, os, sys
+size = {"F32": 4, "I32": 4, "BF16": 2, "F16": 2, "F8_E4M3": 1, "U8": 1, "I64": 8}
+header, at = {}, 0
+for name in sys.argv[2:]:
+    name, _, prefix = name.partition(":")
+    for key, (dtype, shape) in json.load(open(name))["tensors"].items():
+        end = at + size[dtype] * math.prod(shape)
+        header[prefix + key] = {"dtype": dtype, "shape": shape, "data_offsets": [at, end]}
+        at = end
+text = json.dumps(header).encode()
+text += b" " * (-len(text) % 8)
+with open(sys.argv[1], "wb") as out:
+    out.write(len(text).to_bytes(8, "little") + text)
+    out.truncate(8 + len(text) + at)
+EOF
+}
+mkdir -p "$work/models/FLUX.2-dev" "$work/photos"
+# The text encoder of Flux.2 dev, for which there may be no list.
+mistral_keys() {
+  local list= layer
+  tensor model.embed_tokens.weight "131072, 5120"; tensor model.norm.weight 5120
+  for layer in model.layers.{0..39}; do
+    tensor $layer.input_layernorm.weight 5120; tensor $layer.post_attention_layernorm.weight 5120
+    linear $layer.self_attn.q_proj 4096 5120 no; linear $layer.self_attn.o_proj 5120 4096 no
+    linear $layer.self_attn.k_proj 1024 5120 no; linear $layer.self_attn.v_proj 1024 5120 no
+    linear $layer.mlp.gate_proj 32768 5120 no; linear $layer.mlp.up_proj 32768 5120 no
+    linear $layer.mlp.down_proj 5120 32768 no
+  done
+  print_keys
+}
+mistral_keys >"$work/mistral.json"
+while read -r file names; do
+  paths=()
+  for name in $names; do
+    case $name in
+      mistral) paths+=("$work/mistral.json") ;;
+      *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
+      *) paths+=("$lists/$name.json") ;;
+    esac
+  done
+  check "$file" hollow "$file.safetensors" "${paths[@]}"
+done <<EOF
+flux1-dev flux1-dev
+flux1-schnell flux1-schnell
+ae ae
+clip_l clip_l
+clip_g clip_g
+t5xxl_fp16 t5xxl
+flux2-dev flux2-dev
+flux-2-klein-base-4b flux2-klein-4b
+flux-2-klein-base-9b flux2-klein-9b
+flux2-vae flux2_ae
+mistral_3_small_flux2_bf16 mistral
+qwen_3_4b qwen_3_4b
+qwen_3_8b qwen_3_8b
+Chroma1-HD Chroma1-HD
+qwen_image_bf16 qwen_image
+qwen_image_vae qwen_image_vae
+qwen_2.5_vl_7b qwen_2.5_vl_7b.text
+sd3.5_large sd3.5_large ae:first_stage_model.
+sd3.5_large_turbo sd3.5_large ae:first_stage_model.
+sd3.5_medium sd3.5_medium ae:first_stage_model.
+sd_xl_base_1.0 sd_xl_base_1.0 sd_xl_base_1.0.conditioner sdxl_vae:first_stage_model.
+my_v_pred_model sd_xl_base_1.0 sd_xl_base_1.0.conditioner sdxl_vae:first_stage_model.
+z_image_bf16 z_image
+z_image_turbo_bf16 z_image
+EOF
+# A picture that is as large as the largest resolution, and one of another shape.
+python3 - "$work/photos" <<'EOF'
+import struct, sys, zlib
+def chunk(kind, data): return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+for name, w, h in (("square", 1100, 1100), ("wide", 1600, 900)):
+    rows = b"".join(b"\0" + bytes((x * y) % 251 for x in range(3 * w)) for y in range(h))
+    with open(f"{sys.argv[1]}/{name}.png", "wb") as out:
+        out.write(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", w, h, 8, 2, 0, 0, 0)) +
+                  chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+    open(f"{sys.argv[1]}/{name}.txt", "w").write("a photo of a dog")
+EOF
+cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
+
+fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it
+  local budget
+  budget=$(awk "BEGIN { print $2 - 0.7 }")  # the rest is the driver's and a desktop's
+  (cd "$work" && "$host" plan --config "$1" --card "$2 GB" --budget "$budget") >"$work/plan" 2>&1 || { cat "$work/plan"; return 1; }
+  grep -qE "^ +$budget GiB .*s$" "$work/plan" || { cat "$work/plan"; return 1; }
+}
+for config in "$root"/examples/configs/*.yaml; do
+  name=$(basename "$config" .yaml)
+  check "$name" fits "$config" "$(sed 's/.*_\([0-9]*\)gb$/\1/' <<<"$name")"
+done
+
+echo "$passed passed, $failed failed"
+[ "$failed" -eq 0 ]
