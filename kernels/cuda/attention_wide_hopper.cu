@@ -438,9 +438,9 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t query_parts = ceil_div(queries, part_rows);
   const int64_t processors = cuda.device().multiProcessorCount, all_heads = batch * heads;
   if (queries == 0 || all_heads * key_tiles < processors) return false;
-  // A head's queries come up when all tiles of keys under way are of later heads, and then half a round of the device
-  // more: measured best, as the last of them fill the time in which the last keys end (docs/performance.md). A slot is
-  // wanted again when the queries of its last head are done.
+  // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
+  // takes: then nobody waits, and enough is left for the time in which the last keys end. A slot is wanted again when
+  // the queries of its last head are done.
   const int64_t lag = std::min(all_heads, 2 * (1 + ceil_div(processors, key_tiles)));
   const int64_t slots = std::min(all_heads, lag + 1 + ceil_div(processors, key_tiles + query_tiles));
   const int64_t ds_parts = slots * query_tiles * key_tiles * 4, listed = (all_heads + lag) * (key_tiles + query_tiles);
