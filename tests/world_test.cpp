@@ -205,6 +205,37 @@ TEST(World, ARankThatEndsWithAnErrorTakesTheOthersAlong) {
   EXPECT_THAT(errors[1], AllOf(HasSubstr("rank 0 ("), HasSubstr("has ended with exit status 5")));
 }
 
+// Every element belongs to one part of one bucket, which is whole when the last of its tensors is there.
+TEST(GradientBuckets, AreAllOfTheTensors) {
+  std::mt19937 random(3);
+  for (const int64_t most : {16, 40, 1000})
+    for (const int64_t ranks : {1, 2, 3, 7}) {
+      std::vector<GradientRange> tensors;
+      for (int64_t begin = 0; tensors.size() < 20; begin += tensors.back().elements)
+        tensors.push_back({begin, 1 + static_cast<int64_t>(random() % 90)});
+      const int64_t elements = tensors.back().begin + tensors.back().elements;
+      std::ranges::shuffle(tensors, random);
+      std::vector<int> owners(static_cast<size_t>(elements), 0);
+      for (const GradientBucket& bucket : gradient_buckets(tensors, most)) {
+        EXPECT_LE(bucket.elements, most);
+        for (int64_t rank = 0; rank < ranks; ++rank) {
+          int64_t part = 0;
+          for (const GradientRange& range : bucket.part(rank, ranks)) {
+            part += range.elements;
+            for (int64_t i = range.begin; i < range.begin + range.elements; ++i) {
+              ++owners[static_cast<size_t>(i)];
+              const auto tensor = std::ranges::find_if(
+                  tensors, [&](const GradientRange& t) { return t.begin <= i && i < t.begin + t.elements; });
+              EXPECT_LT(static_cast<size_t>(tensor - tensors.begin()), bucket.after);
+            }
+          }
+          EXPECT_LE(part, most_in_part(bucket.elements, ranks));
+        }
+      }
+      EXPECT_THAT(owners, Each(1));
+    }
+}
+
 // For any number of ranks and micro-batches the sum is the one that one process makes of them, to the bit.
 TEST(GradientSum, IsTheSumOfOneProcess) {
   struct Case {
@@ -222,6 +253,12 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
       for (float& v : one) v = normal(random);
     }
     const float share = 1.0f / static_cast<float>(count);
+    // The backward pass ends them in another order than they lie in.
+    std::vector<GradientRange> tensors;
+    for (int64_t i = 0; i < 7; ++i)
+      if (const int64_t begin = elements * i / 7, end = elements * (i + 1) / 7; begin < end)
+        tensors.push_back({begin, end - begin});
+    std::ranges::shuffle(tensors, random);
     Device device("cpu");
     std::vector<float> wanted(static_cast<size_t>(elements) + 1);
     for (size_t m = 0; m < gradients.size(); ++m) {
@@ -235,26 +272,30 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
     EXPECT_THAT(run_ranks(ranks,
                           [&](World& world, auto&) {
                             Device own("cpu");
-                            HostGradientSum sum(world, own);
                             const auto n = static_cast<size_t>(elements);
                             std::vector<float> g(n), total(n, -1);
                             float loss = 0, loss_sum = -1;
+                            GradientSum sum(world, own, "cpu",
+                                            {.gradient = reinterpret_cast<std::byte*>(g.data()),
+                                             .total = reinterpret_cast<std::byte*>(total.data()),
+                                             .loss = reinterpret_cast<std::byte*>(&loss),
+                                             .loss_total = reinterpret_cast<std::byte*>(&loss_sum)},
+                                            tensors, true);
                             for (int64_t done = 0; done < count; done += ranks) {
                               if (done + world.rank() < count) {
                                 const auto& mine = gradients[static_cast<size_t>(done + world.rank())];
                                 std::copy_n(mine.begin(), n, g.begin());
                                 loss = mine.back();
                               }
-                              sum.begin();
-                              sum.add({.gradient = reinterpret_cast<std::byte*>(g.data()),
-                                       .gradient_sum = reinterpret_cast<std::byte*>(total.data()),
-                                       .elements = elements,
-                                       .loss = reinterpret_cast<std::byte*>(&loss),
-                                       .loss_sum = reinterpret_cast<std::byte*>(&loss_sum)},
-                                      {.ranks = std::min<int64_t>(ranks, count - done),
-                                       .share = share,
-                                       .first = done == 0,
-                                       .last = done + ranks >= count});
+                              sum.come(done + world.rank() < count);
+                              sum.begin({.ranks = std::min<int64_t>(ranks, count - done),
+                                         .share = share,
+                                         .first = done == 0,
+                                         .last = done + ranks >= count});
+                              // Ranks need not know of them in the same steps.
+                              for (size_t t = 0; t < tensors.size(); t += 1 + static_cast<size_t>(world.rank()))
+                                sum.there(t);
+                              sum.end();
                             }
                             EXPECT_TRUE(std::equal(total.begin(), total.end(), wanted.begin()));
                             EXPECT_EQ(loss_sum, wanted.back());

@@ -17,6 +17,7 @@
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
 #include "plugin/published.h"
+#include "train/device_groups.h"
 #include "world/world.h"
 
 namespace lh {
@@ -321,9 +322,9 @@ Options parse_options(int argc, const char* const* argv) {
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
   const std::string missing = formats_without_library();
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n", LORA_HOST_VERSION,
+  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n{}\n", LORA_HOST_VERSION,
                      LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(),
-                     missing.empty() ? "" : "; not " + missing, world_library_text());
+                     missing.empty() ? "" : "; not " + missing, world_library_text(), device_group_text());
 }
 
 }  // namespace lh

@@ -53,9 +53,10 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
 
 }  // namespace
 
-Prepared::Prepared(const Registry& all, const Config& c, int64_t processes)
+Prepared::Prepared(const Registry& all, const Config& c, int64_t together)
     : registry(all),
       config(c),
+      processes(together),
       micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
@@ -189,6 +190,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
           .batch = config.train.batch_size,
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
           .accumulate = micro_batches > 1,
+          .processes = processes,
           .norm_limit = config.network.scale_weight_norms};
 }
 

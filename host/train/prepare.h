@@ -37,11 +37,12 @@ DType encoder_dtype(const Device& device, DType compute);
 int64_t memory_limit(const Config& config, const Device& device);
 
 struct Prepared {
-  // processes: that train together.
-  Prepared(const Registry& registry, const Config& config, int64_t processes = 1);
+  // together: processes that train together.
+  Prepared(const Registry& registry, const Config& config, int64_t together = 1);
 
   const Registry& registry;
   Config config;          // its train.steps as max_train_epochs makes them
+  int64_t processes;      // that train together
   int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;

@@ -70,6 +70,17 @@ void TrainStep::run(const StepInputs& inputs, const Program::Probe& probe) {
   program_->run(probe);
 }
 
+std::vector<size_t> TrainStep::gradient_nodes(const Adapters& adapters) const {
+  const Graph& graph = train_.graph;
+  std::map<uint32_t, size_t> made_by;
+  for (size_t n = 0; n < graph.nodes.size(); ++n)
+    for (const Value out : graph.nodes[n].outputs) made_by[out.id] = n;
+  std::vector<size_t> nodes;
+  for (const AdapterTensor& tensor : adapters.tensors())
+    nodes.push_back(made_by.at(graph.outputs.at("grad." + tensor.name).id));
+  return nodes;
+}
+
 double TrainStep::loss() const { return program_->output("loss").as<float>()[0]; }
 
 std::string find_non_finite(Device& device, TrainStep& step, const StepInputs& inputs) {

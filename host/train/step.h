@@ -41,6 +41,8 @@ class TrainStep {
   // Forward and backward pass; the gradients are then in the adapters' "g" section, times the loss scale.
   void run(const StepInputs& inputs, const Program::Probe& probe = {});
   double loss() const;
+  // For each trained tensor the number of the node behind which its gradient is there.
+  std::vector<size_t> gradient_nodes(const Adapters& adapters) const;
 
  private:
   const HostTensor* given(const std::string& name, const StepInputs& inputs) const;

@@ -1,9 +1,13 @@
 // Records micro-batches and the update, keeps a few in flight, and reads their results back.
 #include "train/step_runner.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <numeric>
+#include <sstream>
 
 #include "core/signals.h"
 #include "run/clip.h"
@@ -26,8 +30,6 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       feed_(device, plan.message_bytes()),
       scalars_(device, SCALARS, "scalars"),
       results_(device, most_in_flight * SCALARS) {
-  if (options.world != nullptr && !options.world->alone_here())
-    sum_ = std::make_unique<HostGradientSum>(*options.world, device);
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
   const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
@@ -36,6 +38,49 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
   if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
   set_state(0, {1, 0});
   set_averaged(0);
+  const float trusted = 0;
+  scalars_.upload(DISTRUST, &trusted, sizeof trusted);
+  if (options.world != nullptr && !options.world->alone_here()) join_others();
+}
+
+// Gradients travel in the order in which the backward pass of the largest step of the first process ends them.
+void StepRunner::join_others() {
+  const Adapters& adapters = *plan_.adapters;
+  const size_t count = adapters.tensors().size();
+  const std::vector<size_t> nodes = plan_.steps.at(plan_.largest_shape())->gradient_nodes(adapters);
+  std::vector<size_t> order(count);
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::ranges::stable_sort(order, {}, [&](size_t t) { return nodes[t]; });
+  std::istringstream agreed(options_.world->of_first(fmt::format("{}", fmt::join(order, " "))));
+  for (size_t& t : order) agreed >> t;
+  // With what lies behind each of them, which is zero in every section.
+  std::vector<int64_t> begins;
+  for (const AdapterTensor& tensor : adapters.tensors()) begins.push_back(tensor.offset);
+  begins.push_back(adapters.whole().shape.numel());
+  std::ranges::sort(begins);
+  std::vector<GradientRange> tensors;
+  for (const size_t t : order) {
+    const int64_t begin = adapters.tensors().at(t).offset;
+    tensors.push_back({begin, *std::ranges::upper_bound(begins, begin) - begin});
+  }
+  const AdapterTensor all = adapters.whole();
+  const auto at = [&](const char* section) { return static_cast<std::byte*>(adapters.at(section, all)); };
+  sum_ = std::make_unique<GradientSum>(*options_.world, device_, options_.device,
+                                       StepGradients{.gradient = at("g"),
+                                                     .total = at("total"),
+                                                     .loss = scalars_.data() + OWN_LOSS,
+                                                     .loss_total = scalars_.data() + LOSS},
+                                       tensors, options_.in_order);
+  for (const auto& [shape, step] : plan_.steps) {
+    const std::vector<size_t> made = step->gradient_nodes(adapters);
+    std::vector<size_t>& there = gradients_there_[step.get()];
+    there.resize(step->train_graph().graph.nodes.size());
+    size_t last = 0;
+    for (size_t i = 0; i < count; ++i) {
+      last = std::max(last, made[order[i]]);
+      there[last] = i + 1;
+    }
+  }
 }
 
 void StepRunner::use(std::shared_ptr<const OptimizerSetup> setup) {
@@ -97,17 +142,24 @@ void StepRunner::set_averaged(int64_t updates) {
 // The section that the update reads.
 const char* StepRunner::gradients() const { return options_.accumulation > 1 || sum_ ? "total" : "g"; }
 
-// One micro-batch: loss and gradients, added to those of the earlier ones of this process, unless all processes add up
-// theirs in order.
+// One micro-batch: loss and gradients, added to those of the earlier ones unless all processes add up theirs.
 void StepRunner::forward_backward(TrainStep& step, bool onto) {
-  const float share = sums_here() ? 1.0f / static_cast<float>(options_.accumulation) : 1.0f;
-  step.program().run();
+  const float share = sum_ ? 1.0f : 1.0f / static_cast<float>(options_.accumulation);
+  if (sum_ && sum_->within_step()) {
+    const std::vector<size_t>& there = gradients_there_.at(&step);
+    const Node* const first = step.program().graph().nodes.data();
+    step.program().run([&](const Node& node, std::span<const lk_tensor>) {
+      if (const size_t tensors = there[static_cast<size_t>(&node - first)]; tensors > 0) sum_->there(tensors);
+    });
+  } else {
+    step.program().run();
+  }
   const lk_accumulate_params loss{.x = step.program().tensor(step.train_graph().graph.outputs.at("loss")),
-                                  .total = scalar(scalars_, LOSS),
+                                  .total = scalar(scalars_, sum_ ? OWN_LOSS : LOSS),
                                   .alpha = share,
                                   .accumulate = onto};
   device_.check(lk_accumulate(device_.context(), &loss), "loss");
-  if (!sums_here() || (options_.accumulation == 1 && !sum_)) return;
+  if (options_.accumulation == 1 || sum_) return;
   const AdapterTensor all = plan_.adapters->whole();
   const lk_accumulate_params params{.x = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("g", all)),
                                     .total = kernel_tensor({DType::f32, all.shape}, plan_.adapters->at("total", all)),
@@ -124,6 +176,12 @@ void StepRunner::clip_and_update() {
   const lk_tensor norm = scalar(scalars_, NORM), counts = scalar(scalars_, STEP, 2);
   clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
                  options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
+  if (sum_) {
+    device_.check(lk_copy_async(context, LK_COMPUTE, scalars_.data() + DISTRUST, sum_->trust(), sizeof(float)),
+                  "trust in other processes");
+    const lk_accumulate_params distrust{.x = scalar(scalars_, DISTRUST), .total = norm, .alpha = 1, .accumulate = true};
+    device_.check(lk_accumulate(context, &distrust), "trust in other processes");
+  }
   device_.check(lk_if_finite_begin(context, &norm), "condition");
   const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = counts, .y = counts};
   device_.check(lk_unary(context, &next), "step counters");
@@ -147,12 +205,15 @@ void StepRunner::clip_and_update() {
 // A micro-batch of one shape as one piece of work; the last one of a step with the update.
 Recording& StepRunner::recording(const Work& work) {
   std::unique_ptr<Recording>& found = recordings_[work];
-  if (!found)
-    found = std::make_unique<Recording>(device_, [this, work] {
-      if (work.step != nullptr) forward_backward(*work.step, work.onto);
-      if (work.update) clip_and_update();
-    });
+  if (!found) found = std::make_unique<Recording>(device_, [this, what = work] { this->work(what); });
   return *found;
+}
+
+void StepRunner::work(const Work& work) {
+  if (work.round) sum_->begin(*work.round);
+  if (work.step != nullptr) forward_backward(*work.step, work.onto);
+  if (work.round) sum_->end();
+  if (work.update) clip_and_update();
 }
 
 // Learning rates, and the inputs of a micro-batch where there is one, to the device.
@@ -172,17 +233,6 @@ void StepRunner::send(const std::vector<double>& lr, const MicroBatch& batch) {
   if (batch.step != nullptr && !device_.is_cpu() && warm_.insert(batch.step).second) batch.step->program().run();
 }
 
-void StepRunner::add(int64_t ranks, float share, bool first, bool last) {
-  const AdapterTensor all = plan_.adapters->whole();
-  const auto at = [&](const char* section) { return static_cast<std::byte*>(plan_.adapters->at(section, all)); };
-  sum_->add({.gradient = at(options_.in_order ? "g" : "total"),
-             .gradient_sum = at("total"),
-             .elements = all.shape.numel(),
-             .loss = scalars_.data() + LOSS,
-             .loss_sum = scalars_.data() + LOSS},
-            {.ranks = ranks, .share = share, .first = first, .last = last});
-}
-
 // Micro-batch number i is that of rank i modulo their number, so that adding up round by round in the order of ranks is
 // adding up the micro-batches one after another.
 MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
@@ -190,20 +240,25 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
   const int64_t ranks = options_.world->size(), rank = options_.world->rank(), count = options_.accumulation;
   MicroBatch batch;
   for (int64_t done = 0; done < count; done += ranks) {
-    const int64_t here = std::min(ranks, count - done);
-    const bool first = done == 0, last = done + ranks >= count;
-    if (rank < here) {
-      sum_->begin();
-      batch = next(done + rank);
-      send(lr, batch);
-      recording({.step = batch.step, .onto = sums_here() && !first}).launch();
-    } else if (first) {
-      send(lr, {});
+    const SumRound round{.ranks = std::min(ranks, count - done),
+                         .share = 1.0f / static_cast<float>(count),
+                         .first = done == 0,
+                         .last = done + ranks >= count};
+    const bool computes = rank < round.ranks;
+    MicroBatch here;
+    sum_->come(computes);
+    if (computes) here = next(done + rank);
+    if (computes || round.first) send(lr, here);
+    if (sum_->within_step()) {
+      recording({.step = here.step, .onto = false, .round = round, .update = round.last}).launch();
+    } else {
+      if (computes) recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
+      sum_->begin(round);
+      sum_->end();
+      if (round.last) recording({.step = nullptr, .onto = false, .round = {}, .update = true}).launch();
     }
-    if (options_.in_order) add(here, 1.0f / static_cast<float>(count), first, last);
+    if (computes) batch = std::move(here);
   }
-  if (!options_.in_order) add(std::min(ranks, count), 1, true, true);
-  recording({.update = true}).launch();
   return batch;
 }
 
@@ -215,7 +270,8 @@ void StepRunner::enqueue(const std::vector<double>& lr, const std::function<Micr
     for (int64_t micro = 0; micro < options_.accumulation; ++micro) {
       batch = next(micro);
       send(lr, batch);
-      recording({.step = batch.step, .onto = micro > 0, .update = micro + 1 == options_.accumulation}).launch();
+      recording({.step = batch.step, .onto = micro > 0, .round = {}, .update = micro + 1 == options_.accumulation})
+          .launch();
     }
   }
   const int64_t slot = launched_++ % most_in_flight;
@@ -228,7 +284,11 @@ void StepRunner::enqueue(const std::vector<double>& lr, const std::function<Micr
 
 StepResult StepRunner::collect() {
   const int64_t slot = collected_++ % most_in_flight;
-  landed_[static_cast<size_t>(slot)]->finish();
+  const Event& landed = *landed_[static_cast<size_t>(slot)];
+  if (sum_)
+    sum_->wait(landed);
+  else
+    landed.finish();
   const auto value = [&](int64_t offset) {
     float v = 0;
     std::memcpy(&v, results_.data() + slot * SCALARS + offset, sizeof v);
@@ -241,6 +301,9 @@ StepResult StepRunner::collect() {
                     std::llround(value(AVERAGED)),
                     std::move(flying_.front())};
   flying_.pop_front();
+  if (!sum_) return result;
+  sum_->done();
+  if (value(DISTRUST) != 0) sum_->raise();
   return result;
 }
 

@@ -21,9 +21,8 @@ namespace lh {
 struct RunnerOptions {
   int64_t accumulation = 1;  // micro-batches of a step, of all processes
   World* world = nullptr;    // the processes that train together; none: this one
-  // Sums over processes are those of one process, to the bit. Otherwise each adds up its own micro-batches first, and
-  // less travels.
-  bool in_order = true;
+  bool in_order = true;      // sums over processes are those of one process, to the bit
+  std::string device = {};   // name of the device
   double max_grad_norm = 1;
   bool loss_scaling = false;  // for float16
 };
@@ -63,24 +62,26 @@ class StepRunner {
   // micro-batches.
   void enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
   int64_t in_flight() const { return launched_ - collected_; }
-  // Waits for the oldest step in flight.
+  // Waits for the oldest step in flight. Throws as World::look does, after it has given the step up, where other
+  // processes were lost before it was whole: it has then changed nothing.
   StepResult collect();
 
  private:
   // What a recording has in it.
   struct Work {
-    TrainStep* step = nullptr;  // forward and backward pass
-    bool onto = false;          // loss and gradients are added to what is there
+    TrainStep* step = nullptr;      // forward and backward pass
+    bool onto = false;              // loss and gradients are added to what is there
+    std::optional<SumRound> round;  // then they are added up with those of the other processes
     bool update = false;
     auto operator<=>(const Work&) const = default;
   };
   const char* gradients() const;
-  bool sums_here() const { return !sum_ || !options_.in_order; }
   Recording& recording(const Work& work);
+  void join_others();
   void forward_backward(TrainStep& step, bool onto);
+  void work(const Work& work);
   void clip_and_update();
   void send(const std::vector<double>& lr, const MicroBatch& batch);
-  void add(int64_t ranks, float share, bool first, bool last);
   MicroBatch enqueue_together(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next);
   const char* averaged() const;
 
@@ -94,9 +95,11 @@ class StepRunner {
   StagingMemory results_;  // the scalars after each of the steps in flight
   std::vector<std::unique_ptr<Event>> landed_;
   std::unique_ptr<Update> update_;
-  std::set<const TrainStep*> warm_;  // ran once without being recorded
-  std::map<Work, std::unique_ptr<Recording>> recordings_;
+  std::set<const TrainStep*> warm_;   // ran once without being recorded
   std::unique_ptr<GradientSum> sum_;  // where there are other processes
+  // Of each step, by node: how many of the trained tensors, in the order of the sums, have their gradient behind it.
+  std::map<const TrainStep*, std::vector<size_t>> gradients_there_;
+  std::map<Work, std::unique_ptr<Recording>> recordings_;  // they end before what they recorded
   std::deque<MicroBatch> flying_;
   int64_t launched_ = 0, collected_ = 0;
 };

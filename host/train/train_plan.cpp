@@ -7,6 +7,7 @@
 #include "run/clip.h"
 #include "run/feed.h"
 #include "run/workspace.h"
+#include "train/gradient_sum.h"
 
 namespace lh {
 
@@ -57,7 +58,8 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   memory.weights = weight_bytes(first.graph, weights);
   memory.streamed = streamed_bytes(first.graph, weights);
   memory.adapters = adapters->bytes();
-  memory.small += SCALARS + Feed::device_bytes(message_bytes());
+  memory.small +=
+      SCALARS + Feed::device_bytes(message_bytes()) + GradientSum::staging_bytes(whole.numel(), options.processes);
   also(settings);
   optimizer = setup_for(settings);
 }

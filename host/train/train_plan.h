@@ -34,13 +34,24 @@ inline constexpr int64_t rate_spacing = 64;
 
 // Scalars on the device that a training step reads and writes (float32), at these offsets.
 // The counts of updates of the weights and of their average lie side by side: one launch counts both.
-enum Scalar : int64_t { STEP = 0, AVERAGED = 4, NORM = 256, LOSS_SCALE = 512, LOSS = 768, SCALARS = 1024 };
+// OWN_LOSS is this process's where several train together, DISTRUST is not 0 where what came from others is of no use.
+enum Scalar : int64_t {
+  STEP = 0,
+  AVERAGED = 4,
+  NORM = 256,
+  LOSS_SCALE = 512,
+  LOSS = 768,
+  OWN_LOSS = 772,
+  DISTRUST = 776,
+  SCALARS = 1024
+};
 
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1;
   Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
   bool accumulate = false;                // gradients of several micro-batches are added up
+  int64_t processes = 1;                  // that train together
   std::optional<double> norm_limit = {};  // of each module's change
 };
 

@@ -114,6 +114,7 @@ void Trainer::load() {
                   RunnerOptions{.accumulation = p_.micro_batches,
                                 .world = &world_,
                                 .in_order = config_.train.deterministic,
+                                .device = config_.device,
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
   if (p_.validation) p_.validation->bind(runner_->arena(), *weights_, *p_.plan->adapters);
@@ -285,6 +286,16 @@ int Trainer::leave() {
   return exit_interrupted;
 }
 
+// Steps in flight count where they came to their end, before other processes were lost.
+void Trainer::settle() {
+  while (runner_->in_flight() > 0) try {
+      collect(state_.step);
+      ++state_.step;
+    } catch (const RankLost&) {
+    } catch (const Interrupted&) {
+    }
+}
+
 // Every process has the same tensors, so the first one that is left saves for all: into the folder that it owns, or
 // that nobody owns any more. The LoRA of the step is written on resuming.
 void Trainer::rescue(const RankLost& lost) {
@@ -292,7 +303,7 @@ void Trainer::rescue(const RankLost& lost) {
   std::string where = "Another process of the run saves what there is";
   if (world_.rescues()) try {
       const WholeChange whole;
-      while (runner_->in_flight() > 0) collect(state_.step++);
+      settle();
       // Another process may have been lost while it wrote that.
       const std::filesystem::path file = config_.output_dir() / "state" / (state_name(state_.step) + ".safetensors");
       if (on_disk_ != state_.step || !std::filesystem::exists(file)) {
@@ -393,6 +404,7 @@ int Trainer::run() {
     return run_steps();
   } catch (const Interrupted&) {  // what was being computed is of no use, what is done is whole
     apart_ = !world_.alone_here();
+    settle();
     const int status = leave();
     world_.leave_apart();
     return status;

@@ -59,7 +59,8 @@ class Trainer {
                     const std::function<void(size_t index, const Image& image)>& write);
   void finish_resumed_step();  // what a kill after its state left out: the LoRA, samples
   int run_steps();
-  int leave();                                     // saves unless that is done and ends, because somebody asked for it
+  int leave();  // saves unless that is done and ends, because somebody asked for it
+  void settle();
   [[noreturn]] void rescue(const RankLost& lost);  // saves what is whole, where this process is the one to do it
   void compare_ranks() const;                      // all have the same trained tensors
   [[noreturn]] void leave_lost_folder();

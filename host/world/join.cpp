@@ -1,15 +1,11 @@
 // Is there a launcher, and the module that speaks its language.
-#include <dlfcn.h>
-
 #include <cstdlib>
-#include <filesystem>
 
+#include "world/module.h"
 #include "world/world.h"
 
 namespace lh {
 namespace {
-
-namespace fs = std::filesystem;
 
 constexpr const char* how_to_get = "Install libopenmpi-dev and openmpi-bin and build again (cmake finds them)";
 
@@ -27,25 +23,8 @@ double silence_seconds() {
   return seconds >= 1 && seconds <= 86400 ? seconds : usual;
 }
 
-// Beside the plugins, installed or as built.
-fs::path module_path() {
-  std::error_code none;
-  const fs::path bin = fs::read_symlink("/proc/self/exe", none).parent_path();
-  for (const char* lib : {LORA_LIBDIR_FROM_BINDIR, "../lib"})
-    if (const fs::path file = (bin / lib / "lora-host" / "world" / "mpi.so").lexically_normal(); fs::exists(file, none))
-      return file;
-  fail(Code::resource,
-       "this process was started as one of several, and the module lib/lora-host/world/mpi.so is missing. Install "
-       "lora-host anew");
-}
-
 std::unique_ptr<Transport> open_mpi() {
-  const fs::path file = module_path();
-  // MPI's own plugins look for its symbols among those of the whole process.
-  void* module = ::dlopen(file.c_str(), RTLD_NOW | RTLD_GLOBAL);
-  if (module == nullptr) throw std::runtime_error(fmt::format("{}: {}", file.string(), ::dlerror()));
-  const auto open = reinterpret_cast<Transport* (*)()>(::dlsym(module, "lora_world_open"));
-  if (open == nullptr) throw std::runtime_error(fmt::format("{}: is of another lora-host", file.string()));
+  const auto open = reinterpret_cast<Transport* (*)()>(world_module("mpi.so", "lora_world_open"));
   return std::unique_ptr<Transport>(open());
 }
 #endif
