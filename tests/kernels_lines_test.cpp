@@ -149,6 +149,7 @@ std::vector<Operation> operations() {
   }
   all.push_back(attention(2, 33, 65, 2, 32));
   all.push_back(attention(1, 130, 520, 27, 64));  // own kernels of capability 9.0
+  all.push_back(attention(2, 130, 270, 23, 128));
   all.push_back(attention(1, 130, 130, 2, 128));
   all.push_back(attention(2, 33, 65, 2, 32, true));
   return all;

@@ -518,7 +518,8 @@ void attention(Cuda& cuda, const lk_attention_params& p) {
 void attention_backward(Cuda& cuda, const lk_attention_backward_params& p) {
   named_failures([&] { return name("attention_backward", p); },
                  [&] {
-                   if (attention_backward_on_hopper(cuda, p) || attention_backward_by_cudnn(cuda, p)) return;
+                   if (attention_backward_on_hopper(cuda, p) || attention_backward_wide_on_hopper(cuda, p)) return;
+                   if (attention_backward_by_cudnn(cuda, p)) return;
                    attention_backward_dense(cuda, p);
                  });
 }

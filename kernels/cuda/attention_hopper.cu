@@ -14,9 +14,8 @@
 // that same order, so some block can always go on.
 #include <algorithm>
 
-#include "cuda/attention.h"
+#include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
-#include "cuda/hopper.cuh"
 
 namespace lk::cuda {
 
@@ -26,11 +25,6 @@ constexpr int width = 64, tile_rows = 128, row_bytes = width * 2, tile_bytes = t
 constexpr int multipliers = 256, threads = 128 + multipliers;
 constexpr int loader = 0, writer = 32;        // threads of the first warpgroup
 constexpr int tile_sums = tile_rows * width;  // of dq
-
-// To the first row of head number `head` of all items.
-__device__ int64_t head_at(const Spacing& at, int head, int heads) {
-  return int64_t{head / heads} * at.item + int64_t{head % heads} * width;
-}
 
 struct Problem {
   const void *o, *d_o;  // [batch, rows, heads, 64]
@@ -48,8 +42,6 @@ struct Problem {
 struct Maps {
   CUtensorMap q, k, v, d_o;
 };
-
-constexpr float log2_e = 1.4426950408889634f;
 
 struct Shared {
   alignas(1024) unsigned char k[tile_bytes], v[tile_bytes], q[2][tile_bytes], d_o[2][tile_bytes];
@@ -138,42 +130,13 @@ __device__ void write_dq(const Problem& p, Shared& s) {
   }
 }
 
-// A packed pair of each of four neighbouring lanes, for each of four columns of pairs: the lane gets those of its own.
-__device__ inline uint4 transposed(const uint32_t (&v)[4]) {
-  const int own = static_cast<int>(threadIdx.x) % 4;
-  uint32_t out[4];
-#pragma unroll
-  for (int step = 0; step < 4; ++step) {
-    const int other = own ^ step;
-    uint32_t sent = v[0];
-#pragma unroll
-    for (int i = 1; i < 4; ++i) sent = other == i ? v[i] : sent;
-    const uint32_t got = __shfl_xor_sync(0xffffffffu, sent, step);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = other == i ? got : out[i];
-  }
-  return make_uint4(out[0], out[1], out[2], out[3]);
-}
-
 // [64 rows, 64] of a warpgroup's result, times scale.
 template <class T>
 __device__ inline void store_rows(const float (&v)[32], float scale, T* to, int64_t row_pitch, int rows) {
-  const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
+  const int thread = static_cast<int>(threadIdx.x) % 128, row = thread / 32 * 16 + thread % 32 / 4;
 #pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const int row = thread / 32 * 16 + lane / 4 + half * 8;
-#pragma unroll
-    for (int part = 0; part < 2; ++part) {
-      uint32_t packed[4];
-#pragma unroll
-      for (int j = 0; j < 4; ++j) {
-        const int i = (part * 4 + j) * 4 + half * 2;
-        packed[j] = Multiply<T>::pack(v[i] * scale, v[i + 1] * scale);
-      }
-      const uint4 chunk = transposed(packed);
-      if (row < rows) *reinterpret_cast<uint4*>(to + row * row_pitch + (part * 4 + lane % 4) * 8) = chunk;
-    }
-  }
+  for (int half = 0; half < 2; ++half)
+    store_row(v, half, scale, to + (row + half * 8) * row_pitch, row + half * 8 < rows);
 }
 
 template <class T>
@@ -279,8 +242,8 @@ __device__ void multiply(const Problem& p, Shared& s) {
     }
     barrier_arrive(&s.keys_empty);
     const int64_t row = order.first_key + group * 64;
-    const int64_t dk_at = head_at(p.dk_at, order.head, p.heads) + row * p.dk_at.row;
-    const int64_t dv_at = head_at(p.dv_at, order.head, p.heads) + row * p.dv_at.row;
+    const int64_t dk_at = head_at<width>(p.dk_at, order.head, p.heads) + row * p.dk_at.row;
+    const int64_t dv_at = head_at<width>(p.dv_at, order.head, p.heads) + row * p.dv_at.row;
     store_rows(dk, p.scale, static_cast<T*>(p.dk) + dk_at, p.dk_at.row, keys_left);
     store_rows(dv, 1.0f, static_cast<T*>(p.dv) + dv_at, p.dv_at.row, keys_left);
   }
@@ -323,26 +286,13 @@ __global__ void __launch_bounds__(threads, 1)
 template <class T>
 __global__ void prepare_kernel(const Problem p, int64_t rows) {
   const int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 8;
-  const int part = static_cast<int>(threadIdx.x) % 8;
   const int padded = p.query_tiles * tile_rows;
   const int head = static_cast<int>(at % p.heads), query = static_cast<int>(at / p.heads % padded);
   const int64_t batch = at / p.heads / padded, place = (batch * p.heads + head) * padded + query;
-  float sum = 0;
-  if (at < rows && query < p.queries) {
-    const int64_t column = head * width + part * 8;
-    const int64_t o_at = batch * p.o_at.item + query * p.o_at.row + column;
-    const int64_t d_o_at = batch * p.d_o_at.item + query * p.d_o_at.row + column;
-    const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.o) + o_at);
-    const uint4 b = *reinterpret_cast<const uint4*>(static_cast<const T*>(p.d_o) + d_o_at);
-    const auto* const x = reinterpret_cast<const T*>(&a);
-    const auto* const y = reinterpret_cast<const T*>(&b);
-#pragma unroll
-    for (int i = 0; i < 8; ++i) sum = fmaf(static_cast<float>(x[i]), static_cast<float>(y[i]), sum);
-  }
-#pragma unroll
-  for (int offset = 1; offset < 8; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
-  if (at >= rows || part != 0) return;
-  const bool there = query < p.queries;
+  const bool there = at < rows && query < p.queries;
+  const float sum = delta_of_row<T, width>(p.o, batch * p.o_at.item + query * p.o_at.row + head * width, p.d_o,
+                                           batch * p.d_o_at.item + query * p.d_o_at.row + head * width, there);
+  if (at >= rows || threadIdx.x % 8 != 0) return;
   p.delta[place] = sum;
   p.lse2[place] = there ? p.lse[(batch * p.heads + head) * p.queries + query] * log2_e : __int_as_float(0x7f800000);
   if (query % tile_rows == 0) p.turns[place / tile_rows] = 0;
@@ -363,32 +313,18 @@ __global__ void finish_kernel(const Problem p) {
     v[j * 4] = four.x, v[j * 4 + 1] = four.y, v[j * 4 + 2] = four.z, v[j * 4 + 3] = four.w;
   }
   const int first = tile * tile_rows + group * 64;
-  const int64_t at = head_at(p.dq_at, head, p.heads) + first * p.dq_at.row;
+  const int64_t at = head_at<width>(p.dq_at, head, p.heads) + first * p.dq_at.row;
   store_rows(v, p.scale, static_cast<T*>(p.dq) + at, p.dq_at.row, p.queries - first);
 #endif
 }
 
 CUtensorMap map_of(const lk_tensor& x) {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-          "cuTensorMapEncodeTiled");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  }();
-  const auto heads = static_cast<cuuint64_t>(x.dims[2]), rows = static_cast<cuuint64_t>(x.dims[1]);
-  const cuuint64_t dims[] = {width, heads, rows, static_cast<cuuint64_t>(x.dims[0])};
   const Spacing spacing = spacing_of(x);
-  const cuuint64_t pitches[] = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2,  // of all but the first
-                                static_cast<cuuint64_t>(spacing.item) * 2};
-  const cuuint32_t box[] = {width, 1, tile_rows, 1}, steps[] = {1, 1, 1, 1};
-  CUtensorMap map{};
-  const CUresult status =
-      encode(&map, x.dtype == LK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 4, x.data,
-             dims, pitches, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
-             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) throw Error(LK_E_DEVICE, "cuTensorMapEncodeTiled: " + std::to_string(status));
-  return map;
+  return tensor_map<4>(
+      x, {.dims = {width, static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[1]),
+                   static_cast<cuuint64_t>(x.dims[0])},
+          .pitches = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2, static_cast<cuuint64_t>(spacing.item) * 2},
+          .box = {width, 1, tile_rows, 1}});
 }
 
 template <class T>
@@ -405,9 +341,8 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 
 }  // namespace
 
-bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
-  const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
-  if (cuda.fast() || cuda.capability() != 90 || p.q.dims[3] != width || p.k.dims[2] != heads) return false;
+bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width) {
+  if (cuda.capability() != 90 || p.q.dims[3] != width || p.k.dims[2] != p.q.dims[2]) return false;
   if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
   if (present(p.bias) || present(p.key_lengths) || present(p.key_mask) || p.soft_cap != 0.0f || p.causal != 0)
     return false;
@@ -415,6 +350,12 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
     if (t->dtype != p.q.dtype || !heads_in_lines(*t)) return false;
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
   }
+  return true;
+}
+
+bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
+  if (cuda.fast() || !suits_hopper(cuda, p, width)) return false;
+  const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
   const int64_t processors = cuda.device().multiProcessorCount, items = batch * heads * key_tiles;
   // All blocks of a head that are in one round have to run together; with fewer than one for each processor cuDNN,

@@ -61,6 +61,30 @@ __device__ inline void copy_rows(void* to, const CUtensorMap& from, int batch, i
       "l"(&from), "r"(0), "r"(head), "r"(row), "r"(batch), "r"(shared_address(barrier))
       : "memory");
 }
+// What the second-level cache is to do with lines that a copy reads (as createpolicy.fractional makes them).
+enum class Cached : uint64_t {
+  usual = 0x1000000000000000,
+  first_out = 0x12f0000000000000,
+  last_out = 0x14f0000000000000
+};
+
+__device__ inline void copy_bulk(void* to, const void* from, int bytes, uint64_t* barrier, Cached cached) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(bytes), "r"(shared_address(barrier)), "l"(static_cast<uint64_t>(cached))
+      : "memory");
+}
+// copy_rows of heads of 128 as [batch, heads, halves, rows, 64]: both halves of rows of a head, one after the other.
+__device__ inline void copy_halves(void* to, const CUtensorMap& from, int batch, int row, int head, uint64_t* barrier,
+                                   Cached cached = Cached::usual) {
+  asm volatile(
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%2, %3, %2, %4, %5}], [%6], %7;" ::"r"(shared_address(to)),
+      "l"(&from), "r"(0), "r"(row), "r"(head), "r"(batch), "r"(shared_address(barrier)),
+      "l"(static_cast<uint64_t>(cached))
+      : "memory");
+}
 
 // Bulk copies from shared memory, by one thread.
 __device__ inline void bulk_store(float* to, uint32_t from, int bytes) {
@@ -112,11 +136,20 @@ __device__ inline void hold(float (&v)[count]) {
 }
 
 // A matrix that begins at `address`: its rows along the sum's axis or across it, 8 of them every 1024 bytes. In units
-// of 16 bytes: 2 more for 16 columns further, 128 for 16 rows.
+// of 16 bytes: 2 more for 16 columns further, 128 for 16 rows. Of one that is read across, columns 64 to 127 begin
+// `next_columns` bytes after the first.
 struct Matrix {
   uint32_t low;
-  __device__ explicit Matrix(uint32_t address) : low((address & 0x3ffff) >> 4 | 1u << 16) {}
+  __device__ explicit Matrix(uint32_t address, uint32_t next_columns = 16)
+      : low((address & 0x3ffff) >> 4 | next_columns >> 4 << 16) {}
   __device__ uint64_t at(uint32_t units) const { return uint64_t{0x40000000u | 1024 >> 4} << 32 | (low + units); }
+};
+// One of 64 columns that is read across, in pieces of 8 x 8 numbers without a swizzle: 128 bytes each, 8 along a row of
+// pieces. Again 128 units for 16 rows.
+struct MatrixOfPieces {
+  uint32_t low;
+  __device__ explicit MatrixOfPieces(uint32_t address) : low((address & 0x3ffff) >> 4 | 1024u >> 4 << 16) {}
+  __device__ uint64_t at(uint32_t units) const { return uint64_t{128 >> 4} << 32 | (low + units); }
 };
 
 #define LK_REGISTERS4(how, i) how(d[i]), how(d[i + 1]), how(d[i + 2]), how(d[i + 3])
@@ -153,6 +186,16 @@ struct Matrix {
     __device__ static void by_rows(float (&d)[64], uint64_t a, uint64_t b) {                         \
       LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 0");                        \
     }                                                                                                \
+    /* [64, 64], both by rows */                                                                     \
+    template <bool add>                                                                              \
+    __device__ static void by_rows(float (&d)[32], uint64_t a, uint64_t b) {                         \
+      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "0, 0");                         \
+    }                                                                                                \
+    /* [64, 128] added to d, both across */                                                          \
+    __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {                      \
+      constexpr bool add = true;                                                                     \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "1, 1");                        \
+    }                                                                                                \
     /* [64, 64], both across */                                                                      \
     template <bool add>                                                                              \
     __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {                          \
@@ -168,6 +211,13 @@ struct Matrix {
       asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." name "." name " {" LK_NAMES32       \
                    "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                                     \
                    : LK_REGISTERS32("+f", 0)                                                         \
+                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
+    }                                                                                                \
+    /* The same, [64, 128] */                                                                        \
+    __device__ static void add_from_registers(float (&d)[64], const uint32_t* a, uint64_t b) {       \
+      asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." name "." name " {" LK_NAMES64      \
+                   "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"                                     \
+                   : LK_REGISTERS64("+f", 0)                                                         \
                    : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
     }                                                                                                \
     __device__ static uint32_t pack(float low, float high) {                                         \

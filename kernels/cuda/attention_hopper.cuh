@@ -1,0 +1,110 @@
+// What the backward passes of attention with the matrix instructions of capability 9.0 share.
+#pragma once
+
+#include "cuda/attention.h"
+#include "cuda/hopper.cuh"
+
+namespace lk::cuda {
+
+constexpr float log2_e = 1.4426950408889634f;
+
+// To the first row of head number `head` of all items, of heads of `width` numbers.
+template <int width>
+__device__ int64_t head_at(const Spacing& at, int head, int heads) {
+  return int64_t{head / heads} * at.item + int64_t{head % heads} * width;
+}
+
+// sum_d(do o) of a row of a head, by width / 8 neighbouring lanes. `at`: of the row in o and do.
+template <class T, int width>
+__device__ inline float delta_of_row(const void* o, int64_t o_at, const void* d_o, int64_t d_o_at, bool there) {
+  const int part = static_cast<int>(threadIdx.x) % (width / 8);
+  float sum = 0;
+  if (there) {
+    const uint4 a = *reinterpret_cast<const uint4*>(static_cast<const T*>(o) + o_at + part * 8);
+    const uint4 b = *reinterpret_cast<const uint4*>(static_cast<const T*>(d_o) + d_o_at + part * 8);
+    const auto* const x = reinterpret_cast<const T*>(&a);
+    const auto* const y = reinterpret_cast<const T*>(&b);
+#pragma unroll
+    for (int i = 0; i < 8; ++i) sum = fmaf(static_cast<float>(x[i]), static_cast<float>(y[i]), sum);
+  }
+#pragma unroll
+  for (int offset = 1; offset < width / 8; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  return sum;
+}
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+// The lane, asked anew: what follows from it is not kept in registers from before.
+__device__ inline int lane_now() {
+  int lane = 0;
+  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
+  return lane;
+}
+
+// A packed pair of each of four neighbouring lanes, for each of four columns of pairs: the lane gets those of its own.
+__device__ inline uint4 transposed(const uint32_t (&v)[4]) {
+  const int own = lane_now() % 4;
+  uint32_t out[4];
+#pragma unroll
+  for (int step = 0; step < 4; ++step) {
+    const int other = own ^ step;
+    uint32_t sent = v[0];
+#pragma unroll
+    for (int i = 1; i < 4; ++i) sent = other == i ? v[i] : sent;
+    const uint32_t got = __shfl_xor_sync(0xffffffffu, sent, step);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) out[i] = other == i ? got : out[i];
+  }
+  return make_uint4(out[0], out[1], out[2], out[3]);
+}
+
+// A row of a warpgroup's result [64, 2 * count], times scale: the upper (half 0) or lower one of the lane's two.
+template <class T, int count>
+__device__ inline void store_row(const float (&v)[count], int half, float scale, T* to, bool there) {
+#pragma unroll
+  for (int part = 0; part < count / 16; ++part) {
+    uint32_t packed[4];
+#pragma unroll
+    for (int j = 0; j < 4; ++j) {
+      const int i = (part * 4 + j) * 4 + half * 2;
+      packed[j] = hopper::Multiply<T>::pack(v[i] * scale, v[i + 1] * scale);
+    }
+    const uint4 chunk = transposed(packed);
+    if (there) *reinterpret_cast<uint4*>(to + (part * 4 + lane_now() % 4) * 8) = chunk;
+  }
+}
+
+#endif
+
+// Whether a backward pass of heads of `width` takes the call: 16-bit numbers, heads in lines, as many heads of k as of
+// q, every key seen. While measuring, addresses mean nothing: operands count as aligned.
+bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width);
+
+// Boxes of `box` numbers of x along axes of `dims` numbers, `pitches` bytes apart (but for the first), read with the
+// swizzle of 128 bytes; zeros where there are none.
+template <int rank>
+struct Axes {
+  cuuint64_t dims[rank], pitches[rank - 1];
+  cuuint32_t box[rank];
+};
+template <int rank>
+CUtensorMap tensor_map(const lk_tensor& x, const Axes<rank>& axes) {
+  static const auto encode = [] {
+    void* function = nullptr;
+    cudaDriverEntryPointQueryResult found{};
+    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
+          "cuTensorMapEncodeTiled");
+    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  }();
+  cuuint32_t steps[rank];
+  for (cuuint32_t& step : steps) step = 1;
+  CUtensorMap map{};
+  const CUresult status =
+      encode(&map, x.dtype == LK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank,
+             x.data, axes.dims, axes.pitches, axes.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (status != CUDA_SUCCESS) throw Error(LK_E_DEVICE, "cuTensorMapEncodeTiled: " + std::to_string(status));
+  return map;
+}
+
+}  // namespace lk::cuda
