@@ -1,7 +1,7 @@
 # What cpack makes of an installed tree:
 #
-#   cpack -G DEB     lora-host with plugins, kernels and SDK; lora-host-mpi, its module for several processes; and
-#                    lora-host-examples with the small model of the demo. What they depend on is found by dpkg-shlibdeps.
+#   cpack -G DEB     lora-host with plugins, kernels and SDK; lora-host-mpi, its module for several processes, and
+#                    lora-host-nccl, that for several GPUs, where they were built; and lora-host-examples with the small model of the demo. What they depend on is found by dpkg-shlibdeps.
 #   cpack -G TZST    one archive that runs from where it is unpacked, with the libraries that it needs (cmake/Bundle.cmake)
 #
 # A build with the CUDA backend makes lora-host-cuda in place of lora-host. It depends on the packages of NVIDIA's
@@ -28,7 +28,7 @@ install(SCRIPT ${CMAKE_BINARY_DIR}/bundle.cmake COMPONENT bundled EXCLUDE_FROM_A
 # All that is installed, and no tests.
 add_custom_target(packaged DEPENDS lora-host lora_kernels pages chroma flux flux2 qwen_image sd35 sdxl z_image adapters optim samplers
   schedules)
-foreach(target world_mpi golden_runner)
+foreach(target world_mpi world_nccl golden_runner)
   if(TARGET ${target})
     add_dependencies(packaged ${target})
   endif()
@@ -65,10 +65,14 @@ set(CPACK_COMPONENTS_ALL Unspecified sdk examples)
 if(TARGET world_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
+if(TARGET world_nccl)
+  list(APPEND CPACK_COMPONENTS_ALL nccl)
+endif()
 set(CPACK_COMPONENT_UNSPECIFIED_GROUP host)
 set(CPACK_COMPONENT_SDK_GROUP host)
 set(CPACK_COMPONENT_EXAMPLES_GROUP examples)
 set(CPACK_COMPONENT_MPI_GROUP mpi)
+set(CPACK_COMPONENT_NCCL_GROUP nccl)
 
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
@@ -87,6 +91,11 @@ set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "${package} (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS openmpi-bin)
 set(CPACK_DEBIAN_MPI_DESCRIPTION "trainer of LoRA adapters: several processes
  The module by which the processes of one run speak to each other (mpirun, srun).")
+set(CPACK_DEBIAN_NCCL_PACKAGE_NAME lora-host-nccl)
+set(CPACK_DEBIAN_NCCL_PACKAGE_SHLIBDEPS OFF)  # NCCL may come from elsewhere than a package
+set(CPACK_DEBIAN_NCCL_PACKAGE_DEPENDS "lora-host-mpi (= ${PROJECT_VERSION}), libnccl2")
+set(CPACK_DEBIAN_NCCL_DESCRIPTION "trainer of LoRA adapters: several GPUs
+ The module by which GPUs pass gradients and weights to each other without their hosts.")
 set(CPACK_DEBIAN_EXAMPLES_PACKAGE_NAME lora-host-examples)
 set(CPACK_DEBIAN_EXAMPLES_PACKAGE_ARCHITECTURE all)
 set(CPACK_DEBIAN_EXAMPLES_DESCRIPTION "trainer of LoRA adapters: the demo
