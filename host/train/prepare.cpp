@@ -95,6 +95,9 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
       masks(model.recipe().latents.downscale) {
   limit = memory_limit(c, device);
+  constexpr int64_t between_devices = 256 << 20;  // that NCCL takes for itself, later
+  if (processes > 1 && !device.is_cpu() && c.memory.budget.empty() && c.memory_limit_mib == 0)
+    limit = std::max<int64_t>(0, limit - between_devices);
   if (shares_base()) {
     KnownRates agreed = rates();
     agree_on_plan(world, limit, agreed.rates);
