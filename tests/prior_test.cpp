@@ -32,9 +32,7 @@ class Prior : public testing::Test {
     given_["step"] = HostTensor::from_ints({1}, std::vector<int32_t>{9});
     given_["timestep"] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
   }
-  TrainGraph build(const StepOptions& options) {
-    return build_train_graph(opened_.model, sizes_, select(), options);
-  }
+  TrainGraph build(const StepOptions& options) { return build_train_graph(opened_.model, sizes_, select(), options); }
   AdapterSelection select() const { return {network_, opened_.model.recipe(), 3}; }
   Graph forward(const SelectAdapter& adapters) {
     return build_sample_graph(opened_.model, sizes_, adapters, DType::f32);
@@ -112,8 +110,7 @@ TEST_F(Prior, IsMeasuredAsTheLossIs) {
         with =
             double{run(build({.loss = kind, .by_place = true, .keeps_masked = true}).graph).at("loss").as<float>()[0]},
         without = double{run(build({.loss = kind, .by_place = true}).graph).at("loss").as<float>()[0]};
-    const HostTensor prior = run(forward(no_adapter)).at("output"),
-                     output = run(forward(select())).at("output");
+    const HostTensor prior = run(forward(no_adapter)).at("output"), output = run(forward(select())).at("output");
     const std::span<const float> weight = given_.at(prior_weight).as<float>();
     const size_t count = output.as<float>().size(), channels = count / weight.size();
     double sum = 0;
