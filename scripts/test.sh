@@ -31,6 +31,10 @@ count() { grep -cE "$1" "$log" || true; }
 # A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own.
 add() { # add NAME STATUS PASSED FAILED
   local name=$1 status=$2 good=$3 bad=$4
+  if [ "$status" -eq 77 ]; then  # what it needs is not on this machine
+    echo "$name: $(tail -n 1 "$log")"
+    return
+  fi
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
   if [ "$bad" -gt 0 ]; then
     cat "$log"

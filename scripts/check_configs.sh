@@ -2,13 +2,13 @@
 # Every configuration under examples/configs with model files of full size, and the card that its name has: all that --dry-run
 # looks at, and whether a step fits. The files have the names, types and shapes of the published ones and no contents.
 #
-#   tests/configs_test.sh BUILD KEY_LISTS
+#   scripts/check_configs.sh BUILD KEY_LISTS
 #
 # KEY_LISTS is a folder with a list for each published file, as lora-host make-checkpoint --like reads them: flux1-dev.json.
 set -uo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "$1" && pwd)
-lists=$(cd "${2:?usage: tests/configs_test.sh BUILD KEY_LISTS}" && pwd)
+lists=$(cd "${2:?usage: scripts/check_configs.sh BUILD KEY_LISTS}" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 source "$root/tests/support/checks.sh"
