@@ -342,7 +342,7 @@ void Trainer::rescue(const RankLost& lost) {
       where = fmt::format("What there is could not be saved: {}\nThe last checkpoint is whole; continue with --resume",
                           e.what());
     }
-  fail(rank_lost, "{}. {}", lost.what(), where);
+  throw RankLost(rank_lost, fmt::format("{}. {}", lost.what(), where));
 }
 
 void Trainer::compare_ranks() const {
