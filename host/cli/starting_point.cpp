@@ -70,9 +70,8 @@ DataLook look_at_data(const DatasetConfig& dataset) {
   std::vector<int64_t> pixels;
   for (const std::filesystem::path& path : list.images) {
     ++look.images;
-    std::filesystem::path caption = path;
     std::error_code error;
-    look.captioned += std::filesystem::exists(caption.replace_extension("." + dataset.caption_ext), error);
+    look.captioned += std::filesystem::exists(caption_file(path, dataset), error);
     try {
       const ImageSize size = image_size(path);
       pixels.push_back(size.width * size.height);

@@ -16,13 +16,7 @@ namespace fs = std::filesystem;
 // The first of its texts; a caption that cannot be read is none here, and an error where it is trained on.
 std::string caption_of(const fs::path& image, const DatasetConfig& dataset, const ImageList& list) {
   try {
-    if (const auto found = list.texts.find(image); found != list.texts.end())
-      return found->second.empty() ? "" : found->second.front();
-    fs::path file = image;
-    file.replace_extension("." + dataset.caption_ext);
-    std::error_code none;
-    const std::vector<std::string> texts =
-        fs::exists(file, none) ? read_texts(file, dataset) : std::vector<std::string>();
+    const std::vector<std::string> texts = texts_of(image, dataset, list.texts);
     return texts.empty() ? dataset.default_caption : texts.front();
   } catch (const Error&) {
     return "";

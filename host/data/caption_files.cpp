@@ -174,6 +174,18 @@ Texts read_texts(const fs::path& file, const DatasetConfig& dataset) {
   }
 }
 
+fs::path caption_file(const fs::path& image, const DatasetConfig& dataset) {
+  fs::path file = image;
+  return file.replace_extension(dataset.caption_ext.starts_with('.') ? dataset.caption_ext : "." + dataset.caption_ext);
+}
+
+Texts texts_of(const fs::path& image, const DatasetConfig& dataset, const std::map<fs::path, Texts>& metadata) {
+  if (const auto found = metadata.find(image); found != metadata.end()) return found->second;
+  const fs::path file = caption_file(image, dataset);
+  std::error_code error;
+  return fs::exists(file, error) ? read_texts(file, dataset) : Texts();
+}
+
 std::map<fs::path, Texts> read_metadata(const DatasetConfig& dataset, std::vector<std::string>& problems) {
   return Metadata(dataset, problems).read();
 }

@@ -14,6 +14,14 @@ namespace lh {
 // them, each with its `tags` behind it. Empty where it has none. Throws lh::Error(Code::data).
 std::vector<std::string> read_texts(const std::filesystem::path& file, const DatasetConfig& dataset);
 
+// Beside the image, with datasets[].caption_ext; it need not be there.
+std::filesystem::path caption_file(const std::filesystem::path& image, const DatasetConfig& dataset);
+
+// The texts of an image: from `metadata` (of read_metadata) where it has the image, else from its caption file. Empty
+// where there are none. Throws as read_texts does.
+std::vector<std::string> texts_of(const std::filesystem::path& image, const DatasetConfig& dataset,
+                                  const std::map<std::filesystem::path, std::vector<std::string>>& metadata);
+
 // datasets[].metadata_file: texts by image file. Paths in it are those in folder_path, or whole; an extension may be
 // missing. What cannot be read goes into `problems`.
 std::map<std::filesystem::path, std::vector<std::string>> read_metadata(const DatasetConfig& dataset,

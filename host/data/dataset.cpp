@@ -57,23 +57,17 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
 void read_captions(const DatasetConfig& config, const ImageList& list, const CaptionRule& rule,
                    const std::string& trigger_word, std::vector<Candidate>& candidates,
                    std::vector<std::string>& problems) {
-  const std::string extension = config.caption_ext.starts_with('.') ? config.caption_ext : "." + config.caption_ext;
   std::vector<std::string> missing;
   bool mark_left = false;
   for (Candidate& candidate : candidates) {
-    fs::path file = candidate.file.path;
-    file.replace_extension(extension);
+    const fs::path& image = candidate.file.path;
     try {
-      std::error_code error;
-      if (const auto found = list.texts.find(candidate.file.path); found != list.texts.end())
-        candidate.texts = found->second;
-      else if (fs::exists(file, error))
-        candidate.texts = read_texts(file, config);
+      candidate.texts = texts_of(image, config, list.texts);
     } catch (const Error& error) {
       problems.push_back(error.what());
       candidate.texts.emplace_back();
     } catch (const fs::filesystem_error& error) {
-      problems.push_back(fmt::format("caption {}: {}", file.string(), error.code().message()));
+      problems.push_back(fmt::format("caption {}: {}", caption_file(image, config).string(), error.code().message()));
       candidate.texts.emplace_back();
     }
     candidate.captioned = !candidate.texts.empty();
@@ -90,10 +84,11 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
                  missing.size(), candidates.size(),
                  trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"");
   else if (!missing.empty())
-    problems.push_back(fmt::format(
-        "dataset {}: {} of {} images have no caption: {} (add <name>{} beside each, or set default_caption, or "
-        "missing_captions: empty)",
-        config.folder_path.string(), missing.size(), candidates.size(), some_names(missing), extension));
+    problems.push_back(
+        fmt::format("dataset {}: {} of {} images have no caption: {} (add {} beside each, or set default_caption, or "
+                    "missing_captions: empty)",
+                    config.folder_path.string(), missing.size(), candidates.size(), some_names(missing),
+                    caption_file("<name>", config).string()));
   if (mark_left)
     spdlog::warn("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
                  config.folder_path.string());
