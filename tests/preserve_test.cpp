@@ -14,13 +14,11 @@
 #include "data/preserved_prompts.h"
 #include "ops/ops.h"
 #include "run/plan.h"
-#include "support/device.h"
-#include "support/graph_run.h"
 #include "support/image_files.h"
 #include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
-#include "support/toy_step.h"
+#include "support/toy_graphs.h"
 
 namespace lh::test {
 namespace {
@@ -28,32 +26,12 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-// The toy denoiser, and everything that graphs of it are given, by name.
-class Preserving : public testing::Test {
+class Preserving : public ToyGraphs {
  protected:
-  Preserving() : opened_(toy_denoiser(), "auto"), device_(tested_device()) {
-    network_.linear = 4;
-    given_["loss_scale"] = HostTensor::from_floats({1}, std::vector<float>{1});
-    given_["step"] = HostTensor::from_ints({1}, std::vector<int32_t>{9});
-  }
-  const Model& model() const { return opened_.model; }
-  AdapterSelection select() const { return {network_, model().recipe(), 3}; }
-  TrainGraph build(const StepOptions& options) { return build_train_graph(model(), sizes_, select(), options); }
-
-  // What the graph asks for and nobody gave yet: weights of the model, made-up inputs and adapters.
   void complete(const Graph& graph) {
-    for (const auto& [name, v] : graph.params)
-      if (!given_.contains(name))
-        given_[name] = model().checkpoint().weights().contains(name) ? model().checkpoint().read_f32(name)
-                                                                     : scaled(ramp(graph.desc(v).shape, ++seed_), 0.1f);
-    for (const auto& [name, v] : graph.inputs)
-      if (!given_.contains(name)) given_[name] = ramp(graph.desc(v).shape, ++seed_);
+    ToyGraphs::complete(graph);
     for (const char* name : {"timestep", "loss_weight", preserved_weight})
       if (given_.contains(name)) given_[name] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
-  }
-  static HostTensor scaled(HostTensor tensor, float factor) {
-    for (float& v : tensor.as<float>()) v *= factor;
-    return tensor;
   }
   Tensors run(const Graph& graph) {
     complete(graph);
@@ -70,17 +48,7 @@ class Preserving : public testing::Test {
     given_ = std::move(before);
     return outputs;
   }
-  Graph forward(const SelectAdapter& adapters) { return build_sample_graph(model(), sizes_, adapters, DType::f32); }
-
-  OpenedModel opened_;
-  Device device_;
-  NetworkConfig network_;
-  const Sizes sizes_{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  Tensors given_;
-  int64_t seed_ = 0;
 };
-
-const SelectAdapter no_adapter = [](const std::string&) { return nullptr; };
 
 // Three programs one after another give the same bits: nothing but the sums is new.
 TEST_F(Preserving, IsTheSumOfItsParts) {

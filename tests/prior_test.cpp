@@ -10,13 +10,11 @@
 
 #include "ops/ops.h"
 #include "run/plan.h"
-#include "support/device.h"
-#include "support/graph_run.h"
 #include "support/image_files.h"
 #include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
-#include "support/toy_step.h"
+#include "support/toy_graphs.h"
 
 namespace lh::test {
 namespace {
@@ -24,47 +22,18 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-class Prior : public testing::Test {
+class Prior : public ToyGraphs {
  protected:
-  Prior() : opened_(toy_denoiser(), "auto"), device_(tested_device()) {
-    network_.linear = 4;
-    given_["loss_scale"] = HostTensor::from_floats({1}, std::vector<float>{1});
-    given_["step"] = HostTensor::from_ints({1}, std::vector<int32_t>{9});
-    given_["timestep"] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f});
-  }
-  TrainGraph build(const StepOptions& options) { return build_train_graph(opened_.model, sizes_, select(), options); }
-  AdapterSelection select() const { return {network_, opened_.model.recipe(), 3}; }
-  Graph forward(const SelectAdapter& adapters) {
-    return build_sample_graph(opened_.model, sizes_, adapters, DType::f32);
-  }
-  // Missing tensors are the model's weights, and made up: weights of places from 0 to 1, small adapters.
+  Prior() { given_["timestep"] = HostTensor::from_floats({2}, std::vector<float>{0.25f, 0.75f}); }
+  // Weights of places are from 0 to 1.
   Tensors run(const Graph& graph) {
-    for (const auto& [name, v] : graph.params)
-      if (!given_.contains(name))
-        given_[name] = opened_.model.checkpoint().weights().contains(name) ? opened_.model.checkpoint().read_f32(name)
-                                                                           : scaled(ramp(graph.desc(v).shape, ++seed_));
-    for (const auto& [name, v] : graph.inputs)
-      if (!given_.contains(name)) {
-        given_[name] = ramp(graph.desc(v).shape, ++seed_);
-        if (name.ends_with("loss_weight"))
-          for (float& weight : given_[name].as<float>()) weight = std::abs(weight);
-      }
+    complete(graph);
+    for (auto& [name, tensor] : given_)
+      if (name.ends_with("loss_weight"))
+        for (float& weight : tensor.as<float>()) weight = std::abs(weight);
     return run_graph(device_, graph, given_);
   }
-  static HostTensor scaled(HostTensor tensor) {
-    for (float& v : tensor.as<float>()) v *= 0.1f;
-    return tensor;
-  }
-
-  OpenedModel opened_;
-  Device device_;
-  NetworkConfig network_;
-  const Sizes sizes_{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  Tensors given_;
-  int64_t seed_ = 0;
 };
-
-const SelectAdapter no_adapter = [](const std::string&) { return nullptr; };
 
 // Its gradient is the sum of the gradients of two steps: towards the target, and towards what was said before.
 TEST_F(Prior, IsTheSumOfItsParts) {
