@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Every configuration under examples/configs with model files of full size, and the card that its name has: all that --dry-run
-# looks at, and whether a step fits. The files have the names, types and shapes of the published ones and no contents.
+# looks at, and whether a step fits, with the row of its plan. The files have the names, types and shapes of the published ones and no contents.
 #
 #   scripts/check_configs.sh BUILD KEY_LISTS
 #
@@ -103,11 +103,12 @@ fits() {  # fits CONFIG GB: all that is checked before a run, and a step within 
   local budget
   budget=$(awk "BEGIN { print $2 - 0.7 }")  # the rest is the driver's and a desktop's
   (cd "$work" && "$host" plan --config "$1" --card "$2 GB" --budget "$budget") >"$work/plan" 2>&1 || { cat "$work/plan"; return 1; }
-  grep -qE "^ +$budget GiB .*s$" "$work/plan" || { cat "$work/plan"; return 1; }
+  grep -E "^ +$budget GiB .*s$" "$work/plan" >"$work/row" || { cat "$work/plan"; return 1; }
 }
 for config in "$root"/examples/configs/*.yaml; do
   name=$(basename "$config" .yaml)
   check "$name" fits "$config" "$(sed 's/.*_\([0-9]*\)gb$/\1/' <<<"$name")"
+  tail -n 1 "$work/row"
 done
 
 echo "$passed passed, $failed failed"
