@@ -1,13 +1,10 @@
 // The loop: enqueue, collect, save, sample, and what happens when it is told to stop.
 #include "train/trainer.h"
 
-#include <fmt/ranges.h>
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cmath>
-#include <iterator>
-#include <sstream>
 
 #include "core/error.h"
 #include "core/hash.h"
@@ -116,7 +113,7 @@ void Trainer::load() {
   const WeightShare share =
       p_.shares_base() ? WeightShare{.rank = world_.rank(), .size = world_.size()} : WeightShare{};
   weights_.emplace(p_.device, p_.model.checkpoint(), p_.plan->largest().graph, Weights::Source::file, share);
-  if (p_.shares_base()) collectives_->share_weights(weights_->memory(), weights_->bytes());
+  if (p_.shares_base()) collectives_->share_weights(weights_->memory());
   runner_.emplace(p_.device, *p_.plan, *weights_,
                   RunnerOptions{.accumulation = p_.micro_batches,
                                 .collectives = collectives_ ? &*collectives_ : nullptr,
@@ -380,46 +377,6 @@ void Trainer::leave_lost_folder() {
   if (!apart_) world_.meet();
   fail(Code::output_lost, "{}: the folder was deleted or moved away while the run wrote there. {}",
        config_.output_dir().string(), where);
-}
-
-void Trainer::make_samples(int64_t step, bool only_missing) {
-  if (!world_.first() && !p_.shares_base()) return;
-  std::vector<size_t> numbers;
-  for (size_t i = 0; world_.first() && i < p_.requests.size(); ++i)
-    if (!only_missing || !output_->has_sample(step, i)) numbers.push_back(i);
-  if (p_.shares_base()) {
-    std::istringstream agreed(world_.of_first(fmt::format("{}", fmt::join(numbers, " "))));
-    numbers.assign(std::istream_iterator<size_t>(agreed), {});
-  }
-  if (numbers.empty()) return;
-  std::vector<SampleRequest> wanted;
-  for (const size_t i : numbers) wanted.push_back(p_.requests.at(i));
-  make_samples(*p_.samples, wanted, [&](size_t i, const Image& image) { output_->sample(step, numbers[i], image); });
-}
-
-void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
-                           const std::function<void(size_t index, const Image& image)>& write) {
-  runner_->refresh_shown();
-  if (p_.live_text) p_.live_text->encode(prompts_of(requests));
-  const Graph& graph = p_.plan->largest().graph;
-  if (p_.loras.differ()) p_.loras.use_for_samples(p_.device, *weights_, graph);
-  // Whose parts of the weights others need does not stop while they go on.
-  const auto stop = [this] { return !p_.shares_base() && stop_requested(); };
-  const auto make = [&] {
-    for (size_t i = 0; i < requests.size() && !stop(); ++i) {
-      const SampleRequest& request = requests[i];
-      const HostTensor latents =
-          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.bucket()), stop);
-      if (world_.first() && !stop()) write(i, p_.samples->decode(request, latents));
-    }
-  };
-  try {
-    make();
-  } catch (...) {  // the run may go on
-    if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
-    throw;
-  }
-  if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
 }
 
 int Trainer::run() {
