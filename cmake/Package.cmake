@@ -1,7 +1,8 @@
 # What cpack makes of an installed tree:
 #
 #   cpack -G DEB     lora-host with plugins, kernels and SDK; lora-host-mpi, its module for several processes, and
-#                    lora-host-nccl, that for several GPUs, where they were built; and lora-host-examples with the small model of the demo. What they depend on is found by dpkg-shlibdeps.
+#                    lora-host-nccl, that for several GPUs, where they were built; and lora-host-examples with the small
+#                    model of the demo. What they depend on is found by dpkg-shlibdeps.
 #   cpack -G TZST    one archive that runs from where it is unpacked, with the libraries that it needs (cmake/Bundle.cmake)
 #
 # A build with the CUDA backend makes lora-host-cuda in place of lora-host. It depends on the packages of NVIDIA's

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <optional>
 #include <vector>
@@ -14,12 +13,10 @@
 #include "cli/ranks.h"
 #include "cli/step_without_data.h"
 #include "core/bytes.h"
+#include "core/clock.h"
 #include "core/error.h"
-#include "core/rows.h"
-#include "io/synthetic.h"
 #include "lora_kernels_link.h"
 #include "run/flops.h"
-#include "run/lr_schedule.h"
 #include "run/predict.h"
 #include "run/recording.h"
 #include "train/prepare.h"
@@ -71,7 +68,7 @@ std::string off(double predicted, double measured) {
 }
 
 int bench_alone(const Options& options) {
-  const double launched = now();
+  const double launched = seconds_now();
   const bool hollow = !options.input.empty();
   StepWithoutData bare(options, options.config.device);
   Device& device = bare.device;
@@ -106,34 +103,21 @@ int bench_alone(const Options& options) {
       mib(plan.memory.streamed));
   fmt::print("prediction             {:.2f} ms without the update, {:.1f} of them waiting for weights; {}\n",
              1e3 * predicted.seconds, 1e3 * predicted.waiting, rates_text(bare.rates()));
-  const double planned = now();
+  const double planned = seconds_now();
   const Weights weights(device, model.checkpoint(), train.graph,
                         hollow ? Weights::Source::random : Weights::Source::file);
   device.synchronize();
-  const double loaded = now();
+  const double loaded = seconds_now();
   device.check(lk_set_link_rate(device.context(), link), "--link");
   StepRunner runner(device, plan, weights,
                     {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
-  plan.adapters->initialise(1, [&](const std::string& weight) {
-    if (!hollow) return model.checkpoint().read_f32(weight);
-    HostTensor made(Desc{DType::f32, model.checkpoint().weights().at(weight).shape});
-    std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
-    return made;
-  });
-  runner.initialise();
-  runner.set_state(0, {1024, 0});
-  TrainStep& step = *plan.steps.begin()->second;
-  const StepInputs inputs =
-      step_inputs(model, train.graph, shape.sizes(model.recipe().latents, config.train.batch_size), bare.tokens());
-  const auto run_step = [&] {
-    runner.enqueue(learning_rates(config.train, plan.optimizer->rates(config.train), 0), [&](int64_t) {
-      return MicroBatch{&step, inputs};
-    });
-  };
+  begin_training(runner, plan, model, hollow);
+  const StepInputs inputs = step_inputs(bare, train.graph);
+  const auto run_step = steps_of(runner, plan, config, inputs);
   run_step();
   StepResult result = runner.collect();
-  fmt::print("start                  {:.1f} s: plan {:.1f}, weights {:.1f}, first step {:.1f}\n", now() - launched,
-             planned - launched, loaded - planned, now() - loaded);
+  fmt::print("start                  {:.1f} s: plan {:.1f}, weights {:.1f}, first step {:.1f}\n",
+             seconds_now() - launched, planned - launched, loaded - planned, seconds_now() - loaded);
 
   const Times t = time_steps(runner, options.repeats, run_step, result);
   fmt::print("step                   {:.2f} ms median ({:.2f} to {:.2f}, {} steps), {:.3f} TFLOP, loss {:.4f}\n",
@@ -159,8 +143,9 @@ int bench_alone(const Options& options) {
                1e3 * measured, off(predicted.seconds, measured), size_text(plan.memory.total()), size_text(peak),
                off(mib(plan.memory.total()), mib(peak)));
   if (!options.times) return 0;
-  step.program().time_ops();  // places in the queue are made at first use
-  for (const auto& [name, time] : step.program().time_ops())
+  Program& program = plan.steps.begin()->second->program();
+  program.time_ops();  // places in the queue are made at first use
+  for (const auto& [name, time] : program.time_ops())
     fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);
   return 0;
 }

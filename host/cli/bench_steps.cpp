@@ -1,23 +1,23 @@
 #include "cli/bench_steps.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "core/clock.h"
 #include "core/rows.h"
 #include "encode/denoiser_inputs.h"
 #include "io/synthetic.h"
+#include "run/lr_schedule.h"
 
 namespace lh {
 
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
-
-StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes, const Tokens& tokens) {
-  const DenoiserInputs table(model.recipe());
+StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
+  const Recipe& recipe = bare.model.recipe();
+  const Sizes sizes = bare.shape.sizes(recipe.latents, bare.config.train.batch_size);
+  const Tokens tokens = bare.tokens();
+  const DenoiserInputs table(recipe);
   const NamedTensors conditioning = tokens.empty() ? table.pattern(graph) : NamedTensors{};
-  const auto side = [&](const char* name) {
-    return static_cast<float>(sizes.at(name) * model.recipe().latents.downscale);
-  };
+  const auto side = [&](const char* name) { return static_cast<float>(sizes.at(name) * recipe.latents.downscale); };
   const float h = side("height"), w = side("width");
   const auto batch = static_cast<size_t>(sizes.at("batch"));
   const InputRow row{
@@ -30,6 +30,25 @@ StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& size
   return inputs;
 }
 
+void begin_training(StepRunner& runner, TrainPlan& plan, const Model& model, bool hollow) {
+  plan.adapters->initialise(1, [&](const std::string& weight) {
+    if (!hollow) return model.checkpoint().read_f32(weight);
+    HostTensor made(Desc{DType::f32, model.checkpoint().weights().at(weight).shape});
+    std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
+    return made;
+  });
+  runner.initialise();
+  runner.set_state(0, {1024, 0});
+}
+
+std::function<void()> steps_of(StepRunner& runner, TrainPlan& plan, const Config& config, const StepInputs& inputs) {
+  return [&] {
+    runner.enqueue(learning_rates(config.train, plan.optimizer->rates(config.train), 0), [&](int64_t) {
+      return MicroBatch{plan.steps.begin()->second.get(), inputs};
+    });
+  };
+}
+
 Times time_steps(StepRunner& runner, int64_t repeats, const std::function<void()>& enqueue, StepResult& result) {
   std::vector<double> seconds;
   double last = 0;
@@ -37,7 +56,7 @@ Times time_steps(StepRunner& runner, int64_t repeats, const std::function<void()
   for (int64_t i = 0; i < repeats; ++i) {
     enqueue();
     result = runner.collect();
-    const double t = now();
+    const double t = seconds_now();
     if (i > 0) seconds.push_back(t - last);
     last = t;
   }

@@ -4,13 +4,10 @@
 #include <cstdint>
 #include <functional>
 
-#include "encode/text_encoding.h"
-#include "plugin/model.h"
+#include "cli/step_without_data.h"
 #include "train/step_runner.h"
 
 namespace lh {
-
-double now();  // seconds since some moment
 
 struct Times {
   double least = 0, median = 0, most = 0;  // seconds
@@ -18,8 +15,14 @@ struct Times {
 };
 
 // Inputs of a step as training makes them, from made-up images and prompts at half noise. Where text encoders are part
-// of the step, `tokens` are what they are given for a sample.
-StepInputs step_inputs(const Model& model, const Graph& graph, const Sizes& sizes, const Tokens& tokens);
+// of the step, what they are given for a sample.
+StepInputs step_inputs(StepWithoutData& bare, const Graph& graph);
+
+// Trained tensors and states as they are before the first step. hollow: the checkpoint has no contents.
+void begin_training(StepRunner& runner, TrainPlan& plan, const Model& model, bool hollow);
+
+// Hands one step over at each call, with the same inputs; all of these have to stay.
+std::function<void()> steps_of(StepRunner& runner, TrainPlan& plan, const Config& config, const StepInputs& inputs);
 
 // One step is always waiting, as in training. `enqueue` hands one over; the last one's result goes to `result`.
 Times time_steps(StepRunner& runner, int64_t repeats, const std::function<void()>& enqueue, StepResult& result);

@@ -3,14 +3,12 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include "cli/bench_steps.h"
 #include "cli/ranks.h"
 #include "cli/step_without_data.h"
 #include "core/bytes.h"
-#include "run/lr_schedule.h"
 #include "train/collectives.h"
 
 namespace lh {
@@ -26,12 +24,10 @@ class Bench {
         collectives_(world, bare_.device, device_of(options.config.device, world)),
         weights_(bare_.device, bare_.model.checkpoint(), plan_.largest().graph,
                  options.input.empty() ? Weights::Source::file : Weights::Source::random, bare_.share(world.rank())),
-        inputs_(step_inputs(bare_.model, plan_.largest().graph,
-                            bare_.shape.sizes(bare_.model.recipe().latents, bare_.config.train.batch_size),
-                            bare_.tokens())) {
+        inputs_(step_inputs(bare_, plan_.largest().graph)) {
     if (!bare_.shares_base()) return;
     bare_.device.use(&collectives_);
-    collectives_.share_weights(weights_.memory(), weights_.bytes());
+    collectives_.share_weights(weights_.memory());
   }
 
   const StepWithoutData& bare() const { return bare_; }
@@ -47,20 +43,8 @@ class Bench {
                                  .max_grad_norm = bare_.config.train.max_grad_norm,
                                  .loss_scaling = bare_.compute == DType::f16};
     StepRunner runner(bare_.device, plan_, weights_, runner_options);
-    plan_.adapters->initialise(1, [&](const std::string& weight) {
-      if (options_.input.empty()) return bare_.model.checkpoint().read_f32(weight);
-      HostTensor made(Desc{DType::f32, bare_.model.checkpoint().weights().at(weight).shape});
-      std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
-      return made;
-    });
-    runner.initialise();
-    runner.set_state(0, {1024, 0});
-    TrainStep& step = *plan_.steps.begin()->second;
-    const auto enqueue = [&] {
-      runner.enqueue(learning_rates(bare_.config.train, plan_.optimizer->rates(bare_.config.train), 0), [&](int64_t) {
-        return MicroBatch{&step, inputs_};
-      });
-    };
+    begin_training(runner, plan_, bare_.model, !options_.input.empty());
+    const auto enqueue = steps_of(runner, plan_, bare_.config, inputs_);
     enqueue();
     StepResult result = runner.collect();
     world_.meet();

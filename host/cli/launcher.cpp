@@ -5,8 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <csignal>
 #include <cstdlib>
 #include <cstring>
 #include <string>
@@ -48,9 +46,10 @@ int run(const std::vector<std::string>& command) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : by_signal + WTERMSIG(status);
 }
 
-}  // namespace
-
+// Has a run with this exit status of mpirun lost a process, so that it may go on from its last state?
 bool lost_a_process(int status) { return status == static_cast<int>(rank_lost) || status > by_signal; }
+
+}  // namespace
 
 int run_launcher(const Options& options) {
   if (launched_with_others())

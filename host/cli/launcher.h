@@ -8,7 +8,4 @@ namespace lh {
 // Ends with the exit status of the run. Throws lh::Error(Code::resource) where there is no mpirun.
 int run_launcher(const Options& options);
 
-// Has a run with this exit status of mpirun lost a process, so that it may go on from its last state?
-bool lost_a_process(int status);
-
 }  // namespace lh

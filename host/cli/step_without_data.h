@@ -29,8 +29,7 @@ class HollowCheckpoint {
 };
 
 struct StepWithoutData {
-  // options.input: the key list, if any.
-  // world: of the processes that do the step together.
+  // options.input: the key list, if any. world: of the processes that do the step together.
   StepWithoutData(const Options& options, const std::string& device_name, World& world = World::alone());
   TrainPlan plan(const MemoryChoice& choice);
   MemoryPlanner planner(const TrainPlan& base);

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/clock.h"
 #include "core/signals.h"
 #include "train/device_groups.h"
 
@@ -14,8 +15,6 @@ namespace {
 constexpr double patience = 20;        // seconds that a rank may be behind the others at a step,
 constexpr double times_own_step = 10;  // and so many times what this one took for the longest
 constexpr auto between_looks = std::chrono::milliseconds(50);
-
-double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
 
 }  // namespace
 
@@ -44,9 +43,9 @@ void Collectives::hand_over(Device& from, Device& to) {
   handed_.hold(to, LK_COMPUTE);
 }
 
-void Collectives::share_weights(const std::byte* memory, int64_t bytes) {
+void Collectives::share_weights(const std::byte* memory) {
   world_.meet();  // all have read theirs
-  parts_ = group_->open(memory, bytes);
+  parts_ = group_->open(memory);
 }
 
 void Collectives::bring(const std::byte* kept, std::byte* weight, int64_t bytes) {
@@ -80,11 +79,11 @@ void Collectives::come(bool computes) {
     }
     world_.exchange(nothing, limit());
   }
-  if (computes && began_ == 0) began_ = now();
+  if (computes && began_ == 0) began_ = seconds_now();
 }
 
 void Collectives::done() {
-  if (began_ > 0) longest_ = std::max(longest_, now() - began_);
+  if (began_ > 0) longest_ = std::max(longest_, seconds_now() - began_);
   began_ = 0;
 }
 
@@ -96,7 +95,7 @@ void Collectives::watch() {
     try {
       world_.look();
       group_->look();
-      if (const double deadline = deadline_; deadline > 0 && now() > deadline)
+      if (const double deadline = deadline_; deadline > 0 && seconds_now() > deadline)
         trouble = "neither this GPU nor another ends its step";
     } catch (const Error&) {
       seen = true;  // the world says it again
@@ -117,7 +116,7 @@ void Collectives::watch() {
 }
 
 void Collectives::wait(const Event& event) {
-  if (group_->queued() && limit() > 0) deadline_ = now() + limit();
+  if (group_->queued() && limit() > 0) deadline_ = seconds_now() + limit();
   event.finish();
   deadline_ = 0;
 }
@@ -125,7 +124,7 @@ void Collectives::wait(const Event& event) {
 void Collectives::raise() {
   // The word of a rank that has ended, or that it is gone, may come a moment after its device.
   constexpr double moment = 2;
-  for (const double start = now(); now() - start < moment; std::this_thread::sleep_for(between_looks)) {
+  for (const double start = seconds_now(); seconds_now() - start < moment; std::this_thread::sleep_for(between_looks)) {
     check_hurry();
     world_.look();
   }

@@ -30,9 +30,9 @@ class Collectives final : public SharedWeights {
   DeviceGroup& group() { return *group_; }
   // Whose compute queue the work of the group is in.
   Device& worker() { return queue_ ? *queue_ : device_; }
-  // [together] The parts of weights are in this memory, which is as large on all ranks. Where the devices reach each
-  // other's, weights are copied from there, beside the operations and the sums, and nobody waits for anybody.
-  void share_weights(const std::byte* memory, int64_t bytes);
+  // [together] The parts of weights are in this memory, which all ranks have laid out alike. Where the devices reach
+  // each other's, weights are copied from there, beside the operations and the sums, and nobody waits for anybody.
+  void share_weights(const std::byte* memory);
   Device& sender() override { return parts_.empty() ? worker() : device_; }
   lk_queue queue() const override { return parts_.empty() ? LK_COMPUTE : LK_TRANSFER; }
   void bring(const std::byte* kept, std::byte* weight, int64_t bytes) override;

@@ -119,12 +119,11 @@ std::unique_ptr<DeviceGroup> open_device_group(World& world, Device& device, Dev
   auto by_host = std::make_unique<HostGroup>(world, device);
   if (device.is_cpu()) return by_host;
   const Ability own = ability();
-  const std::string separator = "\n";
   std::string obstacle;
   std::set<std::string> devices;
   int rank = 0;
-  for (const std::string& text : world.gather(own.obstacle + separator + own.library + separator +
-                                              RankProcess::own().machine + " " + own.device)) {
+  for (const std::string& text :
+       world.gather(fmt::format("{}\n{}\n{} {}", own.obstacle, own.library, RankProcess::own().machine, own.device))) {
     const size_t first = text.find('\n'), second = text.find('\n', first + 1);
     const std::string theirs = text.substr(0, first), library = text.substr(first + 1, second - first - 1);
     if (obstacle.empty() && !theirs.empty())

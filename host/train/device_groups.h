@@ -20,7 +20,7 @@ class HostGroup final : public DeviceGroup {
   void exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) override;
   void gather(const std::byte* own, std::byte* all, int64_t bytes) override;
   void sum(const std::vector<Piece>& values) override;
-  std::vector<const std::byte*> open(const std::byte*, int64_t) override { return {}; }
+  std::vector<const std::byte*> open(const std::byte*) override { return {}; }
   void wait_at_most(double seconds) override { limit_ = seconds; }
   void look() override {}
   void abort() override {}
@@ -34,7 +34,7 @@ class HostGroup final : public DeviceGroup {
 // [together] `queue`: whose operations the work happens among, where it is queued: of the same device as `device`.
 std::unique_ptr<DeviceGroup> open_device_group(World& world, Device& device, Device& queue);
 
-// "NCCL: 2.28.9", or that there is none, and how to get it.
+// "NCCL 2.28.9", or that there is none, and how to get it.
 std::string device_group_text();
 
 }  // namespace lh

@@ -11,7 +11,6 @@ namespace lh {
 // Elements of a section of the trained tensors.
 struct GradientRange {
   int64_t begin = 0, elements = 0;
-  bool operator==(const GradientRange&) const = default;
 };
 
 struct GradientBucket {

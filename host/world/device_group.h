@@ -32,9 +32,9 @@ class DeviceGroup {
   // [together] float32 in these places becomes the sum of all ranks', added in an order that the library chooses. Only
   // where queued().
   virtual void sum(const std::vector<Piece>& values) = 0;
-  // [together] Where the other ranks' memory of so many bytes, which each has, can be read as this device's own is: by
-  // rank, its own included. Empty where not all of them can. It stays theirs.
-  virtual std::vector<const std::byte*> open(const std::byte* own, int64_t bytes) = 0;
+  // [together] Where this allocation of each rank can be read as this device's own is: by rank, its own included. Empty
+  // where not all of them can. It stays theirs.
+  virtual std::vector<const std::byte*> open(const std::byte* own) = 0;
   // How long other ranks may take to come to a call, in seconds; 0: as long as they are heard. Only where not queued().
   virtual void wait_at_most(double seconds) = 0;
   // Throws std::runtime_error where something went wrong in the queue.

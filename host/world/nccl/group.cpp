@@ -1,4 +1,4 @@
-// NCCL: a module of its own, loaded only where several processes train on GPUs (train/open_device_group.cpp), so that
+// NCCL: a module of its own, loaded only where several processes train on GPUs (train/device_groups.cpp), so that
 // the program runs on machines without it.
 #include <cuda_runtime.h>
 #include <nccl.h>
@@ -79,7 +79,7 @@ class Group final : public lh::DeviceGroup {
   }
 
   // Between processes of one machine whose GPUs reach each other: what is read then takes no multiprocessor of either.
-  std::vector<const std::byte*> open(const std::byte* own, int64_t) override {
+  std::vector<const std::byte*> open(const std::byte* own) override {
     struct Offer {
       cudaIpcMemHandle_t handle;
       int32_t there;
