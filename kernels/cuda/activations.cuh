@@ -1,5 +1,5 @@
 // The activations that gate a product (gated_activation.cu) and that unary.cu has among its functions: value, slope,
-// and both from what they share. The accurate functions of the CUDA library, not the fast ones.
+// and both from what they share. `Math` says how the exponential and the quotient are computed.
 #pragma once
 
 namespace lk::cuda {
@@ -7,30 +7,50 @@ namespace lk::cuda {
 constexpr float gelu_c = 0.797884560802865356f;  // sqrt(2 / pi)
 constexpr float gelu_k = 0.044715f;
 
-__device__ inline float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+// Within a few units of the last place of float32: the accurate functions of the CUDA library.
+struct Accurate {
+  __device__ static float exponential(float x) { return expf(x); }
+  __device__ static float inverse(float x) { return 1.0f / x; }
+};
+
+// Some 1e-6 off, for results that are stored in 16 bits: with the others a kernel takes longer to compute than to read
+// and to write.
+struct Short {
+  __device__ static float exponential(float x) { return __expf(x); }
+  __device__ static float inverse(float x) { return __fdividef(1.0f, x); }
+};
+
+template <class Math = Accurate>
+__device__ inline float sigmoid(float x) {
+  return Math::inverse(1.0f + Math::exponential(-x));
+}
 
 // s = sigmoid(u) and s' = s (1 - s) without the cancellation of 1 - s: both from e^-|u|.
-struct Logistic {
+template <class Math>
+struct LogisticBy {
   float s, slope;
-  __device__ explicit Logistic(float u) {
-    const float t = expf(-fabsf(u)), r = 1.0f / (1.0f + t);
+  __device__ explicit LogisticBy(float u) {
+    const float t = Math::exponential(-fabsf(u)), r = Math::inverse(1.0f + t);
     s = u < 0.0f ? t * r : r;
     slope = t * r * r;
   }
 };
+using Logistic = LogisticBy<Accurate>;
 
 struct ValueAndSlope {
   float value, slope;
 };
 
-struct Silu {
-  __device__ float value(float x) const { return x * sigmoid(x); }
+template <class Math>
+struct SiluBy {
+  __device__ float value(float x) const { return x * sigmoid<Math>(x); }
   __device__ float slope(float x) const { return both(x).slope; }
   __device__ ValueAndSlope both(float x) const {
-    const Logistic f(x);
+    const LogisticBy<Math> f(x);
     return {x * f.s, f.s + x * f.slope};
   }
 };
+using Silu = SiluBy<Accurate>;
 
 // x times the normal distribution function, which keeps its relative accuracy for negative x.
 struct GeluErf {
@@ -44,13 +64,23 @@ struct GeluErf {
 };
 
 // 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
-struct GeluTanh {
-  __device__ float value(float x) const { return x * sigmoid(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
+template <class Math>
+struct GeluTanhBy {
+  __device__ float value(float x) const { return x * sigmoid<Math>(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
   __device__ float slope(float x) const { return both(x).slope; }
   __device__ ValueAndSlope both(float x) const {
-    const Logistic f(2.0f * gelu_c * (x + gelu_k * x * x * x));
+    const LogisticBy<Math> f(2.0f * gelu_c * (x + gelu_k * x * x * x));
     return {x * f.s, f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x))};
   }
 };
+using GeluTanh = GeluTanhBy<Accurate>;
+
+// The form of a function for results that are stored in 16 bits, where it has one.
+template <class Function>
+__device__ inline Function shortened(Function f) {
+  return f;
+}
+__device__ inline SiluBy<Short> shortened(Silu) { return {}; }
+__device__ inline GeluTanhBy<Short> shortened(GeluTanh) { return {}; }
 
 }  // namespace lk::cuda

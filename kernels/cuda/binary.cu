@@ -31,10 +31,10 @@ __device__ void combine(lk_binary_kind kind, const float (&a)[8], const float (&
   }
 }
 
-__global__ void binary_kernel(lk_binary_kind kind, ChunksIn a, ChunksIn b, Axes<2> axes, ChunksOut y, int64_t chunks) {
+__global__ void binary_kernel(lk_binary_kind kind, ChunksIn a, ChunksIn b, Axes<2> axes, ChunksOut y, int64_t rows) {
   const int64_t width = axes.inner();
-  for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
-    const Chunk chunk = chunk_at(i, width);
+  for (ChunkWalk walk(rows, width); walk.there(); walk.next()) {
+    const Chunk chunk = walk.chunk();
     int64_t at[2];
     axes.locate(chunk.row, axes.rank - 1, at);
     float left[8], right[8], result[8];
@@ -74,9 +74,10 @@ void binary(Cuda& cuda, const lk_binary_params& p) {
                 static_cast<const int32_t*>(p.b.data), axes, out(p.y), count);
     return;
   }
-  const int64_t width = axes.inner(), chunks = numel(p.y) / width * chunks_of(width);
-  cuda.launch(binary_kernel, grid_for(cuda, chunks), block_threads, 0, p.kind, chunks_in(p.a, axes.row_width()),
-              chunks_in(p.b, axes.row_width()), axes, chunks_out(p.y, axes.row_width()), chunks);
+  const int64_t width = axes.inner(), rows = numel(p.y) / width;
+  cuda.launch(binary_kernel, grid_for(cuda, rows * chunks_of(width)), block_threads, 0, p.kind,
+              chunks_in(p.a, axes.row_width()), chunks_in(p.b, axes.row_width()), axes,
+              chunks_out(p.y, axes.row_width()), rows);
 }
 
 }  // namespace lk::cuda

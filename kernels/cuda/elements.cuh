@@ -26,6 +26,30 @@ __device__ inline Chunk chunk_at(int64_t i, int64_t width) {
   return {row, column, chunk_length(width - column)};
 }
 
+// A thread's chunks of `rows` rows in a loop with a grid stride: places are divided once, not for every chunk, which
+// would take as long as reading it.
+class ChunkWalk {
+ public:
+  __device__ ChunkWalk(int64_t rows, int64_t width)
+      : rows_(rows), width_(width), per_row_((width + vector_width - 1) / vector_width) {
+    row_ = thread_index() / per_row_, column_ = thread_index() - row_ * per_row_;
+    row_step_ = thread_count() / per_row_, column_step_ = thread_count() - row_step_ * per_row_;
+  }
+  __device__ bool there() const { return row_ < rows_; }
+  __device__ Chunk chunk() const {
+    const int64_t column = column_ * vector_width;
+    return {row_, column, chunk_length(width_ - column)};
+  }
+  __device__ void next() {
+    row_ += row_step_, column_ += column_step_;
+    if (column_ >= per_row_) column_ -= per_row_, ++row_;
+  }
+
+ private:
+  const int64_t rows_, width_, per_row_;
+  int64_t row_, column_, row_step_, column_step_;
+};
+
 // An f32, f16 or bf16 tensor read or written in chunks of rows of `width`; 0 stands for a single row of any width.
 struct ChunksIn {
   In tensor;

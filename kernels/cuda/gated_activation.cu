@@ -79,12 +79,14 @@ __global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut d
       lines.dy, lines.a, lines.b, lines.da, lines.db);
 }
 
+// Of tensors of `type`.
 template <class Body>
-void with_activation(lk_unary_kind kind, const Body& body) {
+void with_activation(lk_unary_kind kind, lk_dtype type, const Body& body) {
+  const bool narrow = type != LK_F32;
   switch (kind) {
-    case LK_SILU: return body(Silu{});
+    case LK_SILU: return narrow ? body(SiluBy<Short>{}) : body(Silu{});
     case LK_GELU_ERF: return body(GeluErf{});
-    default: return body(GeluTanh{});  // arguments were checked
+    default: return narrow ? body(GeluTanhBy<Short>{}) : body(GeluTanh{});  // arguments were checked
   }
 }
 
@@ -92,7 +94,7 @@ void with_activation(lk_unary_kind kind, const Body& body) {
 
 void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
   const int64_t count = numel(p.a), width = common_line({&p.a, &p.b, &p.y});
-  with_activation(p.kind, [&](auto activation) {
+  with_activation(p.kind, p.a.dtype, [&](auto activation) {
     cuda.launch(forward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
                 chunks_in(p.a, width), chunks_in(p.b, width), chunks_out(p.y, width), line_places(p.a, width),
                 line_places(p.b, width), line_places(p.y, width), count, width);
@@ -102,7 +104,7 @@ void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
 void gated_activation_backward(Cuda& cuda, const lk_gated_activation_backward_params& p) {
   const int64_t count = numel(p.a), width = common_line({&p.dy, &p.a, &p.b, &p.da, &p.db});
   const auto lines = [=](const lk_tensor& t) { return line_places(t, width); };
-  with_activation(p.kind, [&](auto activation) {
+  with_activation(p.kind, p.a.dtype, [&](auto activation) {
     cuda.launch(backward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
                 chunks_in(p.dy, width), chunks_in(p.a, width), chunks_in(p.b, width), chunks_out(p.da, width),
                 chunks_out(p.db, width), BackwardLines{lines(p.dy), lines(p.a), lines(p.b), lines(p.da), lines(p.db)},

@@ -45,9 +45,8 @@ __device__ void each_chunk(int64_t count, int64_t width, const Body& body, const
       body(chunk_length(count - i), (static_cast<void>(places), i)...);
     return;
   }
-  const int64_t chunks = count / width * ((width + vector_width - 1) / vector_width);
-  for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
-    const Chunk chunk = chunk_at(i, width);
+  for (ChunkWalk walk(count / width, width); walk.there(); walk.next()) {
+    const Chunk chunk = walk.chunk();
     body(chunk.length, (places.row(chunk.row) + chunk.column)...);
   }
 }

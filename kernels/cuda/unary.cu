@@ -1,6 +1,6 @@
 // Elementwise functions and their derivatives. Each is a small functor; one kernel applies whichever is asked for to
 // a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
-// the last place of float32.
+// the last place of float32. What is stored in 16 bits has shorter forms where computing would take longer than memory.
 #include "cuda/line_places.cuh"
 #include "cuda/unary_functions.cuh"
 #include "integers.h"
@@ -20,20 +20,21 @@ __host__ __device__ constexpr bool heavy_kind(lk_unary_kind kind) {
   return kind == LK_SIN || kind == LK_COS || kind == LK_LOG;
 }
 
-template <bool heavy, class Apply>
+template <bool heavy, bool narrow, class Apply>
 __device__ void with_function(const Function& f, const Apply& apply) {
   [[maybe_unused]] const float a = f.a, b = f.b;
   switch (f.kind) {
-#define LK_CASE(which, functor)                               \
-  case which:                                                 \
-    if constexpr (heavy_kind(which) == heavy) apply(functor); \
+#define LK_CASE(which, functor)                                                    \
+  case which:                                                                      \
+    if constexpr (heavy_kind(which) == heavy && narrow) apply(shortened(functor)); \
+    if constexpr (heavy_kind(which) == heavy && !narrow) apply(functor);           \
     break;
     LK_FOR_EACH_UNARY(LK_CASE)
 #undef LK_CASE
   }
 }
 
-template <bool heavy>
+template <bool heavy, bool narrow>
 __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePlaces x_lines, LinePlaces y_lines,
                              int64_t count, int64_t width) {
   each_chunk(
@@ -41,7 +42,7 @@ __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePla
       [&](int length, int64_t from, int64_t to) {
         float v[8];
         load_chunk(x, from, length, v);
-        with_function<heavy>(function, [&v](auto f) {
+        with_function<heavy, narrow>(function, [&v](auto f) {
 #pragma unroll
           for (int k = 0; k < 8; ++k) v[k] = f.value(v[k]);
         });
@@ -50,7 +51,7 @@ __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePla
       x_lines, y_lines);
 }
 
-template <bool heavy>
+template <bool heavy, bool narrow>
 __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, LinePlaces dy_lines,
                                       LinePlaces x_lines, LinePlaces dx_lines, int64_t count, int64_t width) {
   each_chunk(
@@ -59,7 +60,7 @@ __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x
         float g[8], v[8];
         load_chunk(dy, dy_at, length, g);
         load_chunk(x, x_at, length, v);
-        with_function<heavy>(function, [&g, &v](auto f) {
+        with_function<heavy, narrow>(function, [&g, &v](auto f) {
 #pragma unroll
           for (int k = 0; k < 8; ++k) g[k] *= f.slope(v[k]);
         });
@@ -84,7 +85,10 @@ void unary(Cuda& cuda, const lk_unary_params& p) {
     return;
   }
   const int64_t width = common_line({&p.x, &p.y});
-  const auto kernel = heavy_kind(p.kind) ? unary_kernel<true> : unary_kernel<false>;
+  const bool narrow = p.y.dtype != LK_F32;
+  const auto kernel = heavy_kind(p.kind) ? unary_kernel<true, false>
+                      : narrow           ? unary_kernel<false, true>
+                                         : unary_kernel<false, false>;
   cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
               chunks_in(p.x, width), chunks_out(p.y, width), line_places(p.x, width), line_places(p.y, width), count,
               width);
@@ -92,7 +96,10 @@ void unary(Cuda& cuda, const lk_unary_params& p) {
 
 void unary_backward(Cuda& cuda, const lk_unary_backward_params& p) {
   const int64_t count = numel(p.x), width = common_line({&p.dy, &p.x, &p.dx});
-  const auto kernel = heavy_kind(p.kind) ? unary_backward_kernel<true> : unary_backward_kernel<false>;
+  const bool narrow = p.dx.dtype != LK_F32;
+  const auto kernel = heavy_kind(p.kind) ? unary_backward_kernel<true, false>
+                      : narrow           ? unary_backward_kernel<false, true>
+                                         : unary_backward_kernel<false, false>;
   cuda.launch(kernel, grid_for(cuda, chunks_of(count)), block_threads, 0, Function{p.kind, p.a, p.b},
               chunks_in(p.dy, width), chunks_in(p.x, width), chunks_out(p.dx, width), line_places(p.dy, width),
               line_places(p.x, width), line_places(p.dx, width), count, width);
