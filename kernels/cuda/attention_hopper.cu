@@ -321,10 +321,11 @@ __global__ void finish_kernel(const Problem p) {
 CUtensorMap map_of(const lk_tensor& x) {
   const Spacing spacing = spacing_of(x);
   return tensor_map<4>(
-      x, {.dims = {width, static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[1]),
-                   static_cast<cuuint64_t>(x.dims[0])},
-          .pitches = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2, static_cast<cuuint64_t>(spacing.item) * 2},
-          .box = {width, 1, tile_rows, 1}});
+      x.data, x.dtype,
+      {.dims = {width, static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[1]),
+                static_cast<cuuint64_t>(x.dims[0])},
+       .pitches = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2, static_cast<cuuint64_t>(spacing.item) * 2},
+       .box = {width, 1, tile_rows, 1}});
 }
 
 template <class T>

@@ -3,6 +3,7 @@
 
 #include "cuda/attention.h"
 #include "cuda/hopper.cuh"
+#include "cuda/tensor_map.h"
 
 namespace lk::cuda {
 
@@ -79,32 +80,5 @@ __device__ inline void store_row(const float (&v)[count], int half, float scale,
 // Whether a backward pass of heads of `width` takes the call: 16-bit numbers, heads in lines, as many heads of k as of
 // q, every key seen. While measuring, addresses mean nothing: operands count as aligned.
 bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width);
-
-// Boxes of `box` numbers of x along axes of `dims` numbers, `pitches` bytes apart (but for the first), read with the
-// swizzle of 128 bytes; zeros where there are none.
-template <int rank>
-struct Axes {
-  cuuint64_t dims[rank], pitches[rank - 1];
-  cuuint32_t box[rank];
-};
-template <int rank>
-CUtensorMap tensor_map(const lk_tensor& x, const Axes<rank>& axes) {
-  static const auto encode = [] {
-    void* function = nullptr;
-    cudaDriverEntryPointQueryResult found{};
-    check(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000, cudaEnableDefault, &found),
-          "cuTensorMapEncodeTiled");
-    return reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
-  }();
-  cuuint32_t steps[rank];
-  for (cuuint32_t& step : steps) step = 1;
-  CUtensorMap map{};
-  const CUresult status =
-      encode(&map, x.dtype == LK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank,
-             x.data, axes.dims, axes.pitches, axes.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-             CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-  if (status != CUDA_SUCCESS) throw Error(LK_E_DEVICE, "cuTensorMapEncodeTiled: " + std::to_string(status));
-  return map;
-}
 
 }  // namespace lk::cuda

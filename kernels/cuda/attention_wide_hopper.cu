@@ -414,10 +414,11 @@ __global__ void prepare_kernel(const Problem p, int64_t rows) {
 CUtensorMap map_of(const lk_tensor& x) {
   const Spacing spacing = spacing_of(x);
   const auto bytes = [](int64_t numbers) { return static_cast<cuuint64_t>(numbers) * 2; };
-  return tensor_map<5>(x, {.dims = {width / 2, static_cast<cuuint64_t>(x.dims[1]), 2,
-                                    static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[0])},
-                           .pitches = {bytes(spacing.row), bytes(width / 2), bytes(width), bytes(spacing.item)},
-                           .box = {width / 2, part_rows, 2, 1, 1}});
+  return tensor_map<5>(x.data, x.dtype,
+                       {.dims = {width / 2, static_cast<cuuint64_t>(x.dims[1]), 2, static_cast<cuuint64_t>(x.dims[2]),
+                                 static_cast<cuuint64_t>(x.dims[0])},
+                        .pitches = {bytes(spacing.row), bytes(width / 2), bytes(width), bytes(spacing.item)},
+                        .box = {width / 2, part_rows, 2, 1, 1}});
 }
 
 template <class T>

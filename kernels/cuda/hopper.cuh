@@ -41,6 +41,8 @@ __device__ inline void barrier_among() {
 
 // What threads wrote to memory is seen by matrix instructions and bulk copies that come later.
 __device__ inline void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
+// Of shared memory alone, which takes far less time.
+__device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
 // Copies into shared memory by one thread; the barrier's turn ends when everybody has arrived and all bytes are there.
 __device__ inline void barrier_arrive_with(uint64_t* barrier, int bytes) {
@@ -52,6 +54,14 @@ __device__ inline void copy_bulk(void* to, const void* from, int bytes, uint64_t
                    shared_address(to)),
                "l"(from), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
+}
+// A box of a matrix; zeros where it has nothing.
+__device__ inline void copy_box(void* to, const CUtensorMap& from, int col, int row, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" ::"r"(
+          shared_address(to)),
+      "l"(&from), "r"(col), "r"(row), "r"(shared_address(barrier))
+      : "memory");
 }
 // A box of a tensor [batch, rows, heads, width]: rows of a head; zeros where there are none.
 __device__ inline void copy_rows(void* to, const CUtensorMap& from, int batch, int row, int head, uint64_t* barrier) {
@@ -86,7 +96,45 @@ __device__ inline void copy_halves(void* to, const CUtensorMap& from, int batch,
       : "memory");
 }
 
+// Two blocks of a cluster: this one's number, a barrier of all their threads, and what makes barriers in shared memory,
+// just begun, known to both.
+__device__ inline int block_of_cluster() {
+  uint32_t rank = 0;
+  asm volatile("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+  return static_cast<int>(rank);
+}
+__device__ inline void cluster_barrier() {
+  asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+__device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+// At the barrier in the same place of a block of the cluster. It says that matrix instructions have read what they
+// needed, and orders no writes: at the scope of the cluster each arrival would wait for all memory.
+__device__ inline void barrier_arrive_at(uint64_t* barrier, int block) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %0, %1;\n"
+      "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(block)
+      : "memory");
+}
+// copy_box into the same place of both blocks; each has its own barrier told.
+__device__ inline void copy_box_to_both(void* to, const CUtensorMap& from, int col, int row, uint64_t* barrier) {
+  constexpr uint16_t both = 3;
+  asm volatile(
+      "cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+      "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+      "l"(&from), "r"(col), "r"(row), "r"(shared_address(barrier)), "h"(both)
+      : "memory");
+}
+
 // Bulk copies from shared memory, by one thread.
+__device__ inline void store_box(const CUtensorMap& to, int col, int row, const void* from) {
+  asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];" ::"l"(&to), "r"(col),
+               "r"(row), "r"(shared_address(from))
+               : "memory");
+}
 __device__ inline void bulk_store(float* to, uint32_t from, int bytes) {
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(to), "r"(from), "r"(bytes)
                : "memory");
@@ -97,7 +145,11 @@ __device__ inline void bulk_add(float* to, uint32_t from, int bytes) {
                : "memory");
 }
 __device__ inline void bulk_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
-__device__ inline void bulk_wait_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+// But for the last `later` groups.
+template <int later = 0>
+__device__ inline void bulk_wait_read() {
+  asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(later) : "memory");
+}
 __device__ inline void bulk_wait() { asm volatile("cp.async.bulk.wait_group 0;" ::: "memory"); }
 
 __device__ inline uint32_t load_acquire(const uint32_t* at) {
@@ -157,6 +209,7 @@ struct MatrixOfPieces {
   LK_REGISTERS4(how, i), LK_REGISTERS4(how, i + 4), LK_REGISTERS4(how, i + 8), LK_REGISTERS4(how, i + 12)
 #define LK_REGISTERS32(how, i) LK_REGISTERS16(how, i), LK_REGISTERS16(how, i + 16)
 #define LK_REGISTERS64(how, i) LK_REGISTERS32(how, i), LK_REGISTERS32(how, i + 32)
+#define LK_REGISTERS128(how, i) LK_REGISTERS64(how, i), LK_REGISTERS64(how, i + 64)
 #define LK_NAMES32                                                                                      \
   "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, %20, %21," \
   " %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
@@ -164,6 +217,12 @@ struct MatrixOfPieces {
   LK_NAMES32                                                                                              \
   ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51," \
   " %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define LK_NAMES128                                                                              \
+  LK_NAMES64                                                                                     \
+  ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79,"            \
+  " %80, %81, %82, %83, %84, %85, %86, %87, %88, %89, %90, %91, %92, %93, %94, %95,"             \
+  " %96, %97, %98, %99, %100, %101, %102, %103, %104, %105, %106, %107, %108, %109, %110, %111," \
+  " %112, %113, %114, %115, %116, %117, %118, %119, %120, %121, %122, %123, %124, %125, %126, %127"
 // d = a b^T, or with `add` that more; sums over 16. `layouts`: 0 for a matrix whose rows in memory are rows of the
 // product's factor, 1 for one whose rows are along the sum. Without `add` what d held is no input of the instruction.
 #define LK_MULTIPLY(shape, count, first, second, layouts)                                               \
@@ -190,6 +249,16 @@ struct MatrixOfPieces {
     template <bool add>                                                                              \
     __device__ static void by_rows(float (&d)[32], uint64_t a, uint64_t b) {                         \
       LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "0, 0");                         \
+    }                                                                                                \
+    /* [64, 256] added to d, both by rows */                                                         \
+    __device__ static void add_by_rows(float (&d)[128], uint64_t a, uint64_t b) {                    \
+      constexpr bool add = true;                                                                     \
+      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 0");                     \
+    }                                                                                                \
+    /* [64, 256] added to d, a by rows, b across */                                                  \
+    __device__ static void add_rows_across(float (&d)[128], uint64_t a, uint64_t b) {                \
+      constexpr bool add = true;                                                                     \
+      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 1");                     \
     }                                                                                                \
     /* [64, 128] added to d, both across */                                                          \
     __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {                      \
@@ -229,13 +298,19 @@ struct MatrixOfPieces {
 
 template <class T>
 struct Multiply;
+
+__device__ inline float2 unpack_pair(__nv_bfloat162 both) { return __bfloat1622float2(both); }
+__device__ inline float2 unpack_pair(__half2 both) { return __half22float2(both); }
+
 LK_MULTIPLIES(__nv_bfloat16, "bf16")
 LK_MULTIPLIES(__half, "f16")
 
 #undef LK_MULTIPLIES
 #undef LK_MULTIPLY
+#undef LK_NAMES128
 #undef LK_NAMES64
 #undef LK_NAMES32
+#undef LK_REGISTERS128
 #undef LK_REGISTERS64
 #undef LK_REGISTERS32
 #undef LK_REGISTERS16

@@ -2,12 +2,16 @@
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
-// epilogue sees the sum. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
+// epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
+// nothing is written before. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
 // tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both;
 // otherwise by cuBLASLt.
+#include <optional>
+
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
+#include "cuda/product_hopper.h"
 #include "cuda/skinny.h"
 #include "cuda/weight_product.h"
 
@@ -41,7 +45,7 @@ GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, 
   return call;
 }
 
-// The frozen layer's y or dx, added to what is there.
+// The frozen layer's y or dx.
 template <class Params>
 GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward, const lk_tensor& a, const lk_tensor& d,
                       void* workspace) {
@@ -54,8 +58,28 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
                                         .d = d,
                                         .workspace = workspace});
   call.c = call.d;
-  call.beta = 1;
   return call;
+}
+
+// With the adapter's share as a step of its sum, where that is worth it: z [rows, rank] times v, which has a place and
+// is still to be left there.
+std::optional<SharedProduct> with_share(Cuda& cuda, const GemmCall& base, int64_t rank, const Out& z, int64_t pitch) {
+  SharedProduct call{.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
+  if (!product_suits_hopper(cuda, call)) return {};
+  call.v = cuda.scratch<uint16_t>(base.n * rank);
+  return call;
+}
+
+// Otherwise it is added to what the share has left.
+GemmCall adding(GemmCall base) {
+  base.beta = 1;
+  return base;
+}
+
+// Addresses, which are unknown while measuring, may decide: both ways then find their memory.
+void run_base(Cuda& cuda, const GemmCall& base, const std::optional<SharedProduct>& shared) {
+  if (shared) product_on_hopper(cuda, *shared);
+  if (!shared || cuda.measuring()) cuda.gemm().run(adding(base));
 }
 
 // d [rows, rank] = alpha mask (a b): the mask is applied before d's type rounds.
@@ -122,11 +146,15 @@ void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& 
   gemv(cuda, call);
 }
 
-void skinny_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
+// s, and the adapter's share of y or what the product needs that takes it along.
+void skinny_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, const SharedProduct* shared) {
   Through call = through_x(cuda, p, n, out(p.s));
   call.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
   call.gain = p.scale;
-  call.spread = out(p.y);
+  if (shared != nullptr)
+    call.narrow = shared->v;
+  else
+    call.spread = out(p.y);
   skinny_through(cuda, call);
 }
 
@@ -175,8 +203,10 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   gemv_transposed(cuda, call);
 }
 
-// One pass over dy for ds and the adapter's share of dx, one over dy and x for dup and ddown.
-void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
+// One pass over dy for ds and the adapter's share of dx, or what the product needs that takes it along, and one over dy
+// and x for dup and ddown.
+void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Out& ds,
+                     const SharedProduct* shared) {
   In s = in(p.s);
   if (present(p.dup) && !present(p.s)) {
     const Out made = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
@@ -184,9 +214,7 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     s = {made.data, made.dtype};
   }
   const int64_t pitch = padded_rank(n.rank);
-  Out ds{};
-  if (present(p.ddown) || present(p.dx)) {
-    ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
+  if (ds.data != nullptr) {
     Through call;
     call.rows = n.rows;
     call.in = n.out;
@@ -201,7 +229,10 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     call.mask = in(p.mask);
     call.projected = ds;
     call.pitch = pitch;
-    call.spread = out(p.dx);
+    if (shared != nullptr)
+      call.narrow = shared->v;
+    else
+      call.spread = out(p.dx);
     skinny_through(cuda, call);
   }
   Gather jobs[2];
@@ -275,35 +306,44 @@ void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
   const Sizes n = sizes_of(p);
   if (n.rows <= gemv_rows) return few_rows_forward(cuda, p, n);
   void* const workspace = cuda.gemm().workspace();
+  const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank);
   GemmCall base;
+  std::optional<SharedProduct> shared;
   if (present(p.weight)) {
     base = base_product(cuda, p, n, true, p.x, p.y, workspace);
     base.bias = p.bias.data;
     base.bias_dtype = p.bias.dtype;
-    cuda.gemm().prepare(base);
+    if (skinny) shared = with_share(cuda, base, n.rank, out(p.s), n.rank);
+    if (!shared) cuda.gemm().prepare(adding(base));
   }
-  if (skinny_fits(cuda, p.x.dtype, n.rank))
-    skinny_forward(cuda, p, n);
+  if (skinny)
+    skinny_forward(cuda, p, n, shared ? &*shared : nullptr);
   else
     gemm_forward(cuda, p, n, workspace);
-  if (present(p.weight)) cuda.gemm().run(base);
+  if (present(p.weight)) run_base(cuda, base, shared);
 }
 
 void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
   const Sizes n = sizes_of(p);
   if (n.rows <= gemv_rows) return few_rows_backward(cuda, p, n);
   void* const workspace = cuda.gemm().workspace();
+  const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank);
   const bool adds_base = present(p.weight) && present(p.dx);
+  const int64_t pitch = padded_rank(n.rank);
+  Out ds{};
+  if (skinny && (present(p.ddown) || present(p.dx))) ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
   GemmCall base;
+  std::optional<SharedProduct> shared;
   if (adds_base) {
     base = base_product(cuda, p, n, false, p.dy, p.dx, workspace);
-    cuda.gemm().prepare(base);
+    if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch);
+    if (!shared) cuda.gemm().prepare(adding(base));
   }
-  if (skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank))
-    skinny_backward(cuda, p, n);
+  if (skinny)
+    skinny_backward(cuda, p, n, ds, shared ? &*shared : nullptr);
   else
     gemm_backward(cuda, p, n, workspace);
-  if (adds_base) cuda.gemm().run(base);
+  if (adds_base) run_base(cuda, base, shared);
 }
 
 }  // namespace lk::cuda

@@ -23,6 +23,7 @@ struct Through {
   Out projected{};
   int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
   Out spread{};
+  void* narrow = nullptr;  // without `spread`: where gain v in `type` is left for a product that spreads; rank % 8 == 0
 };
 void skinny_through(Cuda& cuda, const Through& p);
 

@@ -191,8 +191,20 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
   }
 }
 
+// By blocks beyond those that add up what was projected: eight numbers a thread.
+__device__ inline void narrow(const Through& p, bool whole) {
+  const int64_t block = int64_t{blockIdx.y - 1} * gridDim.x + blockIdx.x, i = (block * threads + threadIdx.x) * 8;
+  if (i >= p.out * p.rank) return;
+  float v[8];
+  if (whole) load8({p.v, LK_F32}, i, v);
+#pragma unroll
+  for (int k = 0; k < 8; ++k) v[k] = p.gain * (whole ? v[k] : p.v[i + k]);
+  store8({p.narrow, p.type}, i, v);
+}
+
 template <int Rank, bool Bf16, bool ByRank>
 __global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
+  if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
   constexpr int slice = slice_cols<Rank>;
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
   __shared__ alignas(16) uint16_t z_tiles[warps][tile_rows][Rank + 8];  // + 8: no bank conflicts
@@ -340,7 +352,9 @@ void skinny_through(Cuda& cuda, const Through& p) {
   const auto rows = static_cast<unsigned>(row_blocks);
   cuda.launch(kernels.project, dim3(rows, static_cast<unsigned>(pass.parts)), dim3(threads), kernels.shared, pass);
   pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
-  const int64_t pieces = p.spread.data != nullptr ? ceil_div(p.out, pass.spread_cols) : 1;
+  int64_t pieces = 1;
+  if (p.spread.data != nullptr) pieces = ceil_div(p.out, pass.spread_cols);
+  if (p.narrow != nullptr) pieces = 1 + ceil_div(p.out * p.rank, row_blocks * threads * 8);
   cuda.launch(kernels.spread, dim3(rows, static_cast<unsigned>(pieces)), dim3(threads), 0, pass);
 }
 

@@ -1,0 +1,318 @@
+// d = a op(b) + z op(v) + bias in 16-bit numbers, sums in float32.
+//
+// A block makes tiles of 128 x 256 of d, two warpgroups 64 rows each; one thread loads parts of 64 along the sum's
+// axis, `stages` ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for both.
+// The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies.
+#include <algorithm>
+#include <limits>
+
+#include "cuda/hopper.cuh"
+#include "cuda/product_hopper.h"
+#include "cuda/tensor_map.h"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr int tile_rows = 128, tile_cols = 256, depth = 64, group_rows = 64;
+constexpr int line = 64, line_bytes = 128;  // what a row of a matrix in shared memory has
+constexpr int a_bytes = tile_rows * line_bytes, half_b_bytes = tile_cols / 2 * line_bytes;  // of a part
+constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;                             // of b [k, n] and of d
+constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
+constexpr int cluster = 2, stages = 4, boxes = 2;
+
+struct Problem {
+  In bias;
+  int rows, cols;
+  int steps, share;          // parts of the sum; 16s of the adapter's
+  int row_tiles, col_tiles;  // of a cluster, 256 x 256
+  int band;                  // so many rows of tiles are made together
+};
+
+struct Maps {
+  CUtensorMap a, b, z, v, d;
+};
+
+struct Shared {
+  alignas(1024) unsigned char a[stages][a_bytes];
+  alignas(1024) unsigned char b[stages][2 * half_b_bytes];
+  alignas(1024) unsigned char d[groups][boxes][box_bytes];
+  alignas(16) unsigned char bias[groups][tile_cols * 2];
+  uint64_t full[stages], empty[stages];
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+using namespace hopper;
+
+// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column.
+struct Place {
+  int row, col;
+  __device__ Place(const Problem& p, int tile) {
+    const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
+    const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
+    row = first + left % height;
+    col = left / height;
+  }
+};
+
+// The tiles of a cluster.
+struct Tiles {
+  int now = static_cast<int>(blockIdx.x) / cluster;
+  __device__ bool there(const Problem& p) const { return now < p.row_tiles * p.col_tiles; }
+  __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
+};
+
+// Where a thread is in the ring of parts.
+struct Turn {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+// By one thread.
+template <bool Across>
+__device__ void load_parts(const Problem& p, const Maps& maps, Shared& s) {
+  const int own = block_of_cluster();
+  Turn at;
+  for (Tiles tiles; tiles.there(p); tiles.next()) {
+    const Place place(p, tiles.now);
+    const int row = (place.row * cluster + own) * tile_rows, col = place.col * tile_cols + own * (tile_cols / 2);
+    for (int step = -1; step < p.steps; ++step) {  // the adapter's first
+      const CUtensorMap &left = step < 0 ? maps.z : maps.a, &right = step < 0 ? maps.v : maps.b;
+      const int from = max(step, 0) * depth;
+      barrier_wait(&s.empty[at.stage], at.parity ^ 1);
+      uint64_t* const full = &s.full[at.stage];
+      barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
+      copy_box(s.a[at.stage], left, from, row, full);
+      unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
+      if constexpr (Across) {
+        copy_box_to_both(b, right, col, from, full);
+        copy_box_to_both(b + box_bytes, right, col + line, from, full);
+      } else {
+        copy_box_to_both(b, right, from, col, full);
+      }
+      at.next();
+    }
+  }
+}
+
+template <class T>
+using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+// The sum of 16 of a part.
+template <class T, bool Across>
+__device__ inline void add_sixteen(float (&sum)[128], const Matrix& a, const Matrix& b, int i) {
+  if constexpr (Across)
+    Multiply<T>::add_rows_across(sum, a.at(i * 2), b.at(i * 128));
+  else
+    Multiply<T>::add_by_rows(sum, a.at(i * 2), b.at(i * 2));
+}
+
+template <class T, bool Across>
+__device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
+  const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
+  const auto release = [&](int stage) {  // for both blocks that load
+    if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
+  };
+  Turn at;
+  for (Tiles tiles; tiles.there(p); tiles.next()) {
+    const Place place(p, tiles.now);
+    const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * tile_cols;
+    float sum[128];
+#pragma unroll
+    for (int i = 0; i < 128; ++i) sum[i] = 0;
+    const auto left = [&] { return Matrix(shared_address(s.a[at.stage]) + group * (group_rows * line_bytes)); };
+    const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
+    barrier_wait(&s.full[at.stage], at.parity);
+#pragma unroll 1
+    for (int i = 0; i < p.share; ++i) {
+      hold(sum);
+      multiplies_begin();
+      add_sixteen<T, Across>(sum, left(), right(), i);
+      multiplies_commit();
+      multiplies_wait<0>();
+      hold(sum);
+    }
+    release(at.stage);
+    at.next();
+    int before = at.stage;
+#pragma unroll 1
+    for (int step = 0; step < p.steps; ++step) {
+      barrier_wait(&s.full[at.stage], at.parity);
+      multiplies_begin();
+#pragma unroll
+      for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
+      multiplies_commit();
+      multiplies_wait<1>();
+      if (step > 0) release(before);
+      before = at.stage;
+      at.next();
+    }
+    // In d's type, as cuBLASLt takes it. All have read the last tile's: they have met since.
+#pragma unroll
+    for (int i = thread; i < tile_cols; i += 128) {
+      const float value = p.bias.data != nullptr && col + i < p.cols ? load(p.bias, col + i) : 0.0f;
+      reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
+    }
+    multiplies_wait<0>();
+    hold(sum);
+    release(before);
+
+    const int in_box = warp * 16 + lane % 16;
+#pragma unroll
+    for (int box = 0; box < tile_cols / line; ++box) {
+      unsigned char* const to = s.d[group][box % boxes];
+      if (thread == 0) bulk_wait_read<boxes - 1>();
+      meet();
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int first = box * line + (j + k) * 8 + lane % 4 * 2;
+          const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
+          const float* const v = sum + (box * 8 + j + k) * 4;
+          packed[2 * k] = Multiply<T>::pack(v[0] + bias.x, v[1] + bias.y);
+          packed[2 * k + 1] = Multiply<T>::pack(v[2] + bias.x, v[3] + bias.y);
+        }
+        store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
+      }
+      fence_async_shared();
+      meet();
+      if (thread == 0) {
+        if (col + box * line < p.cols && row < p.rows) store_box(maps.d, col + box * line, row, to);
+        bulk_commit();
+      }
+    }
+  }
+  if (thread == 0) bulk_wait();
+}
+
+#endif
+
+template <class T, bool Across>
+__global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
+    product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char memory[];
+  Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < stages; ++i) {
+      barrier_init(&s.full[i], 1);
+      barrier_init(&s.empty[i], groups * cluster);
+    }
+    fence_barriers();
+  }
+  cluster_barrier();
+  if (threadIdx.x >= multipliers) {
+    fewer_registers<40>();
+    if (threadIdx.x == multipliers) load_parts<Across>(p, maps, s);
+    __syncwarp();
+  } else {
+    more_registers<232>();
+    multiply<T, Across>(p, maps, s);
+  }
+  cluster_barrier();  // the other block's copies and arrivals come here
+#endif
+}
+
+// Of a matrix [rows, cols].
+CUtensorMap map_of(const void* data, lk_dtype dtype, int64_t rows, int64_t cols, int64_t pitch, int high) {
+  return tensor_map<2>(data, dtype,
+                       {.dims = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)},
+                        .pitches = {static_cast<cuuint64_t>(pitch) * 2},
+                        .box = {line, static_cast<cuuint32_t>(high)}});
+}
+
+using Kernel = void (*)(Problem, Maps);
+Kernel kernel_for(lk_dtype type, bool across) {
+  if (type == LK_BF16) return across ? product_kernel<__nv_bfloat16, true> : product_kernel<__nv_bfloat16, false>;
+  return across ? product_kernel<__half, true> : product_kernel<__half, false>;
+}
+constexpr size_t shared_bytes = sizeof(Shared) + 1024;
+
+// Clusters that run at once.
+int64_t places_of(const Cuda& cuda, lk_dtype type, bool across) {
+  const auto* const kernel = reinterpret_cast<const void*>(kernel_for(type, across));
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
+        "shared memory of a product");
+  cudaLaunchAttribute attribute{};
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {cluster, 1, 1};
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(static_cast<unsigned>(cuda.device().multiProcessorCount / cluster * cluster));
+  config.blockDim = threads;
+  config.dynamicSmemBytes = shared_bytes;
+  config.attrs = &attribute;
+  config.numAttrs = 1;
+  int count = 0;
+  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "clusters of a product");
+  return count;
+}
+
+struct Tiling {
+  int64_t rows, cols, places;
+  Tiling(const Cuda& cuda, const GemmCall& c)
+      : rows(ceil_div(c.m, cluster * tile_rows)),
+        cols(ceil_div(c.n, tile_cols)),
+        places(places_of(cuda, c.a_dtype, !c.transpose_b)) {}
+  int64_t count() const { return rows * cols; }
+};
+
+}  // namespace
+
+bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
+  const GemmCall& c = p.product;
+  const lk_dtype type = c.a_dtype;
+  if (cuda.capability() != 90 || (type != LK_BF16 && type != LK_F16)) return false;
+  if (c.b_dtype != type || c.d_dtype != type || p.z.dtype != type || c.a_factors != nullptr) return false;
+  for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
+    if (width == 0 || width % 8 != 0) return false;
+  }
+  for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data}) {
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return false;
+  }
+  if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return false;
+  // The share's pass takes as long as some 400 of the sum's axis. That must not be lost to places that are empty in the
+  // last round of tiles: cuBLASLt has tiles of other sizes.
+  const Tiling tiles(cuda, c);
+  if (tiles.places == 0) return false;
+  const int64_t empty = ceil_div(tiles.count(), tiles.places) * tiles.places - tiles.count();
+  return c.k * empty <= 400 * tiles.count();
+}
+
+void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
+  const GemmCall& c = p.product;
+  const bool across = !c.transpose_b;
+  const lk_dtype type = c.a_dtype;
+  const Tiling tiles(cuda, c);
+  // About as many rows as columns of tiles at a time, so that what they read stays in the cache; bands of equal height.
+  const int64_t bands = ceil_div(tiles.rows, 8);
+  const Problem problem{.bias = {c.bias, c.bias_dtype},
+                        .rows = static_cast<int>(c.m),
+                        .cols = static_cast<int>(c.n),
+                        .steps = static_cast<int>(ceil_div(c.k, depth)),
+                        .share = static_cast<int>(ceil_div(p.rank, 16)),
+                        .row_tiles = static_cast<int>(tiles.rows),
+                        .col_tiles = static_cast<int>(tiles.cols),
+                        .band = static_cast<int>(ceil_div(tiles.rows, bands))};
+  if (cuda.measuring()) return;
+  // b and v as they lie: rows along the sum's axis or across it.
+  const auto right = [&](const void* data, int64_t sum) {
+    return across ? map_of(data, type, sum, c.n, c.n, box_rows) : map_of(data, type, c.n, sum, sum, tile_cols / 2);
+  };
+  const Maps maps{.a = map_of(c.a, type, c.m, c.k, c.k, tile_rows),
+                  .b = right(c.b, c.k),
+                  .z = map_of(p.z.data, type, c.m, p.rank, p.z_pitch, tile_rows),
+                  .v = right(p.v, p.rank),
+                  .d = map_of(c.d, type, c.m, c.n, c.n, group_rows)};
+  const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
+  cuda.launch(kernel_for(type, across), dim3(clusters * cluster), threads, shared_bytes, problem, maps);
+}
+
+}  // namespace lk::cuda

@@ -1,0 +1,25 @@
+// Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added.
+#pragma once
+
+#include "cuda/gemm.h"
+#include "cuda/types.cuh"
+
+namespace lk::cuda {
+
+// d = a op(b) + z op(v) + bias: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
+// rank], or [rank, n] where b is [k, n]. The share is one more step of the sum: nothing of d's size is read or written
+// for it.
+struct SharedProduct {
+  GemmCall product;
+  In z{};
+  int64_t z_pitch = 0;  // elements from one row of z to the next
+  int64_t rank = 0;
+  void* v = nullptr;  // of z's type
+};
+
+// Whether it applies, and takes less time than a pass that writes the share and a product of cuBLASLt's that adds to
+// it.
+bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p);
+void product_on_hopper(Cuda& cuda, const SharedProduct& p);
+
+}  // namespace lk::cuda

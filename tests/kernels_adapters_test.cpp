@@ -1,0 +1,128 @@
+// lora where an adapter's share may be a step of the frozen product's own sum (on devices of capability 9.0): tiles
+// that are full and not along every axis, one and several of them, every rank's number of steps. Rows are independent,
+// so a sample of them is compared with the float64 loops.
+#include <gtest/gtest.h>
+
+#include "support/kernel_tensors.h"
+#include "support/reference/products.h"
+
+namespace {
+
+using namespace lk_test;
+
+struct Size {
+  int64_t rows, in, out, rank;
+};
+constexpr double scale = 0.5;
+
+class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dtype> {
+ protected:
+  static constexpr Size sizes[] = {{300, 24, 520, 8},     {300, 520, 24, 8},    {257, 40, 1032, 32},
+                                   {257, 1032, 40, 32},   {140, 72, 264, 24},   {129, 64, 256, 16},
+                                   {900, 328, 4000, 16},  {900, 4000, 328, 16}, {1100, 200, 3400, 16},
+                                   {1100, 3400, 200, 16}, {2304, 136, 2048, 16}};
+
+  // Of the first and last rows of tiles, and some in between.
+  static std::vector<int64_t> sample(int64_t rows) {
+    std::vector<int64_t> some;
+    for (int64_t row = 0; row < rows; ++row)
+      if (row % 128 == 0 || row % 128 == 127 || row % 97 == 5 || row == rows - 1) some.push_back(row);
+    return some;
+  }
+  Values rows_of(const Tensor& tensor, const std::vector<int64_t>& rows, int64_t width) {
+    const Values all = load(tensor);
+    Values some;
+    for (const int64_t row : rows) some.insert(some.end(), all.begin() + row * width, all.begin() + (row + 1) * width);
+    return some;
+  }
+  Tensor drawn(const Shape& shape, lk_dtype type) { return random_tensor(context.get(), random, shape, type, -1, 1); }
+
+  // A layer's tensors; what is computed is poisoned.
+  struct Layer {
+    Size n;
+    Tensor x, dy, weight, bias, down, up, mask, y, s, dx, ddown, dup;
+  };
+  Layer layer(const Size& n, bool with_mask) {
+    const lk_dtype type = GetParam();
+    Tensor mask = drawn({n.rows, n.rank}, type);
+    if (!with_mask) mask.store(context.get(), Values(static_cast<size_t>(n.rows * n.rank), 1.0));
+    const auto empty = [&](const Shape& shape, lk_dtype of) { return poisoned(context.get(), shape, of); };
+    return {n,
+            drawn({n.rows, n.in}, type),
+            drawn({n.rows, n.out}, type),
+            drawn({n.out, n.in}, type),
+            drawn({n.out}, type),
+            drawn({n.rank, n.in}, LK_F32),
+            drawn({n.out, n.rank}, LK_F32),
+            mask,
+            empty({n.rows, n.out}, type),
+            empty({n.rows, n.rank}, type),
+            empty({n.rows, n.in}, type),
+            empty({n.rank, n.in}, LK_F32),
+            empty({n.out, n.rank}, LK_F32)};
+  }
+  void run(const Layer& l, bool with_mask) {
+    lk_lora_forward_params p{};
+    p.x = l.x.view(), p.weight = l.weight.view(), p.bias = l.bias.view(), p.down = l.down.view(), p.up = l.up.view();
+    p.scale = scale, p.y = l.y.view(), p.s = l.s.view();
+    if (with_mask) p.mask = l.mask.view();
+    ASSERT_EQ(lk_lora_forward(context.get(), &p), LK_OK) << lk_last_error(context.get());
+    lk_lora_backward_params b{};
+    b.dy = l.dy.view(), b.x = l.x.view(), b.s = l.s.view(), b.weight = l.weight.view(), b.down = l.down.view();
+    b.up = l.up.view(), b.scale = scale, b.dx = l.dx.view(), b.ddown = l.ddown.view(), b.dup = l.dup.view();
+    if (with_mask) b.mask = l.mask.view();
+    ASSERT_EQ(lk_lora_backward(context.get(), &b), LK_OK) << lk_last_error(context.get());
+  }
+  static std::string text(const Size& n) {
+    return std::to_string(n.rows) + " x " + std::to_string(n.in) + " -> " + std::to_string(n.out) + " rank " +
+           std::to_string(n.rank);
+  }
+};
+
+// Rounded on the way: s, or ds, and the adapter's matrix that it is multiplied with; the share on its own where it is
+// not part of the sum, and the sum before it is added.
+constexpr int roundings = 4;
+
+TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
+  for (const Size& n : sizes) {
+    SCOPED_TRACE(text(n));
+    const bool with_mask = n.rows % 2 == 0;
+    const Layer l = layer(n, with_mask);
+    run(l, with_mask);
+    const std::vector<int64_t> some = sample(n.rows);
+    const auto count = static_cast<int64_t>(some.size());
+    const Values x = rows_of(l.x, some, n.in), mask = rows_of(l.mask, some, n.rank), weight = load(l.weight);
+    Values y = reference::lora({n.in, n.out, n.rank, scale}, x, weight, load(l.down), load(l.up), mask);
+    const Values bias = load(l.bias);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
+    expect_near("y", rows_of(l.y, some, n.out), y, GetParam(), n.in, roundings);
+
+    const Values dy = rows_of(l.dy, some, n.out);
+    Values ds = reference::matmul({1, count, n.out, n.rank, false, false}, dy, load(l.up));
+    for (size_t i = 0; i < ds.size(); ++i) ds[i] *= scale * mask[i];
+    Values dx = reference::matmul({1, count, n.out, n.in, false, false}, dy, weight);
+    const Values share = reference::matmul({1, count, n.rank, n.in, false, false}, ds, load(l.down));
+    for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i];
+    expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings);
+    for (const Tensor& whole : {l.y, l.s, l.dx, l.ddown, l.dup})
+      for (const double value : load(whole)) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+TEST_P(KernelsAdapters, EqualCallsGiveEqualBits) {
+  for (const Size& n : {Size{900, 328, 4000, 16}, Size{1100, 3400, 200, 16}}) {
+    SCOPED_TRACE(text(n));
+    const Layer l = layer(n, false);
+    run(l, false);
+    const auto y = l.y.bytes(), dx = l.dx.bytes();
+    for (int repeat = 0; repeat < 4; ++repeat) {
+      run(l, false);
+      EXPECT_TRUE(y == l.y.bytes() && dx == l.dx.bytes()) << "repeat " << repeat;
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KernelsAdapters, testing::Values(LK_F16, LK_BF16),
+                         [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
+
+}  // namespace
