@@ -446,8 +446,8 @@ TEST_F(Flight, ArgumentsAreNamed) {
   void* data = nullptr;
   expect_invalid(lk_host_alloc(c, 8, nullptr), "host_alloc: out is NULL");
   expect_invalid(lk_host_alloc(c, -1, &data), "host_alloc: bytes: expected >= 0, found -1");
-  expect_invalid(lk_copy_async(c, 2, memory.get(), memory.get(), 4),
-                 "copy_async: queue: expected LK_COMPUTE (0) or LK_TRANSFER (1), found 2");
+  expect_invalid(lk_copy_async(c, 3, memory.get(), memory.get(), 4),
+                 "copy_async: queue: expected LK_COMPUTE (0), LK_TRANSFER (1) or LK_RETURN (2), found 3");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), memory.get(), -4), "copy_async: bytes: expected >= 0");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, nullptr, memory.get(), 4), "copy_async: dst is NULL");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), nullptr, 4), "copy_async: src is NULL");

@@ -41,10 +41,10 @@ TEST(Stream, ChangesNoBitOfAStep) {
     const int64_t blocks = block_count(model);
     ASSERT_GE(blocks, 2);
     for (const double share : {0.0, 0.5, 1.0}) {
-      const Ran want = run_step(model, share);
+      const Ran want = run_step(model, {share});
       for (const int64_t streamed : {int64_t{1}, blocks / 2, blocks}) {
         SCOPED_TRACE(testing::Message() << dtype << ", " << share << " recomputed, " << streamed << " streamed");
-        const Ran got = run_step(model, share, streamed);
+        const Ran got = run_step(model, {share}, streamed);
         EXPECT_EQ(got.loss, want.loss);
         for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
       }
@@ -57,7 +57,7 @@ TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
   const Model model = toy();
   for (const double share : {0.0, 1.0}) {
     const Streaming streaming = spread(toy_blocks(model), block_count(model));
-    const Graph graph = toy_graph(model, share, block_count(model)).graph;
+    const Graph graph = toy_graph(model, {share}, block_count(model)).graph;
     std::map<Value, std::vector<size_t>> fetches;     // by parameter
     std::map<Value, std::pair<size_t, size_t>> life;  // of a copy: from its fetch to its last reader
     size_t early = 0;
@@ -103,7 +103,7 @@ TEST(Stream, SpreadsBlocksEvenly) {
 // A link that is fast enough costs nothing; one that is not decides how long the step takes.
 TEST(Stream, PredictedTimeIsThatOfTheLinkWhereItIsSlow) {
   const Model model = toy();
-  const Graph graph = toy_graph(model, 1, block_count(model)).graph, plain = toy_graph(model, 1).graph;
+  const Graph graph = toy_graph(model, {1}, block_count(model)).graph, plain = toy_graph(model, {1}).graph;
   const auto seconds = [](const Graph& g, double link) {
     return predict(g, plan_memory(g, external_to_step(g), PieceLayout::in_lines),
                    {.products = 1e9, .memory = 1e9, .link = link});

@@ -27,6 +27,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--lr-scheduler", "train.lr_scheduler", ""},
     {"--optimizer", "train.optimizer", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
+    {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
     {"--batch-size", "train.batch_size", ""},
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
@@ -54,6 +55,7 @@ constexpr ConfigFlag data_flags_rows[] = {
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
+    {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
     {"--batch-size", "train.batch_size", ""},
 };
 constexpr ConfigFlag sample_flags_rows[] = {

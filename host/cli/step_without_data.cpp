@@ -74,7 +74,8 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
+                   .activations = choice.activations(),
+                   .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
           .batch = config.train.batch_size,
@@ -103,7 +104,7 @@ MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
 }
 
 TrainPlan StepWithoutData::fitted() {
-  TrainPlan base = plan({.recompute = MemoryWishes(config, 0).least_share});
+  TrainPlan base = plan(MemoryWishes(config, 0).least_kept());
   const bool asked = !config.memory.budget.empty();
   const bool all_here = config.memory.stream == "auto" || config.memory.stream == "0";
   if (!asked && all_here && !shares_base()) return base;

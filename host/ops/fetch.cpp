@@ -1,4 +1,5 @@
-// fetch: a weight on its way from host memory to the arena, beside the operations that come before its first reader.
+// fetch: a weight or an activation on its way from host memory to the arena, beside the operations that come before its
+// first reader.
 #include "ops/ops.h"
 
 namespace lh {

@@ -143,7 +143,7 @@ void stream(Graph& graph, const Streaming& streaming) {
 std::set<Value> streamed_parameters(const Graph& graph) {
   std::set<Value> all;
   for (const Node& node : graph.nodes)
-    if (node.op == &fetch_op) all.insert(node.inputs[0]);
+    if (node.op == &fetch_op && graph.info(node.inputs[0]).kind == ValueKind::param) all.insert(node.inputs[0]);
   return all;
 }
 

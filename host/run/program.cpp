@@ -60,7 +60,8 @@ void Program::order_transfers() {
         step.awaits.insert(step.awaits.end(), found->second.begin(), found->second.end());
         on_their_way.erase(found);
       }
-    if (node.op != &fetch_op) continue;
+    if (node.op != &fetch_op && node.op != &offload_op) continue;
+    step.shared = node.op == &fetch_op && graph_.info(node.inputs[0]).kind == ValueKind::param;
     step.sends = transfers_.emplace_back(std::make_unique<Transfer>(device_)).get();
     on_their_way[plan_.views[node.outputs[0].id].root].push_back(step.sends);
   }
@@ -90,12 +91,12 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
 void Program::launch(Step& step) {
   const Node& node = graph_.nodes[step.node];
   for (const Transfer* transfer : step.awaits) transfer->there.hold(LK_COMPUTE);
-  SharedWeights* const shared = step.sends != nullptr ? device_.shared_weights() : nullptr;
+  SharedWeights* const shared = step.shared ? device_.shared_weights() : nullptr;
   const Device& sender = shared != nullptr ? shared->sender() : device_;
-  const lk_queue queue = shared != nullptr ? shared->queue() : LK_TRANSFER;
+  const lk_queue queue = shared != nullptr ? shared->queue() : node.op == &offload_op ? LK_RETURN : LK_TRANSFER;
   if (step.sends != nullptr) {
-    step.sends->free.record(LK_COMPUTE);
-    step.sends->free.hold(sender, queue);
+    step.sends->begin.record(LK_COMPUTE);
+    step.sends->begin.hold(sender, queue);
   }
   if (shared != nullptr) {
     const lk_tensor& weight = step.out[0];

@@ -207,7 +207,8 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .loss = config.train.loss,
                    .weighted = objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = masked(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
+                   .activations = choice.activations(),
+                   .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = train_text,
                    .preserves = preserved.any(),
                    .keeps_masked = keeps_masked(),
@@ -278,7 +279,7 @@ void Prepared::fit_memory() {
          "other "
          "processes, or in host memory. Leave one of them out",
          stream);
-  compile({.recompute = MemoryWishes(config, 0).least_share});
+  compile(MemoryWishes(config, 0).least_kept());
   if (plan->memory.total() <= limit && all_here && !shares_base()) return;
   MemoryPlanner& planner = memory_planner();
   // The estimate looks at the step of the largest shape; what else the run has may take a little more.
@@ -410,6 +411,9 @@ std::string Prepared::report(bool whole) {
       mib(memory.workspace + memory.small));
   if (!graph.activations.again.empty())
     text_report += fmt::format("           of activations, {}\n", recomputed_text(graph.activations));
+  if (memory.offloaded > 0)
+    text_report +=
+        fmt::format("           {:.1f} MiB of activations in host memory between the passes\n", mib(memory.offloaded));
   if (memory.streamed > 0)
     text_report += fmt::format(
         "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "

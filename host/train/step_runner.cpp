@@ -35,7 +35,9 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       results_(device, most_in_flight * SCALARS) {
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
-  const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
+  if (plan.memory.offloaded > 0) host_ = StagingMemory(device, plan.memory.offloaded);
+  const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE,
+                          host_.data()};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
   use(plan.optimizer);
   if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
@@ -95,7 +97,9 @@ void StepRunner::warm_together() {
     const Graph& graph = step->train_graph().graph;
     std::string text;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (graph.nodes[n].op == &fetch_op) text += graph.info(graph.nodes[n].inputs[0]).name + "\n";
+      if (const Node& node = graph.nodes[n];
+          node.op == &fetch_op && graph.info(node.inputs[0]).kind == ValueKind::param)
+        text += graph.info(node.inputs[0]).name + "\n";
       if (const size_t tensors = gradients_there_.at(step.get())[n]; tensors > 0) text += fmt::format("{}\n", tensors);
     }
     if (order && *order != text)

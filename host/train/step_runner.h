@@ -95,6 +95,7 @@ class StepRunner {
   Feed feed_;
   DeviceMemory scalars_;
   StagingMemory results_;  // the scalars after each of the steps in flight
+  StagingMemory host_;     // what the steps offload
   std::vector<std::unique_ptr<Event>> landed_;
   std::unique_ptr<Update> update_;
   std::set<const TrainStep*> warm_;   // ran once without being recorded

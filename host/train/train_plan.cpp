@@ -24,6 +24,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
     const TrainGraph& train = step->train_graph();
     also_adapted(step->arena_bytes(), workspace_bytes(device, train.graph, step->plan()), constant_bytes(train.graph));
+    memory.offloaded = std::max(memory.offloaded, step->host_bytes());
     steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();

@@ -26,6 +26,8 @@ struct MemoryReport {
   int64_t workspace = 0;    // of single operations
   int64_t small = 0;        // constants, inputs, scalars
   int64_t streamed = 0;     // weights in host memory instead: not of the device
+  int64_t offloaded = 0;    // activations likewise, between the passes
+  int64_t on_host() const { return streamed + offloaded; }
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
