@@ -91,7 +91,8 @@ TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
 
 TEST(Stream, SpreadsBlocksEvenly) {
   std::vector<StreamableBlock> blocks;
-  for (int i = 0; i < 12; ++i) blocks.push_back({.path = "b", .weights = {std::to_string(i)}, .bytes = 100 + i});
+  for (int i = 0; i < 12; ++i)
+    blocks.push_back({.path = "b", .weights = {{std::to_string(i), 100 + i}}, .bytes = 100 + i});
   const auto chosen = [&](int64_t count) { return spread(blocks, count).weights; };
   EXPECT_THAT(chosen(0), testing::IsEmpty());
   EXPECT_THAT(chosen(3), testing::UnorderedElementsAre("2", "6", "10"));

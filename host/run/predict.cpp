@@ -54,7 +54,7 @@ double prepared_bytes(const Graph& graph, const Node& node) {
 }  // namespace
 
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
-  if (node.op->alias) return 0;
+  if (node.op->alias || node.op == &offer_op) return 0;
   const double share = node.op == &attention_op            ? attention_share
                        : node.op == &attention_backward_op ? attention_backward_share
                                                            : product_share;

@@ -40,10 +40,11 @@ class Program {
   lk_tensor tensor(Value v) const;
 
  private:
-  // A copy from host memory beside the operations (passes/stream.h).
+  // A copy from host memory, or of another process, beside the operations (passes/stream.h); or what one of this
+  // process takes to get there.
   struct Transfer {
     explicit Transfer(Device& device) : free(device), there(device) {}
-    Event free, there;  // nobody uses the memory any more; what was sent is in it
+    Event free, there;  // nobody uses the memory any more; what was sent is there
   };
   struct Step {
     size_t node;

@@ -205,11 +205,11 @@ class Sharing {
     aliases_[from].push_back(to);
   }
 
-  // Counted without copies from host memory, so that streaming changes nothing of how values lie.
+  // Counted without copies of weights, so that streaming changes nothing of how values lie.
   void note_lives() {
     int64_t& n = nodes_;
     for (const Node& node : graph_.nodes) {
-      n += node.op != &fetch_op;
+      n += node.op != &fetch_op && node.op != &offer_op;
       for (const Value out : node.outputs)
         if (source_[out.id] == out.id) members_[out.id][0].first = n;
       for (const std::vector<Value>& values : {node.inputs, node.outputs})

@@ -73,7 +73,7 @@ void StepRunner::join_others() {
                                                      .total = at("total"),
                                                      .loss = scalars_.data() + OWN_LOSS,
                                                      .loss_total = scalars_.data() + LOSS},
-                                       tensors, options_.in_order);
+                                       tensors, options_.in_order, options_.travel);
   for (const auto& [shape, step] : plan_.steps) {
     const std::vector<size_t> made = step->gradient_nodes(adapters);
     std::vector<size_t>& there = gradients_there_[step.get()];
@@ -95,7 +95,8 @@ void StepRunner::warm_together() {
     const Graph& graph = step->train_graph().graph;
     std::string text;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (graph.nodes[n].op == &fetch_op) text += graph.info(graph.nodes[n].inputs[0]).name + "\n";
+      if (const OpDef* op = graph.nodes[n].op; op == &fetch_op || op == &offer_op)
+        text += graph.info(graph.nodes[n].inputs[0]).name + "\n";
       if (const size_t tensors = gradients_there_.at(step.get())[n]; tensors > 0) text += fmt::format("{}\n", tensors);
     }
     if (order && *order != text)
