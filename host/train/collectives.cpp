@@ -46,7 +46,10 @@ void Collectives::hand_over(Device& from, Device& to) {
 void Collectives::share_weights(const std::byte* memory) {
   const std::vector<std::string> offers = world_.gather(group_->offer(memory));  // all have read theirs
   std::vector<const std::byte*> parts = group_->open(memory, offers);
-  if (!world_.any(parts.empty())) parts_ = std::move(parts);
+  if (!world_.any(parts.empty()))
+    parts_ = std::move(parts);
+  else if (group_->queued())
+    group_->take_less();  // weights come while the device computes
 }
 
 void Collectives::call(const std::function<void()>& group_does) {

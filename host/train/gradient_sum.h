@@ -49,6 +49,8 @@ class GradientSum {
   // Device memory that it takes, for so many trained elements.
   static int64_t staging_bytes(int64_t elements, int64_t ranks, DType travel);
 
+  // Does it go on beside the backward pass?
+  bool beside() const { return beside_; }
   // [together] A round: begin, then how many of the tensors are there, as often as is known, then end. Operations that
   // follow see the sums.
   void begin(const SumRound& round);

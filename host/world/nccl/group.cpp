@@ -111,6 +111,7 @@ class Group final : public lh::DeviceGroup {
   }
 
   void take_less() override {
+    if (before_ != nullptr) return;
     enqueue([&] {
       ncclConfig_t few = NCCL_CONFIG_INITIALIZER;
       few.maxCTAs = 8;
