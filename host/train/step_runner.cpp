@@ -290,7 +290,8 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
     if (collectives.within_step()) {
       // What is waited for is recorded by itself: the long part of a step then is one line of operations, which starts
       // faster.
-      if (computes && !sum_->beside()) recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
+      if (computes && !sum_->beside())
+        recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
       TrainStep* const beside = sum_->beside() ? here.step : nullptr;
       recording({.step = beside, .onto = false, .round = round, .update = round.last}).launch();
     } else {
