@@ -91,13 +91,61 @@ TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
 
 TEST(Stream, SpreadsBlocksEvenly) {
   std::vector<StreamableBlock> blocks;
-  for (int i = 0; i < 12; ++i) blocks.push_back({.path = "b", .weights = {std::to_string(i)}, .bytes = 100 + i});
+  for (int i = 0; i < 12; ++i)
+    blocks.push_back({.path = "b", .weights = {{std::to_string(i), 100 + i}}, .bytes = 100 + i});
   const auto chosen = [&](int64_t count) { return spread(blocks, count).weights; };
   EXPECT_THAT(chosen(0), testing::IsEmpty());
   EXPECT_THAT(chosen(3), testing::UnorderedElementsAre("2", "6", "10"));
   EXPECT_EQ(chosen(12).size(), 12u);
   EXPECT_EQ(chosen(99).size(), 12u);
   EXPECT_EQ(spread(blocks, 3).window, 2 * 110);
+}
+
+// Two processes that deal the weights out have half of them each, fetch and offer in one order, and make room for what
+// the other has alone.
+TEST(Stream, WeightsThatAreDealtOutAreReadWhereTheyLie) {
+  for (const char* dtype : {"auto", "nf4"}) {
+    const Model model = toy(dtype);
+    const std::vector<StreamableBlock> blocks = toy_blocks(model);
+    Streaming streaming = spread(blocks, block_count(model));
+    const Graph all = toy_graph(model, {0.5}, streaming).graph;
+    int64_t largest = 0, total = 0;
+    std::map<std::string, int64_t> bytes;
+    for (const StreamableBlock& block : blocks)
+      for (const StreamableWeight& weight : block.weights) {
+        largest = std::max(largest, weight.bytes);
+        total += bytes[weight.name] = weight.bytes;
+      }
+    std::set<std::string> had;
+    std::vector<std::vector<std::string>> orders;
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << dtype << ", rank " << rank);
+      streaming.own = dealt(blocks, rank);
+      int64_t own = 0;
+      for (const std::string& name : streaming.own) {
+        own += bytes.at(name);
+        EXPECT_TRUE(had.insert(name).second) << name << " belongs to both";
+      }
+      EXPECT_LE(std::abs(2 * own - total), largest);
+      const Graph graph = toy_graph(model, {0.5}, streaming).graph;
+      orders.emplace_back();
+      for (const Node& node : graph.nodes) {
+        const bool offered = node.op == &offer_op;
+        if (!offered && node.op != &fetch_op) continue;
+        orders.back().push_back(graph.info(node.inputs[0]).name);
+        EXPECT_EQ(offered, offered_parameters(graph).contains(node.inputs[0])) << orders.back().back();
+      }
+      EXPECT_EQ(graph.nodes.size(), all.nodes.size());
+      const auto arena = [](const Graph& g) { return plan_memory(g, external_to_step(g)).bytes; };
+      EXPECT_LT(arena(graph), arena(all));
+      const auto names = weight_names(graph, model.checkpoint());
+      EXPECT_EQ(streamed_bytes(graph, names) + weight_bytes(graph, names),
+                streamed_bytes(all, names) + weight_bytes(all, names));
+      EXPECT_EQ(kept_bytes(graph, names, {.rank = rank, .size = 2}), 0);
+    }
+    EXPECT_EQ(had, streaming.weights);
+    EXPECT_EQ(orders[0], orders[1]);
+  }
 }
 
 // A link that is fast enough costs nothing; one that is not decides how long the step takes.

@@ -32,6 +32,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
     {"--deterministic", "train.deterministic", ""},
+    {"--reduce-dtype", "train.reduce_dtype", "Type of gradients between processes: float32 or bfloat16."},
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},

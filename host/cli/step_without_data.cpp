@@ -82,6 +82,7 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
           .encoder_sizes = encoder_sizes(),
           .accumulate = world_.size() > 1,
           .processes = world_.size(),
+          .rank = world_.rank(),
           .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }

@@ -178,6 +178,7 @@ struct TrainSection {
   std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
   bool deterministic = true;                    // two runs give the same bits on one GPU
+  std::string reduce_dtype = "float32";         // of gradients between processes: float32, bfloat16
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;

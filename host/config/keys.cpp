@@ -38,6 +38,8 @@ constexpr Choice product_types[] = {
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
+constexpr Choice reduce_types[] = {
+    {"float32", "float32"}, {"bfloat16", "bfloat16"}, {"fp32", "float32"}, {"bf16", "bfloat16"}, {"float", "float32"}};
 constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"constant_with_warmup", "constant_with_warmup"},
                                 {"linear", "linear"},
@@ -703,6 +705,12 @@ const Key table[] = {
      {.choices = checkpointing}},
     {"train.deterministic", in<T, &Tr::deterministic>,
      "Two runs with one seed give the same file, to the bit, on one GPU. false may be faster. The CPU always is."},
+    {"train.reduce_dtype",
+     in<T, &Tr::reduce_dtype>,
+     "Type of gradients on their way between the processes that train together. bfloat16: half the bytes, each "
+     "gradient "
+     "and their sum rounded to 8 bits (docs/scale.md). One process rounds nothing.",
+     {.choices = reduce_types}},
     {"train.loss",
      in<T, &Tr::loss>,
      "Loss: the squared error, the absolute one, or one that is square near 0 and straight beyond a width, as kohya's "

@@ -40,7 +40,8 @@ class Program {
   lk_tensor tensor(Value v) const;
 
  private:
-  // A copy from or to host memory beside the operations (passes/stream.h, passes/offload.h).
+  // A copy from or to host memory, or of another process, beside the operations (passes/stream.h, passes/offload.h); or
+  // what one of this process takes to get there.
   struct Transfer {
     explicit Transfer(Device& device) : begin(device), there(device) {}
     Event begin, there;  // what it waits for has happened; what was sent is there

@@ -78,7 +78,12 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       rates_(rates),
       host_memory_(host_memory) {
   options_.step.rates = rates;
-  if (options_.shares_base) wishes_.least = wishes_.most = blocks();
+  if (!options_.shares_base) return;
+  wishes_.least = wishes_.most = blocks();
+  // All blocks come from other devices whatever is chosen, by ways whose rate is not known yet: were they slow, more
+  // recomputation would seem to cost nothing. So nothing is offloaded then but what was asked for.
+  rates_.link = rates_.memory;
+  wishes_.most_offload = wishes_.least_offload;
 }
 
 MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) const {
@@ -110,9 +115,26 @@ const PlannedMemory& MemoryPlanner::within(const MemoryChoice& choice, int64_t b
   if (const auto known = planned_.find(choice); known != planned_.end()) return known->second;
   if (const auto known = bounds_.find(choice); known != bounds_.end() && known->second.memory.total() > budget)
     return known->second;
+  bool placed = true;
+  PlannedMemory planned = plan_for(choice, options_.share(0), budget, placed);
+  if (options_.share().deals()) {
+    PlannedMemory other = plan_for(choice, options_.share(1), budget, placed);
+    if (other.memory.total() > planned.memory.total()) planned = std::move(other);
+  }
+  return (placed ? planned_ : bounds_).insert_or_assign(choice, std::move(planned)).first->second;
+}
+
+Streaming MemoryPlanner::streaming(int64_t count, const WeightShare& share) const {
+  Streaming streaming = spread(blocks_, count);
+  if (share.deals()) streaming.own = dealt(blocks_, share.rank);
+  return streaming;
+}
+
+PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightShare& share, int64_t budget,
+                                      bool& placed) {
   const TrainGraph& step = this->step(choice.activations());
   Graph graph = step.graph;
-  const Streaming streaming = spread(blocks_, choice.streamed);
+  const Streaming streaming = this->streaming(choice.streamed, share);
   stream(graph, streaming);
   PlannedMemory planned{.choice = choice, .memory = base_, .time = {}, .activations = step.activations};
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
@@ -120,15 +142,16 @@ const PlannedMemory& MemoryPlanner::within(const MemoryChoice& choice, int64_t b
   planned.memory.offloaded = offloaded_bytes(graph);
   planned.memory.weights -= planned.memory.streamed;
   if (options_.shares_base) {
-    planned.memory.weights += kept_bytes(graph, names, {.rank = 0, .size = static_cast<int>(options_.processes)});
+    planned.memory.weights += kept_bytes(graph, names, share);
     planned.memory.streamed = 0;
   }
   planned.memory.activations = 0;
   const Plan plan = plan_within(graph, external_to_step(graph), budget - planned.memory.total());
+  placed &= plan.placed;
   planned.time = predict(graph, plan, rates_);
   // What else runs in the arena fetches the same weights into it.
   planned.memory.activations = std::max(plan.bytes, other_arena_ + streaming.window);
-  return (plan.placed ? planned_ : bounds_).insert_or_assign(choice, std::move(planned)).first->second;
+  return planned;
 }
 
 bool MemoryPlanner::fits(const PlannedMemory& planned, int64_t budget) const {

@@ -62,7 +62,8 @@ class MemoryPlanner {
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const MemoryWishes& wishes() const { return wishes_; }
   const StepShape& shape() const { return shape_; }
-  Streaming streaming(int64_t count) const { return spread(blocks_, count); }
+  Streaming streaming(int64_t count) const { return streaming(count, options_.share()); }
+  // Where processes keep different weights, of the one that takes most.
   PlannedMemory at(const MemoryChoice& choice);
   // The fastest that takes no more than `budget` bytes of the device; nothing where none does.
   std::optional<PlannedMemory> best(int64_t budget);
@@ -71,6 +72,9 @@ class MemoryPlanner {
   const TrainGraph& step(const ActivationChoice& choice);
 
  private:
+  Streaming streaming(int64_t count, const WeightShare& share) const;
+  // `placed`: it is within the budget.
+  PlannedMemory plan_for(const MemoryChoice& choice, const WeightShare& share, int64_t budget, bool& placed);
   bool fits(const PlannedMemory& planned, int64_t budget) const;
   // What the choice takes where that is within the budget; else no more than it takes, and more than the budget.
   const PlannedMemory& within(const MemoryChoice& choice, int64_t budget);

@@ -64,6 +64,13 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   });
 }
 
+// [together] Processes that keep different weights are planned for alike, so that all compute in one order.
+int64_t most_of_all(World& world, int64_t bytes) {
+  for (const std::string& text : world.gather(std::to_string(bytes)))
+    bytes = std::max<int64_t>(bytes, std::stoll(text));
+  return bytes;
+}
+
 }  // namespace
 
 Prepared::Prepared(const Registry& all, const Config& c, World& world)
@@ -93,7 +100,8 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
           c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
-      masks(model.recipe().latents.downscale) {
+      masks(model.recipe().latents.downscale),
+      world_(world) {
   limit = memory_limit(c, device);
   constexpr int64_t between_devices = 256 << 20;  // that NCCL takes for itself, later
   if (processes > 1 && !device.is_cpu() && c.memory.budget.empty() && c.memory_limit_mib == 0)
@@ -217,6 +225,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
           .accumulate = micro_batches > 1,
           .processes = processes,
+          .rank = world_.rank(),
           .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }
@@ -289,8 +298,9 @@ void Prepared::fit_memory() {
     const std::optional<PlannedMemory> best = planner.best(room);
     if (!best) break;
     compile(best->choice);
-    if (plan->memory.total() <= limit) return;
-    room -= plan->memory.total() - limit;
+    const int64_t most = shares_base() ? most_of_all(world_, plan->memory.total()) : plan->memory.total();
+    if (most <= limit) return;
+    room -= most - limit;
   }
   const std::string decoding =
       samples
@@ -421,8 +431,8 @@ std::string Prepared::report(bool whole) {
         mib(memory.streamed), mib(streaming.window));
   if (shares_base())
     text_report += fmt::format(
-        "           the weights of the blocks are kept in parts by {} processes; {:.1f} MiB of the activations are the "
-        "place where they arrive\n",
+        "           the weights of the blocks are kept in parts by {} processes; at most {:.1f} MiB of the "
+        "activations are the place where they arrive\n",
         processes, mib(streaming.window));
   text_report +=
       "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));

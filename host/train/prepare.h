@@ -90,6 +90,7 @@ struct Prepared {
   std::vector<ImageCut> cuts() const;
 
  private:
+  World& world_;
   void settle_course();
   std::optional<KnownRates> rates_;       // when first asked for
   std::optional<MemoryPlanner> planner_;  // made when first asked for

@@ -22,6 +22,7 @@ struct RunnerOptions {
   int64_t accumulation = 1;            // micro-batches of a step, of all processes
   Collectives* collectives = nullptr;  // of the processes that train together; none: this one alone
   bool in_order = true;                // sums over processes are those of one process, to the bit
+  DType travel = DType::f32;           // of gradients between them
   double max_grad_norm = 1;
   bool loss_scaling = false;  // for float16
 };

@@ -18,7 +18,9 @@ ModelConfig config_of(const std::filesystem::path& path, const std::string& dtyp
   return config;
 }
 
-TrainGraph graph_with(const Model& model, const ActivationChoice& choice, const Streaming& streaming) {
+}  // namespace
+
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const Streaming& streaming) {
   NetworkConfig network;
   network.linear = 4;
   network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
@@ -26,8 +28,6 @@ TrainGraph graph_with(const Model& model, const ActivationChoice& choice, const 
   const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
   return build_train_graph(model, sizes, select, {.activations = choice, .streaming = streaming});
 }
-
-}  // namespace
 
 OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype, const std::string& products)
     : model(built_plugins(), config_of(path, dtype, products), "") {}
@@ -50,12 +50,12 @@ KeptWeights kept_weights(const Model& model) {
 }
 
 std::vector<StreamableBlock> toy_blocks(const Model& model) {
-  const TrainGraph plain = graph_with(model, {}, {});
+  const TrainGraph plain = toy_graph(model, {}, Streaming{});
   return streamable_blocks(plain.graph, weight_names(plain.graph, model.checkpoint()));
 }
 
 TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, int64_t streamed) {
-  return graph_with(model, choice, streamed > 0 ? spread(toy_blocks(model), streamed) : Streaming{});
+  return toy_graph(model, choice, streamed > 0 ? spread(toy_blocks(model), streamed) : Streaming{});
 }
 
 StepInputs toy_inputs(const Graph& g) {

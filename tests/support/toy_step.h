@@ -49,6 +49,7 @@ std::filesystem::path toy_denoiser();
 
 // LoRA with dropout on every target of the model; the weights of `streamed` blocks stay in host memory.
 TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, int64_t streamed = 0);
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const Streaming& streaming);
 std::vector<StreamableBlock> toy_blocks(const Model& model);
 
 // Bytes of the weights of such a graph, which run_step sees taken; `rounded` of its matrices are kept in fewer bits,
