@@ -299,6 +299,15 @@ TEST(Budget, IsKeptAndChangesNoBit) {
     EXPECT_EQ(get(run.lora()), get(free.lora()));
   }
   EXPECT_TRUE(streamed) << "the least budget needs weights in host memory";
+  // With little host memory more is made again, and what is refused is said.
+  StreamingRun poor(fmt::format("{{budget: {:.2f} MiB, host: 1 MiB}}", (most + least) / 2));
+  poor.set("prompts", "[a photo]").set("sample_every", "3");
+  const std::string plan = expect_trained(poor.train({"--dry-run"})).output;
+  double on_host = 0;
+  const std::regex host_line(R"(([\d.]+) MiB of (weights|activations) in host memory)");
+  for (std::sregex_iterator line(plan.begin(), plan.end(), host_line), end; line != end; ++line)
+    on_host += std::stod((*line)[1]);
+  EXPECT_LE(on_host, 1.05) << plan;
   StreamingRun below(budget_of(0.99 * least));
   below.set("prompts", "[a photo]").set("sample_every", "3");
   const HostResult result = below.train();

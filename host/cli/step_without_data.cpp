@@ -101,7 +101,8 @@ TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
 }
 
 MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
-  return {base, model, selection, options_for({}), config, rates().rates, host_memory_for(device)};
+  return {base, model, selection, options_for({}), config, rates().rates,
+          host_memory_for(device, config, world_.local_size())};
 }
 
 TrainPlan StepWithoutData::fitted() {

@@ -229,6 +229,11 @@ const Key table[] = {
      "two blocks ahead of use. auto: as much as memory makes necessary, where that is faster than to make it again. A "
      "share of the bytes that may, such as 35%: so much at least, as far as they are kept. 0: nothing.",
      {.normalize = check_share}},
+    {"memory.host",
+     in<Y, &MemoryConfig::host>,
+     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or a "
+     "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
+     {.normalize = check_budget}},
     {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,
      "Where several processes train together, each keeps a part of the blocks' frozen weights on its device; a block's "
      "come together two blocks ahead of use (docs/scale.md). One process keeps all."},

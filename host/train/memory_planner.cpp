@@ -8,6 +8,7 @@
 #include <functional>
 #include <limits>
 
+#include "core/bytes.h"
 #include "core/error.h"
 #include "run/offloadable.h"
 
@@ -45,10 +46,11 @@ MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
   least = std::min(blocks, stream.ends_with('%') ? (number * blocks + 99) / 100 : number);
 }
 
-int64_t host_memory_for(const Device& device) {
+int64_t host_memory_for(const Device& device, const Config& config, int processes) {
+  if (!config.memory.host.empty()) return *size_of(config.memory.host) / processes;
   std::ifstream file(device.stands_for_gpu() ? "" : "/proc/meminfo");
   for (std::string word; file >> word;)
-    if (int64_t kib = 0; word == "MemAvailable:" && file >> kib) return kib << 10;
+    if (int64_t kib = 0; word == "MemAvailable:" && file >> kib) return (kib << 10) / 10 * 9 / processes;
   return std::numeric_limits<int64_t>::max();  // a system that does not say
 }
 
@@ -263,7 +265,21 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   const double middle = best->choice.offload;
   for (const double offload : {middle - fine, middle + fine})
     if (offload > from && offload < to) improve_offloaded(*best, offload, budget);
+  use_less_host_memory(*best, budget);
   return best;
+}
+
+// Less is offloaded where the device has room for it.
+void MemoryPlanner::use_less_host_memory(PlannedMemory& planned, int64_t budget) {
+  const MemoryChoice chosen = planned.choice;
+  const auto with = [&](double offload) { return MemoryChoice{chosen.recompute, chosen.streamed, offload}; };
+  const auto good = [&](double offload) {
+    const PlannedMemory& other = within(with(offload), budget);
+    return fits(other, budget) && other.time.seconds <= planned.time.seconds;
+  };
+  constexpr int parts = 32;
+  const double least = least_good(wishes_.least_offload, chosen.offload, parts, good);
+  if (least < chosen.offload) planned = at(with(least));
 }
 
 PlannedMemory MemoryPlanner::least() {

@@ -42,9 +42,9 @@ struct MemoryWishes {
   MemoryChoice least_kept() const { return {.recompute = least_share, .offload = least_offload}; }
 };
 
-// Host memory that is available to weights and activations: of this machine, or any amount where the device stands for
-// another's.
-int64_t host_memory_for(const Device& device);
+// Host memory that each of so many processes of this machine may take for weights and activations: as memory.host says,
+// or what is free less a margin; any amount where the device stands for another machine's.
+int64_t host_memory_for(const Device& device, const Config& config, int processes);
 
 // [together] What plans are made by is the same on all processes then: the least memory that one of them has, and the
 // rates of the first.
@@ -84,6 +84,7 @@ class MemoryPlanner {
   void improve(std::optional<PlannedMemory>& best, double offload, int64_t budget);
   // Likewise, with no more made again or streamed than in what is known; whether it was.
   bool improve_offloaded(PlannedMemory& best, double offload, int64_t budget);
+  void use_less_host_memory(PlannedMemory& planned, int64_t budget);
   const Model& model_;
   const AdapterSelection& selection_;
   PlanOptions options_;

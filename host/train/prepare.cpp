@@ -77,6 +77,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
     : registry(all),
       config(c),
       processes(world.size()),
+      processes_here(world.local_size()),
       micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
@@ -274,7 +275,7 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) 
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device));
+    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device, config, processes_here));
   }
   return *planner_;
 }

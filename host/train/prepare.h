@@ -44,6 +44,7 @@ struct Prepared {
   const Registry& registry;
   Config config;          // its train.steps as max_train_epochs makes them
   int64_t processes;      // that train together
+  int processes_here;     // of these on this machine
   int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;

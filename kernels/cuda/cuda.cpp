@@ -139,7 +139,8 @@ Cuda::Cuda(const lk_context_params& params)
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "compute stream");
+  check(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking), "compute stream");
+  stream_ = own_;
   check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "transfer stream");
   check(cudaStreamCreateWithFlags(&return_, cudaStreamNonBlocking), "return stream");
   check(cudaStreamCreateWithFlags(&body_, cudaStreamNonBlocking), "condition stream");
@@ -155,14 +156,14 @@ Cuda::Cuda(const lk_context_params& params)
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
 Cuda::~Cuda() {
-  for (cudaStream_t stream : {stream_, transfer_, return_}) cudaStreamSynchronize(stream);
+  for (cudaStream_t stream : {own_, stream_, transfer_, return_}) cudaStreamSynchronize(stream);
   gemm_.reset();
   dnn_.reset();
   runtime_kernels_.reset();
   workspace_.release();
   cudaFree(arrivals_);
   cudaFree(begun_);
-  for (cudaStream_t stream : {stream_, transfer_, return_, body_}) cudaStreamDestroy(stream);
+  for (cudaStream_t stream : {own_, transfer_, return_, body_}) cudaStreamDestroy(stream);
 }
 
 const OpTable& Cuda::ops() const {
@@ -237,6 +238,24 @@ void Cuda::download(void* dst, const void* src, int64_t bytes) {
 
 void Cuda::synchronize() {
   for (cudaStream_t stream : {stream_, transfer_, return_}) check(cudaStreamSynchronize(stream), "the device");
+}
+
+void Cuda::use_stream(void* stream) {
+  if (capturing_) throw Error(LK_E_INVALID, "context_use_stream: while the context is recording");
+  const cudaStream_t next = stream != nullptr ? static_cast<cudaStream_t>(stream) : own_;
+  if (next == stream_) return;
+  cudaStreamCaptureStatus before = cudaStreamCaptureStatusNone, after = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_, &before), "the stream before");
+  check(cudaStreamIsCapturing(next, &after), "context_use_stream");
+  if (before == cudaStreamCaptureStatusNone && after == cudaStreamCaptureStatusNone) {
+    cudaEvent_t reached = nullptr;
+    check(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "event");
+    const cudaError_t recorded = cudaEventRecord(reached, stream_), held = cudaStreamWaitEvent(next, reached, 0);
+    cudaEventDestroy(reached);
+    check(recorded, "context_use_stream");
+    check(held, "context_use_stream");
+  }
+  stream_ = next;
 }
 
 void* Cuda::host_allocate(int64_t bytes) {

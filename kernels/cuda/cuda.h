@@ -99,6 +99,7 @@ class Cuda final : public Backend {
 
   // For operations.
   cudaStream_t stream() const { return stream_; }
+  void use_stream(void* stream);  // nullptr: its own
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
   bool measuring() const { return measuring_; }
@@ -143,7 +144,7 @@ class Cuda final : public Backend {
   uint64_t* begun(lk_queue queue) const { return capturing_ ? &begun_[queue].recorded : &begun_[queue].called; }
 
   cudaDeviceProp device_{};
-  cudaStream_t stream_ = nullptr, transfer_ = nullptr, return_ = nullptr;
+  cudaStream_t stream_ = nullptr, own_ = nullptr, transfer_ = nullptr, return_ = nullptr;
   cudaStream_t body_ = nullptr;  // records the body of a condition
   bool capturing_ = false, measuring_ = false, conditional_ = false, fast_;
   std::string tuning_cache_;
