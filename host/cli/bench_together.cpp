@@ -129,6 +129,8 @@ int bench_together(const Options& options, World& world) {
     const double more = together.median - alone;
     say("scaling", fmt::format("{:.3f}: {:.2f} ms of a step are not hidden, {:.1f}% of it", alone / together.median,
                                1e3 * more, 100 * more / together.median));
+    const double again = mean_of_rates(seconds_of_all(world, bench.time(false).median));
+    say("alone again", fmt::format("{:.2f} ms, now that the ways between the devices are open", 1e3 * again));
   }
   say("memory", fmt::format("{:.1f} MiB planned, {:.1f} MiB taken at most", mib(memory.total()), mib(bench.peak())));
   world.finish();

@@ -9,23 +9,28 @@
 namespace lh {
 namespace {
 
-// Large ones, since each of their ranges is an operation of its own, and tensors that lie side by side are one range:
-// so few that the last, which nothing hides, is a quarter of the whole, and none smaller than pays.
-constexpr int64_t buckets_of_a_step = 4, least_elements = 4 << 20;
 constexpr int64_t size = sizeof(float);
 
-// A multiple of what kernels read at once, so that buckets are cut where they like it.
-int64_t bucket_elements(int64_t elements) {
-  constexpr int64_t grain = 64 * buckets_of_a_step;
-  return std::min(elements, std::max(least_elements, (elements + grain - 1) / grain * (grain / buckets_of_a_step)));
+// Elements of a bucket that goes beside the backward pass: large ones, since each of their ranges is an operation of its
+// own, and tensors that lie side by side are one range: so few that the last, which nothing hides, is a quarter of the
+// whole, and none smaller than pays. A multiple of what kernels read at once, so that buckets are cut where they like it.
+int64_t elements_beside(int64_t elements) {
+  constexpr int64_t buckets = 4, least = 4 << 20, grain = 64;
+  return std::min(elements, std::max(least, (elements + buckets * grain - 1) / (buckets * grain) * grain));
+}
+
+// Of one that is waited for: what is longer travels faster.
+int64_t elements_waited_for(int64_t elements) {
+  constexpr int64_t most = 48 << 20;
+  return std::min(elements, std::max(most, elements_beside(elements)));
 }
 
 int64_t taken_bytes(int64_t elements, int64_t ranks, DType travel) {
-  return placed_bytes(most_in_part(bucket_elements(elements), ranks) * ranks * dtype_size(travel));
+  return placed_bytes(most_in_part(elements_waited_for(elements), ranks) * (ranks - 1) * dtype_size(travel));
 }
 
 int64_t rounded_bytes(int64_t elements, DType travel) {
-  return travel == DType::f32 ? 0 : placed_bytes(bucket_elements(elements) * dtype_size(travel));
+  return travel == DType::f32 ? 0 : placed_bytes(elements_waited_for(elements) * dtype_size(travel));
 }
 
 }  // namespace
@@ -40,17 +45,19 @@ GradientSum::GradientSum(Collectives& collectives, Device& device, const StepGra
     : collectives_(collectives), memory_(memory), in_order_(in_order), travel_(travel) {
   int64_t elements = 0;
   for (const GradientRange& tensor : tensors) elements += tensor.elements;
-  buckets_ = gradient_buckets(tensors, bucket_elements(elements));
   const int64_t ranks = collectives.world().size();
   staging_ = DeviceMemory(device, staging_bytes(elements, ranks, travel), "gradients of other processes");
   rounded_ = staging_.data() + taken_bytes(elements, ranks, travel);
   losses_ = rounded_ + rounded_bytes(elements, travel);
-  if (!collectives.group().queued()) return;
-  open_ways();
-  beside_ = pays_beside(device);
-  if (!beside_) return;
-  collectives.group().take_less();
-  open_ways();
+  if (collectives.group().queued()) {
+    buckets_ = gradient_buckets(tensors, elements_waited_for(elements));
+    open_ways();
+    beside_ = pays_beside(device);
+    if (!beside_) return;
+    collectives.group().take_less();
+    open_ways();
+  }
+  buckets_ = gradient_buckets(tensors, elements_beside(elements));
 }
 
 // Between the devices, by the first calls, which must not be recorded.
@@ -154,6 +161,7 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
   const std::vector<GradientRange> own = bucket.part(rank, ranks);
   const int64_t own_place = bucket.place(rank, ranks).begin, width = dtype_size(travel_);
   const int64_t slot = most_in_part(bucket.elements, ranks) * width;
+  const auto from = [&](int64_t other) { return staging_.data() + (other < rank ? other : other - 1) * slot; };
   std::vector<Piece> give, take;
   const auto to = [](std::vector<Piece>& pieces, int64_t other, std::byte* data, int64_t bytes) {
     pieces.push_back({.rank = static_cast<int>(other), .data = data, .bytes = bytes});
@@ -164,7 +172,7 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
     if (gives())
       for (const Piece& p : part_on_its_way(bucket, r, memory_.gradient)) to(give, r, p.data, p.bytes);
     if (r >= round_.ranks) continue;
-    std::byte* at = staging_.data() + r * slot;
+    std::byte* at = from(r);
     for (const Piece& p : part_on_its_way(bucket, rank, memory_.gradient)) {
       to(take, r, at, p.bytes);
       at += p.bytes;
@@ -172,7 +180,7 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
   }
   collectives_.group().exchange(give, take);
   for (int64_t r = 0; r < round_.ranks; ++r) {
-    std::byte* at = r == rank ? rounded_ + own_place * width : staging_.data() + r * slot;
+    std::byte* at = r == rank ? rounded_ + own_place * width : from(r);
     for (const GradientRange& range : own) {
       std::byte* const x = r == rank && !rounds() ? memory_.gradient + range.begin * size : at;
       accumulate(kernel_tensor({travel_, {range.elements}}, x), memory_.total + range.begin * size, round_.share,
