@@ -50,10 +50,10 @@ class Backend {
   virtual void* host_allocate(int64_t bytes) = 0;  // nullptr when there is no memory
   virtual void host_release(void* data) = 0;
   virtual void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) = 0;
-  // Of a slower link (lora_kernels_link.h): a place in the transfer queue, and where that queue waits until so much
-  // time has passed since it came to the last such place.
-  virtual void pace_begin() = 0;
-  virtual void pace(int64_t nanoseconds) = 0;
+  // Of a slower link (lora_kernels_link.h): a place in a queue of copies, and where that queue waits until so much time
+  // has passed since it came to the last such place.
+  virtual void pace_begin(lk_queue queue) = 0;
+  virtual void pace(lk_queue queue, int64_t nanoseconds) = 0;
   virtual lk_event* event_create() = 0;
   virtual void event_destroy(lk_event* event) = 0;
   virtual void event_record(lk_event* event, lk_queue queue) = 0;

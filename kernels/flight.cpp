@@ -14,10 +14,10 @@ T* given(T* pointer, const char* what, const char* name) {
 }
 
 void require_queue(const char* what, lk_queue queue) {
-  if (queue != LK_COMPUTE && queue != LK_TRANSFER) {
-    throw lk::Error(LK_E_INVALID, std::string(what) + ": queue: expected LK_COMPUTE (0) or LK_TRANSFER (1), found " +
+  if (queue < LK_COMPUTE || queue > LK_RETURN)
+    throw lk::Error(LK_E_INVALID, std::string(what) +
+                                      ": queue: expected LK_COMPUTE (0), LK_TRANSFER (1) or LK_RETURN (2), found " +
                                       std::to_string(queue));
-  }
 }
 
 // Runs body(backend) for a call that is named in its errors.
@@ -27,13 +27,13 @@ lk_status call(lk_context* context, const char* what, const Body& body) {
 }
 
 // Each deadline counts from the copy's begin, so that a wait that ends late makes the next one shorter.
-void copy_in_pieces(lk_context& context, void* dst, const void* src, int64_t bytes) {
+void copy_in_pieces(lk_context& context, lk_queue queue, void* dst, const void* src, int64_t bytes) {
   lk::Backend& backend = *context.backend;
-  backend.pace_begin();
+  backend.pace_begin(queue);
   for (int64_t at = 0; at < bytes; at += LK_LINK_PIECE) {
     const int64_t end = std::min<int64_t>(at + LK_LINK_PIECE, bytes);
-    backend.copy_async(LK_TRANSFER, static_cast<char*>(dst) + at, static_cast<const char*>(src) + at, end - at);
-    backend.pace(static_cast<int64_t>(static_cast<double>(end) / context.link_rate * 1e9));
+    backend.copy_async(queue, static_cast<char*>(dst) + at, static_cast<const char*>(src) + at, end - at);
+    backend.pace(queue, static_cast<int64_t>(static_cast<double>(end) / context.link_rate * 1e9));
     ++context.link_pieces;
   }
 }
@@ -74,8 +74,8 @@ lk_status lk_copy_async(lk_context* context, lk_queue queue, void* dst, const vo
     if (bytes == 0 || context->measuring || context->skipping) return;
     given(dst, "copy_async", "dst");
     given(src, "copy_async", "src");
-    if (queue == LK_TRANSFER && context->link_rate > 0)
-      copy_in_pieces(*context, dst, src, bytes);
+    if (queue != LK_COMPUTE && context->link_rate > 0)
+      copy_in_pieces(*context, queue, dst, src, bytes);
     else
       backend.copy_async(queue, dst, src, bytes);
   });

@@ -5,16 +5,34 @@
 #include "cuda/cuda.h"
 #endif
 
-lk_status lk_context_stream(lk_context* context, void** stream) {
-  return lk::guarded(context, "context_stream", [&] {
-    lk::Backend& backend = *lk::require_context(context, "context_stream").backend;
-    if (stream == nullptr) throw lk::Error(LK_E_INVALID, "context_stream: stream is NULL");
+namespace {
+
+// Runs body(cuda) for a call that is named in its errors.
+template <class Body>
+lk_status with_streams(lk_context* context, const char* what, [[maybe_unused]] const Body& body) {
+  return lk::guarded(context, what, [&] {
+    lk::Backend& backend = *lk::require_context(context, what).backend;
 #ifdef LORA_HAVE_CUDA
-    if (auto* cuda = dynamic_cast<lk::cuda::Cuda*>(&backend)) {
-      *stream = cuda->stream();
-      return;
-    }
+    if (auto* cuda = dynamic_cast<lk::cuda::Cuda*>(&backend)) return body(*cuda);
 #endif
-    throw lk::Error(LK_E_UNSUPPORTED, std::string("context_stream: the ") + backend.name() + " backend has no streams");
+    throw lk::Error(LK_E_UNSUPPORTED, std::string(what) + ": the " + backend.name() + " backend has no streams");
+  });
+}
+
+}  // namespace
+
+lk_status lk_context_stream(lk_context* context, void** stream) {
+  return with_streams(context, "context_stream", [&]([[maybe_unused]] auto& cuda) {
+    if (stream == nullptr) throw lk::Error(LK_E_INVALID, "context_stream: stream is NULL");
+    *stream = cuda.stream();
+  });
+}
+
+lk_status lk_context_use_stream(lk_context* context, void* stream) {
+  return with_streams(context, "context_use_stream", [&]([[maybe_unused]] auto& cuda) {
+    if (context->branches > 0)
+      throw lk::Error(LK_E_INVALID, "context_use_stream: between lk_fork and lk_join");
+    if (context->conditional) throw lk::Error(LK_E_INVALID, "context_use_stream: within a condition");
+    cuda.use_stream(stream);
   });
 }

@@ -26,8 +26,8 @@ number=0
 plenty=120
 
 cat >"$out/table.md" <<'TABLE'
-| step | budget | link | made again | in host memory | predicted | measured | error | planned | taken | error |
-|---|---|---|---|---|---|---|---|---|---|---|
+| step | budget | link | made again | activations in host memory | weights in host memory | predicted | measured | error | planned | taken | error |
+|---|---|---|---|---|---|---|---|---|---|---|---|
 TABLE
 
 # row TEXT FLAGS...: one run, and its line of the table.

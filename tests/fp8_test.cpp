@@ -166,14 +166,14 @@ TEST_P(StoredFp8, TrainsAsTheWidenedModelDoes) {
   KeptWeights wide, narrow;
   {
     const OpenedModel opened(dir / "fp8.safetensors", "fp32");
-    want = run_step(opened.model, 0);
+    want = run_step(opened.model, {});
     wide = kept_weights(opened.model);
   }
   {
     const OpenedModel opened(dir / "fp8.safetensors", "auto");
-    got = run_step(opened.model, 0);
+    got = run_step(opened.model, {});
     narrow = kept_weights(opened.model);
-    const Ran recomputed = run_step(opened.model, 1);
+    const Ran recomputed = run_step(opened.model, {1});
     EXPECT_EQ(recomputed.loss, got.loss);
     for (const auto& [name, g] : got.gradients) EXPECT_EQ(recomputed.gradients.at(name).data, g.data) << name;
   }

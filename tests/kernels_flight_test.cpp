@@ -1,4 +1,4 @@
-// Work in flight: the two queues and their events, recorded graphs, conditions and workspace. Recording is a matter of
+// Work in flight: the queues and their events, recorded graphs, conditions and workspace. Recording is a matter of
 // the CUDA backend; the CPU's tests ask that it says so.
 #include <gmock/gmock.h>
 
@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "lora_kernels_link.h"
+#include "lora_kernels_stream.h"
 #include "support/kernel_tensors.h"
 
 namespace {
@@ -259,6 +260,86 @@ TEST_F(Flight, CopiesOfTheTransferQueueAreRecordedBesideTheOperations) {
   for (const float round : {2.0f, 3.0f, 4.0f}) expect(round, [&] { launch(graph); });
 }
 
+// Offloaded activations: what an operation made travels to host memory in the return queue while the next one is made,
+// and its place is used again once it has landed.
+TEST_F(Flight, CopiesOfTheReturnQueueAreRecordedBesideTheOperations) {
+  constexpr int64_t count = 1 << 16, bytes = count * 4, pieces = 6;
+  const Staging target = staging(pieces * bytes);
+  const Tensor start({count}, LK_F32), place[2] = {Tensor({count}, LK_F32), Tensor({count}, LK_F32)};
+  std::vector<Event> made, landed;
+  for (int64_t i = 0; i < pieces; ++i) {
+    made.push_back(event());
+    landed.push_back(event());
+  }
+  const auto work = [&] {
+    for (int64_t i = 0; i < pieces; ++i) {
+      if (i >= 2) {
+        ASSERT_EQ(lk_event_wait(context.get(), landed[i - 2].get(), LK_COMPUTE), LK_OK) << error();
+      }
+      const lk_unary_params next{LK_AFFINE, 1, static_cast<float>(i), start.view(), place[i % 2].view()};
+      ASSERT_EQ(lk_unary(context.get(), &next), LK_OK) << error();
+      order(made[i].get(), LK_COMPUTE, LK_RETURN);
+      copy(LK_RETURN, static_cast<float*>(target.get()) + i * count, place[i % 2].view().data, bytes);
+      ASSERT_EQ(lk_event_record(context.get(), landed[i].get(), LK_RETURN), LK_OK) << error();
+    }
+    for (const int64_t i : {pieces - 2, pieces - 1})
+      ASSERT_EQ(lk_event_wait(context.get(), landed[i].get(), LK_COMPUTE), LK_OK) << error();
+  };
+  const auto expect = [&](float round, const std::function<void()>& run) {
+    SCOPED_TRACE(round);
+    std::memset(target.get(), 0, pieces * bytes);
+    fill(start, round);
+    run();
+    ASSERT_EQ(lk_synchronize(context.get()), LK_OK) << error();
+    const auto* const got = static_cast<const float*>(target.get());
+    for (int64_t i = 0; i < pieces; ++i)
+      EXPECT_TRUE(std::all_of(got + i * count, got + (i + 1) * count,
+                              [&](float v) { return v == round + static_cast<float>(i); }))
+          << "piece " << i;
+  };
+  expect(1, work);
+  if (!records()) return;
+  const Graph graph = record(work);
+  for (const float round : {2.0f, 3.0f, 4.0f}) expect(round, [&] { launch(graph); });
+}
+
+// The stream of another context stands for that of another program.
+TEST_F(Flight, OperationsGoIntoTheStreamThatIsLent) {
+  void* own = nullptr;
+  if (!records()) {
+    EXPECT_EQ(lk_context_use_stream(context.get(), nullptr), LK_E_UNSUPPORTED);
+    EXPECT_THAT(error(), HasSubstr("context_use_stream: the cpu backend has no streams"));
+    EXPECT_EQ(lk_context_stream(context.get(), &own), LK_E_UNSUPPORTED);
+    return;
+  }
+  const lk_context_params params{.backend = LK_CUDA, .device = 0, .threads = 0, .fast = 0, .tuning_cache = nullptr};
+  lk_context* other = nullptr;
+  ASSERT_EQ(lk_context_create(&params, &other), LK_OK) << lk_last_error(nullptr);
+  void *lent = nullptr, *now = nullptr;
+  ASSERT_EQ(lk_context_stream(context.get(), &own), LK_OK) << error();
+  ASSERT_EQ(lk_context_stream(other, &lent), LK_OK);
+  ASSERT_NE(own, lent);
+  const Tensor x({1 << 20}, LK_F32), y({1 << 20}, LK_F32);
+  const lk_unary_params twice{LK_AFFINE, 2, 0, x.view(), y.view()}, more{LK_AFFINE, 1, 1, y.view(), x.view()};
+  fill(x, 1);
+  for (int round = 0; round < 8; ++round) {
+    ASSERT_EQ(lk_context_use_stream(context.get(), lent), LK_OK) << error();
+    ASSERT_EQ(lk_context_stream(context.get(), &now), LK_OK);
+    EXPECT_EQ(now, lent);
+    ASSERT_EQ(lk_unary(context.get(), &twice), LK_OK) << error();
+    ASSERT_EQ(lk_context_use_stream(context.get(), nullptr), LK_OK) << error();
+    ASSERT_EQ(lk_context_stream(context.get(), &now), LK_OK);
+    EXPECT_EQ(now, own);
+    ASSERT_EQ(lk_unary(context.get(), &more), LK_OK) << error();
+  }
+  EXPECT_EQ(load(x), Values(1 << 20, 511)) << "x becomes 2 x + 1 eight times, in order";
+  ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
+  expect_invalid(lk_context_use_stream(context.get(), lent), "context_use_stream: between lk_fork and lk_join");
+  ASSERT_EQ(lk_branch(context.get(), 0), LK_OK);
+  ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+  lk_context_destroy(other);
+}
+
 // In pieces, each with its time, and all of the bytes arrive; called and recorded, and as ever once the rate is gone.
 TEST_F(Flight, ASlowerLinkTakesItsTimeAndChangesNoBit) {
   constexpr int64_t bytes = 2 * int64_t{LK_LINK_PIECE} + 4 * 1021, pieces = 3;
@@ -446,8 +527,8 @@ TEST_F(Flight, ArgumentsAreNamed) {
   void* data = nullptr;
   expect_invalid(lk_host_alloc(c, 8, nullptr), "host_alloc: out is NULL");
   expect_invalid(lk_host_alloc(c, -1, &data), "host_alloc: bytes: expected >= 0, found -1");
-  expect_invalid(lk_copy_async(c, 2, memory.get(), memory.get(), 4),
-                 "copy_async: queue: expected LK_COMPUTE (0) or LK_TRANSFER (1), found 2");
+  expect_invalid(lk_copy_async(c, 3, memory.get(), memory.get(), 4),
+                 "copy_async: queue: expected LK_COMPUTE (0), LK_TRANSFER (1) or LK_RETURN (2), found 3");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), memory.get(), -4), "copy_async: bytes: expected >= 0");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, nullptr, memory.get(), 4), "copy_async: dst is NULL");
   expect_invalid(lk_copy_async(c, LK_COMPUTE, memory.get(), nullptr, 4), "copy_async: src is NULL");

@@ -64,7 +64,8 @@ TEST(PlanCommand, ShowsTheFastestPlanForEachBudget) {
   const HostResult result = run_host(command);
   EXPECT_EQ(result.code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("rtx 4070: products 58.0 TFLOP/s, memory 504 GB/s, link 12.0 GB/s"));
-  EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(24\.0 GiB +0\.0 MiB +0 of \d+)"))) << result.output;
+  EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(24\.0 GiB +0\.0 MiB +0\.0 MiB +0 of \d+)")))
+      << result.output;
   EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(1\.0 MiB  does not fit: at least [\d.]+ MiB)")))
       << result.output;
   EXPECT_TRUE(std::regex_search(result.output, std::regex(R"(12\.0 GiB .* ms)"))) << result.output;

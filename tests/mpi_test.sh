@@ -128,6 +128,28 @@ near() {  # losses within 1e-6
 }
 check "give its losses to 1e-6" near
 
+# --- gradients that travel as bfloat16
+rounded=(-e 's/  seed: 42/  seed: 42\n  reduce_dtype: bfloat16/')
+config rounded_two 3 4 "${rounded[@]}"
+config rounded_three 2 4 "${rounded[@]}"
+check "gradients travel as bfloat16, two processes" ranks 2 rounded_two
+check "three processes" ranks 3 rounded_three
+check "give the same bytes" same rounded_two rounded_three
+differ() { ! cmp -s "$work/one/toy/toy.safetensors" "$work/rounded_two/toy/toy.safetensors"; }
+check "which are not those of float32" differ
+close_to_one() {  # the loss before the first update is the same, those after it to what rounding moves
+  paste -d, "$work/one/toy/metrics.csv" "$work/rounded_two/toy/metrics.csv" |
+    awk -F, 'NR > 1 { d = $2 - $6; if (d < 0) d = -d; if (d > (NR == 2 ? 0 : $2 / 128)) exit 1; ++n } END { exit n == 4 ? 0 : 1 }'
+}
+check "but near them" close_to_one
+config rounded_moved 3 2 "${rounded[@]}"
+check "begun by two" ranks 2 rounded_moved
+sed -i 's/steps: 2/steps: 4/; s/gradient_accumulation: 3/gradient_accumulation: 2/' "$work/rounded_moved/train.yaml"
+check "continued by three" ranks 3 rounded_moved --resume
+check "gives the same bytes" same rounded_two rounded_moved
+sed -i 's/steps: 4/steps: 5/; s/reduce_dtype: bfloat16/reduce_dtype: float32/' "$work/rounded_moved/train.yaml"
+check "with the other type it is refused" refuses "gradients travel as bfloat16" ranks 3 rounded_moved --resume
+
 # --- what is drawn for each use of an image, and a second loss
 drawing=(-e 's/    caption_dropout_rate: 0.5/    caption_dropout_rate: 0.3\n    caption_prefix: "{red|blue|green} sky, tree, house"\n    enable_wildcard: true\n    shuffle_tokens: true\n    token_dropout_rate: 0.2\n    random_triggers: [one, two, three]\n    random_triggers_max: 2\n    random_crop: true\n    augment_variants: 2/'
   -e 's/^train:/trigger_word: sks\ntrain:\n  diff_output_preservation: true\n  diff_output_preservation_class: dog/')
@@ -163,6 +185,19 @@ check "two processes with a part of the weights each" ranks 2 parts
 check "give the bytes of those that have all" same calm parts
 same_samples() { diff -r -x '*.json' "$work/calm/toy/samples" "$work/parts/toy/samples"; }
 check "and their samples" same_samples
+config codes 4 3 -e 's/^model:/model:\n  dtype: nf4/'
+config parts_of_codes 2 3 -e 's/^model:/model:\n  dtype: nf4/' -e 's/^train:/memory:\n  shard_base: true\ntrain:/'
+check "one process with weights in 4 bits" alone codes
+check "two with a part of them each, and of their factors" ranks 2 parts_of_codes
+check "give its bytes" same codes parts_of_codes
+total_of() { ranks 2 "$1" --dry-run | sed -n 's/^memory *\([0-9.]*\) MiB.*/\1/p'; }
+within_budget() {
+  local budget
+  budget=$(awk -v all="$(total_of parts)" 'BEGIN { printf "%.2f", 0.97 * all }')
+  config parts_in_budget 2 6 "${parts[@]}" -e "s/  shard_base: true/  shard_base: true\n  budget: $budget MiB/"
+  ranks 2 parts_in_budget && same calm parts_in_budget
+}
+check "in less memory than that takes, they give the same bytes" within_budget
 config parts_of_three 2 4 -e 's/^train:/memory:\n  shard_base: true\n  recompute: 60%\ntrain:/'
 check "three processes, whose parts leave a rest, with recomputation" ranks 3 parts_of_three
 check "give the bytes of one that has all" same one parts_of_three

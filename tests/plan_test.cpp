@@ -490,7 +490,7 @@ const Model& toy() {
 }
 
 TEST(Plan, TrainingGraph) {
-  const TrainGraph t = toy_graph(toy(), 0);
+  const TrainGraph t = toy_graph(toy(), {});
   const std::set<Value> external = external_to_step(t.graph);
   const Plan plan = plan_memory(t.graph, external);
   expect_valid(t.graph, plan, external);

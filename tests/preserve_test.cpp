@@ -54,11 +54,11 @@ class Preserving : public ToyGraphs {
 TEST_F(Preserving, IsTheSumOfItsParts) {
   for (const double share : {0.0, 0.5, 1.0}) {
     SCOPED_TRACE(share);
-    const Tensors got = run(build({.weighted = true, .recompute = {share}, .preserves = true}).graph);
-    const Tensors learned = run(build({.weighted = true, .recompute = {share}}).graph);
+    const Tensors got = run(build({.weighted = true, .activations = {share}, .preserves = true}).graph);
+    const Tensors learned = run(build({.weighted = true, .activations = {share}}).graph);
     const HostTensor target = given_.at("target");
     given_["target"] = run_for_kept(forward(no_adapter)).at("output");
-    const Tensors kept = run_for_kept(build({.weighted = true, .recompute = {share}}).graph);
+    const Tensors kept = run_for_kept(build({.weighted = true, .activations = {share}}).graph);
     given_["target"] = target;
     EXPECT_NE(kept.at("loss").as<float>()[0], 0);
     for (const auto& [name, tensor] : got) {
@@ -70,7 +70,7 @@ TEST_F(Preserving, IsTheSumOfItsParts) {
     // Nor does it matter where weights are: blocks come for each of the passes.
     const Streaming streaming = spread(toy_blocks(model()), 3);
     const Graph streamed =
-        build({.weighted = true, .recompute = {share}, .preserves = true, .streaming = streaming}).graph;
+        build({.weighted = true, .activations = {share}, .preserves = true, .streaming = streaming}).graph;
     for (const auto& [name, tensor] : run(streamed)) EXPECT_EQ(tensor.data, got.at(name).data) << name;
     std::map<Value, int> fetches;
     for (const Node& node : streamed.nodes)

@@ -39,8 +39,8 @@ class Prior : public ToyGraphs {
 TEST_F(Prior, IsTheSumOfItsParts) {
   for (const double share : {0.0, 1.0}) {
     SCOPED_TRACE(share);
-    const StepOptions plain{.by_place = true, .recompute = {share}};
-    const Graph keeping = build({.by_place = true, .recompute = {share}, .keeps_masked = true}).graph;
+    const StepOptions plain{.by_place = true, .activations = {share}};
+    const Graph keeping = build({.by_place = true, .activations = {share}, .keeps_masked = true}).graph;
     EXPECT_FALSE(keeping.inputs.contains("prior.output"));
     const Tensors got = run(keeping), learned = run(build(plain).graph);
     const Tensors before = given_;
@@ -65,7 +65,7 @@ TEST_F(Prior, IsTheSumOfItsParts) {
     // Nor does it matter where weights are.
     const Streaming streaming = spread(toy_blocks(opened_.model), 3);
     const Graph streamed =
-        build({.by_place = true, .recompute = {share}, .keeps_masked = true, .streaming = streaming}).graph;
+        build({.by_place = true, .activations = {share}, .keeps_masked = true, .streaming = streaming}).graph;
     for (const auto& [name, tensor] : run(streamed)) EXPECT_EQ(tensor.data, got.at(name).data) << name;
   }
 }

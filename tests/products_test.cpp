@@ -72,9 +72,10 @@ INSTANTIATE_TEST_SUITE_P(Of, EightBitProducts, ::testing::ValuesIn(all_products)
 // The errors of the layers that a value goes through add up in squares; gradients go through them twice.
 TEST_P(EightBitProducts, AStepIsThatOfFullProductsWithinRounding) {
   const OpenedModel full(toy_denoiser(), GetParam().dtype), rounded(toy_denoiser(), GetParam().dtype, GetParam().name);
-  const Ran want = run_step(full.model, 0), got = run_step(rounded.model, 0), recomputed = run_step(rounded.model, 1);
+  const Ran want = run_step(full.model, {}), got = run_step(rounded.model, {0}),
+            recomputed = run_step(rounded.model, {1});
   int64_t layers = 0;
-  const Graph graph = toy_graph(rounded.model, 0).graph;
+  const Graph graph = toy_graph(rounded.model, {}).graph;
   for (const Node& node : graph.nodes)
     if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
       EXPECT_TRUE(node.op == &lora_op || node.op == &lora_backward_op) << node.op->name;

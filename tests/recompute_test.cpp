@@ -1,4 +1,5 @@
-// Recomputation: what is dropped is made again to the bit, whatever is chosen; and what is chosen costs least.
+// Recomputation: what is dropped is made again to the bit, whatever is chosen; and what is chosen costs least. For small
+// models of all families also with activations in host memory.
 #include "passes/recompute.h"
 
 #include <gmock/gmock.h>
@@ -145,26 +146,35 @@ TEST_P(RecomputedFamily, LowersThePeakStepByStepAndChangesNoBit) {
   const TempDir dir;
   GetParam().write(dir / "model.safetensors");
   const OpenedModel opened(dir / "model.safetensors", "auto");
-  const Ran want = run_step(opened.model, 0);
+  const Ran want = run_step(opened.model, {});
   EXPECT_TRUE(std::isfinite(want.loss));
   EXPECT_GT(want.gradients.size(), 10u);
   EXPECT_TRUE(std::ranges::any_of(want.gradients, [](const auto& item) {
     return std::ranges::any_of(item.second.template as<float>(), [](float v) { return v != 0; });
   }));
-  const int64_t most = peak_of(toy_graph(opened.model, 0).graph);
+  const int64_t most = peak_of(toy_graph(opened.model, {}).graph);
   int64_t last = most;
   for (const double share : {0.1, 0.4, 0.7, 1.0}) {
     SCOPED_TRACE(share);
-    const TrainGraph t = toy_graph(opened.model, share);
+    const TrainGraph t = toy_graph(opened.model, {share});
     EXPECT_GT(total(t.activations.again), 0);
     const int64_t peak = peak_of(t.graph);
     EXPECT_LE(peak, last);
     last = peak;
-    const Ran got = run_step(opened.model, share);
+    const Ran got = run_step(opened.model, {share});
     EXPECT_EQ(got.loss, want.loss);
     for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
   }
   EXPECT_LT(last, most);
+  for (const ActivationChoice choice : {ActivationChoice{0, 1}, ActivationChoice{0.4, 0.6}}) {
+    SCOPED_TRACE(testing::Message() << choice.recompute << " made again, " << choice.offload << " in host memory");
+    const Graph graph = toy_graph(opened.model, choice).graph;
+    EXPECT_GT(offloaded_bytes(graph), 0);
+    EXPECT_LT(peak_of(graph), most);
+    const Ran got = run_step(opened.model, choice);
+    EXPECT_EQ(got.loss, want.loss);
+    for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -59,7 +59,7 @@ struct RoundedMatrices {
 
 RoundedMatrices rounded_matrices(const Model& model, DType type) {
   RoundedMatrices found;
-  const Graph graph = toy_graph(model, 0).graph;
+  const Graph graph = toy_graph(model, {}).graph;
   for (const auto& [name, value] : graph.params) {
     const ValueInfo& info = graph.info(value);
     if (info.desc.dtype != type) continue;
@@ -133,13 +133,13 @@ TEST_P(Rounded, TrainsAsTheModelOfThoseValuesDoes) {
       t.tensor = HostTensor::from_floats(found->second, std::vector<float>(values.begin(), values.end()));
     }
     write_file(dir / "values.safetensors", tensors);
-    got = run_step(opened.model, 0);
-    const Ran recomputed = run_step(opened.model, 1);
+    got = run_step(opened.model, {});
+    const Ran recomputed = run_step(opened.model, {1});
     EXPECT_EQ(recomputed.loss, got.loss);
     for (const auto& [name, g] : got.gradients) EXPECT_EQ(recomputed.gradients.at(name).data, g.data) << name;
   }
   const OpenedModel wide(dir / "values.safetensors", "fp32");
-  want = run_step(wide.model, 0);
+  want = run_step(wide.model, {});
   ASSERT_TRUE(std::isfinite(want.loss));
   ASSERT_EQ(got.gradients.size(), want.gradients.size());
   EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);
@@ -206,7 +206,7 @@ TEST_P(Rounded, DamagedRowsAreRefused) {
 TEST_P(Rounded, SyntheticWeightsHaveTheirLaw) {
   Device device(tested_device());
   const OpenedModel opened(toy_denoiser(), GetParam().dtype);
-  const Graph graph = toy_graph(opened.model, 0).graph;
+  const Graph graph = toy_graph(opened.model, {}).graph;
   const Weights weights(device, opened.model.checkpoint(), graph, Weights::Source::random);
   const std::string name = "single_blocks.0.linear1.weight";
   const Value weight = graph.params.at(name);
@@ -308,7 +308,7 @@ TEST(RoundedFromFp8, EightBitsStayAndFourAreMade) {
   write_file(dir / "fp8.safetensors", tensors);
   const auto count = [&](const char* dtype, DType type) {
     const OpenedModel opened(dir / "fp8.safetensors", dtype);
-    const Graph graph = toy_graph(opened.model, 0).graph;
+    const Graph graph = toy_graph(opened.model, {}).graph;
     return std::ranges::count_if(graph.params, [&](const auto& p) { return graph.desc(p.second).dtype == type; });
   };
   EXPECT_EQ(count("int8", DType::f8_e4m3), 30);
@@ -326,11 +326,11 @@ TEST(WeightStorage, NarrowerThanTheComputation) {
   int64_t wide = 0, narrow = 0;
   {
     const OpenedModel opened(toy_denoiser(), "fp32");
-    want = run_step(opened.model, 0);
+    want = run_step(opened.model, {});
     wide = kept_weights(opened.model).bytes;
   }
   const OpenedModel opened(toy_denoiser(), "bf16");
-  got = run_step(opened.model, 0);
+  got = run_step(opened.model, {});
   narrow = kept_weights(opened.model).bytes;
   EXPECT_LT(narrow, wide * 6 / 10);
   EXPECT_NEAR(got.loss, want.loss, 2e-5 * want.loss);  // the file is bf16: nothing is lost

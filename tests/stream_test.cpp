@@ -41,10 +41,10 @@ TEST(Stream, ChangesNoBitOfAStep) {
     const int64_t blocks = block_count(model);
     ASSERT_GE(blocks, 2);
     for (const double share : {0.0, 0.5, 1.0}) {
-      const Ran want = run_step(model, share);
+      const Ran want = run_step(model, {share});
       for (const int64_t streamed : {int64_t{1}, blocks / 2, blocks}) {
         SCOPED_TRACE(testing::Message() << dtype << ", " << share << " recomputed, " << streamed << " streamed");
-        const Ran got = run_step(model, share, streamed);
+        const Ran got = run_step(model, {share}, streamed);
         EXPECT_EQ(got.loss, want.loss);
         for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;
       }
@@ -57,7 +57,7 @@ TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
   const Model model = toy();
   for (const double share : {0.0, 1.0}) {
     const Streaming streaming = spread(toy_blocks(model), block_count(model));
-    const Graph graph = toy_graph(model, share, block_count(model)).graph;
+    const Graph graph = toy_graph(model, {share}, block_count(model)).graph;
     std::map<Value, std::vector<size_t>> fetches;     // by parameter
     std::map<Value, std::pair<size_t, size_t>> life;  // of a copy: from its fetch to its last reader
     size_t early = 0;
@@ -91,7 +91,8 @@ TEST(Stream, FetchesOncePerPassAheadOfUseWithinTheWindow) {
 
 TEST(Stream, SpreadsBlocksEvenly) {
   std::vector<StreamableBlock> blocks;
-  for (int i = 0; i < 12; ++i) blocks.push_back({.path = "b", .weights = {std::to_string(i)}, .bytes = 100 + i});
+  for (int i = 0; i < 12; ++i)
+    blocks.push_back({.path = "b", .weights = {{std::to_string(i), 100 + i}}, .bytes = 100 + i});
   const auto chosen = [&](int64_t count) { return spread(blocks, count).weights; };
   EXPECT_THAT(chosen(0), testing::IsEmpty());
   EXPECT_THAT(chosen(3), testing::UnorderedElementsAre("2", "6", "10"));
@@ -100,10 +101,57 @@ TEST(Stream, SpreadsBlocksEvenly) {
   EXPECT_EQ(spread(blocks, 3).window, 2 * 110);
 }
 
+// Two processes that deal the weights out have half of them each, fetch and offer in one order, and make room for what
+// the other has alone.
+TEST(Stream, WeightsThatAreDealtOutAreReadWhereTheyLie) {
+  for (const char* dtype : {"auto", "nf4"}) {
+    const Model model = toy(dtype);
+    const std::vector<StreamableBlock> blocks = toy_blocks(model);
+    Streaming streaming = spread(blocks, block_count(model));
+    const Graph all = toy_graph(model, {0.5}, streaming).graph;
+    int64_t largest = 0, total = 0;
+    std::map<std::string, int64_t> bytes;
+    for (const StreamableBlock& block : blocks)
+      for (const StreamableWeight& weight : block.weights) {
+        largest = std::max(largest, weight.bytes);
+        total += bytes[weight.name] = weight.bytes;
+      }
+    std::set<std::string> had;
+    std::vector<std::vector<std::string>> orders;
+    for (const int rank : {0, 1}) {
+      SCOPED_TRACE(testing::Message() << dtype << ", rank " << rank);
+      streaming.own = dealt(blocks, rank);
+      int64_t own = 0;
+      for (const std::string& name : streaming.own) {
+        own += bytes.at(name);
+        EXPECT_TRUE(had.insert(name).second) << name << " belongs to both";
+      }
+      EXPECT_LE(std::abs(2 * own - total), largest);
+      const Graph graph = toy_graph(model, {0.5}, streaming).graph;
+      orders.emplace_back();
+      for (const Node& node : graph.nodes) {
+        const bool offered = node.op == &offer_op;
+        if (!offered && node.op != &fetch_op) continue;
+        orders.back().push_back(graph.info(node.inputs[0]).name);
+        EXPECT_EQ(offered, offered_parameters(graph).contains(node.inputs[0])) << orders.back().back();
+      }
+      EXPECT_EQ(graph.nodes.size(), all.nodes.size());
+      const auto arena = [](const Graph& g) { return plan_memory(g, external_to_step(g)).bytes; };
+      EXPECT_LT(arena(graph), arena(all));
+      const auto names = weight_names(graph, model.checkpoint());
+      EXPECT_EQ(streamed_bytes(graph, names) + weight_bytes(graph, names),
+                streamed_bytes(all, names) + weight_bytes(all, names));
+      EXPECT_EQ(kept_bytes(graph, names, {.rank = rank, .size = 2}), 0);
+    }
+    EXPECT_EQ(had, streaming.weights);
+    EXPECT_EQ(orders[0], orders[1]);
+  }
+}
+
 // A link that is fast enough costs nothing; one that is not decides how long the step takes.
 TEST(Stream, PredictedTimeIsThatOfTheLinkWhereItIsSlow) {
   const Model model = toy();
-  const Graph graph = toy_graph(model, 1, block_count(model)).graph, plain = toy_graph(model, 1).graph;
+  const Graph graph = toy_graph(model, {1}, block_count(model)).graph, plain = toy_graph(model, {1}).graph;
   const auto seconds = [](const Graph& g, double link) {
     return predict(g, plan_memory(g, external_to_step(g), PieceLayout::in_lines),
                    {.products = 1e9, .memory = 1e9, .link = link});
@@ -251,6 +299,15 @@ TEST(Budget, IsKeptAndChangesNoBit) {
     EXPECT_EQ(get(run.lora()), get(free.lora()));
   }
   EXPECT_TRUE(streamed) << "the least budget needs weights in host memory";
+  // With little host memory more is made again, and what is refused is said.
+  StreamingRun poor(fmt::format("{{budget: {:.2f} MiB, host: 1 MiB}}", (most + least) / 2));
+  poor.set("prompts", "[a photo]").set("sample_every", "3");
+  const std::string plan = expect_trained(poor.train({"--dry-run"})).output;
+  double on_host = 0;
+  const std::regex host_line(R"(([\d.]+) MiB of (weights|activations) in host memory)");
+  for (std::sregex_iterator line(plan.begin(), plan.end(), host_line), end; line != end; ++line)
+    on_host += std::stod((*line)[1]);
+  EXPECT_LE(on_host, 1.05) << plan;
   StreamingRun below(budget_of(0.99 * least));
   below.set("prompts", "[a photo]").set("sample_every", "3");
   const HostResult result = below.train();

@@ -144,7 +144,7 @@ TEST_F(TextTraining, RecomputationChangesNothing) {
   static const AdapterSpec spec{rank, 4, 0, 0};
   const auto all = [](const std::string& module) { return component_of(module) == "clip_l" ? &spec : nullptr; };
   const TrainGraph plain = build_train_graph(model, sizes, all, {.text_encoders = true}),
-                   frugal = build_train_graph(model, sizes, all, {.recompute = {1}, .text_encoders = true});
+                   frugal = build_train_graph(model, sizes, all, {.activations = {1}, .text_encoders = true});
   EXPECT_GT(total(frugal.activations.again), 0);
   const Tensors given = inputs(plain.graph), values = adapters(plain);
   const Tensors want = run(plain.graph, given, values), got = run(frugal.graph, given, values);

@@ -248,15 +248,28 @@ TEST(GradientBuckets, AreAllOfTheTensors) {
     }
 }
 
-// For any number of ranks and micro-batches the sum is the one that one process makes of them, to the bit.
+// To bfloat16 and back.
+void round_to(DType travel, std::vector<float>& values, size_t count) {
+  if (travel == DType::f32) return;
+  const HostTensor whole = HostTensor::from_floats({static_cast<int64_t>(values.size())}, values);
+  const HostTensor wide = converted(converted(whole, travel), DType::f32);
+  std::copy_n(wide.as<float>().begin(), count, values.begin());
+}
+
+// For any number of ranks and micro-batches the sum is the one that one process makes of them, to the bit; where they
+// travel as bfloat16, the one that it would make of what is rounded so.
 TEST(GradientSum, IsTheSumOfOneProcess) {
   struct Case {
     int ranks;
     int64_t micro_batches, elements;
+    DType travel = DType::f32;
   };
-  for (const auto& [ranks, count, elements] :
-       {Case{2, 2, 1}, Case{2, 5, 1000}, Case{3, 3, 47}, Case{3, 2, 333}, Case{4, 9, 16}, Case{2, 2, (4 << 20) + 77}}) {
-    SCOPED_TRACE(fmt::format("{} ranks, {} micro-batches, {} elements", ranks, count, elements));
+  for (const auto& [ranks, count, elements, travel] :
+       {Case{2, 2, 1}, Case{2, 5, 1000}, Case{3, 3, 47}, Case{3, 2, 333}, Case{4, 9, 16}, Case{2, 2, (4 << 20) + 77},
+        Case{2, 2, 1, DType::bf16}, Case{2, 5, 1000, DType::bf16}, Case{3, 2, 333, DType::bf16},
+        Case{4, 9, 16, DType::bf16}, Case{2, 2, (4 << 20) + 77, DType::bf16}}) {
+    SCOPED_TRACE(
+        fmt::format("{} ranks, {} micro-batches, {} elements, {}", ranks, count, elements, dtype_name(travel)));
     std::mt19937 random(static_cast<unsigned>(elements));
     std::normal_distribution<float> normal;
     std::vector<std::vector<float>> gradients(static_cast<size_t>(count));
@@ -273,7 +286,15 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
     std::ranges::shuffle(tensors, random);
     Device device("cpu");
     std::vector<float> wanted(static_cast<size_t>(elements) + 1);
+    // Rounding to bfloat16 moves a number by 2^-8 of it at most: each summand, and then the sum.
+    std::vector<double> exact(wanted.size()), bound(wanted.size());
+    const std::vector<std::vector<float>> unrounded = gradients;
     for (size_t m = 0; m < gradients.size(); ++m) {
+      for (size_t i = 0; i < exact.size(); ++i) {
+        exact[i] += static_cast<double>(share) * static_cast<double>(gradients[m][i]);
+        bound[i] += static_cast<double>(share) * std::abs(static_cast<double>(gradients[m][i])) * 0x1.01p-7;
+      }
+      round_to(travel, gradients[m], static_cast<size_t>(elements));
       const Desc desc{DType::f32, {elements + 1}};
       const lk_accumulate_params params{.x = kernel_tensor(desc, gradients[m].data()),
                                         .total = kernel_tensor(desc, wanted.data()),
@@ -281,6 +302,8 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
                                         .accumulate = m > 0};
       device.check(lk_accumulate(device.context(), &params), "sum");
     }
+    round_to(travel, wanted, static_cast<size_t>(elements));
+    for (size_t i = 0; i < exact.size(); ++i) ASSERT_LE(std::abs(static_cast<double>(wanted[i]) - exact[i]), bound[i]);
     EXPECT_THAT(run_ranks(ranks,
                           [&](World& world, auto&) {
                             Device own("cpu");
@@ -293,10 +316,10 @@ TEST(GradientSum, IsTheSumOfOneProcess) {
                                              .total = reinterpret_cast<std::byte*>(total.data()),
                                              .loss = reinterpret_cast<std::byte*>(&loss),
                                              .loss_total = reinterpret_cast<std::byte*>(&loss_sum)},
-                                            tensors, true);
+                                            tensors, true, travel);
                             for (int64_t done = 0; done < count; done += ranks) {
                               if (done + world.rank() < count) {
-                                const auto& mine = gradients[static_cast<size_t>(done + world.rank())];
+                                const auto& mine = unrounded[static_cast<size_t>(done + world.rank())];
                                 std::copy_n(mine.begin(), n, g.begin());
                                 loss = mine.back();
                               }

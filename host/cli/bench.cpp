@@ -97,11 +97,12 @@ int bench_alone(const Options& options) {
              plan.optimizer->rules().base().id());
   fmt::print(
       "plan                   {:.1f} MiB: weights {:.1f}, LoRA and optimizer {:.1f}, activations {:.1f} ({:.1f} "
-      "made again), workspace {:.1f}, other {:.1f}; {:.1f} of weights in host memory\n",
+      "made again), workspace {:.1f}, other {:.1f}; {:.1f} of weights and {:.1f} of activations in "
+      "host memory\n",
       mib(plan.memory.total()), mib(plan.memory.weights), mib(plan.memory.adapters), mib(plan.memory.activations),
       mib(total(train.activations.again)), mib(plan.memory.workspace), mib(plan.memory.small),
-      mib(plan.memory.streamed));
-  fmt::print("prediction             {:.2f} ms without the update, {:.1f} of them waiting for weights; {}\n",
+      mib(plan.memory.streamed), mib(plan.memory.offloaded));
+  fmt::print("prediction             {:.2f} ms without the update, {:.1f} of them waiting for copies; {}\n",
              1e3 * predicted.seconds, 1e3 * predicted.waiting, rates_text(bare.rates()));
   const double planned = seconds_now();
   const Weights weights(device, model.checkpoint(), train.graph,
@@ -137,11 +138,12 @@ int bench_alone(const Options& options) {
   fmt::print("predicted              the step {}, its memory {}\n", off(predicted.seconds, measured),
              off(mib(plan.memory.total()), mib(peak)));
   if (!config.memory.budget.empty())  // columns of docs/memory.md
-    fmt::print("row                    | {} | {:.1f} GB/s | {} | {} | {:.1f} ms | {:.1f} ms | {} | {} | {} | {} |\n",
-               size_text(memory_limit(config, device)), bare.rates().rates.link * 1e-9,
-               size_text(total(train.activations.again)), size_text(plan.memory.streamed), 1e3 * predicted.seconds,
-               1e3 * measured, off(predicted.seconds, measured), size_text(plan.memory.total()), size_text(peak),
-               off(mib(plan.memory.total()), mib(peak)));
+    fmt::print(
+        "row                    | {} | {:.1f} GB/s | {} | {} | {} | {:.1f} ms | {:.1f} ms | {} | {} | {} | {} |\n",
+        size_text(memory_limit(config, device)), bare.rates().rates.link * 1e-9,
+        size_text(total(train.activations.again)), size_text(plan.memory.offloaded), size_text(plan.memory.streamed),
+        1e3 * predicted.seconds, 1e3 * measured, off(predicted.seconds, measured), size_text(plan.memory.total()),
+        size_text(peak), off(mib(plan.memory.total()), mib(peak)));
   if (!options.times) return 0;
   Program& program = plan.steps.begin()->second->program();
   program.time_ops();  // places in the queue are made at first use

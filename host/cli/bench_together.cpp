@@ -3,11 +3,14 @@
 
 #include <fmt/format.h>
 
-#include <optional>
+#include <algorithm>
+#include <string>
+#include <vector>
 
 #include "cli/bench_steps.h"
 #include "cli/ranks.h"
 #include "cli/step_without_data.h"
+#include "config/dtype.h"
 #include "core/bytes.h"
 #include "train/collectives.h"
 
@@ -40,6 +43,7 @@ class Bench {
     RunnerOptions runner_options{.accumulation = together ? world_.size() : 1,
                                  .collectives = together ? &collectives_ : nullptr,
                                  .in_order = bare_.config.train.deterministic,
+                                 .travel = compute_dtype(bare_.config.train.reduce_dtype),
                                  .max_grad_norm = bare_.config.train.max_grad_norm,
                                  .loss_scaling = bare_.compute == DType::f16};
     StepRunner runner(bare_.device, plan_, weights_, runner_options);
@@ -71,6 +75,20 @@ std::string text_of(const Times& t) {
                      t.count);
 }
 
+// [together]
+std::vector<double> seconds_of_all(World& world, double own) {
+  std::vector<double> all;
+  for (const std::string& text : world.gather(fmt::format("{}", own))) all.push_back(std::stod(text));
+  return all;
+}
+
+// A step of devices that do as many steps a second as these do, each.
+double mean_of_rates(const std::vector<double>& seconds) {
+  double rates = 0;
+  for (const double s : seconds) rates += 1 / s;
+  return static_cast<double>(seconds.size()) / rates;
+}
+
 }  // namespace
 
 int bench_together(const Options& options, World& world) {
@@ -91,20 +109,28 @@ int bench_together(const Options& options, World& world) {
       fmt::format("{:.1f} MiB each: weights {:.1f}{}, LoRA and optimizer {:.1f}, activations {:.1f}, other {:.1f}",
                   mib(memory.total()), mib(memory.weights), shared ? " (a part)" : "", mib(memory.adapters),
                   mib(memory.activations), mib(memory.workspace + memory.small)));
-  std::optional<Times> alone;
-  if (!shared) {  // who has a part of the weights can do nothing alone
-    alone = bench.time(false);
-    say("alone", text_of(*alone) + ", each for itself at the same time");
+  double alone = 0;  // seconds
+  if (!shared) {     // who has a part of the weights can do nothing alone
+    const Times own = bench.time(false);
+    const std::vector<double> all = seconds_of_all(world, own.median);
+    alone = mean_of_rates(all);
+    const auto [fastest, slowest] = std::ranges::minmax(all);
+    say("alone", fmt::format("{}, each for itself at the same time; medians of all {:.2f} to {:.2f} ms, {:.2f} by the "
+                             "sum of their rates",
+                             text_of(own), 1e3 * fastest, 1e3 * slowest, 1e3 * alone));
   }
   const Times together = bench.time(true);
   say("together", text_of(together));
-  const double gradients = static_cast<double>(bench.plan().adapters->whole().shape.numel()) * sizeof(float);
-  say("sums", fmt::format("{:.1f} MiB of gradients a process: {:.2f} ms by themselves", gradients / (1 << 20),
-                          1e3 * bench.sums()));
-  if (alone) {
-    const double more = together.median - alone->median;
-    say("scaling", fmt::format("{:.3f}: {:.2f} ms of a step are not hidden, {:.1f}% of it",
-                               alone->median / together.median, 1e3 * more, 100 * more / together.median));
+  const DType travel = compute_dtype(bare.config.train.reduce_dtype);
+  const int64_t gradients = bench.plan().adapters->whole().shape.numel() * dtype_size(travel);
+  say("sums", fmt::format("{:.1f} MiB of gradients a process, {}: {:.2f} ms by themselves", mib(gradients),
+                          dtype_name(travel), 1e3 * bench.sums()));
+  if (alone > 0) {
+    const double more = together.median - alone;
+    say("scaling", fmt::format("{:.3f}: {:.2f} ms of a step are not hidden, {:.1f}% of it", alone / together.median,
+                               1e3 * more, 100 * more / together.median));
+    const double again = mean_of_rates(seconds_of_all(world, bench.time(false).median));
+    say("alone again", fmt::format("{:.2f} ms, now that the ways between the devices are open", 1e3 * again));
   }
   say("memory", fmt::format("{:.1f} MiB planned, {:.1f} MiB taken at most", mib(memory.total()), mib(bench.peak())));
   world.finish();

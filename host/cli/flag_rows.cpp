@@ -14,6 +14,7 @@ constexpr ConfigFlag model_flags_rows[] = {
      "Numbers in which layers with LoRA multiply: float8 or int8, with a --model-dtype of 8 bits, for speed."},
     {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
     {"--stream", "memory.stream", ""},
+    {"--host-memory", "memory.host", "Host memory for weights and activations that do not fit: 32GiB, or a number of GiB."},
     {"--shard-base", "memory.shard_base",
      "Each of several processes keeps a part of the frozen weights: true or false."},
 };
@@ -27,10 +28,12 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--lr-scheduler", "train.lr_scheduler", ""},
     {"--optimizer", "train.optimizer", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
+    {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
     {"--batch-size", "train.batch_size", ""},
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
     {"--deterministic", "train.deterministic", ""},
+    {"--reduce-dtype", "train.reduce_dtype", "Type of gradients between processes: float32 or bfloat16."},
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
@@ -54,6 +57,7 @@ constexpr ConfigFlag data_flags_rows[] = {
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
+    {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
     {"--batch-size", "train.batch_size", ""},
 };
 constexpr ConfigFlag sample_flags_rows[] = {

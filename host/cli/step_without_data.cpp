@@ -74,13 +74,15 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
   return {.step = {.compute = compute,
                    .loss = config.train.loss,
                    .weighted = TrainingObjective(config.train, model.recipe()).weighted(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
+                   .activations = choice.activations(),
+                   .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
           .batch = config.train.batch_size,
           .encoder_sizes = encoder_sizes(),
           .accumulate = world_.size() > 1,
           .processes = world_.size(),
+          .rank = world_.rank(),
           .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }
@@ -99,11 +101,12 @@ TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
 }
 
 MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
-  return {base, model, selection, options_for({}), config, rates().rates, host_memory_for(device)};
+  return {base, model, selection, options_for({}), config, rates().rates,
+          host_memory_for(device, config, world_.local_size())};
 }
 
 TrainPlan StepWithoutData::fitted() {
-  TrainPlan base = plan({.recompute = MemoryWishes(config, 0).least_share});
+  TrainPlan base = plan(MemoryWishes(config, 0).least_kept());
   const bool asked = !config.memory.budget.empty();
   const bool all_here = config.memory.stream == "auto" || config.memory.stream == "0";
   if (!asked && all_here && !shares_base()) return base;

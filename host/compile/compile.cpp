@@ -17,6 +17,7 @@
 #include "passes/prune.h"
 #include "passes/recompute.h"
 #include "passes/store_weights.h"
+#include "run/offloadable.h"
 
 namespace lh {
 
@@ -121,7 +122,7 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
 StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select,
                                          const StepOptions& options)
     : recipe_(model.recipe()),
-      rates_(options.recompute.rates),
+      rates_(options.rates),
       pass_(build_pass(model, roles_of(options), sizes, select, options)),
       keeps_masked_(options.keeps_masked) {
   if (!options.preserves && !keeps_masked_) return;
@@ -133,27 +134,37 @@ StepBeforeRecompute::StepBeforeRecompute(const Model& model, const Sizes& sizes,
   preserving_ = build_pass(model, {"denoiser"}, sizes, select, kept);
 }
 
-// What is cheap to make again in the backward pass is dropped, as much as is asked for.
-TrainGraph StepBeforeRecompute::recomputed(Pass& pass, double share) const {
+// What is cheap to make again in the backward pass is dropped, as much as is asked for, and of what is kept so much
+// waits in host memory.
+TrainGraph StepBeforeRecompute::kept_as(Pass& pass, const ActivationChoice& choice) const {
   TrainGraph result = pass.all_kept;
-  if (share <= 0) return result;
   Graph& graph = result.graph;
-  if (!pass.ladder) pass.ladder.emplace(graph, pass.forward_count, plan_memory(graph, external_to_step(graph)), rates_);
-  recompute(graph, pass.forward_count, pass.ladder->dropped(share));
-  result.activations = pass.ladder->kept(share);
-  prune(graph);
-  show("recompute", graph);
+  if (choice.recompute > 0) {
+    if (!pass.ladder)
+      pass.ladder.emplace(graph, pass.forward_count, plan_memory(graph, external_to_step(graph)), rates_);
+    recompute(graph, pass.forward_count, pass.ladder->dropped(choice.recompute));
+    result.activations = pass.ladder->kept(choice.recompute);
+    prune(graph);
+    show("recompute", graph);
+  }
+  if (choice.offload > 0) {
+    const auto all_of = [](const Graph& g) { return offloadable(g, external_to_step(g)); };
+    if (!pass.offloadable) pass.offloadable = offloaded_bytes(pass.all_kept.graph, all_of(pass.all_kept.graph));
+    const auto bytes = static_cast<int64_t>(choice.offload * static_cast<double>(*pass.offloadable));
+    offload(graph, evenly(graph, all_of(graph), bytes));
+    show("offload", graph);
+  }
   return result;
 }
 
-TrainGraph StepBeforeRecompute::with(double recomputed_share, const Streaming& streaming) {
-  TrainGraph result = recomputed(pass_, recomputed_share);
+TrainGraph StepBeforeRecompute::with(const ActivationChoice& choice, const Streaming& streaming) {
+  TrainGraph result = kept_as(pass_, choice);
   if (keeps_masked_) {
     put_prior_in_front(result, *before_);
     show("prior", result.graph);
   }
   if (preserving_) {
-    preserve(result, *before_, recomputed(*preserving_, recomputed_share), recipe_);
+    preserve(result, *before_, kept_as(*preserving_, choice), recipe_);
     show("preserve", result.graph);
   }
 
@@ -164,7 +175,7 @@ TrainGraph StepBeforeRecompute::with(double recomputed_share, const Streaming& s
 
 TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
                              const StepOptions& options) {
-  return StepBeforeRecompute(model, sizes, select, options).with(options.recompute.share, options.streaming);
+  return StepBeforeRecompute(model, sizes, select, options).with(options.activations, options.streaming);
 }
 
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,
@@ -211,6 +222,7 @@ std::set<Value> external_to_step(const Graph& graph) {
   for (const auto& [name, v] : graph.inputs) values.insert(v);
   for (const auto& [name, v] : graph.outputs)
     if (name.starts_with("grad.")) values.insert(v);
+  for (const auto& [there, kept] : offloaded_values(graph)) values.insert({there, kept});
   return values;
 }
 

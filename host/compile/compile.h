@@ -17,10 +17,11 @@
 
 namespace lh {
 
-// How much of what the blocks' forward passes leave for their backward passes is dropped and made again.
-struct Recomputation {
-  double share = 0;  // of the bytes that may be freed, those first that cost least time by these rates: 0 to 1
-  Rates rates = usual_rates;
+// What is done about what the blocks' forward passes leave for their backward passes: shares, 0 to 1.
+struct ActivationChoice {
+  double recompute = 0;  // of the bytes that may be freed, dropped and made again, those first that cost least time
+  double offload = 0;    // of the bytes that may be, in host memory meanwhile, as far as so much is kept
+  auto operator<=>(const ActivationChoice&) const = default;
 };
 
 struct StepOptions {
@@ -28,7 +29,8 @@ struct StepOptions {
   std::string loss = "mse";  // as train.loss has it
   bool weighted = false;     // each sample's loss has a weight
   bool by_place = false;     // each place's of each sample has, too
-  Recomputation recompute = {};
+  ActivationChoice activations = {};
+  Rates rates = usual_rates;                // by which recomputation is chosen
   std::vector<std::string> base_gradients;  // checkpoint weights to differentiate as well
   bool text_encoders = false;               // part of the step, in front of the denoiser
   bool preserves = false;                   // for other prompts, what the denoiser says without adapters (preserve.h)
@@ -52,17 +54,18 @@ TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const Selec
 class StepBeforeRecompute {
  public:
   StepBeforeRecompute(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);
-  TrainGraph with(double recomputed_share, const Streaming& streaming);
+  TrainGraph with(const ActivationChoice& choice, const Streaming& streaming);
 
  private:
   struct Pass {
     TrainGraph all_kept;
     size_t forward_count = 0;
     std::optional<RecomputeLadder> ladder;  // made when something is dropped
+    std::optional<int64_t> offloadable;     // bytes, likewise
   };
   static Pass build_pass(const Model& model, const std::vector<std::string>& roles, const Sizes& sizes,
                          const SelectAdapter& select, const StepOptions& options);
-  TrainGraph recomputed(Pass& pass, double share) const;
+  TrainGraph kept_as(Pass& pass, const ActivationChoice& choice) const;
   const Recipe& recipe_;
   Rates rates_;
   Pass pass_;

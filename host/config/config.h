@@ -39,6 +39,8 @@ struct MemoryConfig {
   std::string budget;              // "12GiB"; empty = what the device has
   std::string stream = "auto";     // blocks whose weights stay on the host: auto, at least so many ("12", "50%"), "0"
   std::string recompute = "auto";  // of what may be made again: auto, at least so much ("35%"), "0"
+  std::string offload = "auto";    // of what may wait in host memory: auto, at least so much ("35%"), "0"
+  std::string host;                // "32GiB" of host memory for both; empty = what is free, less a margin
   bool shard_base = false;         // each of several processes keeps a part of the frozen weights
 };
 
@@ -177,6 +179,7 @@ struct TrainSection {
   std::string dtype = "bf16";                   // bf16, fp16, fp32
   std::string gradient_checkpointing = "auto";  // auto, true, false
   bool deterministic = true;                    // two runs give the same bits on one GPU
+  std::string reduce_dtype = "float32";         // of gradients between processes: float32, bfloat16
   std::string loss = "mse";                     // mse, l1, huber, smooth_l1, pseudo_huber
   std::string huber_schedule;                   // how huber_c moves: snr, exponential, constant; empty = by the model
   double huber_c = 0.1, huber_scale = 1;

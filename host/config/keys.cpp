@@ -38,6 +38,8 @@ constexpr Choice product_types[] = {
 constexpr Choice file_types[] = {{"float16", "float16"}, {"bfloat16", "bfloat16"}, {"float32", "float32"},
                                  {"fp16", "float16"},    {"bf16", "bfloat16"},     {"fp32", "float32"},
                                  {"float", "float32"}};
+constexpr Choice reduce_types[] = {
+    {"float32", "float32"}, {"bfloat16", "bfloat16"}, {"fp32", "float32"}, {"bf16", "bfloat16"}, {"float", "float32"}};
 constexpr Choice schedules[] = {{"constant", "constant"},
                                 {"constant_with_warmup", "constant_with_warmup"},
                                 {"linear", "linear"},
@@ -135,14 +137,14 @@ std::string check_budget(std::string& budget) {
 }
 
 // "auto", "0" or "35%"; true is all of it.
-std::string check_recompute(std::string& recompute) {
-  if (recompute == "true") recompute = "100%";
-  if (recompute == "false" || recompute == "0%" || recompute == "none") recompute = "0";
-  const std::string_view number(recompute.data(), recompute.size() - (recompute.ends_with('%') ? 1 : 0));
+std::string check_share(std::string& share_of) {
+  if (share_of == "true") share_of = "100%";
+  if (share_of == "false" || share_of == "0%" || share_of == "none") share_of = "0";
+  const std::string_view number(share_of.data(), share_of.size() - (share_of.ends_with('%') ? 1 : 0));
   const bool digits =
       !number.empty() && number.size() <= 3 && std::ranges::all_of(number, [](char c) { return c >= '0' && c <= '9'; });
-  const bool share = number.size() < recompute.size() && digits && std::stoi(std::string(number)) <= 100;
-  if (recompute == "auto" || recompute == "0" || share) return "";
+  const bool share = number.size() < share_of.size() && digits && std::stoi(std::string(number)) <= 100;
+  if (share_of == "auto" || share_of == "0" || share) return "";
   return "must be auto, 0, or a share such as 35%";
 }
 
@@ -220,7 +222,18 @@ const Key table[] = {
      "what costs least time for each byte first. auto: as much as memory makes necessary. A share of the bytes that "
      "may be "
      "freed, such as 35%: so much at least. 0: nothing.",
-     {.normalize = check_recompute}},
+     {.normalize = check_share}},
+    {"memory.offload",
+     in<Y, &MemoryConfig::offload>,
+     "How much of what blocks leave in memory for their backward passes waits in host memory meanwhile, and comes back "
+     "two blocks ahead of use. auto: as much as memory makes necessary, where that is faster than to make it again. A "
+     "share of the bytes that may, such as 35%: so much at least, as far as they are kept. 0: nothing.",
+     {.normalize = check_share}},
+    {"memory.host",
+     in<Y, &MemoryConfig::host>,
+     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or a "
+     "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
+     {.normalize = check_budget}},
     {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,
      "Where several processes train together, each keeps a part of the blocks' frozen weights on its device; a block's "
      "come together two blocks ahead of use (docs/scale.md). One process keeps all."},
@@ -697,6 +710,12 @@ const Key table[] = {
      {.choices = checkpointing}},
     {"train.deterministic", in<T, &Tr::deterministic>,
      "Two runs with one seed give the same file, to the bit, on one GPU. false may be faster. The CPU always is."},
+    {"train.reduce_dtype",
+     in<T, &Tr::reduce_dtype>,
+     "Type of gradients on their way between the processes that train together. bfloat16: half the bytes, each "
+     "gradient "
+     "and their sum rounded to 8 bits (docs/scale.md). One process rounds nothing.",
+     {.choices = reduce_types}},
     {"train.loss",
      in<T, &Tr::loss>,
      "Loss: the squared error, the absolute one, or one that is square near 0 and straight beyond a width, as kohya's "

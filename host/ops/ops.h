@@ -31,8 +31,8 @@ extern const OpDef reshape_op, detach_op, permute_op, concat_op, split_op, slice
     upsample_nearest2x_op, upsample_nearest2x_backward_op;
 // reduce_sum.cpp, amax.cpp, loss.cpp
 extern const OpDef sum_op, mean_op, amax_op, mse_op, huber_op, loss_op, loss_backward_op;
-// adamw.cpp, dropout_mask.cpp, fetch.cpp
-extern const OpDef adamw_update_op, dropout_mask_op, fetch_op;
+// adamw.cpp, dropout_mask.cpp, fetch.cpp, offload.cpp
+extern const OpDef adamw_update_op, dropout_mask_op, fetch_op, offer_op, offload_op, landed_op;
 // blockwise.cpp, round_stochastic.cpp, pointwise.cpp
 extern const OpDef quantize_blockwise_op, dequantize_blockwise_op, round_stochastic_op, pointwise_op;
 

@@ -1,7 +1,10 @@
-// Finds the stretches of nodes that read a weight, and puts a fetch as far ahead of each as the window allows.
+// Finds the stretches of nodes that read a weight, and puts a fetch, or an offer, as far ahead of each as the window
+// allows.
 #include "passes/stream.h"
 
 #include <algorithm>
+#include <array>
+#include <functional>
 #include <map>
 #include <utility>
 
@@ -70,22 +73,22 @@ std::vector<StreamableBlock> streamable_blocks(const Graph& graph, const std::ve
     for (const Value in : node.inputs)
       if (in && graph.info(in).kind == ValueKind::param) readers[in].insert(checkpoint_scope(graph, node.scope));
   for (const auto& [name, v] : graph.outputs) readers[v].insert(-1);
-  std::map<int32_t, std::vector<std::string>> by_scope;
+  std::map<int32_t, std::vector<StreamableWeight>> by_scope;
   for (const std::string& name : candidates) {
-    const auto found = readers.find(graph.params.at(name));
-    if (found != readers.end() && found->second.size() == 1) by_scope[*found->second.begin()].push_back(name);
+    const Value weight = graph.params.at(name);
+    const auto found = readers.find(weight);
+    if (found != readers.end() && found->second.size() == 1)
+      by_scope[*found->second.begin()].push_back({name, bytes_with_factors(graph, weight)});
   }
   std::vector<StreamableBlock> blocks;
   for (const int32_t scope : checkpoint_scopes(graph)) {
-    const std::vector<std::string>& names = by_scope[scope];
-    const auto bytes = [&](const std::string& name) { return bytes_with_factors(graph, graph.params.at(name)); };
     int64_t largest = 0;
-    for (const std::string& name : names) largest = std::max(largest, bytes(name));
+    for (const StreamableWeight& weight : by_scope[scope]) largest = std::max(largest, weight.bytes);
     StreamableBlock block{.path = graph.scopes[static_cast<size_t>(scope)].path, .weights = {}};
-    for (const std::string& name : names)
-      if (bytes(name) * smallest_share >= largest) {
-        block.weights.push_back(name);
-        block.bytes += bytes(name);
+    for (const StreamableWeight& weight : by_scope[scope])
+      if (weight.bytes * smallest_share >= largest) {
+        block.weights.push_back(weight);
+        block.bytes += weight.bytes;
       }
     if (block.bytes > 0) blocks.push_back(std::move(block));
   }
@@ -99,19 +102,38 @@ Streaming spread(const std::vector<StreamableBlock>& blocks, int64_t count) {
   for (int64_t i = 0; i < std::min(count, all); ++i) {
     // The middles of `count` equal parts.
     const StreamableBlock& block = blocks[static_cast<size_t>((2 * i + 1) * all / (2 * std::min(count, all)))];
-    streaming.weights.insert(block.weights.begin(), block.weights.end());
+    for (const StreamableWeight& weight : block.weights) streaming.weights.insert(weight.name);
     largest = std::max(largest, block.bytes);
   }
   streaming.window = 2 * largest;
   return streaming;
 }
 
+// The largest first, each to the one that has less of all blocks so far.
+std::set<std::string> dealt(const std::vector<StreamableBlock>& blocks, int rank) {
+  std::set<std::string> own;
+  std::array<int64_t, 2> bytes{};
+  for (const StreamableBlock& block : blocks) {
+    std::vector<StreamableWeight> weights = block.weights;
+    std::ranges::stable_sort(weights, std::greater{}, &StreamableWeight::bytes);
+    for (const StreamableWeight& weight : weights) {
+      const int owner = bytes[1] < bytes[0] ? 1 : 0;
+      bytes[static_cast<size_t>(owner)] += weight.bytes;
+      if (owner == rank) own.insert(weight.name);
+    }
+  }
+  return own;
+}
+
 void stream(Graph& graph, const Streaming& streaming) {
-  std::set<Value> streamed;
+  std::set<Value> streamed, own;
   for (const auto& [name, parameter] : graph.params) {
     if (!streaming.weights.contains(name)) continue;
-    streamed.insert(parameter);
-    if (const Value scale = graph.info(parameter).scale) streamed.insert(scale);
+    for (const Value v : {parameter, graph.info(parameter).scale}) {
+      if (!v) continue;
+      streamed.insert(v);
+      if (streaming.own.contains(name)) own.insert(v);
+    }
   }
   if (streamed.empty()) return;
   std::vector<Visit> visits = visits_of(graph, streamed);
@@ -124,6 +146,14 @@ void stream(Graph& graph, const Streaming& streaming) {
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     for (; fetched < visits.size() && visits[fetched].start == n; ++fetched) {
       Visit& v = visits[fetched];
+      if (own.contains(v.parameter)) {
+        nodes.push_back({.op = &offer_op,
+                         .inputs = {v.parameter},
+                         .outputs = {},
+                         .attrs = {},
+                         .scope = graph.nodes[v.first].scope});
+        continue;
+      }
       v.copy = graph.new_value({.desc = graph.desc(v.parameter)});
       nodes.push_back({.op = &fetch_op,
                        .inputs = {v.parameter},
@@ -134,17 +164,25 @@ void stream(Graph& graph, const Streaming& streaming) {
     }
     for (const Visit* v : begins[n]) copy_of[v->parameter] = v->copy;
     for (Value& in : graph.nodes[n].inputs)
-      if (streamed.contains(in)) in = copy_of.at(in);
+      if (streamed.contains(in) && !own.contains(in)) in = copy_of.at(in);
     nodes.push_back(std::move(graph.nodes[n]));
   }
   graph.nodes = std::move(nodes);
 }
 
-std::set<Value> streamed_parameters(const Graph& graph) {
+namespace {
+
+std::set<Value> read_by(const Graph& graph, const OpDef& op) {
   std::set<Value> all;
   for (const Node& node : graph.nodes)
-    if (node.op == &fetch_op) all.insert(node.inputs[0]);
+    if (node.op == &op && graph.info(node.inputs[0]).kind == ValueKind::param) all.insert(node.inputs[0]);
   return all;
 }
+
+}  // namespace
+
+std::set<Value> streamed_parameters(const Graph& graph) { return read_by(graph, fetch_op); }
+
+std::set<Value> offered_parameters(const Graph& graph) { return read_by(graph, offer_op); }
 
 }  // namespace lh

@@ -12,7 +12,10 @@ namespace lh {
 namespace {
 
 // Shares of a device's rates that the kernels reach, from steps of three models on an H200 (docs/memory.md).
-constexpr double product_share = 0.85, attention_share = 0.75, attention_backward_share = 0.55, memory_share = 0.7;
+constexpr double product_share = 0.85, memory_share = 0.7, link_share = 0.95;
+// Attention's products are as narrow as its heads.
+constexpr int64_t wide_head = 128;  // channels
+constexpr double wide_attention_share = 0.75, wide_attention_backward_share = 0.7, narrow_attention_share = 0.5;
 constexpr double start = 12e-6;  // seconds that an operation of a recorded step takes beside its work
 
 // Bytes that a node reads and writes. Pieces that lie within what they are cut from or joined to are not moved.
@@ -51,18 +54,22 @@ double prepared_bytes(const Graph& graph, const Node& node) {
   return bytes;
 }
 
+double share_of(const Graph& graph, const Node& node) {
+  const bool forward = node.op == &attention_op;
+  if (!forward && node.op != &attention_backward_op) return product_share;
+  if (graph.desc(node.inputs[forward ? 0 : 1]).shape[3] < wide_head) return narrow_attention_share;
+  return forward ? wide_attention_share : wide_attention_backward_share;
+}
+
 }  // namespace
 
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
-  if (node.op->alias) return 0;
-  const double share = node.op == &attention_op            ? attention_share
-                       : node.op == &attention_backward_op ? attention_backward_share
-                                                           : product_share;
+  if (node.op->alias || node.op == &offer_op || node.op == &landed_op) return 0;
   const double bytes = bytes_of(graph, plan, node);
   if (bytes == 0) return 0;
   const bool eight_bit = rates.eight_bit > 0 && products_of(node.attrs) != LK_PRODUCTS_WIDE;
   const double rate = eight_bit ? rates.eight_bit : rates.products;
-  return std::max(flops(graph, node) / (share * rate), bytes / (memory_share * rates.memory)) +
+  return std::max(flops(graph, node) / (share_of(graph, node) * rate), bytes / (memory_share * rates.memory)) +
          prepared_bytes(graph, node) / (memory_share * rates.memory) + start;
 }
 
@@ -72,11 +79,12 @@ double copy_seconds(int64_t bytes, const Rates& rates) {
 
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) {
   PredictedTime time;
-  double link_free = 0;
-  std::map<uint32_t, double> arrival;  // by storage
+  double there_free = 0, back_free = 0;  // each way of the link
+  std::map<uint32_t, double> arrival;    // by storage
   for (const Node& node : graph.nodes) {
-    if (node.op == &fetch_op) {
-      const double takes = static_cast<double>(graph.desc(node.outputs[0]).bytes()) / rates.link;
+    if (node.op == &fetch_op || node.op == &offload_op) {
+      const double takes = static_cast<double>(graph.desc(node.outputs[0]).bytes()) / (link_share * rates.link);
+      double& link_free = node.op == &fetch_op ? there_free : back_free;
       link_free = std::max(link_free, time.seconds) + takes;
       time.sending += takes;
       arrival[plan.views[node.outputs[0].id].root] = link_free;
@@ -89,7 +97,7 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
         time.seconds += wait;
         arrival.erase(found);
       }
-    time.seconds += predicted_seconds(graph, plan, node, rates);
+    if (node.op != &landed_op) time.seconds += predicted_seconds(graph, plan, node, rates);
   }
   return time;
 }

@@ -13,7 +13,7 @@ struct Rates {
   double products = 0;   // FLOP of a large matrix product in the type that is computed in
   double eight_bit = 0;  // the same in 8 bits, those of model.products; 0: no faster
   double memory = 0;     // bytes of device memory, read and written
-  double link = 0;       // bytes from host memory to the device
+  double link = 0;       // bytes between host memory and the device, each way
 };
 
 // Of a CPU, whose own are not measured: what is chosen by them is the same in every run then.
@@ -21,13 +21,13 @@ inline constexpr Rates usual_rates{.products = 1e11, .memory = 2e10, .link = 1e1
 
 struct PredictedTime {
   double seconds = 0;
-  double waiting = 0;  // of these, for copies from host memory
+  double waiting = 0;  // of these, for copies from and to host memory
   double sending = 0;  // that the copies take, beside the rest
 };
 
 // A product takes as long as its FLOP or its bytes do, whichever is more, at the share of the device's rates that the
-// kernels reach (docs/memory.md); other operations as long as their bytes. Copies from host memory go one after another
-// beside them, each from where its fetch stands, and what reads one waits for it.
+// kernels reach (docs/memory.md); other operations as long as their bytes. Copies from and to host memory go one after
+// another beside them, each way by itself and each from where its node stands, and what reads one waits for it.
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
 // Of it, one node's own time.
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates);

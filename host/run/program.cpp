@@ -38,6 +38,8 @@ Program::Program(Device& device, Graph graph, Plan plan, std::byte* arena, const
       if (address_[node.outputs[0].id] == address_[node.inputs[0].id]) continue;
       fail(Code::internal, "{}: an alias cannot be bound to memory of its own", graph_.describe(node));
     }
+    const SharedWeights* const shared = device_.shared_weights();
+    if (node.op == &offer_op && (shared == nullptr || shared->reaches())) continue;
     Step step{n, {}, {}};
     for (const Value in : node.inputs) {
       step.in.push_back(in ? tensor(in) : lk_tensor{});
@@ -60,9 +62,11 @@ void Program::order_transfers() {
         step.awaits.insert(step.awaits.end(), found->second.begin(), found->second.end());
         on_their_way.erase(found);
       }
-    if (node.op != &fetch_op) continue;
+    if (node.op != &fetch_op && node.op != &offer_op && node.op != &offload_op) continue;
+    step.shared = node.op != &offload_op && graph_.info(node.inputs[0]).kind == ValueKind::param;
     step.sends = transfers_.emplace_back(std::make_unique<Transfer>(device_)).get();
-    on_their_way[plan_.views[node.outputs[0].id].root].push_back(step.sends);
+    const Value what = node.op == &offer_op ? node.inputs[0] : node.outputs[0];
+    on_their_way[plan_.views[what.id].root].push_back(step.sends);
   }
 }
 
@@ -90,17 +94,20 @@ void Program::set_input(const std::string& name, const HostTensor& given) {
 void Program::launch(Step& step) {
   const Node& node = graph_.nodes[step.node];
   for (const Transfer* transfer : step.awaits) transfer->there.hold(LK_COMPUTE);
-  SharedWeights* const shared = step.sends != nullptr ? device_.shared_weights() : nullptr;
+  SharedWeights* const shared = step.shared ? device_.shared_weights() : nullptr;
   const Device& sender = shared != nullptr ? shared->sender() : device_;
-  const lk_queue queue = shared != nullptr ? shared->queue() : LK_TRANSFER;
+  const lk_queue queue = shared != nullptr ? shared->queue() : node.op == &offload_op ? LK_RETURN : LK_TRANSFER;
   if (step.sends != nullptr) {
-    step.sends->free.record(LK_COMPUTE);
-    step.sends->free.hold(sender, queue);
+    step.sends->begin.record(LK_COMPUTE);
+    step.sends->begin.hold(sender, queue);
   }
   if (shared != nullptr) {
-    const lk_tensor& weight = step.out[0];
-    shared->bring(static_cast<const std::byte*>(step.in[0].data), static_cast<std::byte*>(weight.data),
-                  lk_tensor_bytes(&weight));
+    const auto* const kept = static_cast<const std::byte*>(step.in[0].data);
+    const int64_t bytes = lk_tensor_bytes(&step.in[0]);
+    if (node.op == &offer_op)
+      shared->offer(kept, bytes);
+    else
+      shared->bring(kept, static_cast<std::byte*>(step.out[0].data), bytes);
   } else if (const lk_status status = node.op->launch({device_.context(), step.in, step.out, node.attrs});
              status != LK_OK) {
     device_.check(status, graph_.describe(node));

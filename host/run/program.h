@@ -40,16 +40,18 @@ class Program {
   lk_tensor tensor(Value v) const;
 
  private:
-  // A copy from host memory beside the operations (passes/stream.h).
+  // A copy from or to host memory, or of another process, beside the operations (passes/stream.h, passes/offload.h); or
+  // what one of this process takes to get there.
   struct Transfer {
-    explicit Transfer(Device& device) : free(device), there(device) {}
-    Event free, there;  // nobody uses the memory any more; what was sent is in it
+    explicit Transfer(Device& device) : begin(device), there(device) {}
+    Event begin, there;  // what it waits for has happened; what was sent is there
   };
   struct Step {
     size_t node;
     std::vector<lk_tensor> in, out;
     Transfer* sends = nullptr;
     std::vector<Transfer*> awaits;  // what it is the first to read
+    bool shared = false;            // sends a weight that processes have in parts
   };
   void launch(Step& step);
   void order_transfers();

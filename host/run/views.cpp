@@ -205,11 +205,12 @@ class Sharing {
     aliases_[from].push_back(to);
   }
 
-  // Counted without copies from host memory, so that streaming changes nothing of how values lie.
+  // Counted without copies from and to host memory, so that they change nothing of how values lie.
   void note_lives() {
+    const std::set<const OpDef*> copies{&fetch_op, &offer_op, &offload_op, &landed_op};
     int64_t& n = nodes_;
     for (const Node& node : graph_.nodes) {
-      n += node.op != &fetch_op;
+      n += !copies.contains(node.op);
       for (const Value out : node.outputs)
         if (source_[out.id] == out.id) members_[out.id][0].first = n;
       for (const std::vector<Value>& values : {node.inputs, node.outputs})

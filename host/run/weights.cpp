@@ -128,6 +128,7 @@ int64_t streamed_bytes(const Graph& graph, const std::vector<std::string>& names
 }
 
 int64_t kept_bytes(const Graph& graph, const std::vector<std::string>& names, const WeightShare& share) {
+  if (share.deals()) return 0;  // the other process has them
   const std::set<Value> fetched = streamed_parameters(graph);
   int64_t total = 0;
   for (const std::string& name : names)
@@ -140,15 +141,29 @@ Weights::Weights(Device& device, const Checkpoint& checkpoint, const Graph& grap
                  const WeightShare& share)
     : share_(share) {
   const std::vector<std::string> names = weight_names(graph, checkpoint);
-  const std::set<Value> fetched = streamed_parameters(graph);
+  const std::set<Value> fetched = streamed_parameters(graph), offered = offered_parameters(graph);
   const Kept elsewhere = share.whole() ? Kept::on_host : Kept::part;
   int64_t here = 0, on_host = 0;
+  std::vector<std::string> dealt;
   for (const std::string& name : names) {
     const Value weight = graph.params.at(name);
+    if (share.deals() && (fetched.contains(weight) || offered.contains(weight))) {
+      dealt.push_back(name);
+      continue;
+    }
     const Kept kept = fetched.contains(weight) ? elsewhere : Kept::whole;
     int64_t& offset = kept == Kept::on_host ? on_host : here;
     places_[name] = {kept, offset};
     offset += kept == Kept::part ? kept_part_bytes(graph, weight, share) : stored_bytes(graph, weight);
+  }
+  // Behind what both processes have each has its own, in the same order.
+  int64_t there = here;
+  for (const std::string& name : dealt) {
+    const Value weight = graph.params.at(name);
+    const bool own = offered.contains(weight);
+    int64_t& offset = own ? here : there;
+    places_[name] = {own ? Kept::whole : Kept::elsewhere, offset};
+    offset += stored_bytes(graph, weight);
   }
   memory_ = DeviceMemory(device, here, "model weights");
   if (on_host > 0) host_ = StagingMemory(device, on_host);
@@ -201,6 +216,7 @@ void Weights::read(Device& device, const Checkpoint& checkpoint, const Graph& gr
   std::vector<std::byte> whole;
   for (const std::string& name : names) {
     const Kept kept = places_.at(name).kept;
+    if (kept == Kept::elsewhere) continue;
     if (kept == Kept::part) {
       whole.resize(static_cast<size_t>(stored_bytes(graph, graph.params.at(name))));
       read_weight(checkpoint, graph, name, whole.data());

@@ -28,7 +28,7 @@ class Weights {
   enum class Source { file, random };
   // Brings every checkpoint parameter of `graph` to the device, one tensor at a time: from the file, or made there by
   // the law of synthetic weights, for benches. share: of several processes, the part that this one keeps of what the
-  // graph fetches; on its device then, and not in host memory.
+  // graph fetches, or offers; on its device then, and not in host memory.
   Weights(Device& device, const Checkpoint& checkpoint, const Graph& graph, Source source = Source::file,
           const WeightShare& share = {});
   // Reads some of them anew, into their places. `graph` is the one that they were read for.
@@ -40,8 +40,9 @@ class Weights {
   const std::byte* memory() const { return memory_.data(); }  // all that is on the device
 
  private:
-  // Where a weight is: on the device, or in host memory that copies to the device run from, or a part of it.
-  enum class Kept { whole, on_host, part };
+  // Where a weight is: on the device, or in host memory that copies to the device run from, or a part of it; or at this
+  // offset of the memory of another process.
+  enum class Kept { whole, on_host, part, elsewhere };
   struct Place {
     Kept kept = Kept::whole;
     int64_t offset = 0;

@@ -44,26 +44,50 @@ void Collectives::hand_over(Device& from, Device& to) {
 }
 
 void Collectives::share_weights(const std::byte* memory) {
-  world_.meet();  // all have read theirs
-  parts_ = group_->open(memory);
+  const std::vector<std::string> offers = world_.gather(group_->offer(memory));  // all have read theirs
+  std::vector<const std::byte*> parts = group_->open(memory, offers);
+  if (!world_.any(parts.empty()))
+    parts_ = std::move(parts);
+  else if (group_->queued())
+    group_->take_less();  // weights come while the device computes
+}
+
+void Collectives::call(const std::function<void()>& group_does) {
+  try {
+    group_does();
+  } catch (const std::runtime_error& e) {
+    if (dynamic_cast<const Error*>(&e) == nullptr) raise();
+    throw;
+  }
 }
 
 void Collectives::bring(const std::byte* kept, std::byte* weight, int64_t bytes) {
   const WeightShare share{world_.rank(), world_.size()};
-  const int64_t part = share.part(bytes), rest = share.rest(bytes);
   const auto copy = [&](std::byte* to, const std::byte* from, int64_t count) {
     if (count > 0) sender().check(lk_copy_async(sender().context(), queue(), to, from, count), "a part of a weight");
   };
-  const auto own = static_cast<size_t>(world_.rank());
-  for (size_t r = 0; r < parts_.size(); ++r)
-    copy(weight + static_cast<int64_t>(r) * part, parts_[r] + (kept - parts_[own]), part);
-  if (parts_.empty() && part > 0) try {
-      group_->gather(kept, weight, part);
-    } catch (const std::runtime_error& e) {
-      if (dynamic_cast<const Error*>(&e) == nullptr) raise();
-      throw;
-    }
+  const auto there = [&](int rank) {
+    return parts_[static_cast<size_t>(rank)] + (kept - parts_[static_cast<size_t>(world_.rank())]);
+  };
+  if (share.deals()) {
+    const int other = 1 - world_.rank();
+    if (reaches())
+      copy(weight, there(other), bytes);
+    else
+      call([&] { group_->exchange({}, {{.rank = other, .data = weight, .bytes = bytes}}); });
+    return;
+  }
+  const int64_t part = share.part(bytes), rest = share.rest(bytes);
+  if (reaches())
+    for (int r = 0; r < world_.size(); ++r) copy(weight + r * part, there(r), part);
+  else if (part > 0)
+    call([&] { group_->gather(kept, weight, part); });
   copy(weight + bytes - rest, kept + part, rest);
+}
+
+void Collectives::offer(const std::byte* weight, int64_t bytes) {
+  const Piece given{.rank = 1 - world_.rank(), .data = const_cast<std::byte*>(weight), .bytes = bytes};
+  call([&] { group_->exchange({given}, {}); });
 }
 
 // A rank without a part of the step has nothing to compare with: it waits for as long as the others are heard.

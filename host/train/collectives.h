@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -30,12 +31,15 @@ class Collectives final : public SharedWeights {
   DeviceGroup& group() { return *group_; }
   // Whose compute queue the work of the group is in.
   Device& worker() { return queue_ ? *queue_ : device_; }
-  // [together] The parts of weights are in this memory, which all ranks have laid out alike. Where the devices reach
-  // each other's, weights are copied from there, beside the operations and the sums, and nobody waits for anybody.
+  // [together] The parts of weights are in this memory, which all ranks have laid out as Weights does. Where the
+  // devices reach each other's, weights are copied from there, beside the operations and the sums, and nobody waits for
+  // anybody.
   void share_weights(const std::byte* memory);
   Device& sender() override { return parts_.empty() ? worker() : device_; }
   lk_queue queue() const override { return parts_.empty() ? LK_COMPUTE : LK_TRANSFER; }
+  bool reaches() const override { return !parts_.empty(); }
   void bring(const std::byte* kept, std::byte* weight, int64_t bytes) override;
+  void offer(const std::byte* weight, int64_t bytes) override;
   // What the one was told to do before comes before what the other is told from here on.
   void to_worker() { hand_over(device_, worker()); }
   void from_worker() { hand_over(worker(), device_); }
@@ -56,6 +60,7 @@ class Collectives final : public SharedWeights {
 
  private:
   void hand_over(Device& from, Device& to);
+  void call(const std::function<void()>& group_does);  // for weights
   void watch();
   double limit() const;
 
@@ -63,7 +68,7 @@ class Collectives final : public SharedWeights {
   Device& device_;
   std::unique_ptr<Device> queue_;  // another context, whose compute queue is that of a queued group
   std::unique_ptr<DeviceGroup> group_;
-  std::vector<const std::byte*> parts_;  // by rank: its memory of weights, where all can be read from here
+  std::vector<const std::byte*> parts_;  // by rank: its memory of weights, where all can be read from all
   StagingMemory trust_;
   Event handed_;
 

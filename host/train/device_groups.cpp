@@ -113,7 +113,11 @@ void HostGroup::gather(const std::byte* own, std::byte* all, int64_t bytes) {
   exchange(give, take);
 }
 
-void HostGroup::sum(const std::vector<Piece>&) { fail(Code::internal, "sums through the host are made in order"); }
+void HostGroup::sum(const std::vector<Piece>&, Summand) {
+  fail(Code::internal, "sums through the host are made in order");
+}
+
+void HostGroup::take_less() { fail(Code::internal, "what goes through the host takes nothing of the device"); }
 
 std::unique_ptr<DeviceGroup> open_device_group(World& world, Device& device, Device& queue) {
   auto by_host = std::make_unique<HostGroup>(world, device);
@@ -139,8 +143,6 @@ std::unique_ptr<DeviceGroup> open_device_group(World& world, Device& device, Dev
       spdlog::warn("between the GPUs everything goes through the memory of the host, not by NCCL: {}", obstacle);
     return by_host;
   }
-  // NVLink is faster than what a step has to send: more blocks than these would only take them from its products.
-  ::setenv("NCCL_MAX_CTAS", "8", 0);
   return join(world, queue);
 }
 

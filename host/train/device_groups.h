@@ -19,8 +19,10 @@ class HostGroup final : public DeviceGroup {
   bool queued() const override { return false; }
   void exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) override;
   void gather(const std::byte* own, std::byte* all, int64_t bytes) override;
-  void sum(const std::vector<Piece>& values) override;
-  std::vector<const std::byte*> open(const std::byte*) override { return {}; }
+  void sum(const std::vector<Piece>& values, Summand type) override;
+  std::string offer(const std::byte*) override { return {}; }
+  std::vector<const std::byte*> open(const std::byte*, const std::vector<std::string>&) override { return {}; }
+  void take_less() override;
   void wait_at_most(double seconds) override { limit_ = seconds; }
   void look() override {}
   void abort() override {}

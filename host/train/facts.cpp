@@ -73,6 +73,11 @@ std::string hidden_text(const Prepared& p) {
              : "";
 }
 
+// How gradients travel between processes. States of older versions do not name it.
+std::string travel_text(const TrainSection& train) {
+  return train.reduce_dtype == "float32" ? "" : fmt::format(", gradients travel as {}", train.reduce_dtype);
+}
+
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> settings_facts(const Prepared& p) {
   const Config& c = p.config;
@@ -98,7 +103,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.batch_size", std::to_string(c.train.batch_size)},
           {accumulation_fact, std::to_string(c.train.gradient_accumulation)},
           {"train.seed", std::to_string(c.train.seed)},
-          {"train.dtype", std::string(dtype_name(p.compute))},
+          {"train.dtype", std::string(dtype_name(p.compute)) + travel_text(c.train)},
           {"objective", p.objective.text()},
           {"train.noise_offset", fmt::format("{}", c.train.noise_offset)},
           {"train.multires_noise_iterations",

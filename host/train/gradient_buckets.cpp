@@ -26,12 +26,17 @@ std::vector<GradientRange> joined(std::vector<GradientRange> ranges) {
 
 }  // namespace
 
+GradientRange GradientBucket::place(int64_t rank, int64_t ranks) const {
+  const int64_t begin = part_begin(elements, rank, ranks);
+  return {begin, part_begin(elements, rank + 1, ranks) - begin};
+}
+
 std::vector<GradientRange> GradientBucket::part(int64_t rank, int64_t ranks) const {
-  const int64_t begin = part_begin(elements, rank, ranks), end = part_begin(elements, rank + 1, ranks);
+  const GradientRange own = place(rank, ranks);
   std::vector<GradientRange> out;
   int64_t at = 0;
   for (const GradientRange& range : ranges) {
-    const int64_t from = std::max(begin, at), to = std::min(end, at + range.elements);
+    const int64_t from = std::max(own.begin, at), to = std::min(own.begin + own.elements, at + range.elements);
     if (from < to) out.push_back({range.begin + from - at, to - from});
     at += range.elements;
   }

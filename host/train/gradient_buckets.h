@@ -19,6 +19,8 @@ struct GradientBucket {
   std::size_t after = 0;  // so many of the tensors have to be there
   // What one of the ranks adds up. All together are the bucket.
   std::vector<GradientRange> part(int64_t rank, int64_t ranks) const;
+  // The same as elements of the bucket.
+  GradientRange place(int64_t rank, int64_t ranks) const;
 };
 
 // `tensors` in the order in which they come; those that lie side by side become one range.

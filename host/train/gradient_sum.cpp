@@ -9,40 +9,63 @@
 namespace lh {
 namespace {
 
-// Large ones, since each of their ranges is an operation of its own, and tensors that lie side by side are one range:
-// so few that the last, which nothing hides, is a quarter of the whole, and none smaller than pays.
-constexpr int64_t buckets_of_a_step = 4, least_elements = 4 << 20;
 constexpr int64_t size = sizeof(float);
 
-int64_t bucket_elements(int64_t elements) {
-  return std::min(elements, std::max(least_elements, (elements + buckets_of_a_step - 1) / buckets_of_a_step));
+// Elements of a bucket that goes beside the backward pass: large ones, since each of their ranges is an operation of its
+// own, and tensors that lie side by side are one range: so few that the last, which nothing hides, is a quarter of the
+// whole, and none smaller than pays. A multiple of what kernels read at once, so that buckets are cut where they like it.
+int64_t elements_beside(int64_t elements) {
+  constexpr int64_t buckets = 4, least = 4 << 20, grain = 64;
+  return std::min(elements, std::max(least, (elements + buckets * grain - 1) / (buckets * grain) * grain));
 }
 
-int64_t losses_at(int64_t elements, int64_t ranks) {
-  return placed_bytes(most_in_part(bucket_elements(elements), ranks) * ranks * size);
+// Of one that is waited for: what is longer travels faster.
+int64_t elements_waited_for(int64_t elements) {
+  constexpr int64_t most = 48 << 20;
+  return std::min(elements, std::max(most, elements_beside(elements)));
+}
+
+int64_t taken_bytes(int64_t elements, int64_t ranks, DType travel) {
+  return placed_bytes(most_in_part(elements_waited_for(elements), ranks) * (ranks - 1) * dtype_size(travel));
+}
+
+int64_t rounded_bytes(int64_t elements, DType travel) {
+  return travel == DType::f32 ? 0 : placed_bytes(elements_waited_for(elements) * dtype_size(travel));
 }
 
 }  // namespace
 
-int64_t GradientSum::staging_bytes(int64_t elements, int64_t ranks) {
-  return ranks == 1 ? 0 : losses_at(elements, ranks) + placed_bytes(ranks * size);
+int64_t GradientSum::staging_bytes(int64_t elements, int64_t ranks, DType travel) {
+  if (ranks == 1) return 0;
+  return taken_bytes(elements, ranks, travel) + rounded_bytes(elements, travel) + placed_bytes(ranks * size);
 }
 
 GradientSum::GradientSum(Collectives& collectives, Device& device, const StepGradients& memory,
-                         const std::vector<GradientRange>& tensors, bool in_order)
-    : collectives_(collectives), memory_(memory), in_order_(in_order) {
+                         const std::vector<GradientRange>& tensors, bool in_order, DType travel)
+    : collectives_(collectives), memory_(memory), in_order_(in_order), travel_(travel) {
   int64_t elements = 0;
   for (const GradientRange& tensor : tensors) elements += tensor.elements;
-  buckets_ = gradient_buckets(tensors, bucket_elements(elements));
   const int64_t ranks = collectives.world().size();
-  staging_ = DeviceMemory(device, staging_bytes(elements, ranks), "gradients of other processes");
-  if (!collectives.group().queued()) return;
-  // Ways between the devices are opened by the first calls, which must not be recorded.
+  staging_ = DeviceMemory(device, staging_bytes(elements, ranks, travel), "gradients of other processes");
+  rounded_ = staging_.data() + taken_bytes(elements, ranks, travel);
+  losses_ = rounded_ + rounded_bytes(elements, travel);
+  if (collectives.group().queued()) {
+    buckets_ = gradient_buckets(tensors, elements_waited_for(elements));
+    open_ways();
+    beside_ = pays_beside(device);
+    if (!beside_) return;
+    collectives.group().take_less();
+    open_ways();
+  }
+  buckets_ = gradient_buckets(tensors, elements_beside(elements));
+}
+
+// Between the devices, by the first calls, which must not be recorded.
+void GradientSum::open_ways() {
   for (const bool last : {false, true}) {
-    begin({.ranks = ranks, .share = 0, .first = !last, .last = last});
+    begin({.ranks = collectives_.world().size(), .share = 0, .first = !last, .last = last});
     end();
   }
-  beside_ = pays_beside(device);
 }
 
 // Measured on two H200s with NVLink (docs/scale.md): sums of 1.5 to 5 ms cost 5 to 9 ms beside products that want all
@@ -61,14 +84,48 @@ bool GradientSum::pays_beside(Device& device) {
   return world.of_first(through.seconds_since(start) > waited_for ? "beside" : "behind") == "beside";
 }
 
-void GradientSum::accumulate(const std::byte* x, std::byte* total, int64_t count, float share, bool onto) {
-  const Desc desc{DType::f32, {count}};
-  const lk_accumulate_params params{.x = kernel_tensor(desc, const_cast<std::byte*>(x)),
-                                    .total = kernel_tensor(desc, total),
-                                    .alpha = share,
-                                    .accumulate = onto};
+void GradientSum::accumulate(const lk_tensor& x, std::byte* total, float share, bool onto) {
+  const lk_accumulate_params params{
+      .x = x, .total = kernel_tensor({DType::f32, {x.dims[0]}}, total), .alpha = share, .accumulate = onto};
   Device& worker = collectives_.worker();
   worker.check(lk_accumulate(worker.context(), &params), "sum of the gradients");
+}
+
+void GradientSum::round(const std::vector<GradientRange>& ranges, int64_t at, std::byte* section) {
+  for (const GradientRange& range : ranges) {
+    const Shape shape{range.elements};
+    cast(kernel_tensor({DType::f32, shape}, section + range.begin * size),
+         kernel_tensor({travel_, shape}, rounded_ + at * dtype_size(travel_)));
+    at += range.elements;
+  }
+}
+
+void GradientSum::widen(const std::vector<GradientRange>& ranges, int64_t at, std::byte* section) {
+  for (const GradientRange& range : ranges) {
+    const Shape shape{range.elements};
+    cast(kernel_tensor({travel_, shape}, rounded_ + at * dtype_size(travel_)),
+         kernel_tensor({DType::f32, shape}, section + range.begin * size));
+    at += range.elements;
+  }
+}
+
+void GradientSum::cast(const lk_tensor& x, const lk_tensor& y) {
+  const lk_cast_params params{.x = x, .scale = {}, .y = y};
+  Device& worker = collectives_.worker();
+  worker.check(lk_cast(worker.context(), &params), "gradients on their way");
+}
+
+std::vector<Piece> GradientSum::part_on_its_way(const GradientBucket& bucket, int64_t rank, std::byte* section) const {
+  const int64_t ranks = collectives_.world().size(), width = dtype_size(travel_);
+  if (rounds()) {
+    const GradientRange place = bucket.place(rank, ranks);
+    if (place.elements == 0) return {};
+    return {{.rank = 0, .data = rounded_ + place.begin * width, .bytes = place.elements * width}};
+  }
+  std::vector<Piece> pieces;
+  for (const GradientRange& range : bucket.part(rank, ranks))
+    pieces.push_back({.rank = 0, .data = section + range.begin * size, .bytes = range.elements * size});
+  return pieces;
 }
 
 void GradientSum::begin(const SumRound& round) {
@@ -102,40 +159,46 @@ void GradientSum::reduce(const GradientBucket& bucket) {
 void GradientSum::reduce_in_order(const GradientBucket& bucket) {
   const int64_t ranks = collectives_.world().size(), rank = collectives_.world().rank();
   const std::vector<GradientRange> own = bucket.part(rank, ranks);
-  const int64_t slot = most_in_part(bucket.elements, ranks);
+  const int64_t own_place = bucket.place(rank, ranks).begin, width = dtype_size(travel_);
+  const int64_t slot = most_in_part(bucket.elements, ranks) * width;
+  const auto from = [&](int64_t other) { return staging_.data() + (other < rank ? other : other - 1) * slot; };
   std::vector<Piece> give, take;
+  const auto to = [](std::vector<Piece>& pieces, int64_t other, std::byte* data, int64_t bytes) {
+    pieces.push_back({.rank = static_cast<int>(other), .data = data, .bytes = bytes});
+  };
+  if (rounds() && gives()) round(bucket.ranges, 0, memory_.gradient);
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
     if (gives())
-      for (const GradientRange& range : bucket.part(r, ranks))
-        give.push_back({static_cast<int>(r), memory_.gradient + range.begin * size, range.elements * size});
+      for (const Piece& p : part_on_its_way(bucket, r, memory_.gradient)) to(give, r, p.data, p.bytes);
     if (r >= round_.ranks) continue;
-    std::byte* at = staging_.data() + r * slot * size;
-    for (const GradientRange& range : own) {
-      take.push_back({static_cast<int>(r), at, range.elements * size});
-      at += range.elements * size;
+    std::byte* at = from(r);
+    for (const Piece& p : part_on_its_way(bucket, rank, memory_.gradient)) {
+      to(take, r, at, p.bytes);
+      at += p.bytes;
     }
   }
   collectives_.group().exchange(give, take);
   for (int64_t r = 0; r < round_.ranks; ++r) {
-    const std::byte* at = staging_.data() + r * slot * size;
+    std::byte* at = r == rank ? rounded_ + own_place * width : from(r);
     for (const GradientRange& range : own) {
-      const std::byte* x = r == rank ? memory_.gradient + range.begin * size : at;
-      accumulate(x, memory_.total + range.begin * size, range.elements, round_.share, !round_.first || r > 0);
-      at += range.elements * size;
+      std::byte* const x = r == rank && !rounds() ? memory_.gradient + range.begin * size : at;
+      accumulate(kernel_tensor({travel_, {range.elements}}, x), memory_.total + range.begin * size, round_.share,
+                 !round_.first || r > 0);
+      at += range.elements * width;
     }
   }
   if (!round_.last) return;
+  if (rounds()) round(own, own_place, memory_.total);
   give.clear();
   take.clear();
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
-    for (const GradientRange& range : own)
-      give.push_back({static_cast<int>(r), memory_.total + range.begin * size, range.elements * size});
-    for (const GradientRange& range : bucket.part(r, ranks))
-      take.push_back({static_cast<int>(r), memory_.total + range.begin * size, range.elements * size});
+    for (const Piece& p : part_on_its_way(bucket, rank, memory_.total)) to(give, r, p.data, p.bytes);
+    for (const Piece& p : part_on_its_way(bucket, r, memory_.total)) to(take, r, p.data, p.bytes);
   }
   collectives_.group().exchange(give, take);
+  if (rounds()) widen(bucket.ranges, 0, memory_.total);
 }
 
 void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
@@ -143,7 +206,8 @@ void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
   for (const GradientRange& range : bucket.ranges) {
     std::byte* const total = memory_.total + range.begin * size;
     if (gives()) {
-      accumulate(memory_.gradient + range.begin * size, total, range.elements, round_.share, !round_.first);
+      accumulate(kernel_tensor({DType::f32, {range.elements}}, memory_.gradient + range.begin * size), total,
+                 round_.share, !round_.first);
     } else if (round_.first) {
       const lk_fill_params none{.y = kernel_tensor({DType::f32, {range.elements}}, total), .value = 0};
       Device& worker = collectives_.worker();
@@ -151,23 +215,27 @@ void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
     }
     sums.push_back({.rank = 0, .data = total, .bytes = range.elements * size});
   }
-  if (round_.last) collectives_.group().sum(sums);
+  if (!round_.last) return;
+  if (!rounds()) return collectives_.group().sum(sums, Summand::float32);
+  round(bucket.ranges, 0, memory_.total);
+  collectives_.group().sum({{.rank = 0, .data = rounded_, .bytes = bucket.elements * dtype_size(travel_)}},
+                           Summand::bfloat16);
+  widen(bucket.ranges, 0, memory_.total);
 }
 
 // Of all givers to all, which add them up alike.
 void GradientSum::reduce_loss() {
   const int64_t ranks = collectives_.world().size(), rank = collectives_.world().rank();
-  std::byte* const losses = staging_.data() + staging_.bytes() - placed_bytes(ranks * size);
   std::vector<Piece> give, take;
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
     if (gives()) give.push_back({static_cast<int>(r), memory_.loss, size});
-    if (r < round_.ranks) take.push_back({static_cast<int>(r), losses + r * size, size});
+    if (r < round_.ranks) take.push_back({static_cast<int>(r), losses_ + r * size, size});
   }
   collectives_.group().exchange(give, take);
   for (int64_t r = 0; r < round_.ranks; ++r)
-    accumulate(r == rank ? memory_.loss : losses + r * size, memory_.loss_total, 1, round_.share,
-               !round_.first || r > 0);
+    accumulate(kernel_tensor({DType::f32, {1}}, r == rank ? memory_.loss : losses_ + r * size), memory_.loss_total,
+               round_.share, !round_.first || r > 0);
 }
 
 }  // namespace lh

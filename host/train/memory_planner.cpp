@@ -2,13 +2,28 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fstream>
+#include <functional>
 #include <limits>
 
+#include "core/bytes.h"
 #include "core/error.h"
+#include "run/offloadable.h"
 
 namespace lh {
+
+namespace {
+
+// "35%"; 0 for "auto" and "0".
+double share_in(const std::string& text) {
+  int64_t percent = 0;
+  if (text != "auto") std::from_chars(text.data(), text.data() + text.size(), percent);
+  return static_cast<double>(percent) / 100;
+}
+
+}  // namespace
 
 MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
   const std::string &checkpointing = config.train.gradient_checkpointing, &recompute = config.memory.recompute;
@@ -18,11 +33,9 @@ MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
         "memory.recompute: {} and train.gradient_checkpointing: {} say how much is recomputed, and not the same. Leave "
         "one of them at auto",
         recompute, checkpointing);
-  if (recompute != "auto") {
-    int64_t percent = 0;
-    std::from_chars(recompute.data(), recompute.data() + recompute.size(), percent);
-    least_share = static_cast<double>(percent) / 100;
-  }
+  least_share = share_in(recompute);
+  least_offload = share_in(config.memory.offload);
+  if (config.memory.offload == "0") most_offload = 0;
   if (checkpointing == "true") least_share = 1;
   if (checkpointing == "false" || recompute == "0") most_share = 0;
   const std::string& stream = config.memory.stream;
@@ -33,10 +46,11 @@ MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
   least = std::min(blocks, stream.ends_with('%') ? (number * blocks + 99) / 100 : number);
 }
 
-int64_t host_memory_for(const Device& device) {
+int64_t host_memory_for(const Device& device, const Config& config, int processes) {
+  if (!config.memory.host.empty()) return *size_of(config.memory.host) / processes;
   std::ifstream file(device.stands_for_gpu() ? "" : "/proc/meminfo");
   for (std::string word; file >> word;)
-    if (int64_t kib = 0; word == "MemAvailable:" && file >> kib) return kib << 10;
+    if (int64_t kib = 0; word == "MemAvailable:" && file >> kib) return (kib << 10) / 10 * 9 / processes;
   return std::numeric_limits<int64_t>::max();  // a system that does not say
 }
 
@@ -65,8 +79,13 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       wishes_(config, static_cast<int64_t>(blocks_.size())),
       rates_(rates),
       host_memory_(host_memory) {
-  options_.step.recompute.rates = rates;
-  if (options_.shares_base) wishes_.least = wishes_.most = blocks();
+  options_.step.rates = rates;
+  if (!options_.shares_base) return;
+  wishes_.least = wishes_.most = blocks();
+  // All blocks come from other devices whatever is chosen, by ways whose rate is not known yet: were they slow, more
+  // recomputation would seem to cost nothing. So nothing is offloaded then but what was asked for.
+  rates_.link = rates_.memory;
+  wishes_.most_offload = wishes_.least_offload;
 }
 
 MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) const {
@@ -80,14 +99,14 @@ MemoryPlanner MemoryPlanner::otherwise(const StepShape& shape, int64_t batch) co
   return other;
 }
 
-const TrainGraph& MemoryPlanner::step(double recompute) {
-  if (const auto known = steps_.find(recompute); known != steps_.end()) return known->second;
+const TrainGraph& MemoryPlanner::step(const ActivationChoice& choice) {
+  if (const auto known = steps_.find(choice); known != steps_.end()) return known->second;
   if (!all_kept_) {
     Sizes sizes = shape_.sizes(model_.recipe().latents, options_.batch);
     sizes.insert(options_.encoder_sizes.begin(), options_.encoder_sizes.end());
     all_kept_.emplace(model_, sizes, selection_, options_.step);
   }
-  return steps_.emplace(recompute, all_kept_->with(recompute, {})).first->second;
+  return steps_.emplace(choice, all_kept_->with(choice, {})).first->second;
 }
 
 PlannedMemory MemoryPlanner::at(const MemoryChoice& choice) {
@@ -98,47 +117,68 @@ const PlannedMemory& MemoryPlanner::within(const MemoryChoice& choice, int64_t b
   if (const auto known = planned_.find(choice); known != planned_.end()) return known->second;
   if (const auto known = bounds_.find(choice); known != bounds_.end() && known->second.memory.total() > budget)
     return known->second;
-  const TrainGraph& step = this->step(choice.recompute);
+  bool placed = true;
+  PlannedMemory planned = plan_for(choice, options_.share(0), budget, placed);
+  if (options_.share().deals()) {
+    PlannedMemory other = plan_for(choice, options_.share(1), budget, placed);
+    if (other.memory.total() > planned.memory.total()) planned = std::move(other);
+  }
+  return (placed ? planned_ : bounds_).insert_or_assign(choice, std::move(planned)).first->second;
+}
+
+Streaming MemoryPlanner::streaming(int64_t count, const WeightShare& share) const {
+  Streaming streaming = spread(blocks_, count);
+  if (share.deals()) streaming.own = dealt(blocks_, share.rank);
+  return streaming;
+}
+
+PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightShare& share, int64_t budget,
+                                      bool& placed) {
+  const TrainGraph& step = this->step(choice.activations());
   Graph graph = step.graph;
-  const Streaming streaming = spread(blocks_, choice.streamed);
+  const Streaming streaming = this->streaming(choice.streamed, share);
   stream(graph, streaming);
   PlannedMemory planned{.choice = choice, .memory = base_, .time = {}, .activations = step.activations};
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
+  planned.memory.offloaded = offloaded_bytes(graph);
   planned.memory.weights -= planned.memory.streamed;
   if (options_.shares_base) {
-    planned.memory.weights += kept_bytes(graph, names, {.rank = 0, .size = static_cast<int>(options_.processes)});
+    planned.memory.weights += kept_bytes(graph, names, share);
     planned.memory.streamed = 0;
   }
   planned.memory.activations = 0;
   const Plan plan = plan_within(graph, external_to_step(graph), budget - planned.memory.total());
+  placed &= plan.placed;
   planned.time = predict(graph, plan, rates_);
   // What else runs in the arena fetches the same weights into it.
   planned.memory.activations = std::max(plan.bytes, other_arena_ + streaming.window);
-  return (plan.placed ? planned_ : bounds_).insert_or_assign(choice, std::move(planned)).first->second;
+  return planned;
 }
 
 bool MemoryPlanner::fits(const PlannedMemory& planned, int64_t budget) const {
-  return planned.memory.total() <= budget && planned.memory.streamed <= host_memory_;
+  return planned.memory.total() <= budget && planned.memory.on_host() <= host_memory_;
 }
 
-std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(double recompute, int64_t budget, double seconds) {
+std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(const ActivationChoice& choice, int64_t budget,
+                                                            double seconds) {
+  const auto with = [&](int64_t streamed) { return MemoryChoice{choice.recompute, streamed, choice.offload}; };
   bool slow = false;  // more streamed blocks than these take longer still
   const auto good = [&](int64_t streamed) {
-    const PlannedMemory& planned = within({recompute, streamed}, budget);
+    const PlannedMemory& planned = within(with(streamed), budget);
     const bool fit = fits(planned, budget);
     slow |= !fit && planned.time.seconds >= seconds;
     return fit;
   };
   const int64_t least = wishes_.least, most = wishes_.most;
-  if (good(least)) return at({recompute, least});
+  if (good(least)) return at(with(least));
   if (slow || most <= least) return {};
   // Weights go block by block, so that about as many are needed as take what is over the budget, and their window where
   // there was none. From there in steps that double until the number lies between two, of which one is enough: more
   // streamed blocks take less, once there is a window at all.
   int64_t bytes = 0;
   for (const StreamableBlock& block : blocks_) bytes += block.bytes;
-  const int64_t over = within({recompute, least}, budget).memory.total() - budget;
+  const int64_t over = within(with(least), budget).memory.total() - budget;
   const int64_t window = least == 0 ? streaming(most).window : 0;
   int64_t few = least, many = most + 1;
   int64_t next = std::clamp(least + (over + window) / (bytes / blocks()), few + 1, most);
@@ -153,17 +193,20 @@ std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(double recompute, in
       next = (few + many) / 2;
   }
   if (many > most) return {};
-  return at({recompute, many});
+  return at(with(many));
 }
 
-std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
-  std::optional<PlannedMemory> best;
+void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, int64_t budget) {
+  bool better = false;
   // Whether more recomputation than this may still be better.
   const auto look = [&](double share) {
     const double before = best ? best->time.seconds : std::numeric_limits<double>::infinity();
-    if (within({share, wishes_.least}, budget).time.seconds >= before) return false;
-    const std::optional<PlannedMemory> found = fewest_streamed(share, budget, before);
-    if (found && (!best || found->time.seconds < best->time.seconds)) best = found;
+    if (within({share, wishes_.least, offload}, budget).time.seconds >= before) return false;
+    const std::optional<PlannedMemory> found = fewest_streamed({share, offload}, budget, before);
+    if (found && found->time.seconds < before) {
+      best = found;
+      better = true;
+    }
     return !found || found->choice.streamed > wishes_.least;
   };
   // Coarsely first, then on both sides of what was best.
@@ -171,18 +214,80 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   const double from = wishes_.least_share, to = wishes_.most_share;
   for (double share = from; share < to && look(share); share += coarse) continue;
   look(to);
-  for (double step = coarse / 2; best && step >= fine; step /= 2) {
+  for (double step = coarse / 2; better && step >= fine; step /= 2) {
     const double middle = best->choice.recompute;
     for (const double share : {middle - step, middle + step})
       if (share > from && share < to) look(share);
   }
+}
+
+namespace {
+
+// The least share in [from, to] of so many parts of 1 that is good, where more is as good as less: `to` is.
+double least_good(double from, double to, int parts, const std::function<bool(double)>& good) {
+  auto bad = static_cast<int>(std::ceil(from * parts)) - 1, fine = static_cast<int>(std::ceil(to * parts));
+  while (fine - bad > 1) {
+    const int middle = bad + (fine - bad) / 2;
+    (good(static_cast<double>(middle) / parts) ? fine : bad) = middle;
+  }
+  return std::min(to, static_cast<double>(fine) / parts);
+}
+
+}  // namespace
+
+bool MemoryPlanner::improve_offloaded(PlannedMemory& best, double offload, int64_t budget) {
+  const auto planned = [&](double share) -> const PlannedMemory& {
+    return within({share, best.choice.streamed, offload}, budget);
+  };
+  const auto good = [&](double share) { return fits(planned(share), budget); };
+  const double before = best.time.seconds, to = best.choice.recompute;
+  if (planned(wishes_.least_share).time.seconds >= before || !good(to)) return false;
+  constexpr int parts = 16;
+  const double share = least_good(wishes_.least_share, to, parts, good);
+  PlannedMemory found = at({share, best.choice.streamed, offload});
+  if (found.time.waiting > 0 && best.choice.streamed > wishes_.least)  // for the link, which weights use as well
+    if (const auto fewer = fewest_streamed({share, offload}, budget, found.time.seconds)) found = *fewer;
+  if (found.time.seconds >= before) return false;
+  best = std::move(found);
+  return true;
+}
+
+// Offloading takes the place of what would be made again. More of it is better until the link is busy all the time.
+std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
+  const double from = wishes_.least_offload, to = wishes_.most_offload;
+  std::optional<PlannedMemory> best;
+  improve(best, from, budget);
+  if (!best && to > from) improve(best, to, budget);
+  if (!best || (best->choice.recompute <= wishes_.least_share && best->choice.streamed <= wishes_.least)) return best;
+  constexpr double coarse = 1.0 / 4, fine = 1.0 / 8;
+  for (double offload = from + coarse; offload < to + coarse; offload += coarse)
+    if (!improve_offloaded(*best, std::min(offload, to), budget)) break;
+  const double middle = best->choice.offload;
+  for (const double offload : {middle - fine, middle + fine})
+    if (offload > from && offload < to) improve_offloaded(*best, offload, budget);
+  use_less_host_memory(*best, budget);
   return best;
+}
+
+// Less is offloaded where the device has room for it.
+void MemoryPlanner::use_less_host_memory(PlannedMemory& planned, int64_t budget) {
+  const MemoryChoice chosen = planned.choice;
+  const auto with = [&](double offload) { return MemoryChoice{chosen.recompute, chosen.streamed, offload}; };
+  const auto good = [&](double offload) {
+    const PlannedMemory& other = within(with(offload), budget);
+    return fits(other, budget) && other.time.seconds <= planned.time.seconds;
+  };
+  constexpr int parts = 32;
+  const double least = least_good(wishes_.least_offload, chosen.offload, parts, good);
+  if (least < chosen.offload) planned = at(with(least));
 }
 
 PlannedMemory MemoryPlanner::least() {
   const double share = wishes_.most_share;
-  const PlannedMemory few = at({share, wishes_.least}), many = at({share, wishes_.most});
-  return many.memory.total() < few.memory.total() ? many : few;
+  const std::vector<PlannedMemory> all{at({share, wishes_.least, wishes_.least_offload}),
+                                       at({share, wishes_.most, wishes_.least_offload}),
+                                       at({share, wishes_.most, wishes_.most_offload})};
+  return *std::ranges::min_element(all, {}, [](const PlannedMemory& p) { return p.memory.total(); });
 }
 
 }  // namespace lh

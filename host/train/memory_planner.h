@@ -1,5 +1,6 @@
 // Chooses by predicted time how a training step fits into a memory budget: how much of what the blocks leave for their
-// backward passes is made again, and of how many the weights stay in host memory. Nothing is taken and nothing runs.
+// backward passes is made again, how much of it waits in host memory, and of how many blocks the weights stay there.
+// Nothing is taken and nothing runs.
 #pragma once
 
 #include <cstdint>
@@ -18,8 +19,10 @@
 namespace lh {
 
 struct MemoryChoice {
-  double recompute = 0;  // share, as Recomputation has it
+  double recompute = 0;  // shares, as ActivationChoice has them
   int64_t streamed = 0;  // blocks
+  double offload = 0;
+  ActivationChoice activations() const { return {recompute, offload}; }
   auto operator<=>(const MemoryChoice&) const = default;
 };
 
@@ -33,12 +36,15 @@ struct PlannedMemory {
 // What the user left to be chosen.
 struct MemoryWishes {
   MemoryWishes(const Config& config, int64_t blocks);
-  double least_share = 0, most_share = 1;  // of recomputation
-  int64_t least = 0, most = 0;             // streamed blocks
+  double least_share = 0, most_share = 1;      // of recomputation
+  double least_offload = 0, most_offload = 1;  // likewise
+  int64_t least = 0, most = 0;                 // streamed blocks
+  MemoryChoice least_kept() const { return {.recompute = least_share, .offload = least_offload}; }
 };
 
-// Host memory that is available to weights: of this machine, or any amount where the device stands for another's.
-int64_t host_memory_for(const Device& device);
+// Host memory that each of so many processes of this machine may take for weights and activations: as memory.host says,
+// or what is free less a margin; any amount where the device stands for another machine's.
+int64_t host_memory_for(const Device& device, const Config& config, int processes);
 
 // [together] What plans are made by is the same on all processes then: the least memory that one of them has, and the
 // rates of the first.
@@ -47,7 +53,7 @@ void agree_on_plan(World& world, int64_t& limit, Rates& rates);
 class MemoryPlanner {
  public:
   // base: the whole run, made with `options`, with nothing streamed. model and selection have to stay. host_memory:
-  // that weights may take.
+  // that they may take.
   MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
                 const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory);
   // The same run with steps of another shape or batch size, for a look at what that would take.
@@ -56,20 +62,29 @@ class MemoryPlanner {
   int64_t blocks() const { return static_cast<int64_t>(blocks_.size()); }
   const MemoryWishes& wishes() const { return wishes_; }
   const StepShape& shape() const { return shape_; }
-  Streaming streaming(int64_t count) const { return spread(blocks_, count); }
+  Streaming streaming(int64_t count) const { return streaming(count, options_.share()); }
+  // Where processes keep different weights, of the one that takes most.
   PlannedMemory at(const MemoryChoice& choice);
   // The fastest that takes no more than `budget` bytes of the device; nothing where none does.
   std::optional<PlannedMemory> best(int64_t budget);
   // The one that takes least.
   PlannedMemory least();
-  const TrainGraph& step(double recompute);
+  const TrainGraph& step(const ActivationChoice& choice);
 
  private:
+  Streaming streaming(int64_t count, const WeightShare& share) const;
+  // `placed`: it is within the budget.
+  PlannedMemory plan_for(const MemoryChoice& choice, const WeightShare& share, int64_t budget, bool& placed);
   bool fits(const PlannedMemory& planned, int64_t budget) const;
   // What the choice takes where that is within the budget; else no more than it takes, and more than the budget.
   const PlannedMemory& within(const MemoryChoice& choice, int64_t budget);
   // With the fewest streamed blocks that fit; nothing where none do, or none that are faster than so many seconds.
-  std::optional<PlannedMemory> fewest_streamed(double recompute, int64_t budget, double seconds);
+  std::optional<PlannedMemory> fewest_streamed(const ActivationChoice& choice, int64_t budget, double seconds);
+  // The best with so much offloaded, where that is faster than what is known.
+  void improve(std::optional<PlannedMemory>& best, double offload, int64_t budget);
+  // Likewise, with no more made again or streamed than in what is known; whether it was.
+  bool improve_offloaded(PlannedMemory& best, double offload, int64_t budget);
+  void use_less_host_memory(PlannedMemory& planned, int64_t budget);
   const Model& model_;
   const AdapterSelection& selection_;
   PlanOptions options_;
@@ -81,7 +96,7 @@ class MemoryPlanner {
   Rates rates_;
   int64_t host_memory_;
   std::optional<StepBeforeRecompute> all_kept_;
-  std::map<double, TrainGraph> steps_;  // by share of recomputation
+  std::map<ActivationChoice, TrainGraph> steps_;
   std::map<MemoryChoice, PlannedMemory> planned_, bounds_;
 };
 

@@ -64,12 +64,20 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   });
 }
 
+// [together] Processes that keep different weights are planned for alike, so that all compute in one order.
+int64_t most_of_all(World& world, int64_t bytes) {
+  for (const std::string& text : world.gather(std::to_string(bytes)))
+    bytes = std::max<int64_t>(bytes, std::stoll(text));
+  return bytes;
+}
+
 }  // namespace
 
 Prepared::Prepared(const Registry& all, const Config& c, World& world)
     : registry(all),
       config(c),
       processes(world.size()),
+      processes_here(world.local_size()),
       micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
       model(registry, c.model, c.plugin),
@@ -93,7 +101,8 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
           c.datasets, c.trigger_word, model.recipe().latents.pixel_step(),
           [this](const std::string& hash) { return latents.known(hash); }, model.recipe().image_keys(),
           {c.train.validation_split, validation_seed()}, nullptr, &seen_images)),
-      masks(model.recipe().latents.downscale) {
+      masks(model.recipe().latents.downscale),
+      world_(world) {
   limit = memory_limit(c, device);
   constexpr int64_t between_devices = 256 << 20;  // that NCCL takes for itself, later
   if (processes > 1 && !device.is_cpu() && c.memory.budget.empty() && c.memory_limit_mib == 0)
@@ -207,7 +216,8 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .loss = config.train.loss,
                    .weighted = objective.weighted() || weighs_samples(config.train, dataset),
                    .by_place = masked(),
-                   .recompute = {choice.recompute, choice.recompute > 0 ? rates().rates : Rates{}},
+                   .activations = choice.activations(),
+                   .rates = choice.recompute > 0 ? rates().rates : Rates{},
                    .text_encoders = train_text,
                    .preserves = preserved.any(),
                    .keeps_masked = keeps_masked(),
@@ -216,6 +226,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
           .accumulate = micro_batches > 1,
           .processes = processes,
+          .rank = world_.rank(),
           .shares_base = shares_base(),
           .norm_limit = config.network.scale_weight_norms};
 }
@@ -264,7 +275,7 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) 
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device));
+    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device, config, processes_here));
   }
   return *planner_;
 }
@@ -278,7 +289,7 @@ void Prepared::fit_memory() {
          "other "
          "processes, or in host memory. Leave one of them out",
          stream);
-  compile({.recompute = MemoryWishes(config, 0).least_share});
+  compile(MemoryWishes(config, 0).least_kept());
   if (plan->memory.total() <= limit && all_here && !shares_base()) return;
   MemoryPlanner& planner = memory_planner();
   // The estimate looks at the step of the largest shape; what else the run has may take a little more.
@@ -288,8 +299,9 @@ void Prepared::fit_memory() {
     const std::optional<PlannedMemory> best = planner.best(room);
     if (!best) break;
     compile(best->choice);
-    if (plan->memory.total() <= limit) return;
-    room -= plan->memory.total() - limit;
+    const int64_t most = shares_base() ? most_of_all(world_, plan->memory.total()) : plan->memory.total();
+    if (most <= limit) return;
+    room -= most - limit;
   }
   const std::string decoding =
       samples
@@ -410,6 +422,9 @@ std::string Prepared::report(bool whole) {
       mib(memory.workspace + memory.small));
   if (!graph.activations.again.empty())
     text_report += fmt::format("           of activations, {}\n", recomputed_text(graph.activations));
+  if (memory.offloaded > 0)
+    text_report +=
+        fmt::format("           {:.1f} MiB of activations in host memory between the passes\n", mib(memory.offloaded));
   if (memory.streamed > 0)
     text_report += fmt::format(
         "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "
@@ -417,8 +432,8 @@ std::string Prepared::report(bool whole) {
         mib(memory.streamed), mib(streaming.window));
   if (shares_base())
     text_report += fmt::format(
-        "           the weights of the blocks are kept in parts by {} processes; {:.1f} MiB of the activations are the "
-        "place where they arrive\n",
+        "           the weights of the blocks are kept in parts by {} processes; at most {:.1f} MiB of the "
+        "activations are the place where they arrive\n",
         processes, mib(streaming.window));
   text_report +=
       "budgets    and what they would cost (docs/memory.md):\n" + memory_table(memory_planner(), budgets_around(limit));

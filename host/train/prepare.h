@@ -44,6 +44,7 @@ struct Prepared {
   const Registry& registry;
   Config config;          // its train.steps as max_train_epochs makes them
   int64_t processes;      // that train together
+  int processes_here;     // of these on this machine
   int64_t micro_batches;  // of a step, of all processes; a run that is resumed keeps its own
   Device device;
   Model model;
@@ -90,6 +91,7 @@ struct Prepared {
   std::vector<ImageCut> cuts() const;
 
  private:
+  World& world_;
   void settle_course();
   std::optional<KnownRates> rates_;       // when first asked for
   std::optional<MemoryPlanner> planner_;  // made when first asked for

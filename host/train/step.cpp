@@ -36,6 +36,11 @@ void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& we
     externals[graph.outputs.at("grad." + tensor.name)] = adapters.at("g", tensor);
   for (const auto& [name, offset] : input_offsets_) externals[graph.inputs.at(name)] = memory.inputs + offset;
   externals[graph.inputs.at(loss_scale_input)] = memory.loss_scale;
+  int64_t on_host = 0;
+  for (const auto& [there, kept] : offloaded_values(graph)) {
+    externals[there] = externals[kept] = memory.host + on_host;
+    on_host += placed_bytes(graph.desc(there).bytes());
+  }
   program_ = std::make_unique<Program>(device, graph, plan_, memory.arena, externals);
 }
 

@@ -6,6 +6,7 @@
 #include "compile/adapters.h"
 #include "compile/compile.h"
 #include "encode/denoiser_inputs.h"
+#include "run/offloadable.h"
 #include "run/weights.h"
 
 namespace lh {
@@ -20,9 +21,10 @@ struct StepInputs {
 
 // Memory of a step that outlives it.
 struct StepMemory {
-  std::byte* arena;   // arena_bytes(); steps that do not run at the same time may share it
-  std::byte* inputs;  // input_bytes(), laid out as TrainStep::write does
-  void* loss_scale;   // f32 [1]: the gradients are multiplied by it
+  std::byte* arena;           // arena_bytes(); steps that do not run at the same time may share it
+  std::byte* inputs;          // input_bytes(), laid out as TrainStep::write does
+  void* loss_scale;           // f32 [1]: the gradients are multiplied by it
+  std::byte* host = nullptr;  // host_bytes() of host memory that copies can use, shared as the arena is
 };
 
 class TrainStep {
@@ -32,6 +34,7 @@ class TrainStep {
   const TrainGraph& train_graph() const { return train_; }
   int64_t arena_bytes() const { return plan_.bytes; }
   int64_t input_bytes() const { return input_bytes_; }
+  int64_t host_bytes() const { return offloaded_bytes(train_.graph); }
   const Plan& plan() const { return plan_; }
 
   void bind(Device& device, const StepMemory& memory, const Weights& weights, const Adapters& adapters);

@@ -35,7 +35,9 @@ StepRunner::StepRunner(Device& device, TrainPlan& plan, const Weights& weights, 
       results_(device, most_in_flight * SCALARS) {
   plan.adapters->allocate(device);
   for (int64_t i = 0; i < most_in_flight; ++i) landed_.push_back(std::make_unique<Event>(device));
-  const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE};
+  if (plan.memory.offloaded > 0) host_ = StagingMemory(device, plan.memory.offloaded);
+  const StepMemory memory{arena_.data(), feed_.device() + plan.rates_bytes(), scalars_.data() + LOSS_SCALE,
+                          host_.data()};
   for (auto& [bucket, step] : plan.steps) step->bind(device, memory, weights, *plan.adapters);
   use(plan.optimizer);
   if (plan.norm_limit) plan.norm_limit->bind(device, *plan.adapters, arena_.data());
@@ -73,7 +75,7 @@ void StepRunner::join_others() {
                                                      .total = at("total"),
                                                      .loss = scalars_.data() + OWN_LOSS,
                                                      .loss_total = scalars_.data() + LOSS},
-                                       tensors, options_.in_order);
+                                       tensors, options_.in_order, options_.travel);
   for (const auto& [shape, step] : plan_.steps) {
     const std::vector<size_t> made = step->gradient_nodes(adapters);
     std::vector<size_t>& there = gradients_there_[step.get()];
@@ -95,7 +97,9 @@ void StepRunner::warm_together() {
     const Graph& graph = step->train_graph().graph;
     std::string text;
     for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      if (graph.nodes[n].op == &fetch_op) text += graph.info(graph.nodes[n].inputs[0]).name + "\n";
+      const Node& node = graph.nodes[n];
+      const bool shared = node.op == &fetch_op || node.op == &offer_op;
+      if (shared && graph.info(node.inputs[0]).kind == ValueKind::param) text += graph.info(node.inputs[0]).name + "\n";
       if (const size_t tensors = gradients_there_.at(step.get())[n]; tensors > 0) text += fmt::format("{}\n", tensors);
     }
     if (order && *order != text)
@@ -287,7 +291,12 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
     if (computes) here = next(done + rank);
     if (computes || round.first) send(lr, here);
     if (collectives.within_step()) {
-      recording({.step = here.step, .onto = false, .round = round, .update = round.last}).launch();
+      // What is waited for is recorded by itself: the long part of a step then is one line of operations, which starts
+      // faster.
+      if (computes && !sum_->beside())
+        recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
+      TrainStep* const beside = sum_->beside() ? here.step : nullptr;
+      recording({.step = beside, .onto = false, .round = round, .update = round.last}).launch();
     } else {
       if (computes) recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
       sum_->begin(round);

@@ -22,6 +22,7 @@ struct RunnerOptions {
   int64_t accumulation = 1;            // micro-batches of a step, of all processes
   Collectives* collectives = nullptr;  // of the processes that train together; none: this one alone
   bool in_order = true;                // sums over processes are those of one process, to the bit
+  DType travel = DType::f32;           // of gradients between them
   double max_grad_norm = 1;
   bool loss_scaling = false;  // for float16
 };
@@ -95,6 +96,7 @@ class StepRunner {
   Feed feed_;
   DeviceMemory scalars_;
   StagingMemory results_;  // the scalars after each of the steps in flight
+  StagingMemory host_;     // what the steps offload
   std::vector<std::unique_ptr<Event>> landed_;
   std::unique_ptr<Update> update_;
   std::set<const TrainStep*> warm_;   // ran once without being recorded

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "config/dtype.h"
 #include "core/error.h"
 #include "run/clip.h"
 #include "run/feed.h"
@@ -24,6 +25,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     auto step = std::make_unique<TrainStep>(build_train_graph(model, sizes, selection, options.step));
     const TrainGraph& train = step->train_graph();
     also_adapted(step->arena_bytes(), workspace_bytes(device, train.graph, step->plan()), constant_bytes(train.graph));
+    memory.offloaded = std::max(memory.offloaded, step->host_bytes());
     steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
@@ -57,12 +59,12 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   const std::vector<std::string> weights = weight_names(first.graph, model.checkpoint());
   memory.weights = weight_bytes(first.graph, weights);
   if (options.shares_base)
-    memory.weights += kept_bytes(first.graph, weights, {.rank = 0, .size = static_cast<int>(options.processes)});
+    memory.weights += kept_bytes(first.graph, weights, options.share());
   else
     memory.streamed = streamed_bytes(first.graph, weights);
   memory.adapters = adapters->bytes();
-  memory.small +=
-      SCALARS + Feed::device_bytes(message_bytes()) + GradientSum::staging_bytes(whole.numel(), options.processes);
+  memory.small += SCALARS + Feed::device_bytes(message_bytes()) +
+                  GradientSum::staging_bytes(whole.numel(), options.processes, compute_dtype(settings.reduce_dtype));
   also(settings);
   optimizer = setup_for(settings);
 }

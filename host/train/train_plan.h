@@ -26,6 +26,8 @@ struct MemoryReport {
   int64_t workspace = 0;    // of single operations
   int64_t small = 0;        // constants, inputs, scalars
   int64_t streamed = 0;     // weights in host memory instead: not of the device
+  int64_t offloaded = 0;    // activations likewise, between the passes
+  int64_t on_host() const { return streamed + offloaded; }
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
@@ -51,9 +53,14 @@ struct PlanOptions {
   int64_t batch = 1;
   Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
   bool accumulate = false;                // gradients of several micro-batches are added up
-  int64_t processes = 1;                  // that train together
+  int64_t processes = 1, rank = 0;        // that train together; this one's number
   bool shares_base = false;               // what the steps fetch is kept in parts by them
   std::optional<double> norm_limit = {};  // of each module's change
+  WeightShare share(int64_t of_rank) const {
+    if (!shares_base) return {};
+    return {.rank = static_cast<int>(of_rank), .size = static_cast<int>(processes)};
+  }
+  WeightShare share() const { return share(rank); }
 };
 
 struct TrainPlan {

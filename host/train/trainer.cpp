@@ -118,6 +118,7 @@ void Trainer::load() {
                   RunnerOptions{.accumulation = p_.micro_batches,
                                 .collectives = collectives_ ? &*collectives_ : nullptr,
                                 .in_order = config_.train.deterministic,
+                                .travel = compute_dtype(config_.train.reduce_dtype),
                                 .max_grad_norm = config_.train.max_grad_norm,
                                 .loss_scaling = p_.compute == DType::f16});
   if (p_.validation) p_.validation->bind(runner_->arena(), *weights_, *p_.plan->adapters);

@@ -29,7 +29,15 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
   runner_->refresh_shown();
   if (p_.live_text) p_.live_text->encode(prompts_of(requests));
   const Graph& graph = p_.plan->largest().graph;
-  if (p_.loras.differ()) p_.loras.use_for_samples(p_.device, *weights_, graph);
+  // Nobody reads another's weights while they change.
+  const auto change = [&](auto use) {
+    if (!p_.loras.differ()) return;
+    if (p_.shares_base()) world_.meet();
+    use();
+    if (p_.shares_base()) world_.meet();
+  };
+  const auto for_training = [&] { p_.loras.use_for_training(p_.device, *weights_, graph); };
+  change([&] { p_.loras.use_for_samples(p_.device, *weights_, graph); });
   // Whose parts of the weights others need does not stop while they go on.
   const auto stop = [this] { return !p_.shares_base() && stop_requested(); };
   const auto make = [&] {
@@ -43,10 +51,10 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
   try {
     make();
   } catch (...) {  // the run may go on
-    if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
+    if (p_.loras.differ()) for_training();
     throw;
   }
-  if (p_.loras.differ()) p_.loras.use_for_training(p_.device, *weights_, graph);
+  change(for_training);
 }
 
 }  // namespace lh

@@ -16,6 +16,9 @@ struct Piece {
   int64_t bytes = 0;
 };
 
+// What sums are made of.
+enum class Summand { float32, bfloat16 };
+
 // What is marked [together] is called by all ranks in the same order.
 class DeviceGroup {
  public:
@@ -29,12 +32,16 @@ class DeviceGroup {
   virtual void exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) = 0;
   // [together] From each rank so many bytes, in the order of the ranks.
   virtual void gather(const std::byte* own, std::byte* all, int64_t bytes) = 0;
-  // [together] float32 in these places becomes the sum of all ranks', added in an order that the library chooses. Only
+  // [together] What is in these places becomes the sum of all ranks', added in an order that the library chooses. Only
   // where queued().
-  virtual void sum(const std::vector<Piece>& values) = 0;
-  // [together] Where this allocation of each rank can be read as this device's own is: by rank, its own included. Empty
-  // where not all of them can. It stays theirs.
-  virtual std::vector<const std::byte*> open(const std::byte* own) = 0;
+  virtual void sum(const std::vector<Piece>& values, Summand type) = 0;
+  // What other processes of this machine need in order to read this allocation; empty where they cannot.
+  virtual std::string offer(const std::byte* own) = 0;
+  // With the offers of all ranks: where this device can read their allocations, its own included, by rank. Empty where
+  // it cannot. They stay theirs.
+  virtual std::vector<const std::byte*> open(const std::byte* own, const std::vector<std::string>& offers) = 0;
+  // [together] From here on it takes few of the device's multiprocessors from what runs beside it. Only where queued().
+  virtual void take_less() = 0;
   // How long other ranks may take to come to a call, in seconds; 0: as long as they are heard. Only where not queued().
   virtual void wait_at_most(double seconds) = 0;
   // Throws std::runtime_error where something went wrong in the queue.

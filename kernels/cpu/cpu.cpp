@@ -117,7 +117,9 @@ void Cpu::upload(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, s
 
 void Cpu::download(void* dst, const void* src, int64_t bytes) { std::memcpy(dst, src, static_cast<size_t>(bytes)); }
 
-void Cpu::pace(int64_t nanoseconds) { std::this_thread::sleep_until(begun_ + std::chrono::nanoseconds(nanoseconds)); }
+void Cpu::pace(lk_queue, int64_t nanoseconds) {
+  std::this_thread::sleep_until(begun_ + std::chrono::nanoseconds(nanoseconds));
+}
 
 lk_event* Cpu::event_create() { return new lk_event; }
 

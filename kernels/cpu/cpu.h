@@ -48,8 +48,8 @@ class Cpu final : public Backend {
   void* host_allocate(int64_t bytes) override;
   void host_release(void* data) override;
   void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
-  void pace_begin() override { begun_ = std::chrono::steady_clock::now(); }
-  void pace(int64_t nanoseconds) override;
+  void pace_begin(lk_queue) override { begun_ = std::chrono::steady_clock::now(); }
+  void pace(lk_queue queue, int64_t nanoseconds) override;
   lk_event* event_create() override;
   void event_destroy(lk_event* event) override;
   void event_record(lk_event* event, lk_queue queue) override;

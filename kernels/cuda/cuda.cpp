@@ -139,8 +139,10 @@ Cuda::Cuda(const lk_context_params& params)
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
-  check(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "compute stream");
+  check(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking), "compute stream");
+  stream_ = own_;
   check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "transfer stream");
+  check(cudaStreamCreateWithFlags(&return_, cudaStreamNonBlocking), "return stream");
   check(cudaStreamCreateWithFlags(&body_, cudaStreamNonBlocking), "condition stream");
   workspace_.owner = this;
   gemm_ = std::make_unique<Gemm>(*this);
@@ -149,20 +151,19 @@ Cuda::Cuda(const lk_context_params& params)
   const size_t bytes = size_t{LK_MAX_BRANCHES} * pointwise_arrivals * sizeof(uint32_t);
   check(cudaMalloc(&arrivals_, bytes), "counters");
   check(cudaMemsetAsync(arrivals_, 0, bytes, stream_), "counters");
-  check(cudaMalloc(&begun_, sizeof *begun_), "time of a copy");
+  check(cudaMalloc(&begun_, (LK_RETURN + 1) * sizeof *begun_), "time of a copy");
 }
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
 Cuda::~Cuda() {
-  cudaStreamSynchronize(stream_);
-  cudaStreamSynchronize(transfer_);
+  for (cudaStream_t stream : {own_, stream_, transfer_, return_}) cudaStreamSynchronize(stream);
   gemm_.reset();
   dnn_.reset();
   runtime_kernels_.reset();
   workspace_.release();
   cudaFree(arrivals_);
   cudaFree(begun_);
-  for (cudaStream_t stream : {stream_, transfer_, body_}) cudaStreamDestroy(stream);
+  for (cudaStream_t stream : {own_, transfer_, return_, body_}) cudaStreamDestroy(stream);
 }
 
 const OpTable& Cuda::ops() const {
@@ -236,8 +237,25 @@ void Cuda::download(void* dst, const void* src, int64_t bytes) {
 }
 
 void Cuda::synchronize() {
-  check(cudaStreamSynchronize(stream_), "the device");
-  check(cudaStreamSynchronize(transfer_), "the device");
+  for (cudaStream_t stream : {stream_, transfer_, return_}) check(cudaStreamSynchronize(stream), "the device");
+}
+
+void Cuda::use_stream(void* stream) {
+  if (capturing_) throw Error(LK_E_INVALID, "context_use_stream: while the context is recording");
+  const cudaStream_t next = stream != nullptr ? static_cast<cudaStream_t>(stream) : own_;
+  if (next == stream_) return;
+  cudaStreamCaptureStatus before = cudaStreamCaptureStatusNone, after = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_, &before), "the stream before");
+  check(cudaStreamIsCapturing(next, &after), "context_use_stream");
+  if (before == cudaStreamCaptureStatusNone && after == cudaStreamCaptureStatusNone) {
+    cudaEvent_t reached = nullptr;
+    check(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "event");
+    const cudaError_t recorded = cudaEventRecord(reached, stream_), held = cudaStreamWaitEvent(next, reached, 0);
+    cudaEventDestroy(reached);
+    check(recorded, "context_use_stream");
+    check(held, "context_use_stream");
+  }
+  stream_ = next;
 }
 
 void* Cuda::host_allocate(int64_t bytes) {
@@ -258,12 +276,12 @@ void Cuda::copy_async(lk_queue where, void* dst, const void* src, int64_t bytes)
   check(cudaMemcpyAsync(dst, src, static_cast<size_t>(bytes), cudaMemcpyDefault, queue(where)), "copy");
 }
 
-void Cuda::pace_begin() {
+void Cuda::pace_begin(lk_queue which) {
   paced_ = true;
-  note_time(transfer_, begun());
+  note_time(queue(which), begun(which));
 }
 
-void Cuda::pace(int64_t nanoseconds) { wait_since(transfer_, begun(), nanoseconds); }
+void Cuda::pace(lk_queue which, int64_t nanoseconds) { wait_since(queue(which), begun(which), nanoseconds); }
 
 lk_event* Cuda::event_create() {
   auto event = std::make_unique<lk_event>();

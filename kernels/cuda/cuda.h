@@ -1,4 +1,4 @@
-// The CUDA backend's object: one device, its two streams, its workspace and the declarations of its operations.
+// The CUDA backend's object: one device, its streams, its workspace and the declarations of its operations.
 //
 // Rules for an operation in kernels/cuda/<op>.cu:
 //   - it only enqueues on stream(): no synchronisation, no allocation, nothing that cannot be captured;
@@ -75,8 +75,8 @@ class Cuda final : public Backend {
   void* host_allocate(int64_t bytes) override;
   void host_release(void* data) override;
   void copy_async(lk_queue queue, void* dst, const void* src, int64_t bytes) override;
-  void pace_begin() override;
-  void pace(int64_t nanoseconds) override;
+  void pace_begin(lk_queue queue) override;
+  void pace(lk_queue queue, int64_t nanoseconds) override;
   lk_event* event_create() override;
   void event_destroy(lk_event* event) override;
   void event_record(lk_event* event, lk_queue queue) override;
@@ -99,6 +99,7 @@ class Cuda final : public Backend {
 
   // For operations.
   cudaStream_t stream() const { return stream_; }
+  void use_stream(void* stream);  // nullptr: its own
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
   bool measuring() const { return measuring_; }
@@ -137,18 +138,21 @@ class Cuda final : public Backend {
 
  private:
   void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together = false);
-  cudaStream_t queue(lk_queue which) const { return which == LK_COMPUTE ? stream_ : transfer_; }
-  uint64_t* begun() const { return capturing_ ? &begun_->recorded : &begun_->called; }
+  cudaStream_t queue(lk_queue which) const {
+    return which == LK_COMPUTE ? stream_ : which == LK_TRANSFER ? transfer_ : return_;
+  }
+  uint64_t* begun(lk_queue queue) const { return capturing_ ? &begun_[queue].recorded : &begun_[queue].called; }
 
   cudaDeviceProp device_{};
-  cudaStream_t stream_ = nullptr, transfer_ = nullptr;
+  cudaStream_t stream_ = nullptr, own_ = nullptr, transfer_ = nullptr, return_ = nullptr;
   cudaStream_t body_ = nullptr;  // records the body of a condition
   bool capturing_ = false, measuring_ = false, conditional_ = false, fast_;
   std::string tuning_cache_;
   Workspace workspace_;
   Branches branches_;
   uint32_t* arrivals_ = nullptr;
-  // On the device: when the copy began that is paced; one that is called may be on its way beside a recorded one.
+  // On the device, by queue: when the copy began that is paced; one that is called may be on its way beside a recorded
+  // one.
   struct Begun {
     uint64_t called, recorded;
   }* begun_ = nullptr;

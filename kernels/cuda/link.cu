@@ -1,4 +1,4 @@
-// A slower link (lora_kernels_link.h): kernels of one thread in the transfer queue that note the time and wait for it.
+// A slower link (lora_kernels_link.h): kernels of one thread in a queue of copies that note the time and wait for it.
 #include "cuda/cuda.h"
 
 namespace lk::cuda {

@@ -117,12 +117,12 @@ LK_API lk_status lk_synchronize(lk_context* context);
 LK_API int64_t lk_memory_peak(const lk_context* context); /* most bytes that lk_alloc and workspaces held at once */
 
 /* ---- work in flight ----------------------------------------------------------------------------------
- * A context has two queues, in which work happens in order: LK_COMPUTE takes every operation, LK_TRANSFER copies
- * beside them. On the CPU everything has happened when a call returns. lk_upload, lk_download and lk_synchronize wait
- * for both queues. */
+ * Three queues, each in order: LK_COMPUTE takes every operation, LK_TRANSFER copies beside them, LK_RETURN those to the
+ * host. On the CPU all has happened when a call returns. lk_upload, lk_download, lk_synchronize wait for all queues. */
 typedef int32_t lk_queue;
 #define LK_COMPUTE 0
 #define LK_TRANSFER 1
+#define LK_RETURN 2
 
 /* Host memory that copies can run from and to without waiting (page-locked where that means something). */
 LK_API lk_status lk_host_alloc(lk_context* context, int64_t bytes, void** out);
@@ -141,8 +141,8 @@ LK_API lk_status lk_event_finish(lk_context* context, lk_event* event);
 LK_API lk_status lk_event_elapsed(lk_context* context, lk_event* start, lk_event* end, float* milliseconds);
 
 /* Recording: operations and compute-queue copies between begin and end are not run but kept, with their addresses, and
- * run as one by each launch (a CUDA graph). Copies of the transfer queue are part of it from where that queue waits for
- * an event that the compute queue recorded since begin, and stay beside the operations; the compute queue has to wait
+ * run as one by each launch (a CUDA graph). Copies of another queue are part of it from where that queue waits for an
+ * event that the compute queue recorded since begin, and stay beside the operations; the compute queue has to wait
  * for an event behind the last of them before end. Such events belong to the recording: record them anew elsewhere. Run
  * them once without recording first: that is when plans are made and algorithms timed. The workspace's address is kept
  * too: lend one (lk_set_workspace) where other operations, which may need a larger one, run between the launches.

@@ -1,8 +1,9 @@
 /* For measurements alone: a slower link between host memory and the device than the machine has, so that it stands for
  * one with fewer lanes. No bit of a result changes.
  *
- * At a rate, a copy of the transfer queue goes in pieces of LK_LINK_PIECE bytes, and what comes behind a piece in that
- * queue waits until the copy's bytes so far have had their time since it began. Recorded copies have it too: on a GPU a
+ * At a rate, a copy of the transfer queue or of the return queue goes in pieces of LK_LINK_PIECE bytes, and what comes
+ * behind a piece in that queue waits until the copy's bytes so far have had their time since it began. Each of the two
+ * has the whole rate, as links carry both ways at once. Recorded copies have it too: on a GPU a
  * kernel of one thread waits behind each piece, beside the operations of the compute queue. */
 #ifndef LORA_KERNELS_LINK_H
 #define LORA_KERNELS_LINK_H

@@ -18,16 +18,16 @@ ModelConfig config_of(const std::filesystem::path& path, const std::string& dtyp
   return config;
 }
 
-TrainGraph graph_with(const Model& model, double share, const Streaming& streaming) {
+}  // namespace
+
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const Streaming& streaming) {
   NetworkConfig network;
   network.linear = 4;
   network.dropout = 0.1;  // a mask that recomputation drew anew would change the gradients
   const AdapterSelection select(network, model.recipe(), 3);
   const Sizes sizes{{"batch", 2}, {"height", 16}, {"width", 16}, {"text_length", 32}};
-  return build_train_graph(model, sizes, select, {.recompute = {share}, .streaming = streaming});
+  return build_train_graph(model, sizes, select, {.activations = choice, .streaming = streaming});
 }
-
-}  // namespace
 
 OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype, const std::string& products)
     : model(built_plugins(), config_of(path, dtype, products), "") {}
@@ -37,7 +37,7 @@ std::filesystem::path toy_denoiser() {
 }
 
 KeptWeights kept_weights(const Model& model) {
-  const Graph graph = toy_graph(model, 0).graph;
+  const Graph graph = toy_graph(model, {}).graph;
   KeptWeights k{.bytes = weight_bytes(graph, weight_names(graph, model.checkpoint()))};
   for (const auto& [name, value] : graph.params) {
     const ValueInfo& info = graph.info(value);
@@ -50,12 +50,12 @@ KeptWeights kept_weights(const Model& model) {
 }
 
 std::vector<StreamableBlock> toy_blocks(const Model& model) {
-  const TrainGraph plain = graph_with(model, 0, {});
+  const TrainGraph plain = toy_graph(model, {}, Streaming{});
   return streamable_blocks(plain.graph, weight_names(plain.graph, model.checkpoint()));
 }
 
-TrainGraph toy_graph(const Model& model, double share, int64_t streamed) {
-  return graph_with(model, share, streamed > 0 ? spread(toy_blocks(model), streamed) : Streaming{});
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, int64_t streamed) {
+  return toy_graph(model, choice, streamed > 0 ? spread(toy_blocks(model), streamed) : Streaming{});
 }
 
 StepInputs toy_inputs(const Graph& g) {
@@ -67,9 +67,9 @@ StepInputs toy_inputs(const Graph& g) {
   return in;
 }
 
-Ran run_step(const Model& model, double share, int64_t streamed) {
+Ran run_step(const Model& model, const ActivationChoice& choice, int64_t streamed) {
   Device device(tested_device());
-  TrainStep step(toy_graph(model, share, streamed));
+  TrainStep step(toy_graph(model, choice, streamed));
   const Graph& g = step.train_graph().graph;
   Adapters adapters(g, step.train_graph().modules);
   const int64_t constants = std::max<int64_t>(1, constant_bytes(g));  // memory for none is a byte
@@ -85,9 +85,10 @@ Ran run_step(const Model& model, double share, int64_t streamed) {
   const GuardedArena arena(device, step.arena_bytes());
   const Workspace workspace(device, workspace_bytes(device, g, step.plan()));
   const DeviceMemory inputs(device, step.input_bytes(), "inputs"), loss_scale(device, plan_alignment, "loss scale");
+  const StagingMemory host(device, std::max<int64_t>(1, step.host_bytes()));
   const float one = 1;
   loss_scale.upload(0, &one, sizeof one);
-  step.bind(device, {arena.data(), inputs.data(), loss_scale.data()}, weights, adapters);
+  step.bind(device, {arena.data(), inputs.data(), loss_scale.data(), host.data()}, weights, adapters);
   step.run(toy_inputs(g));
   arena.expect_untouched();
   EXPECT_EQ(device.peak(), predicted + 2 * GuardedArena::guard);

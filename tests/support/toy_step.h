@@ -47,9 +47,9 @@ struct OpenedModel {
 // The denoiser that the examples train.
 std::filesystem::path toy_denoiser();
 
-// LoRA with dropout on every target of the model; `share` of what its blocks can make again is recomputed, the weights
-// of `streamed` blocks stay in host memory.
-TrainGraph toy_graph(const Model& model, double share, int64_t streamed = 0);
+// LoRA with dropout on every target of the model; the weights of `streamed` blocks stay in host memory.
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, int64_t streamed = 0);
+TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const Streaming& streaming);
 std::vector<StreamableBlock> toy_blocks(const Model& model);
 
 // Bytes of the weights of such a graph, which run_step sees taken; `rounded` of its matrices are kept in fewer bits,
@@ -68,6 +68,6 @@ struct Ran {
 };
 
 // One step in float32 on inputs that are always the same; the memory that was promised is the memory that was taken.
-Ran run_step(const Model& model, double share, int64_t streamed = 0);
+Ran run_step(const Model& model, const ActivationChoice& choice, int64_t streamed = 0);
 
 }  // namespace lh::test

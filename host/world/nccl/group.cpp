@@ -11,6 +11,7 @@
 #include <cstring>
 #include <mutex>
 #include <stdexcept>
+#include <utility>
 
 #include "world/device_group.h"
 
@@ -67,45 +68,58 @@ class Group final : public lh::DeviceGroup {
         [&] { check(ncclAllGather(own, all, static_cast<size_t>(bytes), ncclInt8, comm_, stream_), "ncclAllGather"); });
   }
 
-  void sum(const std::vector<lh::Piece>& values) override {
-    enqueue([&] {
+  void sum(const std::vector<lh::Piece>& values, lh::Summand type) override {
+    const auto [element, width] = type == lh::Summand::float32 ? std::pair(ncclFloat32, 4) : std::pair(ncclBfloat16, 2);
+    enqueue([&, element = element, width = width] {
       check(ncclGroupStart(), "ncclGroupStart");
       for (const lh::Piece& p : values)
-        check(ncclAllReduce(p.data, p.data, static_cast<size_t>(p.bytes) / sizeof(float), ncclFloat32, ncclSum, comm_,
-                            stream_),
+        check(ncclAllReduce(p.data, p.data, static_cast<size_t>(p.bytes / width), element, ncclSum, comm_, stream_),
               "ncclAllReduce");
       check(ncclGroupEnd(), "ncclGroupEnd");
     });
   }
 
   // Between processes of one machine whose GPUs reach each other: what is read then takes no multiprocessor of either.
-  std::vector<const std::byte*> open(const std::byte* own) override {
-    struct Offer {
-      cudaIpcMemHandle_t handle;
-      int32_t there;
-      std::array<char, 256> machine;
-    };
-    Offer mine{};
-    mine.there = cudaIpcGetMemHandle(&mine.handle, const_cast<std::byte*>(own)) == cudaSuccess ? 1 : 0;
-    gethostname(mine.machine.data(), mine.machine.size() - 1);
-    std::vector<Offer> all(static_cast<size_t>(size_));
-    share(mine, all);
-    std::vector<const std::byte*> memory(all.size());
-    int32_t good = 1;
-    for (size_t r = 0; r < all.size() && good != 0; ++r) {
-      void* theirs = const_cast<std::byte*>(own);
-      if (static_cast<int>(r) != rank_) {
-        good = all[r].there != 0 && all[r].machine == mine.machine &&
-               cudaIpcOpenMemHandle(&theirs, all[r].handle, cudaIpcMemLazyEnablePeerAccess) == cudaSuccess;
-        if (good != 0) opened_.push_back(theirs);
-      }
-      memory[r] = static_cast<const std::byte*>(theirs);
-    }
-    cudaGetLastError();  // that it was not possible is no error
-    std::vector<int32_t> everywhere(all.size());
-    share(good, everywhere);
-    if (std::ranges::all_of(everywhere, [](int32_t g) { return g != 0; })) return memory;
+  std::string offer(const std::byte* own) override {
+    cudaIpcMemHandle_t handle;
+    if (cudaIpcGetMemHandle(&handle, const_cast<std::byte*>(own)) == cudaSuccess)
+      return machine() + std::string(handle.reserved, sizeof handle.reserved);
+    cudaGetLastError();  // that it is not possible is no error
     return {};
+  }
+
+  std::vector<const std::byte*> open(const std::byte* own, const std::vector<std::string>& offers) override {
+    const std::string here = machine();
+    std::vector<const std::byte*> memory;
+    for (size_t r = 0; r < offers.size(); ++r) {
+      if (static_cast<int>(r) == rank_) {
+        memory.push_back(own);
+        continue;
+      }
+      cudaIpcMemHandle_t handle;
+      void* theirs = nullptr;
+      if (offers[r].size() != here.size() + sizeof handle.reserved || !offers[r].starts_with(here)) return {};
+      std::memcpy(handle.reserved, offers[r].data() + here.size(), sizeof handle.reserved);
+      if (cudaIpcOpenMemHandle(&theirs, handle, cudaIpcMemLazyEnablePeerAccess) != cudaSuccess) {
+        cudaGetLastError();
+        return {};
+      }
+      opened_.push_back(theirs);
+      memory.push_back(static_cast<const std::byte*>(theirs));
+    }
+    return memory;
+  }
+
+  void take_less() override {
+    if (before_ != nullptr) return;
+    enqueue([&] {
+      ncclConfig_t few = NCCL_CONFIG_INITIALIZER;
+      few.maxCTAs = 8;
+      ncclComm_t less = nullptr;
+      check(ncclCommSplit(comm_, 0, rank_, &less, &few), "ncclCommSplit");
+      const std::lock_guard lock(ending_);
+      before_ = std::exchange(comm_, less);
+    });
   }
 
   void wait_at_most(double) override {}
@@ -124,6 +138,7 @@ class Group final : public lh::DeviceGroup {
     // A call in another thread may be waiting for a rank that is lost: then this ends it.
     const std::unique_lock calls(calling_, std::chrono::seconds(2));
     ncclCommAbort(comm_);
+    if (before_ != nullptr) ncclCommAbort(before_);
   }
 
  private:
@@ -134,24 +149,15 @@ class Group final : public lh::DeviceGroup {
     call();
   }
 
-  // [together] A small value of each rank, by way of the device.
-  template <class T>
-  void share(const T& own, std::vector<T>& all) {
-    void* memory = nullptr;
-    check(cudaMalloc(&memory, sizeof(T) * (all.size() + 1)), "cudaMalloc");
-    auto* const place = static_cast<std::byte*>(memory);
-    check(cudaMemcpyAsync(place, &own, sizeof(T), cudaMemcpyHostToDevice, stream_), "cudaMemcpyAsync");
-    gather(place, place + sizeof(T), sizeof(T));
-    check(cudaMemcpyAsync(all.data(), place + sizeof(T), sizeof(T) * all.size(), cudaMemcpyDeviceToHost, stream_),
-          "cudaMemcpyAsync");
-    const cudaError_t through = cudaStreamSynchronize(stream_);
-    cudaFree(memory);
-    check(through, "cudaStreamSynchronize");
+  static std::string machine() {
+    std::array<char, 256> name{};
+    gethostname(name.data(), name.size() - 1);
+    return name.data();
   }
 
   int rank_, size_;
   cudaStream_t stream_;
-  ncclComm_t comm_ = nullptr;
+  ncclComm_t comm_ = nullptr, before_ = nullptr;  // before_: that comm_ is made from, if any
   std::vector<void*> opened_;
   std::mutex ending_;
   std::timed_mutex calling_;
