@@ -62,6 +62,7 @@ while read -r file names; do
   check "$file" hollow "$file.safetensors" "${paths[@]}"
 done <<EOF
 flux1-dev flux1-dev
+flux1-kontext-dev flux1-dev
 flux1-schnell flux1-schnell
 ae ae
 clip_l clip_l
@@ -97,6 +98,7 @@ for name, w, h in (("square", 1100, 1100), ("wide", 1600, 900)):
                   chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
     open(f"{sys.argv[1]}/{name}.txt", "w").write("a photo of a dog")
 EOF
+cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

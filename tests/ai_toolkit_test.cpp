@@ -4,7 +4,6 @@
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>
-#include <nlohmann/json.hpp>
 
 #include "config/load.h"
 #include "config/schema.h"
@@ -398,85 +397,6 @@ TEST(AiToolkit, MarksAreReplacedInEveryText) {
                              "it, or write the value"));
 }
 
-// What its user interface writes for a new job, as JSON.
-constexpr const char* interface_job = R"({"job": "extension", "config": {"name": "lora", "process": [{
-    "type": "diffusion_trainer", "training_folder": "output", "sqlite_db_path": "./db", "device": "cuda",
-    "trigger_word": null, "performance_log_every": 10,
-    "network": {"type": "lora", "linear": 32, "linear_alpha": 32, "conv": 16, "conv_alpha": 16, "lokr_full_rank": true,
-      "lokr_factor": -1, "network_kwargs": {"ignore_if_contains": []}},
-    "save": {"dtype": "bf16", "save_every": 250, "max_step_saves_to_keep": 4, "save_format": "diffusers",
-      "push_to_hub": false},
-    "datasets": [{"folder_path": "photos", "mask_path": null, "mask_min_value": 0.1, "default_caption": "",
-      "caption_ext": "txt", "caption_dropout_rate": 0.05, "cache_latents_to_disk": false, "is_reg": false,
-      "network_weight": 1, "resolution": [512, 768, 1024], "controls": [], "shrink_video_to_frames": true,
-      "num_frames": 1, "flip_x": false, "flip_y": false, "num_repeats": 1}],
-    "train": {"batch_size": 1, "bypass_guidance_embedding": true, "steps": 3000, "gradient_accumulation": 1,
-      "train_unet": true, "train_text_encoder": false, "gradient_checkpointing": true, "noise_scheduler": "flowmatch",
-      "optimizer": "adamw8bit", "timestep_type": "sigmoid", "content_or_style": "balanced",
-      "optimizer_params": {"weight_decay": 0.0001}, "unload_text_encoder": false, "cache_text_embeddings": false,
-      "lr": 0.0001, "ema_config": {"use_ema": false, "ema_decay": 0.99}, "skip_first_sample": false,
-      "force_first_sample": false, "disable_sampling": false, "dtype": "bf16", "diff_output_preservation": false,
-      "diff_output_preservation_multiplier": 1.0, "diff_output_preservation_class": "person",
-      "switch_boundary_every": 1, "loss_type": "mse"},
-    "logging": {"log_every": 1, "use_ui_logger": true},
-    "model": {"name_or_path": "m", "quantize": true, "qtype": "qfloat8", "quantize_te": true, "qtype_te": "qfloat8",
-      "arch": "some:14b", "low_vram": false, "model_kwargs": {}, "compile": false},
-    "sample": {"sampler": "flowmatch", "sample_every": 250, "sample_start_step": 0, "width": 1024, "height": 1024,
-      "samples": [{"prompt": "a cat"}, {"prompt": "a dog"}], "neg": "", "seed": 42, "walk_seed": true,
-      "guidance_scale": 4, "sample_steps": 30, "num_frames": 1, "fps": 1}
-  }]}, "meta": {"name": "[name]", "version": "1.0"}})";
-
-TEST(AiToolkit, JobsOfTheInterfaceAreAccepted) {
-  spdlog::set_level(spdlog::level::warn);
-  Config config = parse_config(interface_job, "job.json");
-  EXPECT_EQ(config.model.dtype, "float8_e4m3");
-  EXPECT_EQ(config.network.linear, 32);
-  EXPECT_EQ(config.train.optimizer, "adamw8bit");
-  EXPECT_EQ(config.sample.prompts.size(), 2u);
-  EXPECT_TRUE(config.train.bypass_guidance_embedding);
-  EXPECT_THAT(config.notes, ElementsAre(HasSubstr("network.conv: 16 is not used"), HasSubstr("ai-toolkit has it")));
-}
-
-// And what becomes of it when a model is chosen there: the keys that it sets in each section, in the place of those of
-// a new job.
-struct Chosen {
-  const char *arch, *section, *keys;
-  std::vector<std::pair<const char*, const char*>> expected;
-};
-
-TEST(AiToolkit, JobsOfTheInterfaceAreAcceptedForEachModel) {
-  const Chosen rows[] = {
-      {"flux", "model", R"("low_vram": false)", {{"train.noise_scheduler", "\"flowmatch\""}}},
-      {"flux_kontext", "train", R"("timestep_type": "weighted")", {{"train.timestep_type", "\"weighted\""}}},
-      {"qwen_image:2512", "model", R"("qtype": "uint4|org/adapters/a.safetensors")", {{"model.dtype", "\"nf4\""}}},
-      {"sdxl",
-       "train",
-       R"("noise_scheduler": "ddpm")",
-       {{"train.noise_scheduler", "\"ddpm\""}, {"save.format", "\"kohya\""}}},
-      {"sdxl", "sample", R"("sampler": "ddpm")", {{"sample.sampler", ""}}},
-      {"flux2", "model", R"("model_kwargs": {"match_target_res": false})", {{"model.name_or_path", "\"m\""}}},
-      {"zimage:turbo",
-       "model",
-       R"("assistant_lora_path": "adapter_v2.safetensors")",
-       {{"model.assistant_lora_path", "\"adapter_v2.safetensors\""}}},
-      {"zimage:turbo", "sample", R"("guidance_scale": 1, "sample_steps": 9)", {{"sample.sample_steps", "9"}}},
-      {"flux2_klein_4b", "train", R"("unload_text_encoder": false, "timestep_type": "weighted")", {}},
-      {"flux2_klein_9b",
-       "model",
-       R"("layer_offloading": true, "layer_offloading_transformer_percent": 0.5)",
-       {{"memory.stream", "\"50%\""}}}};
-  spdlog::set_level(spdlog::level::warn);
-  for (const Chosen& row : rows) {
-    SCOPED_TRACE(fmt::format("{}: {}", row.arch, row.keys));
-    nlohmann::json job = nlohmann::json::parse(interface_job);
-    nlohmann::json& process = job["config"]["process"][0];
-    process["model"]["arch"] = row.arch;
-    process[row.section].update(nlohmann::json::parse(fmt::format("{{{}}}", row.keys)));
-    Config config = parse_config(job.dump(), "job.json");
-    for (const auto& [key, value] : row.expected) EXPECT_EQ(value_of(config, key), value) << key;
-  }
-}
-
 struct Refusal {
   std::string text;
   const char* error;  // its begin
@@ -511,7 +431,6 @@ INSTANTIATE_TEST_SUITE_P(
                 "model.text_encoder_bits: must be 4, 8 or 16, found"},
         Refusal{job(network + data + "model: {name_or_path: m, quantize: perhaps}"),
                 "model.quantize: expected true or false, found perhaps"},
-        Refusal{job(network + data + "model: {name_or_path: m, is_v_pred: true}"), "variant"},
         Refusal{job(network + data + "model: {name_or_path: m, model_kwargs: {a: 1}}"), "lora-host plugins --verbose"},
         Refusal{job(network + model + "datasets: [{folder_path: d, mask_min_value: 2}]"), "mask_min_value: must be"},
         Refusal{job(network + model + "datasets: [{folder_path: d, controls: [depth]}]"),

@@ -56,6 +56,8 @@ class CaseModel {
       write_safetensors(folder_ / (file + ".safetensors"), list, {});
     }
     ModelConfig config;
+    const auto settings = c.json.value("settings", std::map<std::string, std::string>());
+    for (const auto& [key, value] : settings) config.given[key] = {value};
     const CheckpointSpec spec = spec_of(registry, c.json.at("plugin"));
     const std::string role = c.json.at("role");
     const auto place = [&](const std::string& component, const std::string& file) {

@@ -4,7 +4,9 @@
 #include "cli/starting_point.h"
 #include "config/load.h"
 #include "config/print.h"
+#include "plugin/arch_names.h"
 #include "support/image_files.h"
+#include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -96,6 +98,26 @@ class Init : public testing::Test {
   TempDir dir_;
 };
 
+// A model that its weights do not tell, and that is shown a reference for each image.
+TEST_F(Init, ReferencesAreNamedByTheModelsKey) {
+  fs::create_directory(dir_ / "references");
+  for (int i = 1; i <= 5; ++i)
+    write_file(dir_ / "references" / fmt::format("cat_0{}.png", i), encode_png(test_picture(64, 64)));
+  const std::vector<std::string> asked{"--model",   "flux",          "--models", toy.string(), "--variant", "kontext",
+                                       "--dataset", photos.string(), "--for",    "style",      "--device",  "cpu"};
+  std::vector<std::string> with = asked;
+  with.insert(with.end(), {"--image", "control=" + (dir_ / "references").string()});
+  EXPECT_THAT(init(asked).output, HasSubstr("datasets[0].images.control: missing"));
+  const HostResult made = init(with);
+  ASSERT_EQ(made.code, 0) << made.output;
+  EXPECT_THAT(get(out()), AllOf(HasSubstr("LoRA of flux kontext"), HasSubstr("variant: \"kontext\""),
+                                HasSubstr("references/cat_01.png")));
+  const HostResult dry = run_host({"train", "--config", out(), "--dry-run", "--out", (dir_ / "runs").string()});
+  EXPECT_EQ(dry.code, 0) << dry.output;
+  with.back() = "control";
+  EXPECT_THAT(init(with).output, HasSubstr("--image control: expected the model's key and a folder"));
+}
+
 TEST_F(Init, WhatItWritesPassesTheDryRun) {
   for (const char* purpose : {"subject", "style", "concept"}) {
     const HostResult made = init({"--model", "flux", "--models", toy.string(), "--dataset", photos.string(), "--for",
@@ -183,15 +205,17 @@ TEST_F(Init, ConvertsFilesOfOtherPrograms) {
   put(data,
       "[general]\ncaption_extension = \".txt\"\n[[datasets]]\nresolution = 512\n[[datasets.subsets]]\n"
       "image_dir = \"photos\"\nnum_repeats = 3\n");
+  const std::vector<PluginArch> arch = arch_names(built_plugins());
   struct Row {
     std::vector<std::string> arguments;
     Config meant;
     const char* told;
   };
-  for (const Row& row : {Row{{"--from", job.string()}, load_config(job), "is as ai-toolkit has it"},
-                         {{"--from", toml.string(), "--dataset-config", data.string()},
-                          load_config(toml, data, ConfigNeeds{}),
-                          "kohya"}}) {
+  for (const Row& row :
+       {Row{{"--from", job.string()}, load_config(job, ConfigNeeds{.arch = &arch}), "is as ai-toolkit has it"},
+        {{"--from", toml.string(), "--dataset-config", data.string()},
+         load_config(toml, data, ConfigNeeds{}),
+         "kohya"}}) {
     std::vector<std::string> arguments = row.arguments;
     arguments.push_back("--force");
     const HostResult result = init(arguments);

@@ -1,6 +1,7 @@
 // Files of kohya's scripts: training arguments and datasets as TOML.
 #include "config/kohya.h"
 
+#include <fmt/ranges.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/spdlog.h>
@@ -310,6 +311,29 @@ TEST_F(Kohya, ArgumentsThatChangeNothingAreTaken) {
             "txt");
 }
 
+// Presets have the numbers of every law.
+TEST_F(Kohya, NumbersOfLawsThatAreNotUsedArePassedOver) {
+  const std::string all = "logit_mean = 0.5\nlogit_std = 2\nmode_scale = 1.3\nsigmoid_scale = 0.5\n";
+  struct Row {
+    const char *law, *scheme, *kept;
+  };
+  for (const Row& row : {Row{"shift", "logit_normal", "train.sigmoid_scale"},
+                         {"flux_shift", "none", "train.sigmoid_scale train.weighting_scheme"},
+                         {"uniform", "mode", ""},
+                         {"sigma", "mode", "train.mode_scale train.weighting_scheme"},
+                         {"sigma", "logit_normal", "train.logit_mean train.logit_std train.weighting_scheme"},
+                         {"sigma", "cosmap", "train.weighting_scheme"}}) {
+    SCOPED_TRACE(std::string(row.law) + " " + row.scheme);
+    Config none,
+        config = read(fmt::format("{}timestep_sampling = '{}'\nweighting_scheme = '{}'\n", all, row.law, row.scheme));
+    std::vector<std::string> kept;
+    for (const char* key :
+         {"train.logit_mean", "train.logit_std", "train.mode_scale", "train.sigmoid_scale", "train.weighting_scheme"})
+      if (value_of(config, key) != value_of(none, key)) kept.emplace_back(key);
+    EXPECT_EQ(fmt::format("{}", fmt::join(kept, " ")), row.kept);
+  }
+}
+
 TEST_F(Kohya, LongCaptions) { EXPECT_EQ(read("max_token_length = 225\n").model.max_token_length, 225); }
 
 TEST_F(Kohya, EpochsLossesAndNoise) {
@@ -336,6 +360,17 @@ TEST_F(Kohya, EpochsLossesAndNoise) {
                                        {"train.validate_every_n_steps", "50"},
                                        {"train.validate_every_n_epochs", "2"}})
     EXPECT_EQ(value_of(config, key), value) << key;
+}
+
+TEST_F(Kohya, DatasetsSayTogetherWhatIsKeptApart) {
+  const std::string one = "[[datasets]]\nvalidation_split = 0.1\n[[datasets.subsets]]\nimage_dir = 'a'\n";
+  Config config = read("validation_split = 0.5\n", "[general]\nvalidation_seed = 3\n" + one);
+  EXPECT_EQ(value_of(config, "train.validation_split"), "0.1");
+  EXPECT_EQ(value_of(config, "train.validation_seed"), "3");
+  EXPECT_EQ(error_of("", one + "[[datasets]]\nvalidation_split = 0.2\n[[datasets.subsets]]\nimage_dir = 'b'\n"),
+            "y.toml:6:1: validation_split: all datasets have one here, another has 0.1");
+  EXPECT_THAT(error_of("", one + "[[datasets]]\n[[datasets.subsets]]\nimage_dir = 'b'\n"),
+              HasSubstr("validation_split: the share is that of all datasets here: say it in [general]"));
 }
 
 TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {

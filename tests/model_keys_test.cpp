@@ -70,9 +70,52 @@ TEST(ModelKeys, MistakesOfAPluginAreNamed) {
       {of + "{number: [a, b], help: a}\n", "4:16: an item of number must be a number, found a"},
       {of + "{flag: false, help: a}\n", "4:13: write `flag: true`"},
       {of + "{choice: [a], help: a}\n", "4:7: unknown field `choice` in setting `x`. Known: one_of, "},
+      {tiny + "arch:\n  a: {variant: medium}\n", "14:7: `variant: medium` is no setting of this model with this word"},
+      {tiny + "arch:\n  a: {words_path: small}\n", "14:7: `words_path: small` is no setting of this model"},
   };
   for (const auto& [yaml, text] : rows)
     EXPECT_THAT(error_of([&] { keys_of(yaml); }), StartsWith("plugin tiny: checkpoint YAML:" + text)) << yaml;
+}
+
+// What ai-toolkit calls the kind of model: its plugin, and what the name says beside the weights.
+TEST(ModelKeys, NamesOfAiToolkitChooseThePluginAndItsSettings) {
+  const std::vector<PluginArch> arch = {
+      {"tiny",
+       {{"tiny", {}}, {"is_t", {}}, {"tiny:large", {{"variant", "large"}}}, {"is_large", {{"variant", "large"}}}}},
+      {"other", {{"other", {}}}}};
+  const auto read = [&](const std::string& model) {
+    return parse_config("model: {name_or_path: m, " + model + "}\ndatasets: [{folder_path: d}]\n", "c.yaml",
+                        {.arch = &arch});
+  };
+  struct Row {
+    const char *model, *plugin, *variant;
+  };
+  const Row rows[] = {{"arch: tiny", "tiny", ""},
+                      {"arch: tiny:large", "tiny", "large"},
+                      {"arch: tiny:of_another_tag", "tiny", ""},
+                      {"is_t: true", "tiny", ""},
+                      {"is_t: true, is_large: true", "tiny", "large"},
+                      {"is_t: false, arch: other", "other", ""},
+                      {"is_anything: false", "", ""},
+                      {"arch: tiny:large, variant: small", "tiny", "small"},
+                      {"arch: null", "", ""}};
+  for (const Row& row : rows) {
+    SCOPED_TRACE(row.model);
+    const Config config = read(row.model);
+    EXPECT_EQ(config.plugin, row.plugin);
+    const auto variant = config.model.given.find("variant");
+    EXPECT_EQ(variant == config.model.given.end() ? "" : variant->second.text, row.variant);
+  }
+  // What else is wrong with the file is of no use then.
+  EXPECT_EQ(
+      error_of([&] { read("arch: huge:xl, model_kwargs: {a: 1}"); }),
+      "c.yaml:1:32: model.arch: no plugin trains huge:xl; those that are here train other, tiny, tiny:large. Choose "
+      "such a model, or name the plugin that has this one (plugin: FILE.so)");
+  EXPECT_THAT(error_of([&] { read("is_huge: true"); }),
+              StartsWith("c.yaml:1:35: model.is_huge: no plugin trains huge;"));
+  const Config named = parse_config(
+      "plugin: mine\nmodel: {name_or_path: m, arch: huge}\ndatasets: [{folder_path: d}]\n", "c.yaml", {.arch = &arch});
+  EXPECT_EQ(named.plugin, "mine");
 }
 
 TEST(ModelKeys, ValuesAreSortedAndSpelled) {
@@ -125,6 +168,13 @@ TEST(ModelKeys, UnknownOnesAreFoundWithTheOtherMistakesOfAFile) {
   EXPECT_EQ(error("t5_path: x"), other);
 }
 
+TEST(ModelKeys, ExtrasAreOfEveryPlugin) {
+  const Config config =
+      parse_config("model: {name_or_path: m, extras_name_or_path: extras}\ndatasets: [{folder_path: d}]\n", "c.yaml");
+  EXPECT_THAT(read_given(config.model.given, "tiny", both()).files, ElementsAre(Pair("extras_name_or_path", "extras")));
+  EXPECT_THAT(to_yaml(config), HasSubstr("extras_name_or_path: \"extras\""));
+}
+
 TEST(ModelKeys, HaveFlags) {
   EXPECT_EQ(flag_of("clip_g_path"), "--clip-g");
   EXPECT_EQ(flag_of("variant"), "--variant");
@@ -142,7 +192,7 @@ TEST(ModelKeys, HaveFlags) {
 // The plugins that ship: variants are settings, and the host knows them.
 TEST(ModelKeys, VariantsOfShippedModels) {
   const std::vector<PluginKeys> plugins = built_plugins().model_keys();
-  const std::pair<const char*, const char*> rows[] = {{"flux", "must be dev, schnell, found huge"},
+  const std::pair<const char*, const char*> rows[] = {{"flux", "must be dev, schnell, kontext, found huge"},
                                                       {"sd35", "must be large, large-turbo, medium, sd3-medium, found"},
                                                       {"sdxl", "must be epsilon, v_pred, v_pred_ztsnr, found huge"}};
   for (const auto& [plugin, text] : rows)

@@ -166,6 +166,8 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "as: pixels", "as: text", "line 4: as `text` is unknown"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: constant}",
        "line 4: input `flag` needs the field `value`"},
+      {flow, "flag: {source: constant, value: 2}", "flag: {source: guidance, none: 1}",
+       "line 4: none must be below 0, where no strength is"},
       {flow, "flag:", "latents:", "line 4: `latents` always are the noisy latents"},
       {discrete, "axes: [time, height, width]", "axes: [height, time]", "line 4: axes must be"},
       {discrete, "downscale: [4, 8, 8]", "downscale: [8, 8]", "line 4: downscale has 2 numbers for 3 axes"},

@@ -52,7 +52,7 @@ const Case cases[] = {
      copy_of("flux_toy.safetensors"),
      "sd35",
      {R"(this is not a checkpoint of plugin 'sd35': its marker tensor 'joint_blocks\.0\.\S+' is not there)",
-      R"(plugin 'flux' takes it: say `plugin: flux` \(--plugin flux\), or leave the plugin out)"}},
+      R"(plugin 'flux' takes it: say `plugin: flux` \(--plugin flux\), or leave the plugin and model\.arch out)"}},
     {"nobody_knows_it",
      file_of({{"some.weight", {2, 2}}}),
      "",

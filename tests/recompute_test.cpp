@@ -1,5 +1,5 @@
-// Recomputation: what is dropped is made again to the bit, whatever is chosen; and what is chosen costs least. For small
-// models of all families also with activations in host memory.
+// Recomputation: what is dropped is made again to the bit, whatever is chosen; and what is chosen costs least. For
+// small models of all families also with activations in host memory.
 #include "passes/recompute.h"
 
 #include <gmock/gmock.h>

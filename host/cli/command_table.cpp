@@ -101,6 +101,14 @@ void add_rank(CLI::App* app, Arguments& raw) {
       ->type_name("NUMBER");
 }
 
+void add_images(CLI::App* command, const char* help, const char* value, Arguments& raw) {
+  command->add_option("--image", raw.images, help)
+      ->expected(1)
+      ->allow_extra_args(false)
+      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+      ->type_name(value);
+}
+
 void add_dataset(CLI::App* app, Arguments& raw) {
   app->add_option("--dataset", raw.datasets, "Folder of images with captions; may be repeated.")
       ->expected(1)
@@ -170,6 +178,8 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   init->add_option("--for", raw.purpose, "What the LoRA is to learn.")
       ->check(CLI::IsMember({"subject", "style", "concept"}))
       ->type_name("subject|style|concept");
+  add_images(init, "Folder with an image for each of the dataset, for models that are given some; may be repeated.",
+             "KEY=DIR", raw);
   add_flags(init, init_flags(), raw);
   init->add_option("--from", raw.from, "Configuration of ai-toolkit, kohya's scripts or lora-host to be converted.")
       ->type_name("FILE");
@@ -204,11 +214,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
   add_model(sample, raw);
   add_flags(sample, sample_flags(), raw);
   add_loras(sample, raw);
-  sample->add_option("--image", raw.images, "Image to work from, for models that are given some; may be repeated.")
-      ->expected(1)
-      ->allow_extra_args(false)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->type_name("KEY=FILE");
+  add_images(sample, "Image to work from, for models that are given some; may be repeated.", "KEY=FILE", raw);
   sample->add_option("--out", raw.output, "Image file, or folder for several images.")->type_name("PATH");
 
   auto* list = app.add_subcommand("plugins", "List the plugins that are found.")->footer(examples::plugins);

@@ -17,6 +17,7 @@
 #include "data/image_formats.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
+#include "plugin/arch_names.h"
 #include "plugin/published.h"
 #include "train/device_groups.h"
 #include "world/world.h"
@@ -73,14 +74,15 @@ LoraInput parse_lora(const std::string& text) {
   return {.path = schema::expand_home(text.substr(0, colon)), .strength = strength};
 }
 
-// --image control=photo.png, of one key once, or once for each prompt.
-void apply_images(const Arguments& raw, Config& config) {
-  if (!raw.images.empty()) config.sample.images.clear();
+// --image control=photo.png, of one key once, or once for each prompt; for data --image control=folder.
+void apply_images(const Arguments& raw, ImagePaths& images) {
+  if (!raw.images.empty()) images.clear();
   for (const std::string& text : raw.images) {
     const size_t equals = text.find('=');
     if (equals == text.npos || equals == 0 || equals + 1 == text.size())
-      fail(Code::config, "--image {}: expected the model's key and a file, such as control=photo.png", text);
-    config.sample.images[text.substr(0, equals)].push_back({.text = text.substr(equals + 1), .source = "--image"});
+      fail(Code::config, "--image {}: expected the model's key and a {}", text,
+           raw.command == "init" ? "folder, such as control=references" : "file, such as control=photo.png");
+    images[text.substr(0, equals)].push_back({.text = text.substr(equals + 1), .source = "--image"});
   }
 }
 
@@ -195,7 +197,13 @@ std::string plugin_asked_for(const FirstLook& look) {
   return look.config_file.empty() ? "" : plugin_named_in(schema::expand_home(look.config_file));
 }
 
-void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
+// What plugins have names for.
+struct PluginWords {
+  std::vector<PluginKeys> keys;
+  std::vector<PluginArch> arch;
+};
+
+void build_config(Arguments& raw, const PluginWords& plugins, Options& options) {
   const bool needs_data = options.command == "train" || options.command == "check";
   const bool datasets = needs_data || options.command == "plan";
   if (options.command == "check") apply_checked(raw);
@@ -211,7 +219,8 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
         schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty() && options.command != "check",
          .datasets = needs_data && raw.datasets.empty(),
-         .plugins = &plugins});
+         .plugins = &plugins.keys,
+         .arch = &plugins.arch});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";
@@ -219,7 +228,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (without_data && config.datasets.empty()) config.datasets.resize(1);
   for (const auto& [key, value] : raw.given)
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
-  apply_images(raw, config);
+  apply_images(raw, config.sample.images);
   apply_flags(model_flags(), raw.values, config);
   apply_flags(options.command == "sample"     ? sample_flags()
               : is_lora_tool(options.command) ? lora_file_flags()
@@ -242,7 +251,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
 }
 
 // What `init` is told; the rest of the configuration it makes.
-void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
+void build_init(Arguments& raw, const PluginWords& plugins, Options& options) {
   InitOptions& init = options.init;
   Config& config = options.config;
   if (options.output.empty()) options.output = "train.yaml";
@@ -251,7 +260,8 @@ void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options&
     if (!raw.model.empty() || !raw.datasets.empty() || !raw.purpose.empty())
       fail(Code::config, "init: --from converts a configuration that has a model and data: leave the others out");
     init.from = schema::expand_home(raw.from);
-    config = load_config(init.from, schema::expand_home(raw.dataset_config), {.plugins = &plugins});
+    config = load_config(init.from, schema::expand_home(raw.dataset_config),
+                         {.plugins = &plugins.keys, .arch = &plugins.arch});
     return;
   }
   if (!raw.dataset_config.empty()) fail(Code::config, "init: --dataset-config belongs to --from FILE.toml");
@@ -271,6 +281,7 @@ void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options&
   else
     apply_model(raw, *options.registry, config);
   apply_datasets(raw, config);
+  apply_images(raw, config.datasets.front().images);
   for (const auto& [key, value] : raw.given)
     if (!value.empty()) config.model.given[key] = {.text = value, .source = flag_of(key)};
   apply_flags(init_flags(), raw.values, config);
@@ -283,12 +294,12 @@ Options parse_options(int argc, const char* const* argv) {
   std::vector<fs::path> plugin_dirs;
   for (const std::string& folder : look.plugin_dirs) plugin_dirs.push_back(schema::expand_home(folder));
   std::shared_ptr<const Registry> registry;
-  std::vector<PluginKeys> plugins;
+  PluginWords plugins;
   if (opens_model(look.command)) {
     registry = std::make_shared<const Registry>(plugin_dirs, std::vector<std::string>{plugin_asked_for(look)});
-    plugins = registry->model_keys();
+    plugins = {registry->model_keys(), arch_names(*registry)};
   }
-  Arguments raw = parse_arguments(argc, argv, plugins);
+  Arguments raw = parse_arguments(argc, argv, plugins.keys);
   if (raw.version) return {.command = "print", .text = version_text()};
   if (raw.command.empty() || !raw.text.empty()) return {.command = "print", .text = raw.text};
 

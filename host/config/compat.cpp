@@ -1,6 +1,7 @@
 // Keys of ai-toolkit files that are spelled differently here, mean nothing here, or are not supported.
 #include <fmt/format.h>
 
+#include "config/arch.h"
 #include "config/scalar.h"
 #include "config/schema.h"
 
@@ -33,7 +34,6 @@ constexpr EntryAlias entry_alias_table[] = {
     {"datasets[].control_path", "datasets[].images", "control"},
 };
 
-constexpr std::string_view from_weights = "the kind of model is found by looking at the weights";
 constexpr std::string_view of_video = "belongs to videos";
 constexpr std::string_view planned = "memory is planned before the first step";
 constexpr std::string_view compiled = "nothing is compiled at run time";
@@ -84,7 +84,6 @@ constexpr Ignored ignored_table[] = {
     {"train.attention_backend", "the fastest kernel is chosen"},
     {"train.sdp", "the fastest kernel is chosen"},
     {"train.xformers", "the fastest kernel is chosen"},
-    {"model.arch", from_weights},
     {"model.quantize_kwargs", "only layers that LoRA goes on are kept in fewer bits"},
     {"model.low_vram", "memory is planned before the first step: blocks that do not fit are streamed (memory.stream)"},
     {"model.auto_memory", planned},
@@ -198,10 +197,8 @@ constexpr Refused refused_table[] = {
     {"model.accuracy_recovery_adapter", "remove it: float8_e4m3 with a factor for each row needs none"},
     {"model.model_kwargs", "give settings of the model by their own keys: lora-host plugins --verbose lists them"},
     {"model.model_paths", "give each file by its own key: lora-host plugins --verbose lists them"},
-    {"model.extras_name_or_path", "give each file by its own key: lora-host plugins --verbose lists them"},
     {"model.unet_path", "use name_or_path"},
     {"model.refiner_name_or_path", "train the refiner as a model of its own"},
-    {"model.is_v_pred", "say it by the model's own key, such as variant: lora-host plugins --verbose lists them"},
     {"model.use_flux_cfg", "guidance follows sample.guidance_scale: remove it"},
     {"model.in_context", a_lora},
     {"model.only_if_contains", "use network.only_if_contains"},
@@ -309,6 +306,22 @@ const Switch switch_table[] = {
        on.config.train.weighting_scheme = "half_bell";
      },
      "true: timestep_type: linear and weighting_scheme: half_bell."},
+    {"model.arch",
+     [](Acting& on, const yaml::Node& value) {
+       if (!value.text.empty()) apply_arch(on, value.text, value);
+     },
+     "ai-toolkit's name for the kind of model: the plugin that has it is taken, with the settings that the name means. "
+     "A name that no plugin has is refused."},
+    {"model.extras_name_or_path",
+     [](Acting& on, const yaml::Node& value) {
+       if (value.kind == yaml::Kind::list || value.kind == yaml::Kind::map)
+         return on.problems.push_back("expected a path, found " + yaml::describe(value));
+       on.config.model.given["extras_name_or_path"] = {
+           .text = value.text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column};
+     },
+     "Checkpoint or diffusers directory that has the text encoders, tokenizers and image autoencoder which "
+     "name_or_path "
+     "does not have and no key of their own names."},
     {"model.quantize",
      [](Acting& on, const yaml::Node& value) {
        if (on.flag(value).value_or(false)) on.config.model.dtype = "float8_e4m3";

@@ -231,7 +231,8 @@ const Key table[] = {
      {.normalize = check_share}},
     {"memory.host",
      in<Y, &MemoryConfig::host>,
-     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or a "
+     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or "
+     "a "
      "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
      {.normalize = check_budget}},
     {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,
@@ -695,7 +696,8 @@ const Key table[] = {
      "Guidance given to a guidance-distilled model while training.",
      {.range = guidance}},
     {"train.bypass_guidance_embedding", in<T, &Tr::bypass_guidance_embedding>,
-     "Refused for models that take a guidance number, which are given cfg_scale; true is as good as false for others."},
+     "true: while it is trained, a model that takes a guidance number goes without; samples have theirs. Refused for "
+     "models that cannot; true is as good as false for those that take none."},
     {"train.text_cache_limit_gib",
      in<T, &Tr::text_cache_limit_gib>,
      "Disk space that the encodings of captions may take where they are drawn for each use: a run that needs more is "

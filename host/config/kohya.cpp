@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "config/kohya_keys.h"
@@ -142,6 +143,12 @@ class Datasets {
   void read_subset(const Layers& layers) {
     Node ours{.kind = Kind::map, .place = layers.back()->place};
     std::set<std::string> done;
+    const auto splits = [](const Node* layer) { return layer->find("validation_split") != nullptr; };
+    const bool split = std::ranges::any_of(layers, splits);
+    if (split_.value_or(split) != split)
+      to_.problems.push_back(
+          {layers.back()->place, "validation_split: the share is that of all datasets here: say it in [general]"});
+    split_ = split;
     for (auto layer = layers.rbegin(); layer != layers.rend(); ++layer)
       for (const auto& [key, value] : (*layer)->entries) {
         if (key.text == "subsets" || !done.insert(key.text).second) continue;
@@ -171,12 +178,12 @@ class Datasets {
       return read_key(key, sides, into);
     }
     if (key.text == "resolution") return set(into, "resolution", key, value);
-    if (key.text == "batch_size") {
-      if (!batch_.empty() && batch_ != value.text)
-        return reader_.problem(key, key.text,
-                               fmt::format("all datasets have one batch size here, another has {}", batch_));
-      batch_ = value.text;
-      return set(to_.document, "train.batch_size", key, value);
+    if (key.text == "batch_size" || key.text == "validation_split" || key.text == "validation_seed") {
+      std::string& known = of_all_[key.text];
+      if (!known.empty() && known != value.text)
+        return reader_.problem(key, key.text, fmt::format("all datasets have one here, another has {}", known));
+      known = value.text;
+      return set(to_.document, "train." + key.text, key, value);
     }
     if (key.text == "conditioning_data_dir") return set(into, "images.control", key, value);
     if (key.text == "flip_aug" && yaml::flag_of(value) == true && !flips_) {
@@ -191,9 +198,21 @@ class Datasets {
   Reader reader_{to_};
   const Node& arguments_;
   Node list_;
-  std::string batch_;
+  std::map<std::string, std::string> of_all_;  // what datasets have there and the run has here
+  std::optional<bool> split_;                  // do datasets keep images apart?
   bool flips_ = false;
 };
+
+// What they mean follows from several of them.
+constexpr std::string_view of_several[] = {"cache_text_encoder_outputs",
+                                           "network_train_unet_only",
+                                           "timestep_sampling",
+                                           "discrete_flow_shift",
+                                           "weighting_scheme",
+                                           "logit_mean",
+                                           "logit_std",
+                                           "mode_scale",
+                                           "sigmoid_scale"};
 
 class Training {
  public:
@@ -254,11 +273,10 @@ class Training {
     } else if (name == "optimizer_args") {
       for (auto& [option, given] : arguments(value, to_.problems))
         put("train.optimizer_params." + option, key, std::move(given));
-    } else if (name == "lr_warmup_steps" || name == "lr_decay_steps") {
+    } else if (name == "lr_warmup_steps") {
       const auto number = yaml::number_of(value);
-      const std::string what = name == "lr_warmup_steps" ? "warmup" : "decay";
       if (number && *number != 0)
-        put(fmt::format("train.lr_scheduler_params.{}_{}", what, *number < 1 ? "ratio" : "steps"), key, value);
+        put(fmt::format("train.lr_scheduler_params.warmup_{}", *number < 1 ? "ratio" : "steps"), key, value);
     } else if (name == "lr_scheduler_num_cycles") {
       const Node* schedule = find("lr_scheduler");
       if (schedule != nullptr && schedule->text == "cosine_with_restarts")
@@ -287,8 +305,7 @@ class Training {
         reader_.problem(key, name,
                         "must be raw: what the model says is compared with noise - image. Other programs train "
                         "it so, too; for the weights of sigma_scaled there is weighting_scheme = \"sigma_sqrt\"");
-    } else if (name == "cache_text_encoder_outputs" || name == "network_train_unet_only" ||
-               name == "timestep_sampling" || name == "discrete_flow_shift") {
+    } else if (std::ranges::find(of_several, name) != std::end(of_several)) {
       return;  // settle() looks at them
     } else if (!reader_.read(key, value, to_.document, "")) {
       reader_.unknown(key);
@@ -358,16 +375,33 @@ class Training {
     const Node none{.kind = Kind::scalar};
     const bool text = !on("network_train_unet_only") && !on("cache_text_encoder_outputs");
     put("train.train_text_encoder", none, text ? "true" : "false");
-    const Node* sampling = find("timestep_sampling");
-    const Node* shift = find("discrete_flow_shift");
+    settle_noise_levels();
+  }
+
+  // How they are drawn. Files of theirs have the numbers of every law, of which one is used.
+  void settle_noise_levels() {
+    const Node *sampling = find("timestep_sampling"), *shift = find("discrete_flow_shift");
+    const std::string law = sampling == nullptr ? "sigma" : sampling->text;
+    const Node* named = find("weighting_scheme");
+    const std::string scheme = named == nullptr ? "" : named->text;
+    const bool density = scheme == "logit_normal" || scheme == "mode";  // other schemes weigh the loss
+    const auto keep = [&](const char* name, bool used) {
+      const auto given = given_.find(name);
+      if (given == given_.end()) return;
+      if (used)
+        reader_.read(*given->second.first, *given->second.second, to_.document, "");
+      else
+        to_.ignored.emplace_back(name);
+    };
+    keep("weighting_scheme", !density || law == "sigma");
+    for (const char* name : {"logit_mean", "logit_std"}) keep(name, scheme == "logit_normal" && law == "sigma");
+    keep("mode_scale", scheme == "mode" && law == "sigma");
+    keep("sigmoid_scale", law == "sigmoid" || law == "shift" || law == "flux_shift");
     if (sampling == nullptr) {
       if (shift != nullptr) to_.ignored.push_back("discrete_flow_shift");
       return;
     }
     const Node& key = *given_.at("timestep_sampling").first;
-    const std::string law = sampling->text;
-    const Node* scheme = find("weighting_scheme");
-    const bool density = scheme != nullptr && (scheme->text == "logit_normal" || scheme->text == "mode");
     if (law == "uniform" || law == "sigmoid" || law == "flux_shift")
       put("train.timestep_type", key, law == "uniform" ? "linear" : law);
     else if (law == "shift" || (law == "sigma" && !density))

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "config/ai_toolkit.h"
+#include "config/arch.h"
 #include "config/kohya_keys.h"
 #include "config/scalar.h"
 #include "config/schema.h"
@@ -71,11 +72,17 @@ class Reader {
   }
 
  private:
+  struct Seen {
+    std::string name;
+    const Node* value;
+  };
+
   static constexpr size_t most_problems = 100;  // more are of a file that is no configuration
 
   bool enough() const { return problems_.size() >= most_problems; }
 
   void problem(Place place, std::string_view key, const std::string& text) {
+    if (alone_) return;
     problems_.push_back({place, key.empty() ? text : fmt::format("{}: {}", key, text)});
   }
 
@@ -220,11 +227,20 @@ class Reader {
       if (row.path.starts_with("datasets[]") != (dataset != nullptr)) continue;
       const auto at = switched_.find(row.path);
       if (at == switched_.end()) continue;
-      schema::Acting acting{.config = config_, .dataset = dataset, .problems = {}};
-      row.apply(acting, *at->second.value);
-      for (const std::string& text : acting.problems) problem(at->second.value->place, at->second.name, text);
+      act(at->second, dataset, row.apply);
       switched_.erase(at);
     }
+    if (dataset != nullptr) return;
+    for (const auto& [word, seen] : is_arch_)
+      act(seen, nullptr, [&word = word](schema::Acting& on, const Node& value) { apply_arch(on, word, value); });
+  }
+
+  void act(const Seen& seen, DatasetConfig* dataset, const auto& apply) {
+    schema::Acting acting{.config = config_, .dataset = dataset, .problems = {}, .file = file_, .arch = needs_.arch};
+    apply(acting, *seen.value);
+    if (acting.alone) problems_.clear();
+    for (const std::string& text : acting.problems) problem(seen.value->place, seen.name, text);
+    alone_ |= acting.alone;
   }
 
   void apply_option_aliases() {
@@ -311,7 +327,7 @@ class Reader {
       if (!is_harmless(value, refused->harmless))
         problem(key.place, name, fmt::format("not supported: {}", refused->fix));
     } else if (path.starts_with("model.is_") && yaml::flag_of(value)) {
-      ignored_.push_back(name);  // is_<architecture>: true
+      if (*yaml::flag_of(value)) is_arch_[key.text] = {name, &value};
     } else if (path == "model." + key.text) {
       keep(key, value);
     } else {
@@ -335,19 +351,16 @@ class Reader {
     config_.model.given[key.text] = {value.text, file_, key.place.line, key.place.column};
   }
 
-  struct Seen {
-    std::string name;
-    const Node* value;
-  };
-
   std::string file_;
   ConfigNeeds needs_;
   Config config_;
   const Node* root_ = nullptr;
   bool wrapped_ = false;
   std::vector<yaml::Problem> problems_;
+  bool alone_ = false;                // there is one, beside which no other is of use
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
   std::map<std::string_view, Seen> switched_;
+  std::map<std::string, Seen> is_arch_;  // "is_flux", where it is true
   std::vector<std::string> ignored_;
   std::vector<std::pair<const schema::OptionAlias*, std::pair<const Node*, const Node*>>> aliased_;
 };

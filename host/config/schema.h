@@ -17,6 +17,10 @@
 #include "config/range.h"
 #include "config/yaml.h"
 
+namespace lh {
+struct PluginArch;
+}
+
 namespace lh::schema {
 
 using Texts = std::vector<std::string>;
@@ -80,8 +84,11 @@ struct OptionAlias {
 // What a key that acts on others can do.
 struct Acting {
   Config& config;
-  DatasetConfig* dataset;             // of keys of datasets
-  std::vector<std::string> problems;  // without the key's name
+  DatasetConfig* dataset;                         // of keys of datasets
+  std::vector<std::string> problems;              // without the key's name
+  bool alone = false;                             // what else is wrong with the file is of no use then
+  std::string_view file = {};                     // that the key is in
+  const std::vector<PluginArch>* arch = nullptr;  // names of kinds of models; null: not known
   // true where the value is; else a problem is added and nothing returned.
   std::optional<bool> flag(const yaml::Node& value);
 };

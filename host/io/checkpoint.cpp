@@ -37,10 +37,10 @@ struct Checkpoint::Impl {
 
 namespace {
 
-constexpr const char* main_key = "name_or_path";
+constexpr const char *main_key = "name_or_path", *extras_key = "extras_name_or_path";
 
 void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path>& paths) {
-  std::set<std::string> known{main_key};
+  std::set<std::string> known{main_key, extras_key};
   for (const ComponentSpec& component : spec.components) known.insert(component.config_key);
   for (const auto& [key, path] : paths) {
     if (!known.contains(key))
@@ -86,7 +86,7 @@ Checkpoint::Checkpoint(const CheckpointSpec& spec, const std::map<std::string, f
       impl_->documents.add(component.name, loaded->second.folder, loaded->second.files);
   if (const auto main = paths.find(main_key); main != paths.end()) impl_->documents.set_root(main->second);
   for (const auto& [key, path] : paths) {
-    if (!useful.contains(key)) nothing_there(spec, key, path);
+    if (key != extras_key && !useful.contains(key)) nothing_there(spec, key, path);
     impl_->paths += fmt::format("{}{}", impl_->paths.empty() ? "" : ", ", path.string());
   }
   for (const auto& [component, loaded] : impl_->components)

@@ -35,8 +35,8 @@ enum class UnknownKeys { refuse, keep };
 std::optional<LoadedComponent> load_component(const CheckpointSpec& spec, const ComponentSpec& component,
                                               const std::filesystem::path& path, FileCache& cache, UnknownKeys unknown);
 
-// The components of a model that are there: each in the file of its own key, or else in that of name_or_path. useful:
-// is told the keys whose path held something.
+// The components of a model that are there: each in the file of its own key, or else in that of name_or_path, or else
+// in that of extras_name_or_path. useful: is told the keys whose path held something.
 std::map<std::string, LoadedComponent> load_components(const CheckpointSpec& spec,
                                                        const std::map<std::string, std::filesystem::path>& paths,
                                                        std::set<std::string>& useful);

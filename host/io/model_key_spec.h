@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "config/arch.h"
 #include "config/model_keys.h"
 #include "config/strict.h"
 
@@ -10,5 +11,7 @@ namespace lh {
 
 // root: the whole YAML, of whose components the fields are known to be right.
 std::vector<ModelKey> read_model_keys(const yaml::Strict& in, const yaml::Node& root);
+// What ai-toolkit's names of the kinds of model mean: settings among `keys` of the same YAML, and words of theirs.
+ArchNames read_arch_names(const yaml::Strict& in, const yaml::Node& root, const std::vector<ModelKey>& keys);
 
 }  // namespace lh

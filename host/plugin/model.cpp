@@ -19,6 +19,8 @@
 namespace lh {
 namespace {
 
+constexpr const char* extras_key = "extras_name_or_path";
+
 // The plugin to open the model with: the one that was asked for, or the surest.
 Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& name) {
   const std::string plugin = registry.model_id(name);
@@ -59,8 +61,9 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   const Opinion& surest = opinions[0];
   const std::string instead =
       surest.confidence > 0
-          ? fmt::format("\n  plugin '{0}' takes it: say `plugin: {0}` (--plugin {0}), or leave the plugin out",
-                        surest.id())
+          ? fmt::format(
+                "\n  plugin '{0}' takes it: say `plugin: {0}` (--plugin {0}), or leave the plugin and model.arch out",
+                surest.id())
           : what_it_is(registry, path);
   fail(Code::data, "{}: this is not a checkpoint of plugin '{}': {}{}", path.string(), plugin, why, instead);
 }
@@ -92,6 +95,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
   files_ = std::move(values.files);
   if (!config.name_or_path.empty()) files_["name_or_path"] = config.name_or_path;
   std::map<std::string, std::filesystem::path> paths;  // others are files of tokenizers
+  if (const auto extras = files_.find(extras_key); extras != files_.end()) paths.insert(*extras);
   for (const ComponentSpec& component : spec_.components)
     if (const auto file = files_.find(component.config_key); file != files_.end()) paths.insert(*file);
   checkpoint_ = std::make_unique<Checkpoint>(spec_, paths);
@@ -156,7 +160,9 @@ TokenizerPlaces Model::tokenizer_places(const TokenizerSpec& spec) const {
     const auto found = files_.find(key);
     return found == files_.end() ? std::filesystem::path() : found->second;
   };
-  return {.user = path(spec.files.config), .checkpoint = path("name_or_path"), .plugin = plugin_file_};
+  const std::filesystem::path own = path("name_or_path"), extras = path(extras_key);
+  const bool in_extras = !std::filesystem::is_directory(own / spec.files.folder) && !extras.empty();
+  return {.user = path(spec.files.config), .checkpoint = in_extras ? extras : own, .plugin = plugin_file_};
 }
 
 bool Model::has_role(const std::string& role) const {

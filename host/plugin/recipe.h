@@ -62,7 +62,7 @@ struct InputSpec {
   bool per_token = false;  // noise levels: f32 [B, tokens]
   std::vector<Number> numbers;  // sizes
   Image image = Image::latents;
-  double value = 0;          // constant
+  double value = 0;          // constant; guidance: the number below 0 that is none, where the model has one
   std::string text() const;  // "conditioner.text", as the recipe has it
   // Depends on the prompt.
   bool of_prompt() const {

@@ -101,6 +101,13 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
       in.check_fields(node, what, {"source", "value"});
       out.value = in.number(in.need(node, "value", what), "value");
       break;
+    case Source::guidance:
+      in.check_fields(node, what, {"source", "none"});
+      if (const Node* none = node.find("none")) {
+        out.value = in.number(*none, "none");
+        if (out.value >= 0) in.wrong(*none, "none must be below 0, where no strength is");
+      }
+      break;
     default: in.check_fields(node, what, {"source"});
   }
   return out;

@@ -6,6 +6,7 @@
 #include "compile/preserve.h"
 #include "compile/prior.h"
 #include "core/rows.h"
+#include "diffusion/training_guidance.h"
 
 namespace lh {
 
@@ -63,7 +64,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
     const size_t at = rows.size() * count;
     InputRow row{
         .level = draw(use, sizes, latents.as<float>().subspan(at, count), target.as<float>().subspan(at, count)),
-        .guidance = p_.config.train.cfg_scale,
+        .guidance = training_guidance(p_.config.train, p_.model.recipe()),
         .sizes = image_numbers(use.cut),
         .images = p_.images.make(sample.images, sample.bucket, sample.flip, use.cut.augment.at)};
     if (p_.selection.text_encoders())

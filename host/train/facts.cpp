@@ -4,6 +4,7 @@
 
 #include "config/load.h"
 #include "core/hash.h"
+#include "diffusion/training_guidance.h"
 #include "io/file.h"
 #include "train/fact_changes.h"
 #include "train/picture_list.h"
@@ -81,6 +82,7 @@ std::string travel_text(const TrainSection& train) {
 // Settings that decide what the next step computes; a run can only be continued with the same ones.
 std::map<std::string, std::string> settings_facts(const Prepared& p) {
   const Config& c = p.config;
+  const double guidance = training_guidance(c.train, p.model.recipe());
   return {{"model", p.model.checkpoint().fingerprint("denoiser").substr(0, hex_digits)},
           {"model.dtype", kept_as(c.model)},
           {"model.variant", p.model.recipe().variant},
@@ -115,7 +117,7 @@ std::map<std::string, std::string> settings_facts(const Prepared& p) {
           {"train.mask_normalization", c.train.mask_normalization + hidden_text(p)},
           {"what is kept as without adapters (train.diff_output_preservation, train.blank_prompt_preservation)",
            p.preserved.text()},
-          {"train.cfg_scale", fmt::format("{}", c.train.cfg_scale)},
+          {"train.cfg_scale", guidance < 0 ? "none (train.bypass_guidance_embedding)" : fmt::format("{}", guidance)},
           {"train.max_grad_norm", fmt::format("{}", c.train.max_grad_norm)},
           {"train.loss", c.train.loss}};
 }

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "diffusion/training_guidance.h"
 #include "io/foreign_lora.h"
 
 namespace lh {
@@ -86,7 +87,8 @@ void add_objective(const Prepared& p, std::map<std::string, std::string>& entrie
   number("ss_logit_mean", train.logit_mean);
   number("ss_logit_std", train.logit_std);
   number("ss_mode_scale", train.mode_scale);
-  if (recipe.guided()) number("ss_guidance_scale", train.cfg_scale);
+  if (const double guidance = training_guidance(train, recipe); recipe.guided() && guidance >= 0)
+    number("ss_guidance_scale", guidance);
 }
 
 }  // namespace

@@ -37,12 +37,12 @@ DType encoder_dtype(const Device& device, DType compute) {
 namespace {
 
 void check_guidance(const TrainSection& train, const Recipe& recipe) {
-  if (train.bypass_guidance_embedding && recipe.guided())
-    fail(
-        Code::config,
-        "train.bypass_guidance_embedding: true: model family '{}' is told a guidance number in every step, and what it "
-        "says without was not looked at. Set it to false; train.cfg_scale is the number, 1 unless set",
-        recipe.family);
+  for (const auto& [name, input] : recipe.inputs)
+    if (train.bypass_guidance_embedding && input.source == InputSpec::Source::guidance && input.value == 0)
+      fail(Code::config,
+           "train.bypass_guidance_embedding: true: model family '{}' is told a guidance number in every step, and its "
+           "plugin has no way around it. Set it to false; train.cfg_scale is the number, 1 unless set",
+           recipe.family);
 }
 
 void check_masked_prior(const TrainSection& train) {
@@ -275,7 +275,8 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) 
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device, config, processes_here));
+    planner_.emplace(*plan, model, selection, options, config, rates().rates,
+                     host_memory_for(device, config, processes_here));
   }
   return *planner_;
 }

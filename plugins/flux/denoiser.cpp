@@ -2,6 +2,8 @@
 // of
 //
 //   vec = time_in(1000 t) [+ guidance_in(1000 guidance)] + vector_in(pooled)                    [B, h]
+//
+// A guidance below 0 is none: its term is left out, for models that were trained without.
 #include "denoiser.h"
 
 namespace flux {
@@ -10,7 +12,7 @@ namespace nn = lora_host::nn;
 using lora_host::Graph;
 using lora_host::Value;
 
-void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
+void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool reference) {
   int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
   Value latents = g.input("latents", {batch, height, width, dims.channels});
   Value text = g.input("text", {batch, length, dims.text});
@@ -20,14 +22,18 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value vec = nn::timestep_embedder(g, timestep, 1000.0, "time_in", "in_layer", "out_layer");
   if (dims.guidance) {
     Value guidance = g.input("guidance", {batch}, LH_F32);
-    vec = g.add(vec, nn::timestep_embedder(g, guidance, 1000.0, "guidance_in", "in_layer", "out_layer"));
+    Value term = nn::timestep_embedder(g, guidance, 1000.0, "guidance_in", "in_layer", "out_layer");
+    Value there = g.greater_equal(guidance, g.constant({1}, std::vector<float>{0.0f}));  // 0 or 1
+    vec = g.add(vec, g.mul(term, g.cast(g.reshape(there, {batch, 1}), LH_FLOAT)));
   }
   vec = g.add(vec, nn::embedder(g, pooled, "vector_in", "in_layer", "out_layer"));
   Value activated = g.silu(vec);  // every modulation starts with it
   nn::FluxTransformer transformer(g, dims, [&](const nn::FluxPart& part) {
     return nn::modulation(g, activated, modulation_of(part), part.vectors());
   });
-  g.output("output", transformer(latents, text));
+  std::vector<Value> further;
+  if (reference) further.push_back(g.input("reference", {batch, height, width, dims.channels}));
+  g.output("output", transformer(latents, text, further));
 }
 
 }  // namespace flux

@@ -21,7 +21,8 @@ std::string modulation_of(const lora_host::nn::FluxPart& part);
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);
 
-// latents [B, H, W, C], text [B, L, D], pooled [B, P], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
-void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+// latents [B, H, W, C], text [B, L, D], pooled [B, P], timestep f32 [B] (sigma in 0..1), guidance f32 [B], with
+// `reference` another image to look at [B, H, W, C] -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool reference);
 
 }  // namespace flux

@@ -1,4 +1,5 @@
-// Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder.
+// Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder, and Kontext, which has the tensors of
+// dev: the user (model.variant) or the index of a diffusers directory says that it is one.
 #include <optional>
 
 #include "denoiser.h"
@@ -44,17 +45,23 @@ class Flux : public nn::LatentModel {
     return blocks && weights.has("img_in.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override { return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml; }
+  const char* recipe() const override {
+    if (kontext_) return guided() ? flux_text::recipe_kontext_yaml : flux_text::recipe_kontext_unguided_yaml;
+    return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
+  }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
-  void build_denoiser(Graph& g, const Sizes& sizes) const override { flux::build_denoiser(g, *dims_, sizes); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { flux::build_denoiser(g, *dims_, sizes, kontext_); }
 
   bool guided() const { return dims_ && dims_->guidance; }
 
-  void check_variant(const Weights& weights) const {
+  void check_variant(const Weights& weights) {
     std::optional<std::string> variant = weights.setting("variant");
+    const std::string index = weights.document("", "model_index.json").value_or("");
+    if (!variant && index.find("\"FluxKontextPipeline\"") != index.npos) variant = "kontext";
     if (!variant) return;
+    kontext_ = *variant == "kontext";
     if (*variant == "schnell" && guided())
       throw Failure(LH_E_MODEL,
                     "variant is schnell, but the checkpoint has guidance_in.in_layer.weight: it is a dev model");
@@ -78,6 +85,7 @@ class Flux : public nn::LatentModel {
   }
 
   std::optional<Dimensions> dims_;
+  bool kontext_ = false;
 };
 
 constexpr lh_model flux_model = lora_host::model<Flux>("flux", flux_text::checkpoint_yaml);

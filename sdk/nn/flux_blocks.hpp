@@ -5,7 +5,8 @@
 //   final layer:   modulated norm and a linear back to 2x2 patches
 //
 // What a model makes its modulation of is its own: it gives the vectors when a block asks for them. Rotary ids: text
-// (0, 0, 0), image (0, row, column).
+// (0, 0, 0), image (0, row, column). A model may be given further images to look at: their tokens stand behind those of
+// the image, with ids (n, row, column) of the n-th, and go through the same weights.
 #pragma once
 
 #include <algorithm>
@@ -103,17 +104,20 @@ class FluxTransformer {
   FluxTransformer(Graph& g, const FluxDimensions& dims, FluxModulation modulation, Value text_lengths = {})
       : g_(g), dims_(dims), modulation_(std::move(modulation)), text_lengths_(text_lengths) {}
 
-  // latents [B, H, W, C], text [B, L, D] -> [B, H, W, C]
-  Value operator()(Value latents, Value text) {
+  // latents [B, H, W, C], text [B, L, D], further images [B, h, w, C] each -> [B, H, W, C]
+  Value operator()(Value latents, Value text, const std::vector<Value>& further = {}) {
     Dims d = g_.shape(latents);
     constexpr int64_t patch = FluxDimensions::patch;
-    Value img = g_.linear(patchify_channel_first(g_, latents, patch), "img_in");  // [B, S, h]
-    Value txt = g_.linear(text, "txt_in");                                        // [B, L, h]
-    place(g_.shape(txt)[1], d[1] / patch, d[2] / patch);
+    std::vector<Value> patches{patchify_channel_first(g_, latents, patch)};  // [B, S, 4C]
+    for (Value image : further) patches.push_back(patchify_channel_first(g_, image, patch));
+    const int64_t places = g_.shape(patches[0])[1];
+    Value img = g_.linear(further.empty() ? patches[0] : g_.concat(patches, 1), "img_in");  // [B, all S, h]
+    Value txt = g_.linear(text, "txt_in");                                                  // [B, L, h]
+    place(g_.shape(txt)[1], latents, further);
     for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block(i, img, txt);
     Value x = g_.concat(in_order(img, txt), 1);
     for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
-    x = g_.slice(x, 1, text_last() ? 0 : g_.shape(txt)[1], g_.shape(img)[1]);
+    x = g_.slice(x, 1, text_last() ? 0 : g_.shape(txt)[1], places);
     std::vector<Value> mod = modulation_({FluxPart::last});
     x = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
     return unpatchify_channel_first(g_, x, d[1], d[2], patch);
@@ -126,14 +130,19 @@ class FluxTransformer {
   }
 
   // Positions of the tokens, and how many of them are seen.
-  void place(int64_t text, int64_t rows, int64_t columns) {
+  void place(int64_t text, Value latents, const std::vector<Value>& further) {
     using Id = std::array<int64_t, 3>;
     std::vector<Id> ids;
-    for (int64_t row = 0; row < rows; ++row)
-      for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
+    const auto add = [&](int64_t number, Value image) {
+      const Dims d = g_.shape(image);
+      for (int64_t row = 0; row < d[1] / FluxDimensions::patch; ++row)
+        for (int64_t column = 0; column < d[2] / FluxDimensions::patch; ++column) ids.push_back({number, row, column});
+    };
+    add(0, latents);
+    for (size_t i = 0; i < further.size(); ++i) add(static_cast<int64_t>(i) + 1, further[i]);
+    if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(ids.size())), LH_I32);
     ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
     rope_ = rope_tables(g_, ids, Id{16, 56, 56}, 10000.0);
-    if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(rows * columns)), LH_I32);
   }
 
   std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }

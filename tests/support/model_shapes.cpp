@@ -197,6 +197,14 @@ void write_small_chroma(const std::filesystem::path& path) {
   write_file(path, all);
 }
 
+void write_small_flux_dev(const std::filesystem::path& path) {
+  std::vector<Given> all = tensors_of(std::filesystem::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors");
+  const std::string time = "time_in.", guidance = "guidance_in.";
+  for (size_t i = 0, count = all.size(); i < count; ++i)
+    if (all[i].name.starts_with(time)) all.push_back({guidance + all[i].name.substr(time.size()), all[i].tensor});
+  write_file(path, all);
+}
+
 void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers) {
   Shapes text;
   add_clip(text, "text_encoders.clip_l.transformer.", 64, 2, clip_words);

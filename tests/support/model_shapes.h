@@ -59,6 +59,8 @@ std::vector<Given> golden_weights(const std::string& golden_case);
 // ones above. markers: further tensors without elements.
 void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, bool with_t5 = true);
 void write_small_chroma(const std::filesystem::path& path);
+// The transformer alone of examples/toy_flux, which has the shape of schnell, with an embedder for guidance as dev has.
+void write_small_flux_dev(const std::filesystem::path& path);
 void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers = {});
 
 }  // namespace lh::test

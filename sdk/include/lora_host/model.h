@@ -55,7 +55,7 @@
  * @source time: f32 [B]: sigma for flow models, the training timestep for others. `per: token`: f32 [B, tokens]
  * @source sigma: f32 [B]: share of the noise. `per: token` likewise
  * @source log_snr: f32 [B]: log(alpha^2 / sigma^2). `per: token` likewise
- * @source guidance: f32 [B]: strength, for models that were distilled from guidance
+ * @source guidance: f32 [B]: strength, for models that were distilled from guidance; a recipe's `none: -1` means none
  * @source sizes: f32 [B, n]: numbers of the image in the order of `values`: original_height, original_width, crop_top,
  *   crop_left, height, width, or constants
  * @source image.<key>: a further image of the sample, LH_FLOAT, cut like the sample's own: the file of the same name in

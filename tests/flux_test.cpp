@@ -1,0 +1,159 @@
+// Flux.1 where its weights do not say all: Kontext, which is shown a reference picture, and training without the
+// guidance embedder. The graph of Kontext is held against an independent one by the golden case flux_kontext_tiny.
+#include <gmock/gmock.h>
+#include <signal.h>
+
+#include "support/image_files.h"
+#include "support/model_shapes.h"
+#include "support/paths.h"
+#include "support/run_host.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+const fs::path toy = fs::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
+
+ModelConfig with_variant(const fs::path& path, const std::string& variant) {
+  ModelConfig config = single(path);
+  if (!variant.empty()) config.given["variant"] = {variant};
+  return config;
+}
+
+// What a model is taken for: its variant, and the inputs of its denoiser.
+std::string taken_for(const ModelConfig& config) {
+  const Model model(built_plugins(), config, "");
+  std::string text = model.recipe().variant + ":";
+  for (const auto& [name, spec] : model.recipe().inputs) text += " " + name;
+  return text;
+}
+
+TEST(FluxVariants, AreToldByWeightsByTheUserAndByTheIndex) {
+  const TempDir dir;
+  const fs::path guided = dir / "guided.safetensors", folder = dir / "diffusers";
+  write_small_flux_dev(guided);
+  write_directory(folder, spec_of("flux"), {{"denoiser", tensors_of(guided)}}, {"denoiser"}, "", as_is);
+  EXPECT_EQ(taken_for(with_variant(toy, "")), "schnell: pooled text timestep");
+  EXPECT_EQ(taken_for(with_variant(guided, "")), "dev: guidance pooled text timestep");
+  EXPECT_EQ(taken_for(with_variant(guided, "kontext")), "kontext: guidance pooled reference text timestep");
+  EXPECT_EQ(taken_for(with_variant(toy, "kontext")), "kontext: pooled reference text timestep");
+  EXPECT_THAT(taken_for(with_variant(folder, "")), StartsWith("dev:"));
+  put(folder / "model_index.json", R"({"_class_name": "FluxKontextPipeline"})");
+  EXPECT_THAT(taken_for(with_variant(folder, "")), StartsWith("kontext:"));
+  EXPECT_THAT(taken_for(with_variant(folder, "dev")), StartsWith("dev:"));
+  EXPECT_THAT(error_of([&] { taken_for(with_variant(guided, "schnell")); }), HasSubstr("it is a dev model"));
+}
+
+using Tensors = std::map<std::string, std::vector<std::byte>>;
+
+Tensors trained(const ToyRun& run) {
+  Tensors all;
+  for (const Given& t : tensors_of(run.lora())) all[t.name] = t.tensor.data;
+  return all;
+}
+
+// The shipped photos with a reference of the same name for each.
+class KontextRun : public testing::Test {
+ protected:
+  KontextRun() {
+    for (const char* folder : {"control", "others"}) {
+      fs::create_directory(run_.folder() / folder);
+      int64_t side = folder == std::string("control") ? 64 : 90;
+      for (const auto& photo : fs::directory_iterator(fs::path(source_dir()) / "examples/demo/photos"))
+        if (photo.path().extension() == ".jpg")
+          write_file(picture(folder, photo.path().stem()), encode_png(test_picture(side++, 72)));
+    }
+    run_.replace("network:\n", "  variant: kontext\nnetwork:\n");
+    run_.replace("    resolution: 64\n",
+                 fmt::format("    resolution: 64\n    images: {{control: {}/control}}\n", folder()));
+    run_.replace("prompts: []",
+                 fmt::format("prompts: [one, {{prompt: two, images: {{control: {}}}}}]\n  images: "
+                             "{{control: {}}}",
+                             picture("others", "cat_02").string(), picture("control", "cat_01").string()));
+    run_.set("sample_every", "2");
+  }
+  std::string folder() const { return run_.folder().string(); }
+  fs::path picture(const std::string& in, const std::string& name) const {
+    return run_.folder() / in / (name + ".png");
+  }
+
+  ToyRun run_;
+};
+
+TEST_F(KontextRun, ResumesToTheBitAndSeesItsReferences) {
+  expect_trained(run_.train());
+  const Tensors whole = trained(run_);
+  const auto sample = [&](int prompt) {
+    return get(run_.output() / "samples" / fmt::format("{:09}_{}.png", 6, prompt));
+  };
+  const std::string one = sample(0), two = sample(1);
+  EXPECT_NE(one, "");
+  fs::remove_all(run_.output());
+  {
+    HostProcess process(run_.command());
+    if (reaches(process, run_, 3)) process.send(SIGKILL);
+    process.wait();
+  }
+  expect_trained(run_.train({"--resume"}));
+  EXPECT_EQ(trained(run_), whole);
+  EXPECT_TRUE(sample(0) == one && sample(1) == two);
+
+  // Others teach something else.
+  run_.replace("/control}\n", "/others}\n");
+  const HostResult refused = run_.train({"--resume"});
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("further images"));
+  fs::remove_all(run_.output());
+  expect_trained(run_.train());
+  EXPECT_NE(trained(run_), whole);
+  EXPECT_NE(sample(0), one);
+}
+
+// So that programs which load LoRAs of dev load those of Kontext.
+TEST_F(KontextRun, LorasHaveTheNamesOfDev) {
+  expect_trained(run_.set("steps", "1").train());
+  ToyRun plain;
+  expect_trained(plain.set("steps", "1").train());
+  const Tensors with = trained(run_), without = trained(plain);
+  std::vector<std::string> names, expected;
+  for (const auto& [name, data] : with) names.push_back(name);
+  for (const auto& [name, data] : without) expected.push_back(name);
+  EXPECT_EQ(names, expected);
+  EXPECT_NE(with, without);
+}
+
+TEST_F(KontextRun, MissingReferencesAreSaidBeforeTheFirstStep) {
+  const std::string whole = run_.config();
+  run_.replace(fmt::format("    images: {{control: {}/control}}\n", folder()), "");
+  EXPECT_THAT(run_.train({"--dry-run"}).output, HasSubstr("datasets[0].images.control: missing"));
+  run_.config() = whole;
+  fs::remove(picture("control", "cat_03"));
+  EXPECT_THAT(run_.train({"--dry-run"}).output,
+              HasSubstr("images.control: 1 of 5 images of " + std::string(source_dir()) +
+                        "/examples/demo/photos have "
+                        "none of the same name"));
+}
+
+// Without its embedder's term dev is what the same weights without the embedder are.
+TEST(FluxGuidance, IsLeftOutOfTrainingWhereItIsBypassed) {
+  const TempDir dir;
+  const fs::path guided = dir / "guided.safetensors";
+  write_small_flux_dev(guided);
+  const auto run = [&](const fs::path& denoiser, const std::string& more) {
+    ToyRun toy_run;
+    toy_run.replace(toy.string(), denoiser.string());
+    toy_run.replace("network:\n", "  max_sequence_length: 64\nnetwork:\n");
+    toy_run.replace("  seed: 42\n", "  seed: 42\n  timestep_type: sigmoid\n  timestep_shift: 1\n" + more);
+    expect_trained(toy_run.set("steps", "2").train());
+    return trained(toy_run);
+  };
+  const Tensors without = run(toy, "");
+  EXPECT_EQ(run(guided, "  bypass_guidance_embedding: true\n"), without);
+  EXPECT_NE(run(guided, ""), without);
+}
+
+}  // namespace
+}  // namespace lh::test
