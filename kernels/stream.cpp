@@ -30,8 +30,7 @@ lk_status lk_context_stream(lk_context* context, void** stream) {
 
 lk_status lk_context_use_stream(lk_context* context, void* stream) {
   return with_streams(context, "context_use_stream", [&]([[maybe_unused]] auto& cuda) {
-    if (context->branches > 0)
-      throw lk::Error(LK_E_INVALID, "context_use_stream: between lk_fork and lk_join");
+    if (context->branches > 0) throw lk::Error(LK_E_INVALID, "context_use_stream: between lk_fork and lk_join");
     if (context->conditional) throw lk::Error(LK_E_INVALID, "context_use_stream: within a condition");
     cuda.use_stream(stream);
   });

@@ -14,7 +14,8 @@ constexpr ConfigFlag model_flags_rows[] = {
      "Numbers in which layers with LoRA multiply: float8 or int8, with a --model-dtype of 8 bits, for speed."},
     {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
     {"--stream", "memory.stream", ""},
-    {"--host-memory", "memory.host", "Host memory for weights and activations that do not fit: 32GiB, or a number of GiB."},
+    {"--host-memory", "memory.host",
+     "Host memory for weights and activations that do not fit: 32GiB, or a number of GiB."},
     {"--shard-base", "memory.shard_base",
      "Each of several processes keeps a part of the frozen weights: true or false."},
 };

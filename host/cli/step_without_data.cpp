@@ -101,7 +101,12 @@ TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {
 }
 
 MemoryPlanner StepWithoutData::planner(const TrainPlan& base) {
-  return {base, model, selection, options_for({}), config, rates().rates,
+  return {base,
+          model,
+          selection,
+          options_for({}),
+          config,
+          rates().rates,
           host_memory_for(device, config, world_.local_size())};
 }
 

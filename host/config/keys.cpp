@@ -231,7 +231,8 @@ const Key table[] = {
      {.normalize = check_share}},
     {"memory.host",
      in<Y, &MemoryConfig::host>,
-     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or a "
+     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or "
+     "a "
      "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
      {.normalize = check_budget}},
     {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,

@@ -1,6 +1,6 @@
-// fetch: a weight or an activation on its way from host memory, or a weight from another process, to the arena, beside the
-// operations that come before its first reader. offer: the other side of it, a weight of this process that another one
-// fetches.
+// fetch: a weight or an activation on its way from host memory, or a weight from another process, to the arena, beside
+// the operations that come before its first reader. offer: the other side of it, a weight of this process that another
+// one fetches.
 #include "ops/ops.h"
 
 namespace lh {

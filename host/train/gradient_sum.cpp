@@ -11,9 +11,10 @@ namespace {
 
 constexpr int64_t size = sizeof(float);
 
-// Elements of a bucket that goes beside the backward pass: large ones, since each of their ranges is an operation of its
-// own, and tensors that lie side by side are one range: so few that the last, which nothing hides, is a quarter of the
-// whole, and none smaller than pays. A multiple of what kernels read at once, so that buckets are cut where they like it.
+// Elements of a bucket that goes beside the backward pass: large ones, since each of their ranges is an operation of
+// its own, and tensors that lie side by side are one range: so few that the last, which nothing hides, is a quarter of
+// the whole, and none smaller than pays. A multiple of what kernels read at once, so that buckets are cut where they
+// like it.
 int64_t elements_beside(int64_t elements) {
   constexpr int64_t buckets = 4, least = 4 << 20, grain = 64;
   return std::min(elements, std::max(least, (elements + buckets * grain - 1) / (buckets * grain) * grain));

@@ -275,7 +275,8 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) 
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
-    planner_.emplace(*plan, model, selection, options, config, rates().rates, host_memory_for(device, config, processes_here));
+    planner_.emplace(*plan, model, selection, options, config, rates().rates,
+                     host_memory_for(device, config, processes_here));
   }
   return *planner_;
 }
