@@ -259,12 +259,16 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   improve(best, from, budget);
   if (!best && to > from) improve(best, to, budget);
   if (!best || (best->choice.recompute <= wishes_.least_share && best->choice.streamed <= wishes_.least)) return best;
+  const PlannedMemory without = *best;
   constexpr double coarse = 1.0 / 4, fine = 1.0 / 8;
   for (double offload = from + coarse; offload < to + coarse; offload += coarse)
     if (!improve_offloaded(*best, std::min(offload, to), budget)) break;
   const double middle = best->choice.offload;
   for (const double offload : {middle - fine, middle + fine})
     if (offload > from && offload < to) improve_offloaded(*best, offload, budget);
+  // Host memory is taken where that is certain to pay: predictions are off by some percent.
+  constexpr double certain = 0.95;
+  if (best->time.seconds > certain * without.time.seconds) return without;
   use_less_host_memory(*best, budget);
   return best;
 }
