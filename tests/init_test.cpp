@@ -4,7 +4,6 @@
 #include "cli/starting_point.h"
 #include "config/load.h"
 #include "config/print.h"
-#include "plugin/arch_names.h"
 #include "support/image_files.h"
 #include "support/model_files.h"
 #include "support/paths.h"
@@ -205,14 +204,14 @@ TEST_F(Init, ConvertsFilesOfOtherPrograms) {
   put(data,
       "[general]\ncaption_extension = \".txt\"\n[[datasets]]\nresolution = 512\n[[datasets.subsets]]\n"
       "image_dir = \"photos\"\nnum_repeats = 3\n");
-  const std::vector<PluginArch> arch = arch_names(built_plugins());
+  const std::vector<PluginKeys> plugins = built_plugins().model_keys();
   struct Row {
     std::vector<std::string> arguments;
     Config meant;
     const char* told;
   };
   for (const Row& row :
-       {Row{{"--from", job.string()}, load_config(job, ConfigNeeds{.arch = &arch}), "is as ai-toolkit has it"},
+       {Row{{"--from", job.string()}, load_config(job, ConfigNeeds{.plugins = &plugins}), "is as ai-toolkit has it"},
         {{"--from", toml.string(), "--dataset-config", data.string()},
          load_config(toml, data, ConfigNeeds{}),
          "kohya"}}) {

@@ -79,13 +79,13 @@ TEST(ModelKeys, MistakesOfAPluginAreNamed) {
 
 // What ai-toolkit calls the kind of model: its plugin, and what the name says beside the weights.
 TEST(ModelKeys, NamesOfAiToolkitChooseThePluginAndItsSettings) {
-  const std::vector<PluginArch> arch = {
-      {"tiny",
-       {{"tiny", {}}, {"is_t", {}}, {"tiny:large", {{"variant", "large"}}}, {"is_large", {{"variant", "large"}}}}},
-      {"other", {{"other", {}}}}};
+  std::vector<PluginKeys> plugins = both();
+  plugins[0].arch = {
+      {"tiny", {}}, {"is_t", {}}, {"tiny:large", {{"variant", "large"}}}, {"is_large", {{"variant", "large"}}}};
+  plugins[1].arch = {{"other", {}}};
   const auto read = [&](const std::string& model) {
     return parse_config("model: {name_or_path: m, " + model + "}\ndatasets: [{folder_path: d}]\n", "c.yaml",
-                        {.arch = &arch});
+                        {.plugins = &plugins});
   };
   struct Row {
     const char *model, *plugin, *variant;
@@ -113,8 +113,9 @@ TEST(ModelKeys, NamesOfAiToolkitChooseThePluginAndItsSettings) {
       "such a model, or name the plugin that has this one (plugin: FILE.so)");
   EXPECT_THAT(error_of([&] { read("is_huge: true"); }),
               StartsWith("c.yaml:1:35: model.is_huge: no plugin trains huge;"));
-  const Config named = parse_config(
-      "plugin: mine\nmodel: {name_or_path: m, arch: huge}\ndatasets: [{folder_path: d}]\n", "c.yaml", {.arch = &arch});
+  const Config named =
+      parse_config("plugin: mine\nmodel: {name_or_path: m, arch: huge}\ndatasets: [{folder_path: d}]\n", "c.yaml",
+                   {.plugins = &plugins});
   EXPECT_EQ(named.plugin, "mine");
 }
 

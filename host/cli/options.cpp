@@ -17,7 +17,6 @@
 #include "data/image_formats.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
-#include "plugin/arch_names.h"
 #include "plugin/published.h"
 #include "train/device_groups.h"
 #include "world/world.h"
@@ -197,13 +196,7 @@ std::string plugin_asked_for(const FirstLook& look) {
   return look.config_file.empty() ? "" : plugin_named_in(schema::expand_home(look.config_file));
 }
 
-// What plugins have names for.
-struct PluginWords {
-  std::vector<PluginKeys> keys;
-  std::vector<PluginArch> arch;
-};
-
-void build_config(Arguments& raw, const PluginWords& plugins, Options& options) {
+void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
   const bool needs_data = options.command == "train" || options.command == "check";
   const bool datasets = needs_data || options.command == "plan";
   if (options.command == "check") apply_checked(raw);
@@ -219,8 +212,7 @@ void build_config(Arguments& raw, const PluginWords& plugins, Options& options) 
         schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty() && options.command != "check",
          .datasets = needs_data && raw.datasets.empty(),
-         .plugins = &plugins.keys,
-         .arch = &plugins.arch});
+         .plugins = &plugins});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";
@@ -251,7 +243,7 @@ void build_config(Arguments& raw, const PluginWords& plugins, Options& options) 
 }
 
 // What `init` is told; the rest of the configuration it makes.
-void build_init(Arguments& raw, const PluginWords& plugins, Options& options) {
+void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options& options) {
   InitOptions& init = options.init;
   Config& config = options.config;
   if (options.output.empty()) options.output = "train.yaml";
@@ -260,8 +252,7 @@ void build_init(Arguments& raw, const PluginWords& plugins, Options& options) {
     if (!raw.model.empty() || !raw.datasets.empty() || !raw.purpose.empty())
       fail(Code::config, "init: --from converts a configuration that has a model and data: leave the others out");
     init.from = schema::expand_home(raw.from);
-    config = load_config(init.from, schema::expand_home(raw.dataset_config),
-                         {.plugins = &plugins.keys, .arch = &plugins.arch});
+    config = load_config(init.from, schema::expand_home(raw.dataset_config), {.plugins = &plugins});
     return;
   }
   if (!raw.dataset_config.empty()) fail(Code::config, "init: --dataset-config belongs to --from FILE.toml");
@@ -294,12 +285,12 @@ Options parse_options(int argc, const char* const* argv) {
   std::vector<fs::path> plugin_dirs;
   for (const std::string& folder : look.plugin_dirs) plugin_dirs.push_back(schema::expand_home(folder));
   std::shared_ptr<const Registry> registry;
-  PluginWords plugins;
+  std::vector<PluginKeys> plugins;
   if (opens_model(look.command)) {
     registry = std::make_shared<const Registry>(plugin_dirs, std::vector<std::string>{plugin_asked_for(look)});
-    plugins = {registry->model_keys(), arch_names(*registry)};
+    plugins = registry->model_keys();
   }
-  Arguments raw = parse_arguments(argc, argv, plugins.keys);
+  Arguments raw = parse_arguments(argc, argv, plugins);
   if (raw.version) return {.command = "print", .text = version_text()};
   if (raw.command.empty() || !raw.text.empty()) return {.command = "print", .text = raw.text};
 

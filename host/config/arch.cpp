@@ -5,12 +5,14 @@
 
 #include <set>
 
+#include "config/model_keys.h"
+
 namespace lh {
 namespace {
 
-const PluginArch* find(const std::vector<PluginArch>& plugins, const std::string& name) {
-  for (const PluginArch& plugin : plugins)
-    if (plugin.names.contains(name)) return &plugin;
+const PluginKeys* find(const std::vector<PluginKeys>& plugins, const std::string& name) {
+  for (const PluginKeys& plugin : plugins)
+    if (plugin.arch.contains(name)) return &plugin;
   return nullptr;
 }
 
@@ -20,13 +22,13 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
   if (on.arch == nullptr) return;
   Config& config = on.config;
   std::string known = name;
-  const PluginArch* owner = find(*on.arch, known);
+  const PluginKeys* owner = find(*on.arch, known);
   if (owner == nullptr) owner = find(*on.arch, known = name.substr(0, name.find(':')));
   if (owner == nullptr) {
     if (!config.plugin.empty()) return;
     std::set<std::string> names;
-    for (const PluginArch& plugin : *on.arch)
-      for (const auto& [arch, settings] : plugin.names)
+    for (const PluginKeys& plugin : *on.arch)
+      for (const auto& [arch, settings] : plugin.arch)
         if (!arch.starts_with("is_")) names.insert(arch);
     on.alone = true;
     return on.problems.push_back(
@@ -36,7 +38,7 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
   }
   if (config.plugin.empty()) config.plugin = owner->plugin;
   if (config.plugin != owner->plugin) return;
-  for (const auto& [setting, text] : owner->names.at(known))
+  for (const auto& [setting, text] : owner->arch.at(known))
     config.model.given.try_emplace(
         setting,
         GivenValue{

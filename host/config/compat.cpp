@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include "config/arch.h"
+#include "config/model_keys.h"
 #include "config/scalar.h"
 #include "config/schema.h"
 
@@ -316,7 +317,7 @@ const Switch switch_table[] = {
      [](Acting& on, const yaml::Node& value) {
        if (value.kind == yaml::Kind::list || value.kind == yaml::Kind::map)
          return on.problems.push_back("expected a path, found " + yaml::describe(value));
-       on.config.model.given["extras_name_or_path"] = {
+       on.config.model.given[extras_key] = {
            .text = value.text, .source = std::string(on.file), .line = value.place.line, .column = value.place.column};
      },
      "Checkpoint or diffusers directory that has the text encoders, tokenizers and image autoencoder which "

@@ -142,7 +142,7 @@ class Reader {
     if (const Node* type = run.find("type");
         type && !one_of(type->text, {"sd_trainer", "ui_trainer", "diffusion_trainer"})) {
       problems_.clear();  // what is said of another kind of job is of no use
-      needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins};
+      needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
       problem(type->place, "type",
               fmt::format("this process is not for training a LoRA of images, found {}. Use sd_trainer, with a network",
                           yaml::describe(*type)));
@@ -154,7 +154,7 @@ class Reader {
   // Jobs of ai-toolkit that train nothing. Other problems of the file are of no use then.
   void refuse_job(const Node& job) {
     const std::string instead = job.text == "generate" ? ". For images from prompts: lora-host sample" : "";
-    needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins};
+    needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
     problem(job.place, "job", fmt::format("must be extension or train, found {}{}", yaml::describe(job), instead));
   }
 
@@ -236,7 +236,11 @@ class Reader {
   }
 
   void act(const Seen& seen, DatasetConfig* dataset, const auto& apply) {
-    schema::Acting acting{.config = config_, .dataset = dataset, .problems = {}, .file = file_, .arch = needs_.arch};
+    schema::Acting acting{.config = config_,
+                          .dataset = dataset,
+                          .problems = {},
+                          .file = file_,
+                          .arch = needs_.arch ? needs_.plugins : nullptr};
     apply(acting, *seen.value);
     if (acting.alone) problems_.clear();
     for (const std::string& text : acting.problems) problem(seen.value->place, seen.name, text);
@@ -360,7 +364,7 @@ class Reader {
   bool alone_ = false;                // there is one, beside which no other is of use
   std::map<std::string, Seen> seen_;  // setting -> where it was first set
   std::map<std::string_view, Seen> switched_;
-  std::map<std::string, Seen> is_arch_;  // "is_flux", where it is true
+  std::map<std::string, Seen> is_arch_;  // is_NAME, where it is true
   std::vector<std::string> ignored_;
   std::vector<std::pair<const schema::OptionAlias*, std::pair<const Node*, const Node*>>> aliased_;
 };

@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "config/arch.h"
 #include "config/config.h"
 #include "config/model_keys.h"
 
@@ -14,8 +13,8 @@ namespace lh {
 struct ConfigNeeds {
   bool model = true, datasets = true;  // the text itself must name them
   const std::vector<PluginKeys>* plugins =
-      nullptr;                                    // a key of `model` that none of them has is unknown; null: not said
-  const std::vector<PluginArch>* arch = nullptr;  // a model.arch that none of them has is refused; null: not said
+      nullptr;       // a key of `model` that none of them has is unknown; null: not said
+  bool arch = true;  // and a model.arch is refused
 };
 
 // A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts; dataset_config: a file of the

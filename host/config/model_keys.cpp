@@ -102,7 +102,7 @@ ModelValues read_given(const std::map<std::string, GivenValue>& given, const std
   const PluginKeys& own = *std::ranges::find(all, plugin, &PluginKeys::plugin);
   ModelValues values;
   std::multimap<std::pair<int, int>, std::string> lines;  // in the order of the file
-  const ModelKey extras{.name = "extras_name_or_path"};   // of models of every plugin
+  const ModelKey extras{.name = extras_key};              // of models of every plugin
   for (const auto& [name, value] : given) {
     const ModelKey* key = name == extras.name ? &extras : own.find(name);
     const std::string wrong = key == nullptr       ? not_of(own, name, all)

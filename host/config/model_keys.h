@@ -26,9 +26,17 @@ struct ModelKey {
   std::string value_name() const;         // "path", "dev|schnell", "number, 0 to 1"
 };
 
+// Where models of every plugin may have what `name_or_path` does not have.
+inline constexpr const char* extras_key = "extras_name_or_path";
+
+// ai-toolkit's names of kinds of models as they stand in files, NAME of `model.arch: NAME` and is_NAME of
+// `model.is_NAME: true` -> the plugin's settings that each means, by key.
+using ArchNames = std::map<std::string, std::map<std::string, std::string>>;
+
 struct PluginKeys {
   std::string plugin;
   std::vector<ModelKey> keys;
+  ArchNames arch = {};
   const ModelKey* find(std::string_view name) const;  // nullptr: the plugin has no such key
 };
 

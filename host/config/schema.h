@@ -18,7 +18,7 @@
 #include "config/yaml.h"
 
 namespace lh {
-struct PluginArch;
+struct PluginKeys;
 }
 
 namespace lh::schema {
@@ -88,7 +88,7 @@ struct Acting {
   std::vector<std::string> problems;              // without the key's name
   bool alone = false;                             // what else is wrong with the file is of no use then
   std::string_view file = {};                     // that the key is in
-  const std::vector<PluginArch>* arch = nullptr;  // names of kinds of models; null: not known
+  const std::vector<PluginKeys>* arch = nullptr;  // names of kinds of models; null: not known
   // true where the value is; else a problem is added and nothing returned.
   std::optional<bool> flag(const yaml::Node& value);
 };

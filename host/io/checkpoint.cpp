@@ -37,7 +37,7 @@ struct Checkpoint::Impl {
 
 namespace {
 
-constexpr const char *main_key = "name_or_path", *extras_key = "extras_name_or_path";
+constexpr const char* main_key = "name_or_path";
 
 void check_keys(const CheckpointSpec& spec, const std::map<std::string, fs::path>& paths) {
   std::set<std::string> known{main_key, extras_key};

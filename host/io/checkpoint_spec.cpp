@@ -143,7 +143,7 @@ CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string&
   for (const auto& [name, node] : components->entries) spec.components.push_back(read_component(in, name.text, node));
   spec.keys = read_model_keys(in, root);
   read_published(in, root);  // strictly, as the rest; who needs it reads it for itself
-  read_arch_names(in, root, spec.keys);
+  spec.arch = read_arch_names(in, root, spec.keys);
   if (const Node* loaders = root.find("lora_loaders"))
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))
       spec.lora_loaders.push_back(read_lora_loader(in, spec, program.text, rules));

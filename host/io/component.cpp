@@ -232,8 +232,7 @@ std::map<std::string, LoadedComponent> load_components(const CheckpointSpec& spe
   FileCache cache;
   std::map<std::string, LoadedComponent> components;
   for (const ComponentSpec& component : spec.components)
-    for (const std::string& key :
-         {component.config_key, std::string("name_or_path"), std::string("extras_name_or_path")}) {
+    for (const std::string& key : {component.config_key, std::string("name_or_path"), std::string(extras_key)}) {
       const auto path = paths.find(key);
       if (path == paths.end()) continue;
       auto loaded = load_component(spec, component, path->second, cache, UnknownKeys::refuse);

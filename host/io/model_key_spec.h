@@ -3,7 +3,6 @@
 
 #include <vector>
 
-#include "config/arch.h"
 #include "config/model_keys.h"
 #include "config/strict.h"
 

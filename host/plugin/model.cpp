@@ -19,8 +19,6 @@
 namespace lh {
 namespace {
 
-constexpr const char* extras_key = "extras_name_or_path";
-
 // The plugin to open the model with: the one that was asked for, or the surest.
 Opinion choose(const Registry& registry, const ModelConfig& config, const std::string& name) {
   const std::string plugin = registry.model_id(name);

@@ -63,7 +63,9 @@ std::vector<PluginKeys> Registry::model_keys() const {
   std::vector<PluginKeys> all;
   for (const ListedModel& model : listed_models()) try {
       all.push_back({model.id, {}});
-      all.back().keys = CheckpointSpec::parse(model.checkpoint, model.id).keys;
+      CheckpointSpec spec = CheckpointSpec::parse(model.checkpoint, model.id);
+      all.back().keys = std::move(spec.keys);
+      all.back().arch = std::move(spec.arch);
     } catch (const Error&) {
       continue;  // said when a model is opened with it; others can be
     }
