@@ -75,13 +75,6 @@ std::string text_of(const Times& t) {
                      t.count);
 }
 
-// [together]
-std::vector<double> seconds_of_all(World& world, double own) {
-  std::vector<double> all;
-  for (const std::string& text : world.gather(fmt::format("{}", own))) all.push_back(std::stod(text));
-  return all;
-}
-
 // A step of devices that do as many steps a second as these do, each.
 double mean_of_rates(const std::vector<double>& seconds) {
   double rates = 0;
@@ -112,7 +105,7 @@ int bench_together(const Options& options, World& world) {
   double alone = 0;  // seconds
   if (!shared) {     // who has a part of the weights can do nothing alone
     const Times own = bench.time(false);
-    const std::vector<double> all = seconds_of_all(world, own.median);
+    const std::vector<double> all = gather_values(world, own.median);
     alone = mean_of_rates(all);
     const auto [fastest, slowest] = std::ranges::minmax(all);
     say("alone", fmt::format("{}, each for itself at the same time; medians of all {:.2f} to {:.2f} ms, {:.2f} by the "
@@ -129,7 +122,7 @@ int bench_together(const Options& options, World& world) {
     const double more = together.median - alone;
     say("scaling", fmt::format("{:.3f}: {:.2f} ms of a step are not hidden, {:.1f}% of it", alone / together.median,
                                1e3 * more, 100 * more / together.median));
-    const double again = mean_of_rates(seconds_of_all(world, bench.time(false).median));
+    const double again = mean_of_rates(gather_values(world, bench.time(false).median));
     say("alone again", fmt::format("{:.2f} ms, now that the ways between the devices are open", 1e3 * again));
   }
   say("memory", fmt::format("{:.1f} MiB planned, {:.1f} MiB taken at most", mib(memory.total()), mib(bench.peak())));

@@ -92,12 +92,11 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   pass.all_kept.modules = adapt(graph, select, true);
   show("adapt", graph);
 
-  // Loss, and gradients as further nodes. The first `forward_count` nodes stay the forward pass.
+  // Loss, and gradients as further nodes.
   Value loss = add_loss(graph, options);
   if (options.keeps_masked) loss = add_prior_loss(graph, loss, options.loss);
   graph.outputs["loss"] = loss;
   prune(graph);
-  pass.forward_count = graph.nodes.size();
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
   for (const AdaptedModule& m : pass.all_kept.modules)
@@ -141,8 +140,8 @@ TrainGraph StepBeforeRecompute::kept_as(Pass& pass, const ActivationChoice& choi
   Graph& graph = result.graph;
   if (choice.recompute > 0) {
     if (!pass.ladder)
-      pass.ladder.emplace(graph, pass.forward_count, plan_memory(graph, external_to_step(graph)), rates_);
-    recompute(graph, pass.forward_count, pass.ladder->dropped(choice.recompute));
+      pass.ladder.emplace(graph, forward_count(graph), plan_memory(graph, external_to_step(graph)), rates_);
+    recompute(graph, forward_count(graph), pass.ladder->dropped(choice.recompute));
     result.activations = pass.ladder->kept(choice.recompute);
     prune(graph);
     show("recompute", graph);

@@ -59,7 +59,6 @@ class StepBeforeRecompute {
  private:
   struct Pass {
     TrainGraph all_kept;
-    size_t forward_count = 0;
     std::optional<RecomputeLadder> ladder;  // made when something is dropped
     std::optional<int64_t> offloadable;     // bytes, likewise
   };

@@ -180,6 +180,8 @@ lk_status launch_every(const Launch& l) {
 
 }  // namespace
 
+bool is_cut(const Node& node) { return node.op == &split_op || node.op == &slice_op; }
+
 const OpDef every_op{
     .name = "every/1", .infer = infer_every, .launch = launch_every, .lines_in = {0}, .lines_out = {0}};
 const OpDef concat_op{.name = "concat/1", .infer = infer_concat, .gradient = concat_gradient, .launch = launch_concat};

@@ -23,6 +23,10 @@ lk_status launch_landed(const Launch&) { return LK_OK; }
 
 }  // namespace
 
+bool is_transfer(const Node& node) {
+  return node.op == &fetch_op || node.op == &offer_op || node.op == &offload_op || node.op == &landed_op;
+}
+
 const OpDef offload_op{.name = "offload", .infer = infer_offload, .launch = launch_offload};
 const OpDef landed_op{.name = "landed", .infer = infer_landed, .launch = launch_landed};
 

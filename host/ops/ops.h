@@ -45,6 +45,11 @@ int64_t axis_of(const Desc& x, int64_t axis);
 // The shape that all of them have when they are repeated to fit each other, right-aligned.
 Shape broadcast(std::initializer_list<const Desc*> inputs);
 
+// A split or a slice: its results are pieces of what it is given.
+bool is_cut(const Node& node);
+// A copy beside the operations, or a place where one is waited for: fetch, offer, offload, landed.
+bool is_transfer(const Node& node);
+
 // The kernel's name of the attribute `mode` of gelu.
 lk_unary_kind gelu_kind(const Attrs& attrs);
 

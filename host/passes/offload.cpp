@@ -12,15 +12,7 @@ namespace {
 
 constexpr int64_t blocks_ahead = 2;
 
-bool is_cut(const Node& node) { return node.op == &split_op || node.op == &slice_op; }
-
 }  // namespace
-
-size_t forward_count(const Graph& graph) {
-  const Value loss = graph.outputs.at("loss");
-  const auto gives = [&](const Node& node) { return std::ranges::find(node.outputs, loss) != node.outputs.end(); };
-  return static_cast<size_t>(std::ranges::find_if(graph.nodes, gives) - graph.nodes.begin()) + 1;
-}
 
 Parts::Parts(const Graph& graph) : maker_(graph.value_count() + 1, nullptr), into_(graph.value_count() + 1) {
   const size_t forward = forward_count(graph);
@@ -96,9 +88,6 @@ void offload(Graph& graph, const std::vector<Voyage>& voyages) {
   }
   std::map<Value, Value> there, kept;  // in host memory
   std::map<Value, Value> restored;     // on the device again, with their parts
-  const auto add = [&](const OpDef& op, std::vector<Value> inputs, Attrs attrs, int32_t scope) {
-    return graph.add(op, std::move(inputs), std::move(attrs), scope);
-  };
 
   // What to read instead of `v`.
   const auto instead = [&](auto&& self, Value v) -> Value {
@@ -107,7 +96,7 @@ void offload(Graph& graph, const std::vector<Voyage>& voyages) {
     if (!origin || origin->node == nullptr) return v;
     const Node& node = *origin->node;
     if (!origin->of_result) {
-      const std::vector<Value> fresh = add(*node.op, {self(self, node.inputs[0])}, node.attrs, node.scope);
+      const std::vector<Value> fresh = graph.add(*node.op, {self(self, node.inputs[0])}, node.attrs, node.scope);
       for (size_t i = 0; i < fresh.size(); ++i) restored.emplace(node.outputs[i], fresh[i]);
       return restored.at(v);
     }
@@ -116,24 +105,25 @@ void offload(Graph& graph, const std::vector<Voyage>& voyages) {
     if (node.op->alias) {
       const std::span<const int64_t> dims = shape.dims();
       const Attrs attrs{{"shape", std::vector<int64_t>(dims.begin(), dims.end())}};
-      return restored[v] = add(reshape_op, {whole}, attrs, node.scope)[0];
+      return restored[v] = graph.add(reshape_op, {whole}, attrs, node.scope)[0];
     }
     const int64_t axis = axis_of(graph.desc(v), node.attrs.i("axis"));
     int64_t start = 0;
     for (size_t i = 0; i < origin->index; ++i) start += graph.desc(node.inputs[i]).shape[axis];
     return restored[v] =
-               add(slice_op, {whole}, {{"axis", axis}, {"start", start}, {"length", shape[axis]}}, node.scope)[0];
+               graph.add(slice_op, {whole}, {{"axis", axis}, {"start", start}, {"length", shape[axis]}}, node.scope)[0];
   };
 
   for (size_t n = 0; n < old.size(); ++n) {
-    for (const Voyage* v : back[n]) restored[v->value] = add(fetch_op, {kept.at(v->value)}, {}, old[v->made].scope)[0];
+    for (const Voyage* v : back[n])
+      restored[v->value] = graph.add(fetch_op, {kept.at(v->value)}, {}, old[v->made].scope)[0];
     Node node = old[n];
     if (n >= backward)
       for (Value& in : node.inputs) in = instead(instead, in);
     graph.nodes.push_back(std::move(node));
-    for (const Voyage* v : made[n]) there[v->value] = add(offload_op, {v->value}, {}, old[n].scope)[0];
+    for (const Voyage* v : made[n]) there[v->value] = graph.add(offload_op, {v->value}, {}, old[n].scope)[0];
     for (const Voyage* v : landed[n])
-      kept[v->value] = add(landed_op, {there.at(v->value), v->value}, {}, old[v->made].scope)[0];
+      kept[v->value] = graph.add(landed_op, {there.at(v->value), v->value}, {}, old[v->made].scope)[0];
   }
 }
 

@@ -21,9 +21,6 @@
 
 namespace lh {
 
-// Nodes up to the one that gives the loss.
-size_t forward_count(const Graph& graph);
-
 // Values that nodes of a forward pass only look at in another shape, cut or join.
 class Parts {
  public:

@@ -35,6 +35,12 @@ std::vector<int32_t> checkpoint_scopes(const Graph& graph) {
   return result;
 }
 
+size_t forward_count(const Graph& graph) {
+  const Value loss = graph.outputs.at("loss");
+  const auto gives = [&](const Node& node) { return std::ranges::find(node.outputs, loss) != node.outputs.end(); };
+  return static_cast<size_t>(std::ranges::find_if(graph.nodes, gives) - graph.nodes.begin()) + 1;
+}
+
 std::set<Value> droppable(const Graph& graph, size_t forward_count) {
   std::map<Value, int32_t> inside;  // values made in a scope
   for (const auto& [v, n] : makers(graph, forward_count))

@@ -17,6 +17,9 @@ int32_t checkpoint_scope(const Graph& graph, int32_t scope);
 // All of them, in order of appearance.
 std::vector<int32_t> checkpoint_scopes(const Graph& graph);
 
+// Nodes of the forward pass of a training step, which come first: up to the one that gives the loss.
+size_t forward_count(const Graph& graph);
+
 // Values that may be dropped: made inside a checkpoint scope and, in the forward pass, read there alone. What enters
 // and leaves a scope stays, so that what is made again at a time is no more than one scope's. `forward_count`: number
 // of nodes of the forward pass (they come first).

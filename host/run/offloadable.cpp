@@ -1,3 +1,4 @@
+// Finds what lies together and whether one value of it is enough, and deals it out over the blocks.
 #include "run/offloadable.h"
 
 #include <algorithm>
@@ -5,6 +6,7 @@
 #include <numeric>
 
 #include "graph/op.h"
+#include "passes/recompute.h"
 #include "run/plan.h"
 
 namespace lh {

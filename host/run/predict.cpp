@@ -64,7 +64,7 @@ double share_of(const Graph& graph, const Node& node) {
 }  // namespace
 
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates) {
-  if (node.op->alias || node.op == &offer_op || node.op == &landed_op) return 0;
+  if (node.op->alias || is_transfer(node)) return 0;
   const double bytes = bytes_of(graph, plan, node);
   if (bytes == 0) return 0;
   const bool eight_bit = rates.eight_bit > 0 && products_of(node.attrs) != LK_PRODUCTS_WIDE;
@@ -97,7 +97,7 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
         time.seconds += wait;
         arrival.erase(found);
       }
-    if (node.op != &landed_op) time.seconds += predicted_seconds(graph, plan, node, rates);
+    time.seconds += predicted_seconds(graph, plan, node, rates);
   }
   return time;
 }

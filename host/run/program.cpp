@@ -62,7 +62,7 @@ void Program::order_transfers() {
         step.awaits.insert(step.awaits.end(), found->second.begin(), found->second.end());
         on_their_way.erase(found);
       }
-    if (node.op != &fetch_op && node.op != &offer_op && node.op != &offload_op) continue;
+    if (!is_transfer(node) || node.op == &landed_op) continue;
     step.shared = node.op != &offload_op && graph_.info(node.inputs[0]).kind == ValueKind::param;
     step.sends = transfers_.emplace_back(std::make_unique<Transfer>(device_)).get();
     const Value what = node.op == &offer_op ? node.inputs[0] : node.outputs[0];

@@ -12,8 +12,6 @@
 namespace lh {
 namespace {
 
-bool is_cut(const Node& node) { return node.op == &split_op || node.op == &slice_op; }
-
 // What a node does, in a word for the user.
 std::string kind_of(const Graph& graph, const Node& node) {
   if (node.op == &attention_op) return "attention";

@@ -35,8 +35,6 @@ struct Member {
   int64_t end() const { return at.offset + (at.line == dense ? count : (count / at.line - 1) * at.pitch + at.line); }
 };
 
-bool is_cut(const Node& node) { return node.op == &split_op || node.op == &slice_op; }
-
 // A piece of a whole: `rows` times `length` neighbouring elements, `row` elements apart, from element `start` on.
 struct Piece {
   int64_t rows, row, length, start;
@@ -207,10 +205,9 @@ class Sharing {
 
   // Counted without copies from and to host memory, so that they change nothing of how values lie.
   void note_lives() {
-    const std::set<const OpDef*> copies{&fetch_op, &offer_op, &offload_op, &landed_op};
     int64_t& n = nodes_;
     for (const Node& node : graph_.nodes) {
-      n += !copies.contains(node.op);
+      n += !is_transfer(node);
       for (const Value out : node.outputs)
         if (source_[out.id] == out.id) members_[out.id][0].first = n;
       for (const std::vector<Value>& values : {node.inputs, node.outputs})

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstring>
 #include <fstream>
 #include <functional>
 #include <limits>
@@ -21,6 +20,16 @@ double share_in(const std::string& text) {
   int64_t percent = 0;
   if (text != "auto") std::from_chars(text.data(), text.data() + text.size(), percent);
   return static_cast<double>(percent) / 100;
+}
+
+// The least share in [from, to] of so many parts of 1 that is good, where more is as good as less: `to` is.
+double least_good(double from, double to, int parts, const std::function<bool(double)>& good) {
+  auto bad = static_cast<int>(std::ceil(from * parts)) - 1, fine = static_cast<int>(std::ceil(to * parts));
+  while (fine - bad > 1) {
+    const int middle = bad + (fine - bad) / 2;
+    (good(static_cast<double>(middle) / parts) ? fine : bad) = middle;
+  }
+  return std::min(to, static_cast<double>(fine) / parts);
 }
 
 }  // namespace
@@ -55,16 +64,8 @@ int64_t host_memory_for(const Device& device, const Config& config, int processe
 }
 
 void agree_on_plan(World& world, int64_t& limit, Rates& rates) {
-  const auto bytes_of = [](const auto& value) {
-    return std::string(reinterpret_cast<const char*>(&value), sizeof value);
-  };
-  for (const std::string& text : world.gather(bytes_of(limit))) {
-    int64_t theirs = limit;
-    std::memcpy(&theirs, text.data(), std::min(text.size(), sizeof theirs));
-    limit = std::min(limit, theirs);
-  }
-  const std::string first = world.of_first(bytes_of(rates));
-  std::memcpy(&rates, first.data(), std::min(first.size(), sizeof rates));
+  limit = std::ranges::min(gather_values(world, limit));
+  rates = gather_values(world, rates).front();
 }
 
 MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
@@ -221,20 +222,6 @@ void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, 
   }
 }
 
-namespace {
-
-// The least share in [from, to] of so many parts of 1 that is good, where more is as good as less: `to` is.
-double least_good(double from, double to, int parts, const std::function<bool(double)>& good) {
-  auto bad = static_cast<int>(std::ceil(from * parts)) - 1, fine = static_cast<int>(std::ceil(to * parts));
-  while (fine - bad > 1) {
-    const int middle = bad + (fine - bad) / 2;
-    (good(static_cast<double>(middle) / parts) ? fine : bad) = middle;
-  }
-  return std::min(to, static_cast<double>(fine) / parts);
-}
-
-}  // namespace
-
 bool MemoryPlanner::improve_offloaded(PlannedMemory& best, double offload, int64_t budget) {
   const auto planned = [&](double share) -> const PlannedMemory& {
     return within({share, best.choice.streamed, offload}, budget);
@@ -268,7 +255,7 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
     if (offload > from && offload < to) improve_offloaded(*best, offload, budget);
   // Host memory is taken where that is certain to pay: predictions are off by some percent.
   constexpr double certain = 0.95;
-  if (best->time.seconds > certain * without.time.seconds) return without;
+  if (best->time.seconds > certain * without.time.seconds) best = without;
   use_less_host_memory(*best, budget);
   return best;
 }

@@ -53,7 +53,7 @@ void agree_on_plan(World& world, int64_t& limit, Rates& rates);
 class MemoryPlanner {
  public:
   // base: the whole run, made with `options`, with nothing streamed. model and selection have to stay. host_memory:
-  // that they may take.
+  // that weights and activations may take.
   MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
                 const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory);
   // The same run with steps of another shape or batch size, for a look at what that would take.

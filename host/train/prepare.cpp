@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
+#include "diffusion/training_guidance.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
 #include "run/workspace.h"
@@ -37,12 +38,11 @@ DType encoder_dtype(const Device& device, DType compute) {
 namespace {
 
 void check_guidance(const TrainSection& train, const Recipe& recipe) {
-  for (const auto& [name, input] : recipe.inputs)
-    if (train.bypass_guidance_embedding && input.source == InputSpec::Source::guidance && input.value == 0)
-      fail(Code::config,
-           "train.bypass_guidance_embedding: true: model family '{}' is told a guidance number in every step, and its "
-           "plugin has no way around it. Set it to false; train.cfg_scale is the number, 1 unless set",
-           recipe.family);
+  if (train.bypass_guidance_embedding && recipe.guided() && training_guidance(train, recipe) >= 0)
+    fail(Code::config,
+         "train.bypass_guidance_embedding: true: model family '{}' is told a guidance number in every step, and its "
+         "plugin has no way around it. Set it to false; train.cfg_scale is the number, 1 unless set",
+         recipe.family);
 }
 
 void check_masked_prior(const TrainSection& train) {
@@ -62,13 +62,6 @@ bool weighs_samples(const TrainSection& train, const Dataset& dataset) {
   return std::ranges::any_of(dataset.samples, [&](const Sample& sample) {
     return sample.loss_weight != 1 || (sample.is_reg && train.reg_weight != 1);
   });
-}
-
-// [together] Processes that keep different weights are planned for alike, so that all compute in one order.
-int64_t most_of_all(World& world, int64_t bytes) {
-  for (const std::string& text : world.gather(std::to_string(bytes)))
-    bytes = std::max<int64_t>(bytes, std::stoll(text));
-  return bytes;
 }
 
 }  // namespace
@@ -300,7 +293,9 @@ void Prepared::fit_memory() {
     const std::optional<PlannedMemory> best = planner.best(room);
     if (!best) break;
     compile(best->choice);
-    const int64_t most = shares_base() ? most_of_all(world_, plan->memory.total()) : plan->memory.total();
+    // Processes that keep different weights are planned for alike, so that all compute in one order.
+    const int64_t own = plan->memory.total();
+    const int64_t most = shares_base() ? std::ranges::max(gather_values(world_, own)) : own;
     if (most <= limit) return;
     room -= most - limit;
   }

@@ -5,10 +5,13 @@
 // hangs, lh::Error with the code of one that has ended, and Interrupted after a second signal to any of them.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "world/peers.h"
@@ -55,6 +58,16 @@ class World {
  private:
   int64_t done_ = 0;
 };
+
+// [together] A number, or a few, of each rank, in the order of ranks.
+template <class T>
+std::vector<T> gather_values(World& world, const T& own) {
+  static_assert(std::is_trivially_copyable_v<T>);
+  std::vector<T> all;
+  for (const std::string& bytes : world.gather({reinterpret_cast<const char*>(&own), sizeof own}))
+    std::memcpy(&all.emplace_back(), bytes.data(), std::min(bytes.size(), sizeof own));
+  return all;
+}
 
 // The world that the launcher of this process has made (mpirun, srun), or a world of one. Throws
 // lh::Error(Code::resource) where there are others that cannot be reached. There must be no fork after it.

@@ -10,12 +10,12 @@ namespace lk::cuda {
 // Boxes of `box` numbers of 16 bits along axes of `dims` numbers, `pitches` bytes apart (but for the first), read with
 // the swizzle of 128 bytes; zeros where there are none.
 template <int rank>
-struct Axes {
+struct Boxes {
   cuuint64_t dims[rank], pitches[rank - 1];
   cuuint32_t box[rank];
 };
 template <int rank>
-CUtensorMap tensor_map(const void* data, lk_dtype dtype, const Axes<rank>& axes) {
+CUtensorMap tensor_map(const void* data, lk_dtype dtype, const Boxes<rank>& boxes) {
   static const auto encode = [] {
     void* function = nullptr;
     cudaDriverEntryPointQueryResult found{};
@@ -28,7 +28,7 @@ CUtensorMap tensor_map(const void* data, lk_dtype dtype, const Axes<rank>& axes)
   CUtensorMap map{};
   const CUresult status =
       encode(&map, dtype == LK_BF16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT16, rank,
-             const_cast<void*>(data), axes.dims, axes.pitches, axes.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
+             const_cast<void*>(data), boxes.dims, boxes.pitches, boxes.box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
              CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
   if (status != CUDA_SUCCESS) throw Error(LK_E_DEVICE, "cuTensorMapEncodeTiled: " + std::to_string(status));
   return map;
