@@ -9,6 +9,7 @@
 #include <mutex>
 #include <string_view>
 
+#include "cli/environment.h"
 #include "support/device.h"
 #include "support/log.h"
 
@@ -51,6 +52,7 @@ std::vector<std::string> take_warnings() { return std::exchange(recorder()->line
 }  // namespace lh::test
 
 int main(int argc, char** argv) {
+  lh::sleep_when_idle(argv);  // shards of the tests run beside each other
   testing::InitGoogleTest(&argc, argv);
   if (argc == 3 && std::string_view(argv[1]) == "--device") {
     lh::test::device() = argv[2];
