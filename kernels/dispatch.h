@@ -6,6 +6,7 @@
 #include <new>
 
 #include "backend.h"
+#include "trace.h"
 
 struct lk_context {
   std::unique_ptr<lk::Backend> backend;
@@ -15,6 +16,7 @@ struct lk_context {
   int32_t branches = 0;                        // between lk_fork and lk_join
   double link_rate = 0;                        // lk_set_link_rate
   int64_t link_pieces = 0;
+  lk::Trace trace;
 };
 
 namespace lk {
@@ -54,7 +56,8 @@ lk_status run(lk_context* context, const Params* params, const char* op, void (*
       throw Error(LK_E_UNSUPPORTED, std::string(op) + ": the " + backend.name() + " backend has no such kernel");
     }
     if (context->skipping || (context->measuring && !backend.runs_while_measuring())) return;
-    function(backend, *params);
+    if (context->trace.function == nullptr || context->measuring) return function(backend, *params);
+    run_traced(backend, context->trace, op, [&] { function(backend, *params); });
   });
 }
 

@@ -8,6 +8,7 @@
 
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
+#include "cuda/kernel_name.h"
 #include "cuda/pointwise_arguments.h"
 #include "cuda/runtime_kernels.h"
 
@@ -429,10 +430,11 @@ void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t share
   config.attrs = &attribute;
   config.numAttrs = together ? 1 : 0;
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
-  if (status == cudaSuccess) return;
-  const char* name = nullptr;
-  cudaFuncGetName(&name, kernel);
-  check(status, std::string("kernel ") + (name != nullptr ? name : "?") + " with grid " + std::to_string(grid.x) + "x" +
+  if (status == cudaSuccess) {
+    if (notes != nullptr) notes->ran.push_back(kernel_name(kernel));
+    return;
+  }
+  check(status, "kernel " + kernel_name(kernel) + " with grid " + std::to_string(grid.x) + "x" +
                     std::to_string(grid.y) + "x" + std::to_string(grid.z) + ", block " + std::to_string(block.x) + "x" +
                     std::to_string(block.y) + ", " + std::to_string(shared) + " bytes of shared memory");
 }

@@ -94,6 +94,7 @@ class Cuda final : public Backend {
   void join() override;
   void measure_begin() override;
   int64_t measure_end() override;
+  bool capturing() const override { return capturing_; }
   bool runs_while_measuring() const override { return true; }
   void set_workspace(void* data, int64_t bytes) override;
 
@@ -103,7 +104,6 @@ class Cuda final : public Backend {
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
   bool measuring() const { return measuring_; }
-  bool capturing() const { return capturing_; }
   bool fast() const { return fast_; }
   // pointwise_arrivals counters, 0 between operations, that no operation of another branch uses.
   uint32_t* arrivals();
