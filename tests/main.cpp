@@ -35,8 +35,8 @@ std::shared_ptr<Recorder> recorder() {
   return instance;
 }
 
-// The tests of this shard, as GoogleTest is told them. It deals tests out one by one, which would tear apart those of a suite
-// that have the same parameter and share what the first of them makes, a training run say.
+// The tests of this shard, as GoogleTest is told them. It deals tests out one by one, which would tear apart those of a
+// suite that have the same parameter and share what the first of them makes, a training run say.
 void choose_shard() {
   const char *const total = std::getenv("GTEST_TOTAL_SHARDS"), *const index = std::getenv("GTEST_SHARD_INDEX");
   if (total == nullptr || index == nullptr || GTEST_FLAG_GET(filter) != "*") return;

@@ -22,8 +22,8 @@ struct Case {
   Shape output;
   int64_t depth;  // the longest sum behind one element of a result or gradient
   std::function<Values(const Inputs&)> reference;
-  // What an element of an input changes, as `reference` gives it, all else being 0. Given where that is a small part of the
-  // work, as differences need it twice for every element.
+  // What an element of an input changes, as `reference` gives it, all else being 0. Given where that is a small part of
+  // the work, as differences need it twice for every element.
   std::function<Values(const Inputs&, size_t input, size_t element)> changed = {};
   std::function<lk_status(lk_context*, const Views& in, lk_tensor out)> forward;
   // grads[i] has no data where input i has no gradient
