@@ -9,6 +9,7 @@
 #include <memory>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "lora_kernels.h"
 #include "op_list.h"
@@ -32,10 +33,27 @@ struct OpTable {
 #undef LK_OP_ENTRY
 };
 
+// What an operation says of itself to who listens (lora_kernels_trace.h).
+struct Notes {
+  std::vector<std::string> ran;          // kernels and calls of libraries, in order
+  std::vector<std::string> passed_over;  // what would have come first, and why it did not
+};
+
 // Of the calls about work in flight the defaults are those of a backend where everything has happened on return.
 class Backend {
  public:
   virtual ~Backend() = default;
+
+  Notes* notes = nullptr;  // of the running operation; nullptr where nobody listens
+  // False, for a `return`.
+  bool passes_over(const char* kernel, const char* why) const {
+    if (notes != nullptr) notes->passed_over.push_back(std::string(kernel) + ": " + why);
+    return false;
+  }
+
+  // Makes the backend's device the thread's, and gives what `leave` needs to make it the one that was before.
+  virtual int32_t enter() { return 0; }
+  virtual void leave(int32_t) {}
   virtual const char* name() const = 0;
   virtual int32_t threads() const = 0;
   virtual const OpTable& ops() const = 0;
@@ -71,7 +89,8 @@ class Backend {
   virtual void branch(int32_t) {}
   virtual void join() {}
   virtual void measure_begin() {}
-  virtual int64_t measure_end() { return 0; }                  // bytes
+  virtual int64_t measure_end() { return 0; }  // bytes
+  virtual bool capturing() const { return false; }
   virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need
   virtual void set_workspace(void*, int64_t) {}
 };

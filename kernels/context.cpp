@@ -60,6 +60,7 @@ lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
         throw lk::Error(LK_E_INVALID, "context_create: backend: expected LK_CPU (0) or LK_CUDA (1), found " +
                                           std::to_string(params->backend));
     }
+    context->trace = lk::trace_of_environment();
     *out = context.release();
   });
 }

@@ -6,6 +6,7 @@
 #include <new>
 
 #include "backend.h"
+#include "trace.h"
 
 struct lk_context {
   std::unique_ptr<lk::Backend> backend;
@@ -15,6 +16,7 @@ struct lk_context {
   int32_t branches = 0;                        // between lk_fork and lk_join
   double link_rate = 0;                        // lk_set_link_rate
   int64_t link_pieces = 0;
+  lk::Trace trace;
 };
 
 namespace lk {
@@ -27,9 +29,26 @@ inline lk_context& require_context(lk_context* context, const char* what) {
   return *context;
 }
 
+// The thread's device is the context's while this lives.
+class OnDevice {
+ public:
+  explicit OnDevice(lk_context* context)
+      : backend_(context != nullptr ? context->backend.get() : nullptr), before_(backend_ ? backend_->enter() : 0) {}
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    if (backend_ != nullptr) backend_->leave(before_);
+  }
+
+ private:
+  Backend* backend_;
+  int32_t before_;
+};
+
 template <class Body>
 lk_status guarded(lk_context* context, const char* what, Body&& body) {
   try {
+    const OnDevice device(context);
     body();
     return LK_OK;
   } catch (const Error& error) {
@@ -54,7 +73,8 @@ lk_status run(lk_context* context, const Params* params, const char* op, void (*
       throw Error(LK_E_UNSUPPORTED, std::string(op) + ": the " + backend.name() + " backend has no such kernel");
     }
     if (context->skipping || (context->measuring && !backend.runs_while_measuring())) return;
-    function(backend, *params);
+    if (context->trace.function == nullptr || context->measuring) return function(backend, *params);
+    run_traced(backend, context->trace, op, [&] { function(backend, *params); });
   });
 }
 

@@ -24,13 +24,12 @@ done
 
 passed=0
 failed=0
-log=$(mktemp)
-trap 'rm -f "$log" "$log".*' EXIT
-count() { grep -cE "$1" "$log" || true; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
 
 # A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own.
-add() { # add NAME STATUS PASSED FAILED
-  local name=$1 status=$2 good=$3 bad=$4
+add() { # add NAME STATUS LOG PASSED FAILED
+  local name=$1 status=$2 log=$3 good=$4 bad=$5
   if [ "$status" -eq 77 ]; then  # what it needs is not on this machine
     echo "$name: $(tail -n 1 "$log")"
     return
@@ -45,39 +44,52 @@ add() { # add NAME STATUS PASSED FAILED
   failed=$((failed + bad))
 }
 
-# As many at a time as there are processors: most tests wait for one thread, or for a run of their own.
-shards=$(nproc)
-[ "$shards" -le 8 ] || shards=8
-pids=()
-for ((shard = 0; shard < shards; ++shard)); do
-  GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$build/bin/lora_tests" >"$log.$shard" 2>&1 &
-  pids+=($!)
-done
-status=0
-for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
-for ((shard = 0; shard < shards; ++shard)); do cat "$log.$shard"; done >"$log"
-rm -f "$log".*
-add lora_tests "$status" "$(count '^\[       OK \]')" "$(count '^\[  FAILED  \] .* \([0-9]+ ms\)$')"
-
+# The jobs, each with a log of its own, as many at a time as there are processors: most wait for one thread, or for a run of
+# their own. Those that take long come first, and lora_tests has more shards than there are processors, so that all end
+# together.
+shards=12
+at_once=$(nproc)
+[ "$at_once" -le 8 ] || at_once=8
+start() { # start NAME COMMAND...
+  local name=$1
+  shift
+  while [ "$(jobs -rp | wc -l)" -ge "$at_once" ]; do wait -n || true; done
+  { local status=0; "$@" >"$work/$name.log" 2>&1 || status=$?; echo $status >"$work/$name.status"; } &
+}
 cases=()
 for case in "$root"/tests/data/golden/*/case.json; do
   [ -f "$case" ] && cases+=("$(dirname "$case")")
 done
-if [ ${#cases[@]} -gt 0 ]; then
-  status=0
-  "$build/bin/golden_runner" "${cases[@]}" >"$log" 2>&1 || status=$?
-  add golden_runner "$status" "$(count ' ok$')" "$(count ' FAIL$')"
-fi
-
+scripts=()
 for script in "$root"/tests/*.sh; do
-  [ -f "$script" ] || continue
-  status=0
-  bash "$script" "$build" >"$log" 2>&1 || status=$?
+  [ -f "$script" ] && scripts+=("$(basename "$script")")
+done
+for script in "${scripts[@]}"; do start "$script" bash "$root/tests/$script" "$build"; done
+[ ${#cases[@]} -eq 0 ] || start golden_runner "$build/bin/golden_runner" "${cases[@]}"
+for ((shard = 0; shard < shards; ++shard)); do
+  start "lora_tests.$shard" env GTEST_TOTAL_SHARDS=$shards GTEST_SHARD_INDEX=$shard "$build/bin/lora_tests"
+done
+wait
+
+status=0
+for ((shard = 0; shard < shards; ++shard)); do
+  cat "$work/lora_tests.$shard.log" >>"$work/lora_tests.log"
+  [ "$(cat "$work/lora_tests.$shard.status")" -eq 0 ] || status=$(cat "$work/lora_tests.$shard.status")
+done
+count() { grep -cE "$2" "$work/$1.log" || true; }
+add lora_tests "$status" "$work/lora_tests.log" "$(count lora_tests '^\[       OK \]')" \
+  "$(count lora_tests '^\[  FAILED  \] .* \([0-9]+ ms\)$')"
+if [ ${#cases[@]} -gt 0 ]; then
+  add golden_runner "$(cat "$work/golden_runner.status")" "$work/golden_runner.log" "$(count golden_runner ' ok$')" \
+    "$(count golden_runner ' FAIL$')"
+fi
+for script in "${scripts[@]}"; do
+  status=$(cat "$work/$script.status")
   good=$((status == 0)) bad=$((status != 0))  # a script is one test, unless its last line counts its own
-  if [[ $(tail -n 1 "$log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+  if [[ $(tail -n 1 "$work/$script.log") =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
     good=${BASH_REMATCH[1]} bad=${BASH_REMATCH[2]}
   fi
-  add "$(basename "$script")" "$status" "$good" "$bad"
+  add "$script" "$status" "$work/$script.log" "$good" "$bad"
 done
 
 echo "$passed passed, $failed failed"

@@ -14,6 +14,7 @@
 #include <cmath>
 #include <set>
 
+#include "cli/environment.h"
 #include "core/error.h"
 #include "io/safetensors.h"
 #include "plugin/registry.h"
@@ -332,6 +333,7 @@ Outcome run_case(Device& device, const Registry& registry, const Case& c, DType 
 }  // namespace
 
 int main(int argc, char** argv) {
+  sleep_when_idle(argv);
   CLI::App app("Runs golden cases through the product and compares every expected tensor.");
   std::string device_name = "cpu", dtype = "float32", base = "auto";
   std::vector<std::filesystem::path> cases, plugin_dirs;

@@ -15,7 +15,7 @@ double difference(const Case& c, Inputs values, const Values& dy, size_t input, 
   const double center = values[input][element];
   for (const double sign : {1.0, -1.0}) {
     values[input][element] = center + sign * step;
-    const Values y = c.reference(values);
+    const Values y = c.changed ? c.changed(values, input, element) : c.reference(values);
     for (size_t i = 0; i < y.size(); ++i) result += sign * dy[i] * y[i] / (2 * step);
   }
   return result;

@@ -1,5 +1,7 @@
 // A plugin's `checkpoint` YAML. Every mistake is named with the plugin and the place, because its author reads it.
 #include <algorithm>
+#include <map>
+#include <mutex>
 
 #include "config/strict.h"
 #include "core/error.h"
@@ -130,9 +132,7 @@ ComponentSpec read_component(const Strict& in, const std::string& name, const No
   return out;
 }
 
-}  // namespace
-
-CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string& plugin) {
+CheckpointSpec read_spec(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: checkpoint YAML", plugin), Code::plugin);
   const Node root = in.parse(yaml);
   in.check_fields(root, "the checkpoint", {"components", "files", "settings", "arch", "published", "lora_loaders"});
@@ -148,6 +148,19 @@ CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string&
     for (const auto& [program, rules] : in.entries(*loaders, "lora_loaders"))
       spec.lora_loaders.push_back(read_lora_loader(in, spec, program.text, rules));
   return spec;
+}
+
+}  // namespace
+
+// Options, the search for the model of a file and the model itself ask for those of all plugins, and a YAML takes
+// longer to read than most else at the start of a run: each is read once.
+CheckpointSpec CheckpointSpec::parse(const std::string& yaml, const std::string& plugin) {
+  static std::mutex mutex;
+  static std::map<std::pair<std::string, std::string>, CheckpointSpec> read;
+  const std::lock_guard lock(mutex);
+  const std::pair key{plugin, yaml};
+  const auto known = read.find(key);
+  return known != read.end() ? known->second : read.emplace(key, read_spec(yaml, plugin)).first->second;
 }
 
 const ComponentSpec* CheckpointSpec::component(const std::string& name) const {

@@ -1,6 +1,8 @@
 // RAII over the kernel library.
 #include "run/device.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -9,6 +11,8 @@
 #include "core/bytes.h"
 #include "core/cache_folder.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "lora_kernels_trace.h"
 
 namespace lh {
 namespace {
@@ -43,6 +47,13 @@ Code code_of(lk_status status) {
   }
 }
 
+// Behind the line that names the node (Program::run).
+void log_call(void*, const lk_call_trace* call) {
+  const std::string time = call->milliseconds < 0 ? "recorded" : fmt::format("{:.3f} ms", call->milliseconds);
+  const std::string passed = *call->passed_over == '\0' ? "" : fmt::format(" (not {})", call->passed_over);
+  spdlog::info("dispatch:   {}: {}{}", time, call->kernels, passed);
+}
+
 }  // namespace
 
 Device::Device(const std::string& name, bool deterministic)
@@ -63,6 +74,7 @@ Device::Device(const std::string& name, bool deterministic)
   if (status != LK_OK)
     fail(status == LK_E_INVALID ? Code::config : code_of(status),
          "device: {} cannot be used: {}. Or use `device: cpu`, which needs no GPU", name, lk_last_error(nullptr));
+  if (verbose("dispatch")) check(lk_set_trace(context_, log_call, nullptr), "trace");
 }
 
 Device::~Device() { lk_context_destroy(context_); }

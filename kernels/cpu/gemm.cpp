@@ -67,6 +67,9 @@ void gemm(const Cpu& cpu, int64_t m, int64_t n, int64_t k, float alpha, Matrix a
           int64_t c_stride) {
   const Parts parts = parts_of(m, n);
   const int64_t work = parts.size * (parts.by_rows ? n : m) * k;  // of one part
+  if (cpu.notes != nullptr)
+    cpu.notes->ran.push_back("OpenBLAS " + std::to_string(m) + " x " + std::to_string(n) + " x " + std::to_string(k) +
+                             " f32, " + std::to_string(parts.count) + (parts.count == 1 ? " part" : " parts"));
   parallel_for(cpu, parts.count, std::max<int64_t>(1, work * parallel_grain / least_work),
                [&](int64_t begin, int64_t end) {
                  for (int64_t part = begin; part < end; ++part) {

@@ -288,14 +288,19 @@ int64_t group(const Params& p) {
 template <class Params>
 bool suits_cudnn(const Cuda& cuda, const Params& p, int64_t widest, std::initializer_list<const lk_tensor*> tensors) {
   const int64_t queries = p.q.dims[1], width = p.q.dims[3];
-  if (cuda.capability() < 80 || present(p.bias) || p.soft_cap != 0.0f || width > widest || width % 8 != 0) return false;
-  if (p.causal != 0 && (queries != p.k.dims[1] || queries == 1 || present(p.key_mask))) return false;
-  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return false;
+  const auto no = [&](const char* why) { return cuda.passes_over("cuDNN", why); };
+  if (cuda.capability() < 80) return no("capability below 8.0");
+  if (present(p.bias) || p.soft_cap != 0.0f) return no("bias or soft_cap");
+  if (width > widest || width % 8 != 0) return no("width of heads");
+  if (p.causal != 0 && (queries != p.k.dims[1] || queries == 1 || present(p.key_mask)))
+    return no("causal, but not square or with key_mask");
+  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return no("neither bf16 nor f16");
   const bool rearranged = present(p.key_lengths) || present(p.key_mask) || group(p) > 1;  // by copies of dense tensors
   for (const lk_tensor* t : tensors) {
-    if (t != &p.lse && (t->dtype != p.q.dtype || !heads_in_lines(*t))) return false;
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
-    if (rearranged && !is_dense(*t)) return false;
+    if (t != &p.lse && t->dtype != p.q.dtype) return no("mixed types");
+    if (t != &p.lse && !heads_in_lines(*t)) return no("heads not in lines");
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return no("not aligned to 16 bytes");
+    if (rearranged && !is_dense(*t)) return no("not dense, with keys to copy");
   }
   return true;
 }
@@ -362,7 +367,7 @@ bool attention_by_cudnn(Cuda& cuda, const lk_attention_params& p) {
     repeated = true;
     plan = forward_plan(cuda, shape(p, repeated), places(p, repeated), p.q.dtype, masks);
   }
-  if (plan == nullptr) return false;
+  if (plan == nullptr) return cuda.passes_over("cuDNN", "it has no plan for this");
   const Shape s = shape(p, repeated);
   const int64_t rows = s.heads * s.queries;
   const Keys keys(cuda, p, repeated);
@@ -411,7 +416,7 @@ bool attention_backward_by_cudnn(Cuda& cuda, const lk_attention_backward_params&
   at.d_o = spacing_of(p.d_o), at.dq = spacing_of(p.dq);
   at.dk = group(p) > 1 ? at.k : spacing_of(p.dk), at.dv = group(p) > 1 ? at.v : spacing_of(p.dv);
   const DnnPlan* const plan = backward_plan(cuda, slice, at, p.q.dtype, masks, in_order);
-  if (plan == nullptr) return false;
+  if (plan == nullptr) return cuda.passes_over("cuDNN", "it has no plan for this");
   // The statistics of a slice may begin anywhere, cuDNN wants them at multiples of 16 bytes: slices use a copy.
   const bool sliced = slice.batch != all.batch || slice.heads != all.heads;
   const int64_t rows = slice.batch * slice.heads * slice.queries;

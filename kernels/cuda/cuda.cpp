@@ -8,6 +8,7 @@
 
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
+#include "cuda/kernel_name.h"
 #include "cuda/pointwise_arguments.h"
 #include "cuda/runtime_kernels.h"
 
@@ -135,7 +136,9 @@ void Workspace::release() {
 }
 
 Cuda::Cuda(const lk_context_params& params)
-    : fast_(params.fast != 0), tuning_cache_(params.tuning_cache != nullptr ? params.tuning_cache : "") {
+    : index_(params.device),
+      fast_(params.fast != 0),
+      tuning_cache_(params.tuning_cache != nullptr ? params.tuning_cache : "") {
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
@@ -156,6 +159,9 @@ Cuda::Cuda(const lk_context_params& params)
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
 Cuda::~Cuda() {
+  int before = index_;
+  cudaGetDevice(&before);
+  cudaSetDevice(index_);
   for (cudaStream_t stream : {own_, stream_, transfer_, return_}) cudaStreamSynchronize(stream);
   gemm_.reset();
   dnn_.reset();
@@ -164,6 +170,18 @@ Cuda::~Cuda() {
   cudaFree(arrivals_);
   cudaFree(begun_);
   for (cudaStream_t stream : {own_, transfer_, return_, body_}) cudaStreamDestroy(stream);
+  leave(before);
+}
+
+int32_t Cuda::enter() {
+  int before = index_;
+  check(cudaGetDevice(&before), "cudaGetDevice");
+  if (before != index_) check(cudaSetDevice(index_), "cudaSetDevice");
+  return before;
+}
+
+void Cuda::leave(int32_t before) {
+  if (before != index_) cudaSetDevice(before);
 }
 
 const OpTable& Cuda::ops() const {
@@ -429,10 +447,11 @@ void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t share
   config.attrs = &attribute;
   config.numAttrs = together ? 1 : 0;
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
-  if (status == cudaSuccess) return;
-  const char* name = nullptr;
-  cudaFuncGetName(&name, kernel);
-  check(status, std::string("kernel ") + (name != nullptr ? name : "?") + " with grid " + std::to_string(grid.x) + "x" +
+  if (status == cudaSuccess) {
+    if (notes != nullptr) notes->ran.push_back(kernel_name(kernel));
+    return;
+  }
+  check(status, "kernel " + kernel_name(kernel) + " with grid " + std::to_string(grid.x) + "x" +
                     std::to_string(grid.y) + "x" + std::to_string(grid.z) + ", block " + std::to_string(block.x) + "x" +
                     std::to_string(block.y) + ", " + std::to_string(shared) + " bytes of shared memory");
 }

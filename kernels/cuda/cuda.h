@@ -62,6 +62,8 @@ class Cuda final : public Backend {
  public:
   explicit Cuda(const lk_context_params& params);
   ~Cuda() override;
+  int32_t enter() override;
+  void leave(int32_t before) override;
   const char* name() const override { return "cuda"; }
   int32_t threads() const override { return 1; }
   const OpTable& ops() const override;
@@ -94,6 +96,7 @@ class Cuda final : public Backend {
   void join() override;
   void measure_begin() override;
   int64_t measure_end() override;
+  bool capturing() const override { return capturing_; }
   bool runs_while_measuring() const override { return true; }
   void set_workspace(void* data, int64_t bytes) override;
 
@@ -103,7 +106,6 @@ class Cuda final : public Backend {
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
   bool measuring() const { return measuring_; }
-  bool capturing() const { return capturing_; }
   bool fast() const { return fast_; }
   // pointwise_arrivals counters, 0 between operations, that no operation of another branch uses.
   uint32_t* arrivals();
@@ -143,6 +145,7 @@ class Cuda final : public Backend {
   }
   uint64_t* begun(lk_queue queue) const { return capturing_ ? &begun_[queue].recorded : &begun_[queue].called; }
 
+  int32_t index_;
   cudaDeviceProp device_{};
   cudaStream_t stream_ = nullptr, own_ = nullptr, transfer_ = nullptr, return_ = nullptr;
   cudaStream_t body_ = nullptr;  // records the body of a condition

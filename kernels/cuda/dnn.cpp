@@ -102,6 +102,7 @@ void Dnn::run(const DnnPlan& plan, const std::vector<DnnBinding>& bindings, void
     own.stream = cuda_.stream();
   }
   plan.execute(own.handle, bindings, workspace);
+  if (cuda_.notes != nullptr) cuda_.notes->ran.push_back("cuDNN engine " + std::to_string(plan.engine()));
 }
 
 }  // namespace lk::cuda

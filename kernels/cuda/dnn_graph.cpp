@@ -72,6 +72,15 @@ bool acceptable(Descriptor configuration, const DnnAccept& accept) {
   });
 }
 
+int64_t engine_number(Descriptor configuration) {
+  DnnDescriptors own;
+  Descriptor engine = own.make(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  get(configuration, CUDNN_ATTR_ENGINECFG_ENGINE, CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &engine);
+  int64_t number = -1;
+  get(engine, CUDNN_ATTR_ENGINE_GLOBAL_INDEX, CUDNN_TYPE_INT64, 1, &number);
+  return number;
+}
+
 }  // namespace
 
 DnnError::DnnError(const std::string& call, cudnnStatus_t status)
@@ -327,6 +336,7 @@ std::unique_ptr<DnnPlan> DnnPlan::find(std::unique_ptr<DnnGraph> graph, cudnnHan
             put(plan->plan_, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, configuration);
             finalize(plan->plan_, "an execution plan");
             get(plan->plan_, CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE, CUDNN_TYPE_INT64, 1, &plan->workspace_);
+            plan->engine_ = engine_number(configuration);
             if (plan->workspace_ <= accept.workspace) found = std::move(plan);
           });
         }

@@ -111,6 +111,7 @@ class DnnPlan {
   static std::unique_ptr<DnnPlan> find(std::unique_ptr<DnnGraph> graph, cudnnHandle_t handle, const DnnAccept& accept);
 
   int64_t workspace() const { return workspace_; }
+  int64_t engine() const { return engine_; }  // cuDNN's number of it
   // Bindings of ids that the graph lacks are left out.
   void execute(cudnnHandle_t handle, const std::vector<DnnBinding>& bindings, void* workspace) const;
 
@@ -118,7 +119,7 @@ class DnnPlan {
   std::unique_ptr<DnnGraph> graph_;  // a plan refers to its graph
   DnnDescriptors own_;
   cudnnBackendDescriptor_t plan_ = nullptr;
-  int64_t workspace_ = 0;
+  int64_t workspace_ = 0, engine_ = -1;
 };
 
 }  // namespace lk::cuda

@@ -127,6 +127,15 @@ struct Plan {
   bool chosen = false;  // and it was timed, now or by an earlier process
 };
 
+// "cuBLASLt 4608 x 3072 x 3072 bf16 to bf16 + d, algorithm 66, timed"
+std::string note(const GemmCall& call, const Plan& plan) {
+  int32_t id = -1;
+  size_t written = 0;
+  cublasLtMatmulAlgoConfigGetAttribute(&plan.algorithm, CUBLASLT_ALGO_CONFIG_ID, &id, sizeof id, &written);
+  return "cuBLASLt " + text(call) + (call.bias != nullptr ? " + bias" : "") + (call.beta != 0 ? " + d" : "") +
+         ", algorithm " + std::to_string(id) + (plan.chosen ? ", timed" : ", first guess");
+}
+
 }  // namespace
 
 struct Gemm::State {
@@ -207,6 +216,7 @@ void Gemm::State::multiply(GemmCall call, bool only_prepare) {
   if (only_prepare) return;
   if (!chosen.found) return through_f32_operands(call);
   check(enqueue(call, chosen, chosen.algorithm), call);
+  if (cuda.notes != nullptr) cuda.notes->ran.push_back(note(call, chosen));
 }
 
 void Gemm::State::through_f32_result(const GemmCall& call) {

@@ -271,22 +271,25 @@ struct Tiling {
 bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
   const GemmCall& c = p.product;
   const lk_dtype type = c.a_dtype;
-  if (cuda.capability() != 90 || (type != LK_BF16 && type != LK_F16)) return false;
-  if (c.b_dtype != type || c.d_dtype != type || p.z.dtype != type || c.a_factors != nullptr) return false;
+  const auto no = [&](const char* why) { return cuda.passes_over("own product with the share", why); };
+  if (cuda.capability() != 90) return no("capability is not 9.0");
+  if (type != LK_BF16 && type != LK_F16) return no("neither bf16 nor f16");
+  if (c.b_dtype != type || c.d_dtype != type || p.z.dtype != type) return no("mixed types");
+  if (c.a_factors != nullptr) return no("products of 8 bits");
   for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
-    if (width == 0 || width % 8 != 0) return false;
+    if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
   }
-  if (p.rank > depth) return false;  // the share is one part
+  if (p.rank > depth) return no("rank is over 64");  // the share is one part
   for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data}) {
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return false;
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
   }
-  if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return false;
+  if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return no("too large");
   // The share's pass takes as long as some 400 of the sum's axis. That must not be lost to places that are empty in the
   // last round of tiles: cuBLASLt has tiles of other sizes.
   const Tiling tiles(cuda, c);
-  if (tiles.places == 0) return false;
+  if (tiles.places == 0) return no("its blocks find no place");
   const int64_t empty = ceil_div(tiles.count(), tiles.places) * tiles.places - tiles.count();
-  return c.k * empty <= 400 * tiles.count();
+  return c.k * empty <= 400 * tiles.count() || no("places of the last round would be empty for too long");
 }
 
 void product_on_hopper(Cuda& cuda, const SharedProduct& p) {

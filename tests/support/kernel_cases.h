@@ -22,6 +22,9 @@ struct Case {
   Shape output;
   int64_t depth;  // the longest sum behind one element of a result or gradient
   std::function<Values(const Inputs&)> reference;
+  // What an element of an input changes, as `reference` gives it, all else being 0. Given where that is a small part of
+  // the work, as differences need it twice for every element.
+  std::function<Values(const Inputs&, size_t input, size_t element)> changed = {};
   std::function<lk_status(lk_context*, const Views& in, lk_tensor out)> forward;
   // grads[i] has no data where input i has no gradient
   std::function<lk_status(lk_context*, const Views& in, lk_tensor out, lk_tensor dy, const Views& grads)> backward;
@@ -64,7 +67,19 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
   c.output = {rows, out};
   c.depth = std::max({rows, in, out});
   constexpr double scale = 0.5;
-  c.reference = [=](const Inputs& v) { return reference::lora({in, out, rank, scale}, v[0], v[1], v[2], v[3], v[4]); };
+  const reference::Lora law{in, out, rank, scale};
+  c.reference = [=](const Inputs& v) { return reference::lora(law, v[0], v[1], v[2], v[3], v[4]); };
+  c.changed = [=](const Inputs& v, size_t input, size_t element) {
+    if (input != 0) return reference::lora(law, v[0], {}, v[2], v[3], v[4]);  // a factor is not in x weight^T
+    const auto row = static_cast<int64_t>(element) / in;
+    const auto of_row = [&](const Values& all, int64_t n) {
+      return Values(all.begin() + row * n, all.begin() + (row + 1) * n);
+    };
+    Values y(static_cast<size_t>(rows * out));
+    std::ranges::copy(reference::lora(law, of_row(v[0], in), v[1], v[2], v[3], of_row(v[4], rank)),
+                      y.begin() + row * out);
+    return y;
+  };
   c.forward = [=](lk_context* context, const Views& in_views, lk_tensor y) {
     Tensor s({rows, rank}, LK_F32);
     return call(lk_lora_forward, context,

@@ -22,10 +22,11 @@ struct Lora {
   double scale;
 };
 
-// x weight^T + scale ((x down^T) mask) up^T
+// x weight^T + scale ((x down^T) mask) up^T; without the first where there is no weight.
 inline Values lora(const Lora& l, const Values& x, const Values& weight, const Values& down, const Values& up,
                    const Values& mask) {
-  Values inner = linear(x, down, {}, l.in, l.rank), y = linear(x, weight, {}, l.in, l.out);
+  Values inner = linear(x, down, {}, l.in, l.rank);
+  Values y = weight.empty() ? Values(x.size() / l.in * l.out) : linear(x, weight, {}, l.in, l.out);
   for (size_t i = 0; i < inner.size(); ++i) inner[i] *= mask[i];
   const Values added = linear(inner, up, {}, l.rank, l.out);
   for (size_t i = 0; i < y.size(); ++i) y[i] += l.scale * added[i];
