@@ -50,11 +50,21 @@ mistral_keys() {
   print_keys
 }
 mistral_keys >"$work/mistral.json"
+# The first layers for inpainting are wider than those of the lists.
+python3 - "$lists" "$work" <<'EOF'
+import json, sys
+for name, source, key, width in (("flux1-fill-dev", "flux1-dev", "img_in.weight", 384),
+                                 ("sd_xl_inpainting_0.1", "sd_xl_base_1.0", "input_blocks.0.0.weight", 9)):
+    keys = json.load(open(f"{sys.argv[1]}/{source}.json"))
+    for found, (dtype, shape) in keys["tensors"].items():
+        if found.endswith(key): shape[1] = width
+    json.dump(keys, open(f"{sys.argv[2]}/{name}.json", "w"))
+EOF
 while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral) paths+=("$work/mistral.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -63,6 +73,7 @@ while read -r file names; do
 done <<EOF
 flux1-dev flux1-dev
 flux1-kontext-dev flux1-dev
+flux1-fill-dev flux1-fill-dev
 flux1-schnell flux1-schnell
 ae ae
 clip_l clip_l
@@ -83,6 +94,7 @@ sd3.5_large sd3.5_large ae:first_stage_model.
 sd3.5_large_turbo sd3.5_large ae:first_stage_model.
 sd3.5_medium sd3.5_medium ae:first_stage_model.
 sd_xl_base_1.0 sd_xl_base_1.0 sd_xl_base_1.0.conditioner sdxl_vae:first_stage_model.
+sd_xl_inpainting_0.1 sd_xl_inpainting_0.1 sd_xl_base_1.0.conditioner sdxl_vae:first_stage_model.
 my_v_pred_model sd_xl_base_1.0 sd_xl_base_1.0.conditioner sdxl_vae:first_stage_model.
 z_image_bf16 z_image
 z_image_turbo_bf16 z_image
@@ -99,6 +111,7 @@ for name, w, h in (("square", 1100, 1100), ("wide", 1600, 900)):
     open(f"{sys.argv[1]}/{name}.txt", "w").write("a photo of a dog")
 EOF
 cp -r "$work/photos" "$work/references"  # of the same names
+cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

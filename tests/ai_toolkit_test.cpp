@@ -439,6 +439,9 @@ INSTANTIATE_TEST_SUITE_P(
         Refusal{
             "job: generate\nconfig: {name: a, process: [{type: to_folder}]}\n",
             "job.yaml:1:6: job: must be extension or train, found generate. For images from prompts: lora-host sample"},
+        Refusal{"job: mod\nconfig: {name: a, process: [{type: rescale_lora}]}\n",
+                "job.yaml:1:6: job: must be extension or train, found mod. For a LoRA at another strength: lora-host "
+                "merge"},
         Refusal{"job: train\nconfig: {name: a, process: [{type: slider, slider: {}}]}\n",
                 "type: this process is not for training a LoRA of images, found slider"}));
 
@@ -462,6 +465,8 @@ TEST(SamplePrompts, FlagsOfAPromptSayHowItIsMade) {
   EXPECT_EQ(item("a cat --seed 1 --cfg 2 --steps 3 --network_multiplier 0.5"),
             "[{prompt: \"a cat\", seed: 1, guidance_scale: 2, sample_steps: 3, network_multiplier: 0.5}]");
   EXPECT_EQ(item("smile  --ctrl_img /a b.jpg"), "[{prompt: \"smile\", images: {\"control\": \"/a b.jpg\"}}]");
+  EXPECT_EQ(item("a hat --image a.png --mask b.png"),
+            "[{prompt: \"a hat\", images: {\"image\": \"a.png\", \"mask\": \"b.png\"}}]");
   EXPECT_EQ(item("x-ray -- a cat--dog --2"), "[\"x-ray -- a cat--dog --2\"]");  // no flags
   EXPECT_EQ(item(""), "[\"\"]");
 }

@@ -197,7 +197,7 @@ TEST(CheckDataset, WhatStopsTheTraining) {
         {"corrupt and strict", [](CheckRequest& r) { r.datasets[0].strict = true; }, "[strict]"},
         {"no folder", [](CheckRequest& r) { r.datasets[0].folder_path = "/nowhere"; }, "there is no such folder"},
         {"no masks", [](CheckRequest& r) { r.datasets[0].mask_path = "/nowhere"; }, "mask_path /nowhere"},
-        {"no further image", [](CheckRequest& r) { r.image_keys = {"control"}; }, "images.control: missing"}}) {
+        {"no further image", [](CheckRequest& r) { r.image_keys.needed = {"control"}; }, "images.control: missing"}}) {
     Folder folder;
     folder.add("good.png", picture(96, 80))
         .add("bare.png", encode_png(mirrored(test_picture(96, 80))), std::nullopt)

@@ -298,7 +298,8 @@ TEST(Config, NamesWhatIsMissing) {
 
 TEST(Config, WrapperMistakes) {
   EXPECT_EQ(error_of("job: extract\nconfig: {process: [{model: {name_or_path: m}, datasets: [{folder_path: d}]}]}\n"),
-            "c.yaml:1:6: job: must be extension or train, found extract");
+            "c.yaml:1:6: job: must be extension or train, found extract. For a LoRA of what a tuned model has more: "
+            "lora-host extract");
   EXPECT_THAT(error_of("job: extension\nconfig: {process: []}\n"),
               HasSubstr("config.process: expected a list of one mapping"));
   EXPECT_THAT(error_of("job: extension\n"), HasSubstr("config: missing"));

@@ -71,11 +71,15 @@ std::function<fs::path(const fs::path&)> sd35(const Mmdit& denoiser) {
     return folder / "model.safetensors";
   };
 }
-std::function<fs::path(const fs::path&)> sdxl(const std::vector<std::string>& markers) {
-  return [markers](const fs::path& folder) {
-    write_small_sdxl(folder / "model.safetensors", markers);
+std::function<fs::path(const fs::path&)> sdxl(const std::vector<std::string>& markers, const Unet& unet = small_unet) {
+  return [markers, &unet](const fs::path& folder) {
+    write_small_sdxl(folder / "model.safetensors", markers, unet);
     return folder / "model.safetensors";
   };
+}
+fs::path flux_fill(const fs::path& folder) {
+  write_small_flux_fill(folder / "model.safetensors");
+  return folder / "model.safetensors";
 }
 
 constexpr const char* flux_files = R"(
@@ -88,6 +92,9 @@ constexpr const char* z_image_files = R"(
 constexpr const char* qwen_image_files = R"(
   max_sequence_length: 96
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+// What is bright in a photo is painted anew.
+constexpr const char* inpaint_sample =
+    "\n  images: {image: SOURCE/examples/demo/photos/cat_01.jpg, mask: SOURCE/examples/demo/photos/cat_01.jpg}";
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
@@ -98,6 +105,7 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files},
+    {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
     {"chroma", "chroma", "chroma1", chroma, 12, "diffusers", "\n  max_sequence_length: 32", "", "", "", 3},
     {"flux2_klein", "flux2", "klein-4b", flux2(small_klein), 12, "kohya diffusers",
      "\n  variant: klein\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "", "", 3},
@@ -110,6 +118,8 @@ const Family families[] = {
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
      "\n  variant: large-turbo\n  max_sequence_length: 32", "", "", sd35_sample},
     {"sdxl_epsilon", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers"},
+    {"sdxl_inpaint", "sdxl", "inpaint", sdxl({}, small_inpaint_unet), 162, "kohya diffusers", "", "", "",
+     inpaint_sample},
     {"sdxl_v_pred_locon", "sdxl", "v_pred_ztsnr", sdxl({"v_pred", "ztsnr"}), 162 + 17 * 3 + 11 + 4, "kohya diffusers",
      "", "\n  conv: 2\n  conv_alpha: 1"},
     {"sdxl_text", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
@@ -224,7 +234,11 @@ Injected injected(Config config, const fs::path& lora) {
     p.live_text->bind(arena.data(), weights, adapters);
     p.live_text->encode(prompts_of(p.requests));
   }
-  return {p.samples->denoise(p.requests.front(), p.text, {}, [] { return false; }), adapters.modules(), p.model.spec()};
+  const SampleRequest& request = p.requests.front();
+  p.latents.prepare(cuts_of(p.requests, p.images));
+  return {p.samples->denoise(request, p.text, p.images.make(request.images, request.cut(), request.posterior()),
+                             [] { return false; }),
+          adapters.modules(), p.model.spec()};
 }
 
 // Latents of the same request with files merged into the weights when these are loaded.
@@ -241,7 +255,12 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);
-  return denoiser.sample(request, text, {}, [] { return false; });
+  const Vae vae{device, model, DType::f32};
+  LatentEncoding latents(vae, int64_t{1} << 40, {});
+  ImageInputs images(model.recipe(), latents);
+  latents.prepare(cuts_of({request}, images));
+  return denoiser.sample(request, text, images.make(request.images, request.cut(), request.posterior()),
+                         [] { return false; });
 }
 
 std::vector<std::string> words(const char* text) {

@@ -129,10 +129,11 @@ TEST_F(GivenImages, AreCutLikeTheSampleAndMirroredWithIt) {
   const Sample sample = open().samples[1];
   for (const Flip flip : {Flip{}, Flip{.x = true}, Flip{.y = true}, Flip{.x = true, .y = true}}) {
     SCOPED_TRACE(fmt::format("{} {}", flip.x, flip.y));
-    const std::vector<ImageCut> cuts = images.to_encode(sample.images, sample.bucket, flip);
+    const std::vector<ImageCut> cuts = images.to_encode(sample.images, {sample.image, sample.bucket, flip});
     ASSERT_EQ(cuts.size(), 1u);
     latents.prepare(cuts);
-    NamedTensors given = images.make(sample.images, sample.bucket, flip);
+    NamedTensors given =
+        images.make(sample.images, {sample.image, sample.bucket, flip}, Random(0, Purpose::inpaint_posterior, 0, 0));
     ASSERT_EQ(given.size(), 3u);
     EXPECT_EQ(given.at("control").data, latents.mean(cuts[0]).data);
     EXPECT_EQ(given.at("control").desc, (Desc{DType::f32, {1, 8, 8, 4}}));

@@ -5,7 +5,7 @@
 #include "config/load.h"
 #include "config/print.h"
 #include "support/image_files.h"
-#include "support/model_files.h"
+#include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -115,6 +115,34 @@ TEST_F(Init, ReferencesAreNamedByTheModelsKey) {
   EXPECT_EQ(dry.code, 0) << dry.output;
   with.back() = "control";
   EXPECT_THAT(init(with).output, HasSubstr("--image control: expected the model's key and a folder"));
+}
+
+// A model that paints a part of an image: by masks of the user's its samples are of the first image, without them there
+// is no sample. The photos do for masks, being of the same names and shapes.
+TEST_F(Init, SamplesOfAPartOfAnImageNeedItsMask) {
+  write_small_flux_fill(dir_ / "fill.safetensors");
+  std::vector<std::string> asked{"--model",   (dir_ / "fill.safetensors").string(),
+                                 "--models",  toy.string(),
+                                 "--dataset", photos.string(),
+                                 "--for",     "concept",
+                                 "--device",  "cpu"};
+  const auto dry_run = [&] {
+    const HostResult dry = run_host({"train", "--config", out(), "--dry-run", "--out", (dir_ / "runs").string()});
+    EXPECT_EQ(dry.code, 0) << dry.output;
+    return dry.output;
+  };
+  const HostResult drawn = init(asked);
+  ASSERT_EQ(drawn.code, 0) << drawn.output;
+  EXPECT_THAT(get(out()), AllOf(HasSubstr("LoRA of flux fill"), HasSubstr("inpaint_masks: 16  # drawn for each image"),
+                                Not(HasSubstr("a person beside"))));
+  EXPECT_THAT(dry_run(), HasSubstr("by masks of theirs, 5 by masks that are drawn"));
+  asked.insert(asked.end(), {"--image", "mask=" + photos.string(), "--force"});
+  const HostResult given = init(asked);
+  ASSERT_EQ(given.code, 0) << given.output;
+  EXPECT_THAT(get(out()),
+              AllOf(HasSubstr("a person beside"), HasSubstr("\"image\": \"" + (photos / "cat_01.jpg").string()),
+                    HasSubstr("\"mask\": \"" + (photos / "cat_01.jpg").string())));
+  EXPECT_THAT(dry_run(), HasSubstr("inpaint  5 samples by masks of theirs, 0 by masks that are drawn"));
 }
 
 TEST_F(Init, WhatItWritesPassesTheDryRun) {

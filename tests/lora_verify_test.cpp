@@ -108,7 +108,10 @@ TEST(LoraVerify, WrittenFormats) {
   for (const Written& row : formats) {
     SCOPED_TRACE(fmt::format("{} {} {}", row.golden, row.format, row.full_size ? "of the full size" : ""));
     Small model(row.plugin, row.golden);
-    if (row.full_size) model.weights.at("img_in.weight").shape = {3072, 64};
+    if (row.full_size)
+      for (const auto& [weight, shape] :
+           {std::pair{"img_in.weight", Shape{3072, 64}}, std::pair{"final_layer.linear.weight", Shape{64, 3072}}})
+        model.weights.at(weight).shape = shape;
     const fs::path path = dir / "lora.safetensors";
     write_lora(path, model.modules, model.spec, row.format, DType::f32, {});
     const VerifyReport report = model.verify(path);

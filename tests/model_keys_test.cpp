@@ -193,7 +193,7 @@ TEST(ModelKeys, HaveFlags) {
 // The plugins that ship: variants are settings, and the host knows them.
 TEST(ModelKeys, VariantsOfShippedModels) {
   const std::vector<PluginKeys> plugins = built_plugins().model_keys();
-  const std::pair<const char*, const char*> rows[] = {{"flux", "must be dev, schnell, kontext, found huge"},
+  const std::pair<const char*, const char*> rows[] = {{"flux", "must be dev, schnell, kontext, fill, found huge"},
                                                       {"sd35", "must be large, large-turbo, medium, sd3-medium, found"},
                                                       {"sdxl", "must be epsilon, v_pred, v_pred_ztsnr, found huge"}};
   for (const auto& [plugin, text] : rows)

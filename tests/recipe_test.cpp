@@ -93,6 +93,21 @@ TEST(Recipe, FlowModel) {
   EXPECT_EQ(r.metadata.at("ss_base_model_version"), "tiny");
 }
 
+// Whose image is the sample's own in training, and one of the user's in samples.
+TEST(Recipe, ModelThatPaintsAPartOfAnImage) {
+  std::string text = discrete;
+  text.replace(text.find("{t: "), 4, "{hole: {source: inpaint.mask}, seen: {source: inpaint.image}, t: ");
+  const Recipe r = Recipe::parse(text, "tiny");
+  EXPECT_EQ(r.inputs.at("hole").text(), "inpaint.mask");
+  EXPECT_TRUE(r.inpaints());
+  EXPECT_THAT(r.image_keys().needed, ElementsAre());
+  EXPECT_TRUE(r.image_keys().inpaint);
+  EXPECT_THAT(r.image_keys_of_samples().needed, ElementsAre("image", "mask"));
+  const Recipe other = Recipe::parse(flow, "tiny");
+  EXPECT_FALSE(other.inpaints());
+  EXPECT_THAT(other.image_keys_of_samples().needed, ElementsAre("control"));
+}
+
 TEST(Recipe, ModelOfDiscreteTimesteps) {
   const Recipe r = Recipe::parse(discrete, "tiny");
   EXPECT_EQ(r.objective, Objective::v_prediction);
@@ -164,6 +179,8 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "values: [height, 1.5]", "values: [depth]", "line 4: value `depth` is unknown"},
       {flow, "per: token", "per: pixel", "line 4: per `pixel` is unknown"},
       {flow, "as: pixels", "as: text", "line 4: as `text` is unknown"},
+      {flow, "source: image.control, as: pixels", "source: inpaint.photo",
+       "line 4: source `inpaint.photo` is unknown; known: inpaint.image, inpaint.mask"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: constant}",
        "line 4: input `flag` needs the field `value`"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: guidance, none: 1}",

@@ -574,10 +574,12 @@ TEST(Sdxl, InpaintingModelsTakeNineChannels) {
   const Described model(plugin, changed(320, 2048, 2816, 9).shapes());
   EXPECT_EQ(model.confidence(), 100);
   const Graph graph = model.denoiser({{"batch", 1}, {"height", 8}, {"width", 8}, {"text_length", 77}});
-  EXPECT_EQ(graph.desc(graph.inputs.at("latents")).shape, (Shape{1, 8, 8, 9}));
+  EXPECT_EQ(graph.desc(graph.inputs.at("latents")).shape, (Shape{1, 8, 8, 4}));
+  EXPECT_EQ(graph.desc(graph.inputs.at("mask")).shape, (Shape{1, 8, 8, 64}));
+  EXPECT_EQ(graph.desc(graph.inputs.at("masked_image")).shape, (Shape{1, 8, 8, 4}));
   EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 8, 8, 4}));
-  EXPECT_THAT(error_of([&] { require_plain_latents(graph, model.recipe()); }),
-              HasSubstr("this sdxl model takes 9 channels where the latents of an image have 4"));
+  EXPECT_EQ(model.recipe().variant, "inpaint");
+  EXPECT_EQ(Described(plugin, changed(320, 2048, 2816, 9).shapes(), "v_pred").recipe().variant, "v_pred-inpaint");
 }
 
 }  // namespace

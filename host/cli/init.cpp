@@ -127,6 +127,7 @@ int run_init(const Options& options) {
   comments["plugin"] = "of the model";
   try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
   const Model model(*options.registry, config.model, config.plugin);
+  sample_from_first(model.recipe(), config, comments);
   if (model.recipe().objective != Objective::flow) {
     config.train.min_snr_gamma = 5;
     comments["train.min_snr_gamma"] = "weighs noise levels by what can be learnt at them";

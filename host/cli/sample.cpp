@@ -96,8 +96,8 @@ int run_sample(const Options& options) {
   install_signal_handlers();
 
   for (size_t i = 0; i < requests.size(); ++i) {
-    const HostTensor latents =
-        set.denoise(requests[i], text, images.make(requests[i].images, requests[i].bucket()), stop_requested);
+    const HostTensor latents = set.denoise(
+        requests[i], text, images.make(requests[i].images, requests[i].cut(), requests[i].posterior()), stop_requested);
     if (stop_requested()) return exit_interrupted;
     const std::filesystem::path path = picture_path(options.output.empty() ? "." : options.output, i, requests.size());
     if (path.has_parent_path()) make_folder(path.parent_path());

@@ -53,17 +53,6 @@ constexpr int64_t usual_sides[] = {512, 768, 1024};
 
 const Row& row_of(LoraPurpose purpose) { return rows[static_cast<size_t>(purpose)]; }
 
-// Samples are made from what belongs to the first image of the dataset.
-void sample_from_first(const DatasetConfig& dataset, SampleConfig& sample) {
-  std::vector<std::string> problems;
-  const ImageList list = list_images(dataset, problems);
-  for (const auto& [key, folder] : dataset.images) {
-    const std::vector<std::filesystem::path> files = files_beside(dataset, key, list.images, problems);
-    if (!problems.empty()) fail(Code::data, "{}", problems.front());
-    sample.images[key] = {{.text = files.front().string()}};
-  }
-}
-
 int64_t rounded(int64_t value, int64_t to) { return std::max(to, (value + to / 2) / to * to); }
 
 }  // namespace
@@ -138,10 +127,28 @@ void begin_with(LoraPurpose purpose, const DataLook& look, Config& config, KeyCo
   comments["save.max_step_saves_to_keep"] = "older ones are removed";
   config.save.max_step_saves_to_keep = 6;
   for (const char* prompt : row.prompts) config.sample.prompts.emplace_back(prompt);
-  if (!dataset.images.empty()) sample_from_first(dataset, config.sample);
   comments["sample.sample_every"] = "steps from sample to sample";
   config.sample.sample_at_start = true;
   comments["sample.sample_at_start"] = "what the model makes of the prompts before";
+}
+
+void sample_from_first(const Recipe& recipe, Config& config, KeyComments& comments) {
+  const DatasetConfig& dataset = config.datasets.at(0);
+  std::vector<std::string> problems;
+  const ImageList list = list_images(dataset, problems);
+  for (const auto& [key, folder] : dataset.images) {
+    const std::vector<std::filesystem::path> files = files_beside(dataset, key, list.images, problems);
+    if (!problems.empty()) fail(Code::data, "{}", problems.front());
+    config.sample.images[key] = {{.text = files.front().string()}};
+  }
+  if (!recipe.inpaints()) return;
+  if (dataset.images.contains(inpaint_mask_key)) {
+    config.sample.images[inpaint_image_key] = {{.text = list.images.front().string()}};
+    return;
+  }
+  config.sample.prompts.clear();
+  comments["sample.prompts"] = "a sample is a part of an image: with images: {image: photo.png, mask: white_there.png}";
+  comments["datasets[].inpaint_masks"] = "drawn for each image; with images: {mask: folder} it has one of yours";
 }
 
 }  // namespace lh

@@ -8,6 +8,7 @@
 
 #include "config/config.h"
 #include "config/print.h"
+#include "plugin/recipe.h"
 
 namespace lh {
 
@@ -26,5 +27,7 @@ std::vector<int64_t> resolutions_for(const DataLook& look);
 
 // Sets what follows from purpose and data, and says why behind each key.
 void begin_with(LoraPurpose purpose, const DataLook& look, Config& config, KeyComments& comments);
+// For models that are given further images: samples are made from those of the first image of the dataset.
+void sample_from_first(const Recipe& recipe, Config& config, KeyComments& comments);
 
 }  // namespace lh

@@ -197,17 +197,6 @@ Graph build_sample_graph(const Model& model, const Sizes& sizes, const SelectAda
   return graph;
 }
 
-void require_plain_latents(const Graph& denoiser, const Recipe& recipe) {
-  const Shape& latents = denoiser.desc(denoiser.inputs.at("latents")).shape;  // [B, H, W, C]
-  const int64_t channels = latents[latents.rank() - 1];
-  if (channels == recipe.latents.channels) return;
-  fail(Code::data,
-       "this {} model takes {} channels where the latents of an image have {}: it is also given a mask or another "
-       "image, as models for inpainting and editing are, and cannot be trained or sampled here. Train on the base "
-       "model; its LoRA fits this one too where their blocks are the same",
-       recipe.family, channels, recipe.latents.channels);
-}
-
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select) {
   fuse(graph);
   store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });

@@ -75,9 +75,6 @@ class StepBeforeRecompute {
 };
 // Its forward pass alone, without dropout, with the one output "loss".
 Graph build_loss_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select, const StepOptions& options);
-// Throws where the denoiser is to be given more than latents: models for inpainting and editing, which are neither
-// trained nor sampled.
-void require_plain_latents(const Graph& denoiser, const Recipe& recipe);
 // The passes of a graph that is only run forward: fused, weights as they are kept, adapters.
 void make_forward(Graph& graph, const Model& model, const SelectAdapter& select);
 // The denoiser with adapters, forward only. lists: as Model::build takes them.

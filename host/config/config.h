@@ -106,6 +106,7 @@ struct DatasetConfig {
   double mask_min_value = 0;
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 8;  // of each picture, where it has random crops, scales or colours
+  int64_t inpaint_masks = 16;    // of each picture, where they are drawn
   bool flip_x = false, flip_y = false;
   bool cache_latents_to_disk = true;
   bool buckets = true;

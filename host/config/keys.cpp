@@ -473,6 +473,11 @@ const Key table[] = {
      "With random_crop, random_scale or color_aug: so many variants of each image are encoded, of which each use has "
      "one.",
      {.range = {.low = 1, .high = 1e6}}},
+    {"datasets[].inpaint_masks",
+     each<&D::inpaint_masks>,
+     "For models that paint by a mask, without images.mask: so many masks are drawn for each image, of which each use "
+     "has one.",
+     {.range = {.low = 1, .high = 1e6}}},
     {"datasets[].cache_latents_to_disk", each<&D::cache_latents_to_disk>,
      "Keep encoded images on disk, so that the next run starts at once."},
     {"datasets[].buckets", each<&D::buckets>, "Group images by shape. false: crop all to a square."},
@@ -767,7 +772,7 @@ const Key table[] = {
      "sample_steps, "
      "network_multiplier and images, which count for this image. Flags in a text say the same: --n, --w, --h, --d, "
      "--l, "
-     "--s, --m, --ctrl_img."},
+     "--s, --m, --ctrl_img, --image, --mask."},
     {"sample.images",
      in<S, &SampleConfig::images>,
      "Images that samples are made from, for models that are given some: by the model's key, such as control, one "

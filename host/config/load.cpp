@@ -153,7 +153,11 @@ class Reader {
 
   // Jobs of ai-toolkit that train nothing. Other problems of the file are of no use then.
   void refuse_job(const Node& job) {
-    const std::string instead = job.text == "generate" ? ". For images from prompts: lora-host sample" : "";
+    const std::string instead =
+        job.text == "generate"  ? ". For images from prompts: lora-host sample"
+        : job.text == "extract" ? ". For a LoRA of what a tuned model has more: lora-host extract"
+        : job.text == "mod"     ? ". For a LoRA at another strength: lora-host merge --lora FILE:STRENGTH --into lora"
+                                : "";
     needs_ = {.model = false, .datasets = false, .plugins = needs_.plugins, .arch = false};
     problem(job.place, "job", fmt::format("must be extension or train, found {}{}", yaml::describe(job), instead));
   }

@@ -28,7 +28,13 @@ constexpr Row rows[] = {{"neg", "n"},
                         {"guidance_scale", "l", "cfg"},
                         {"sample_steps", "s", "steps"},
                         {"network_multiplier", "m", "network_multiplier"},
-                        {"ctrl_img", "ctrl_img"}};
+                        {"ctrl_img", "ctrl_img"},
+                        {"image", "image"},
+                        {"mask", "mask"}};
+
+// Fields that name an image, and its key among a model's.
+constexpr std::pair<std::string_view, const char*> image_fields[] = {
+    {"ctrl_img", "control"}, {"image", "image"}, {"mask", "mask"}};
 
 // Fields and flags of those programs that say nothing at `harmless`, and what to do otherwise.
 struct Foreign {
@@ -113,11 +119,12 @@ class Reader {
     if (name == "ctrl_img_1") name = "ctrl_img";
     if (name == "fps") return;  // of single images
     if (name == "images") return assign_image(shown, value, item);
-    if (name == "ctrl_img") {
-      Node mapping{.kind = Kind::map, .place = value.place};
-      mapping.entries.emplace_back(Node{.kind = Kind::scalar, .place = place, .text = "control"}, value);
-      return value.text.empty() ? void() : assign_image(shown, mapping, item);
-    }
+    for (const auto& [field, key] : image_fields)
+      if (name == field) {
+        Node mapping{.kind = Kind::map, .place = value.place};
+        mapping.entries.emplace_back(Node{.kind = Kind::scalar, .place = place, .text = key}, value);
+        return value.text.empty() ? void() : assign_image(shown, mapping, item);
+      }
     if (name == "width")
       item.width = integer(name, shown, value);
     else if (name == "height")

@@ -26,6 +26,9 @@ enum class Purpose : uint32_t {
   validation = 14,
   augment = 15,
   augment_variant = 16,
+  inpaint_mask = 17,
+  inpaint = 18,            // which of an image's masks
+  inpaint_posterior = 19,  // of what such a mask leaves
 };
 
 class Random {

@@ -70,7 +70,7 @@ struct CheckRequest {
   std::vector<DatasetConfig> datasets;
   std::string trigger_word;
   int64_t pixel_step = 16, batch_size = 1;
-  std::set<std::string> image_keys;  // of further images that the model is given
+  ImageKeys image_keys;  // of further images that the model is given
   ValidationSplit split;
   std::vector<TextReader> readers;  // of the model; none: words are counted
   Examination examination = usual_examination();

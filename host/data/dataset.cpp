@@ -39,14 +39,14 @@ struct Candidate {
 };
 
 // The further images of every candidate, as the model asks for them.
-void find_images(const DatasetConfig& config, const std::string& section, const std::set<std::string>& keys,
+void find_images(const DatasetConfig& config, const std::string& section, const ImageKeys& keys,
                  std::vector<Candidate>& candidates, std::vector<std::string>& problems) {
   const std::vector<std::string> wrong = problems_of_images(section, config.images, keys);
   problems.insert(problems.end(), wrong.begin(), wrong.end());
   if (!wrong.empty()) return;
   std::vector<fs::path> names;
   for (const Candidate& candidate : candidates) names.push_back(candidate.file.path);
-  for (const std::string& key : keys) {
+  for (const auto& [key, folder] : config.images) {
     const std::vector<fs::path> files = files_beside(config, key, names, problems);
     for (size_t i = 0; i < files.size(); ++i)
       if (!files[i].empty()) candidates[i].images[key].path = files[i];
@@ -144,6 +144,7 @@ struct Known {
   const KnownGood& good;
   const OpenedImages& opened;
   SeenFiles* seen;
+  const ImageKeys& keys;
 };
 
 // Fills in what the file says of itself, or why the candidate cannot be used. True for one with more images than one.
@@ -178,20 +179,24 @@ bool check_file(ImageFile& file, const Known& known, Candidate& candidate) {
   }
 }
 
-void check_image(Candidate& candidate, const Known& known) {
-  candidate.animated = check_file(candidate.file, known, candidate);
-  for (auto& [key, file] : candidate.images) check_file(file, known, candidate);
-  if (!candidate.mask) return;
-  ImageFile& mask = candidate.mask->file;
-  check_file(mask, {{}, known.opened, known.seen}, candidate);
+void check_mask(ImageFile& mask, const Known& known, Candidate& candidate) {
+  check_file(mask, {{}, known.opened, known.seen, known.keys}, candidate);
   const ImageSize &m = mask.size, &i = candidate.file.size;
-  // Of one shape, but for a pixel that rounding takes.
-  if (candidate.corrupt.empty() && candidate.unreadable.empty() &&
-      std::abs(m.width * i.height - m.height * i.width) >
-          std::max(std::max(m.width, m.height), std::max(i.width, i.height)))
+  if (candidate.corrupt.empty() && candidate.unreadable.empty() && !same_shape(m, i))
     candidate.corrupt =
         fmt::format("mask {}: {} x {} pixels, and its image {} has {} x {}: expected the same shape",
                     mask.path.string(), m.width, m.height, candidate.file.path.filename().string(), i.width, i.height);
+}
+
+void check_image(Candidate& candidate, const Known& known) {
+  candidate.animated = check_file(candidate.file, known, candidate);
+  for (auto& [key, file] : candidate.images) {
+    if (known.keys.inpaint && key == inpaint_mask_key)
+      check_mask(file, known, candidate);
+    else
+      check_file(file, known, candidate);
+  }
+  if (candidate.mask) check_mask(candidate.mask->file, known, candidate);
 }
 
 // All images at once on the machine's cores; each result lies in its own candidate.
@@ -271,7 +276,7 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
 }
 
 void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std::vector<Candidate>& candidates,
-                 int64_t step, Dataset& dataset) {
+                 int64_t step, bool inpaint, Dataset& dataset) {
   for (const int64_t resolution : config.resolution) {
     for (const Candidate& candidate : candidates) {
       Sample sample;
@@ -287,6 +292,7 @@ void add_samples(const DatasetConfig& config, const CaptionRule& rule, const std
       sample.random_scale = config.random_scale;
       sample.color_aug = config.color_aug;
       sample.augment_variants = sample.is_augmented() ? config.augment_variants : 1;
+      if (inpaint) sample.inpaint_masks = sample.images.contains(inpaint_mask_key) ? 1 : config.inpaint_masks;
       sample.loss_weight = config.loss_multiplier;
       sample.repeats = config.num_repeats;
       dataset.small +=
@@ -357,6 +363,10 @@ std::vector<std::byte> read_unchanged(const ImageFile& file) {
 
 }  // namespace
 
+bool same_shape(const ImageSize& a, const ImageSize& b) {
+  return std::abs(a.width * b.height - a.height * b.width) <= std::max({a.width, a.height, b.width, b.height});
+}
+
 ImageFile open_image(const fs::path& path) {
   const std::vector<std::byte> bytes = read_image_file(path);
   decode_image(bytes, path);
@@ -422,15 +432,21 @@ std::map<Bucket, int64_t> samples_by_bucket(const std::vector<Sample>& samples) 
   return counts;
 }
 
-uint64_t Sample::number() const {
+uint64_t content_number(const ImageFile& file) {
+  const std::string& hash = file.content_hash;
   uint64_t number = 0;
-  std::from_chars(image.content_hash.data(),
-                  image.content_hash.data() + std::min<size_t>(16, image.content_hash.size()), number, 16);
+  std::from_chars(hash.data(), hash.data() + std::min<size_t>(16, hash.size()), number, 16);
   return number;
 }
 
+ImageCut Sample::with_mask(ImageCut cut, int64_t number) const {
+  const auto given = images.find(inpaint_mask_key);
+  cut.inpaint = given != images.end() ? InpaintMask{given->second} : InpaintMask{.file = {}, .number = number};
+  return cut;
+}
+
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good, const std::set<std::string>& keys, const ValidationSplit& split,
+                     const KnownGood& known_good, const ImageKeys& keys, const ValidationSplit& split,
                      DatasetSurvey* survey, SeenFiles* seen) {
   Dataset dataset;
   std::vector<std::string> problems;
@@ -446,12 +462,12 @@ Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::stri
     find_images(config, fmt::format("datasets[{}].images", i), keys, candidates, problems);
     find_masks(config, list.images, candidates, problems);
     read_captions(config, list, rule, trigger, candidates, problems);
-    check_images(candidates, {known_good, opened_by(survey, candidates), seen});
+    check_images(candidates, {known_good, opened_by(survey, candidates), seen, keys});
     if (survey != nullptr) note(candidates, config, i, *survey);
     drop_unusable(config, candidates, survey == nullptr, dataset.skipped, problems);
     for (const Candidate& candidate : candidates)
       if (candidate.animated) dataset.animated.push_back(candidate.file.path.filename().string());
-    add_samples(config, rule, candidates, step, dataset);
+    add_samples(config, rule, candidates, step, keys.inpaint, dataset);
   }
   if (problems.empty()) set_apart(split, dataset, problems);
   balance_regularization(dataset);

@@ -13,6 +13,7 @@
 
 #include "config/config.h"
 #include "data/caption_rule.h"
+#include "data/further_images.h"
 #include "data/image.h"
 #include "io/seen_files.h"
 
@@ -36,6 +37,8 @@ struct ImageFile {
   ImageSize size;            // as it is, upright
 };
 using ImageFiles = std::map<std::string, ImageFile>;  // by key of the model's recipe: "control"
+// Of an image's content, for what is drawn by image.
+uint64_t content_number(const ImageFile& file);
 
 // How an image is changed on the way: where it is cropped, its colours (recolour).
 struct Augment {
@@ -44,12 +47,19 @@ struct Augment {
   bool operator==(const Augment&) const = default;
 };
 
-// An image file scaled and cropped to a bucket, and mirrored.
+// What of an image a model is to paint anew (data/inpaint_mask.h): what a file has white, or a mask that is drawn.
+struct InpaintMask {
+  std::optional<ImageFile> file;
+  int64_t number = 0;  // of the one that is drawn
+};
+
+// An image file scaled and cropped to a bucket, and mirrored; with a mask that is cut likewise, what that leaves of it.
 struct ImageCut {
   ImageFile file;
   Bucket bucket;
   Flip flip = {};
   Augment augment = {};
+  std::optional<InpaintMask> inpaint = {};
 };
 
 // Where an image counts: as white as its mask is, or as opaque as the image itself; nowhere less than `least`.
@@ -71,13 +81,16 @@ struct Sample {
   bool is_reg = false;
   bool random_crop = false, random_scale = false, color_aug = false;
   int64_t augment_variants = 1;  // of which each use has one
+  int64_t inpaint_masks = 0;     // the same, for models that paint by a mask
   double loss_weight = 1;
   int64_t repeats = 1;
   bool is_augmented() const { return random_crop || random_scale || color_aug; }
   ImageCut cut() const { return {image, bucket, flip}; }
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
-  uint64_t number() const;             // of the image's content, for what is drawn by image
+  uint64_t number() const { return content_number(image); }
+  // With the mask that `images` has, or with one of those that are drawn.
+  ImageCut with_mask(ImageCut cut, int64_t number) const;
 };
 
 // What models that are conditioned on sizes are told of an image, in pixels: height and width of the image as it is,
@@ -148,9 +161,11 @@ struct DatasetSurvey {
 // An image that was seen to be good before and has not been touched since is not read: `seen` knows its hash and size.
 // All problems (empty folder, missing captions, ...) come in one lh::Error(Code::data).
 Dataset open_dataset(const std::vector<DatasetConfig>& datasets, const std::string& trigger_word, int64_t step,
-                     const KnownGood& known_good = {}, const std::set<std::string>& keys = {},
-                     const ValidationSplit& split = {}, DatasetSurvey* survey = nullptr, SeenFiles* seen = nullptr);
+                     const KnownGood& known_good = {}, const ImageKeys& keys = {}, const ValidationSplit& split = {},
+                     DatasetSurvey* survey = nullptr, SeenFiles* seen = nullptr);
 
+// Whether an image and its mask are of one shape, but for a pixel that rounding takes.
+bool same_shape(const ImageSize& a, const ImageSize& b);
 // Reads, hashes and decodes an image file. Throws lh::Error(Code::data).
 ImageFile open_image(const std::filesystem::path& path);
 // The pixels of a cut, not mirrored. Throws lh::Error(Code::data) where the file is no longer what it was.

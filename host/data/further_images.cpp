@@ -21,19 +21,21 @@ std::string some_names(const std::vector<std::string>& names) {
 }
 
 std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given,
-                                            const std::set<std::string>& keys) {
+                                            const ImageKeys& keys) {
   std::vector<std::string> problems;
-  const std::vector<std::string_view> known(keys.begin(), keys.end());
+  std::set<std::string> all = keys.needed;
+  if (keys.inpaint) all.insert(inpaint_mask_key);
+  const std::vector<std::string_view> known(all.begin(), all.end());
   for (const auto& [key, paths] : given) {
-    if (keys.contains(key)) continue;
+    if (all.contains(key)) continue;
     const std::string near = nearest_of(key, known);
-    const std::string fix = keys.empty()   ? "Remove it"
-                            : near.empty() ? fmt::format("It has {}", fmt::join(keys, ", "))
+    const std::string fix = all.empty()    ? "Remove it"
+                            : near.empty() ? fmt::format("It has {}", fmt::join(all, ", "))
                                            : fmt::format("Did you mean {}?", near);
     problems.push_back(
         fmt::format("{}{}.{}: the model is given no image of this key. {}", paths.at(0).place(), section, key, fix));
   }
-  for (const std::string& key : keys)
+  for (const std::string& key : keys.needed)
     if (!given.contains(key))
       problems.push_back(fmt::format("{}.{}: missing: the model is given a further image of this key", section, key));
   return problems;

@@ -15,10 +15,19 @@ namespace lh {
 // "a.png, b.png, ... (7 in all)"
 std::string some_names(const std::vector<std::string>& names);
 
+// The keys of models that paint a part of an image anew: that image, which is the sample's own in training, and where.
+inline constexpr const char *inpaint_image_key = "image", *inpaint_mask_key = "mask";
+
+// The keys of the further images that a model is given.
+struct ImageKeys {
+  ImageKeys(std::set<std::string> keys = {}, bool masks = false) : needed(std::move(keys)), inpaint(masks) {}
+  std::set<std::string> needed;
+  bool inpaint;  // and inpaint_mask_key, for whose images masks are drawn where the user gives none
+};
+
 // What is wrong with the keys of datasets[].images or sample.images, `section`, for a model that is given images of
 // these keys: those it does not have, and those that are missing.
-std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given,
-                                            const std::set<std::string>& keys);
+std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given, const ImageKeys& keys);
 
 // The files for one key, by the index of the image that they belong to. Images without one go into `problems`.
 std::vector<std::filesystem::path> files_beside(const DatasetConfig& config, const std::string& key,

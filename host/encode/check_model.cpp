@@ -125,12 +125,14 @@ class ModelCheck {
     if (!graph.inputs.contains("latents")) wrong(role, "does not ask for the input 'latents'");
     if (const Desc given = input(graph, "latents"); !is_float(given.dtype) || given.shape.rank() != 4)
       wrong(role, "input 'latents' is {}, expected [B, height, width, channels]", given.text());
-    // More channels than latents have are those of a model for inpainting: the user's file, not the plugin's mistake.
-    if (input(graph, "latents").shape == latents) inputs(graph, sizes);
+    inputs(graph, sizes);
     const auto output = graph.outputs.find("output");
     if (output == graph.outputs.end()) wrong(role, "has no output 'output'; it gives {}", list(graph.outputs));
     if (const Desc& said = graph.desc(output->second); said.shape != latents || !is_float(said.dtype))
       wrong(role, "output 'output' is {}, expected a float {} like the latents (recipe: latents.channels)", said.text(),
+            latents.text());
+    if (const Desc given = input(graph, "latents"); given.shape != latents)
+      wrong(role, "input 'latents' is {}, expected a float {} (recipe: latents.channels)", given.text(),
             latents.text());
   }
 

@@ -115,7 +115,8 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
       out.desc.shape = Shape{batch, count};
       return out;
     }
-    case Source::image: {
+    case Source::image:
+    case Source::inpaint: {
       std::vector<const HostTensor*> parts;
       for (const InputRow& row : rows) {
         const auto found = row.images.find(name);
@@ -157,6 +158,10 @@ NamedTensors DenoiserInputs::pattern_images(const Sizes& sizes) const {
   const int64_t h = sizes.at("height"), w = sizes.at("width");
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
+    if (spec.source == Source::inpaint)
+      out.emplace(
+          name,
+          made_up({1, h, w, spec.of == inpaint_mask_key ? latents.downscale * latents.downscale : latents.channels}));
     if (spec.source != Source::image) continue;
     switch (spec.image) {
       case InputSpec::Image::latents: out.emplace(name, made_up({1, h, w, latents.channels})); break;

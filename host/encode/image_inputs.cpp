@@ -1,5 +1,7 @@
 #include "encode/image_inputs.h"
 
+#include "data/inpaint_mask.h"
+
 namespace lh {
 namespace {
 
@@ -21,45 +23,73 @@ HostTensor mask_of(const HostTensor& pixels, int64_t downscale) {
   return mask;
 }
 
+// The pixels of each place, row by row: [H, W] -> [1, H / d, W / d, d d].
+HostTensor by_place(const std::vector<uint8_t>& mask, const Bucket& size, int64_t downscale) {
+  HostTensor out(Desc{DType::f32, {1, size.height / downscale, size.width / downscale, downscale * downscale}});
+  size_t i = 0;
+  for (int64_t top = 0; top < size.height; top += downscale)
+    for (int64_t left = 0; left < size.width; left += downscale)
+      for (int64_t y = top; y < top + downscale; ++y)
+        for (int64_t x = left; x < left + downscale; ++x)
+          out.as<float>()[i++] = mask[static_cast<size_t>(y * size.width + x)];
+  return out;
+}
+
 }  // namespace
 
-std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const Bucket& bucket, Flip flip,
-                                             CropAt at) const {
+std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const ImageCut& own) const {
   std::vector<ImageCut> cuts;
-  for (const auto& [name, spec] : recipe_.inputs)
+  for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
-      cuts.push_back({images.at(spec.of), bucket, flip, {.at = at}});
+      cuts.push_back({images.at(spec.of), own.bucket, own.flip, {.at = own.augment.at}});
+    if (spec.source == Source::inpaint && spec.of == inpaint_image_key) cuts.push_back(own);
+  }
   return cuts;
 }
 
 std::vector<ImageCut> ImageInputs::to_encode(const Dataset& dataset) const {
   std::vector<ImageCut> cuts;
   for (const auto* samples : {&dataset.samples, &dataset.validation}) {
-    const auto cuts_of = [&](const Sample& sample) {  // validation has images as they are
-      return samples == &dataset.samples ? sample.cuts() : std::vector<ImageCut>{sample.cut()};
+    const bool drawn = samples == &dataset.samples;  // validation has images as they are, and one mask
+    const auto cuts_of = [&](const Sample& sample) {
+      return drawn ? sample.cuts() : std::vector<ImageCut>{sample.cut()};
     };
     for (const Sample& sample : *samples)
       for (ImageCut& cut : cuts_of(sample)) cuts.push_back(std::move(cut));
-    for (const Sample& sample : *samples) {
-      if (sample.images.empty()) continue;
-      for (const ImageCut& cut : cuts_of(sample))
-        for (ImageCut& other : to_encode(sample.images, sample.bucket, sample.flip, cut.augment.at))
-          cuts.push_back(std::move(other));
-    }
+    for (const Sample& sample : *samples)
+      for (const ImageCut& cut : cuts_of(sample)) {
+        const auto add = [&](const ImageCut& own) {
+          for (ImageCut& other : to_encode(sample.images, own)) cuts.push_back(std::move(other));
+        };
+        if (sample.inpaint_masks == 0) add(cut);
+        for (int64_t i = 0; i < (drawn ? sample.inpaint_masks : std::min<int64_t>(sample.inpaint_masks, 1)); ++i)
+          add(sample.with_mask(cut, i));
+      }
   }
   return cuts;
 }
 
-NamedTensors ImageInputs::make(const ImageFiles& images, const Bucket& bucket, Flip flip, CropAt at) {
+HostTensor ImageInputs::left_by_mask(const ImageCut& own, Random posterior) {
+  const LatentSpec& spec = recipe_.latents;
+  HostTensor latents(
+      Desc{DType::f32, {1, own.bucket.height / spec.downscale, own.bucket.width / spec.downscale, spec.channels}});
+  latents_.draw(own, posterior, latents.as<float>());
+  return latents;
+}
+
+NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Random posterior) {
   NamedTensors out;
   for (const auto& [name, spec] : recipe_.inputs) {
+    if (spec.source == Source::inpaint)
+      out.emplace(name, spec.of == inpaint_mask_key ? by_place(inpaint_mask(own), own.bucket, recipe_.latents.downscale)
+                                                    : left_by_mask(own, posterior));
     if (spec.source != Source::image) continue;
-    const ImageCut cut{images.at(spec.of), bucket, flip, {.at = at}};
+    const ImageCut cut{images.at(spec.of), own.bucket, own.flip, {.at = own.augment.at}};
     if (spec.image == InputSpec::Image::latents) {
       out.emplace(name, latents_.mean(cut));
       continue;
     }
-    HostTensor pixels = image_to_tensor(read_cut(cut), flip);
+    HostTensor pixels = image_to_tensor(read_cut(cut), own.flip);
     out.emplace(
         name, spec.image == InputSpec::Image::pixels ? std::move(pixels) : mask_of(pixels, recipe_.latents.downscale));
   }

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/hash.h"
 #include "core/signals.h"
+#include "data/inpaint_mask.h"
 #include "encode/shared_work.h"
 #include "graph/fingerprint.h"
 #include "run/weights.h"
@@ -19,6 +20,13 @@ namespace {
 
 // A key is "<image>-<everything else>".
 std::string image_part(const std::string& content_hash) { return content_hash.substr(0, 32); }
+
+// Grey, which is 0, where the mask is 1.
+void clear(HostTensor& pixels, const std::vector<uint8_t>& mask) {
+  const std::span<float> values = pixels.as<float>();  // [1, H, W, 3]
+  for (size_t i = 0; i < mask.size(); ++i)
+    if (mask[i] != 0) std::ranges::fill(values.subspan(3 * i, 3), 0.0f);
+}
 
 }  // namespace
 
@@ -72,6 +80,9 @@ std::string LatentEncoding::key(const ImageCut& cut) const {
   if (const Augment& a = cut.augment; a != Augment{})
     rest += fmt::format(";augment/1 {} {} {} {}{}", a.at.x, a.at.y, a.hue, a.gamma,
                         a.at.scale > 0 ? fmt::format(" scale {}", a.at.scale) : "");
+  if (cut.inpaint)
+    rest += ";inpaint/1 " +
+            (cut.inpaint->file ? cut.inpaint->file->content_hash : fmt::format("drawn {}", cut.inpaint->number));
   // Where tiles lie follows from their size and number.
   if (!tiles.whole())
     rest += fmt::format(";tiles/1 {}x{} of {}x{}", tiles.columns.starts.size(), tiles.rows.starts.size(),
@@ -131,12 +142,13 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
 }
 
 HostTensor LatentEncoding::encode(const ImageCut& cut, const VaePlan& plan, Program& program) const {
-  HostTensor posterior =
-      in_tiles(image_to_tensor(read_cut(cut), cut.flip), plan.pixels(), plan.grid, [&](const HostTensor& tile) {
-        program.set_input("image", tile);
-        program.run();
-        return converted(program.output("posterior"), DType::f32);
-      });
+  HostTensor pixels = image_to_tensor(read_cut(cut), cut.flip);
+  if (cut.inpaint) clear(pixels, inpaint_mask(cut));
+  HostTensor posterior = in_tiles(pixels, plan.pixels(), plan.grid, [&](const HostTensor& tile) {
+    program.set_input("image", tile);
+    program.run();
+    return converted(program.output("posterior"), DType::f32);
+  });
   vae_.require_finite(VaeRole::encode, posterior, cut.file.path.string());
   return posterior;
 }

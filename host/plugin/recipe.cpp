@@ -27,10 +27,20 @@ bool Recipe::guided() const {
   return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::guidance; });
 }
 
-std::set<std::string> Recipe::image_keys() const {
+bool Recipe::inpaints() const {
+  return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::inpaint; });
+}
+
+ImageKeys Recipe::image_keys() const {
   std::set<std::string> keys;
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::image) keys.insert(spec.of);
+  return {keys, inpaints()};
+}
+
+ImageKeys Recipe::image_keys_of_samples() const {
+  std::set<std::string> keys = image_keys().needed;
+  if (inpaints()) keys.insert({inpaint_image_key, inpaint_mask_key});
   return keys;
 }
 

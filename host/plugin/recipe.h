@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "config/config.h"
+#include "data/further_images.h"
 #include "data/tokenizer_spec.h"
 
 namespace lh {
@@ -47,6 +48,7 @@ struct InputSpec {
     sizes,        // f32 [B, n]: numbers of the image and constants
     image,        // a further image of the sample
     constant,     // f32 [B]
+    inpaint,      // which part of an image is to be painted anew, or what is there beside it
   };
   enum class Image { latents, pixels, mask };
   // A number of the image, or a constant where `name` is empty.
@@ -56,7 +58,8 @@ struct InputSpec {
   };
 
   Source source = Source::constant;
-  std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key
+  std::string of;          // conditioner: the output; mask, lengths: the input; image: the dataset's key;
+                           // inpaint: inpaint_mask_key or inpaint_image_key
   std::string mask;        // conditioner: the output, i32 [1, L], that says which of the rows are there; empty: all
   int64_t round = 1;       // conditioner with a mask: rows are padded to a multiple of this
   bool per_token = false;  // noise levels: f32 [B, tokens]
@@ -154,8 +157,10 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;                       // one of the inputs is a distilled guidance strength
-  std::set<std::string> image_keys() const;  // of the further images that the model is given
+  bool guided() const;                      // one of the inputs is a distilled guidance strength
+  bool inpaints() const;                    // and to some the part of an image that is to be painted anew
+  ImageKeys image_keys() const;             // of the further images that the model is given in training
+  ImageKeys image_keys_of_samples() const;  // and in sampling, where there is no image but those
 
   // Throws lh::Error(Code::plugin) naming plugin and line: unknown and missing fields, values out of range, and what
   // does not fit the objective.

@@ -28,6 +28,7 @@ constexpr SourceName source_names[] = {
     {"guidance", Source::guidance, false},
     {"sizes", Source::sizes, false},
     {"image", Source::image, true},
+    {"inpaint", Source::inpaint, true},
     {"constant", Source::constant, false},
 };
 
@@ -97,6 +98,12 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
                                    : InputSpec::Image::mask;
       break;
     }
+    case Source::inpaint:
+      in.check_fields(node, what, {"source"});
+      if (out.of != inpaint_mask_key && out.of != inpaint_image_key)
+        in.wrong(node, fmt::format("source `inpaint.{}` is unknown; known: inpaint.{}, inpaint.{}", out.of,
+                                   inpaint_image_key, inpaint_mask_key));
+      break;
     case Source::constant:
       in.check_fields(node, what, {"source", "value"});
       out.value = in.number(in.need(node, "value", what), "value");

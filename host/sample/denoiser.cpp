@@ -41,7 +41,6 @@ Denoiser::Compiled Denoiser::compile(const SelectAdapter& select, DType compute,
   compiled.graph =
       build_sample_graph(model_, compiled.sizes, select, compute,
                          skip_layers.empty() ? SizeLists{} : SizeLists{{"skip_layers", skip_layers}}, streaming);
-  require_plain_latents(compiled.graph, model_.recipe());
   compiled.plan = plan_memory(compiled.graph, parameters(compiled.graph));
   return compiled;
 }

@@ -34,7 +34,8 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
 namespace {
 
 // The images of each request, checked.
-std::vector<ImageFiles> images_of(const SampleConfig& config, const std::set<std::string>& keys) {
+std::vector<ImageFiles> images_of(const SampleConfig& config, const Recipe& recipe) {
+  const ImageKeys keys = recipe.image_keys_of_samples();
   std::vector<ImageFiles> all(config.prompts.size());
   if (all.empty()) return all;
   ImagePaths paths_of = config.images;  // by key, one for all prompts or one for each
@@ -56,14 +57,29 @@ std::vector<ImageFiles> images_of(const SampleConfig& config, const std::set<std
       all[i][key] = open_image(schema::expand_home(path.text));
     }
   }
+  for (size_t i = 0; recipe.inpaints() && i < all.size(); ++i) {
+    const ImageFile &image = all[i].at(inpaint_image_key), &mask = all[i].at(inpaint_mask_key);
+    if (!same_shape(image.size, mask.size))
+      fail(Code::data, "sample.images.mask: {} has {} x {} pixels, and its image {} {} x {}: expected the same shape",
+           mask.path.string(), mask.size.width, mask.size.height, image.path.string(), image.size.width,
+           image.size.height);
+  }
   return all;
 }
 
 }  // namespace
 
+ImageCut SampleRequest::cut() const {
+  ImageCut cut{.file = {}, .bucket = bucket()};
+  const auto image = images.find(inpaint_image_key), mask = images.find(inpaint_mask_key);
+  if (image != images.end()) cut.file = image->second;
+  if (mask != images.end()) cut.inpaint = InpaintMask{mask->second};
+  return cut;
+}
+
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe) {
   std::vector<SampleRequest> requests;
-  std::vector<ImageFiles> images = images_of(config.sample, recipe.image_keys());
+  std::vector<ImageFiles> images = images_of(config.sample, recipe);
   for (const SampleItem& item : config.sample.prompts) {
     const size_t walked = config.sample.walk_seed ? requests.size() : 0;
     SampleItem asked = item;
@@ -87,7 +103,7 @@ std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests) 
 std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images) {
   std::vector<ImageCut> cuts;
   for (const SampleRequest& request : requests)
-    for (ImageCut& cut : images.to_encode(request.images, request.bucket())) cuts.push_back(std::move(cut));
+    for (ImageCut& cut : images.to_encode(request.images, request.cut())) cuts.push_back(std::move(cut));
   return cuts;
 }
 

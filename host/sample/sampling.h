@@ -23,6 +23,9 @@ struct SampleRequest {
   double strength = 1;     // of the trained adapter
   ImageFiles images = {};  // that it is made from, where the model is given some
   Bucket bucket() const { return {width, height}; }
+  // The image of which a model for inpainting paints a part; without one only what its images are cut to.
+  ImageCut cut() const;
+  Random posterior() const { return {seed, Purpose::inpaint_posterior, 0, 0}; }
 };
 
 // The VAE decoder for one image size, in tiles where the plan says so.

@@ -66,7 +66,8 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
         .level = draw(use, sizes, latents.as<float>().subspan(at, count), target.as<float>().subspan(at, count)),
         .guidance = training_guidance(p_.config.train, p_.model.recipe()),
         .sizes = image_numbers(use.cut),
-        .images = p_.images.make(sample.images, sample.bucket, sample.flip, use.cut.augment.at)};
+        .images =
+            p_.images.make(sample.images, use.own, Random(use.seed, Purpose::inpaint_posterior, use.draw, use.lane))};
     if (p_.selection.text_encoders())
       for (const auto& [name, ids] : *prompts.emplace_back(p_.text.tokens(use.caption))) tokens[name].push_back(&ids);
     else
@@ -113,7 +114,13 @@ std::vector<BatchMaker::Use> BatchMaker::uses_of(const Batch& batch, int64_t mic
     Random augment(course.seed, Purpose::augment, static_cast<uint64_t>(micro_step), lane);
     const auto variant = static_cast<int64_t>(augment.below(static_cast<uint64_t>(sample.augment_variants)));
     const std::string caption = caption_at(course, sample, micro_step, lane);
-    uses.push_back({sample, sample.cut(variant), caption,
+    const ImageCut cut = sample.cut(variant);
+    Random mask(course.seed, Purpose::inpaint, static_cast<uint64_t>(micro_step), lane);
+    const ImageCut own =
+        sample.inpaint_masks > 0
+            ? sample.with_mask(cut, static_cast<int64_t>(mask.below(static_cast<uint64_t>(sample.inpaint_masks))))
+            : cut;
+    uses.push_back({sample, cut, own, caption,
                     p_.preserved.any() ? std::optional(p_.preserved.of(sample, caption)) : std::nullopt, course.seed,
                     static_cast<uint64_t>(micro_step), lane});
   }
@@ -127,12 +134,14 @@ StepInputs BatchMaker::make(const Batch& batch, const StepShape& shape, int64_t 
 void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
   for (const Use& use : uses_of(batch, micro_step)) {
     p_.latents.will_need(use.cut);
+    for (const ImageCut& cut : p_.images.to_encode(use.sample.images, use.own)) p_.latents.will_need(cut);
     if (!p_.selection.text_encoders()) p_.text.will_need(use.caption);
   }
 }
 
 StepInputs BatchMaker::validation(const Sample& sample, const StepShape& shape, int64_t level) {
-  return make({{sample, sample.cut(), sample.caption, std::nullopt, p_.validation_seed(), sample.number(),
+  const ImageCut cut = sample.cut(), own = sample.inpaint_masks > 0 ? sample.with_mask(cut, 0) : cut;
+  return make({{sample, cut, own, sample.caption, std::nullopt, p_.validation_seed(), sample.number(),
                 static_cast<uint32_t>(level)}},
               shape, 0);
 }

@@ -23,6 +23,7 @@ class BatchMaker {
   struct Use {
     const Sample& sample;
     const ImageCut cut;
+    const ImageCut own;  // the same, with a mask where the model paints by one
     const std::string caption;
     const std::optional<std::string> preserved;  // the prompt for which the model is kept as it was
     uint64_t seed, draw;

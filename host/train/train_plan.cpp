@@ -29,7 +29,6 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     steps[shape] = std::move(step);
   }
   const TrainGraph& first = steps.begin()->second->train_graph();
-  require_plain_latents(first.graph, recipe);
   if (first.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "

@@ -44,7 +44,7 @@ void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest
     for (size_t i = 0; i < requests.size() && !stop(); ++i) {
       const SampleRequest& request = requests[i];
       const HostTensor latents =
-          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.bucket()), stop);
+          denoisers.denoise(request, p_.text, p_.images.make(request.images, request.cut(), request.posterior()), stop);
       if (world_.first() && !stop()) write(i, p_.samples->decode(request, latents));
     }
   };

@@ -31,6 +31,11 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   nn::FluxTransformer transformer(g, dims, [&](const nn::FluxPart& part) {
     return nn::modulation(g, activated, modulation_of(part), part.vectors());
   });
+  // Packed into patches, these are all values of the latents', then of the image's, then of the mask's.
+  if (dims.fill)
+    latents = g.concat({latents, g.input("masked_image", {batch, height, width, dims.channels}),
+                        g.input("mask", {batch, height, width, Dimensions::mask_pixels})},
+                       -1);
   std::vector<Value> further;
   if (reference) further.push_back(g.input("reference", {batch, height, width, dims.channels}));
   g.output("output", transformer(latents, text, further));

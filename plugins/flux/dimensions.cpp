@@ -22,7 +22,13 @@ std::string modulation_of(const FluxPart& part) {
 }
 
 Dimensions read_dimensions(const Weights& w) {
-  Dimensions dims{lora_host::nn::read_flux_dimensions(w)};
+  constexpr int64_t patch = lora_host::nn::FluxDimensions::patch;
+  const int64_t columns = w.require("img_in.weight", {-1, -1})[1];
+  const int64_t channels = w.require("final_layer.linear.weight", {-1, -1})[0] / (patch * patch);
+  const int64_t beside = channels + Dimensions::mask_pixels;
+  const bool fill = columns == (channels + beside) * patch * patch;
+  Dimensions dims{lora_host::nn::read_flux_dimensions(w, fill ? beside : 0)};
+  dims.fill = fill;
   int64_t h = dims.hidden;
   dims.pooled = w.require("vector_in.in_layer.weight", {h, -1})[1];
   dims.guidance = w.has("guidance_in.in_layer.weight");

@@ -1,5 +1,6 @@
-// Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder, and Kontext, which has the tensors of
-// dev: the user (model.variant) or the index of a diffusers directory says that it is one.
+// Plugin "flux": Flux.1 dev and schnell, told apart by the guidance embedder, Fill, whose first layer is wider, and
+// Kontext, which has the tensors of dev: the user (model.variant) or the index of a diffusers directory says that it is
+// one.
 #include <optional>
 
 #include "denoiser.h"
@@ -46,6 +47,7 @@ class Flux : public nn::LatentModel {
   }
 
   const char* recipe() const override {
+    if (filling()) return guided() ? flux_text::recipe_fill_yaml : flux_text::recipe_fill_unguided_yaml;
     if (kontext_) return guided() ? flux_text::recipe_kontext_yaml : flux_text::recipe_kontext_unguided_yaml;
     return guided() ? flux_text::recipe_dev_yaml : flux_text::recipe_schnell_yaml;
   }
@@ -55,12 +57,18 @@ class Flux : public nn::LatentModel {
   void build_denoiser(Graph& g, const Sizes& sizes) const override { flux::build_denoiser(g, *dims_, sizes, kontext_); }
 
   bool guided() const { return dims_ && dims_->guidance; }
+  bool filling() const { return dims_ && dims_->fill; }
 
   void check_variant(const Weights& weights) {
     std::optional<std::string> variant = weights.setting("variant");
     const std::string index = weights.document("", "model_index.json").value_or("");
     if (!variant && index.find("\"FluxKontextPipeline\"") != index.npos) variant = "kontext";
     if (!variant) return;
+    if (dims_ && filling() != (*variant == "fill"))
+      throw Failure(LH_E_MODEL,
+                    "variant is " + *variant + ", but img_in.weight has " +
+                        std::to_string(weights.require("img_in.weight", {-1, -1})[1]) + " columns: it is " +
+                        (filling() ? "a Fill model" : "none of Fill, which is also given an image and a mask"));
     kontext_ = *variant == "kontext";
     if (*variant == "schnell" && guided())
       throw Failure(LH_E_MODEL,

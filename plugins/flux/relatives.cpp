@@ -17,10 +17,9 @@ std::optional<std::string> relative(const Weights& w) {
     return "this is a ControlNet (controlnet_blocks); LoRAs are trained on the model that it steers";
   std::optional<Dims> in = w.find("img_in.weight"), out = w.find("final_layer.linear.weight");
   if (!in || !out || in->size() != 2 || out->size() != 2 || (*in)[1] == (*out)[0]) return std::nullopt;
+  if ((*in)[1] == 6 * (*out)[0]) return std::nullopt;  // Fill
   const std::string columns = "img_in takes " + std::to_string((*in)[1]) + " columns instead of " +
                               std::to_string((*out)[0]) + ", which are those of the latents";
-  if ((*in)[1] == 6 * (*out)[0])
-    return "this is Flux.1 Fill, which also takes a masked image and its mask (" + columns + ")";
   if ((*in)[1] == 2 * (*out)[0])
     return "this is Flux.1 Depth or Canny, which also takes an image that steers it (" + columns + ")";
   return "this is a variant of Flux.1 with further inputs (" + columns + ")";

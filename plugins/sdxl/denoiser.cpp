@@ -1,7 +1,7 @@
 // The graph of SDXL:
 //
 //   embedding = time_embed(sinusoid(timestep)) + label_emb(pooled | sinusoids of the six size ids)      [B, E]
-//   output    = UNet(latents, embedding, text)
+//   output    = UNet(latents, embedding, text), for inpainting UNet(latents | mask | masked image, ...)
 #include "denoiser.h"
 
 namespace sdxl {
@@ -37,7 +37,13 @@ Dimensions read_dimensions(const Weights& w) {
 
 void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   int64_t batch = sizes["batch"];
-  Value latents = g.input("latents", {batch, sizes["height"], sizes["width"], dims.unet.in_channels});
+  const int64_t height = sizes["height"], width = sizes["width"];
+  Value latents = g.input("latents", {batch, height, width, dims.unet.out_channels});
+  if (dims.inpaints()) {
+    // The nearest pixel of a place is its first one.
+    Value mask = g.slice(g.input("mask", {batch, height, width, Dimensions::mask_pixels}), -1, 0, 1);
+    latents = g.concat({latents, mask, g.input("masked_image", {batch, height, width, dims.unet.out_channels})}, -1);
+  }
   Value text = g.input("text", {batch, sizes["text_length"], dims.unet.context});
   Value pooled = g.input("pooled", {batch, dims.pooled});
   Value size_ids = g.input("size_ids", {batch, Dimensions::size_ids}, LH_F32);

@@ -12,8 +12,11 @@ namespace sdxl {
 struct Dimensions {
   static constexpr int64_t size_ids = 6;  // original height and width, crop top and left, target height and width
   static constexpr int64_t size_id_width = 256;  // sinusoid of each
+  static constexpr int64_t mask_pixels = 64;     // of a latent place
   lora_host::nn::UNetLayout unet;
   int64_t pooled = 0;  // width of the pooled vector
+  // For inpainting: behind the latents the mask and as many channels of the image without what is to be painted.
+  bool inpaints() const { return unet.in_channels == 2 * unet.out_channels + 1; }
 };
 
 // Why a UNet of this layout is none that this plugin knows, e.g. "this is an SDXL refiner (...)"; nothing for SDXL.
@@ -22,8 +25,8 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
 
-// latents [B, H, W, C], text [B, L, D], pooled [B, P], size_ids f32 [B, 6], timestep f32 [B] (0..999) -> what the model
-// was trained to predict [B, H, W, 4].
+// latents [B, H, W, 4], text [B, L, D], pooled [B, P], size_ids f32 [B, 6], timestep f32 [B] (0..999), for inpainting
+// mask [B, H, W, 64] and masked_image [B, H, W, 4] -> what the model was trained to predict [B, H, W, 4].
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace sdxl

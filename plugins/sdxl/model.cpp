@@ -1,4 +1,5 @@
-// Plugin "sdxl": Stable Diffusion XL and its distilled relatives, with noise or velocity as the prediction.
+// Plugin "sdxl": Stable Diffusion XL, also for inpainting, and its distilled relatives, with noise or velocity as the
+// prediction.
 #include <algorithm>
 #include <array>
 #include <optional>
@@ -25,11 +26,12 @@ constexpr nn::ClipOptions clip_g_options = {.activation = "erf", .projection = t
 // What the model predicts.
 struct Variant {
   const char* name;
-  const char* recipe;
+  const char *recipe, *inpaint;
 };
-constexpr Variant epsilon = {"epsilon", sdxl_text::recipe_epsilon_yaml};
-constexpr Variant v_pred = {"v_pred", sdxl_text::recipe_v_pred_yaml};
-constexpr Variant v_pred_ztsnr = {"v_pred_ztsnr", sdxl_text::recipe_v_pred_ztsnr_yaml};
+constexpr Variant epsilon = {"epsilon", sdxl_text::recipe_epsilon_yaml, sdxl_text::recipe_inpaint_yaml};
+constexpr Variant v_pred = {"v_pred", sdxl_text::recipe_v_pred_yaml, sdxl_text::recipe_v_pred_inpaint_yaml};
+constexpr Variant v_pred_ztsnr = {"v_pred_ztsnr", sdxl_text::recipe_v_pred_ztsnr_yaml,
+                                  sdxl_text::recipe_v_pred_ztsnr_inpaint_yaml};
 constexpr std::array<const Variant*, 3> variants = {&epsilon, &v_pred, &v_pred_ztsnr};
 
 class Sdxl : public nn::LatentModel {
@@ -56,7 +58,7 @@ class Sdxl : public nn::LatentModel {
     return 100;
   }
 
-  const char* recipe() const override { return variant_->recipe; }
+  const char* recipe() const override { return dims_ && dims_->inpaints() ? variant_->inpaint : variant_->recipe; }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }

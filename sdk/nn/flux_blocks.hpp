@@ -54,23 +54,25 @@ inline void require_flux_single(const Weights& w, const std::string& block, int6
     w.require(flux_norm(w, block + norm), {FluxDimensions::head_dim});
 }
 
-// Reads them from all that is not modulation, and throws where a tensor of that is missing or of another shape.
-inline FluxDimensions read_flux_dimensions(const Weights& w) {
+// Reads them from all that is not modulation, and throws where a tensor of that is missing or of another shape. beside:
+// what the model is given of each place beside its latents, in channels as those are.
+inline FluxDimensions read_flux_dimensions(const Weights& w, int64_t beside = 0) {
   constexpr int64_t head_dim = FluxDimensions::head_dim, patch = FluxDimensions::patch;
   Dims in = w.require("img_in.weight", {-1, -1});
   int64_t h = in[0], out = w.require("final_layer.linear.weight", {-1, h})[0];
   if (h % head_dim != 0)
     throw Failure(LH_E_MODEL,
                   "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
-  if (in[1] != out)
-    throw Failure(LH_E_MODEL, "img_in.weight: expected shape " + dims_text({h, out}) + ", found " + dims_text(in) +
-                                  "; inpainting and control variants take extra channels and cannot be trained here");
+  const int64_t columns = out + beside * patch * patch;
+  if (in[1] != columns)
+    throw Failure(LH_E_MODEL, "img_in.weight: expected shape " + dims_text({h, columns}) + ", found " + dims_text(in) +
+                                  "; inpainting and control variants take further channels");
   FluxDimensions dims{.hidden = h,
                       .channels = out / (patch * patch),
                       .text = w.require("txt_in.weight", {h, -1})[1],
                       .double_blocks = w.count("double_blocks.", ".img_attn.qkv.weight"),
                       .single_blocks = w.count("single_blocks.", ".linear1.weight")};
-  w.require_linear("img_in", h, out);
+  w.require_linear("img_in", h, columns);
   w.require_linear("txt_in", h, dims.text);
   for (int64_t i = 0; i < std::max<int64_t>(dims.double_blocks, 1); ++i)
     for (const char* side : {".img", ".txt"}) require_flux_double(w, "double_blocks." + std::to_string(i) + side, h);
@@ -104,7 +106,8 @@ class FluxTransformer {
   FluxTransformer(Graph& g, const FluxDimensions& dims, FluxModulation modulation, Value text_lengths = {})
       : g_(g), dims_(dims), modulation_(std::move(modulation)), text_lengths_(text_lengths) {}
 
-  // latents [B, H, W, C], text [B, L, D], further images [B, h, w, C] each -> [B, H, W, C]
+  // latents [B, H, W, C] with whatever is given beside them, text [B, L, D], further images [B, h, w, C] each
+  // -> [B, H, W, C]
   Value operator()(Value latents, Value text, const std::vector<Value>& further = {}) {
     Dims d = g_.shape(latents);
     constexpr int64_t patch = FluxDimensions::patch;

@@ -1,7 +1,8 @@
 // A small model whose parts do not fit each other in the way that LORA_TEST_MISFIT names: recipe and graphs disagree,
 // or one of them says what this host does not run. Without that variable it is sound.
 // "constant": sound as well, with another constant in its encoder. "images": sound as well, and given further images:
-// control [B, h, w, 4], photo [B, H, W, 3] and area [B, h, w, 1].
+// control [B, h, w, 4], photo [B, H, W, 3] and area [B, h, w, 1]. "inpaint": the same, and given what it is to paint:
+// hole [B, h, w, 64] and seen [B, h, w, 4].
 //
 //   conditioner  enc.input_ids [B, L] -> text [B, L, 8], text_mask [B, L], pooled [B, 8]
 //   denoiser     latents [B, h, w, 4], text, text_mask, pooled, size_ids [B, 2], time [B] -> output
@@ -69,6 +70,11 @@ lora: {targets: ["w"]}
   photo: {source: image.control, as: pixels}
   area: {source: image.mask, as: mask}
 )");
+  if (misfit("inpaint"))
+    return replaced(text, "inputs:\n", R"(inputs:
+  hole: {source: inpaint.mask}
+  seen: {source: inpaint.image}
+)");
   if (misfit("targets")) return replaced(text, R"(["w"])", R"(["blocks.*"])");
   return text;
 }
@@ -134,6 +140,11 @@ class Misfits : public lora_host::Model {
       latents = g.add(latents,
                       g.mul(g.input("control", {batch, height, width, 4}), g.input("area", {batch, height, width, 1})));
       said = g.add(said, g.reshape(g.mean(photo, {1, 2, 3}), {batch, 1, 1, 1}));
+    }
+    if (misfit("inpaint")) {
+      const int64_t height = sizes["height"], width = sizes["width"];
+      latents = g.add(latents, g.mul(g.input("seen", {batch, height, width, 4}),
+                                     g.mean(g.input("hole", {batch, height, width, 64}), {3})));
     }
     Value out = g.add(g.linear(latents, "w"), said);
     if (misfit("output_channels")) out = g.concat({out, out}, -1);

@@ -205,13 +205,24 @@ void write_small_flux_dev(const std::filesystem::path& path) {
   write_file(path, all);
 }
 
-void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers) {
+void write_small_flux_fill(const std::filesystem::path& path) {
+  write_small_flux_dev(path);
+  std::vector<Given> all = tensors_of(path);
+  for (Given& given : all) {
+    if (given.name != "img_in.weight") continue;
+    const int64_t rows = given.tensor.desc.shape[0];
+    given.tensor = filled({{"img_in.weight", {given.tensor.desc.dtype, {rows, 384}}}}).front().tensor;
+  }
+  write_file(path, all);
+}
+
+void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers, const Unet& unet) {
   Shapes text;
   add_clip(text, "text_encoders.clip_l.transformer.", 64, 2, clip_words);
   add_clip(text, "text_encoders.clip_g.transformer.", 128, 2, clip_words);
   text["text_encoders.clip_g.transformer.text_projection.weight"] = {DType::bf16, {128, 128}};
   std::vector<Given> all = filled(text);
-  append(all, "diffusion_model.", filled(small_unet.shapes()));
+  append(all, "diffusion_model.", filled(unet.shapes()));
   append(all, "vae.", golden_weights("vae_sdxl_encode"));
   for (const std::string& marker : markers) all.push_back({marker, HostTensor(Desc{DType::f32, {0}})});
   write_file(path, all);

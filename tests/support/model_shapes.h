@@ -51,6 +51,7 @@ struct Unet {
 inline constexpr Mmdit small_medium{3, 2, 24, 128, 192, 128}, small_large{3, 0, 16, 128, 192, 128};
 inline constexpr Chroma small_chroma{{128, 192, 1, 2}, 40, 2};
 inline const Unet small_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}};
+inline const Unet small_inpaint_unet{32, 192, 128 + 1536, 2, {0, 0, 1, 1, 2, 2}, 1, {2, 1, 1, 1, 1, 1, 0, 0, 0}, 9};
 
 // The weights of a golden case under its names: an autoencoder that works.
 std::vector<Given> golden_weights(const std::string& golden_case);
@@ -61,6 +62,9 @@ void write_small_sd35(const std::filesystem::path& path, const Mmdit& denoiser, 
 void write_small_chroma(const std::filesystem::path& path);
 // The transformer alone of examples/toy_flux, which has the shape of schnell, with an embedder for guidance as dev has.
 void write_small_flux_dev(const std::filesystem::path& path);
-void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers = {});
+// The same with as many channels beside the latents as Fill has.
+void write_small_flux_fill(const std::filesystem::path& path);
+void write_small_sdxl(const std::filesystem::path& path, const std::vector<std::string>& markers = {},
+                      const Unet& unet = small_unet);
 
 }  // namespace lh::test
