@@ -51,6 +51,9 @@ class Backend {
     return false;
   }
 
+  // Makes the backend's device the thread's, and gives what `leave` needs to make it the one that was before.
+  virtual int32_t enter() { return 0; }
+  virtual void leave(int32_t) {}
   virtual const char* name() const = 0;
   virtual int32_t threads() const = 0;
   virtual const OpTable& ops() const = 0;

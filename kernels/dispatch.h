@@ -29,9 +29,26 @@ inline lk_context& require_context(lk_context* context, const char* what) {
   return *context;
 }
 
+// The thread's device is the context's while this lives.
+class OnDevice {
+ public:
+  explicit OnDevice(lk_context* context)
+      : backend_(context != nullptr ? context->backend.get() : nullptr), before_(backend_ ? backend_->enter() : 0) {}
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  ~OnDevice() {
+    if (backend_ != nullptr) backend_->leave(before_);
+  }
+
+ private:
+  Backend* backend_;
+  int32_t before_;
+};
+
 template <class Body>
 lk_status guarded(lk_context* context, const char* what, Body&& body) {
   try {
+    const OnDevice device(context);
     body();
     return LK_OK;
   } catch (const Error& error) {

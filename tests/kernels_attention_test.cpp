@@ -88,11 +88,13 @@ struct Memory {
 };
 
 // The second has more tasks than a GPU has processors, and heads whose tasks are in two rounds; the third as many of
-// 128 numbers, in two items, with rows that do not fill the tiles.
+// 128 numbers, in two items, with rows that do not fill the tiles, and with keys that are not seen the next two.
 std::vector<AttentionCase> cases() {
   return {{.b = 2, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2},
           {.b = 1, .sq = 140, .sk = 520, .h = 27, .d = 64, .key_heads = 27},
           {.b = 2, .sq = 130, .sk = 270, .h = 23, .d = 128, .key_heads = 23},
+          {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true},
+          {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true, .mask = true},
           {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2},
           {.b = 1, .sq = 128, .sk = 128, .h = 4, .d = 32, .key_heads = 1},
           {.b = 2, .sq = 130, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .causal = true},

@@ -106,8 +106,8 @@ KnownRates known_rates(Device& device, DType compute, int64_t room, lk_products 
   room = std::min(room, enough);
   const lk_device_info info = device.info();
   constexpr const char* numbers[] = {"", ", products in fp8", ", products in int8"};  // by lk_products
-  const std::string what =
-      fmt::format("{}; {}; {}{}; {} bytes", info.name, info.libraries, dtype_name(compute), numbers[products], room);
+  const std::string what = fmt::format("{}; {}; {}{}; {} bytes; in rows of 8", info.name, info.libraries,
+                                       dtype_name(compute), numbers[products], room);
   return kept_rates(cache_folder(), what, [&] { return rates_of(device, compute, room, products); });
 }
 

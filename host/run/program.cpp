@@ -120,10 +120,8 @@ void Program::run(const Probe& after) {
   for (Step& step : steps_) {
     const Node& node = graph_.nodes[step.node];
     if (device_.is_cpu()) check_hurry();  // a GPU is through in a moment
-    if (dispatch) {                       // what the last line names is what failed
-      device_.synchronize();
-      spdlog::info("dispatch: {}", graph_.describe(node));
-    }
+    // The device tells the rest and waits for each operation, so that what the last line names is what failed.
+    if (dispatch) spdlog::info("dispatch: {}", graph_.describe(node));
     launch(step);
     if (after) after(node, step.out);
   }

@@ -342,14 +342,14 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 
 }  // namespace
 
-bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width) {
+bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen) {
   if (p.q.dims[3] != width) return false;  // the other one's
   const auto no = [&](const char* why) { return cuda.passes_over("own kernel of 9.0", why); };
   if (cuda.capability() != 90) return no("capability is not 9.0");
   if (p.k.dims[2] != p.q.dims[2]) return no("grouped heads");
   if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return no("neither bf16 nor f16");
-  if (present(p.bias) || present(p.key_lengths) || present(p.key_mask) || p.soft_cap != 0.0f || p.causal != 0)
-    return no("bias, soft_cap or keys that are not seen");
+  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return no("bias, soft_cap or causal");
+  if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask))) return no("keys that are not seen");
   for (const lk_tensor* t : {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv}) {
     if (t->dtype != p.q.dtype) return no("mixed types");
     if (!heads_in_lines(*t)) return no("heads not in lines");
@@ -359,7 +359,7 @@ bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64
 }
 
 bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
-  if (cuda.fast() || !suits_hopper(cuda, p, width)) return false;
+  if (cuda.fast() || !suits_hopper(cuda, p, width, false)) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
   const int64_t processors = cuda.device().multiProcessorCount, items = batch * heads * key_tiles;

@@ -78,7 +78,7 @@ __device__ inline void store_row(const float (&v)[count], int half, float scale,
 #endif
 
 // Whether a backward pass of heads of `width` takes the call: 16-bit numbers, heads in lines, as many heads of k as of
-// q, every key seen. While measuring, addresses mean nothing: operands count as aligned.
-bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width);
+// q, and every key seen unless they may be unseen. While measuring, addresses mean nothing: operands count as aligned.
+bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen);
 
 }  // namespace lk::cuda

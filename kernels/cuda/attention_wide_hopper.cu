@@ -12,6 +12,9 @@
 // later head: by then they are done, and as who takes a tile only waits for tiles earlier in the list, which are all
 // taken, somebody can always go on. ds lies in a ring of `slots` heads, more than `lag`.
 //
+// The weights p of keys that are not seen become 0 where they are computed, and with them all that such keys give and
+// get.
+//
 // One warp loads, one thread takes tiles from the list, two warpgroups multiply, 64 keys or queries each. They issue
 // their products in turns, so that one computes exponentials while the other's products run.
 #include <algorithm>
@@ -34,7 +37,9 @@ constexpr int64_t most_ds_bytes = int64_t{2} << 30;
 struct Problem {
   const void *o, *d_o;  // [batch, rows, heads, 128]
   void *dq, *dk, *dv;
-  const float* lse;    // [batch, heads, queries]
+  const float* lse;  // [batch, heads, queries]
+  // Which keys are seen, or nullptr: those before [batch], and where [batch, keys] is not 0.
+  const int32_t *key_lengths, *key_mask;
   float* statistics;   // [batch, heads, query_parts, 2, 64]: lse / ln 2, infinity where there is no query; delta
   unsigned char* ds;   // [slots, query_tiles, 2, key_tiles, 2] x ds_bytes
   uint32_t* counters;  // tiles taken; then of each head the tiles of keys that are done; and those of queries
@@ -207,6 +212,18 @@ __device__ inline void add_columns(float (&d)[64], const uint32_t (&a)[16], cons
 __device__ inline void turn(int group) { asm volatile("bar.sync %0, 256;" ::"r"(2 + group) : "memory"); }
 __device__ inline void pass(int group) { asm volatile("bar.arrive %0, 256;" ::"r"(3 - group) : "memory"); }
 
+// Bit 0: `key` is one, and seen; bit 1: the eighth after it.
+__device__ inline int seen_keys(const Problem& p, int batch, int key) {
+  const int length = p.key_lengths != nullptr ? min(p.key_lengths[batch], p.keys) : p.keys;
+  int seen = 0;
+#pragma unroll
+  for (int half = 0; half < 2; ++half, key += 8) {
+    const bool is = key < length && (p.key_mask == nullptr || p.key_mask[int64_t{batch} * p.keys + key] != 0);
+    seen |= is ? 1 << half : 0;
+  }
+  return seen;
+}
+
 template <class T>
 __device__ inline void differentiate_keys(const Problem& p, Shared& s, const int4& taken, Turn<stages>& at) {
   using M = Multiply<T>;
@@ -214,7 +231,7 @@ __device__ inline void differentiate_keys(const Problem& p, Shared& s, const int
   const int warp = thread % 128 / 32, own_row = warp * 16 + lane / 4;
   const Tile tile(taken);
   const Matrix k_rows(shared_address(s.k[group])), v_rows(shared_address(s.v[group]));
-  const int keys_left = p.keys - tile.place * tile_rows - group * part_rows;
+  const int seen = seen_keys(p, tile.head / p.heads, tile.place * tile_rows + group * part_rows + own_row);
   // A part of ds is a MatrixOfPieces of keys by queries: the lane has 16 bytes, 8 queries of a key, in four pieces.
   unsigned char* ds_to = p.ds +
                          (int64_t{tile.slot} * p.query_tiles * p.key_tiles * 4 + tile.place * 2 + group) * ds_bytes +
@@ -252,9 +269,9 @@ __device__ inline void differentiate_keys(const Problem& p, Shared& s, const int
       scores[j * 4 + 2] = exp2_fast(fmaf(scores[j * 4 + 2], p.factor, -l.x));
       scores[j * 4 + 3] = exp2_fast(fmaf(scores[j * 4 + 3], p.factor, -l.y));
     }
-    if (keys_left < part_rows) {  // rows that are no keys
+    if (seen != 3) {
 #pragma unroll
-      for (int j = 0; j < 32; ++j) scores[j] = own_row + j % 4 / 2 * 8 < keys_left ? scores[j] : 0.0f;
+      for (int j = 0; j < 32; ++j) scores[j] = (seen >> (j % 4 / 2) & 1) != 0 ? scores[j] : 0.0f;
     }
 #pragma unroll
     for (int j = 0; j < 16; ++j) packed[j] = M::pack(scores[j * 2], scores[j * 2 + 1]);
@@ -433,7 +450,7 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 }  // namespace
 
 bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
-  if (!suits_hopper(cuda, p, width)) return false;
+  if (!suits_hopper(cuda, p, width, true)) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
   const int64_t query_parts = ceil_div(queries, part_rows);
@@ -454,6 +471,8 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
                   .dk = p.dk.data,
                   .dv = p.dv.data,
                   .lse = static_cast<const float*>(p.lse.data),
+                  .key_lengths = static_cast<const int32_t*>(p.key_lengths.data),
+                  .key_mask = static_cast<const int32_t*>(p.key_mask.data),
                   .statistics = cuda.scratch<float>(all_heads * query_parts * 2 * part_rows),
                   .ds = cuda.scratch<unsigned char>(ds_parts * ds_bytes),
                   .counters = cuda.scratch<uint32_t>(1 + 2 * all_heads),

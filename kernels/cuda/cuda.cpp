@@ -136,7 +136,9 @@ void Workspace::release() {
 }
 
 Cuda::Cuda(const lk_context_params& params)
-    : fast_(params.fast != 0), tuning_cache_(params.tuning_cache != nullptr ? params.tuning_cache : "") {
+    : index_(params.device),
+      fast_(params.fast != 0),
+      tuning_cache_(params.tuning_cache != nullptr ? params.tuning_cache : "") {
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
@@ -157,6 +159,9 @@ Cuda::Cuda(const lk_context_params& params)
 
 // Errors are not reported: the device may have failed, and there is nobody to tell.
 Cuda::~Cuda() {
+  int before = index_;
+  cudaGetDevice(&before);
+  cudaSetDevice(index_);
   for (cudaStream_t stream : {own_, stream_, transfer_, return_}) cudaStreamSynchronize(stream);
   gemm_.reset();
   dnn_.reset();
@@ -165,6 +170,18 @@ Cuda::~Cuda() {
   cudaFree(arrivals_);
   cudaFree(begun_);
   for (cudaStream_t stream : {own_, transfer_, return_, body_}) cudaStreamDestroy(stream);
+  leave(before);
+}
+
+int32_t Cuda::enter() {
+  int before = index_;
+  check(cudaGetDevice(&before), "cudaGetDevice");
+  if (before != index_) check(cudaSetDevice(index_), "cudaSetDevice");
+  return before;
+}
+
+void Cuda::leave(int32_t before) {
+  if (before != index_) cudaSetDevice(before);
 }
 
 const OpTable& Cuda::ops() const {

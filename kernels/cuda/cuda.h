@@ -62,6 +62,8 @@ class Cuda final : public Backend {
  public:
   explicit Cuda(const lk_context_params& params);
   ~Cuda() override;
+  int32_t enter() override;
+  void leave(int32_t before) override;
   const char* name() const override { return "cuda"; }
   int32_t threads() const override { return 1; }
   const OpTable& ops() const override;
@@ -143,6 +145,7 @@ class Cuda final : public Backend {
   }
   uint64_t* begun(lk_queue queue) const { return capturing_ ? &begun_[queue].recorded : &begun_[queue].called; }
 
+  int32_t index_;
   cudaDeviceProp device_{};
   cudaStream_t stream_ = nullptr, own_ = nullptr, transfer_ = nullptr, return_ = nullptr;
   cudaStream_t body_ = nullptr;  // records the body of a condition

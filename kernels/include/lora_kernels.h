@@ -16,7 +16,7 @@
  *            fields marked "optional" may be absent, and an absent gradient output is not computed.
  * Errors     every call returns a status; the text of the last failure is lk_last_error(context). Nothing is
  *            written when a status other than LK_OK comes from checking arguments.
- * Threads    a context belongs to one thread at a time; different contexts are independent.
+ * Threads    a context belongs to one thread at a time, different ones are independent; calls keep the thread's GPU.
  */
 #ifndef LORA_KERNELS_H
 #define LORA_KERNELS_H

@@ -1,5 +1,8 @@
 /* For programs that are on the GPU beside this library (NCCL, PyTorch): the stream behind a context's compute queue, so
- * that what they enqueue is in order with the operations of the context, and part of what either of them records. */
+ * that what they enqueue is in order with the operations of the context, and part of what either of them records.
+ *
+ * Making a context makes its GPU the thread's current one; every later call leaves the current one as it finds it, so
+ * that contexts of several GPUs may be used in turns by one thread. */
 #ifndef LORA_KERNELS_STREAM_H
 #define LORA_KERNELS_STREAM_H
 
