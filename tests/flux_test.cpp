@@ -65,6 +65,17 @@ Tensors trained(const ToyRun& run) {
   return all;
 }
 
+// From the start to the end, killed on the way.
+void train_with_a_kill(const ToyRun& run) {
+  fs::remove_all(run.output());
+  {
+    HostProcess process(run.command());
+    if (reaches(process, run, 3)) process.send(SIGKILL);
+    process.wait();
+  }
+  expect_trained(run.train({"--resume"}));
+}
+
 // The shipped photos with a reference of the same name for each.
 class KontextRun : public testing::Test {
  protected:
@@ -101,13 +112,7 @@ TEST_F(KontextRun, ResumesToTheBitAndSeesItsReferences) {
   };
   const std::string one = sample(0), two = sample(1);
   EXPECT_NE(one, "");
-  fs::remove_all(run_.output());
-  {
-    HostProcess process(run_.command());
-    if (reaches(process, run_, 3)) process.send(SIGKILL);
-    process.wait();
-  }
-  expect_trained(run_.train({"--resume"}));
+  train_with_a_kill(run_);
   EXPECT_EQ(trained(run_), whole);
   EXPECT_TRUE(sample(0) == one && sample(1) == two);
 
@@ -189,13 +194,7 @@ TEST_F(FillRun, ResumesToTheBitWithMasksThatAreDrawn) {
   const std::string one = sample(0), two = sample(1);
   EXPECT_NE(one, "");
   EXPECT_NE(one, two);
-  fs::remove_all(run_.output());
-  {
-    HostProcess process(run_.command());
-    if (reaches(process, run_, 3)) process.send(SIGKILL);
-    process.wait();
-  }
-  expect_trained(run_.train({"--resume"}));
+  train_with_a_kill(run_);
   EXPECT_EQ(trained(run_), whole);
   EXPECT_TRUE(sample(0) == one && sample(1) == two);
 
