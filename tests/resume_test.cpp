@@ -71,7 +71,8 @@ Tally kill_and_resume(const ToyRun& run, int kills, std::mt19937_64& random) {
   return tally;
 }
 
-TEST(Resume, TwentyKillsChangeNothing) {
+// Twenty kills of runs with `memory`, against runs without it that nothing disturbs.
+void expect_kills_change_nothing(const std::string& memory) {
   const uint64_t seed = seed_of_this_run();
   std::printf("LORA_TEST_SEED=%llu\n", static_cast<unsigned long long>(seed));
   std::mt19937_64 random(seed);
@@ -88,6 +89,7 @@ TEST(Resume, TwentyKillsChangeNothing) {
           .replace("train:\n", "train:\n  timestep_type: mode\n  weighting_scheme: cosmap\n  noise_offset: 0.1\n");
     SCOPED_TRACE(run.config());
     const std::string expected = undisturbed(run.config(), run);
+    run.replace("train:\n", memory + "train:\n");
     const Tally tally = kill_and_resume(run, wanted - kills, random);
     kills += tally.kills;
     EXPECT_TRUE(get(run.lora()) == expected) << "after " << tally.kills << " kills the LoRA differs";
@@ -96,6 +98,12 @@ TEST(Resume, TwentyKillsChangeNothing) {
       EXPECT_FALSE(file.path().extension() == ".tmp") << file.path() << " was left behind";
   }
   EXPECT_EQ(kills, wanted);
+}
+
+TEST(Resume, TwentyKillsChangeNothing) { expect_kills_change_nothing(""); }
+
+TEST(Resume, TwentyKillsChangeNothingWhereWeightsAndActivationsAreInHostMemory) {
+  expect_kills_change_nothing("memory: {stream: 100%, offload: 35%}\n");
 }
 
 // Two steps and two more give the file of four, whatever states the optimizer has.

@@ -157,10 +157,12 @@ TEST(Stream, PredictedTimeIsThatOfTheLinkWhereItIsSlow) {
                    {.products = 1e9, .memory = 1e9, .link = link});
   };
   const double alone = seconds(plain, 1).seconds;
-  EXPECT_NEAR(seconds(graph, 1e15).seconds, alone, 1e-9 * alone);
+  const double beside = seconds(graph, 1e15).seconds;  // copies take no time, but operations begin later beside them
+  EXPECT_GT(beside, alone);
+  EXPECT_LT(beside, alone + 2e-6 * static_cast<double>(graph.nodes.size()));
   const PredictedTime slow = seconds(graph, 1e3);
   EXPECT_GE(slow.seconds, slow.sending);
-  EXPECT_LE(slow.seconds, slow.sending + alone);
+  EXPECT_LE(slow.seconds, slow.sending + beside);
   EXPECT_GT(slow.waiting, slow.seconds / 2);
 }
 

@@ -23,10 +23,10 @@ std::string modulation_of(const FluxPart& part) {
 
 Dimensions read_dimensions(const Weights& w) {
   constexpr int64_t patch = lora_host::nn::FluxDimensions::patch;
-  const int64_t columns = w.require("img_in.weight", {-1, -1})[1];
-  const int64_t channels = w.require("final_layer.linear.weight", {-1, -1})[0] / (patch * patch);
+  const lora_host::Dims embedder = w.require("img_in.weight", {-1, -1});
+  const int64_t channels = w.require("final_layer.linear.weight", {-1, embedder[0]})[0] / (patch * patch);
   const int64_t beside = channels + Dimensions::mask_pixels;
-  const bool fill = columns == (channels + beside) * patch * patch;
+  const bool fill = embedder[1] == (channels + beside) * patch * patch;
   Dimensions dims{lora_host::nn::read_flux_dimensions(w, fill ? beside : 0)};
   dims.fill = fill;
   int64_t h = dims.hidden;
