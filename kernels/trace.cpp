@@ -31,28 +31,23 @@ void write_to_stderr(void*, const lk_call_trace* call) {
                *call->passed_over != '\0' ? " | not " : "", call->passed_over);
 }
 
-// Two places in the compute queue.
-class Interval {
+// A place in the compute queue.
+class Place {
  public:
-  explicit Interval(Backend& backend) : backend_(backend), begin_(backend.event_create()) {
-    end_ = backend.event_create();
-    backend_.event_record(begin_, LK_COMPUTE);
-  }
-  Interval(const Interval&) = delete;
-  Interval& operator=(const Interval&) = delete;
-  ~Interval() {
-    backend_.event_destroy(begin_);
-    if (end_ != nullptr) backend_.event_destroy(end_);
-  }
-  double milliseconds() {
-    backend_.event_record(end_, LK_COMPUTE);
-    backend_.event_finish(end_);
-    return static_cast<double>(backend_.event_elapsed(begin_, end_));
+  explicit Place(Backend& backend) : backend_(backend), event_(backend.event_create()) {}
+  Place(const Place&) = delete;
+  Place& operator=(const Place&) = delete;
+  ~Place() { backend_.event_destroy(event_); }
+  void record() { backend_.event_record(event_, LK_COMPUTE); }
+  // Waits for this one.
+  double milliseconds_since(const Place& before) {
+    backend_.event_finish(event_);
+    return static_cast<double>(backend_.event_elapsed(before.event_, event_));
   }
 
  private:
   Backend& backend_;
-  lk_event *begin_, *end_ = nullptr;
+  lk_event* event_;
 };
 
 // Of the running operation; nobody listens once it has ended, well or badly.
@@ -88,9 +83,11 @@ void run_traced(Backend& backend, const Trace& trace, const char* op, const std:
     if (backend.capturing()) {
       operation();
     } else {
-      Interval interval(backend);
+      Place begin(backend), end(backend);
+      begin.record();
       operation();
-      milliseconds = interval.milliseconds();
+      end.record();
+      milliseconds = end.milliseconds_since(begin);
     }
   }
   if (notes.ran.empty()) notes.ran.push_back(std::string(backend.name()) + " " + op);
