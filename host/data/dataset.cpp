@@ -440,6 +440,7 @@ uint64_t content_number(const ImageFile& file) {
 }
 
 ImageCut Sample::with_mask(ImageCut cut, int64_t number) const {
+  if (inpaint_masks == 0) return cut;
   const auto given = images.find(inpaint_mask_key);
   cut.inpaint = given != images.end() ? InpaintMask{given->second} : InpaintMask{.file = {}, .number = number};
   return cut;

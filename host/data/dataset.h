@@ -89,7 +89,7 @@ struct Sample {
   ImageCut cut(int64_t variant) const;
   std::vector<ImageCut> cuts() const;  // all variants, or the one that is not changed
   uint64_t number() const { return content_number(image); }
-  // With the mask that `images` has, or with one of those that are drawn.
+  // With the mask that `images` has, or with one of those that are drawn; as it is where inpaint_masks is 0.
   ImageCut with_mask(ImageCut cut, int64_t number) const;
 };
 

@@ -1,5 +1,7 @@
 #include "encode/image_inputs.h"
 
+#include <algorithm>
+
 #include "data/inpaint_mask.h"
 
 namespace lh {
@@ -56,15 +58,13 @@ std::vector<ImageCut> ImageInputs::to_encode(const Dataset& dataset) const {
     };
     for (const Sample& sample : *samples)
       for (ImageCut& cut : cuts_of(sample)) cuts.push_back(std::move(cut));
-    for (const Sample& sample : *samples)
-      for (const ImageCut& cut : cuts_of(sample)) {
-        const auto add = [&](const ImageCut& own) {
-          for (ImageCut& other : to_encode(sample.images, own)) cuts.push_back(std::move(other));
-        };
-        if (sample.inpaint_masks == 0) add(cut);
-        for (int64_t i = 0; i < (drawn ? sample.inpaint_masks : std::min<int64_t>(sample.inpaint_masks, 1)); ++i)
-          add(sample.with_mask(cut, i));
-      }
+    for (const Sample& sample : *samples) {
+      if (sample.images.empty() && sample.inpaint_masks == 0) continue;
+      const int64_t masks = drawn ? std::max<int64_t>(1, sample.inpaint_masks) : 1;
+      for (const ImageCut& cut : cuts_of(sample))
+        for (int64_t i = 0; i < masks; ++i)
+          for (ImageCut& other : to_encode(sample.images, sample.with_mask(cut, i))) cuts.push_back(std::move(other));
+    }
   }
   return cuts;
 }

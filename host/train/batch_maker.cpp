@@ -116,10 +116,8 @@ std::vector<BatchMaker::Use> BatchMaker::uses_of(const Batch& batch, int64_t mic
     const std::string caption = caption_at(course, sample, micro_step, lane);
     const ImageCut cut = sample.cut(variant);
     Random mask(course.seed, Purpose::inpaint, static_cast<uint64_t>(micro_step), lane);
-    const ImageCut own =
-        sample.inpaint_masks > 0
-            ? sample.with_mask(cut, static_cast<int64_t>(mask.below(static_cast<uint64_t>(sample.inpaint_masks))))
-            : cut;
+    const auto masks = static_cast<uint64_t>(std::max<int64_t>(1, sample.inpaint_masks));
+    const ImageCut own = sample.with_mask(cut, static_cast<int64_t>(mask.below(masks)));
     uses.push_back({sample, cut, own, caption,
                     p_.preserved.any() ? std::optional(p_.preserved.of(sample, caption)) : std::nullopt, course.seed,
                     static_cast<uint64_t>(micro_step), lane});
@@ -140,7 +138,7 @@ void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
 }
 
 StepInputs BatchMaker::validation(const Sample& sample, const StepShape& shape, int64_t level) {
-  const ImageCut cut = sample.cut(), own = sample.inpaint_masks > 0 ? sample.with_mask(cut, 0) : cut;
+  const ImageCut cut = sample.cut(), own = sample.with_mask(cut, 0);
   return make({{sample, cut, own, sample.caption, std::nullopt, p_.validation_seed(), sample.number(),
                 static_cast<uint32_t>(level)}},
               shape, 0);
