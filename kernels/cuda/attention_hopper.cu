@@ -344,16 +344,17 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 
 bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen) {
   if (p.q.dims[3] != width) return false;  // the other one's
-  const auto no = [&](const char* why) { return cuda.passes_over("own kernel of 9.0", why); };
-  if (cuda.capability() != 90) return no("capability is not 9.0");
-  if (p.k.dims[2] != p.q.dims[2]) return no("grouped heads");
-  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return no("neither bf16 nor f16");
-  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return no("bias, soft_cap or causal");
-  if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask))) return no("keys that are not seen");
+  if (cuda.capability() != 90) return pass_over(cuda, "capability is not 9.0");
+  if (p.k.dims[2] != p.q.dims[2]) return pass_over(cuda, "grouped heads");
+  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return pass_over(cuda, "neither bf16 nor f16");
+  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return pass_over(cuda, "bias, soft_cap or causal");
+  if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask)))
+    return pass_over(cuda, "keys that are not seen");
   for (const lk_tensor* t : {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv}) {
-    if (t->dtype != p.q.dtype) return no("mixed types");
-    if (!heads_in_lines(*t)) return no("heads not in lines");
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return no("not aligned to 16 bytes");
+    if (t->dtype != p.q.dtype) return pass_over(cuda, "mixed types");
+    if (!heads_in_lines(*t)) return pass_over(cuda, "heads not in lines");
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
+      return pass_over(cuda, "not aligned to 16 bytes");
   }
   return true;
 }
@@ -365,10 +366,9 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
   const int64_t processors = cuda.device().multiProcessorCount, items = batch * heads * key_tiles;
   // All blocks of a head that are in one round have to run together; with fewer than one for each processor cuDNN,
   // which shares out queries as well, is faster.
-  const auto no = [&](const char* why) { return cuda.passes_over("own kernel of 9.0", why); };
   if (queries == 0 || key_tiles > processors || items < processors)
-    return no("too few keys for each processor, or too many");
-  if (batch * heads * std::max(query_tiles, key_tiles) > (int64_t{1} << 24)) return no("too many tiles");
+    return pass_over(cuda, "too few keys for each processor, or too many");
+  if (batch * heads * std::max(query_tiles, key_tiles) > (int64_t{1} << 24)) return pass_over(cuda, "too many tiles");
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,

@@ -77,6 +77,9 @@ __device__ inline void store_row(const float (&v)[count], int half, float scale,
 
 #endif
 
+// False, and why these kernels do not take a call.
+inline bool pass_over(const Cuda& cuda, const char* why) { return cuda.passes_over("own kernel of 9.0", why); }
+
 // Whether a backward pass of heads of `width` takes the call: 16-bit numbers, heads in lines, as many heads of k as of
 // q, and every key seen unless they may be unseen. While measuring, addresses mean nothing: operands count as aligned.
 bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen);

@@ -455,8 +455,7 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
   const int64_t query_parts = ceil_div(queries, part_rows);
   const int64_t processors = cuda.device().multiProcessorCount, all_heads = batch * heads;
-  const auto no = [&](const char* why) { return cuda.passes_over("own kernel of 9.0", why); };
-  if (queries == 0 || all_heads * key_tiles < processors) return no("too few keys for each processor");
+  if (queries == 0 || all_heads * key_tiles < processors) return pass_over(cuda, "too few keys for each processor");
   // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
   // takes: then nobody waits, and enough is left for the time in which the last keys end. A slot is wanted again when
   // the queries of its last head are done.
@@ -464,7 +463,7 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t slots = std::min(all_heads, lag + 1 + ceil_div(processors, key_tiles + query_tiles));
   const int64_t ds_parts = slots * query_tiles * key_tiles * 4, listed = (all_heads + lag) * (key_tiles + query_tiles);
   if (ds_parts * ds_bytes > most_ds_bytes || std::max(ds_parts, listed) > (int64_t{1} << 24))
-    return no("too many tiles");
+    return pass_over(cuda, "too many tiles");
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,
