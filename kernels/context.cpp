@@ -1,4 +1,5 @@
 // Contexts, their memory and their last error.
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -29,9 +30,26 @@ lk_status report(lk_context* context, lk_status status, const std::string& text)
   return status;
 }
 
+void read_params(const char* what, const void* given, int64_t given_size, void* own, int64_t own_size) {
+  if (given_size < static_cast<int64_t>(sizeof given_size)) {
+    throw Error(LK_E_INVALID, std::string(what) + ": struct_size: expected sizeof the struct, " +
+                                  std::to_string(own_size) + " here, found " + std::to_string(given_size));
+  }
+  const auto* const bytes = static_cast<const unsigned char*>(given);
+  for (int64_t i = own_size; i < given_size; ++i) {
+    if (bytes[i] == 0) continue;
+    throw Error(LK_E_UNSUPPORTED, std::string(what) + ": byte " + std::to_string(i) + " of the " +
+                                      std::to_string(given_size) + " of its parameters is set; " + lk_version() +
+                                      " of this library knows " + std::to_string(own_size) +
+                                      ": it is older than the header that the caller was compiled with");
+  }
+  std::memset(own, 0, static_cast<size_t>(own_size));
+  std::memcpy(own, given, static_cast<size_t>(std::min(given_size, own_size)));
+}
+
 }  // namespace lk
 
-const char* lk_version(void) { return "0.1.0"; }
+const char* lk_version(void) { return "0.2.0"; }
 
 int32_t lk_backend_available(lk_backend backend) {
 #ifdef LORA_HAVE_CUDA
@@ -44,13 +62,14 @@ lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
   return lk::guarded(nullptr, "context_create", [&] {
     if (out == nullptr) throw lk::Error(LK_E_INVALID, "context_create: out is NULL");
     *out = nullptr;
-    if (params == nullptr) throw lk::Error(LK_E_INVALID, "context_create: params is NULL");
+    lk_context_params own;
+    const lk_context_params& known = lk::known_params("context_create", params, own);
     auto context = std::make_unique<lk_context>();
-    switch (params->backend) {
-      case LK_CPU: context->backend = lk::make_cpu_backend(*params); break;
+    switch (known.backend) {
+      case LK_CPU: context->backend = lk::make_cpu_backend(known); break;
       case LK_CUDA:
 #ifdef LORA_HAVE_CUDA
-        context->backend = lk::make_cuda_backend(*params);
+        context->backend = lk::make_cuda_backend(known);
         break;
 #else
         throw lk::Error(LK_E_UNSUPPORTED,
@@ -58,7 +77,7 @@ lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
 #endif
       default:
         throw lk::Error(LK_E_INVALID, "context_create: backend: expected LK_CPU (0) or LK_CUDA (1), found " +
-                                          std::to_string(params->backend));
+                                          std::to_string(known.backend));
     }
     context->trace = lk::trace_of_environment();
     *out = context.release();
@@ -115,6 +134,13 @@ lk_status lk_get_device_info(lk_context* context, lk_device_info* out) {
   return lk::guarded(context, "get_device_info", [&] {
     lk::require_context(context, "get_device_info");
     if (out == nullptr) throw lk::Error(LK_E_INVALID, "get_device_info: out is NULL");
-    *out = context->backend->info();
+    if (out->struct_size < static_cast<int64_t>(sizeof out->struct_size)) {
+      throw lk::Error(LK_E_INVALID, "get_device_info: struct_size: expected sizeof the struct, " +
+                                        std::to_string(sizeof *out) + " here, found " +
+                                        std::to_string(out->struct_size));
+    }
+    lk_device_info info = context->backend->info();
+    info.struct_size = std::min(out->struct_size, info.struct_size);
+    std::memcpy(static_cast<void*>(out), &info, static_cast<size_t>(info.struct_size));
   });
 }

@@ -60,21 +60,35 @@ lk_status guarded(lk_context* context, const char* what, Body&& body) {
   }
 }
 
+// Parameters as this library knows them. What the caller's struct does not have yet is zero; what it has beyond has to
+// be zero.
+void read_params(const char* what, const void* given, int64_t given_size, void* own, int64_t own_size);
+
+// `given` itself, or a copy in `own`.
+template <class Params>
+const Params& known_params(const char* what, const Params* given, Params& own) {
+  if (given == nullptr) throw Error(LK_E_INVALID, std::string(what) + ": params is NULL");
+  if (given->struct_size == static_cast<int64_t>(sizeof(Params))) return *given;
+  read_params(what, given, given->struct_size, &own, sizeof(Params));
+  return own;
+}
+
 template <class Params>
 lk_status run(lk_context* context, const Params* params, const char* op, void (*check)(const Params&),
               void (*OpTable::*entry)(Backend&, const Params&)) {
   return guarded(context, op, [&] {
     require_context(context, op);
-    if (params == nullptr) throw Error(LK_E_INVALID, std::string(op) + ": params is NULL");
-    check(*params);
+    Params own;
+    const Params& known = known_params(op, params, own);
+    check(known);
     Backend& backend = *context->backend;
     const auto function = backend.ops().*entry;
     if (function == nullptr) {
       throw Error(LK_E_UNSUPPORTED, std::string(op) + ": the " + backend.name() + " backend has no such kernel");
     }
     if (context->skipping || (context->measuring && !backend.runs_while_measuring())) return;
-    if (context->trace.function == nullptr || context->measuring) return function(backend, *params);
-    run_traced(backend, context->trace, op, [&] { function(backend, *params); });
+    if (context->trace.function == nullptr || context->measuring) return function(backend, known);
+    run_traced(backend, context->trace, op, [&] { function(backend, known); });
   });
 }
 

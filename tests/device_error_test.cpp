@@ -92,7 +92,7 @@ void expect_refusal(const HostResult& result, int code, const std::string& text)
 }
 
 lk_status open_gpu() {
-  const lk_context_params params{LK_CUDA, 0, 0, 0, nullptr};
+  const lk_context_params params{.backend = LK_CUDA, .device = 0, .threads = 0, .fast = 0, .tuning_cache = nullptr};
   lk_context* context = nullptr;
   const lk_status status = lk_context_create(&params, &context);
   lk_context_destroy(context);

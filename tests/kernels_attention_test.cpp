@@ -196,8 +196,17 @@ TEST_F(Kernels, AttentionRefusesWrongArguments) {
   const Memory m(context.get(), random,
                  {.b = 2, .sq = 5, .sk = 7, .h = 4, .d = 8, .key_heads = 2, .lengths = true, .mask = true}, LK_F32);
   const auto refused = [&](const lk_attention_backward_params& p, const std::string& text) {
-    const lk_attention_params forward{p.q,     p.k,        p.v,      p.bias, p.key_lengths, p.key_mask,
-                                      p.scale, p.soft_cap, p.causal, p.o,    p.lse};
+    const lk_attention_params forward{.q = p.q,
+                                      .k = p.k,
+                                      .v = p.v,
+                                      .bias = p.bias,
+                                      .key_lengths = p.key_lengths,
+                                      .key_mask = p.key_mask,
+                                      .scale = p.scale,
+                                      .soft_cap = p.soft_cap,
+                                      .causal = p.causal,
+                                      .o = p.o,
+                                      .lse = p.lse};
     EXPECT_EQ(lk_attention(context.get(), &forward), LK_E_INVALID) << text;
     EXPECT_THAT(lk_last_error(context.get()), HasSubstr("attention: " + text));
     EXPECT_EQ(lk_attention_backward(context.get(), &p), LK_E_INVALID) << text;

@@ -10,7 +10,8 @@ namespace lk_test {
 namespace {
 
 Context context_of(int32_t device) {
-  const lk_context_params params{LK_CUDA, device, 0, 0, nullptr};
+  const lk_context_params params{
+      .backend = LK_CUDA, .device = device, .threads = 0, .fast = 0, .tuning_cache = nullptr};
   lk_context* context = nullptr;
   lk_context_create(&params, &context);
   return Context(context);

@@ -87,7 +87,7 @@ TEST_F(Flight, ALaunchReadsWhatIsThereThen) {
   if (!records()) GTEST_SKIP() << "the CPU records nothing";
   const Tensor x({4}, LK_F32), y({4}, LK_F32);
   const Graph graph = record([&] {
-    const lk_unary_params square{LK_SQUARE, 0, 0, x.view(), y.view()};
+    const lk_unary_params square{.kind = LK_SQUARE, .a = 0, .b = 0, .x = x.view(), .y = y.view()};
     ASSERT_EQ(lk_unary(context.get(), &square), LK_OK) << error();
   });
   for (const double value : {2.0, 3.0}) {
@@ -143,7 +143,7 @@ TEST_F(Flight, ARegionSeesWhatItsQueueComputed) {
   const Tensor x = floats({1}, {1}), root({1}, LK_F32), done({1}, LK_F32);
   const lk_tensor value = root.view();
   const auto work = [&] {
-    const lk_unary_params p{LK_SQRT, 0, 0, x.view(), root.view()};
+    const lk_unary_params p{.kind = LK_SQRT, .a = 0, .b = 0, .x = x.view(), .y = root.view()};
     ASSERT_EQ(lk_unary(context.get(), &p), LK_OK) << error();
     ASSERT_EQ(lk_if_finite_begin(context.get(), &value), LK_OK) << error();
     fill(done, 1);
@@ -180,7 +180,8 @@ TEST_F(Flight, MeasuringComputesNothing) {
   nowhere.data = reinterpret_cast<void*>(256);
   wrong.dims[0] = 3;
   ASSERT_EQ(lk_measure_begin(context.get()), LK_OK);
-  const lk_unary_params good{LK_EXP, 0, 0, nowhere, x.view()}, bad{LK_EXP, 0, 0, nowhere, wrong};
+  const lk_unary_params good{.kind = LK_EXP, .a = 0, .b = 0, .x = nowhere, .y = x.view()},
+      bad{.kind = LK_EXP, .a = 0, .b = 0, .x = nowhere, .y = wrong};
   EXPECT_EQ(lk_unary(context.get(), &good), LK_OK) << error();
   EXPECT_EQ(lk_unary(context.get(), &bad), LK_E_INVALID);
   EXPECT_EQ(lk_copy_async(context.get(), LK_COMPUTE, nowhere.data, nowhere.data, 8), LK_OK) << error();
@@ -288,7 +289,7 @@ TEST_F(Flight, BranchesBeginTogetherAndEndTogether) {
   std::vector<Tensor> own;
   for (int32_t i = 0; i < branches; ++i) own.emplace_back(Shape{4096}, LK_F32);
   const auto add = [&](const Tensor& a, const Tensor& b, const Tensor& y) {
-    const lk_binary_params p{LK_ADD, a.view(), b.view(), y.view()};
+    const lk_binary_params p{.kind = LK_ADD, .a = a.view(), .b = b.view(), .y = y.view()};
     ASSERT_EQ(lk_binary(context.get(), &p), LK_OK) << error();
   };
   // Branch i has 1 + turns + i in the end: each turn reads what the one before wrote.

@@ -108,36 +108,43 @@ std::vector<Operation> operations() {
                    2,
                    axes,
                    [](lk_context* context, const Views& v) {
-                     return call(lk_rms_norm, context, {v[0], v[1], v[2], 1e-6f});
+                     return call(lk_rms_norm, context, {.x = v[0], .weight = v[1], .y = v[2], .eps = 1e-6f});
                    },
                    {1}});
     for (const bool sums : {false, true})
-      all.push_back(
-          {sums ? "rms_norm_backward with dweight" : "rms_norm_backward",
-           {shape, shape, last, shape, last},
-           3,
-           axes,
-           [=](lk_context* context, const Views& v) {
-             return call(lk_rms_norm_backward, context, {v[0], v[1], v[2], 1e-6f, v[3], sums ? v[4] : lk_tensor{}});
-           },
-           {2, 4}});
+      all.push_back({sums ? "rms_norm_backward with dweight" : "rms_norm_backward",
+                     {shape, shape, last, shape, last},
+                     3,
+                     axes,
+                     [=](lk_context* context, const Views& v) {
+                       return call(lk_rms_norm_backward, context,
+                                   {.dy = v[0],
+                                    .x = v[1],
+                                    .weight = v[2],
+                                    .eps = 1e-6f,
+                                    .dx = v[3],
+                                    .dweight = sums ? v[4] : lk_tensor{}});
+                     },
+                     {2, 4}});
     for (const lk_unary_kind kind : {LK_GELU_TANH, LK_SIN}) {
       all.push_back({"unary", {shape, shape}, 1, axes, [=](lk_context* context, const Views& v) {
-                       return call(lk_unary, context, {kind, 0, 0, v[0], v[1]});
+                       return call(lk_unary, context, {.kind = kind, .a = 0, .b = 0, .x = v[0], .y = v[1]});
                      }});
       all.push_back({"unary_backward", {shape, shape, shape}, 2, axes, [=](lk_context* context, const Views& v) {
-                       return call(lk_unary_backward, context, {kind, 0, 0, v[0], v[1], v[2]});
+                       return call(lk_unary_backward, context,
+                                   {.kind = kind, .a = 0, .b = 0, .dy = v[0], .x = v[1], .dx = v[2]});
                      }});
     }
     all.push_back({"gated_activation", {shape, shape, shape}, 2, axes, [](lk_context* context, const Views& v) {
-                     return call(lk_gated_activation, context, {LK_SILU, v[0], v[1], v[2]});
+                     return call(lk_gated_activation, context, {.kind = LK_SILU, .a = v[0], .b = v[1], .y = v[2]});
                    }});
     all.push_back({"gated_activation_backward",
                    {shape, shape, shape, shape, shape},
                    3,
                    axes,
                    [](lk_context* context, const Views& v) {
-                     return call(lk_gated_activation_backward, context, {LK_SILU, v[0], v[1], v[2], v[3], v[4]});
+                     return call(lk_gated_activation_backward, context,
+                                 {.kind = LK_SILU, .dy = v[0], .a = v[1], .b = v[2], .da = v[3], .db = v[4]});
                    }});
     all.push_back({"copy_block", {shape, shape}, 1, axes, [=](lk_context* context, const Views& v) {
                      lk_copy_block_params p{};
@@ -222,11 +229,12 @@ TEST_P(KernelLines, GiveWhatDenseOperandsGive) {
 TEST_P(KernelLines, AreRefusedWhereAKernelHasNone) {
   const Tensor x = random_tensor(context.get(), random, {4, 6, 16}, GetParam(), -1, 1), y(Shape{4, 6, 16}, GetParam());
   const InLines apart(context.get(), x, 1, 8, 8);
-  EXPECT_EQ(call(lk_softmax, context.get(), {apart.view(), y.view()}), LK_E_INVALID);
+  EXPECT_EQ(call(lk_softmax, context.get(), {.x = apart.view(), .y = y.view()}), LK_E_INVALID);
   EXPECT_THAT(lk_last_error(context.get()), HasSubstr("softmax: x: expected dense, found strides [192, 32, 1]"));
   lk_tensor twisted = x.view();
   twisted.strides[0] = 16, twisted.strides[1] = 64, twisted.strides[2] = 1;
-  EXPECT_EQ(call(lk_unary, context.get(), {LK_GELU_TANH, 0, 0, twisted, y.view()}), LK_E_INVALID);
+  EXPECT_EQ(call(lk_unary, context.get(), {.kind = LK_GELU_TANH, .a = 0, .b = 0, .x = twisted, .y = y.view()}),
+            LK_E_INVALID);
   EXPECT_THAT(lk_last_error(context.get()), HasSubstr("unary: x: expected dense, or lines of last axes at one pitch"));
 }
 
@@ -239,10 +247,19 @@ TEST_P(KernelLines, OverlapIsThatOfColumns) {
     t.dims[1] = count, t.strides[0] = 32, t.strides[1] = 1;
     return t;
   };
-  EXPECT_EQ(call(lk_unary, context.get(), {LK_GELU_TANH, 0, 0, columns(0, 16), columns(16, 16)}), LK_OK);
-  EXPECT_EQ(call(lk_unary, context.get(), {LK_GELU_TANH, 0, 0, columns(16, 16), columns(0, 16)}), LK_OK);
-  EXPECT_EQ(call(lk_unary, context.get(), {LK_GELU_TANH, 0, 0, columns(0, 16), columns(0, 16)}), LK_OK) << "in place";
-  EXPECT_EQ(call(lk_unary, context.get(), {LK_GELU_TANH, 0, 0, columns(0, 16), columns(15, 16)}), LK_E_INVALID);
+  EXPECT_EQ(
+      call(lk_unary, context.get(), {.kind = LK_GELU_TANH, .a = 0, .b = 0, .x = columns(0, 16), .y = columns(16, 16)}),
+      LK_OK);
+  EXPECT_EQ(
+      call(lk_unary, context.get(), {.kind = LK_GELU_TANH, .a = 0, .b = 0, .x = columns(16, 16), .y = columns(0, 16)}),
+      LK_OK);
+  EXPECT_EQ(
+      call(lk_unary, context.get(), {.kind = LK_GELU_TANH, .a = 0, .b = 0, .x = columns(0, 16), .y = columns(0, 16)}),
+      LK_OK)
+      << "in place";
+  EXPECT_EQ(
+      call(lk_unary, context.get(), {.kind = LK_GELU_TANH, .a = 0, .b = 0, .x = columns(0, 16), .y = columns(15, 16)}),
+      LK_E_INVALID);
   EXPECT_THAT(lk_last_error(context.get()), HasSubstr("no overlap"));
 }
 

@@ -67,16 +67,16 @@ TEST_F(Kernels, CastReadsEveryCodeAndRoundsToNearestEven) {
 TEST_F(Kernels, CastConvertsIntegersAndAppliesScales) {
   const Tensor x = floats({2, 2}, {1.5, 2.5, -3.7, 300});
   const Tensor scale = floats({2}, {1, 2}), y({2, 2}, LK_I32), bytes({2, 2}, LK_U8), back({2, 2}, LK_F32);
-  lk_cast_params p{x.view(), scale.view(), y.view()};
+  lk_cast_params p{.x = x.view(), .scale = scale.view(), .y = y.view()};
   ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
-  p = {y.view(), {}, back.view()};
+  p = {.x = y.view(), .y = back.view()};
   ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
   EXPECT_EQ(load(back), (Values{2, 2, -7, 600}));
-  p = {y.view(), {}, bytes.view()};
+  p = {.x = y.view(), .y = bytes.view()};
   ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
   EXPECT_EQ(bytes.bytes(), (std::vector<unsigned char>{2, 2, 0, 255}));
   const Tensor small({2, 2}, LK_I8);
-  p = {x.view(), {}, small.view()};
+  p = {.x = x.view(), .y = small.view()};
   ASSERT_EQ(lk_cast(context.get(), &p), LK_OK);
   EXPECT_EQ(load(small), (Values{2, 2, -4, 127}));
 }
@@ -105,7 +105,7 @@ TEST_F(Kernels, ElementaryFunctionsAreWithinUlps) {
   for (const auto& f : functions) {
     Tensor x = random_tensor(context.get(), random, {count}, LK_F32, f.low, f.high);
     const Tensor y({count}, LK_F32);
-    const lk_unary_params p{f.kind, 0, 0, x.view(), y.view()};
+    const lk_unary_params p{.kind = f.kind, .a = 0, .b = 0, .x = x.view(), .y = y.view()};
     ASSERT_EQ(lk_unary(context.get(), &p), LK_OK);
     const Values in = load(x), out = load(y);
     double worst = 0, where = 0;
@@ -123,14 +123,14 @@ TEST_F(Kernels, ElementaryFunctionsAreWithinUlps) {
 TEST_F(Kernels, NanAndInfinityPropagate) {
   for (lk_unary_kind kind = LK_SILU; kind <= LK_ROUND; ++kind) {
     const Tensor x = floats({2}, {NAN, INFINITY}), y({2}, LK_F32);
-    const lk_unary_params p{kind, 1, 2, x.view(), y.view()};
+    const lk_unary_params p{.kind = kind, .a = 1, .b = 2, .x = x.view(), .y = y.view()};
     ASSERT_EQ(lk_unary(context.get(), &p), LK_OK);
     EXPECT_TRUE(std::isnan(load(y)[0])) << "kind " << kind;
     const bool periodic = kind == LK_SIN || kind == LK_COS;
     EXPECT_EQ(std::isnan(load(y)[1]), periodic) << "kind " << kind;
   }
   const Tensor low = floats({3}, {-INFINITY, -200, 200}), y({3}, LK_F32);
-  const lk_unary_params p{LK_EXP, 0, 0, low.view(), y.view()};
+  const lk_unary_params p{.kind = LK_EXP, .a = 0, .b = 0, .x = low.view(), .y = y.view()};
   ASSERT_EQ(lk_unary(context.get(), &p), LK_OK);
   EXPECT_EQ(load(y), (Values{0, 0, INFINITY}));
 }
@@ -140,7 +140,8 @@ TEST_F(Kernels, ClipGradNormAndLossScale) {
   b.put(19999, 4.0f);
   lk_tensor gradients[] = {a.view(), b.view()};
   const Tensor two = floats({1}, {2});
-  const lk_clip_grad_norm_params p{gradients, 2, 0.5f, two.view(), norm.view()};
+  const lk_clip_grad_norm_params p{
+      .gradients = gradients, .count = 2, .max_norm = 0.5f, .loss_scale = two.view(), .norm = norm.view()};
   ASSERT_EQ(lk_clip_grad_norm(context.get(), &p), LK_OK);
   EXPECT_FLOAT_EQ(load(norm)[0], 2.5);
   EXPECT_NEAR(load(a)[0], 3 * 0.5 * 0.5 / (2.5 + 1e-6), 1e-7);
@@ -152,7 +153,8 @@ TEST_F(Kernels, ClipGradNormAndLossScale) {
   EXPECT_EQ(b.bytes(), before);
 
   const Tensor state = floats({2}, {1024, 1});
-  lk_loss_scale_update_params update{norm.view(), state.view(), 2, 0.5f, 2048, 2};
+  lk_loss_scale_update_params update{
+      .norm = norm.view(), .state = state.view(), .growth = 2, .backoff = 0.5f, .largest = 2048, .growth_interval = 2};
   ASSERT_EQ(lk_loss_scale_update(context.get(), &update), LK_OK);
   EXPECT_EQ(load(state), (Values{512, 0}));
   norm.put(0, 1.0f);
@@ -169,8 +171,16 @@ TEST_F(Kernels, AdamwFollowsItsDefinition) {
   for (int step = 1; step <= 5; ++step) {
     const Tensor g = random_tensor(context.get(), random, {n}, LK_F32, -1, 1);
     const Tensor rate = floats({1}, {lr}), count = floats({1}, {double(step)});
-    const lk_adamw_update_params params{p.view(),     g.view(),  m.view(),  v.view(),   rate.view(),
-                                        count.view(), float(b1), float(b2), float(eps), float(decay)};
+    const lk_adamw_update_params params{.p = p.view(),
+                                        .g = g.view(),
+                                        .m = m.view(),
+                                        .v = v.view(),
+                                        .lr = rate.view(),
+                                        .step = count.view(),
+                                        .beta1 = float(b1),
+                                        .beta2 = float(b2),
+                                        .eps = float(eps),
+                                        .weight_decay = float(decay)};
     ASSERT_EQ(lk_adamw_update(context.get(), &params), LK_OK) << lk_last_error(context.get());
     const Values vg = load(g);
     for (int64_t i = 0; i < n; ++i) {
@@ -192,7 +202,8 @@ TEST_F(Kernels, DropoutMaskIsPhilox) {
   for (const double word : words) {
     for (const double offset : {-1e-6, 1e-6}) {
       const double p = word / 4294967296.0 + offset;
-      const lk_dropout_mask_params params{step.view(), y.view(), static_cast<float>(p), 0, 0};
+      const lk_dropout_mask_params params{
+          .step = step.view(), .y = y.view(), .p = static_cast<float>(p), .seed = 0, .stream = 0};
       ASSERT_EQ(lk_dropout_mask(context.get(), &params), LK_OK);
       for (int i = 0; i < 4; ++i) {
         EXPECT_NEAR(load(y)[i], words[i] / 4294967296.0 < p ? 0.0 : 1 / (1 - p), 1e-4);
@@ -201,7 +212,7 @@ TEST_F(Kernels, DropoutMaskIsPhilox) {
   }
   const Tensor large({100001}, LK_F32), same({100001}, LK_F32);
   const Context single = make_context(1);
-  const lk_dropout_mask_params params{step.view(), large.view(), 0.25f, 5, 9};
+  const lk_dropout_mask_params params{.step = step.view(), .y = large.view(), .p = 0.25f, .seed = 5, .stream = 9};
   lk_dropout_mask_params again = params;
   again.y = same.view();
   ASSERT_EQ(lk_dropout_mask(context.get(), &params), LK_OK);

@@ -23,42 +23,44 @@ class Program {
   int32_t codes(const Tensor& codes, const Tensor& scales, bool is_signed) {
     inputs.push_back({codes.view(), scales.view(), is_signed});
     apart_.emplace_back(domain_, LK_F32);
-    const lk_dequantize_blockwise_params p{codes.view(), scales.view(), apart_.back().view(), is_signed};
+    const lk_dequantize_blockwise_params p{
+        .codes = codes.view(), .scales = scales.view(), .y = apart_.back().view(), .is_signed = is_signed};
     EXPECT_EQ(lk_dequantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t unary(lk_unary_kind kind, int32_t x, float a = 0, float b = 0) {
     instructions.push_back({.code = LK_POINTWISE_UNARY, .kind = kind, .operands = {x}, .a = a, .b = b});
     apart_.emplace_back(shape_of(x), LK_F32);
-    const lk_unary_params p{kind, a, b, view(x), apart_.back().view()};
+    const lk_unary_params p{.kind = kind, .a = a, .b = b, .x = view(x), .y = apart_.back().view()};
     EXPECT_EQ(lk_unary(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t binary(lk_binary_kind kind, int32_t a, int32_t b) {
     instructions.push_back({.code = LK_POINTWISE_BINARY, .kind = kind, .operands = {a, b}});
     apart_.emplace_back(together({a, b}), LK_F32);
-    const lk_binary_params p{kind, view(a), view(b), apart_.back().view()};
+    const lk_binary_params p{.kind = kind, .a = view(a), .b = view(b), .y = apart_.back().view()};
     EXPECT_EQ(lk_binary(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t where(int32_t condition, int32_t a, int32_t b) {
     instructions.push_back({.code = LK_POINTWISE_WHERE, .operands = {condition, a, b}});
     apart_.emplace_back(together({condition, a, b}), LK_F32);
-    const lk_where_params p{view(condition), view(a), view(b), apart_.back().view()};
+    const lk_where_params p{.condition = view(condition), .a = view(a), .b = view(b), .y = apart_.back().view()};
     EXPECT_EQ(lk_where(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t rounded(lk_dtype dtype, int32_t x) {
     instructions.push_back({.code = LK_POINTWISE_ROUND, .kind = dtype, .operands = {x}});
     apart_.emplace_back(shape_of(x), dtype);
-    const lk_cast_params p{view(x), {}, apart_.back().view()};
+    const lk_cast_params p{.x = view(x), .y = apart_.back().view()};
     EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
   int32_t at_random(int32_t x, int32_t step, uint64_t seed, uint64_t stream) {
     instructions.push_back({.code = LK_POINTWISE_STOCHASTIC, .operands = {x, step}, .seed = seed, .stream = stream});
     apart_.emplace_back(domain_, LK_BF16);
-    const lk_round_stochastic_params p{view(x), view(step), apart_.back().view(), seed, stream};
+    const lk_round_stochastic_params p{
+        .x = view(x), .step = view(step), .y = apart_.back().view(), .seed = seed, .stream = stream};
     EXPECT_EQ(lk_round_stochastic(context_, &p), LK_OK) << lk_last_error(context_);
     return new_value();
   }
@@ -68,7 +70,7 @@ class Program {
     results_.push_back({Tensor(domain_, dtype), Tensor(domain_, dtype)});
     outputs.push_back({value, results_.back()[0].view(), {}, 0, LK_POINTWISE_STORE, 1});
     const Tensor all = full(value);
-    const lk_cast_params p{all.view(), {}, results_.back()[1].view()};
+    const lk_cast_params p{.x = all.view(), .y = results_.back()[1].view()};
     EXPECT_EQ(lk_cast(context_, &p), LK_OK) << lk_last_error(context_);
   }
   void output_codes(int32_t value, bool is_signed) {
@@ -79,7 +81,8 @@ class Program {
     const auto& scales = results_.back();
     outputs.push_back({value, codes[0].view(), scales[0].view(), is_signed, LK_POINTWISE_STORE, 1});
     const Tensor all = full(value);
-    const lk_quantize_blockwise_params p{all.view(), codes[1].view(), scales[1].view(), is_signed};
+    const lk_quantize_blockwise_params p{
+        .x = all.view(), .codes = codes[1].view(), .scales = scales[1].view(), .is_signed = is_signed};
     EXPECT_EQ(lk_quantize_blockwise(context_, &p), LK_OK) << lk_last_error(context_);
   }
 
@@ -92,10 +95,10 @@ class Program {
     outputs.push_back({value, y, {}, 0, reduction, scale});
     const Tensor all = full(value);
     if (reduction == LK_POINTWISE_SUM) {
-      const lk_reduce_sum_params p{all.view(), apart, scale};
+      const lk_reduce_sum_params p{.x = all.view(), .y = apart, .scale = scale};
       EXPECT_EQ(lk_reduce_sum(context_, &p), LK_OK) << lk_last_error(context_);
     } else {
-      const lk_reduce_max_params p{all.view(), apart};
+      const lk_reduce_max_params p{.x = all.view(), .y = apart};
       EXPECT_EQ(lk_reduce_max(context_, &p), LK_OK) << lk_last_error(context_);
     }
   }
@@ -155,9 +158,9 @@ class Program {
     if (count_of(shape_of(value)) == count_of(domain_)) return apart_[static_cast<size_t>(value)];
     Tensor y(domain_, view(value).dtype);
     const Tensor zeros(domain_, LK_F32);
-    const lk_fill_params fill{zeros.view(), 0};
+    const lk_fill_params fill{.y = zeros.view(), .value = 0};
     EXPECT_EQ(lk_fill(context_, &fill), LK_OK);
-    const lk_binary_params p{LK_ADD, zeros.view(), view(value), y.view()};
+    const lk_binary_params p{.kind = LK_ADD, .a = zeros.view(), .b = view(value), .y = y.view()};
     EXPECT_EQ(lk_binary(context_, &p), LK_OK) << lk_last_error(context_);
     return y;
   }
@@ -355,7 +358,8 @@ TEST_F(KernelsPointwise, LargestOfNanIsNan) {
 TEST_F(KernelsPointwise, ResultsMayStandInThePlaceOfInputs) {
   constexpr int64_t count = 5003;
   const Tensor p = drawn({count}), m = drawn({count}, LK_BF16), codes({count}, LK_U8), scales({20}, LK_F32);
-  const lk_quantize_blockwise_params start{p.view(), codes.view(), scales.view(), 1};
+  const lk_quantize_blockwise_params start{
+      .x = p.view(), .codes = codes.view(), .scales = scales.view(), .is_signed = 1};
   ASSERT_EQ(lk_quantize_blockwise(context.get(), &start), LK_OK);
   Program program(context.get(), {count});
   const int32_t from_p = program.input(p), from_m = program.input(m), from_codes = program.codes(codes, scales, true);

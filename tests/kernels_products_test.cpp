@@ -136,7 +136,12 @@ TEST_P(KernelsProducts, Linear) {
     const Weight w = weight(n.out, n.in);
     const Tensor x = drawn({n.rows, n.in}, type), bias = drawn({n.out}, type);
     const Tensor y = poisoned(context.get(), {n.rows, n.out}, type);
-    const lk_linear_params p{x.view(), w.codes.view(), w.scale_view(), bias.view(), y.view(), products()};
+    const lk_linear_params p{.x = x.view(),
+                             .weight = w.codes.view(),
+                             .weight_scale = w.scale_view(),
+                             .bias = bias.view(),
+                             .y = y.view(),
+                             .products = products()};
     ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
     const Rounded a = rounded(x, n.rows, ones(n.in));
     const Values of_bias = bias.load(context.get());
@@ -213,7 +218,7 @@ TEST_F(Kernels, FewRowsAreMultipliedInFull) {
   const Tensor weight = random_tensor(context.get(), random, {32, 64}, LK_F8_E4M3, -2, 2);
   const Tensor x = random_tensor(context.get(), random, {LK_FEW_ROWS, 64}, LK_BF16, -1, 1);
   const Tensor full({LK_FEW_ROWS, 32}, LK_BF16), fp8({LK_FEW_ROWS, 32}, LK_BF16);
-  lk_linear_params p{x.view(), weight.view(), {}, {}, full.view(), LK_PRODUCTS_WIDE};
+  lk_linear_params p{.x = x.view(), .weight = weight.view(), .y = full.view(), .products = LK_PRODUCTS_WIDE};
   ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
   p.y = fp8.view(), p.products = LK_PRODUCTS_E4M3;
   ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
@@ -231,7 +236,8 @@ TEST_P(KernelsProducts, RowsThatAreNotFiniteStayThat) {
     for (int64_t i = 0; i < width; ++i) values[static_cast<size_t>(6 * width + i)] = 0;
     Tensor x({rows, width}, type), y({rows, 16}, type);
     x.store(context.get(), values);
-    const lk_linear_params p{x.view(), w.codes.view(), w.scale_view(), {}, y.view(), products()};
+    const lk_linear_params p{
+        .x = x.view(), .weight = w.codes.view(), .weight_scale = w.scale_view(), .y = y.view(), .products = products()};
     ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
     const Values got = y.load(context.get());
     for (int64_t i = 0; i < rows * 16; ++i) {
@@ -246,7 +252,7 @@ TEST_P(KernelsProducts, RowsThatAreNotFiniteStayThat) {
 
 TEST_F(Kernels, ProductsWantWeightsOfTheirType) {
   const Tensor x({9, 32}, LK_F32), y({9, 16}, LK_F32), integers({16, 32}, LK_I8), codes({16, 32}, LK_F8_E4M3);
-  lk_linear_params p{x.view(), integers.view(), {}, {}, y.view(), LK_PRODUCTS_E4M3};
+  lk_linear_params p{.x = x.view(), .weight = integers.view(), .y = y.view(), .products = LK_PRODUCTS_E4M3};
   const auto refused = [&](const char* words) {
     EXPECT_EQ(lk_linear(context.get(), &p), LK_E_INVALID);
     EXPECT_THAT(lk_last_error(context.get()), HasSubstr(words));

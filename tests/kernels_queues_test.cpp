@@ -26,7 +26,7 @@ TEST_F(Flight, EventsOrderTheQueues) {
     std::fill_n(values, count, static_cast<float>(round));
     copy(LK_TRANSFER, first.view().data, source.get(), bytes);
     order(there.get(), LK_TRANSFER, LK_COMPUTE);
-    const lk_unary_params twice{LK_AFFINE, 2, 1, first.view(), second.view()};
+    const lk_unary_params twice{.kind = LK_AFFINE, .a = 2, .b = 1, .x = first.view(), .y = second.view()};
     ASSERT_EQ(lk_unary(context.get(), &twice), LK_OK) << error();
     order(back.get(), LK_COMPUTE, LK_TRANSFER);
     copy(LK_TRANSFER, target.get(), second.view().data, bytes);
@@ -84,7 +84,7 @@ TEST_F(Flight, CopiesOfTheTransferQueueAreRecordedBesideTheOperations) {
     for (int64_t i = 0; i < pieces; ++i) {
       if (i + 1 < pieces) fetch(i + 1);
       ASSERT_EQ(lk_event_wait(context.get(), there[i].get(), LK_COMPUTE), LK_OK) << error();
-      const lk_unary_params square{LK_SQUARE, 0, 0, place[i % 2].view(), squares[i].view()};
+      const lk_unary_params square{.kind = LK_SQUARE, .a = 0, .b = 0, .x = place[i % 2].view(), .y = squares[i].view()};
       ASSERT_EQ(lk_unary(context.get(), &square), LK_OK) << error();
     }
   };
@@ -120,7 +120,8 @@ TEST_F(Flight, CopiesOfTheReturnQueueAreRecordedBesideTheOperations) {
       if (i >= 2) {
         ASSERT_EQ(lk_event_wait(context.get(), landed[i - 2].get(), LK_COMPUTE), LK_OK) << error();
       }
-      const lk_unary_params next{LK_AFFINE, 1, static_cast<float>(i), start.view(), place[i % 2].view()};
+      const lk_unary_params next{
+          .kind = LK_AFFINE, .a = 1, .b = static_cast<float>(i), .x = start.view(), .y = place[i % 2].view()};
       ASSERT_EQ(lk_unary(context.get(), &next), LK_OK) << error();
       order(made[i].get(), LK_COMPUTE, LK_RETURN);
       copy(LK_RETURN, static_cast<float*>(target.get()) + i * count, place[i % 2].view().data, bytes);
@@ -164,7 +165,8 @@ TEST_F(Flight, OperationsGoIntoTheStreamThatIsLent) {
   ASSERT_EQ(lk_context_stream(other, &lent), LK_OK);
   ASSERT_NE(own, lent);
   const Tensor x({1 << 20}, LK_F32), y({1 << 20}, LK_F32);
-  const lk_unary_params twice{LK_AFFINE, 2, 0, x.view(), y.view()}, more{LK_AFFINE, 1, 1, y.view(), x.view()};
+  const lk_unary_params twice{.kind = LK_AFFINE, .a = 2, .b = 0, .x = x.view(), .y = y.view()},
+      more{.kind = LK_AFFINE, .a = 1, .b = 1, .x = y.view(), .y = x.view()};
   fill(x, 1);
   for (int round = 0; round < 8; ++round) {
     ASSERT_EQ(lk_context_use_stream(context.get(), lent), LK_OK) << error();

@@ -27,7 +27,8 @@ class KernelsBlockwise : public Kernels {
   };
   Quantized quantize(const Tensor& x, int64_t count, bool is_signed) {
     const Tensor codes({count}, LK_U8), scales({(count + 255) / 256}, LK_F32);
-    const lk_quantize_blockwise_params p{x.view(), codes.view(), scales.view(), is_signed};
+    const lk_quantize_blockwise_params p{
+        .x = x.view(), .codes = codes.view(), .scales = scales.view(), .is_signed = is_signed};
     EXPECT_EQ(lk_quantize_blockwise(context.get(), &p), LK_OK) << lk_last_error(context.get());
     return {codes.bytes(), load(scales)};
   }
@@ -36,7 +37,8 @@ class KernelsBlockwise : public Kernels {
     const Tensor stored({count}, LK_U8), y({count}, LK_F32);
     const Tensor factors = floats({static_cast<int64_t>(scales.size())}, scales);
     stored.write(codes.data(), 0, count);
-    const lk_dequantize_blockwise_params p{stored.view(), factors.view(), y.view(), is_signed};
+    const lk_dequantize_blockwise_params p{
+        .codes = stored.view(), .scales = factors.view(), .y = y.view(), .is_signed = is_signed};
     EXPECT_EQ(lk_dequantize_blockwise(context.get(), &p), LK_OK) << lk_last_error(context.get());
     return load(y);
   }
@@ -116,10 +118,10 @@ TEST_F(KernelsBlockwise, ThreadsDoNotChangeIt) {
 
 TEST_F(KernelsBlockwise, BadArgumentsAreNamed) {
   const Tensor x({300}, LK_F32), codes({300}, LK_U8), scales({2}, LK_F32), few({1}, LK_F32);
-  lk_quantize_blockwise_params p{x.view(), codes.view(), few.view(), 1};
+  lk_quantize_blockwise_params p{.x = x.view(), .codes = codes.view(), .scales = few.view(), .is_signed = 1};
   EXPECT_EQ(lk_quantize_blockwise(context.get(), &p), LK_E_INVALID);
   EXPECT_STREQ(lk_last_error(context.get()), "quantize_blockwise: scales: expected shape [2], found [1]");
-  p = {x.view(), x.view(), scales.view(), 1};
+  p = {.x = x.view(), .codes = x.view(), .scales = scales.view(), .is_signed = 1};
   EXPECT_EQ(lk_quantize_blockwise(context.get(), &p), LK_E_INVALID);
   EXPECT_STREQ(lk_last_error(context.get()), "quantize_blockwise: codes: expected u8, found f32");
 }
@@ -129,7 +131,8 @@ class KernelsStochastic : public Kernels {
   Tensor rounded(const Tensor& x, int64_t count, int32_t step, uint64_t seed = 1, uint64_t stream = 0) {
     const Tensor turn = integers({1}, {step});
     Tensor y({count}, LK_BF16);
-    const lk_round_stochastic_params p{x.view(), turn.view(), y.view(), seed, stream};
+    const lk_round_stochastic_params p{
+        .x = x.view(), .step = turn.view(), .y = y.view(), .seed = seed, .stream = stream};
     EXPECT_EQ(lk_round_stochastic(context.get(), &p), LK_OK) << lk_last_error(context.get());
     return y;
   }
@@ -183,10 +186,10 @@ TEST_F(KernelsStochastic, SmallSumsAddUpInTheMean) {
   const Tensor x = floats({count}, Values(count, 1.0));
   const Tensor small = floats({1}, {1e-4});
   for (int32_t step = 1; step <= 1000; ++step) {
-    const lk_binary_params add{LK_ADD, x.view(), small.view(), x.view()};
+    const lk_binary_params add{.kind = LK_ADD, .a = x.view(), .b = small.view(), .y = x.view()};
     ASSERT_EQ(lk_binary(context.get(), &add), LK_OK);
     const Tensor y = rounded(x, count, step);
-    const lk_cast_params back{y.view(), {}, x.view()};
+    const lk_cast_params back{.x = y.view(), .y = x.view()};
     ASSERT_EQ(lk_cast(context.get(), &back), LK_OK);
   }
   const Values end = load(x);

@@ -33,7 +33,7 @@ TEST_F(Threads, Sums) {
         Row{{20, 700, 65}, {20, 1, 65}}, Row{{5000, 33}, {1, 33}}, Row{{300, 7, 90}, {1, 7, 1}}}) {
     const Tensor x = any(from), y = out(to);
     expect_same("reduce_sum of " + testing::PrintToString(from), y, [&](lk_context* c) {
-      const lk_reduce_sum_params p{x.view(), y.view(), 1};
+      const lk_reduce_sum_params p{.x = x.view(), .y = y.view(), .scale = 1};
       return lk_reduce_sum(c, &p);
     });
   }
@@ -73,7 +73,7 @@ TEST_F(Threads, Products) {
   for (const int64_t batch : {1, 2, 5, 20}) {
     const Tensor a = any({batch, 150, 70}), b = any({batch, 70, 110}), c = out({batch, 150, 110});
     expect_same("matmul of " + std::to_string(batch), c, [&](lk_context* context) {
-      const lk_matmul_params p{a.view(), b.view(), c.view(), 0, 0};
+      const lk_matmul_params p{.a = a.view(), .b = b.view(), .c = c.view(), .transpose_a = 0, .transpose_b = 0};
       return lk_matmul(context, &p);
     });
   }

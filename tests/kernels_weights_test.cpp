@@ -87,7 +87,12 @@ TEST_P(KernelsWeights, Linear) {
   each_size([&](lk_dtype type, int64_t rows, int64_t in, int64_t out) {
     const Weight w = weight(out, in);
     const Tensor x = drawn({rows, in}, type), bias = drawn({out}, type), y = poisoned(context.get(), {rows, out}, type);
-    const lk_linear_params p{x.view(), w.codes.view(), w.scale_view(), bias.view(), y.view(), LK_PRODUCTS_WIDE};
+    const lk_linear_params p{.x = x.view(),
+                             .weight = w.codes.view(),
+                             .weight_scale = w.scale_view(),
+                             .bias = bias.view(),
+                             .y = y.view(),
+                             .products = LK_PRODUCTS_WIDE};
     ASSERT_EQ(lk_linear(context.get(), &p), LK_OK) << lk_last_error(context.get());
     expect_near("y", load(y), reference::linear(load(x), w.values, load(bias), in, out), type, in, 1 + rounded_weight);
 
@@ -134,7 +139,7 @@ TEST_P(KernelsWeights, CastGivesTheValues) {
     for (const int64_t in : {31, 64, 144}) {
       const Weight w = weight(9, in);
       const Tensor y = poisoned(context.get(), {9, in}, type);
-      const lk_cast_params p{w.codes.view(), w.scale_view(), y.view()};
+      const lk_cast_params p{.x = w.codes.view(), .scale = w.scale_view(), .y = y.view()};
       ASSERT_EQ(lk_cast(context.get(), &p), LK_OK) << lk_last_error(context.get());
       const Values got = load(y);
       for (size_t i = 0; i < got.size(); ++i)  // float32 tables and the factor's own rounding: a few units
@@ -153,7 +158,7 @@ TEST_F(Kernels, WeightsInFewerBitsAreRefusedElsewhere) {
     EXPECT_EQ(status, LK_E_INVALID);
     EXPECT_THAT(lk_last_error(context.get()), HasSubstr(words));
   };
-  lk_linear_params linear{x.view(), weight.view(), {}, {}, y.view(), LK_PRODUCTS_WIDE};
+  lk_linear_params linear{.x = x.view(), .weight = weight.view(), .y = y.view(), .products = LK_PRODUCTS_WIDE};
   refused(lk_linear(context.get(), &linear), "weight_scale: expected a tensor, found data NULL");
   linear.weight_scale = factors.view();
   refused(lk_linear(context.get(), &linear), "weight_scale: expected u8, found f32");
@@ -163,13 +168,13 @@ TEST_F(Kernels, WeightsInFewerBitsAreRefusedElsewhere) {
   EXPECT_EQ(lk_linear(context.get(), &linear), LK_OK) << lk_last_error(context.get());
   linear.y = weight.view();
   refused(lk_linear(context.get(), &linear), "y: expected another type than nf4");
-  lk_cast_params cast{weight.view(), scale.view(), integers.view()};
+  lk_cast_params cast{.x = weight.view(), .scale = scale.view(), .y = integers.view()};
   refused(lk_cast(context.get(), &cast), "y: expected f32, f16 or bf16, found i32");
-  cast = {x.view(), {}, weight.view()};
+  cast = {.x = x.view(), .y = weight.view()};
   refused(lk_cast(context.get(), &cast), "y: expected another type than nf4");
-  const lk_fill_params fill{weight.view(), 1};
+  const lk_fill_params fill{.y = weight.view(), .value = 1};
   refused(lk_fill(context.get(), &fill), "y: expected another type than nf4");
-  const lk_permute_params permute{weight.view(), other.view(), {1, 0}};
+  const lk_permute_params permute{.x = weight.view(), .y = other.view(), .axes = {1, 0}};
   refused(lk_permute(context.get(), &permute), "x: expected another type than nf4");
   EXPECT_EQ(lk_tensor_bytes(&linear.x), 3 * 70 * 4);
   const lk_tensor odd{nullptr, LK_NF4, 2, {5, 71}};

@@ -13,6 +13,7 @@ void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype) {
   lk_matmul_params copies[COPIES] = {0};
   int i;
   for (i = 0; i < COPIES; ++i) {
+    copies[i].struct_size = sizeof copies[i];
     copies[i].a = matrix(b, dtype, m, k);
     copies[i].b = matrix(b, dtype, n, k);
     copies[i].c = matrix(b, dtype, m, n);
@@ -48,7 +49,7 @@ static lk_tensor log_sums(bench* b, int64_t heads, int64_t tokens) { /* [1, head
 
 static lk_attention_backward_params backward_of(bench* b, const lk_attention_params* p) {
   const int64_t* const d = p->q.dims;
-  lk_attention_backward_params g = {0};
+  lk_attention_backward_params g = {sizeof g};
   g.d_o = tensor4(b, p->q.dtype, d[0], d[1], d[2], d[3]);
   g.q = p->q;
   g.k = p->k;
@@ -72,6 +73,7 @@ void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_d
   int i;
   for (i = 0; i < COPIES; ++i) {
     lk_attention_params* const p = &forward[i];
+    p->struct_size = sizeof *p;
     p->q = tensor4(b, dtype, 1, tokens, heads, width);
     p->k = tensor4(b, dtype, 1, tokens, heads, width);
     p->v = tensor4(b, dtype, 1, tokens, heads, width);

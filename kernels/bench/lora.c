@@ -43,6 +43,7 @@ void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, int frozen) 
   if (frozen) weight = matrix(b, dtype, shape.width, shape.width);
   for (i = 0; i < COPIES; ++i) {
     lk_lora_backward_params* const p = &copies[i];
+    p->struct_size = sizeof *p;
     p->dy = matrix(b, dtype, shape.tokens, shape.width);
     p->x = matrix(b, dtype, shape.tokens, shape.width);
     p->s = matrix(b, dtype, shape.tokens, shape.rank);
@@ -69,6 +70,7 @@ void time_lora_forward(bench* b, lora_shape shape, lk_dtype dtype) {
   int i;
   for (i = 0; i < COPIES; ++i) {
     lk_lora_forward_params* const p = &copies[i];
+    p->struct_size = sizeof *p;
     p->x = matrix(b, dtype, shape.tokens, shape.width);
     p->down = down;
     p->up = up;

@@ -11,6 +11,9 @@
  *            ("in lines: x, y"); all others are dense.
  * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8, i8 or nf4), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
+ * Structs    of parameters begin with struct_size, sizeof of the struct as the caller was compiled: in C++ it is there
+ * by itself, in C set it: lk_fill_params p = {sizeof p}. Later versions add fields at a struct's end, and zero in them
+ * means what this version does; so a program runs with any library of its major version that knows the fields it sets.
  * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
  *            overlap an input unless the comment says "in place". A tensor whose data is NULL is absent;
  *            fields marked "optional" may be absent, and an absent gradient output is not computed.
@@ -33,8 +36,14 @@ extern "C" {
 #define LK_API
 #endif
 
+#ifdef __cplusplus
+#define LK_SIZE_OF(params) = sizeof(params)
+#else
+#define LK_SIZE_OF(params)
+#endif
+
 #define LK_VERSION_MAJOR 0
-#define LK_VERSION_MINOR 1
+#define LK_VERSION_MINOR 2
 #define LK_MAX_RANK 8
 
 /* ---- status, types, tensors ------------------------------------------------------------------------- */
@@ -84,6 +93,7 @@ typedef int32_t lk_backend;
 typedef struct lk_context lk_context;
 
 typedef struct lk_context_params {
+  int64_t struct_size LK_SIZE_OF(lk_context_params);
   lk_backend backend;
   int32_t device;  /* CUDA device index */
   int32_t threads; /* CPU threads, 0 = all cores the process may use */
@@ -101,7 +111,8 @@ LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also
 LK_API int32_t lk_context_threads(const lk_context* context);
 
 typedef struct lk_device_info {
-  char name[128];                    /* "NVIDIA H200", or "cpu" */
+  int64_t struct_size LK_SIZE_OF(lk_device_info); /* in; what a caller's struct has no room for is left out */
+  char name[128];                                 /* "NVIDIA H200", or "cpu" */
   char libraries[128];               /* versions of driver and libraries in use; on the CPU with their kernel */
   int32_t compute_capability;        /* 90 = 9.0; 0 on the CPU */
   int64_t memory_total, memory_free; /* bytes; of the machine on the CPU */
@@ -210,251 +221,7 @@ typedef int32_t lk_products;
 #define LK_PRODUCTS_I8 2
 #define LK_FEW_ROWS 8
 
-/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
-typedef struct lk_linear_params {
-  lk_tensor x, weight;
-  lk_tensor weight_scale; /* optional */
-  lk_tensor bias;         /* optional */
-  lk_tensor y;
-  lk_products products;
-} lk_linear_params;
-LK_API lk_status lk_linear(lk_context*, const lk_linear_params*);
-
-/* dx = dy weight; dweight = dy^T x; dbias = sum of dy over rows. */
-typedef struct lk_linear_backward_params {
-  lk_tensor dy;
-  lk_tensor x;                  /* needed for dweight */
-  lk_tensor weight;             /* needed for dx */
-  lk_tensor weight_scale;       /* optional */
-  lk_tensor dx, dweight, dbias; /* optional outputs */
-  lk_products products;
-} lk_linear_backward_params;
-LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
-
-/* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T, where base = x weight^T + bias.
- * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone. */
-typedef struct lk_lora_forward_params {
-  lk_tensor x;
-  lk_tensor weight, weight_scale, bias; /* optional */
-  lk_tensor down, up;
-  lk_tensor mask; /* optional [..., r]: dropout factors */
-  float scale;    /* alpha / rank */
-  lk_tensor y, s;
-  lk_products products; /* of base */
-} lk_lora_forward_params;
-LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
-
-/* ds = scale * (dy up) * mask ;  ddown = ds^T x ;  dup = scale * dy^T s ;  dx = dy weight + ds down. */
-typedef struct lk_lora_backward_params {
-  lk_tensor dy, x;
-  lk_tensor s;                    /* optional; recomputed from x and down when absent */
-  lk_tensor weight, weight_scale; /* optional: without it dx is the LoRA branch's alone */
-  lk_tensor down, up;
-  lk_tensor mask; /* optional, as in forward */
-  float scale;
-  int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
-  lk_tensor dx, ddown, dup; /* optional outputs */
-  lk_products products;     /* of dy weight */
-} lk_lora_backward_params;
-LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
-
-/* c = op(a) op(b) per batch: a [..., m, k] (or [..., k, m] with transpose_a), b [..., k, n] (or [..., n, k]).
- * Leading dimensions are equal. */
-typedef struct lk_matmul_params {
-  lk_tensor a, b, c;
-  int32_t transpose_a, transpose_b;
-} lk_matmul_params;
-LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
-
-/* y = X_steps of each matrix of x [..., R, C], where X_0 = scale x and X_k+1 = a X_k + b A X_k + c A A X_k with
- * A = X_k X_k^T (Newton-Schulz; Jordan 2024): the singular values go to about 1, the singular vectors stay. scale
- * [..., 1, 1]; all f32. Made in float64 from G = scale^2 x x^T, or x^T x where there are more rows than columns: all A
- * are polynomials of G, so that y = P(G) scale x has one product on either side of iterations in min(R, C)^2. */
-#define LK_NEWTON_SCHULZ_MAX_SIDE 128 /* min(R, C) is at most this */
-typedef struct lk_newton_schulz_params {
-  lk_tensor x, scale, y;
-  double a, b, c;
-  int64_t steps; /* at least 1 */
-} lk_newton_schulz_params;
-LK_API lk_status lk_newton_schulz(lk_context*, const lk_newton_schulz_params*);
-
-/* x [N, H, W, C], weight [O, KH, KW, C / groups], y [N, OH, OW, O]; zero padding. groups (at least 1) divides C and O:
- * the outputs of group g see the channels of group g. */
-typedef struct lk_conv2d_params {
-  lk_tensor x, weight;
-  lk_tensor bias; /* optional */
-  lk_tensor y;
-  int32_t stride;
-  int32_t pad_top, pad_left, pad_bottom, pad_right;
-  int32_t groups;
-} lk_conv2d_params;
-LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
-
-typedef struct lk_conv2d_backward_params {
-  lk_tensor dy;
-  lk_tensor x;                  /* needed for dweight */
-  lk_tensor weight;             /* needed for dx */
-  lk_tensor dx, dweight, dbias; /* optional outputs */
-  int32_t stride;
-  int32_t pad_top, pad_left, pad_bottom, pad_right;
-  int32_t groups;
-} lk_conv2d_backward_params;
-LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params*);
-
-/* x [N, T, H, W, C], weight [O, KT, KH, KW, C], y [N, OT, OH, OW, O]; zero padding. stride is of time, height, width,
- * pad is front, back, top, bottom, left, right: all padding of time in front makes the convolution causal. */
-typedef struct lk_conv3d_params {
-  lk_tensor x, weight;
-  lk_tensor bias; /* optional */
-  lk_tensor y;
-  int32_t stride[3];
-  int32_t pad[6];
-} lk_conv3d_params;
-LK_API lk_status lk_conv3d(lk_context*, const lk_conv3d_params*);
-
-typedef struct lk_conv3d_backward_params {
-  lk_tensor dy;
-  lk_tensor x;                  /* needed for dweight */
-  lk_tensor weight;             /* needed for dx */
-  lk_tensor dx, dweight, dbias; /* optional outputs */
-  int32_t stride[3];
-  int32_t pad[6];
-} lk_conv3d_backward_params;
-LK_API lk_status lk_conv3d_backward(lk_context*, const lk_conv3d_backward_params*);
-
-/* ---- attention, softmax, position ------------------------------------------------------------------- */
-
-/* q [B, Sq, H, D], k and v [B, Sk, Hk, D] where Hk divides H (grouped heads: query head h reads key head h / (H / Hk)),
- * o like q. s = scale q k^T, and soft_cap tanh(s / soft_cap) where soft_cap is not 0; p = softmax(s + bias) over the
- * keys that a query sees; o = p v. bias: [1 or B, 1 or H, Sq, Sk]. A key is seen where all of these allow it.
- * key_lengths, i32 [B]: keys before it. key_mask, i32 [B, Sk]: keys where it is not 0. causal: keys j <= i by query i,
- * counted in k as it is given. A query that sees no key has o = 0 and lse = -infinity, its dq is 0 and it adds nothing
- * to dk and dv; the dk and dv of a key that no query sees are 0. lse [B, H, Sq] f32 = natural log of the sum of
- * exponentials, for the backward pass. In lines: q, k, v, o. */
-typedef struct lk_attention_params {
-  lk_tensor q, k, v;
-  lk_tensor bias, key_lengths, key_mask; /* optional */
-  float scale;
-  float soft_cap; /* 0: none */
-  int32_t causal;
-  lk_tensor o;
-  lk_tensor lse; /* optional output */
-} lk_attention_params;
-LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
-
-/* dk and dv sum over the query heads of their group. In lines: d_o, q, k, v, o, dq, dk, dv. */
-typedef struct lk_attention_backward_params {
-  lk_tensor d_o, q, k, v, o, lse;
-  lk_tensor bias, key_lengths, key_mask; /* optional */
-  float scale;
-  float soft_cap;
-  int32_t causal;
-  lk_tensor dq, dk, dv;
-} lk_attention_backward_params;
-LK_API lk_status lk_attention_backward(lk_context*, const lk_attention_backward_params*);
-
-/* Over the last axis. */
-typedef struct lk_softmax_params {
-  lk_tensor x, y;
-} lk_softmax_params;
-LK_API lk_status lk_softmax(lk_context*, const lk_softmax_params*);
-
-typedef struct lk_softmax_backward_params {
-  lk_tensor dy, y, dx;
-} lk_softmax_backward_params;
-LK_API lk_status lk_softmax_backward(lk_context*, const lk_softmax_backward_params*);
-
-/* Rotary embedding of x [B, S, H, D]; cos and sin are f32 [S, D/2] or [B, S, D/2].
- * interleaved: pairs (2i, 2i+1); otherwise pairs (i, i + D/2). inverse rotates back, which is the gradient. */
-typedef struct lk_rope_params {
-  lk_tensor x, cos, sin, y;
-  int32_t interleaved, inverse;
-} lk_rope_params;
-LK_API lk_status lk_rope(lk_context*, const lk_rope_params*);
-
-/* t f32 [B] -> y [B, dim] = [cos(a), sin(a)], a_k = scale * t * exp(-ln(max_period) k / (dim/2));
- * sin_first swaps the halves. Angles are computed in float64. */
-typedef struct lk_timestep_embedding_params {
-  lk_tensor t, y;
-  double max_period, scale;
-  int32_t sin_first;
-} lk_timestep_embedding_params;
-LK_API lk_status lk_timestep_embedding(lk_context*, const lk_timestep_embedding_params*);
-
-/* ---- norms ------------------------------------------------------------------------------------------ */
-
-/* Over the last axis C; weight and bias [C]. Backward recomputes the statistics from x. */
-typedef struct lk_layer_norm_params {
-  lk_tensor x;
-  lk_tensor weight, bias; /* optional */
-  lk_tensor y;
-  float eps;
-} lk_layer_norm_params;
-LK_API lk_status lk_layer_norm(lk_context*, const lk_layer_norm_params*);
-
-typedef struct lk_layer_norm_backward_params {
-  lk_tensor dy, x;
-  lk_tensor weight; /* optional */
-  float eps;
-  lk_tensor dx, dweight, dbias; /* optional outputs */
-} lk_layer_norm_backward_params;
-LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
-
-/* In lines: x, y, and of the gradients dy, x, dx. */
-typedef struct lk_rms_norm_params {
-  lk_tensor x;
-  lk_tensor weight; /* optional */
-  lk_tensor y;
-  float eps;
-} lk_rms_norm_params;
-LK_API lk_status lk_rms_norm(lk_context*, const lk_rms_norm_params*);
-
-typedef struct lk_rms_norm_backward_params {
-  lk_tensor dy, x;
-  lk_tensor weight; /* optional */
-  float eps;
-  lk_tensor dx, dweight; /* optional outputs */
-} lk_rms_norm_backward_params;
-LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
-
-/* y = layer_norm(x) * (1 + scale) + shift over the last axis of x [B, S, C]; scale and shift [B, C] or [B, 1, C]. What
- * lies between is not rounded to a storage type. */
-typedef struct lk_modulated_norm_params {
-  lk_tensor x, scale, shift, y;
-  float eps;
-} lk_modulated_norm_params;
-LK_API lk_status lk_modulated_norm(lk_context*, const lk_modulated_norm_params*);
-
-/* dscale = sum over S of dy * layer_norm(x); dshift = sum over S of dy. */
-typedef struct lk_modulated_norm_backward_params {
-  lk_tensor dy, x;
-  lk_tensor scale; /* needed for dx */
-  float eps;
-  lk_tensor dx, dscale, dshift; /* optional outputs */
-} lk_modulated_norm_backward_params;
-LK_API lk_status lk_modulated_norm_backward(lk_context*, const lk_modulated_norm_backward_params*);
-
-/* x [N, ..., C] in `groups` groups of channels, statistics over all but N within a group. */
-typedef struct lk_group_norm_params {
-  lk_tensor x;
-  lk_tensor weight, bias; /* optional */
-  lk_tensor y;
-  int32_t groups;
-  float eps;
-} lk_group_norm_params;
-LK_API lk_status lk_group_norm(lk_context*, const lk_group_norm_params*);
-
-typedef struct lk_group_norm_backward_params {
-  lk_tensor dy, x;
-  lk_tensor weight; /* optional */
-  int32_t groups;
-  float eps;
-  lk_tensor dx, dweight, dbias; /* optional outputs */
-} lk_group_norm_backward_params;
-LK_API lk_status lk_group_norm_backward(lk_context*, const lk_group_norm_backward_params*);
-
-/* ---- elementwise ------------------------------------------------------------------------------------ */
-
+/* Functions of one number; those from LK_SILU to LK_RELU are activations. */
 typedef int32_t lk_unary_kind;
 #define LK_SILU 0
 #define LK_GELU_ERF 1
@@ -478,9 +245,294 @@ typedef int32_t lk_unary_kind;
 #define LK_CEIL 19
 #define LK_ROUND 20 /* to the nearest integer, halves to the even one */
 
+/* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
+typedef struct lk_linear_params {
+  int64_t struct_size LK_SIZE_OF(lk_linear_params);
+  lk_tensor x, weight;
+  lk_tensor weight_scale; /* optional */
+  lk_tensor bias;         /* optional */
+  lk_tensor y;
+  lk_products products;
+} lk_linear_params;
+LK_API lk_status lk_linear(lk_context*, const lk_linear_params*);
+
+/* dx = dy weight; dweight = dy^T x; dbias = sum of dy over rows. */
+typedef struct lk_linear_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_linear_backward_params);
+  lk_tensor dy;
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor weight_scale;       /* optional */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  lk_products products;
+} lk_linear_backward_params;
+LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
+
+/* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T, where base = x weight^T + bias.
+ * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone.
+ * activated[..., i] = activation(y[..., activated_from + i]), of y's numbers as they are stored. */
+typedef struct lk_lora_forward_params {
+  int64_t struct_size LK_SIZE_OF(lk_lora_forward_params);
+  lk_tensor x;
+  lk_tensor weight, weight_scale, bias; /* optional */
+  lk_tensor down, up;
+  lk_tensor mask; /* optional [..., r]: dropout factors */
+  float scale;    /* alpha / rank */
+  lk_tensor y, s;
+  lk_products products; /* of base */
+  lk_tensor activated;  /* optional output [..., out - activated_from]; in lines */
+  int64_t activated_from;
+  lk_unary_kind activation;
+} lk_lora_forward_params;
+LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
+
+/* ds = scale * (dy up) * mask ;  ddown = ds^T x ;  dup = scale * dy^T s ;  dx = dy weight + ds down.
+ * Where x[..., inner_from + i] = activation(inner[..., i]), these columns' gradients may be taken through the
+ * activation: dinner = (dx's columns from inner_from on, rounded to dinner's type) * activation'(inner), and dx has
+ * those before. */
+typedef struct lk_lora_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_lora_backward_params);
+  lk_tensor dy, x;
+  lk_tensor s;                    /* optional; recomputed from x and down when absent */
+  lk_tensor weight, weight_scale; /* optional: without it dx is the LoRA branch's alone */
+  lk_tensor down, up;
+  lk_tensor mask; /* optional, as in forward */
+  float scale;
+  int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
+  lk_tensor dx, ddown, dup; /* optional outputs */
+  lk_products products;     /* of dy weight */
+  lk_tensor inner, dinner;  /* optional [..., in - inner_from], both or neither; in lines. Then dx [..., inner_from] */
+  int64_t inner_from;
+  lk_unary_kind activation;
+} lk_lora_backward_params;
+LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
+
+/* c = op(a) op(b) per batch: a [..., m, k] (or [..., k, m] with transpose_a), b [..., k, n] (or [..., n, k]).
+ * Leading dimensions are equal. */
+typedef struct lk_matmul_params {
+  int64_t struct_size LK_SIZE_OF(lk_matmul_params);
+  lk_tensor a, b, c;
+  int32_t transpose_a, transpose_b;
+} lk_matmul_params;
+LK_API lk_status lk_matmul(lk_context*, const lk_matmul_params*);
+
+/* y = X_steps of each matrix of x [..., R, C], where X_0 = scale x and X_k+1 = a X_k + b A X_k + c A A X_k with
+ * A = X_k X_k^T (Newton-Schulz; Jordan 2024): the singular values go to about 1, the singular vectors stay. scale
+ * [..., 1, 1]; all f32. Made in float64 from G = scale^2 x x^T, or x^T x where there are more rows than columns: all A
+ * are polynomials of G, so that y = P(G) scale x has one product on either side of iterations in min(R, C)^2. */
+#define LK_NEWTON_SCHULZ_MAX_SIDE 128 /* min(R, C) is at most this */
+typedef struct lk_newton_schulz_params {
+  int64_t struct_size LK_SIZE_OF(lk_newton_schulz_params);
+  lk_tensor x, scale, y;
+  double a, b, c;
+  int64_t steps; /* at least 1 */
+} lk_newton_schulz_params;
+LK_API lk_status lk_newton_schulz(lk_context*, const lk_newton_schulz_params*);
+
+/* x [N, H, W, C], weight [O, KH, KW, C / groups], y [N, OH, OW, O]; zero padding. groups (at least 1) divides C and O:
+ * the outputs of group g see the channels of group g. */
+typedef struct lk_conv2d_params {
+  int64_t struct_size LK_SIZE_OF(lk_conv2d_params);
+  lk_tensor x, weight;
+  lk_tensor bias; /* optional */
+  lk_tensor y;
+  int32_t stride;
+  int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
+} lk_conv2d_params;
+LK_API lk_status lk_conv2d(lk_context*, const lk_conv2d_params*);
+
+typedef struct lk_conv2d_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_conv2d_backward_params);
+  lk_tensor dy;
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  int32_t stride;
+  int32_t pad_top, pad_left, pad_bottom, pad_right;
+  int32_t groups;
+} lk_conv2d_backward_params;
+LK_API lk_status lk_conv2d_backward(lk_context*, const lk_conv2d_backward_params*);
+
+/* x [N, T, H, W, C], weight [O, KT, KH, KW, C], y [N, OT, OH, OW, O]; zero padding. stride is of time, height, width,
+ * pad is front, back, top, bottom, left, right: all padding of time in front makes the convolution causal. */
+typedef struct lk_conv3d_params {
+  int64_t struct_size LK_SIZE_OF(lk_conv3d_params);
+  lk_tensor x, weight;
+  lk_tensor bias; /* optional */
+  lk_tensor y;
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_params;
+LK_API lk_status lk_conv3d(lk_context*, const lk_conv3d_params*);
+
+typedef struct lk_conv3d_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_conv3d_backward_params);
+  lk_tensor dy;
+  lk_tensor x;                  /* needed for dweight */
+  lk_tensor weight;             /* needed for dx */
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+  int32_t stride[3];
+  int32_t pad[6];
+} lk_conv3d_backward_params;
+LK_API lk_status lk_conv3d_backward(lk_context*, const lk_conv3d_backward_params*);
+
+/* ---- attention, softmax, position ------------------------------------------------------------------- */
+
+/* q [B, Sq, H, D], k and v [B, Sk, Hk, D] where Hk divides H (grouped heads: query head h reads key head h / (H / Hk)),
+ * o like q. s = scale q k^T, and soft_cap tanh(s / soft_cap) where soft_cap is not 0; p = softmax(s + bias) over the
+ * keys that a query sees; o = p v. bias: [1 or B, 1 or H, Sq, Sk]. A key is seen where all of these allow it.
+ * key_lengths, i32 [B]: keys before it. key_mask, i32 [B, Sk]: keys where it is not 0. causal: keys j <= i by query i,
+ * counted in k as it is given. A query that sees no key has o = 0 and lse = -infinity, its dq is 0 and it adds nothing
+ * to dk and dv; the dk and dv of a key that no query sees are 0. lse [B, H, Sq] f32 = natural log of the sum of
+ * exponentials, for the backward pass. In lines: q, k, v, o. */
+typedef struct lk_attention_params {
+  int64_t struct_size LK_SIZE_OF(lk_attention_params);
+  lk_tensor q, k, v;
+  lk_tensor bias, key_lengths, key_mask; /* optional */
+  float scale;
+  float soft_cap; /* 0: none */
+  int32_t causal;
+  lk_tensor o;
+  lk_tensor lse; /* optional output */
+} lk_attention_params;
+LK_API lk_status lk_attention(lk_context*, const lk_attention_params*);
+
+/* dk and dv sum over the query heads of their group. In lines: d_o, q, k, v, o, dq, dk, dv. */
+typedef struct lk_attention_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_attention_backward_params);
+  lk_tensor d_o, q, k, v, o, lse;
+  lk_tensor bias, key_lengths, key_mask; /* optional */
+  float scale;
+  float soft_cap;
+  int32_t causal;
+  lk_tensor dq, dk, dv;
+} lk_attention_backward_params;
+LK_API lk_status lk_attention_backward(lk_context*, const lk_attention_backward_params*);
+
+/* Over the last axis. */
+typedef struct lk_softmax_params {
+  int64_t struct_size LK_SIZE_OF(lk_softmax_params);
+  lk_tensor x, y;
+} lk_softmax_params;
+LK_API lk_status lk_softmax(lk_context*, const lk_softmax_params*);
+
+typedef struct lk_softmax_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_softmax_backward_params);
+  lk_tensor dy, y, dx;
+} lk_softmax_backward_params;
+LK_API lk_status lk_softmax_backward(lk_context*, const lk_softmax_backward_params*);
+
+/* Rotary embedding of x [B, S, H, D]; cos and sin are f32 [S, D/2] or [B, S, D/2].
+ * interleaved: pairs (2i, 2i+1); otherwise pairs (i, i + D/2). inverse rotates back, which is the gradient. */
+typedef struct lk_rope_params {
+  int64_t struct_size LK_SIZE_OF(lk_rope_params);
+  lk_tensor x, cos, sin, y;
+  int32_t interleaved, inverse;
+} lk_rope_params;
+LK_API lk_status lk_rope(lk_context*, const lk_rope_params*);
+
+/* t f32 [B] -> y [B, dim] = [cos(a), sin(a)], a_k = scale * t * exp(-ln(max_period) k / (dim/2));
+ * sin_first swaps the halves. Angles are computed in float64. */
+typedef struct lk_timestep_embedding_params {
+  int64_t struct_size LK_SIZE_OF(lk_timestep_embedding_params);
+  lk_tensor t, y;
+  double max_period, scale;
+  int32_t sin_first;
+} lk_timestep_embedding_params;
+LK_API lk_status lk_timestep_embedding(lk_context*, const lk_timestep_embedding_params*);
+
+/* ---- norms ------------------------------------------------------------------------------------------ */
+
+/* Over the last axis C; weight and bias [C]. Backward recomputes the statistics from x. */
+typedef struct lk_layer_norm_params {
+  int64_t struct_size LK_SIZE_OF(lk_layer_norm_params);
+  lk_tensor x;
+  lk_tensor weight, bias; /* optional */
+  lk_tensor y;
+  float eps;
+} lk_layer_norm_params;
+LK_API lk_status lk_layer_norm(lk_context*, const lk_layer_norm_params*);
+
+typedef struct lk_layer_norm_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_layer_norm_backward_params);
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  float eps;
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+} lk_layer_norm_backward_params;
+LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
+
+/* In lines: x, y, and of the gradients dy, x, dx. */
+typedef struct lk_rms_norm_params {
+  int64_t struct_size LK_SIZE_OF(lk_rms_norm_params);
+  lk_tensor x;
+  lk_tensor weight; /* optional */
+  lk_tensor y;
+  float eps;
+} lk_rms_norm_params;
+LK_API lk_status lk_rms_norm(lk_context*, const lk_rms_norm_params*);
+
+typedef struct lk_rms_norm_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_rms_norm_backward_params);
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  float eps;
+  lk_tensor dx, dweight; /* optional outputs */
+} lk_rms_norm_backward_params;
+LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
+
+/* y = norm(x) * (1 + scale) + shift over the last axis of x [B, S, C]; scale and shift [B, C] or [B, 1, C]. norm is
+ * layer_norm without a weight, or, where `rms` is 1, rms_norm with the optional weight [C]; shift is then optional.
+ * What lies between is not rounded to a storage type. */
+typedef struct lk_modulated_norm_params {
+  int64_t struct_size LK_SIZE_OF(lk_modulated_norm_params);
+  lk_tensor x, scale, shift, y;
+  float eps;
+  int32_t rms;
+  lk_tensor weight; /* optional, with rms */
+} lk_modulated_norm_params;
+LK_API lk_status lk_modulated_norm(lk_context*, const lk_modulated_norm_params*);
+
+/* dscale = sum over S of dy * norm(x); dshift = sum over S of dy. */
+typedef struct lk_modulated_norm_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_modulated_norm_backward_params);
+  lk_tensor dy, x;
+  lk_tensor scale; /* needed for dx */
+  float eps;
+  lk_tensor dx, dscale, dshift; /* optional outputs */
+  int32_t rms;
+  lk_tensor weight; /* optional, with rms; gets no gradient */
+} lk_modulated_norm_backward_params;
+LK_API lk_status lk_modulated_norm_backward(lk_context*, const lk_modulated_norm_backward_params*);
+
+/* x [N, ..., C] in `groups` groups of channels, statistics over all but N within a group. */
+typedef struct lk_group_norm_params {
+  int64_t struct_size LK_SIZE_OF(lk_group_norm_params);
+  lk_tensor x;
+  lk_tensor weight, bias; /* optional */
+  lk_tensor y;
+  int32_t groups;
+  float eps;
+} lk_group_norm_params;
+LK_API lk_status lk_group_norm(lk_context*, const lk_group_norm_params*);
+
+typedef struct lk_group_norm_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_group_norm_backward_params);
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional */
+  int32_t groups;
+  float eps;
+  lk_tensor dx, dweight, dbias; /* optional outputs */
+} lk_group_norm_backward_params;
+LK_API lk_status lk_group_norm_backward(lk_context*, const lk_group_norm_backward_params*);
+
+/* ---- elementwise ------------------------------------------------------------------------------------ */
+
 /* x and y floating, or both i32 for LK_RELU, LK_ABS, LK_SIGN, LK_SQUARE, LK_AFFINE and LK_CLAMP: a and b are then whole
  * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). In lines: x, y if floating. */
 typedef struct lk_unary_params {
+  int64_t struct_size LK_SIZE_OF(lk_unary_params);
   lk_unary_kind kind;
   float a, b;
   lk_tensor x, y;
@@ -489,6 +541,7 @@ LK_API lk_status lk_unary(lk_context*, const lk_unary_params*);
 
 /* dx = dy * f'(x), zero where f is constant in steps. In place allowed (dx == dy). In lines: dy, x, dx. */
 typedef struct lk_unary_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_unary_backward_params);
   lk_unary_kind kind;
   float a, b;
   lk_tensor dy, x, dx;
@@ -512,29 +565,40 @@ typedef int32_t lk_binary_kind;
  * either for comparisons. i32: results wrap modulo 2^32, and there is no LK_DIV. In place allowed where shapes are
  * equal. */
 typedef struct lk_binary_params {
+  int64_t struct_size LK_SIZE_OF(lk_binary_params);
   lk_binary_kind kind;
   lk_tensor a, b, y;
 } lk_binary_params;
 LK_API lk_status lk_binary(lk_context*, const lk_binary_params*);
 
-/* y = x + gate * z; x and z [B, S, C], gate [B, C] or [B, 1, C]. In place allowed (y == x). */
+/* y = x + gate * z; x and z [B, S, C], gate [B, C] or [B, 1, C]. In place allowed (y == x). Where `rms` is 1,
+ * rms_norm(z) with the optional weight [C] stands for z; it is not rounded to a storage type. */
 typedef struct lk_gated_residual_params {
+  int64_t struct_size LK_SIZE_OF(lk_gated_residual_params);
   lk_tensor x, gate, z, y;
+  int32_t rms;
+  float eps;        /* with rms */
+  lk_tensor weight; /* optional, with rms */
 } lk_gated_residual_params;
 LK_API lk_status lk_gated_residual(lk_context*, const lk_gated_residual_params*);
 
-/* dz = gate * dy; dgate = sum over S of dy * z. (dx is dy itself.) */
+/* dz = gate * dy, with rms taken through the norm; dgate = sum over S of dy * z, or of dy * rms_norm(z). dx is dy. */
 typedef struct lk_gated_residual_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_gated_residual_backward_params);
   lk_tensor dy;
   lk_tensor gate;      /* needed for dz */
-  lk_tensor z;         /* needed for dgate */
+  lk_tensor z;         /* needed for dgate, and with rms */
   lk_tensor dz, dgate; /* optional outputs */
+  int32_t rms;
+  float eps;        /* with rms */
+  lk_tensor weight; /* optional, with rms; gets no gradient */
 } lk_gated_residual_backward_params;
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
 /* y = act(a) * b, element by element, all of one shape; kind is LK_SILU, LK_GELU_ERF or LK_GELU_TANH. act(a) is rounded
  * to a's type, as if it had been stored. In lines: a, b, y. */
 typedef struct lk_gated_activation_params {
+  int64_t struct_size LK_SIZE_OF(lk_gated_activation_params);
   lk_unary_kind kind;
   lk_tensor a, b, y;
 } lk_gated_activation_params;
@@ -542,6 +606,7 @@ LK_API lk_status lk_gated_activation(lk_context*, const lk_gated_activation_para
 
 /* da = (dy * b) * act'(a), db = dy * act(a); the factors dy * b and act(a) are rounded to a's type. In lines: all. */
 typedef struct lk_gated_activation_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_gated_activation_backward_params);
   lk_unary_kind kind;
   lk_tensor dy, a;
   lk_tensor b;      /* needed for da */
@@ -552,6 +617,7 @@ LK_API lk_status lk_gated_activation_backward(lk_context*, const lk_gated_activa
 /* y = condition != 0 ? a : b, right-aligned broadcast. a, b and y are floating, or all i32; condition is any type but
  * fp8 and i8. */
 typedef struct lk_where_params {
+  int64_t struct_size LK_SIZE_OF(lk_where_params);
   lk_tensor condition, a, b, y;
 } lk_where_params;
 LK_API lk_status lk_where(lk_context*, const lk_where_params*);
@@ -559,6 +625,7 @@ LK_API lk_status lk_where(lk_context*, const lk_where_params*);
 /* Converts the storage type, rounding to nearest even; also integers to and from floats. An nf4 x becomes f32, f16 or
  * bf16. */
 typedef struct lk_cast_params {
+  int64_t struct_size LK_SIZE_OF(lk_cast_params);
   lk_tensor x;
   lk_tensor scale; /* optional but for nf4: that of a weight in fewer bits, with dims[0] rows */
   lk_tensor y;
@@ -622,6 +689,7 @@ typedef struct lk_pointwise_output {
  * neighbours joined, are [outer, rows, columns] and each is over rows, columns or both; others store their terms first.
  */
 typedef struct lk_pointwise_params {
+  int64_t struct_size LK_SIZE_OF(lk_pointwise_params);
   const lk_pointwise_input* inputs;
   const lk_pointwise_instruction* instructions;
   const lk_pointwise_output* outputs;
@@ -635,6 +703,7 @@ LK_API lk_status lk_pointwise(lk_context*, const lk_pointwise_params*);
 
 /* y = x with axes reordered: y.dims[i] = x.dims[axes[i]]. Same dtype. */
 typedef struct lk_permute_params {
+  int64_t struct_size LK_SIZE_OF(lk_permute_params);
   lk_tensor x, y;
   int32_t axes[LK_MAX_RANK];
 } lk_permute_params;
@@ -643,6 +712,7 @@ LK_API lk_status lk_permute(lk_context*, const lk_permute_params*);
 /* Copies a block of `extent` from x at x_offset to y at y_offset; equal ranks, same dtype. The rest of y is
  * untouched. slice, split, concat, pad and every are made of it. In lines: x, y. */
 typedef struct lk_copy_block_params {
+  int64_t struct_size LK_SIZE_OF(lk_copy_block_params);
   lk_tensor x, y;
   int64_t extent[LK_MAX_RANK], x_offset[LK_MAX_RANK], y_offset[LK_MAX_RANK];
   int64_t x_step; /* from one element to the next along the last axis of x; 0 is 1 */
@@ -650,6 +720,7 @@ typedef struct lk_copy_block_params {
 LK_API lk_status lk_copy_block(lk_context*, const lk_copy_block_params*);
 
 typedef struct lk_fill_params {
+  int64_t struct_size LK_SIZE_OF(lk_fill_params);
   lk_tensor y;
   double value;
 } lk_fill_params;
@@ -657,6 +728,7 @@ LK_API lk_status lk_fill(lk_context*, const lk_fill_params*);
 
 /* y = x repeated along the axes where x has 1 and y more (equal ranks). Both floating, or both i32. */
 typedef struct lk_expand_params {
+  int64_t struct_size LK_SIZE_OF(lk_expand_params);
   lk_tensor x, y;
 } lk_expand_params;
 LK_API lk_status lk_expand(lk_context*, const lk_expand_params*);
@@ -664,6 +736,7 @@ LK_API lk_status lk_expand(lk_context*, const lk_expand_params*);
 /* y[i, :] = table[ids[i], :]; ids i32, any shape; table [V, D]. An id outside the table is LK_E_INVALID on
  * the CPU; on a GPU, where the ids cannot be looked at, its row is NaN. */
 typedef struct lk_embedding_params {
+  int64_t struct_size LK_SIZE_OF(lk_embedding_params);
   lk_tensor ids, table, y;
 } lk_embedding_params;
 LK_API lk_status lk_embedding(lk_context*, const lk_embedding_params*);
@@ -672,12 +745,14 @@ LK_API lk_status lk_embedding(lk_context*, const lk_embedding_params*);
  * each sample, y [B, ...]. x and y floating, or both i32. An index outside the rows is LK_E_INVALID on the CPU; on a
  * GPU its row of y is NaN (of i32: the lowest number), its row of dx the first one as NaN. */
 typedef struct lk_gather_params {
+  int64_t struct_size LK_SIZE_OF(lk_gather_params);
   lk_tensor x, index, y;
 } lk_gather_params;
 LK_API lk_status lk_gather(lk_context*, const lk_gather_params*);
 
 /* dx[b, s, ...] = sum of dy[b, k, ...] over the k with index[b, k] == s, in the order of k. */
 typedef struct lk_gather_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_gather_backward_params);
   lk_tensor dy, index, dx;
 } lk_gather_backward_params;
 LK_API lk_status lk_gather_backward(lk_context*, const lk_gather_backward_params*);
@@ -685,18 +760,21 @@ LK_API lk_status lk_gather_backward(lk_context*, const lk_gather_backward_params
 /* The k largest of the last axis, largest first, equal ones by their place; NaN counts as larger than any number.
  * x [..., N], values [..., k], index i32 [..., k]. */
 typedef struct lk_top_k_params {
+  int64_t struct_size LK_SIZE_OF(lk_top_k_params);
   lk_tensor x, values, index;
 } lk_top_k_params;
 LK_API lk_status lk_top_k(lk_context*, const lk_top_k_params*);
 
 /* dx = 0 but for dx[..., index[..., i]] = dvalues[..., i]. */
 typedef struct lk_top_k_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_top_k_backward_params);
   lk_tensor dvalues, index, dx;
 } lk_top_k_backward_params;
 LK_API lk_status lk_top_k_backward(lk_context*, const lk_top_k_backward_params*);
 
 /* index[b] = first i with ids[b, i] == value, else the last position. ids i32 [B, L]. */
 typedef struct lk_find_first_params {
+  int64_t struct_size LK_SIZE_OF(lk_find_first_params);
   lk_tensor ids, index;
   int64_t value;
 } lk_find_first_params;
@@ -704,6 +782,7 @@ LK_API lk_status lk_find_first(lk_context*, const lk_find_first_params*);
 
 /* x [N, H, W, C] -> y [N, 2H, 2W, C], nearest. backward: dx = sum of the 2x2 block of dy. */
 typedef struct lk_upsample_nearest2x_params {
+  int64_t struct_size LK_SIZE_OF(lk_upsample_nearest2x_params);
   lk_tensor x, y;
 } lk_upsample_nearest2x_params;
 LK_API lk_status lk_upsample_nearest2x(lk_context*, const lk_upsample_nearest2x_params*);
@@ -714,6 +793,7 @@ LK_API lk_status lk_upsample_nearest2x_backward(lk_context*, const lk_upsample_n
 /* y = scale * sum of x over the axes where y has 1 and x more (equal ranks). Both floating, or both i32 with scale 1:
  * the sum is then exact modulo 2^32. */
 typedef struct lk_reduce_sum_params {
+  int64_t struct_size LK_SIZE_OF(lk_reduce_sum_params);
   lk_tensor x, y;
   float scale;
 } lk_reduce_sum_params;
@@ -722,6 +802,7 @@ LK_API lk_status lk_reduce_sum(lk_context*, const lk_reduce_sum_params*);
 /* y = the largest element of x over the axes where y has 1 and x more (equal ranks, both floating); NaN where one is
  * NaN. */
 typedef struct lk_reduce_max_params {
+  int64_t struct_size LK_SIZE_OF(lk_reduce_max_params);
   lk_tensor x, y;
 } lk_reduce_max_params;
 LK_API lk_status lk_reduce_max(lk_context*, const lk_reduce_max_params*);
@@ -734,6 +815,7 @@ typedef int32_t lk_loss_kind;
 
 /* loss f32 [1] = mean over all elements of weight * l(prediction - target) [B, ..., C]. */
 typedef struct lk_loss_params {
+  int64_t struct_size LK_SIZE_OF(lk_loss_params);
   lk_loss_kind kind;
   float delta;
   lk_tensor prediction, target;
@@ -745,6 +827,7 @@ LK_API lk_status lk_loss(lk_context*, const lk_loss_params*);
 
 /* dprediction = dloss[0] * d loss / d prediction. */
 typedef struct lk_loss_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_loss_backward_params);
   lk_loss_kind kind;
   float delta;
   lk_tensor dloss, prediction, target;
@@ -758,6 +841,7 @@ LK_API lk_status lk_loss_backward(lk_context*, const lk_loss_backward_params*);
 
 /* total = alpha * x (accumulate 0) or total += alpha * x (accumulate 1); total is f32. */
 typedef struct lk_accumulate_params {
+  int64_t struct_size LK_SIZE_OF(lk_accumulate_params);
   lk_tensor x, total;
   float alpha;
   int32_t accumulate;
@@ -768,6 +852,7 @@ LK_API lk_status lk_accumulate(lk_context*, const lk_accumulate_params*);
  * each gradient *= min(1, max_norm / (norm + 1e-6)) / loss_scale[0]. max_norm <= 0: no clipping. When the norm is not
  * finite the gradients are left as they are. (torch.nn.utils.clip_grad_norm_) */
 typedef struct lk_clip_grad_norm_params {
+  int64_t struct_size LK_SIZE_OF(lk_clip_grad_norm_params);
   lk_tensor* gradients;
   int64_t count;
   float max_norm;
@@ -779,6 +864,7 @@ LK_API lk_status lk_clip_grad_norm(lk_context*, const lk_clip_grad_norm_params*)
 /* Dynamic loss scaling (state f32 [2] = scale, clean steps): a non-finite norm halves the scale, `growth_interval`
  * clean steps double it. */
 typedef struct lk_loss_scale_update_params {
+  int64_t struct_size LK_SIZE_OF(lk_loss_scale_update_params);
   lk_tensor norm, state;
   float growth, backoff, largest;
   int32_t growth_interval;
@@ -788,6 +874,7 @@ LK_API lk_status lk_loss_scale_update(lk_context*, const lk_loss_scale_update_pa
 /* Decoupled weight decay (Loshchilov & Hutter 2019), bias-corrected; all f32 of one shape; p, m, v in place.
  * lr and step are f32 [1]; step counts from 1. */
 typedef struct lk_adamw_update_params {
+  int64_t struct_size LK_SIZE_OF(lk_adamw_update_params);
   lk_tensor p, g, m, v, lr, step;
   float beta1, beta2, eps, weight_decay;
 } lk_adamw_update_params;
@@ -798,6 +885,7 @@ LK_API lk_status lk_adamw_update(lk_context*, const lk_adamw_update_params*);
  * values, the "dynamic" one of [-1, 1] or of [0, 1]; halfway between two the one nearer zero. is_signed 0: numbers
  * below zero become zero. A block of zeros gives zeros, one with a NaN NaN everywhere. */
 typedef struct lk_quantize_blockwise_params {
+  int64_t struct_size LK_SIZE_OF(lk_quantize_blockwise_params);
   lk_tensor x, codes, scales;
   int32_t is_signed;
 } lk_quantize_blockwise_params;
@@ -805,6 +893,7 @@ LK_API lk_status lk_quantize_blockwise(lk_context*, const lk_quantize_blockwise_
 
 /* y f32 = map[code] times the scale of its block. */
 typedef struct lk_dequantize_blockwise_params {
+  int64_t struct_size LK_SIZE_OF(lk_dequantize_blockwise_params);
   lk_tensor codes, scales, y;
   int32_t is_signed;
 } lk_dequantize_blockwise_params;
@@ -813,6 +902,7 @@ LK_API lk_status lk_dequantize_blockwise(lk_context*, const lk_dequantize_blockw
 /* y bf16 = x f32 rounded to one of its two neighbours, at random, so that the mean is x; what fits is unchanged, beyond
  * the largest number lies infinity. Philox-4x32-10 keyed by seed, counter (element / 4, step[0], stream). */
 typedef struct lk_round_stochastic_params {
+  int64_t struct_size LK_SIZE_OF(lk_round_stochastic_params);
   lk_tensor x;
   lk_tensor step; /* i32 [1] */
   lk_tensor y;
@@ -822,6 +912,7 @@ LK_API lk_status lk_round_stochastic(lk_context*, const lk_round_stochastic_para
 
 /* y = 0 with probability p, else 1 / (1 - p): Philox-4x32-10 keyed by seed, counter (stream, step[0], element). */
 typedef struct lk_dropout_mask_params {
+  int64_t struct_size LK_SIZE_OF(lk_dropout_mask_params);
   lk_tensor step; /* i32 [1] */
   lk_tensor y;
   float p;
@@ -832,6 +923,7 @@ LK_API lk_status lk_dropout_mask(lk_context*, const lk_dropout_mask_params*);
 /* y = standard normal values: Box-Muller over Philox-4x32-10 keyed by seed, counter (element / 4, 0, stream). Values
  * agree between backends to float32 rounding. For tests and synthetic weights. */
 typedef struct lk_random_normal_params {
+  int64_t struct_size LK_SIZE_OF(lk_random_normal_params);
   lk_tensor y;
   float scale; /* standard deviation */
   uint64_t seed, stream;

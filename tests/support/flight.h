@@ -66,7 +66,7 @@ class Flight : public Kernels {
   }
   void launch(const Graph& graph) { ASSERT_EQ(lk_graph_launch(context.get(), graph.get()), LK_OK) << error(); }
   void fill(const Tensor& tensor, double value) {
-    const lk_fill_params p{tensor.view(), value};
+    const lk_fill_params p{.y = tensor.view(), .value = value};
     ASSERT_EQ(lk_fill(context.get(), &p), LK_OK) << error();
   }
   template <class Work>

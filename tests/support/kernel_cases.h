@@ -50,10 +50,11 @@ inline Case linear_case(int64_t rows, int64_t in, int64_t out) {
   c.depth = std::max({rows, in, out});
   c.reference = [=](const Inputs& v) { return reference::linear(v[0], v[1], v[2], in, out); };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_linear, context, {in[0], in[1], {}, in[2], y});
+    return call(lk_linear, context, {.x = in[0], .weight = in[1], .bias = in[2], .y = y});
   };
   c.backward = [](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_linear_backward, context, {dy, in[0], in[1], {}, g[0], g[1], g[2]});
+    return call(lk_linear_backward, context,
+                {.dy = dy, .x = in[0], .weight = in[1], .dx = g[0], .dweight = g[1], .dbias = g[2]});
   };
   c.differentiable = {true, true, true};
   return c;
@@ -83,12 +84,28 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
   c.forward = [=](lk_context* context, const Views& in_views, lk_tensor y) {
     Tensor s({rows, rank}, LK_F32);
     return call(lk_lora_forward, context,
-                {in_views[0], in_views[1], {}, {}, in_views[2], in_views[3], in_views[4], scale, y, s.view()});
+                {.x = in_views[0],
+                 .weight = in_views[1],
+                 .down = in_views[2],
+                 .up = in_views[3],
+                 .mask = in_views[4],
+                 .scale = scale,
+                 .y = y,
+                 .s = s.view()});
   };
   c.backward = [](lk_context* context, const Views& in_views, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(
-        lk_lora_backward, context,
-        {dy, in_views[0], {}, in_views[1], {}, in_views[2], in_views[3], in_views[4], scale, 0, g[0], g[2], g[3]});
+    return call(lk_lora_backward, context,
+                {.dy = dy,
+                 .x = in_views[0],
+                 .weight = in_views[1],
+                 .down = in_views[2],
+                 .up = in_views[3],
+                 .mask = in_views[4],
+                 .scale = scale,
+                 .accumulate = 0,
+                 .dx = g[0],
+                 .ddown = g[2],
+                 .dup = g[3]});
   };
   c.differentiable = {true, false, true, true, false};
   return c;
@@ -107,11 +124,32 @@ inline Case conv_case(int64_t n, int64_t h, int64_t w, int64_t ch, int64_t o, in
   c.depth = std::max(k * k * std::max(ch, o), count_of(law.y()) / o);
   c.reference = [=](const Inputs& v) { return reference::convolution(law, v[0], v[1], v[2]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_conv2d, context, {in[0], in[1], in[2], y, stride, pad, pad, pad + 1, pad, groups});
+    return call(lk_conv2d, context,
+                {.x = in[0],
+                 .weight = in[1],
+                 .bias = in[2],
+                 .y = y,
+                 .stride = stride,
+                 .pad_top = pad,
+                 .pad_left = pad,
+                 .pad_bottom = pad + 1,
+                 .pad_right = pad,
+                 .groups = groups});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
     return call(lk_conv2d_backward, context,
-                {dy, in[0], in[1], g[0], g[1], g[2], stride, pad, pad, pad + 1, pad, groups});
+                {.dy = dy,
+                 .x = in[0],
+                 .weight = in[1],
+                 .dx = g[0],
+                 .dweight = g[1],
+                 .dbias = g[2],
+                 .stride = stride,
+                 .pad_top = pad,
+                 .pad_left = pad,
+                 .pad_bottom = pad + 1,
+                 .pad_right = pad,
+                 .groups = groups});
   };
   c.differentiable = {true, true, true};
   return c;
@@ -129,11 +167,24 @@ inline Case conv3d_case(const Shape& x, int64_t o, const Shape& kernel, int32_t 
   c.depth = std::max(count_of(kernel) * std::max(x.back(), o), count_of(law.y()) / o);
   c.reference = [=](const Inputs& v) { return reference::convolution(law, v[0], v[1], v[2]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_conv3d, context, {in[0], in[1], in[2], y, {stride, 1, stride}, {front, 0, 1, 1, 0, 1}});
+    return call(lk_conv3d, context,
+                {.x = in[0],
+                 .weight = in[1],
+                 .bias = in[2],
+                 .y = y,
+                 .stride = {stride, 1, stride},
+                 .pad = {front, 0, 1, 1, 0, 1}});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
     return call(lk_conv3d_backward, context,
-                {dy, in[0], in[1], g[0], g[1], g[2], {stride, 1, stride}, {front, 0, 1, 1, 0, 1}});
+                {.dy = dy,
+                 .x = in[0],
+                 .weight = in[1],
+                 .dx = g[0],
+                 .dweight = g[1],
+                 .dbias = g[2],
+                 .stride = {stride, 1, stride},
+                 .pad = {front, 0, 1, 1, 0, 1}});
   };
   c.differentiable = {true, true, true};
   return c;
@@ -177,9 +228,18 @@ struct AttentionMasks {
 
 // The forward pass that `p` describes, and then the backward pass if `p` has outputs for it.
 inline lk_status run_attention(lk_context* context, const lk_attention_backward_params& p) {
-  const lk_status status =
-      call(lk_attention, context,
-           {p.q, p.k, p.v, p.bias, p.key_lengths, p.key_mask, p.scale, p.soft_cap, p.causal, p.o, p.lse});
+  const lk_status status = call(lk_attention, context,
+                                {.q = p.q,
+                                 .k = p.k,
+                                 .v = p.v,
+                                 .bias = p.bias,
+                                 .key_lengths = p.key_lengths,
+                                 .key_mask = p.key_mask,
+                                 .scale = p.scale,
+                                 .soft_cap = p.soft_cap,
+                                 .causal = p.causal,
+                                 .o = p.o,
+                                 .lse = p.lse});
   return status != LK_OK || p.dq.data == nullptr ? status : call(lk_attention_backward, context, p);
 }
 
@@ -234,11 +294,13 @@ inline Case softmax_case(int64_t rows, int64_t cols) {
   c.low = -8;
   c.high = 8;
   c.reference = [=](const Inputs& v) { return reference::softmax(v[0], cols); };
-  c.forward = [](lk_context* context, const Views& in, lk_tensor y) { return call(lk_softmax, context, {in[0], y}); };
+  c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_softmax, context, {.x = in[0], .y = y});
+  };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
     Tensor y({rows, cols}, LK_F32);  // the stored result of a 16-bit run would bring its own rounding
-    if (const lk_status status = call(lk_softmax, context, {in[0], y.view()}); status != LK_OK) return status;
-    return call(lk_softmax_backward, context, {dy, y.view(), g[0]});
+    if (const lk_status status = call(lk_softmax, context, {.x = in[0], .y = y.view()}); status != LK_OK) return status;
+    return call(lk_softmax_backward, context, {.dy = dy, .y = y.view(), .dx = g[0]});
   };
   c.differentiable = {true};
   return c;
@@ -258,14 +320,29 @@ inline Case norm_case(int64_t n, int64_t pixels, int64_t channels, int32_t kind)
   const reference::Norm law{c.output, eps, kind != 1, kind <= 1 ? 0 : kind};
   c.reference = [=](const Inputs& v) { return reference::norm(law, v[0], v[1], kind == 1 ? Values{} : v[2]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    if (kind == 0) return call(lk_layer_norm, context, {in[0], in[1], in[2], y, float_eps});
-    if (kind == 1) return call(lk_rms_norm, context, {in[0], in[1], y, float_eps});
-    return call(lk_group_norm, context, {in[0], in[1], in[2], y, kind, float_eps});
+    if (kind == 0)
+      return call(lk_layer_norm, context, {.x = in[0], .weight = in[1], .bias = in[2], .y = y, .eps = float_eps});
+    if (kind == 1) return call(lk_rms_norm, context, {.x = in[0], .weight = in[1], .y = y, .eps = float_eps});
+    return call(lk_group_norm, context,
+                {.x = in[0], .weight = in[1], .bias = in[2], .y = y, .groups = kind, .eps = float_eps});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    if (kind == 0) return call(lk_layer_norm_backward, context, {dy, in[0], in[1], float_eps, g[0], g[1], g[2]});
-    if (kind == 1) return call(lk_rms_norm_backward, context, {dy, in[0], in[1], float_eps, g[0], g[1]});
-    return call(lk_group_norm_backward, context, {dy, in[0], in[1], kind, float_eps, g[0], g[1], g[2]});
+    if (kind == 0)
+      return call(
+          lk_layer_norm_backward, context,
+          {.dy = dy, .x = in[0], .weight = in[1], .eps = float_eps, .dx = g[0], .dweight = g[1], .dbias = g[2]});
+    if (kind == 1)
+      return call(lk_rms_norm_backward, context,
+                  {.dy = dy, .x = in[0], .weight = in[1], .eps = float_eps, .dx = g[0], .dweight = g[1]});
+    return call(lk_group_norm_backward, context,
+                {.dy = dy,
+                 .x = in[0],
+                 .weight = in[1],
+                 .groups = kind,
+                 .eps = float_eps,
+                 .dx = g[0],
+                 .dweight = g[1],
+                 .dbias = g[2]});
   };
   c.differentiable = {true, true, kind != 1};
   return c;
@@ -285,10 +362,11 @@ inline Case modulated_norm_case(int64_t images, int64_t length, int64_t channels
     return reference::modulated_norm({images, length, channels}, static_cast<double>(eps), v[0], v[1], v[2]);
   };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_modulated_norm, context, {in[0], in[1], in[2], y, eps});
+    return call(lk_modulated_norm, context, {.x = in[0], .scale = in[1], .shift = in[2], .y = y, .eps = eps});
   };
   c.backward = [](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_modulated_norm_backward, context, {dy, in[0], in[1], eps, g[0], g[1], g[2]});
+    return call(lk_modulated_norm_backward, context,
+                {.dy = dy, .x = in[0], .scale = in[1], .eps = eps, .dx = g[0], .dscale = g[1], .dshift = g[2]});
   };
   c.differentiable = {true, true, true};
   return c;
@@ -304,10 +382,10 @@ inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels
     return reference::gated_residual({images, length, channels}, v[0], v[1], v[2]);
   };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_gated_residual, context, {in[0], in[1], in[2], y});
+    return call(lk_gated_residual, context, {.x = in[0], .gate = in[1], .z = in[2], .y = y});
   };
   c.backward = [](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_gated_residual_backward, context, {dy, in[1], in[2], g[2], g[1]});
+    return call(lk_gated_residual_backward, context, {.dy = dy, .gate = in[1], .z = in[2], .dz = g[2], .dgate = g[1]});
   };
   c.differentiable = {false, true, true};  // the gradient of x is dy itself
   return c;
@@ -325,10 +403,11 @@ inline Case gated_activation_case(lk_unary_kind kind, int64_t rows, int64_t cols
   c.high = 6;
   c.reference = [=](const Inputs& v) { return reference::gated_activation(kind, v[0], v[1]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_gated_activation, context, {kind, in[0], in[1], y});
+    return call(lk_gated_activation, context, {.kind = kind, .a = in[0], .b = in[1], .y = y});
   };
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return call(lk_gated_activation_backward, context, {kind, dy, in[0], da ? in[1] : lk_tensor{}, g[0], g[1]});
+    return call(lk_gated_activation_backward, context,
+                {.kind = kind, .dy = dy, .a = in[0], .b = da ? in[1] : lk_tensor{}, .da = g[0], .db = g[1]});
   };
   c.differentiable = {da, db};
   return c;
@@ -347,12 +426,13 @@ inline Case unary_case(lk_unary_kind kind, int64_t count) {
   const float a = kind == LK_CLAMP ? -1.2345678f : 1.5f, b = kind == LK_CLAMP ? 2.3456789f : -0.25f;
   c.reference = [=](const Inputs& v) { return reference::unary(kind, a, b, v[0]); };
   c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
-    return call(lk_unary, context, {kind, a, b, in[0], y});
+    return call(lk_unary, context, {.kind = kind, .a = a, .b = b, .x = in[0], .y = y});
   };
   // 16-bit values lie on the steps of these, where differences have no limit.
   const bool steps = kind == LK_FLOOR || kind == LK_CEIL || kind == LK_ROUND;
   c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
-    return steps ? LK_OK : call(lk_unary_backward, context, {kind, a, b, dy, in[0], g[0]});
+    return steps ? LK_OK
+                 : call(lk_unary_backward, context, {.kind = kind, .a = a, .b = b, .dy = dy, .x = in[0], .dx = g[0]});
   };
   c.differentiable = {!steps};
   return c;

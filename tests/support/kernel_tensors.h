@@ -44,7 +44,11 @@ struct ContextDeleter {
 using Context = std::unique_ptr<lk_context, ContextDeleter>;
 
 inline Context make_context(int32_t threads = 2) {
-  const lk_context_params params{lh::test::tested_device() == "cuda" ? LK_CUDA : LK_CPU, 0, threads, 0, nullptr};
+  const lk_context_params params{.backend = lh::test::tested_device() == "cuda" ? LK_CUDA : LK_CPU,
+                                 .device = 0,
+                                 .threads = threads,
+                                 .fast = 0,
+                                 .tuning_cache = nullptr};
   lk_context* context = nullptr;
   EXPECT_EQ(lk_context_create(&params, &context), LK_OK) << lk_last_error(nullptr);
   running_context() = context;
@@ -95,14 +99,14 @@ class Tensor {
     const std::vector<float> floats(values.begin(), values.end());
     const Tensor from(shape(), LK_F32);
     from.write(floats.data(), 0, from.size_);
-    const lk_cast_params p{from.view_, {}, view_};
+    const lk_cast_params p{.x = from.view_, .y = view_};
     ASSERT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
     ASSERT_EQ(lk_synchronize(context), LK_OK) << lk_last_error(context);
   }
 
   Values load(lk_context* context) const {
     const Tensor to(shape(), LK_F32);
-    const lk_cast_params p{view_, {}, to.view_};
+    const lk_cast_params p{.x = view_, .y = to.view_};
     EXPECT_EQ(lk_cast(context, &p), LK_OK) << lk_last_error(context);
     EXPECT_EQ(lk_synchronize(context), LK_OK) << lk_last_error(context);
     const std::vector<unsigned char> raw = to.bytes();
