@@ -28,8 +28,8 @@ __global__ void sum_blocks_kernel(ChunksIn dy, int64_t width, int64_t channels, 
 
 void upsample_nearest2x(Cuda& cuda, const lk_upsample_nearest2x_params& p) {
   const int64_t lines = p.x.dims[0] * p.x.dims[1], width = p.x.dims[2], channels = p.x.dims[3];
-  expand(cuda, {{p.x.data, p.x.dtype, 5, {lines, 1, width, 1, channels}},
-                {p.y.data, p.y.dtype, 5, {lines, 2, width, 2, channels}}});
+  expand(cuda, {.x = {p.x.data, p.x.dtype, 5, {lines, 1, width, 1, channels}},
+                .y = {p.y.data, p.y.dtype, 5, {lines, 2, width, 2, channels}}});
 }
 
 void upsample_nearest2x_backward(Cuda& cuda, const lk_upsample_nearest2x_params& p) {
