@@ -7,6 +7,7 @@
 
 #include "lora_kernels_link.h"
 #include "lora_kernels_stream.h"
+#include "lora_kernels_trace.h"
 #include "support/flight.h"
 
 namespace {
@@ -184,6 +185,39 @@ TEST_F(Flight, OperationsGoIntoTheStreamThatIsLent) {
   ASSERT_EQ(lk_branch(context.get(), 0), LK_OK);
   ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
   lk_context_destroy(other);
+}
+
+// A second context stands for the program that records its stream.
+TEST_F(Flight, ACallerMayRecordTheStreamThatItLent) {
+  if (!records()) GTEST_SKIP() << "the CPU has no streams";
+  const Context other = make_context();
+  void* lent = nullptr;
+  ASSERT_EQ(lk_context_stream(other.get(), &lent), LK_OK);
+  ASSERT_EQ(lk_context_use_stream(context.get(), lent), LK_OK) << error();
+  const Tensor a({64, 32}, LK_F32), b({32, 48}, LK_F32), c({64, 48}, LK_F32), d({64, 48}, LK_F32);
+  fill(a, 1);
+  fill(b, 0.5f);
+  const lk_matmul_params product{.a = a.view(), .b = b.view(), .c = c.view()};
+  const lk_unary_params more{.kind = LK_AFFINE, .a = 1, .b = 1, .x = c.view(), .y = d.view()};
+  for (int round = 0; round < 2; ++round) ASSERT_EQ(lk_matmul(context.get(), &product), LK_OK) << error();
+  std::vector<double> milliseconds;
+  const auto keep = [](void* user, const lk_call_trace* call) {
+    static_cast<std::vector<double>*>(user)->push_back(call->milliseconds);
+  };
+  ASSERT_EQ(lk_set_trace(context.get(), keep, &milliseconds), LK_OK);
+  ASSERT_EQ(lk_capture_begin(other.get()), LK_OK) << lk_last_error(other.get());
+  ASSERT_EQ(lk_matmul(context.get(), &product), LK_OK) << error();
+  ASSERT_EQ(lk_unary(context.get(), &more), LK_OK) << error();
+  lk_graph* graph = nullptr;
+  ASSERT_EQ(lk_capture_end(other.get(), &graph), LK_OK) << lk_last_error(other.get());
+  EXPECT_EQ(milliseconds, (std::vector<double>{-1, -1})) << "what is recorded has no time";
+  fill(a, 2);
+  ASSERT_EQ(lk_graph_launch(other.get(), graph), LK_OK) << lk_last_error(other.get());
+  EXPECT_EQ(load(d), Values(64 * 48, 33));
+  ASSERT_EQ(lk_unary(context.get(), &more), LK_OK) << error();
+  EXPECT_GE(milliseconds.back(), 0) << "once it no longer records";
+  lk_graph_destroy(other.get(), graph);
+  ASSERT_EQ(lk_context_use_stream(context.get(), nullptr), LK_OK) << error();
 }
 
 // In pieces, each with its time, and all of the bytes arrive; called and recorded, and as ever once the rate is gone.

@@ -77,6 +77,10 @@ void open_device(int32_t index) {
 void Workspace::begin() {
   if (kept_) return;
   if (!spilled_.empty()) {
+    if (owner->capturing())
+      throw Error(LK_E_MEMORY,
+                  "the workspace is in pieces, which cannot become one while recording; run an operation more before "
+                  "it, or lend a workspace (lk_set_workspace)");
     for (void* block : spilled_) owner->release(block);
     spilled_.clear();
     if (base_ != nullptr) owner->release(base_);
@@ -347,6 +351,13 @@ lk_graph* Cuda::capture_end() {
   check(status, "making a graph of what was recorded");
   check(cudaGraphUpload(graph->executable, stream_), "uploading a graph");
   return graph.release();
+}
+
+bool Cuda::capturing() const {
+  if (capturing_ || stream_ == own_) return capturing_;
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream_, &status), "the stream that was lent");
+  return status != cudaStreamCaptureStatusNone;
 }
 
 void Cuda::graph_launch(lk_graph* graph) { check(cudaGraphLaunch(graph->executable, stream_), "graph launch"); }

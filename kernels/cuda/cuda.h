@@ -96,7 +96,7 @@ class Cuda final : public Backend {
   void join() override;
   void measure_begin() override;
   int64_t measure_end() override;
-  bool capturing() const override { return capturing_; }
+  bool capturing() const override;  // by this context, or by whoever lent the stream
   bool runs_while_measuring() const override { return true; }
   void set_workspace(void* data, int64_t bytes) override;
 
