@@ -77,7 +77,7 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   prune(graph);
 
   // One op for what one kernel does at once.
-  fuse(graph);
+  fuse(graph, options.base_gradients);
   show("fuse", graph);
   // Weights of linears in the types they are kept in: fp8 stays fp8.
   store_weights(graph, [&](const std::string& weight) -> std::optional<WeightForm> {

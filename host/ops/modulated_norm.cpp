@@ -1,22 +1,42 @@
-// modulated_norm: y = layer_norm(x) (1 + scale) + shift; x [B, S, C], scale and shift [B, 1, C]. Made by the fuse pass.
+// modulated_norm: y = norm(x) (1 + scale) + shift; x [B, S, C], scale and shift [B, 1, C]. norm is layer_norm, or with
+// the attribute `rms` rms_norm with the optional weight [C], which is frozen; shift is optional then. Made by the fuse
+// pass.
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
-enum Input : size_t { X, SCALE, SHIFT };
+enum Input : size_t { X, SCALE, SHIFT, WEIGHT };
+
+bool is_rms(const Attrs& attrs) { return attrs.has("rms"); }
 
 std::vector<Desc> infer(const Infer& a) { return {required(a, X)}; }
 
 void gradient(Gradient& g) {
-  const std::vector<Value> d = g.emit_all(modulated_norm_backward_op, {g.dout(), g.in(X), g.in(SCALE), g.in(SHIFT)},
-                                          {{"eps", g.attrs().f("eps")},
-                                           {"dx", int64_t{g.needs(X)}},
-                                           {"dscale", int64_t{g.needs(SCALE)}},
-                                           {"dshift", int64_t{g.needs(SHIFT)}}});
+  if (g.needs(WEIGHT))
+    fail(Code::internal, "the weight of a modulated norm is trained; such norms stay ops of their own");
+  std::vector<Value> inputs{g.dout(), g.in(X), g.in(SCALE), g.in(SHIFT)};
+  Attrs attrs{{"eps", g.attrs().f("eps")},
+              {"dx", int64_t{g.needs(X)}},
+              {"dscale", int64_t{g.needs(SCALE)}},
+              {"dshift", int64_t{g.needs(SHIFT)}}};
+  if (is_rms(g.attrs())) {
+    inputs.push_back(g.in(WEIGHT));
+    attrs.set("rms", int64_t{1});
+  }
+  const std::vector<Value> d = g.emit_all(modulated_norm_backward_op, std::move(inputs), std::move(attrs));
   size_t next = 0;
   for (const size_t input : {X, SCALE, SHIFT})
     if (g.needs(input)) g.set(input, d[next++]);
+}
+
+// Of both ways; the weight is the last input.
+template <class Params>
+void bind_norm(const Launch& l, Params& p) {
+  p.eps = static_cast<float>(l.attrs.f("eps"));
+  if (!is_rms(l.attrs)) return;
+  p.rms = 1;
+  p.weight = l.in.back();
 }
 
 lk_status launch(const Launch& l) {
@@ -25,11 +45,11 @@ lk_status launch(const Launch& l) {
   p.scale = l.in[SCALE];
   p.shift = l.in[SHIFT];
   p.y = l.out[0];
-  p.eps = static_cast<float>(l.attrs.f("eps"));
+  bind_norm(l, p);
   return lk_modulated_norm(l.context, &p);
 }
 
-// Inputs: dy, x, scale, shift; the last one only for its type.
+// Inputs: dy, x, scale, shift, weight; shift only for its type.
 std::vector<Desc> infer_backward(const Infer& a) {
   std::vector<Desc> out;
   if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
@@ -44,7 +64,7 @@ lk_status launch_backward(const Launch& l) {
   p.dy = l.in[0];
   p.x = l.in[1];
   p.scale = l.in[2];
-  p.eps = static_cast<float>(l.attrs.f("eps"));
+  bind_norm(l, p);
   if (l.attrs.i("dx") != 0) p.dx = l.out[next++];
   if (l.attrs.i("dscale") != 0) p.dscale = l.out[next++];
   if (l.attrs.i("dshift") != 0) p.dshift = l.out[next++];

@@ -1,6 +1,7 @@
 // Patterns of nodes that one op computes.
 #include "passes/fuse.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,8 +15,11 @@ namespace {
 
 class Matcher {
  public:
-  explicit Matcher(const Graph& graph)
-      : graph_(graph), producer_(graph.value_count() + 1, nullptr), readers_(graph.value_count() + 1, 0) {
+  Matcher(const Graph& graph, std::span<const std::string> trained)
+      : graph_(graph),
+        trained_(trained),
+        producer_(graph.value_count() + 1, nullptr),
+        readers_(graph.value_count() + 1, 0) {
     for (const Node& node : graph.nodes) {
       for (const Value in : node.inputs) ++readers_[in.id];
       for (const Value out : node.outputs) producer_[out.id] = &node;
@@ -25,7 +29,10 @@ class Matcher {
 
   // The node that replaces `node`, if it ends one of the patterns.
   std::optional<Node> match(const Node& node) const {
-    if (node.op == &mul_op) return gated_activation(node);
+    if (node.op == &mul_op) {
+      auto found = gated_activation(node);
+      return found ? found : modulated_norm(node, node, {});
+    }
     if (node.op != &add_op) return std::nullopt;
     for (const auto& [product, other] : either_way(node)) {
       const Node* mul = made_by(product, mul_op);
@@ -54,24 +61,68 @@ class Matcher {
     return is_tokens(tokens) && graph_.desc(v) == Desc{x.dtype, x.shape.with(1, 1)};
   }
 
+  // An rms norm that a kernel makes beside other things; 0 stands for no weight.
+  struct RmsNorm {
+    Value x, weight;
+    double eps;
+  };
+  std::optional<RmsNorm> rms_norm(Value v) const {
+    const Node* norm = made_by(v, rms_norm_op);
+    if (norm == nullptr) return std::nullopt;
+    const Value weight = norm->inputs.size() > 1 ? norm->inputs[1] : Value{};
+    if (weight && !is_frozen(weight)) return std::nullopt;
+    return RmsNorm{norm->inputs[0], weight, norm->attrs.f("eps")};
+  }
+  bool is_frozen(Value weight) const {
+    const ValueInfo& info = graph_.info(weight);
+    return info.kind == ValueKind::param && std::ranges::find(trained_, info.name) == trained_.end();
+  }
+
+  // The value that a factor is one more than.
+  std::optional<Value> scale_of(Value factor) const {
+    const Node* affine = producer_[factor.id];
+    if (affine == nullptr || affine->op != &affine_op) return std::nullopt;
+    if (affine->attrs.f("scale") != 1 || affine->attrs.f("shift") != 1) return std::nullopt;
+    return affine->inputs[0];
+  }
+
+  // `node` is `mul`, or adds a shift to it.
   std::optional<Node> modulated_norm(const Node& node, const Node& mul, Value shift) const {
     for (const auto& [normed, factor] : either_way(mul)) {
-      const Node *norm = made_by(normed, layer_norm_op), *affine = producer_[factor.id];
-      if (norm == nullptr || affine == nullptr || affine->op != &affine_op) continue;
-      if (affine->attrs.f("scale") != 1 || affine->attrs.f("shift") != 1) continue;
+      const auto scale = scale_of(factor);
+      if (!scale || !is_modulation_of(*scale, normed) || (shift && !is_modulation_of(shift, normed))) continue;
+      if (const auto norm = rms_norm(normed))
+        return Node{&modulated_norm_op,
+                    {norm->x, *scale, shift, norm->weight},
+                    node.outputs,
+                    {{"eps", norm->eps}, {"rms", int64_t{1}}},
+                    node.scope};
+      const Node* norm = shift ? made_by(normed, layer_norm_op) : nullptr;
+      if (norm == nullptr) continue;
       const bool plain = (norm->inputs.size() < 2 || !norm->inputs[1]) && (norm->inputs.size() < 3 || !norm->inputs[2]);
-      const Value x = norm->inputs[0], scale = affine->inputs[0];
-      if (!plain || !is_modulation_of(scale, x) || !is_modulation_of(shift, x)) continue;
-      return Node{&modulated_norm_op, {x, scale, shift}, node.outputs, {{"eps", norm->attrs.f("eps")}}, node.scope};
+      if (!plain) continue;
+      return Node{&modulated_norm_op,
+                  {norm->inputs[0], *scale, shift},
+                  node.outputs,
+                  {{"eps", norm->attrs.f("eps")}},
+                  node.scope};
     }
     return std::nullopt;
   }
 
   std::optional<Node> gated_residual(const Node& node, const Node& mul, Value x) const {
-    for (const auto& [gate, z] : either_way(mul))
-      if (graph_.desc(z) == graph_.desc(x) && is_float(graph_.desc(x).dtype) && is_modulation_of(gate, x) &&
-          graph_.desc(x).shape[1] > 1)
-        return Node{&gated_residual_op, {x, gate, z}, node.outputs, {}, node.scope};
+    for (const auto& [gate, z] : either_way(mul)) {
+      if (graph_.desc(z) != graph_.desc(x) || !is_float(graph_.desc(x).dtype) || !is_modulation_of(gate, x) ||
+          graph_.desc(x).shape[1] <= 1)
+        continue;
+      if (const auto norm = rms_norm(z))
+        return Node{&gated_residual_op,
+                    {x, gate, norm->x, norm->weight},
+                    node.outputs,
+                    {{"eps", norm->eps}, {"rms", int64_t{1}}},
+                    node.scope};
+      return Node{&gated_residual_op, {x, gate, z}, node.outputs, {}, node.scope};
+    }
     return std::nullopt;
   }
 
@@ -96,15 +147,16 @@ class Matcher {
   }
 
   const Graph& graph_;
+  std::span<const std::string> trained_;
   std::vector<const Node*> producer_;
   std::vector<int32_t> readers_;
 };
 
 }  // namespace
 
-void fuse(Graph& graph) {
+void fuse(Graph& graph, std::span<const std::string> trained) {
   std::vector<std::pair<size_t, Node>> replacements;
-  const Matcher matcher(graph);
+  const Matcher matcher(graph, trained);
   for (size_t n = 0; n < graph.nodes.size(); ++n)
     if (auto node = matcher.match(graph.nodes[n])) replacements.emplace_back(n, std::move(*node));
   for (auto& [n, node] : replacements) graph.nodes[n] = std::move(node);

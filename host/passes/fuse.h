@@ -1,16 +1,22 @@
 // Pass: puts one op where several make up something that one kernel does in a single pass over memory. Runs before
 // differentiation, so that the backward pass is fused by the gradient rules of the new ops.
 //   add(mul(layer_norm(x), affine(scale, 1, 1)), shift)   becomes   modulated_norm(x, scale, shift)
-//   add(x, mul(gate, z))                                  becomes   gated_residual(x, gate, z)
-//   mul(silu(a), b) or mul(gelu(a), b)                    becomes   gated_activation(a, b)
+//   mul(rms_norm(x, weight), affine(scale, 1, 1))         becomes   modulated_norm(x, scale, -, weight), also with a
+//   shift add(x, mul(gate, z))                                  becomes   gated_residual(x, gate, z) add(x, mul(gate,
+//   rms_norm(z, weight)))                becomes   gated_residual(x, gate, z, weight) mul(silu(a), b) or mul(gelu(a),
+//   b)                    becomes   gated_activation(a, b)
 // for x and z [B, S, C], scale, shift and gate [B, 1, C], a and b of one shape; either factor and summand first. What
-// was there stays where something else reads it.
+// was there stays where something else reads it, and rms norms where their weight is computed or trained.
 #pragma once
+
+#include <span>
+#include <string>
 
 #include "graph/graph.h"
 
 namespace lh {
 
-void fuse(Graph& graph);
+// trained: parameters that get gradients, as far as they are in the graph by now.
+void fuse(Graph& graph, std::span<const std::string> trained = {});
 
 }  // namespace lh

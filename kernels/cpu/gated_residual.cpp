@@ -1,10 +1,36 @@
-// y = x + gate * z with a row of gates per image. Backward: dz = gate dy, dgate = sum over the rows of dy z.
+// y = x + gate * z with a row of gates per image. Backward: dz = gate dy, dgate = sum over the rows of dy z. With
+// `rms`, z's RMS norm stands for z: a norm whose weight the gate is a factor of.
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
+#include "cpu/rms_norm.h"
 
 namespace lk::cpu {
 
+namespace {
+
+void normed_residual(Cpu& cpu, const lk_gated_residual_params& p) {
+  const int64_t images = p.x.dims[0], length = p.x.dims[1], cols = p.x.dims[2];
+  const FloatIn x(cpu, p.x), gate(cpu, p.gate), z(cpu, p.z), own(cpu, p.weight);
+  const FloatOut y(cpu, p.y);
+  const Scratch<float> weight(cpu, images * cols);
+  combine_weights(own, gate, 0.0f, images, cols, weight.data());
+  rms_norm_rows(cpu, {z, weight.data(), images * length, cols, length, p.eps}, {x}, y);
+}
+
+void normed_residual_backward(Cpu& cpu, const lk_gated_residual_backward_params& p) {
+  const int64_t images = p.dy.dims[0], length = p.dy.dims[1], cols = p.dy.dims[2];
+  const FloatIn dy(cpu, p.dy), gate(cpu, p.gate), z(cpu, p.z), own(cpu, p.weight);
+  const FloatOut dz(cpu, p.dz), dgate(cpu, p.dgate);
+  const Scratch<float> weight(cpu, images * cols);
+  if (dz != nullptr) combine_weights(own, gate, 0.0f, images, cols, weight.data());
+  rms_norm_rows_backward(cpu, {z, weight.data(), images * length, cols, length, p.eps}, dy, dz, dgate);
+  if (dgate != nullptr) factor_gradient(own, images, cols, dgate);
+}
+
+}  // namespace
+
 void gated_residual(Cpu& cpu, const lk_gated_residual_params& p) {
+  if (p.rms != 0) return normed_residual(cpu, p);
   const int64_t length = p.x.dims[1], cols = p.x.dims[2];
   const FloatIn x(cpu, p.x), gate(cpu, p.gate), z(cpu, p.z);
   const FloatOut y(cpu, p.y);
@@ -19,6 +45,7 @@ void gated_residual(Cpu& cpu, const lk_gated_residual_params& p) {
 }
 
 void gated_residual_backward(Cpu& cpu, const lk_gated_residual_backward_params& p) {
+  if (p.rms != 0) return normed_residual_backward(cpu, p);
   const int64_t images = p.dy.dims[0], length = p.dy.dims[1], cols = p.dy.dims[2];
   const FloatIn dy(cpu, p.dy), gate(cpu, p.gate), z(cpu, p.z);
   const FloatOut dz(cpu, p.dz), dgate(cpu, p.dgate);

@@ -1,5 +1,7 @@
-// y = x + gate * z with a row of gates per image. Backward: dz = gate dy, dgate = sum over the rows of dy z.
+// y = x + gate * z with a row of gates per image. Backward: dz = gate dy, dgate = sum over the rows of dy z. With
+// `rms`, z's RMS norm stands for z: a norm whose weight the gate is a factor of.
 #include "cuda/column_sums.cuh"
+#include "cuda/rms_rows.cuh"
 
 namespace lk::cuda {
 
@@ -90,6 +92,7 @@ Columns columns_of(const lk_tensor& x) { return {x.dims[0], x.dims[1], x.dims[2]
 
 void gated_residual(Cuda& cuda, const lk_gated_residual_params& p) {
   const Columns shape = columns_of(p.x);
+  if (p.rms != 0) return rms_rows(cuda, {p.z, p.weight, p.gate, 0.0f, shape.rows, p.eps}, p.x, true, p.y);
   with_pack({in(p.x), in(p.z)}, {in(p.gate), in(p.y)}, shape.width, [&](auto kind) {
     using Pack = decltype(kind);
     walk_columns<Pack>(cuda, Forward<Pack>{{in(p.gate), shape.width}, in(p.x), in(p.z), out(p.y)}, shape);
@@ -98,6 +101,7 @@ void gated_residual(Cuda& cuda, const lk_gated_residual_params& p) {
 
 void gated_residual_backward(Cuda& cuda, const lk_gated_residual_backward_params& p) {
   const Columns shape = columns_of(p.dy);
+  if (p.rms != 0) return rms_rows_backward(cuda, {p.z, p.weight, p.gate, 0.0f, shape.rows, p.eps}, p.dy, p.dz, p.dgate);
   if (present(p.dgate)) {
     with_pack({in(p.dy), in(p.z)}, {in(p.gate), in(p.dz), in(p.dgate)}, shape.width, [&](auto kind) {
       using Pack = decltype(kind);

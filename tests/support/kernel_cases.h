@@ -359,7 +359,7 @@ inline Case modulated_norm_case(int64_t images, int64_t length, int64_t channels
   c.high = 2;
   constexpr float eps = 1e-5f;
   c.reference = [=](const Inputs& v) {
-    return reference::modulated_norm({images, length, channels}, static_cast<double>(eps), v[0], v[1], v[2]);
+    return reference::modulated_norm({{images, length, channels}, static_cast<double>(eps)}, v[0], {}, v[1], v[2]);
   };
   c.forward = [](lk_context* context, const Views& in, lk_tensor y) {
     return call(lk_modulated_norm, context, {.x = in[0], .scale = in[1], .shift = in[2], .y = y, .eps = eps});
@@ -388,6 +388,78 @@ inline Case gated_residual_case(int64_t images, int64_t length, int64_t channels
     return call(lk_gated_residual_backward, context, {.dy = dy, .gate = in[1], .z = in[2], .dz = g[2], .dgate = g[1]});
   };
   c.differentiable = {false, true, true};  // the gradient of x is dy itself
+  return c;
+}
+
+// What an rms norm in another operation has besides.
+struct NormParts {
+  bool weight = true, shift = true;
+};
+
+// The two operations with rms_norm; the weight has no gradient.
+inline Case modulated_rms_case(int64_t images, int64_t length, int64_t channels, NormParts parts = {}) {
+  Case c = modulated_norm_case(images, length, channels);
+  c.name = "modulated_norm with rms";
+  c.inputs.push_back({channels});
+  constexpr float eps = 1e-5f;
+  const reference::Norm law{c.output, static_cast<double>(eps), false};
+  const auto given = [](bool there, const lk_tensor& tensor) { return there ? tensor : lk_tensor{}; };
+  c.reference = [=](const Inputs& v) {
+    return reference::modulated_norm(law, v[0], parts.weight ? v[3] : Values{}, v[1], parts.shift ? v[2] : Values{});
+  };
+  c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_modulated_norm, context,
+                {.x = in[0],
+                 .scale = in[1],
+                 .shift = given(parts.shift, in[2]),
+                 .y = y,
+                 .eps = eps,
+                 .rms = 1,
+                 .weight = given(parts.weight, in[3])});
+  };
+  c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_modulated_norm_backward, context,
+                {.dy = dy,
+                 .x = in[0],
+                 .scale = in[1],
+                 .eps = eps,
+                 .dx = g[0],
+                 .dscale = g[1],
+                 .dshift = g[2],
+                 .rms = 1,
+                 .weight = given(parts.weight, in[3])});
+  };
+  c.differentiable = {true, true, parts.shift, false};
+  return c;
+}
+
+inline Case normed_residual_case(int64_t images, int64_t length, int64_t channels, bool weight = true) {
+  Case c = gated_residual_case(images, length, channels);
+  c.name = "gated_residual with rms";
+  c.inputs.push_back({channels});
+  c.depth = length * channels;
+  constexpr float eps = 1e-5f;
+  const reference::Norm law{c.output, static_cast<double>(eps), false};
+  c.reference = [=](const Inputs& v) {
+    return reference::gated_residual(law.dims, v[0], v[1], reference::norm(law, v[2], weight ? v[3] : Values{}, {}));
+  };
+  c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
+    return call(
+        lk_gated_residual, context,
+        {.x = in[0], .gate = in[1], .z = in[2], .y = y, .rms = 1, .eps = eps, .weight = weight ? in[3] : lk_tensor{}});
+  };
+  c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_gated_residual_backward, context,
+                {.dy = dy,
+                 .gate = in[1],
+                 .z = in[2],
+                 .dz = g[2],
+                 .dgate = g[1],
+                 .rms = 1,
+                 .eps = eps,
+                 .weight = weight ? in[3] : lk_tensor{}});
+  };
+  c.differentiable.push_back(false);
   return c;
 }
 
@@ -523,6 +595,14 @@ inline std::vector<Case> all_cases() {
                              gated_residual_case(1, 1, 31),
                              gated_residual_case(3, 33, 40),
                              gated_residual_case(2, 257, 33),
+                             modulated_rms_case(1, 1, 31),
+                             modulated_rms_case(3, 33, 40, {.shift = false}),
+                             modulated_rms_case(2, 65, 33, {.weight = false}),
+                             modulated_rms_case(2, 5, 1032, {.shift = false}),  // on CUDA: a row to a block
+                             normed_residual_case(1, 1, 31),
+                             normed_residual_case(3, 33, 40),
+                             normed_residual_case(2, 65, 33, false),
+                             normed_residual_case(2, 5, 1032),
                              gated_activation_case(LK_SILU, 33, 257),
                              gated_activation_case(LK_GELU_ERF, 31, 264),
                              gated_activation_case(LK_GELU_TANH, 1, 31),

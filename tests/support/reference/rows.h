@@ -63,13 +63,16 @@ inline Values norm(const Norm& n, const Values& x, const Values& weight, const V
   return y;
 }
 
-// layer_norm(x) (1 + scale) + shift, for x [images, length, channels], scale and shift [images, channels].
-inline Values modulated_norm(const Dims& dims, double eps, const Values& x, const Values& scale, const Values& shift) {
-  Values y = normalised({dims, eps}, x);
+// norm(x) (1 + scale) + shift, for x [images, length, channels], scale and shift [images, channels]; an empty shift is
+// none.
+inline Values modulated_norm(const Norm& n, const Values& x, const Values& weight, const Values& scale,
+                             const Values& shift) {
+  Values y = norm(n, x, weight, {});
   for (size_t i = 0; i < y.size(); ++i) {
     const auto place = static_cast<int64_t>(i);
-    const int64_t at = place / (dims[1] * dims[2]) * dims[2] + place % dims[2];
-    y[i] = y[i] * (1 + scale[at]) + shift[at];
+    const int64_t at = place / (n.dims[1] * n.dims[2]) * n.dims[2] + place % n.dims[2];
+    y[i] *= 1 + scale[at];
+    if (!shift.empty()) y[i] += shift[at];
   }
   return y;
 }

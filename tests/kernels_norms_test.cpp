@@ -1,0 +1,197 @@
+// RMS norms with a modulation or behind a gate where a GPU shares a row among many threads and sums among many blocks:
+// results and gradients against the formulas in float64, each gradient alone, in place, and what is refused.
+#include <gmock/gmock.h>
+
+#include "support/kernel_tensors.h"
+
+namespace lk_test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr float eps = 1e-5f;
+
+// y = added + xh w (unit + factor), and its gradients.
+struct Law {
+  int64_t images, length, channels;
+  double unit;
+
+  struct Gradients {
+    Values dx, dfactor;
+  };
+
+  size_t row(int64_t image, int64_t place) const { return static_cast<size_t>((image * length + place) * channels); }
+  double inverse(const Values& x, size_t at) const {
+    double squares = 0;
+    for (int64_t c = 0; c < channels; ++c) squares += x[at + c] * x[at + c];
+    return 1 / std::sqrt(squares / static_cast<double>(channels) + static_cast<double>(eps));
+  }
+  Values forward(const Values& x, const Values& w, const Values& factor) const {
+    Values y(x.size());
+    for (int64_t i = 0; i < images; ++i)
+      for (int64_t s = 0; s < length; ++s) {
+        const size_t at = row(i, s);
+        const double r = inverse(x, at);
+        for (int64_t c = 0; c < channels; ++c) y[at + c] = x[at + c] * r * w[c] * (unit + factor[i * channels + c]);
+      }
+    return y;
+  }
+  Gradients backward(const Values& dy, const Values& x, const Values& w, const Values& factor) const {
+    Gradients d{Values(x.size()), Values(factor.size(), 0.0)};
+    for (int64_t i = 0; i < images; ++i)
+      for (int64_t s = 0; s < length; ++s) {
+        const size_t at = row(i, s);
+        const double r = inverse(x, at);
+        double product = 0;  // of g and xh
+        for (int64_t c = 0; c < channels; ++c) {
+          const double xh = x[at + c] * r;
+          product += dy[at + c] * w[c] * (unit + factor[i * channels + c]) * xh;
+          d.dfactor[i * channels + c] += dy[at + c] * xh * w[c];
+        }
+        product /= static_cast<double>(channels);
+        for (int64_t c = 0; c < channels; ++c)
+          d.dx[at + c] = r * (dy[at + c] * w[c] * (unit + factor[i * channels + c]) - x[at + c] * r * product);
+      }
+    return d;
+  }
+};
+
+// Rows of whole blocks, ragged at their end, and so many that a block has several; rows that are too wide for that.
+const Shape shapes[] = {{2, 300, 1032}, {1, 300, 3840}, {1, 5, 8200}};
+
+class KernelNorms : public testing::TestWithParam<lk_dtype> {
+ protected:
+  struct Operands {
+    Tensor x, z, factor, weight, dy;
+  };
+  // The weight is float32 whatever the rest is.
+  Operands operands(const Shape& shape) {
+    const Shape of_images{shape[0], 1, shape[2]};
+    const auto make = [&](const Shape& s, lk_dtype type, double low, double high) {
+      return random_tensor(context.get(), random, s, type, low, high);
+    };
+    return {make(shape, GetParam(), -1, 1), make(shape, GetParam(), -1, 2), make(of_images, GetParam(), -1, 1),
+            make({shape[2]}, LK_F32, 0.5, 1.5), make(shape, GetParam(), -1, 1)};
+  }
+  Values load(const Tensor& t) { return t.load(context.get()); }
+  Tensor empty(const Shape& shape) { return poisoned(context.get(), shape, GetParam()); }
+  template <class Params>
+  void run(lk_status (*function)(lk_context*, const Params*), const Params& p) {
+    ASSERT_EQ(function(context.get(), &p), LK_OK) << lk_last_error(context.get());
+  }
+  void expect(const std::string& what, const Tensor& got, const Values& want, int64_t depth) {
+    expect_near(what, load(got), want, GetParam(), depth);
+  }
+
+  Context context = make_context();
+  std::mt19937 random{11};
+};
+
+TEST_P(KernelNorms, ModulatedRms) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const Law law{shape[0], shape[1], shape[2], 1};
+    const Tensor y = empty(shape);
+    run(lk_modulated_norm,
+        {.x = o.z.view(), .scale = o.factor.view(), .y = y.view(), .eps = eps, .rms = 1, .weight = o.weight.view()});
+    expect("y", y, law.forward(load(o.z), load(o.weight), load(o.factor)), shape[2]);
+
+    const Law::Gradients want = law.backward(load(o.dy), load(o.z), load(o.weight), load(o.factor));
+    for (const auto& [with_dx, with_dscale] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      const Tensor dx = empty(shape), dscale = empty({shape[0], 1, shape[2]});
+      const lk_modulated_norm_backward_params p{.dy = o.dy.view(),
+                                                .x = o.z.view(),
+                                                .scale = o.factor.view(),
+                                                .eps = eps,
+                                                .dx = with_dx ? dx.view() : lk_tensor{},
+                                                .dscale = with_dscale ? dscale.view() : lk_tensor{},
+                                                .rms = 1,
+                                                .weight = o.weight.view()};
+      run(lk_modulated_norm_backward, p);
+      if (with_dx) expect("dx", dx, want.dx, shape[2]);
+      if (!with_dscale) continue;
+      expect("dscale", dscale, want.dfactor, std::max(shape[1], shape[2]));
+      const std::vector<unsigned char> first = dscale.bytes();
+      run(lk_modulated_norm_backward, p);
+      EXPECT_EQ(dscale.bytes(), first);
+    }
+  }
+}
+
+TEST_P(KernelNorms, ResidualBehindANorm) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const Law law{shape[0], shape[1], shape[2], 0};
+    const lk_gated_residual_params p{.x = o.x.view(),
+                                     .gate = o.factor.view(),
+                                     .z = o.z.view(),
+                                     .y = {},
+                                     .rms = 1,
+                                     .eps = eps,
+                                     .weight = o.weight.view()};
+    Values want = law.forward(load(o.z), load(o.weight), load(o.factor));
+    const Values x = load(o.x);
+    for (size_t i = 0; i < x.size(); ++i) want[i] += x[i];
+    const Tensor y = empty(shape);
+    lk_gated_residual_params apart = p, in_place = p;
+    apart.y = y.view();
+    run(lk_gated_residual, apart);
+    expect("y", y, want, shape[2]);
+    in_place.y = o.x.view();
+    run(lk_gated_residual, in_place);
+    EXPECT_EQ(o.x.bytes(), y.bytes());
+
+    const Law::Gradients gradients = law.backward(load(o.dy), load(o.z), load(o.weight), load(o.factor));
+    for (const auto& [with_dz, with_dgate] : {std::pair{true, true}, {true, false}, {false, true}}) {
+      const Tensor dz = empty(shape), dgate = empty({shape[0], 1, shape[2]});
+      run(lk_gated_residual_backward, {.dy = o.dy.view(),
+                                       .gate = o.factor.view(),
+                                       .z = o.z.view(),
+                                       .dz = with_dz ? dz.view() : lk_tensor{},
+                                       .dgate = with_dgate ? dgate.view() : lk_tensor{},
+                                       .rms = 1,
+                                       .eps = eps,
+                                       .weight = o.weight.view()});
+      if (with_dz) expect("dz", dz, gradients.dx, shape[2]);
+      if (with_dgate) expect("dgate", dgate, gradients.dfactor, std::max(shape[1], shape[2]));
+    }
+  }
+}
+
+TEST_P(KernelNorms, RefuseAWeightOfAnotherNormAndAShiftThatIsMissing) {
+  const Shape shape{2, 3, 16};
+  const Operands o = operands(shape);
+  const Tensor y = empty(shape);
+  const std::vector<unsigned char> before = y.bytes();
+  const auto refused = [&](lk_status status, const char* why) {
+    EXPECT_EQ(status, LK_E_INVALID);
+    EXPECT_THAT(lk_last_error(context.get()), HasSubstr(why));
+  };
+  const lk_modulated_norm_params norm{
+      .x = o.z.view(), .scale = o.factor.view(), .y = y.view(), .eps = eps, .rms = 1, .weight = o.weight.view()};
+  lk_modulated_norm_params p = norm;
+  p.rms = 2;
+  refused(lk_modulated_norm(context.get(), &p), "modulated_norm: rms: expected 0 or 1, found 2");
+  p = norm, p.rms = 0, p.shift = o.factor.view();
+  refused(lk_modulated_norm(context.get(), &p), "modulated_norm: weight: expected data NULL where rms is 0");
+  p = norm, p.rms = 0, p.weight = {};
+  refused(lk_modulated_norm(context.get(), &p), "modulated_norm: shift");
+  p = norm, p.weight = o.dy.view();
+  refused(lk_modulated_norm(context.get(), &p), "modulated_norm: weight");
+
+  const lk_gated_residual_params residual{
+      .x = o.x.view(), .gate = o.factor.view(), .z = o.z.view(), .y = y.view(), .weight = o.weight.view()};
+  refused(lk_gated_residual(context.get(), &residual), "gated_residual: weight: expected data NULL where rms is 0");
+  // z is needed for dz where it is normed, and else is not.
+  lk_gated_residual_backward_params d{.dy = o.dy.view(), .gate = o.factor.view(), .dz = y.view(), .rms = 1, .eps = eps};
+  refused(lk_gated_residual_backward(context.get(), &d), "gated_residual_backward: z");
+  EXPECT_EQ(y.bytes(), before);
+  d.rms = 0;
+  run(lk_gated_residual_backward, d);
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, KernelNorms, testing::Values(LK_F32, LK_F16, LK_BF16),
+                         [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
+
+}  // namespace
+}  // namespace lk_test
