@@ -5,6 +5,7 @@
 // accurate as in two passes while a block waits for one barrier only.
 #include "cuda/column_sums.cuh"
 #include "cuda/layer_norm.cuh"
+#include "cuda/norm_slabs.cuh"
 #include "cuda/row_norm.cuh"
 
 namespace lk::cuda {
@@ -158,57 +159,6 @@ __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In d
   });
 }
 
-// dx, dweight and dbias in one pass: a block goes over a slab of rows under one weight and keeps the sums of its
-// columns in registers, while the next row is on its way. For rows of 16-bit values that want a whole block.
-using SlabPack = Eight16;
-constexpr int slab_packs = 2;
-
-__global__ void __launch_bounds__(row_threads)
-    layer_norm_slab_kernel(Rows p, In dy_rows, Out dx, Slabs slabs, Sums partial) {
-  using SlabRow = Row<SlabPack, slab_packs>;
-  constexpr int width = SlabPack::width;
-  __shared__ float shared[2][5 * 32];  // rows take turns, so that one barrier each is enough
-  const int64_t image = blockIdx.x / slabs.count, slab = blockIdx.x % slabs.count;
-  const int64_t begin = image * p.rows_per_weight + slab * slabs.rows;
-  const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_weight);
-  RowSpan span{begin, p.width, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), true};
-  SlabRow x(p.x, span), dy(dy_rows, span);
-  float dweight[slab_packs][width] = {}, dbias[slab_packs][width] = {};
-  for (int64_t row = begin; row < end; ++row) {
-    RowSpan next = span;
-    next.row = min(row + 1, end - 1);
-    const SlabRow next_x(p.x, next), next_dy(dy_rows, next);
-    const auto gradient = [&](int k, int64_t column, float(&g)[width]) {
-      dy.get(k, column, g);
-      weigh(p, span, column, g);
-    };
-    float sums[2];
-    const Moments m = row_moments(x, span, p.eps, shared[row % 2], gradient, sums);
-    each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
-      float v[width], g[width];
-      x.get(k, column, v);
-      dy.get(k, column, g);
-#pragma unroll
-      for (int j = 0; j < width; ++j) {
-        dweight[k][j] += g[j] * ((v[j] - m.mean) * m.rstd);
-        dbias[k][j] += g[j];
-      }
-      if (dx.data == nullptr) return;
-      weigh(p, span, column, g);
-      input_gradient(v, m, sums, static_cast<float>(p.width), g);
-      put(dx, row * p.width + column, g);
-    });
-    x = next_x;
-    dy = next_dy;
-    span = next;
-  }
-  const int64_t images = p.rows / p.rows_per_weight, place = (slab * images + image) * p.width;
-  each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
-    put(partial.y[0], place + column, dweight[k]);
-    if (partial.y[1].data != nullptr) put(partial.y[1], place + column, dbias[k]);
-  });
-}
-
 // sum dy xh, sum dy
 template <class Pack>
 struct WeightSums {
@@ -239,34 +189,6 @@ Rows rows_of(const LayerNorm& norm, int lanes) {
   return {in(norm.x), in(norm.weight), norm.unit, numel(norm.x) / width, width, norm.rows_per_weight, norm.eps, lanes};
 }
 
-// Whether layer_norm_slab_kernel can do it. While measuring, addresses say nothing and it may.
-bool fits_slabs(const Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx) {
-  const int64_t width = norm.x.dims[norm.x.rank - 1], per_lane = SlabPack::width * slab_packs;
-  if (width % vector_width != 0 || width <= 32 * per_lane || width > row_threads * per_lane) return false;
-  if (norm.x.dtype == LK_F32 || dy.dtype == LK_F32) return false;
-  const bool packed = aligned(norm.x, width) && aligned(dy, width) && aligned(norm.weight, width) && aligned(dx, width);
-  return packed || cuda.measuring();
-}
-
-void slabs_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx, const Columns& columns,
-                    const Sums& results) {
-  const int lanes = static_cast<int>(ceil_div(columns.width, 32 * SlabPack::width * slab_packs) * 32);
-  int resident = 1;
-  const void* const kernel = reinterpret_cast<const void*>(layer_norm_slab_kernel);
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, lanes, 0), "occupancy");
-  const int64_t wanted = int64_t{cuda.device().multiProcessorCount} * resident / columns.images;
-  Slabs slabs;
-  slabs.rows = ceil_div(columns.rows, std::clamp<int64_t>(wanted, 1, columns.rows));
-  slabs.count = ceil_div(columns.rows, slabs.rows);
-  const int64_t count = columns.images * columns.width;
-  float* const partial = cuda.scratch<float>(2 * slabs.count * count);
-  Sums sums{{{partial, LK_F32}, {}}};
-  if (results.y[1].data != nullptr) sums.y[1] = {partial + slabs.count * count, LK_F32};
-  cuda.launch(layer_norm_slab_kernel, dim3(static_cast<unsigned>(columns.images * slabs.count)), lanes, 0,
-              rows_of(norm, lanes), in(dy), out(dx), slabs, sums);
-  add_slabs(cuda, partial, 2, slabs.count, count, results, 1.0f);
-}
-
 }  // namespace
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
@@ -282,8 +204,10 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   const Sums results{{out(dweight), out(dbias)}};
-  if (present(dweight) && fits_slabs(cuda, norm, dy, dx)) {
-    slabs_backward(cuda, norm, dy, dx, columns, results);
+  const NormSlabs slabs{norm.x,   {},  norm.weight, present(norm.weight) ? norm.unit : 1.0f, norm.rows_per_weight,
+                        norm.eps, true};
+  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, dy, dx)) {
+    norm_slabs_backward(cuda, slabs, dy, dx, results);
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;

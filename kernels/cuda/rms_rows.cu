@@ -1,6 +1,7 @@
 // y = added + x r w f, r = 1 / sqrt(mean(x^2) + eps), f = unit + factor.
 // Backward, with g = dy w f:  dx = r (g - x r^2 mean(g x)),  dfactor = w sum dy x r.
 #include "cuda/column_sums.cuh"
+#include "cuda/norm_slabs.cuh"
 #include "cuda/rms_rows.cuh"
 #include "cuda/row_norm.cuh"
 
@@ -125,68 +126,6 @@ __global__ void __launch_bounds__(row_threads) rms_rows_dx_kernel(Rows p, In dy_
   });
 }
 
-// dx and dfactor in one pass: a block goes over a slab of rows under one factor and keeps the sums of its columns, and
-// their w f, in registers while the next row is on its way. For rows of 16-bit values that want a whole block.
-using SlabPack = Eight16;
-constexpr int slab_packs = 2;
-
-__global__ void __launch_bounds__(row_threads)
-    rms_rows_slab_kernel(Rows p, In dy_rows, Out dx, Slabs slabs, Out partial) {
-  using SlabRow = Row<SlabPack, slab_packs>;
-  constexpr int width = SlabPack::width;
-  __shared__ float shared[2][2 * 32];  // rows take turns, so that one barrier each is enough
-  const int64_t image = blockIdx.x / slabs.count, slab = blockIdx.x % slabs.count;
-  const int64_t begin = image * p.rows_per_factor + slab * slabs.rows;
-  const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_factor);
-  RowSpan span{begin, p.width, static_cast<int>(threadIdx.x), static_cast<int>(blockDim.x), true};
-  SlabRow x(p.x, span), dy(dy_rows, span);
-  float factors[slab_packs][width], total[slab_packs][width] = {};
-  each_pack<SlabPack, slab_packs>(span,
-                                  [&](int k, int64_t column) { combined(p, image * p.width, column, factors[k]); });
-  for (int64_t row = begin; row < end; ++row) {
-    RowSpan next = span;
-    next.row = min(row + 1, end - 1);
-    const SlabRow next_x(p.x, next), next_dy(dy_rows, next);
-    float sums[2] = {};  // of squares, of g x
-    each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
-      float v[width], g[width];
-      x.get(k, column, v);
-      dy.get(k, column, g);
-#pragma unroll
-      for (int j = 0; j < width; ++j) {
-        sums[0] += v[j] * v[j];
-        sums[1] += g[j] * factors[k][j] * v[j];
-      }
-    });
-    sums[0] = warp_sum(sums[0]);
-    sums[1] = warp_sum(sums[1]);
-    exchange_warps(sums, shared[row % 2]);
-    const Inverse m = inverse_rms(warp_sum(sums[0]), warp_sum(sums[1]), p);
-    each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
-      float v[width], g[width];
-      x.get(k, column, v);
-      dy.get(k, column, g);
-#pragma unroll
-      for (int j = 0; j < width; ++j) total[k][j] += g[j] * (v[j] * m.r);
-      if (dx.data == nullptr) return;
-#pragma unroll
-      for (int j = 0; j < width; ++j) g[j] = m.r * (g[j] * factors[k][j] - v[j] * m.back);
-      put(dx, row * p.width + column, g);
-    });
-    x = next_x;
-    dy = next_dy;
-    span = next;
-  }
-  const int64_t images = p.rows / p.rows_per_factor, place = (slab * images + image) * p.width;
-  each_pack<SlabPack, slab_packs>(span, [&](int k, int64_t column) {
-    float w[width];
-    load_or(p.weight, column, 1.0f, w);
-#pragma unroll
-    for (int j = 0; j < width; ++j) total[k][j] *= w[j];
-    put(partial, place + column, total[k]);
-  });
-}
-
 // w sum dy x r
 template <class Pack>
 struct FactorSum {
@@ -222,33 +161,6 @@ Rows rows_of(const RmsRows& norm, int lanes) {
           width,      norm.rows_per_factor, norm.eps,        lanes};
 }
 
-// Whether rms_rows_slab_kernel can do it. While measuring, addresses say nothing and it may.
-bool fits_slabs(const Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& dx) {
-  const int64_t width = norm.x.dims[norm.x.rank - 1], per_lane = SlabPack::width * slab_packs;
-  if (width % vector_width != 0 || width <= 32 * per_lane || width > row_threads * per_lane) return false;
-  if (norm.x.dtype == LK_F32 || dy.dtype == LK_F32) return false;
-  const bool packed = aligned(norm.x, width) && aligned(dy, width) && aligned(norm.weight, width) &&
-                      aligned(norm.factor, width) && aligned(dx, width);
-  return packed || cuda.measuring();
-}
-
-void slabs_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& dx, const Columns& columns,
-                    const Sums& results) {
-  const int lanes = static_cast<int>(ceil_div(columns.width, 32 * SlabPack::width * slab_packs) * 32);
-  int resident = 1;
-  const void* const kernel = reinterpret_cast<const void*>(rms_rows_slab_kernel);
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, lanes, 0), "occupancy");
-  const int64_t wanted = int64_t{cuda.device().multiProcessorCount} * resident / columns.images;
-  Slabs slabs;
-  slabs.rows = ceil_div(columns.rows, std::clamp<int64_t>(wanted, 1, columns.rows));
-  slabs.count = ceil_div(columns.rows, slabs.rows);
-  const int64_t count = columns.images * columns.width;
-  float* const partial = cuda.scratch<float>(slabs.count * count);
-  cuda.launch(rms_rows_slab_kernel, dim3(static_cast<unsigned>(columns.images * slabs.count)), lanes, 0,
-              rows_of(norm, lanes), in(dy), out(dx), slabs, Out{partial, LK_F32});
-  add_slabs(cuda, partial, 1, slabs.count, count, results, 1.0f);
-}
-
 }  // namespace
 
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
@@ -271,8 +183,9 @@ void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, con
   const Columns columns{rows / norm.rows_per_factor, norm.rows_per_factor, width};
   const bool sums = present(dfactor);
   if (!sums && !present(dx)) return;
-  if (sums && fits_slabs(cuda, norm, dy, dx)) {
-    slabs_backward(cuda, norm, dy, dx, columns, {{out(dfactor)}});
+  const NormSlabs slabs{norm.x, norm.weight, norm.factor, norm.unit, norm.rows_per_factor, norm.eps, false};
+  if (norm_slabs_fit(cuda, slabs, dy, dx)) {
+    norm_slabs_backward(cuda, slabs, dy, dx, {{out(dfactor)}});
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;

@@ -1,0 +1,250 @@
+// With g = dy weight (unit + factor) and r = 1 / sqrt(..):  dx = r (g - mean(g) - xh mean(g xh)), the mean of g only
+// where x's is taken off.
+//
+// A block goes over a slab of rows under one factor, two at a time, so that both share a barrier. Rows come by
+// cp.async, each thread's columns to a place of its own, several rows ahead. What stays the same down the rows stays in
+// registers, and types are known when this is compiled: some 20 instructions for each element, which memory does not
+// wait for. A warp sums its part of a row around its own mean; the parts are then joined by Chan's formula, so the
+// variance is as accurate as in two passes.
+#include "cuda/fragments.cuh"
+#include "cuda/norm_slabs.cuh"
+#include "cuda/reduce.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+constexpr int packs = 2, width = vector_width;  // a thread's: so many times eight columns
+constexpr int at_once = 2, ahead = 4;           // rows
+constexpr int most_threads = 256, most_warps = most_threads / 32;
+
+struct Problem {
+  const uint16_t *x, *dy;
+  In weight, factor;
+  float unit;
+  int64_t columns, rows_per_factor;
+  float eps;
+  Out dx;
+};
+
+template <bool Bf16>
+__device__ inline void unpack(const uint4& packed, float (&v)[width]) {
+  unpack16(packed, Bf16 ? LK_BF16 : LK_F16, v);
+}
+
+// Sum over the warps of a block, of which each eighth lane has one.
+__device__ inline float warps_sum(float v) {
+#pragma unroll
+  for (int offset = most_warps / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  return v;
+}
+
+struct Moments {
+  float mean, r, mean_g, mean_gxh;
+};
+
+template <bool Bf16, bool Centered, bool Summed>
+__global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, Slabs slabs, Sums partial) {
+  constexpr int parts = 4;                                   // of a row's sums: mean, squares, g, g d
+  extern __shared__ uint4 ring[];                            // [ahead][x, dy][packs][threads]
+  __shared__ float exchange[2][at_once][parts][most_warps];  // pairs of rows take turns: one barrier each
+  __shared__ float counts[most_warps];
+  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
+  const int warp = thread / 32, lane = thread % 32, other = lane % most_warps;
+  const int64_t image = blockIdx.x / slabs.count, slab = blockIdx.x % slabs.count;
+  const int64_t begin = image * p.rows_per_factor + slab * slabs.rows;
+  const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_factor);
+
+  int64_t column[packs];
+  bool inside[packs];
+  float f[packs][width], total[packs][width] = {}, shift[packs][width] = {};
+  float count = 0;
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    column[k] = int64_t{k * threads + thread} * width;
+    inside[k] = column[k] < p.columns;
+    if (!inside[k]) continue;
+    count += width;
+    float w[width];
+    load_or(p.factor, image * p.columns + column[k], 0.0f, f[k]);
+    load_or(p.weight, column[k], 1.0f, w);
+#pragma unroll
+    for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
+  }
+  for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
+  if (thread < most_warps) counts[thread] = 0;
+  __syncthreads();
+  count = warp_sum(count);
+  if (lane == 0) counts[warp] = count;
+  __syncthreads();
+  const float count_other = counts[other], per_count = 1.0f / fmaxf(count, 1.0f);
+  const float per_column = 1.0f / static_cast<float>(p.columns);
+
+  const auto place = [&](int64_t row, int tensor, int k) {
+    return ((static_cast<int>((row - begin) % ahead) * 2 + tensor) * packs + k) * threads + thread;
+  };
+  const auto fetch = [&](int64_t row) {  // rows behind the end are groups without copies
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (!inside[k] || row >= end) continue;
+      copy_16_async(&ring[place(row, 0, k)], p.x + row * p.columns + column[k], true);
+      copy_16_async(&ring[place(row, 1, k)], p.dy + row * p.columns + column[k], true);
+    }
+    commit_copies();
+  };
+  for (int i = 0; i < ahead; ++i) fetch(begin + i);
+
+  int turn = 0;
+  for (int64_t first = begin; first < end; first += at_once, turn ^= 1) {
+    wait_copies<ahead - at_once>();
+    uint4 x[at_once][packs], dy[at_once][packs];
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        x[i][k] = dy[i][k] = make_uint4(0, 0, 0, 0);
+        if (!inside[k] || first + i >= end) continue;
+        x[i][k] = ring[place(first + i, 0, k)];
+        dy[i][k] = ring[place(first + i, 1, k)];
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      float v[width], g[width], mean = 0, squares = 0, sum_g = 0, sum_gd = 0;  // d = x - mean
+      if constexpr (Centered) {
+#pragma unroll
+        for (int k = 0; k < packs; ++k) {
+          unpack<Bf16>(x[i][k], v);
+          mean += pairwise_sum(v);
+        }
+        mean = warp_sum(mean) * per_count;
+      }
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        if (!inside[k]) continue;
+        unpack<Bf16>(x[i][k], v);
+        unpack<Bf16>(dy[i][k], g);
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          const float d = v[j] - mean, scaled = g[j] * f[k][j];
+          squares += d * d;
+          if constexpr (Centered) sum_g += scaled;
+          sum_gd += scaled * d;
+        }
+      }
+      squares = warp_sum(squares);
+      if constexpr (Centered) sum_g = warp_sum(sum_g);
+      sum_gd = warp_sum(sum_gd);
+      if (lane == 0) {
+        const float mine[parts] = {mean, squares, sum_g, sum_gd};
+#pragma unroll
+        for (int s = 0; s < parts; ++s) exchange[turn][i][s][warp] = mine[s];
+      }
+    }
+    __syncthreads();
+    for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);  // all have read what lay there
+#pragma unroll
+    for (int i = 0; i < at_once; ++i) {
+      const int64_t row = first + i;
+      if (row >= end) break;
+      const auto& of = exchange[turn][i];
+      Moments m{};
+      float squares = of[1][other], sum_gd = of[3][other];
+      if constexpr (Centered) {
+        const float mean = of[0][other], sum_g = of[2][other];
+        m.mean = warps_sum(count_other * mean) * per_column;
+        const float off = mean - m.mean;
+        squares += count_other * off * off;
+        sum_gd += sum_g * off;
+        m.mean_g = warps_sum(sum_g) * per_column;
+      }
+      m.r = 1.0f / sqrtf(warps_sum(squares) * per_column + p.eps);
+      m.mean_gxh = warps_sum(sum_gd) * m.r * per_column;
+#pragma unroll
+      for (int k = 0; k < packs; ++k) {
+        if (!inside[k]) continue;
+        float v[width], g[width];
+        unpack<Bf16>(x[i][k], v);
+        unpack<Bf16>(dy[i][k], g);
+#pragma unroll
+        for (int j = 0; j < width; ++j) {
+          const float xh = (v[j] - m.mean) * m.r;
+          if constexpr (Summed) {
+            total[k][j] += g[j] * xh;
+            if constexpr (Centered) shift[k][j] += g[j];
+          }
+          g[j] = m.r * (g[j] * f[k][j] - m.mean_g - xh * m.mean_gxh);
+        }
+        if (p.dx.data != nullptr) put(p.dx, row * p.columns + column[k], g);
+      }
+    }
+  }
+  if constexpr (Summed) {
+    const int64_t images = gridDim.x / slabs.count, at = (slab * images + image) * p.columns;
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (!inside[k]) continue;
+      float w[width];
+      load_or(p.weight, column[k], 1.0f, w);
+#pragma unroll
+      for (int j = 0; j < width; ++j) total[k][j] *= w[j];
+      put(partial.y[0], at + column[k], total[k]);
+      if (Centered && partial.y[1].data != nullptr) put(partial.y[1], at + column[k], shift[k]);
+    }
+  }
+}
+
+using Kernel = void (*)(Problem, Slabs, Sums);
+
+template <bool Bf16>
+Kernel kernel_for(bool centered, bool summed) {
+  if (centered) return summed ? norm_slabs_kernel<Bf16, true, true> : norm_slabs_kernel<Bf16, true, false>;
+  return summed ? norm_slabs_kernel<Bf16, false, true> : norm_slabs_kernel<Bf16, false, false>;
+}
+
+}  // namespace
+
+bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& dx) {
+  const int64_t columns = norm.x.dims[norm.x.rank - 1], per_thread = packs * width;
+  if (cuda.capability() < 80 || norm.x.dtype == LK_F32 || norm.x.dtype != dy.dtype) return false;
+  if (columns % width != 0 || columns <= 32 * per_thread || columns > most_threads * per_thread) return false;
+  const bool packed = aligned(norm.x, columns) && aligned(dy, columns) && aligned(norm.weight, columns) &&
+                      aligned(norm.factor, columns) && aligned(dx, columns);
+  return packed || cuda.measuring();
+}
+
+void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& dx,
+                         const Sums& sums) {
+  const int64_t columns = norm.x.dims[norm.x.rank - 1], rows = norm.rows_per_factor;
+  const int64_t images = numel(norm.x) / columns / rows, count = images * columns;
+  const bool summed = sums.y[0].data != nullptr || sums.y[1].data != nullptr;
+  const auto threads = static_cast<unsigned>(ceil_div(columns, 32 * packs * width) * 32);
+  const size_t shared = sizeof(uint4) * ahead * 2 * packs * threads;
+  const Kernel kernel =
+      norm.x.dtype == LK_BF16 ? kernel_for<true>(norm.centered, summed) : kernel_for<false>(norm.centered, summed);
+  int resident = 1;
+  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), "norm");
+  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads), shared),
+        "occupancy");
+  const int64_t wanted = int64_t{cuda.device().multiProcessorCount} * std::max(resident, 1) / images;
+  Slabs slabs;
+  slabs.rows = ceil_div(ceil_div(rows, std::clamp<int64_t>(wanted, 1, rows)), at_once) * at_once;
+  slabs.count = ceil_div(rows, slabs.rows);
+  Sums partial{};
+  float* const scratch = summed ? cuda.scratch<float>(2 * slabs.count * count) : nullptr;
+  if (summed) partial.y[0] = {scratch, LK_F32};
+  if (sums.y[1].data != nullptr) partial.y[1] = {scratch + slabs.count * count, LK_F32};
+  const Problem problem{static_cast<const uint16_t*>(norm.x.data),
+                        static_cast<const uint16_t*>(dy.data),
+                        in(norm.weight),
+                        in(norm.factor),
+                        norm.unit,
+                        columns,
+                        rows,
+                        norm.eps,
+                        out(dx)};
+  cuda.launch(kernel, dim3(static_cast<unsigned>(images * slabs.count)), threads, shared, problem, slabs, partial);
+  if (summed) add_slabs(cuda, scratch, 2, slabs.count, count, sums, 1.0f);
+}
+
+}  // namespace lk::cuda
