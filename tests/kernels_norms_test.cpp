@@ -1,4 +1,4 @@
-// RMS norms with a modulation or behind a gate where a GPU shares a row among many threads and sums among many blocks:
+// Norms with a modulation or behind a gate where a GPU shares a row among many threads and sums among many blocks:
 // results and gradients against the formulas in float64, each gradient alone, in place, and what is refused.
 #include <gmock/gmock.h>
 
@@ -11,46 +11,59 @@ using testing::HasSubstr;
 
 constexpr float eps = 1e-5f;
 
-// y = added + xh w (unit + factor), and its gradients.
+// y = added + xh w (unit + factor), and its gradients. xh = (x - mean) / sqrt(variance + eps); mean 0 for RMS norms.
 struct Law {
   int64_t images, length, channels;
   double unit;
+  bool centered = false;
 
   struct Gradients {
-    Values dx, dfactor;
+    Values dx, dfactor, dadded;  // the last for one row of what is added for each image
   };
 
   size_t row(int64_t image, int64_t place) const { return static_cast<size_t>((image * length + place) * channels); }
-  double inverse(const Values& x, size_t at) const {
+  double mean(const Values& v, size_t at) const {
+    double sum = 0;
+    for (int64_t c = 0; centered && c < channels; ++c) sum += v[at + c];
+    return sum / static_cast<double>(channels);
+  }
+  // xh of a row, and 1 / sqrt(..).
+  std::pair<Values, double> normed(const Values& x, size_t at) const {
+    const double middle = mean(x, at);
     double squares = 0;
-    for (int64_t c = 0; c < channels; ++c) squares += x[at + c] * x[at + c];
-    return 1 / std::sqrt(squares / static_cast<double>(channels) + static_cast<double>(eps));
+    for (int64_t c = 0; c < channels; ++c) squares += (x[at + c] - middle) * (x[at + c] - middle);
+    const double r = 1 / std::sqrt(squares / static_cast<double>(channels) + static_cast<double>(eps));
+    Values xh(static_cast<size_t>(channels));
+    for (int64_t c = 0; c < channels; ++c) xh[c] = (x[at + c] - middle) * r;
+    return {xh, r};
   }
   Values forward(const Values& x, const Values& w, const Values& factor) const {
     Values y(x.size());
     for (int64_t i = 0; i < images; ++i)
       for (int64_t s = 0; s < length; ++s) {
         const size_t at = row(i, s);
-        const double r = inverse(x, at);
-        for (int64_t c = 0; c < channels; ++c) y[at + c] = x[at + c] * r * w[c] * (unit + factor[i * channels + c]);
+        const Values xh = normed(x, at).first;
+        for (int64_t c = 0; c < channels; ++c) y[at + c] = xh[c] * w[c] * (unit + factor[i * channels + c]);
       }
     return y;
   }
   Gradients backward(const Values& dy, const Values& x, const Values& w, const Values& factor) const {
-    Gradients d{Values(x.size()), Values(factor.size(), 0.0)};
+    Gradients d{Values(x.size()), Values(factor.size(), 0.0), Values(factor.size(), 0.0)};
     for (int64_t i = 0; i < images; ++i)
       for (int64_t s = 0; s < length; ++s) {
         const size_t at = row(i, s);
-        const double r = inverse(x, at);
+        const auto [xh, r] = normed(x, at);
+        Values g(xh.size());
         double product = 0;  // of g and xh
         for (int64_t c = 0; c < channels; ++c) {
-          const double xh = x[at + c] * r;
-          product += dy[at + c] * w[c] * (unit + factor[i * channels + c]) * xh;
-          d.dfactor[i * channels + c] += dy[at + c] * xh * w[c];
+          g[c] = dy[at + c] * w[c] * (unit + factor[i * channels + c]);
+          product += g[c] * xh[c];
+          d.dfactor[i * channels + c] += dy[at + c] * xh[c] * w[c];
+          d.dadded[i * channels + c] += dy[at + c];
         }
         product /= static_cast<double>(channels);
-        for (int64_t c = 0; c < channels; ++c)
-          d.dx[at + c] = r * (dy[at + c] * w[c] * (unit + factor[i * channels + c]) - x[at + c] * r * product);
+        const double middle = mean(g, 0);
+        for (int64_t c = 0; c < channels; ++c) d.dx[at + c] = r * (g[c] - middle - xh[c] * product);
       }
     return d;
   }
@@ -115,6 +128,44 @@ TEST_P(KernelNorms, ModulatedRms) {
       run(lk_modulated_norm_backward, p);
       EXPECT_EQ(dscale.bytes(), first);
     }
+  }
+}
+
+TEST_P(KernelNorms, ModulatedLayerNorm) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const Law law{shape[0], shape[1], shape[2], 1, true};
+    const Values ones(static_cast<size_t>(shape[2]), 1.0);
+    const Law::Gradients want = law.backward(load(o.dy), load(o.z), ones, load(o.factor));
+    enum { DX = 1, DSCALE = 2, DSHIFT = 4 };
+    for (const int outputs : {DX | DSCALE | DSHIFT, DX | DSCALE, DX | DSHIFT, DSCALE | DSHIFT, +DX, +DSCALE, +DSHIFT}) {
+      SCOPED_TRACE(outputs);
+      const Tensor dx = empty(shape), dscale = empty({shape[0], 1, shape[2]}), dshift = empty({shape[0], 1, shape[2]});
+      const auto asked = [&](int output, const Tensor& t) { return (outputs & output) != 0 ? t.view() : lk_tensor{}; };
+      run(lk_modulated_norm_backward, {.dy = o.dy.view(),
+                                       .x = o.z.view(),
+                                       .scale = o.factor.view(),
+                                       .eps = eps,
+                                       .dx = asked(DX, dx),
+                                       .dscale = asked(DSCALE, dscale),
+                                       .dshift = asked(DSHIFT, dshift)});
+      if ((outputs & DX) != 0) expect("dx", dx, want.dx, shape[2]);
+      if ((outputs & DSCALE) != 0) expect("dscale", dscale, want.dfactor, std::max(shape[1], shape[2]));
+      if ((outputs & DSHIFT) != 0) expect("dshift", dshift, want.dadded, std::max(shape[1], shape[2]));
+    }
+  }
+}
+
+TEST_P(KernelNorms, LayerNormWhoseWeightStays) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const int64_t rows = shape[0] * shape[1];
+    const Law law{1, rows, shape[2], 0, true};
+    const Values ones(static_cast<size_t>(shape[2]), 1.0);
+    const Tensor dx = empty(shape);
+    run(lk_layer_norm_backward,
+        {.dy = o.dy.view(), .x = o.z.view(), .weight = o.weight.view(), .eps = eps, .dx = dx.view()});
+    expect("dx", dx, law.backward(load(o.dy), load(o.z), ones, load(o.weight)).dx, shape[2]);
   }
 }
 
