@@ -460,16 +460,20 @@ typedef struct lk_layer_norm_backward_params {
   lk_tensor weight; /* optional */
   float eps;
   lk_tensor dx, dweight, dbias; /* optional outputs */
+  lk_tensor added; /* optional, like dx, which it is added to before dx is rounded; in place (dx == added) */
 } lk_layer_norm_backward_params;
 LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
 
-/* In lines: x, y, and of the gradients dy, x, dx. */
+/* In lines: x, y, and of the gradients dy, x, dx. With cos and sin, as of lk_rope, what is normed is then rotated,
+ * without being rounded in between: x [B, S, H, D], and so are y and the gradients. */
 typedef struct lk_rms_norm_params {
   int64_t struct_size LK_SIZE_OF(lk_rms_norm_params);
   lk_tensor x;
   lk_tensor weight; /* optional */
   lk_tensor y;
   float eps;
+  int32_t interleaved;
+  lk_tensor cos, sin; /* optional */
 } lk_rms_norm_params;
 LK_API lk_status lk_rms_norm(lk_context*, const lk_rms_norm_params*);
 
@@ -479,6 +483,9 @@ typedef struct lk_rms_norm_backward_params {
   lk_tensor weight; /* optional */
   float eps;
   lk_tensor dx, dweight; /* optional outputs */
+  int32_t interleaved;
+  lk_tensor cos, sin; /* optional */
+  lk_tensor added;    /* optional, as of lk_layer_norm_backward */
 } lk_rms_norm_backward_params;
 LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
 
@@ -503,6 +510,7 @@ typedef struct lk_modulated_norm_backward_params {
   lk_tensor dx, dscale, dshift; /* optional outputs */
   int32_t rms;
   lk_tensor weight; /* optional, with rms; gets no gradient */
+  lk_tensor added;  /* optional, as of lk_layer_norm_backward */
 } lk_modulated_norm_backward_params;
 LK_API lk_status lk_modulated_norm_backward(lk_context*, const lk_modulated_norm_backward_params*);
 
