@@ -63,6 +63,35 @@ struct GeluErf {
   }
 };
 
+// The same for 16-bit results, some 1e-6 off: with z = |x| / sqrt(2) the smaller tail of the distribution is
+// e^-zz erfcx(z) / 2, and erfcx(z) / 2 = t P(t), t = 1 / (1 + 0.45 z). P of degree 7 is the one whose largest relative
+// error for 0 <= z <= 40 is smallest, 4.3e-7. Its exponential is that of the slope, too.
+struct GeluErfShort {
+  __device__ float value(float x) const { return x * distribution(x, density(x)); }
+  __device__ float slope(float x) const { return both(x).slope; }
+  __device__ ValueAndSlope both(float x) const {
+    constexpr float inverse_sqrt_2pi = 0.398942280401432678f;
+    const float e = density(x), cdf = distribution(x, e);
+    return {x * cdf, cdf + x * inverse_sqrt_2pi * e};
+  }
+
+ private:
+  __device__ static float density(float x) { return __expf(-0.5f * x * x); }  // times sqrt(2 pi)
+  __device__ static float distribution(float x, float e) {
+    const float t = __fdividef(1.0f, 1.0f + 0.31819806f * fabsf(x));
+    float p = 0.0343792848f;
+    p = p * t - 0.124376416f;
+    p = p * t + 0.112227589f;
+    p = p * t + 0.0125327157f;
+    p = p * t + 0.0985488445f;
+    p = p * t + 0.112712875f;
+    p = p * t + 0.127034709f;
+    p = p * t + 0.12694037f;
+    const float tail = p * t * e;
+    return x < 0.0f ? tail : 1.0f - tail;
+  }
+};
+
 // 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
 template <class Math>
 struct GeluTanhBy {
@@ -81,6 +110,7 @@ __device__ inline Function shortened(Function f) {
   return f;
 }
 __device__ inline SiluBy<Short> shortened(Silu) { return {}; }
+__device__ inline GeluErfShort shortened(GeluErf) { return {}; }
 __device__ inline GeluTanhBy<Short> shortened(GeluTanh) { return {}; }
 
 }  // namespace lk::cuda
