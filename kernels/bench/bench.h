@@ -41,7 +41,7 @@ typedef struct timed_call {
 void print_header(void);
 void print_times(bench* b, const timed_call* call);
 
-/* lora.c, cases.c and optimizers.c: the calls. */
+/* lora.c, cases.c, elementwise.c and optimizers.c: the calls. */
 typedef struct lora_shape {
   int64_t tokens, width, rank;
 } lora_shape;
@@ -51,6 +51,12 @@ void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, int frozen);
 void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype);
 void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype);
 void time_copy(bench* b, int64_t bytes);
+/* In bf16, forward and backward. */
+void time_modulation(bench* b, int64_t rows, int64_t columns);
+void time_layer_norm(bench* b, int64_t rows, int64_t columns); /* whose weight is not trained */
+void time_positions(bench* b, int64_t tokens, int64_t heads, int64_t width);
+void time_activation(bench* b, lk_unary_kind kind, int64_t rows, int64_t columns); /* LK_SILU to LK_GELU_TANH */
+void time_gate(bench* b, lk_unary_kind kind, int64_t rows, int64_t columns);       /* the same */
 
 /* Updates of `count` numbers. */
 typedef enum update_rule { ADAMW, ADAMW_8BIT, LION } update_rule;

@@ -1,5 +1,5 @@
 /* Times of liblora_kernels from plain C: the LoRA backward and forward pass at the shapes of diffusion models, beside
- * matrix products, attention, updates of optimizers and the bandwidth of a copy.
+ * matrix products, attention, what is bound by memory, updates of optimizers and the bandwidth of a copy.
  *
  *   lora_kernels_bench [cpu|cuda]
  *
@@ -31,7 +31,14 @@ static void time_cuda(bench* b) {
     for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
-  time_updates(b, 90000000); /* as a LoRA of rank 16 on a model of 12 billion */
+  time_modulation(b, 4608, 3072); /* Flux.1 */
+  time_modulation(b, 4096, 2432); /* 3.5 large */
+  time_layer_norm(b, 1024, 1280); /* SDXL */
+  time_positions(b, 4608, 24, 128);
+  time_activation(b, LK_GELU_TANH, 4608, 12288);
+  time_gate(b, LK_SILU, 4352, 10240);    /* Z-Image */
+  time_gate(b, LK_GELU_ERF, 1024, 5120); /* SDXL */
+  time_updates(b, 90000000);             /* as a LoRA of rank 16 on a model of 12 billion */
 }
 
 /* Sizes that a processor finishes in a few minutes. */
