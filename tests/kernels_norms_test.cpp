@@ -136,6 +136,18 @@ TEST_P(KernelNorms, ModulatedLayerNorm) {
     const Operands o = operands(shape);
     const Law law{shape[0], shape[1], shape[2], 1, true};
     const Values ones(static_cast<size_t>(shape[2]), 1.0);
+    const Tensor y = empty(shape),
+                 shift = random_tensor(context.get(), random, {shape[0], 1, shape[2]}, GetParam(), -1, 1);
+    run(lk_modulated_norm,
+        {.x = o.z.view(), .scale = o.factor.view(), .shift = shift.view(), .y = y.view(), .eps = eps});
+    Values sum = law.forward(load(o.z), ones, load(o.factor));
+    const Values shifts = load(shift);
+    for (size_t i = 0; i < sum.size(); ++i) {
+      const size_t image = i / static_cast<size_t>(shape[1] * shape[2]), channel = i % static_cast<size_t>(shape[2]);
+      sum[i] += shifts[image * static_cast<size_t>(shape[2]) + channel];
+    }
+    expect("y", y, sum, shape[2]);
+
     const Law::Gradients want = law.backward(load(o.dy), load(o.z), ones, load(o.factor));
     enum { DX = 1, DSCALE = 2, DSHIFT = 4 };
     for (const int outputs : {DX | DSCALE | DSHIFT, DX | DSCALE, DX | DSHIFT, DSCALE | DSHIFT, +DX, +DSCALE, +DSHIFT}) {

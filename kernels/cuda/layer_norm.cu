@@ -189,10 +189,18 @@ Rows rows_of(const LayerNorm& norm, int lanes) {
   return {in(norm.x), in(norm.weight), norm.unit, numel(norm.x) / width, width, norm.rows_per_weight, norm.eps, lanes};
 }
 
+NormSlabs slabs_of(const LayerNorm& norm) {
+  return {norm.x, {}, norm.weight, present(norm.weight) ? norm.unit : 1.0f, norm.rows_per_weight, norm.eps, true};
+}
+
 }  // namespace
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {}, {&norm.bias, &y})) {
+    norm_slabs_forward(cuda, slabs, norm.bias, false, y);
+    return;
+  }
   with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto pack) {
     cuda.launch(layer_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes), in(norm.bias),
                 out(y));
@@ -204,9 +212,8 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   const Sums results{{out(dweight), out(dbias)}};
-  const NormSlabs slabs{norm.x,   {},  norm.weight, present(norm.weight) ? norm.unit : 1.0f, norm.rows_per_weight,
-                        norm.eps, true};
-  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, dy, dx)) {
+  const NormSlabs slabs = slabs_of(norm);
+  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, dy, {&dx})) {
     norm_slabs_backward(cuda, slabs, dy, dx, results);
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }

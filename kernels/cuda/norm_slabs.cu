@@ -1,22 +1,12 @@
 // With g = dy weight (unit + factor) and r = 1 / sqrt(..):  dx = r (g - mean(g) - xh mean(g xh)), the mean of g only
 // where x's is taken off.
-//
-// A block goes over a slab of rows under one factor, two at a time, so that both share a barrier. Rows come by
-// cp.async, each thread's columns to a place of its own, several rows ahead. What stays the same down the rows stays in
-// registers, and types are known when this is compiled: some 20 instructions for each element, which memory does not
-// wait for. A warp sums its part of a row around its own mean; the parts are then joined by Chan's formula, so the
-// variance is as accurate as in two passes.
-#include "cuda/fragments.cuh"
 #include "cuda/norm_slabs.cuh"
-#include "cuda/reduce.cuh"
 
 namespace lk::cuda {
 
 namespace {
 
-constexpr int packs = 2, width = vector_width;  // a thread's: so many times eight columns
-constexpr int at_once = 2, ahead = 4;           // rows
-constexpr int most_threads = 256, most_warps = most_threads / 32;
+using namespace norm_slabs;
 
 struct Problem {
   const uint16_t *x, *dy;
@@ -26,18 +16,6 @@ struct Problem {
   float eps;
   Out dx;
 };
-
-template <bool Bf16>
-__device__ inline void unpack(const uint4& packed, float (&v)[width]) {
-  unpack16(packed, Bf16 ? LK_BF16 : LK_F16, v);
-}
-
-// Sum over the warps of a block, of which each eighth lane has one.
-__device__ inline float warps_sum(float v) {
-#pragma unroll
-  for (int offset = most_warps / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
-  return v;
-}
 
 struct Moments {
   float mean, r, mean_g, mean_gxh;
@@ -57,29 +35,13 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
 
   int64_t column[packs];
   bool inside[packs];
-  float f[packs][width], total[packs][width] = {}, shift[packs][width] = {};
   float count = 0;
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
     column[k] = int64_t{k * threads + thread} * width;
     inside[k] = column[k] < p.columns;
-    if (!inside[k]) continue;
-    count += width;
-    float w[width];
-    load_or(p.factor, image * p.columns + column[k], 0.0f, f[k]);
-    load_or(p.weight, column[k], 1.0f, w);
-#pragma unroll
-    for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
+    count += inside[k] ? width : 0;
   }
-  for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
-  if (thread < most_warps) counts[thread] = 0;
-  __syncthreads();
-  count = warp_sum(count);
-  if (lane == 0) counts[warp] = count;
-  __syncthreads();
-  const float count_other = counts[other], per_count = 1.0f / fmaxf(count, 1.0f);
-  const float per_column = 1.0f / static_cast<float>(p.columns);
-
   const auto place = [&](int64_t row, int tensor, int k) {
     return ((static_cast<int>((row - begin) % ahead) * 2 + tensor) * packs + k) * threads + thread;
   };
@@ -93,6 +55,21 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
     commit_copies();
   };
   for (int i = 0; i < ahead; ++i) fetch(begin + i);
+
+  float f[packs][width], total[packs][width] = {}, shift[packs][width] = {};
+#pragma unroll
+  for (int k = 0; k < packs; ++k) {
+    if (!inside[k]) continue;
+    float w[width];
+    load_or(p.factor, image * p.columns + column[k], 0.0f, f[k]);
+    load_or(p.weight, column[k], 1.0f, w);
+#pragma unroll
+    for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
+  }
+  for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
+  const Counts numbers = count_numbers(count, other, counts);  // and its barrier for what was set to 0
+  const float count_other = numbers.of_other, per_count = 1.0f / fmaxf(numbers.mine, 1.0f);
+  const float per_column = 1.0f / static_cast<float>(p.columns);
 
   int turn = 0;
   for (int64_t first = begin; first < end; first += at_once, turn ^= 1) {
@@ -204,12 +181,14 @@ Kernel kernel_for(bool centered, bool summed) {
 
 }  // namespace
 
-bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& dx) {
+bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& rows,
+                    std::initializer_list<const lk_tensor*> others) {
   const int64_t columns = norm.x.dims[norm.x.rank - 1], per_thread = packs * width;
-  if (cuda.capability() < 80 || norm.x.dtype == LK_F32 || norm.x.dtype != dy.dtype) return false;
+  if (cuda.capability() < 80 || norm.x.dtype == LK_F32 || (present(rows) && norm.x.dtype != rows.dtype)) return false;
   if (columns % width != 0 || columns <= 32 * per_thread || columns > most_threads * per_thread) return false;
-  const bool packed = aligned(norm.x, columns) && aligned(dy, columns) && aligned(norm.weight, columns) &&
-                      aligned(norm.factor, columns) && aligned(dx, columns);
+  bool packed = aligned(norm.x, columns) && aligned(norm.weight, columns) && aligned(norm.factor, columns) &&
+                aligned(rows, columns);
+  for (const lk_tensor* const t : others) packed = packed && aligned(*t, columns);
   return packed || cuda.measuring();
 }
 
@@ -218,18 +197,11 @@ void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy,
   const int64_t columns = norm.x.dims[norm.x.rank - 1], rows = norm.rows_per_factor;
   const int64_t images = numel(norm.x) / columns / rows, count = images * columns;
   const bool summed = sums.y[0].data != nullptr || sums.y[1].data != nullptr;
-  const auto threads = static_cast<unsigned>(ceil_div(columns, 32 * packs * width) * 32);
+  const unsigned threads = threads_for(columns);
   const size_t shared = sizeof(uint4) * ahead * 2 * packs * threads;
   const Kernel kernel =
       norm.x.dtype == LK_BF16 ? kernel_for<true>(norm.centered, summed) : kernel_for<false>(norm.centered, summed);
-  int resident = 1;
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)), "norm");
-  check(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&resident, kernel, static_cast<int>(threads), shared),
-        "occupancy");
-  const int64_t wanted = int64_t{cuda.device().multiProcessorCount} * std::max(resident, 1) / images;
-  Slabs slabs;
-  slabs.rows = ceil_div(ceil_div(rows, std::clamp<int64_t>(wanted, 1, rows)), at_once) * at_once;
-  slabs.count = ceil_div(rows, slabs.rows);
+  const Slabs slabs = plan(cuda, reinterpret_cast<const void*>(kernel), threads, shared, images, rows);
   Sums partial{};
   float* const scratch = summed ? cuda.scratch<float>(2 * slabs.count * count) : nullptr;
   if (summed) partial.y[0] = {scratch, LK_F32};

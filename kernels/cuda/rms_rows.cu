@@ -161,10 +161,19 @@ Rows rows_of(const RmsRows& norm, int lanes) {
           width,      norm.rows_per_factor, norm.eps,        lanes};
 }
 
+NormSlabs slabs_of(const RmsRows& norm) {
+  return {norm.x, norm.weight, norm.factor, norm.unit, norm.rows_per_factor, norm.eps, false};
+}
+
 }  // namespace
 
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
+  const lk_tensor beside = by_row ? added : lk_tensor{};
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, beside, {&added, &y})) {
+    norm_slabs_forward(cuda, slabs, added, by_row, y);
+    return;
+  }
   const auto run = [&](const RowPlan& plan, auto pack) {
     using Pack = decltype(pack);
     cuda.launch(by_row ? rms_rows_kernel<Pack, true> : rms_rows_kernel<Pack, false>, plan.grid, plan.block, 0,
@@ -183,8 +192,8 @@ void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, con
   const Columns columns{rows / norm.rows_per_factor, norm.rows_per_factor, width};
   const bool sums = present(dfactor);
   if (!sums && !present(dx)) return;
-  const NormSlabs slabs{norm.x, norm.weight, norm.factor, norm.unit, norm.rows_per_factor, norm.eps, false};
-  if (norm_slabs_fit(cuda, slabs, dy, dx)) {
+  const NormSlabs slabs = slabs_of(norm);
+  if (norm_slabs_fit(cuda, slabs, dy, {&dx})) {
     norm_slabs_backward(cuda, slabs, dy, dx, {{out(dfactor)}});
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
