@@ -34,6 +34,9 @@ void check_layer_norm_backward(const lk_layer_norm_backward_params& p) {
   }
   check.separate(LK_ARG(p, dx), {LK_ARG(p, dweight), LK_ARG(p, dbias)});
   check.separate(LK_ARG(p, dweight), {LK_ARG(p, dbias)});
+  check.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
+  check.optional(LK_ARG(p, added), lk::shape_of(p.x));
+  check.in_place_or_separate(LK_ARG(p, dx), LK_ARG(p, added));
 }
 
 }  // namespace

@@ -43,6 +43,9 @@ void check_modulated_norm_backward(const lk_modulated_norm_backward_params& p) {
   }
   check.separate(LK_ARG(p, dx), {LK_ARG(p, dscale), LK_ARG(p, dshift)});
   check.separate(LK_ARG(p, dscale), {LK_ARG(p, dshift)});
+  check.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
+  check.optional(LK_ARG(p, added), lk::shape_of(p.x));
+  check.in_place_or_separate(LK_ARG(p, dx), LK_ARG(p, added));
 }
 
 }  // namespace

@@ -31,6 +31,9 @@ void check_rms_norm_backward(const lk_rms_norm_backward_params& p) {
     check.separate(output, {LK_LINES(p, dy), LK_LINES(p, x), LK_ARG(p, weight)});
   }
   check.separate(LK_LINES(p, dx), {LK_ARG(p, dweight)});
+  check.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
+  check.optional(LK_ARG(p, added), lk::shape_of(p.x));
+  check.in_place_or_separate(LK_LINES(p, dx), LK_ARG(p, added));
 }
 
 }  // namespace

@@ -181,6 +181,65 @@ TEST_P(KernelNorms, LayerNormWhoseWeightStays) {
   }
 }
 
+// dx beside what it is added to, and over it.
+TEST_P(KernelNorms, GradientsAreAddedToWhatIsThere) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const int64_t rows = shape[0] * shape[1];
+    const Values ones(static_cast<size_t>(shape[2]), 1.0), dy = load(o.dy), z = load(o.z), weight = load(o.weight),
+                                                           factor = load(o.factor);
+    const auto add_to = [&](const std::string& what, const Values& gradient, const auto& backward) {
+      Tensor sum(shape, GetParam());
+      const Tensor apart = empty(shape), dscale = empty({shape[0], 1, shape[2]});
+      sum.store(context.get(), load(o.x));
+      Values want = load(o.x);
+      for (size_t i = 0; i < want.size(); ++i) want[i] += gradient[i];
+      backward(sum, apart, dscale);
+      expect(what, apart, want, shape[2]);
+      backward(sum, sum, dscale);
+      EXPECT_EQ(sum.bytes(), apart.bytes()) << what << " in place";
+    };
+    for (const int32_t rms : {0, 1}) {
+      const Law law{shape[0], shape[1], shape[2], 1, rms == 0};
+      for (const bool with_dscale : {true, false})
+        add_to("modulated_norm", law.backward(dy, z, rms == 1 ? weight : ones, factor).dx,
+               [&](const Tensor& added, const Tensor& dx, const Tensor& dscale) {
+                 run(lk_modulated_norm_backward, {.dy = o.dy.view(),
+                                                  .x = o.z.view(),
+                                                  .scale = o.factor.view(),
+                                                  .eps = eps,
+                                                  .dx = dx.view(),
+                                                  .dscale = with_dscale ? dscale.view() : lk_tensor{},
+                                                  .rms = rms,
+                                                  .weight = rms == 1 ? o.weight.view() : lk_tensor{},
+                                                  .added = added.view()});
+               });
+    }
+    add_to("layer_norm", Law{1, rows, shape[2], 0, true}.backward(dy, z, ones, weight).dx,
+           [&](const Tensor& added, const Tensor& dx, const Tensor&) {
+             run(lk_layer_norm_backward, {.dy = o.dy.view(),
+                                          .x = o.z.view(),
+                                          .weight = o.weight.view(),
+                                          .eps = eps,
+                                          .dx = dx.view(),
+                                          .added = added.view()});
+           });
+    add_to("rms_norm", Law{1, rows, shape[2], 0}.backward(dy, z, ones, weight).dx,
+           [&](const Tensor& added, const Tensor& dx, const Tensor&) {
+             run(lk_rms_norm_backward, {.dy = o.dy.view(),
+                                        .x = o.z.view(),
+                                        .weight = o.weight.view(),
+                                        .eps = eps,
+                                        .dx = dx.view(),
+                                        .added = added.view()});
+           });
+    const lk_layer_norm_backward_params alone{
+        .dy = o.dy.view(), .x = o.z.view(), .eps = eps, .dbias = {}, .added = o.x.view()};
+    EXPECT_EQ(lk_layer_norm_backward(context.get(), &alone), LK_E_INVALID);
+    EXPECT_THAT(lk_last_error(context.get()), HasSubstr("added: expected dx beside it"));
+  }
+}
+
 TEST_P(KernelNorms, ResidualBehindANorm) {
   for (const Shape& shape : shapes) {
     const Operands o = operands(shape);

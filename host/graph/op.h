@@ -19,7 +19,9 @@ struct Infer {
 // Gradient rule: emits nodes that compute the gradients of the inputs that need one.
 class Gradient {
  public:
-  Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients, std::span<const char> needed);
+  // so_far: the sum of the gradients that each input has from nodes behind this one, 0 for none.
+  Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients, std::span<const char> needed,
+           std::span<const Value> so_far);
 
   Value in(size_t i) const { return node_.inputs.at(i); }
   Value out(size_t i = 0) const { return node_.outputs.at(i); }
@@ -37,6 +39,10 @@ class Gradient {
   Value emit(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   std::vector<Value> emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs = {}) const;
   void set(size_t input, Value gradient) { result[input] = gradient; }
+  // What the input's gradient is to be added to, where it is of the input's type: the rule's result then has both.
+  // 0 where there is nothing to add.
+  Value take_sum(size_t input);
+  bool took_sum(size_t input) const { return took_[input] != 0; }
   // The constant 0, [1] in the type of the first result.
   Value zero() const;
   // `x` in the storage type of `like`: a gradient has the type of its value.
@@ -49,6 +55,8 @@ class Gradient {
   const Node& node_;
   std::span<const Value> output_gradients_;
   std::span<const char> needed_;
+  std::span<const Value> so_far_;
+  std::vector<char> took_;
 };
 
 // Bound tensors of one node, ready for a kernel. Absent tensors have data NULL.

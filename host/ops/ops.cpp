@@ -127,11 +127,12 @@ void take_products(const Attrs& layer, Attrs& backward) {
   if (layer.has(products_attr)) backward.set(products_attr, layer.i(products_attr));
 }
 
-void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs) {
+void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs, Value added) {
   constexpr std::array names{"dx", "dweight", "dbias"};
   for (size_t i = 0; i < names.size(); ++i) attrs.set(names[i], int64_t{g.needs(i)});
   std::vector<Value> inputs{g.dout(), g.in(0), optional(g, 1), optional(g, 2)};
   if (const Value scale = optional(g, 3)) inputs.push_back(scale);
+  if (added) inputs.push_back(added);
   const std::vector<Value> d = g.emit_all(backward, std::move(inputs), std::move(attrs));
   size_t next = 0;
   for (size_t i = 0; i < names.size(); ++i)

@@ -65,7 +65,7 @@ Value optional(const Gradient& g, size_t index);
 // Ops of x, weight and bias: their backward ops read (dy, x, weight, bias) and give only the gradients that are needed,
 // which the attributes dx, dweight and dbias name. The scale of a weight, where there is one, is the next input of
 // both; it is never trained.
-void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs = {});
+void emit_needed(Gradient& g, const OpDef& backward, Attrs attrs = {}, Value added = {});
 std::vector<Desc> infer_needed(const Infer& a);
 template <typename Params>
 void bind_backward(const Launch& l, Params& p) {
@@ -79,6 +79,8 @@ void bind_backward(const Launch& l, Params& p) {
     if (l.attrs.i("dbias") != 0) p.dbias = l.out[next++];
   if constexpr (requires { p.weight_scale; })
     if (l.in.size() > 4) p.weight_scale = l.in[4];
+  if constexpr (requires { p.added; })
+    if (l.in.size() > 4) p.added = l.in[4];
 }
 
 // Gradient helper: sums `gradient` down to the shape of `like` (the reverse of broadcasting) and gives it like's type.

@@ -13,7 +13,7 @@ std::vector<Desc> infer(const Infer& a) {
   return {x};
 }
 
-void gradient(Gradient& g) { emit_needed(g, rms_norm_backward_op, {{"eps", g.attrs().f("eps")}}); }
+void gradient(Gradient& g) { emit_needed(g, rms_norm_backward_op, {{"eps", g.attrs().f("eps")}}, g.take_sum(0)); }
 
 lk_status launch(const Launch& l) {
   lk_rms_norm_params p{};

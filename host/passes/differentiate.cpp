@@ -11,8 +11,21 @@
 namespace lh {
 
 Gradient::Gradient(Graph& graph, const Node& node, std::span<const Value> output_gradients,
-                   std::span<const char> needed)
-    : result(node.inputs.size()), graph_(graph), node_(node), output_gradients_(output_gradients), needed_(needed) {}
+                   std::span<const char> needed, std::span<const Value> so_far)
+    : result(node.inputs.size()),
+      graph_(graph),
+      node_(node),
+      output_gradients_(output_gradients),
+      needed_(needed),
+      so_far_(so_far),
+      took_(node.inputs.size(), 0) {}
+
+Value Gradient::take_sum(size_t input) {
+  const Value sum = so_far_[input];
+  if (!sum || !needs(input) || graph_.desc(sum) != graph_.desc(in(input))) return {};
+  took_[input] = 1;
+  return sum;
+}
 
 std::vector<Value> Gradient::emit_all(const OpDef& op, std::vector<Value> inputs, Attrs attrs) const {
   return graph_.add(op, std::move(inputs), std::move(attrs), node_.scope);
@@ -95,20 +108,22 @@ std::map<Value, Value> differentiate(Graph& graph, Value loss, Value seed, const
       flows |= static_cast<bool>(gradient_of[out.id]);
     }
     std::vector<char> needed;
+    std::vector<Value> so_far;
     bool any = false;
     for (const Value in : node.inputs) {
       needed.push_back(in ? tracked[in.id] : 0);
+      so_far.push_back(in ? gradient_of[in.id] : Value{});
       any |= needed.back() != 0;
     }
     if (!flows || !any) continue;
 
-    Gradient rule(graph, node, output_gradients, needed);
+    Gradient rule(graph, node, output_gradients, needed, so_far);
     apply_rule(graph, node, rule);
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value in = node.inputs[i];
       if (!rule.needs(i) || !rule.result[i]) continue;
       Value& total = gradient_of[in.id];
-      total = total ? rule.emit(add_op, {total, rule.result[i]}) : rule.result[i];
+      total = total && !rule.took_sum(i) ? rule.emit(add_op, {total, rule.result[i]}) : rule.result[i];
     }
   }
   std::map<Value, Value> result;

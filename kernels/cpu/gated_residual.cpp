@@ -23,7 +23,7 @@ void normed_residual_backward(Cpu& cpu, const lk_gated_residual_backward_params&
   const FloatOut dz(cpu, p.dz), dgate(cpu, p.dgate);
   const Scratch<float> weight(cpu, images * cols);
   if (dz != nullptr) combine_weights(own, gate, 0.0f, images, cols, weight.data());
-  rms_norm_rows_backward(cpu, {z, weight.data(), images * length, cols, length, p.eps}, dy, dz, dgate);
+  rms_norm_rows_backward(cpu, {z, weight.data(), images * length, cols, length, p.eps}, dy, nullptr, dz, dgate);
   if (dgate != nullptr) factor_gradient(own, images, cols, dgate);
 }
 

@@ -3,6 +3,8 @@
 // Statistics in two passes with double sums.
 #include "cpu/layer_norm.h"
 
+#include <vector>
+
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
 #include "cpu/row_math.h"
@@ -82,16 +84,19 @@ void layer_norm_rows(Cpu& cpu, const LayerNorm& norm, float* y) {
   });
 }
 
-void layer_norm_rows_backward(Cpu& cpu, const LayerNorm& norm, const float* dy, float* dx, float* dweight,
-                              float* dbias) {
+void layer_norm_rows_backward(Cpu& cpu, const LayerNorm& norm, const float* dy, const float* added, float* dx,
+                              float* dweight, float* dbias) {
   const float* const x = norm.x;
   const int64_t cols = norm.cols, rows = norm.rows_per_weight;
   const Scratch<Statistics> stats(cpu, norm.rows);
   parallel_for(cpu, norm.rows, cols, [&](int64_t begin, int64_t end) {
+    std::vector<float> kept(static_cast<size_t>(added != nullptr ? cols : 0));
     for (int64_t row = begin; row < end; ++row) {
       const Statistics s = stats.data()[row] = statistics(x + row * cols, cols, norm.eps);
       if (dx == nullptr) continue;
-      input_gradient(dy + row * cols, x + row * cols, s, row_of(norm.weight, norm, row), cols, dx + row * cols);
+      float* const to = dx + row * cols;
+      onto_row(added != nullptr ? added + row * cols : nullptr, cols, kept.data(), to,
+               [&] { input_gradient(dy + row * cols, x + row * cols, s, row_of(norm.weight, norm, row), cols, to); });
     }
   });
   const Scratch<double> sums(cpu, cols);
@@ -118,9 +123,9 @@ void layer_norm(Cpu& cpu, const lk_layer_norm_params& p) {
 
 void layer_norm_backward(Cpu& cpu, const lk_layer_norm_backward_params& p) {
   const int64_t cols = last_dim(p.x), rows = numel(p.x) / cols;
-  const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight);
+  const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight), added(cpu, p.added);
   const FloatOut dx(cpu, p.dx), dweight(cpu, p.dweight), dbias(cpu, p.dbias);
-  layer_norm_rows_backward(cpu, {x, weight, nullptr, rows, cols, rows, p.eps}, dy, dx, dweight, dbias);
+  layer_norm_rows_backward(cpu, {x, weight, nullptr, rows, cols, rows, p.eps}, dy, added, dx, dweight, dbias);
 }
 
 }  // namespace lk::cpu

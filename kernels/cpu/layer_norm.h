@@ -15,8 +15,9 @@ struct LayerNorm {
 
 void layer_norm_rows(Cpu& cpu, const LayerNorm& norm, float* y);
 
-// Gradients, each optional; dweight and dbias have a row for every row of the weight. norm.bias is not used.
-void layer_norm_rows_backward(Cpu& cpu, const LayerNorm& norm, const float* dy, float* dx, float* dweight,
-                              float* dbias);
+// Gradients, each optional; dweight and dbias have a row for every row of the weight. norm.bias is not used. dx is
+// added to `added`, which may be absent, or dx itself.
+void layer_norm_rows_backward(Cpu& cpu, const LayerNorm& norm, const float* dy, const float* added, float* dx,
+                              float* dweight, float* dbias);
 
 }  // namespace lk::cpu

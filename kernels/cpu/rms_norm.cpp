@@ -2,6 +2,8 @@
 // Backward, with g = dy w:  dx = r (g - x r^2 mean(g x)),  dw = sum dy x r.
 #include "cpu/rms_norm.h"
 
+#include <vector>
+
 #include "cpu/column_sums.h"
 #include "cpu/convert.h"
 #include "cpu/row_math.h"
@@ -70,15 +72,19 @@ void rms_norm_rows(Cpu& cpu, const RmsNorm& norm, const Added& added, float* y) 
   });
 }
 
-void rms_norm_rows_backward(Cpu& cpu, const RmsNorm& norm, const float* dy, float* dx, float* dweight) {
+void rms_norm_rows_backward(Cpu& cpu, const RmsNorm& norm, const float* dy, const float* added, float* dx,
+                            float* dweight) {
   const float* const x = norm.x;
   const int64_t cols = norm.cols, rows = norm.rows_per_weight;
   const Scratch<float> inverse(cpu, norm.rows);
   parallel_for(cpu, norm.rows, cols, [&](int64_t begin, int64_t end) {
+    std::vector<float> kept(static_cast<size_t>(added != nullptr ? cols : 0));
     for (int64_t row = begin; row < end; ++row) {
       const float r = inverse.data()[row] = inverse_rms(x + row * cols, cols, norm.eps);
       if (dx == nullptr) continue;
-      input_gradient(dy + row * cols, x + row * cols, r, weight_of(norm, row), cols, dx + row * cols);
+      float* const to = dx + row * cols;
+      onto_row(added != nullptr ? added + row * cols : nullptr, cols, kept.data(), to,
+               [&] { input_gradient(dy + row * cols, x + row * cols, r, weight_of(norm, row), cols, to); });
     }
   });
   if (dweight == nullptr) return;
@@ -124,9 +130,9 @@ void rms_norm(Cpu& cpu, const lk_rms_norm_params& p) {
 
 void rms_norm_backward(Cpu& cpu, const lk_rms_norm_backward_params& p) {
   const int64_t cols = last_dim(p.x), rows = numel(p.x) / cols;
-  const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight);
+  const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight), added(cpu, p.added);
   const FloatOut dx(cpu, p.dx), dweight(cpu, p.dweight);
-  rms_norm_rows_backward(cpu, {x, weight, rows, cols, rows, p.eps}, dy, dx, dweight);
+  rms_norm_rows_backward(cpu, {x, weight, rows, cols, rows, p.eps}, dy, added, dx, dweight);
 }
 
 }  // namespace lk::cpu

@@ -21,8 +21,10 @@ struct Added {
 
 void rms_norm_rows(Cpu& cpu, const RmsNorm& norm, const Added& added, float* y);
 
-// Gradients, each optional; dweight has a row for every row of the weight.
-void rms_norm_rows_backward(Cpu& cpu, const RmsNorm& norm, const float* dy, float* dx, float* dweight);
+// Gradients, each optional; dweight has a row for every row of the weight. dx is added to `added`, which may be absent,
+// or dx itself.
+void rms_norm_rows_backward(Cpu& cpu, const RmsNorm& norm, const float* dy, const float* added, float* dx,
+                            float* dweight);
 
 // The weight of a norm with `factor` [images, cols] behind it: (unit + factor) own, own [cols] being optional.
 void combine_weights(const float* own, const float* factor, float unit, int64_t images, int64_t cols, float* weight);

@@ -1,6 +1,7 @@
 // Sums, maxima and exponentials of one row, vectorised with a fixed order of summation.
 #pragma once
 
+#include <cstring>
 #include <limits>
 
 #include "cpu/vector_math.h"
@@ -50,6 +51,17 @@ inline double row_exp(float* x, int64_t n, float shift) {
 inline void row_scale(float* x, int64_t n, float factor) {
 #pragma omp simd
   for (int64_t i = 0; i < n; ++i) x[i] *= factor;
+}
+
+// Adds a row of `added`, which may be absent, to what `write` leaves in y; both may be the same memory. `kept` has room
+// for n numbers.
+template <class Write>
+void onto_row(const float* added, int64_t n, float* kept, float* y, const Write& write) {
+  if (added == nullptr) return write();
+  std::memcpy(kept, added, static_cast<size_t>(n) * sizeof(float));
+  write();
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) y[i] += kept[i];
 }
 
 }  // namespace lk::cpu

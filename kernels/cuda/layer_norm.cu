@@ -137,7 +137,8 @@ __device__ inline void input_gradient(const float (&x)[width], const Moments& m,
 
 // dx may be absent; moments [rows] is NULL unless a later pass wants them.
 template <class Pack>
-__global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In dy_rows, Out dx, Moments* moments) {
+__global__ void __launch_bounds__(row_threads)
+    layer_norm_dx_kernel(Rows p, In dy_rows, In added, Out dx, Moments* moments) {
   __shared__ float shared[5 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span), dy(dy_rows, span);
@@ -155,6 +156,9 @@ __global__ void __launch_bounds__(row_threads) layer_norm_dx_kernel(Rows p, In d
     x.get(k, column, v);
     gradient(k, column, g);
     input_gradient(v, m, sums, static_cast<float>(p.width), g);
+    load_or(added, span.row * p.width + column, 0.0f, v);
+#pragma unroll
+    for (int j = 0; j < Pack::width; ++j) g[j] += v[j];
     put(dx, span.row * p.width + column, g);
   });
 }
@@ -207,22 +211,23 @@ void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   });
 }
 
-void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& dx,
-                              const lk_tensor& dweight, const lk_tensor& dbias) {
+void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& added,
+                              const lk_tensor& dx, const lk_tensor& dweight, const lk_tensor& dbias) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   const Sums results{{out(dweight), out(dbias)}};
   const NormSlabs slabs = slabs_of(norm);
-  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, dy, {&dx})) {
-    norm_slabs_backward(cuda, slabs, dy, dx, results);
+  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, {&dy, &added}, {&dx})) {
+    norm_slabs_backward(cuda, slabs, dy, added, dx, results);
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;
   if (present(dx) || present(dweight)) {
-    with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(dx)}, rows, width, [&](const RowPlan& plan, auto pack) {
-      cuda.launch(layer_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes), in(dy),
-                  out(dx), moments);
-    });
+    with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(added), in(dx)}, rows, width,
+              [&](const RowPlan& plan, auto pack) {
+                cuda.launch(layer_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes),
+                            in(dy), in(added), out(dx), moments);
+              });
   }
   if (!present(dweight)) {
     if (present(dbias)) sum_columns(cuda, in(dy), columns, out(dbias), 1.0f);
@@ -241,7 +246,7 @@ void layer_norm(Cuda& cuda, const lk_layer_norm_params& p) {
 
 void layer_norm_backward(Cuda& cuda, const lk_layer_norm_backward_params& p) {
   const int64_t rows = numel(p.x) / p.x.dims[p.x.rank - 1];
-  layer_norm_rows_backward(cuda, {p.x, p.weight, {}, 0.0f, rows, p.eps}, p.dy, p.dx, p.dweight, p.dbias);
+  layer_norm_rows_backward(cuda, {p.x, p.weight, {}, 0.0f, rows, p.eps}, p.dy, p.added, p.dx, p.dweight, p.dbias);
 }
 
 }  // namespace lk::cuda

@@ -16,11 +16,11 @@ void modulated_norm(Cuda& cuda, const lk_modulated_norm_params& p) {
 
 void modulated_norm_backward(Cuda& cuda, const lk_modulated_norm_backward_params& p) {
   if (p.rms != 0) {
-    rms_rows_backward(cuda, {p.x, p.weight, p.scale, 1.0f, p.x.dims[1], p.eps}, p.dy, p.dx, p.dscale);
+    rms_rows_backward(cuda, {p.x, p.weight, p.scale, 1.0f, p.x.dims[1], p.eps}, p.dy, p.added, p.dx, p.dscale);
     if (present(p.dshift)) sum_columns(cuda, in(p.dy), {p.x.dims[0], p.x.dims[1], p.x.dims[2]}, out(p.dshift), 1.0f);
     return;
   }
-  layer_norm_rows_backward(cuda, {p.x, p.scale, {}, 1.0f, p.x.dims[1], p.eps}, p.dy, p.dx, p.dscale, p.dshift);
+  layer_norm_rows_backward(cuda, {p.x, p.scale, {}, 1.0f, p.x.dims[1], p.eps}, p.dy, p.added, p.dx, p.dscale, p.dshift);
 }
 
 }  // namespace lk::cuda

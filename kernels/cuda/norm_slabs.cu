@@ -9,7 +9,7 @@ namespace {
 using namespace norm_slabs;
 
 struct Problem {
-  const uint16_t *x, *dy;
+  const uint16_t *x, *dy, *added;
   In weight, factor;
   float unit;
   int64_t columns, rows_per_factor;
@@ -21,10 +21,11 @@ struct Moments {
   float mean, r, mean_g, mean_gxh;
 };
 
-template <bool Bf16, bool Centered, bool Summed>
+template <bool Bf16, bool Centered, bool Summed, bool Onto>
 __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, Slabs slabs, Sums partial) {
-  constexpr int parts = 4;                                   // of a row's sums: mean, squares, g, g d
-  extern __shared__ uint4 ring[];                            // [ahead][x, dy][packs][threads]
+  constexpr int parts = 4;  // of a row's sums: mean, squares, g, g d
+  constexpr int tensors = Onto ? 3 : 2;
+  extern __shared__ uint4 ring[];                            // [ahead][x, dy, added][packs][threads]
   __shared__ float exchange[2][at_once][parts][most_warps];  // pairs of rows take turns: one barrier each
   __shared__ float counts[most_warps];
   const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
@@ -43,7 +44,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
     count += inside[k] ? width : 0;
   }
   const auto place = [&](int64_t row, int tensor, int k) {
-    return ((static_cast<int>((row - begin) % ahead) * 2 + tensor) * packs + k) * threads + thread;
+    return ((static_cast<int>((row - begin) % ahead) * tensors + tensor) * packs + k) * threads + thread;
   };
   const auto fetch = [&](int64_t row) {  // rows behind the end are groups without copies
 #pragma unroll
@@ -51,6 +52,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
       if (!inside[k] || row >= end) continue;
       copy_16_async(&ring[place(row, 0, k)], p.x + row * p.columns + column[k], true);
       copy_16_async(&ring[place(row, 1, k)], p.dy + row * p.columns + column[k], true);
+      if constexpr (Onto) copy_16_async(&ring[place(row, 2, k)], p.added + row * p.columns + column[k], true);
     }
     commit_copies();
   };
@@ -119,7 +121,8 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
       }
     }
     __syncthreads();
-    for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);  // all have read what lay there
+    if constexpr (!Onto)  // this thread has read what lies there
+      for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int64_t row = first + i;
@@ -152,9 +155,16 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
           }
           g[j] = m.r * (g[j] * f[k][j] - m.mean_g - xh * m.mean_gxh);
         }
+        if constexpr (Onto) {
+          unpack<Bf16>(ring[place(row, 2, k)], v);
+#pragma unroll
+          for (int j = 0; j < width; ++j) g[j] += v[j];
+        }
         if (p.dx.data != nullptr) put(p.dx, row * p.columns + column[k], g);
       }
     }
+    if constexpr (Onto)
+      for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);
   }
   if constexpr (Summed) {
     const int64_t images = gridDim.x / slabs.count, at = (slab * images + image) * p.columns;
@@ -173,34 +183,44 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
 
 using Kernel = void (*)(Problem, Slabs, Sums);
 
-template <bool Bf16>
-Kernel kernel_for(bool centered, bool summed) {
-  if (centered) return summed ? norm_slabs_kernel<Bf16, true, true> : norm_slabs_kernel<Bf16, true, false>;
-  return summed ? norm_slabs_kernel<Bf16, false, true> : norm_slabs_kernel<Bf16, false, false>;
+template <bool Bf16, bool Centered>
+Kernel kernel_for(bool summed, bool onto) {
+  if (onto)
+    return summed ? norm_slabs_kernel<Bf16, Centered, true, true> : norm_slabs_kernel<Bf16, Centered, false, true>;
+  return summed ? norm_slabs_kernel<Bf16, Centered, true, false> : norm_slabs_kernel<Bf16, Centered, false, false>;
+}
+
+Kernel kernel_for(const NormSlabs& norm, bool summed, bool onto) {
+  if (norm.x.dtype == LK_BF16)
+    return norm.centered ? kernel_for<true, true>(summed, onto) : kernel_for<true, false>(summed, onto);
+  return norm.centered ? kernel_for<false, true>(summed, onto) : kernel_for<false, false>(summed, onto);
 }
 
 }  // namespace
 
-bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& rows,
+bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, std::initializer_list<const lk_tensor*> rows,
                     std::initializer_list<const lk_tensor*> others) {
   const int64_t columns = norm.x.dims[norm.x.rank - 1], per_thread = packs * width;
-  if (cuda.capability() < 80 || norm.x.dtype == LK_F32 || (present(rows) && norm.x.dtype != rows.dtype)) return false;
+  if (cuda.capability() < 80 || norm.x.dtype == LK_F32) return false;
   if (columns % width != 0 || columns <= 32 * per_thread || columns > most_threads * per_thread) return false;
-  bool packed = aligned(norm.x, columns) && aligned(norm.weight, columns) && aligned(norm.factor, columns) &&
-                aligned(rows, columns);
+  bool packed = aligned(norm.x, columns) && aligned(norm.weight, columns) && aligned(norm.factor, columns);
+  for (const lk_tensor* const t : rows) {
+    if (present(*t) && t->dtype != norm.x.dtype) return false;
+    packed = packed && aligned(*t, columns);
+  }
   for (const lk_tensor* const t : others) packed = packed && aligned(*t, columns);
   return packed || cuda.measuring();
 }
 
-void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& dx,
-                         const Sums& sums) {
+void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& added,
+                         const lk_tensor& dx, const Sums& sums) {
   const int64_t columns = norm.x.dims[norm.x.rank - 1], rows = norm.rows_per_factor;
   const int64_t images = numel(norm.x) / columns / rows, count = images * columns;
   const bool summed = sums.y[0].data != nullptr || sums.y[1].data != nullptr;
   const unsigned threads = threads_for(columns);
-  const size_t shared = sizeof(uint4) * ahead * 2 * packs * threads;
-  const Kernel kernel =
-      norm.x.dtype == LK_BF16 ? kernel_for<true>(norm.centered, summed) : kernel_for<false>(norm.centered, summed);
+  const bool onto = present(added);
+  const size_t shared = sizeof(uint4) * ahead * (onto ? 3 : 2) * packs * threads;
+  const Kernel kernel = kernel_for(norm, summed, onto);
   const Slabs slabs = plan(cuda, reinterpret_cast<const void*>(kernel), threads, shared, images, rows);
   Sums partial{};
   float* const scratch = summed ? cuda.scratch<float>(2 * slabs.count * count) : nullptr;
@@ -208,6 +228,7 @@ void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy,
   if (sums.y[1].data != nullptr) partial.y[1] = {scratch + slabs.count * count, LK_F32};
   const Problem problem{static_cast<const uint16_t*>(norm.x.data),
                         static_cast<const uint16_t*>(dy.data),
+                        static_cast<const uint16_t*>(added.data),
                         in(norm.weight),
                         in(norm.factor),
                         norm.unit,

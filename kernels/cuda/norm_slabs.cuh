@@ -26,15 +26,16 @@ struct NormSlabs {
 
 // Whether it can be done so: x and `rows`, which are read beside it, of one 16-bit type, capability 8.0, neither few
 // nor too many columns, `others` aligned. While measuring, addresses say nothing and it may.
-bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& rows,
+bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, std::initializer_list<const lk_tensor*> rows,
                     std::initializer_list<const lk_tensor*> others);
 
 // `added` is the shift, or, `by_row`, is like x; it may be absent.
 void norm_slabs_forward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& added, bool by_row, const lk_tensor& y);
 
-// dx is optional; sums[0] = weight sum dy xh and sums[1] = sum dy, or none of them. Without `centered` there is no
-// sums[1].
-void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& dx, const Sums& sums);
+// dx is optional, and so is what it is added to, which may be dx itself; sums[0] = weight sum dy xh and sums[1] = sum
+// dy, or none of them. Without `centered` there is no sums[1].
+void norm_slabs_backward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& dy, const lk_tensor& added,
+                         const lk_tensor& dx, const Sums& sums);
 
 namespace norm_slabs {
 

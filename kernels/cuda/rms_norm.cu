@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y, Li
 // dx may be absent; inverse [rows] keeps r, or is NULL.
 template <class Pack>
 __global__ void __launch_bounds__(row_threads)
-    rms_norm_dx_kernel(Rows p, In dy_rows, LinePlaces dy_lines, Out dx, LinePlaces dx_lines, float* inverse) {
+    rms_norm_dx_kernel(Rows p, In dy_rows, LinePlaces dy_lines, In added, Out dx, LinePlaces dx_lines, float* inverse) {
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span, p.x_lines.row(span.row)), dy(dy_rows, span, dy_lines.row(span.row));
@@ -85,6 +85,9 @@ __global__ void __launch_bounds__(row_threads)
     gradient(k, column, g);
 #pragma unroll
     for (int j = 0; j < Pack::width; ++j) g[j] = r * (g[j] - v[j] * factor);
+    load_or(added, span.row * p.width + column, 0.0f, v);
+#pragma unroll
+    for (int j = 0; j < Pack::width; ++j) g[j] += v[j];
     put(dx, to + column, g);
   });
 }
@@ -144,11 +147,12 @@ void rms_norm_backward(Cuda& cuda, const lk_rms_norm_backward_params& p) {
   const lk_tensor x = taken(p.x), dy = taken(p.dy);
   const DenseOutput dx(cuda, p.dx, takes_lines(p.dx, width));
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;
-  with_rows({in(x), in(dy)}, {in(p.weight), in(dx.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
-    cuda.launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0,
-                Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, in(dy),
-                line_places(dy, width), out(dx.tensor()), line_places(dx.tensor(), width), inverse);
-  });
+  with_rows(
+      {in(x), in(dy)}, {in(p.weight), in(p.added), in(dx.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
+        cuda.launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0,
+                    Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, in(dy),
+                    line_places(dy, width), in(p.added), out(dx.tensor()), line_places(dx.tensor(), width), inverse);
+      });
   dx.store(cuda);
   if (!sums) return;
   with_pack({in(dy), in(x)}, {in(p.dweight)}, width, [&](auto kind) {

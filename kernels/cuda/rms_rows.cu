@@ -87,7 +87,8 @@ __global__ void __launch_bounds__(row_threads) rms_rows_kernel(Rows p, In added_
 
 // dx may be absent; inverse [rows] keeps r, or is NULL.
 template <class Pack>
-__global__ void __launch_bounds__(row_threads) rms_rows_dx_kernel(Rows p, In dy_rows, Out dx, float* inverse) {
+__global__ void __launch_bounds__(row_threads)
+    rms_rows_dx_kernel(Rows p, In dy_rows, In added, Out dx, float* inverse) {
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const int64_t of_image = span.row / p.rows_per_factor * p.width;
@@ -122,6 +123,9 @@ __global__ void __launch_bounds__(row_threads) rms_rows_dx_kernel(Rows p, In dy_
     gradient(k, column, g);
 #pragma unroll
     for (int j = 0; j < Pack::width; ++j) g[j] = m.r * (g[j] - v[j] * m.back);
+    load_or(added, span.row * p.width + column, 0.0f, v);
+#pragma unroll
+    for (int j = 0; j < Pack::width; ++j) g[j] += v[j];
     put(dx, span.row * p.width + column, g);
   });
 }
@@ -170,7 +174,7 @@ NormSlabs slabs_of(const RmsRows& norm) {
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const lk_tensor beside = by_row ? added : lk_tensor{};
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, beside, {&added, &y})) {
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&beside}, {&added, &y})) {
     norm_slabs_forward(cuda, slabs, added, by_row, y);
     return;
   }
@@ -186,22 +190,22 @@ void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_r
   }
 }
 
-void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& dx,
-                       const lk_tensor& dfactor) {
+void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& added,
+                       const lk_tensor& dx, const lk_tensor& dfactor) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_factor, norm.rows_per_factor, width};
   const bool sums = present(dfactor);
   if (!sums && !present(dx)) return;
   const NormSlabs slabs = slabs_of(norm);
-  if (norm_slabs_fit(cuda, slabs, dy, {&dx})) {
-    norm_slabs_backward(cuda, slabs, dy, dx, {{out(dfactor)}});
+  if (norm_slabs_fit(cuda, slabs, {&dy, &added}, {&dx})) {
+    norm_slabs_backward(cuda, slabs, dy, added, dx, {{out(dfactor)}});
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;
-  with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(norm.factor), in(dx)}, rows, width,
+  with_rows({in(norm.x), in(dy)}, {in(norm.weight), in(norm.factor), in(added), in(dx)}, rows, width,
             [&](const RowPlan& plan, auto pack) {
               cuda.launch(rms_rows_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0, rows_of(norm, plan.lanes),
-                          in(dy), out(dx), inverse);
+                          in(dy), in(added), out(dx), inverse);
             });
   if (!sums) return;
   with_pack({in(dy), in(norm.x)}, {in(norm.weight), in(dfactor)}, width, [&](auto kind) {

@@ -20,8 +20,9 @@ struct RmsRows {
 // added: absent, [rows / rows_per_factor, width], or with `by_row` [rows, width], which y may lie in.
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y);
 
-// Gradients, each optional; dfactor has a row for every row of the factor.
-void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& dx,
-                       const lk_tensor& dfactor);
+// Gradients, each optional; dfactor has a row for every row of the factor. dx is added to `added`, which may be absent,
+// or dx itself.
+void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, const lk_tensor& added,
+                       const lk_tensor& dx, const lk_tensor& dfactor);
 
 }  // namespace lk::cuda
