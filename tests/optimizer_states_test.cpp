@@ -14,6 +14,7 @@
 #include "support/optimizer_run.h"
 #include "support/paths.h"
 #include "support/run_host.h"
+#include "support/toy_step.h"
 
 namespace lh::test {
 namespace {

@@ -91,8 +91,7 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
     updates_.try_emplace(StatePlace::host, base.update_needs(StatePlace::host));
     const UpdatePlan update = base.optimizer->plan_at(StatePlace::host);
     state_seconds_ = state_seconds(update, rates) / static_cast<double>(options_.micro_batches);
-    wishes_.most_states = updates_.at(StatePlace::host).on_host > 0;
-    wishes_.least_states &= wishes_.most_states;
+    wishes_.most_states = wishes_.least_states || updates_.at(StatePlace::host).on_host > 0;
   }
   if (!options_.shares_base) return;
   wishes_.least = wishes_.most = blocks();
