@@ -345,7 +345,8 @@ TEST(EmaRun, GoesOnToTheBit) {
     for (ToyRun* run : {&whole, &parts}) averaging(*run).set("optimizer", optimizer).set("steps", "4");
     expect_trained(whole.train());
     expect_trained(parts.set("steps", "2").train());
-    const HostResult resumed = expect_trained(parts.set("steps", "4").train({"--resume"}));
+    const HostResult resumed =
+        expect_trained(parts.set("steps", "4").train({"--resume", "--optimizer-states", "host"}));
     EXPECT_THAT(resumed.output, testing::Not(HasSubstr("ema_config")));
     EXPECT_TRUE(get(parts.lora()) == get(whole.lora())) << optimizer;
     const Safetensors got(newest_state(parts)), want(newest_state(whole));

@@ -212,6 +212,18 @@ batch_size = 4
 
 using Rows = std::vector<std::pair<const char*, const char*>>;
 
+TEST_F(Kohya, PagedOptimizersAreTheOthersWithStatesThatMayGo) {
+  for (const auto& [name, id] : Rows{{"PagedAdamW8bit", "adamw8bit"},
+                                     {"PagedAdamW", "adamw"},
+                                     {"PagedAdamW32bit", "adamw"},
+                                     {"PagedLion8bit", "lion8bit"}}) {
+    Config config = read(fmt::format("optimizer_type = '{}'\n", name));
+    EXPECT_EQ(value_of(config, "train.optimizer"), fmt::format("\"{}\"", id)) << name;
+    EXPECT_EQ(value_of(config, "memory.optimizer_states"), "\"auto\"");
+    EXPECT_THAT(config.notes, testing::Contains(testing::HasSubstr("(memory.optimizer_states)"))) << name;
+  }
+}
+
 // What a subset may have, and what the training arguments say for all of them.
 TEST_F(Kohya, SubsetsHaveTheWholeSchema) {
   Config config = read("shuffle_caption = true\nkeep_tokens = 3\nresolution = '512,512'\n[t]\nmasked_loss = true\n", R"(

@@ -102,11 +102,11 @@ void expect_kills_change_nothing(const std::string& memory) {
 
 TEST(Resume, TwentyKillsChangeNothing) { expect_kills_change_nothing(""); }
 
-TEST(Resume, TwentyKillsChangeNothingWhereWeightsAndActivationsAreInHostMemory) {
-  expect_kills_change_nothing("memory: {stream: 100%, offload: 35%}\n");
+TEST(Resume, TwentyKillsChangeNothingWhereAllThatCanIsInHostMemory) {
+  expect_kills_change_nothing("memory: {stream: 100%, offload: 35%, optimizer_states: host}\n");
 }
 
-// Two steps and two more give the file of four, whatever states the optimizer has.
+// Two steps and two more give the file of four, whatever states the optimizer has, and wherever they are.
 TEST(Resume, EveryOptimizerGoesOn) {
   std::vector<std::string> ids;
   for (const auto& plugin : built_plugins().plugins())
@@ -118,9 +118,11 @@ TEST(Resume, EveryOptimizerGoesOn) {
     run.set("optimizer", id).set("steps", "4");
     const std::string expected = undisturbed(run.config(), run);
     run.set("steps", "2");
-    expect_trained(run.train());
-    run.set("steps", "4");
+    expect_trained(run.train({"--optimizer-states", "host"}));
+    run.set("steps", "3");
     expect_trained(run.train({"--resume"}));
+    run.set("steps", "4");
+    expect_trained(run.train({"--resume", "--optimizer-states", "host"}));
     EXPECT_TRUE(get(run.lora()) == expected);
   }
 }

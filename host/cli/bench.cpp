@@ -19,6 +19,7 @@
 #include "run/flops.h"
 #include "run/predict.h"
 #include "run/recording.h"
+#include "run/state_seconds.h"
 #include "train/prepare.h"
 #include "train/step_runner.h"
 
@@ -102,6 +103,10 @@ int bench_alone(const Options& options) {
       mib(plan.memory.total()), mib(plan.memory.weights), mib(plan.memory.adapters), mib(plan.memory.activations),
       mib(total(train.activations.again)), mib(plan.memory.workspace), mib(plan.memory.small),
       mib(plan.memory.streamed), mib(plan.memory.offloaded));
+  if (plan.memory.states > 0)
+    fmt::print(
+        "states                 {:.1f} MiB in host memory, for which an update is predicted to take {:.2f} ms longer\n",
+        mib(plan.memory.states), 1e3 * state_seconds(plan.optimizer->plan(), bare.rates().rates));
   fmt::print("prediction             {:.2f} ms without the update, {:.1f} of them waiting for copies; {}\n",
              1e3 * predicted.seconds, 1e3 * predicted.waiting, rates_text(bare.rates()));
   const double planned = seconds_now();

@@ -14,8 +14,7 @@ constexpr ConfigFlag model_flags_rows[] = {
      "Numbers in which layers with LoRA multiply: float8 or int8, with a --model-dtype of 8 bits, for speed."},
     {"--budget", "memory.budget", "Device memory that may be taken: 12GiB, or a number of GiB."},
     {"--stream", "memory.stream", ""},
-    {"--host-memory", "memory.host",
-     "Host memory for weights and activations that do not fit: 32GiB, or a number of GiB."},
+    {"--host-memory", "memory.host", "Host memory for what does not fit on the device: 32GiB, or a number of GiB."},
     {"--shard-base", "memory.shard_base",
      "Each of several processes keeps a part of the frozen weights: true or false."},
 };
@@ -30,6 +29,7 @@ constexpr ConfigFlag train_flags_rows[] = {
     {"--optimizer", "train.optimizer", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
     {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
+    {"--optimizer-states", "memory.optimizer_states", "Where the optimizer's states are: auto, device or host."},
     {"--batch-size", "train.batch_size", ""},
     {"--gradient-accumulation", "train.gradient_accumulation", ""},
     {"--seed", "train.seed", ""},
@@ -59,6 +59,7 @@ constexpr ConfigFlag data_flags_rows[] = {
     {"--trigger", "trigger_word", ""},
     {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
     {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
+    {"--optimizer-states", "memory.optimizer_states", "Where the optimizer's states are: auto, device or host."},
     {"--batch-size", "train.batch_size", ""},
 };
 constexpr ConfigFlag sample_flags_rows[] = {

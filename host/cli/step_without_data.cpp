@@ -79,6 +79,7 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
                    .text_encoders = selection.text_encoders(),
                    .streaming = streaming_},
           .batch = config.train.batch_size,
+          .states = choice.states_at(),
           .encoder_sizes = encoder_sizes(),
           .accumulate = world_.size() > 1,
           .processes = world_.size(),

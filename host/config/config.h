@@ -40,8 +40,9 @@ struct MemoryConfig {
   std::string stream = "auto";     // blocks whose weights stay on the host: auto, at least so many ("12", "50%"), "0"
   std::string recompute = "auto";  // of what may be made again: auto, at least so much ("35%"), "0"
   std::string offload = "auto";    // of what may wait in host memory: auto, at least so much ("35%"), "0"
-  std::string host;                // "32GiB" of host memory for both; empty = what is free, less a margin
-  bool shard_base = false;         // each of several processes keeps a part of the frozen weights
+  std::string optimizer_states = "auto";  // where the optimizer's states are: auto, device, host
+  std::string host;                       // "32GiB" of host memory for all of it; empty = what is free, less a margin
+  bool shard_base = false;                // each of several processes keeps a part of the frozen weights
 };
 
 struct ModelConfig {

@@ -20,6 +20,7 @@ constexpr Range share{.low = 0, .high = 1};
 
 constexpr Choice compute_types[] = {{"bf16", "bf16"},    {"fp16", "fp16"},    {"fp32", "fp32"}, {"bfloat16", "bf16"},
                                     {"float16", "fp16"}, {"float32", "fp32"}, {"float", "fp32"}};
+constexpr Choice state_places[] = {{"auto", "auto"}, {"device", "device"}, {"host", "host"}};
 constexpr Choice storage_types[] = {{"auto", "auto"},
                                     {"bf16", "bf16"},
                                     {"fp16", "fp16"},
@@ -229,9 +230,17 @@ const Key table[] = {
      "two blocks ahead of use. auto: as much as memory makes necessary, where that is faster than to make it again. A "
      "share of the bytes that may, such as 35%: so much at least, as far as they are kept. 0: nothing.",
      {.normalize = check_share}},
+    {"memory.optimizer_states",
+     in<Y, &MemoryConfig::optimizer_states>,
+     "Where the optimizer's states are between two updates. host: in host memory; an update brings them to the device "
+     "piece by piece and takes them back, which changes no bit of it. device: on the device. auto: on the device, or "
+     "in "
+     "host memory where memory is short and that is predicted to cost least.",
+     {.choices = state_places}},
     {"memory.host",
      in<Y, &MemoryConfig::host>,
-     "Host memory that weights and activations may take, which stays in memory while the run lasts: 32GiB, 800 MiB, or "
+     "Host memory that weights, activations and optimizer states may take, which stays in memory while the run lasts: "
+     "32GiB, 800 MiB, or "
      "a "
      "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
      {.normalize = check_budget}},

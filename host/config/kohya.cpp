@@ -11,6 +11,7 @@
 
 #include "config/kohya_keys.h"
 #include "config/scalar.h"
+#include "core/lower.h"
 
 namespace lh::kohya {
 namespace {
@@ -214,6 +215,14 @@ constexpr std::string_view of_several[] = {"cache_text_encoder_outputs",
                                            "mode_scale",
                                            "sigmoid_scale"};
 
+// The optimizer whose states the driver moves between device and host memory, page by page, without them.
+std::optional<std::string> paged(const std::string& optimizer) {
+  std::string name = lower(optimizer);
+  if (!name.starts_with("paged")) return std::nullopt;
+  name.erase(0, std::string_view("paged").size());
+  return name == "adamw32bit" ? "adamw" : name;
+}
+
 class Training {
  public:
   Translated read(const Node& file) {
@@ -270,6 +279,12 @@ class Training {
       read_module(key, value);
     } else if (name == "network_args") {
       for (auto& [option, given] : arguments(value, to_.problems)) read_network_argument(key, option, std::move(given));
+    } else if (name == "optimizer_type" && paged(value.text)) {
+      put("train.optimizer", key, *paged(value.text));
+      to_.notes.push_back(
+          fmt::format("optimizer_type {}: the states of {} go to host memory where memory is short "
+                      "(memory.optimizer_states)",
+                      value.text, *paged(value.text)));
     } else if (name == "optimizer_args") {
       for (auto& [option, given] : arguments(value, to_.problems))
         put("train.optimizer_params." + option, key, std::move(given));

@@ -91,12 +91,14 @@ ParameterGroups::ParameterGroups(const OptimizerRules& rules, const TrainSection
 }
 
 OptimizerSetup::OptimizerSetup(const Registry& registry, const TrainSection& train,
-                               const std::vector<TrainedTensor>& tensors)
+                               const std::vector<TrainedTensor>& tensors, StatePlace place)
     : asked_(asked(train)), rules_(registry, train), tensors_(tensors) {
   std::vector<TrainedTensor> grouped = tensors;
-  const ParameterGroups groups(rules_, train, grouped);
-  plan_.emplace(groups.groups, std::move(grouped));
+  groups_ = ParameterGroups(rules_, train, grouped).groups;
+  plan_.emplace(groups_, std::move(grouped), place);
 }
+
+UpdatePlan OptimizerSetup::plan_at(StatePlace place) const { return {groups_, plan_->tensors(), place}; }
 
 bool OptimizerSetup::serves(const TrainSection& train) const { return asked(train) == asked_; }
 

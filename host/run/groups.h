@@ -40,9 +40,11 @@ struct ParameterGroups {
 // The optimizer that some settings ask for, planned for the tensors of a run.
 class OptimizerSetup {
  public:
-  OptimizerSetup(const Registry& registry, const TrainSection& train, const std::vector<TrainedTensor>& tensors);
+  OptimizerSetup(const Registry& registry, const TrainSection& train, const std::vector<TrainedTensor>& tensors,
+                 StatePlace place = StatePlace::device);
   const OptimizerRules& rules() const { return rules_; }
   const UpdatePlan& plan() const { return *plan_; }
+  UpdatePlan plan_at(StatePlace place) const;  // the same updates with the states there
   // Do these settings ask for the same updates, at whatever learning rates?
   bool serves(const TrainSection& train) const;
   // Of each group, before the schedule.
@@ -52,6 +54,7 @@ class OptimizerSetup {
   std::string asked_;
   OptimizerRules rules_;
   std::vector<TrainedTensor> tensors_;
+  std::vector<UpdateGroup> groups_;
   std::optional<UpdatePlan> plan_;
 };
 

@@ -79,6 +79,10 @@ double copy_seconds(int64_t bytes, const Rates& rates) {
   return 2.0 * static_cast<double>(bytes) / (memory_share * rates.memory) + start;
 }
 
+double link_seconds(int64_t bytes, const Rates& rates) {
+  return static_cast<double>(bytes) / (link_share * rates.link);
+}
+
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) {
   PredictedTime time;
   const double longer = std::ranges::any_of(graph.nodes, is_transfer) ? start_beside_copies : 0;
@@ -86,7 +90,7 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
   std::map<uint32_t, double> arrival;    // by storage
   for (const Node& node : graph.nodes) {
     if (node.op == &fetch_op || node.op == &offload_op) {
-      const double takes = static_cast<double>(graph.desc(node.outputs[0]).bytes()) / (link_share * rates.link);
+      const double takes = link_seconds(graph.desc(node.outputs[0]).bytes(), rates);
       double& link_free = node.op == &fetch_op ? there_free : back_free;
       link_free = std::max(link_free, time.seconds) + takes;
       time.sending += takes;

@@ -33,6 +33,8 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates);
 // So many bytes from one place of the device's memory to another.
 double copy_seconds(int64_t bytes, const Rates& rates);
+// So many bytes over the link, one way.
+double link_seconds(int64_t bytes, const Rates& rates);
 
 // FLOP a second of a product of n x n matrices, the best of a few.
 double product_rate(Device& device, DType dtype, int64_t n);

@@ -31,8 +31,11 @@ Update::Update(Device& device, const UpdatePlan& plan, const UpdateMemory& memor
     : device_(device),
       plan_(plan),
       memory_(memory),
-      states_(device, plan.state_bytes(), "optimizer states"),
-      numbers_(device, plan.number_bytes(), "reductions of the optimizer") {
+      states_(device, plan.place(), plan.state_bytes(), "optimizer states"),
+      group_states_(device, plan.group_state_bytes(), "optimizer states of groups"),
+      numbers_(device, plan.number_bytes(), "reductions of the optimizer"),
+      step_ways_(ways_of(plan.step_travel())),
+      evaluation_ways_(ways_of(plan.evaluation_travel())) {
   list_states();
   passes_.resize(plan.groups().size());
   between_.resize(plan.groups().size());
@@ -42,7 +45,7 @@ Update::Update(Device& device, const UpdatePlan& plan, const UpdateMemory& memor
       between_[g].push_back(
           make(between.graph, memory_.arena, [&](const std::string& name, bool) { return group_storage(g, name); }));
   }
-  for (const UpdateBlock& block : plan.blocks()) add_block(block);
+  for (size_t block = 0; block < plan.blocks().size(); ++block) add_block(block);
 }
 
 std::byte* Update::group_storage(size_t group, const std::string& name) const {
@@ -50,8 +53,27 @@ std::byte* Update::group_storage(size_t group, const std::string& name) const {
   if (name == "step") return memory_.step;
   const GroupPlan& plan = plan_.groups()[group];
   if (const auto state = plan.state_offsets.find(name); state != plan.state_offsets.end())
-    return states_.data() + state->second;
+    return group_states_.data() + state->second;
   return numbers_.data() + plan.numbers.at(name);
+}
+
+std::byte* Update::state_storage(const StateTravel& travel, size_t block, size_t visit, const std::string& name) const {
+  const UpdateBlock& of = plan_.blocks()[block];
+  const auto state = of.state_offsets.find(name);
+  if (state == of.state_offsets.end()) return nullptr;
+  if (plan_.place() == StatePlace::device) return states_.data() + state->second;
+  const StateStay& stay = travel.stays.at(travel.stay_of.at(visit).value());
+  return memory_.arena + plan_.window_place(stay.place) + of.in_window.at(name);
+}
+
+size_t Update::visit_of(size_t group, size_t pass, size_t place) const {
+  size_t visit = place;
+  for (size_t g = 0; g <= group; ++g) {
+    const auto blocks = static_cast<size_t>(
+        std::ranges::count(plan_.blocks(), g, [](const UpdateBlock& block) { return block.group; }));
+    visit += blocks * (g < group ? plan_.groups()[g].between.size() : pass);
+  }
+  return visit;
 }
 
 Update::Work Update::make(const UpdateGraphPlan& plan, std::byte* arena, const Storage& storage) {
@@ -68,15 +90,17 @@ Update::Work Update::make(const UpdateGraphPlan& plan, std::byte* arena, const S
   return work;
 }
 
-void Update::add_block(const UpdateBlock& block) {
+// Visits of a group begin behind those of the groups before it, pass by pass.
+void Update::add_block(size_t number) {
+  const UpdateBlock& block = plan_.blocks()[number];
   const int64_t at = block.offset * static_cast<int64_t>(sizeof(float));
   std::byte* const arena = memory_.arena + block.arena;
   for (size_t pass = 0; pass < block.passes.size(); ++pass) {
+    const size_t visit = visit_of(block.group, pass, passes_[block.group][pass].size());
     Work work = make(block.passes[pass], arena, [&](const std::string& name, bool output) {
       if (name == "p") return memory_.p + at;
       if (name == "g") return memory_.g + at;
-      if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
-        return states_.data() + state->second;
+      if (std::byte* const state = state_storage(plan_.step_travel(), number, visit, name)) return state;
       if (output) return numbers_.data() + block.slots[pass].at(name);
       return group_storage(block.group, name);
     });
@@ -85,8 +109,7 @@ void Update::add_block(const UpdateBlock& block) {
   }
   evaluation_.push_back(make(block.evaluation, arena, [&](const std::string& name, bool output) {
     if (name == "p") return (output ? memory_.evaluation : memory_.p) + at;
-    if (const auto state = block.state_offsets.find(name); state != block.state_offsets.end())
-      return states_.data() + state->second;
+    if (std::byte* const state = state_storage(plan_.evaluation_travel(), number, number, name)) return state;
     return group_storage(block.group, name);
   }));
 }
@@ -114,15 +137,26 @@ void Update::list_states() {
 
 HostTensor Update::download(const StoredState& state) const {
   HostTensor values(state.desc);
-  states_.download(state.offset, values.data.data(), state.desc.bytes());
+  if (state.spec.of_group)
+    group_states_.download(state.offset, values.data.data(), state.desc.bytes());
+  else
+    states_.download(state.offset, values.data.data(), state.desc.bytes());
   return state.channels_last ? reordered(values, state.desc.shape, false) : values;
+}
+
+// As memory has it.
+void Update::put(const StoredState& state, const HostTensor& values) const {
+  if (state.spec.of_group)
+    group_states_.upload(state.offset, values.data.data(), state.desc.bytes());
+  else
+    states_.upload(state.offset, values.data.data(), state.desc.bytes());
 }
 
 void Update::upload(const StoredState& state, const HostTensor& values) const {
   if (values.desc != state.desc)
     fail(Code::internal, "optimizer state '{}' is {}, given {}", state.key, state.desc.text(), values.desc.text());
   const HostTensor kept = state.channels_last ? reordered(values, state.desc.shape, true) : values;
-  states_.upload(state.offset, kept.data.data(), state.desc.bytes());
+  put(state, kept);
 }
 
 void Update::start(const StoredState& state) const {
@@ -137,12 +171,13 @@ void Update::start(const StoredState& state) const {
         HostTensor::from_floats(state.desc.shape, std::vector<float>(static_cast<size_t>(state.desc.shape.numel()),
                                                                      static_cast<float>(value))),
         state.desc.dtype);
-  states_.upload(state.offset, values.data.data(), state.desc.bytes());
+  put(state, values);
 }
 
 void Update::initialise() {
-  const std::vector<std::byte> zeros(static_cast<size_t>(plan_.state_bytes()));
-  if (!zeros.empty()) states_.upload(0, zeros.data(), plan_.state_bytes());  // what is between them, too
+  states_.clear();  // what is between them, too
+  const std::vector<std::byte> zeros(static_cast<size_t>(plan_.group_state_bytes()));
+  if (!zeros.empty()) group_states_.upload(0, zeros.data(), plan_.group_state_bytes());
   for (const StoredState& state : stored_)
     if (state.spec.initial == LH_INITIAL_CONSTANT) start(state);
   for (const UpdateBlock& block : plan_.blocks())
@@ -188,7 +223,25 @@ void Update::reduce(const Reduction& reduction) {
   }
 }
 
-void Update::run() {
+void Update::run(const Part& part) {
+  const bool travels = plan_.place() == StatePlace::host;
+  if (!travels) return part([&] { run_here(); });
+  step_ways_.begun = 0;
+  size_t visit = 0;
+  for (size_t g = 0; g < passes_.size(); ++g)
+    for (size_t pass = 0; pass < passes_[g].size(); ++pass) {
+      for (const Work& work : passes_[g][pass]) {
+        before(step_ways_, visit);
+        part([&] { run(work); });
+        after(step_ways_, visit++);
+      }
+      if (between_[g][pass].program || !plan_.groups()[g].between[pass].reductions.empty())
+        part([&] { between(g, pass); });
+    }
+  finish(step_ways_);
+}
+
+void Update::run_here() {
   for (size_t g = 0; g < passes_.size(); ++g)
     for (size_t pass = 0; pass < passes_[g].size(); ++pass) {
       Fork fork(device_, plan_.groups()[g].branches);
@@ -197,23 +250,32 @@ void Update::run() {
         run(work);
       }
       fork.join();
-      const UpdateBetween& between = plan_.groups()[g].between[pass];
-      for (const Reduction& reduction : between.reductions) reduce(reduction);
-      run(between_[g][pass]);
+      between(g, pass);
     }
 }
 
-void Update::evaluate() {
+void Update::between(size_t group, size_t pass) {
+  for (const Reduction& reduction : plan_.groups()[group].between[pass].reductions) reduce(reduction);
+  run(between_[group][pass]);
+}
+
+void Update::evaluate(const Part& part) {
+  evaluation_ways_.begun = 0;
   for (size_t i = 0; i < evaluation_.size(); ++i) {
-    const UpdateBlock& block = plan_.blocks()[i];
-    const int64_t size = static_cast<int64_t>(sizeof(float)), at = block.offset * size;
-    if (evaluation_[i].program)
-      run(evaluation_[i]);
-    else  // p itself
-      device_.check(
-          lk_copy_async(device_.context(), LK_COMPUTE, memory_.evaluation + at, memory_.p + at, block.elements * size),
-          "weights of the optimizer");
+    if (plan_.place() == StatePlace::host) before(evaluation_ways_, i);
+    part([&] { evaluate_block(i); });
+    if (plan_.place() == StatePlace::host) after(evaluation_ways_, i);
   }
+  if (plan_.place() == StatePlace::host) finish(evaluation_ways_);
+}
+
+void Update::evaluate_block(size_t number) {
+  if (evaluation_[number].program) return run(evaluation_[number]);
+  const UpdateBlock& block = plan_.blocks()[number];  // p itself
+  const int64_t size = static_cast<int64_t>(sizeof(float)), at = block.offset * size;
+  device_.check(
+      lk_copy_async(device_.context(), LK_COMPUTE, memory_.evaluation + at, memory_.p + at, block.elements * size),
+      "weights of the optimizer");
 }
 
 }  // namespace lh

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "core/error.h"
 #include "graph/fingerprint.h"
@@ -115,8 +116,9 @@ UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
   plan = plan_memory(graph, values);
 }
 
-UpdatePlan::UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors)
-    : tensors_(std::move(tensors)) {
+UpdatePlan::UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors, StatePlace place,
+                       int64_t part)
+    : tensors_(std::move(tensors)), place_(place), part_(part) {
   for (const UpdateGroup& group : groups) groups_.push_back({.name = group.name, .rule = group.rule});
   for (size_t group = 0; group < groups_.size(); ++group) {
     std::vector<size_t> members;
@@ -126,6 +128,7 @@ UpdatePlan::UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<Train
     std::ranges::sort(members, {}, [&](size_t i) { return tensors_[i].offset; });
     plan_group(group, members);
   }
+  if (place_ == StatePlace::host) plan_window();
 }
 
 int64_t UpdatePlan::take_number(int64_t count) {
@@ -138,16 +141,53 @@ void UpdatePlan::place_states(UpdateBlock& block) {
   const int64_t count = std::max<int64_t>(1, block.count);
   for (const StateSpec& state : block.states) {
     block.state_offsets[state.name] = state_bytes_;
-    state_bytes_ += aligned(checked_mul(state.desc.bytes(), count));
+    block.state_bytes[state.name] = checked_mul(state.desc.bytes(), count);
+    state_bytes_ += aligned(block.state_bytes[state.name]);
   }
+}
+
+// Behind what the blocks compute in, as the arena is free of all else while the weights are updated.
+void UpdatePlan::plan_window() {
+  size_t with_states = 0;
+  for (UpdateBlock& block : blocks_) {
+    int64_t bytes = 0;
+    for (const StateSpec& state : block.states) {
+      block.in_window[state.name] = bytes;
+      bytes += aligned(block.state_bytes.at(state.name));
+    }
+    place_bytes_ = std::max(place_bytes_, bytes);
+    with_states += block.states.empty() ? 0 : 1;
+  }
+  const size_t places = std::min<size_t>(with_states, 2);
+  window_ = aligned(arena_bytes_);
+  if (places > 0) arena_bytes_ = window_ + static_cast<int64_t>(places) * place_bytes_;
+  const auto visit = [&](size_t block, const Graph& graph) {
+    StateVisit made{.block = block, .used = {}, .written = {}};
+    for (const StateSpec& state : blocks_[block].states) {
+      const auto in = graph.inputs.find(state.name), out = graph.outputs.find(state.name);
+      const bool written = out != graph.outputs.end() && (in == graph.inputs.end() || in->second != out->second);
+      if (written) made.written.insert(state.name);
+      if (written || in != graph.inputs.end()) made.used.insert(state.name);
+    }
+    return made;
+  };
+  std::vector<StateVisit> of_step, of_evaluation;
+  for (size_t group = 0; group < groups_.size(); ++group)
+    for (size_t pass = 0; pass < groups_[group].between.size(); ++pass)
+      for (size_t block = 0; block < blocks_.size(); ++block)
+        if (blocks_[block].group == group) of_step.push_back(visit(block, blocks_[block].passes[pass].graph));
+  for (size_t block = 0; block < blocks_.size(); ++block)
+    of_evaluation.push_back(visit(block, blocks_[block].evaluation.graph));
+  step_travel_ = plan_travel(of_step, places);
+  evaluation_travel_ = plan_travel(of_evaluation, places);
 }
 
 void UpdatePlan::plan_group(size_t group, const std::vector<size_t>& members) {
   GroupPlan& plan = groups_[group];
   for (const StateSpec& state : plan.rule->states(tensors_[members[0]].parameter)) {
     if (!state.of_group) continue;
-    plan.state_offsets[state.name] = state_bytes_;
-    state_bytes_ += aligned(state.desc.bytes());
+    plan.state_offsets[state.name] = group_state_bytes_;
+    group_state_bytes_ += aligned(state.desc.bytes());
     plan.states.push_back(state);
   }
   if (!plan.rule->elementwise() || !plan_flat(group, members)) plan_each(group, members);
@@ -180,10 +220,13 @@ bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
     block.states.push_back(state);
   }
   std::vector<std::string> known;
-  bool reduces = false;
+  std::vector<std::vector<std::string>> known_before;  // by pass
+  bool reduces = false, draws = false;
   for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
+    known_before.push_back(known);
     Graph graph = rule.build_pass(pass, all, known);
     reduces |= std::ranges::any_of(graph.outputs, [](const auto& item) { return is_reduction(item.first); });
+    draws |= std::ranges::any_of(graph.nodes, [](const Node& node) { return node.op == &round_stochastic_op; });
     add_reductions(graph);
     block.passes.emplace_back(std::move(graph));
     groups_[group].between.push_back({{}, UpdateGraphPlan(rule.build_between(pass, all, known))});
@@ -194,8 +237,46 @@ bool UpdatePlan::plan_flat(size_t group, const std::vector<size_t>& members) {
   }
   block.evaluation = UpdateGraphPlan(rule.build_evaluation(all));
   place_states(block);
-  blocks_.push_back(std::move(block));
+  if (place_ == StatePlace::host && !reduces && !draws)
+    cut_flat(std::move(block), rule, known_before);
+  else
+    blocks_.push_back(std::move(block));
   return true;
+}
+
+// A tensor belongs to the piece that it begins in; its states lie where they would in one piece.
+void UpdatePlan::cut_flat(UpdateBlock whole, const Optimizer& rule,
+                          const std::vector<std::vector<std::string>>& known) {
+  int64_t width = 0;  // bytes of states of an element
+  for (const StateSpec& state : whole.states) width += dtype_size(state.desc.dtype);
+  // Enough of them that the first and the last, which travel alone, are little of the way.
+  constexpr int64_t parts = 16, least = 1 << 20;
+  const int64_t part = std::clamp(whole.elements * width / parts, std::min(least, part_), part_);
+  const int64_t most =
+      width == 0 ? whole.elements : std::max(alignment, part / width / alignment * alignment);  // of elements
+  for (int64_t at = 0; at < whole.elements; at += most) {
+    UpdateBlock piece{.group = whole.group, .tensors = {}, .flat = true};
+    piece.offset = whole.offset + at;
+    piece.elements = std::min(most, whole.elements - at);
+    for (const size_t i : whole.tensors)
+      if (tensors_[i].offset >= piece.offset && tensors_[i].offset < piece.offset + piece.elements)
+        piece.tensors.push_back(i);
+    const Parameter all{.name = "all tensors of " + groups_[whole.group].name,
+                        .group = static_cast<uint32_t>(whole.group),
+                        .shape = Shape{piece.elements}};
+    for (const StateSpec& state : rule.states(all)) {
+      if (state.of_group) continue;
+      piece.states.push_back(state);
+      piece.state_offsets[state.name] = whole.state_offsets.at(state.name) + at * dtype_size(state.desc.dtype);
+      piece.state_bytes[state.name] = state.desc.bytes();
+    }
+    for (uint32_t pass = 0; pass < rule.passes(); ++pass) {
+      std::vector<std::string> given = known[pass];
+      piece.passes.emplace_back(rule.build_pass(pass, all, given));
+    }
+    piece.evaluation = UpdateGraphPlan(rule.build_evaluation(all));
+    blocks_.push_back(std::move(piece));
+  }
 }
 
 void UpdatePlan::plan_each(size_t group, const std::vector<size_t>& members) {
@@ -293,14 +374,15 @@ bool UpdatePlan::evaluates() const {
   return std::ranges::any_of(blocks_, [](const UpdateBlock& b) { return !b.evaluation.graph.outputs.empty(); });
 }
 
-// Blocks take turns with the branches; those of one branch share their memory.
+// Blocks take turns with the branches; those of one branch share their memory. Blocks that wait for their states have
+// one.
 void UpdatePlan::spread(size_t group) {
-  constexpr int32_t most = 8;
+  const size_t most = place_ == StatePlace::host ? 1 : 8;
   GroupPlan& plan = groups_[group];
   std::vector<UpdateBlock*> own;
   for (UpdateBlock& block : blocks_)
     if (block.group == group) own.push_back(&block);
-  plan.branches = static_cast<int32_t>(std::min<size_t>(own.size(), most));
+  plan.branches = static_cast<int32_t>(std::min(own.size(), most));
   int64_t begin = 0;
   for (int32_t branch = 0; branch < plan.branches; ++branch) {
     int64_t bytes = 0;
@@ -321,9 +403,12 @@ std::vector<std::vector<PlannedGraph>> UpdatePlan::graphs() const {
   std::vector<std::vector<PlannedGraph>> all;
   for (size_t group = 0; group < groups_.size(); ++group)
     for (size_t pass = 0; pass < groups_[group].between.size(); ++pass) {
-      std::vector<PlannedGraph>& together = all.emplace_back();
-      for (const UpdateBlock& block : blocks_)
+      std::vector<PlannedGraph> together;
+      for (const UpdateBlock& block : blocks_) {
         if (block.group == group) together.push_back(planned(block.passes[pass]));
+        if (place_ == StatePlace::host && !together.empty()) all.push_back(std::exchange(together, {}));
+      }
+      if (!together.empty()) all.push_back(std::move(together));
       all.push_back({planned(groups_[group].between[pass].graph)});
     }
   for (const UpdateBlock& block : blocks_) all.push_back({planned(block.evaluation)});

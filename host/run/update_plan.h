@@ -4,6 +4,10 @@
 // A group's tensors are one flat tensor where the rule is elementwise. Otherwise those that lie side by side and have
 // one shape, role and graph are stacked ([N, ...], passes/stack.h), and the others are updated one by one. The blocks
 // of a group run side by side, since many of them are too small to fill a GPU.
+//
+// Where states are kept in host memory (state_travel.h), blocks run one after another, and a flat tensor is cut into
+// several, unless its rule adds up over all of it or draws numbers by the place of an element: so no bit of a result
+// depends on where the states are.
 #pragma once
 
 #include <map>
@@ -12,6 +16,7 @@
 
 #include "plugin/optimizer.h"
 #include "run/plan.h"
+#include "run/state_travel.h"
 
 namespace lh {
 
@@ -49,6 +54,8 @@ struct UpdateBlock {
   int64_t arena = 0;                             // where its intermediates begin, in bytes
   std::vector<StateSpec> states;                 // of one of its tensors
   std::map<std::string, int64_t> state_offsets;  // of the first one, in bytes, in the memory of states
+  std::map<std::string, int64_t> state_bytes;    // of all of them
+  std::map<std::string, int64_t> in_window;      // where they are in a place of the window, in bytes
   std::vector<UpdateGraphPlan> passes;
   UpdateGraphPlan evaluation;                         // without nodes: p itself
   std::vector<std::map<std::string, int64_t>> slots;  // by pass: where among the numbers its part of a reduction goes
@@ -66,24 +73,33 @@ struct UpdateBetween {
 struct GroupPlan {
   std::string name;
   const Optimizer* rule = nullptr;
-  std::vector<StateSpec> states;           // of the group
-  std::map<std::string, int64_t> numbers;  // reductions, scalars -> bytes among the numbers
-  std::map<std::string, int64_t> state_offsets;
-  std::vector<UpdateBetween> between;  // by pass
-  int32_t branches = 0;                // in which a pass goes over its blocks
+  std::vector<StateSpec> states;                 // of the group
+  std::map<std::string, int64_t> numbers;        // reductions, scalars -> bytes among the numbers
+  std::map<std::string, int64_t> state_offsets;  // in the memory of groups' states, which is the device's
+  std::vector<UpdateBetween> between;            // by pass
+  int32_t branches = 0;                          // in which a pass goes over its blocks
 };
 
 class UpdatePlan {
  public:
-  UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors);
+  static constexpr int64_t usual_part = int64_t{32} << 20;  // the most bytes of states that travel together
+  UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors,
+             StatePlace place = StatePlace::device, int64_t part = usual_part);
 
   const std::vector<TrainedTensor>& tensors() const { return tensors_; }
   const std::vector<UpdateBlock>& blocks() const { return blocks_; }
   const std::vector<GroupPlan>& groups() const { return groups_; }
   bool evaluates() const;  // the weights that are saved are not p itself
-  int64_t state_bytes() const { return state_bytes_; }
+  StatePlace place() const { return place_; }
+  int64_t state_bytes() const { return state_bytes_; }  // of tensors, which are at place()
+  int64_t group_state_bytes() const { return group_state_bytes_; }
   int64_t number_bytes() const { return number_bytes_; }
-  int64_t arena_bytes() const { return arena_bytes_; }
+  int64_t arena_bytes() const { return arena_bytes_; }  // with the window
+  // With states in host memory: the travels of a step and of an evaluation, and where the window's places are in the
+  // arena. Visits of a step are the blocks of each pass of each group, those of an evaluation all blocks.
+  const StateTravel& step_travel() const { return step_travel_; }
+  const StateTravel& evaluation_travel() const { return evaluation_travel_; }
+  int64_t window_place(size_t place) const { return window_ + static_cast<int64_t>(place) * place_bytes_; }
   // All graphs; those of an inner list run side by side.
   std::vector<std::vector<PlannedGraph>> graphs() const;
   int64_t launches() const;  // of kernels in a step
@@ -92,7 +108,9 @@ class UpdatePlan {
   void plan_group(size_t group, const std::vector<size_t>& members);
   bool plan_flat(size_t group, const std::vector<size_t>& members);
   void plan_each(size_t group, const std::vector<size_t>& members);
+  void cut_flat(UpdateBlock whole, const Optimizer& rule, const std::vector<std::vector<std::string>>& known);
   void place_states(UpdateBlock& block);
+  void plan_window();
   void finish(size_t group);
   void spread(size_t group);
   int64_t take_number(int64_t count);
@@ -100,7 +118,11 @@ class UpdatePlan {
   std::vector<TrainedTensor> tensors_;
   std::vector<UpdateBlock> blocks_;
   std::vector<GroupPlan> groups_;
-  int64_t state_bytes_ = 0, number_bytes_ = 0, arena_bytes_ = 0;
+  StatePlace place_;
+  int64_t part_;
+  int64_t state_bytes_ = 0, group_state_bytes_ = 0, number_bytes_ = 0, arena_bytes_ = 0;
+  int64_t window_ = 0, place_bytes_ = 0;
+  StateTravel step_travel_, evaluation_travel_;
 };
 
 }  // namespace lh

@@ -10,6 +10,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "run/offloadable.h"
+#include "run/state_seconds.h"
 
 namespace lh {
 
@@ -45,6 +46,8 @@ MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
   least_share = share_in(recompute);
   least_offload = share_in(config.memory.offload);
   if (config.memory.offload == "0") most_offload = 0;
+  least_states = config.memory.optimizer_states == "host";
+  most_states = config.memory.optimizer_states != "device";
   if (checkpointing == "true") least_share = 1;
   if (checkpointing == "false" || recompute == "0") most_share = 0;
   const std::string& stream = config.memory.stream;
@@ -75,12 +78,21 @@ MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const Ad
       options_(options),
       shape_(base.largest_shape()),
       base_(base.memory),
+      base_states_(base.states_at()),
+      updates_{{base.states_at(), base.update_needs(base.states_at())}},
       other_arena_(base.other_arena()),
       blocks_(streamable_blocks(base.largest().graph, weight_names(base.largest().graph, model.checkpoint()))),
       wishes_(config, static_cast<int64_t>(blocks_.size())),
       rates_(rates),
       host_memory_(host_memory) {
   options_.step.rates = rates;
+  if (!wishes_.least_states) updates_.try_emplace(StatePlace::device, base.update_needs(StatePlace::device));
+  if (wishes_.most_states) {
+    updates_.try_emplace(StatePlace::host, base.update_needs(StatePlace::host));
+    const UpdatePlan update = base.optimizer->plan_at(StatePlace::host);
+    state_seconds_ = state_seconds(update, rates) / static_cast<double>(options_.micro_batches);
+    wishes_.most_states = wishes_.least_states || updates_.at(StatePlace::host).on_host > 0;
+  }
   if (!options_.shares_base) return;
   wishes_.least = wishes_.most = blocks();
   // All blocks come from other devices whatever is chosen, by ways whose rate is not known yet: were they slow, more
@@ -140,6 +152,11 @@ PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightSh
   const Streaming streaming = this->streaming(choice.streamed, share);
   stream(graph, streaming);
   PlannedMemory planned{.choice = choice, .memory = base_, .time = {}, .activations = step.activations};
+  const UpdateNeeds &update = updates_.at(choice.states_at()), &of_base = updates_.at(base_states_);
+  planned.memory.states = update.on_host;
+  planned.memory.adapters += update.here - of_base.here;
+  planned.memory.small += update.small - of_base.small;
+  planned.memory.workspace = std::max(planned.memory.workspace, update.workspace);
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
   planned.memory.offloaded = offloaded_bytes(graph);
@@ -152,8 +169,13 @@ PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightSh
   const Plan plan = plan_within(graph, external_to_step(graph), budget - planned.memory.total());
   placed &= plan.placed;
   planned.time = predict(graph, plan, rates_);
-  // What else runs in the arena fetches the same weights into it.
-  planned.memory.activations = std::max(plan.bytes, other_arena_ + streaming.window);
+  if (choice.states) {
+    planned.states_seconds = state_seconds_;
+    planned.time.seconds += state_seconds_;
+    planned.time.waiting += state_seconds_;
+  }
+  // What else runs in the arena fetches the same weights into it, but for updates.
+  planned.memory.activations = std::max({plan.bytes, other_arena_ + streaming.window, update.arena});
   return planned;
 }
 
@@ -161,9 +183,11 @@ bool MemoryPlanner::fits(const PlannedMemory& planned, int64_t budget) const {
   return planned.memory.total() <= budget && planned.memory.on_host() <= host_memory_;
 }
 
-std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(const ActivationChoice& choice, int64_t budget,
+std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(const MemoryChoice& choice, int64_t budget,
                                                             double seconds) {
-  const auto with = [&](int64_t streamed) { return MemoryChoice{choice.recompute, streamed, choice.offload}; };
+  const auto with = [&](int64_t streamed) {
+    return MemoryChoice{choice.recompute, streamed, choice.offload, choice.states};
+  };
   bool slow = false;  // more streamed blocks than these take longer still
   const auto good = [&](int64_t streamed) {
     const PlannedMemory& planned = within(with(streamed), budget);
@@ -197,13 +221,13 @@ std::optional<PlannedMemory> MemoryPlanner::fewest_streamed(const ActivationChoi
   return at(with(many));
 }
 
-void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, int64_t budget) {
+void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, bool states, int64_t budget) {
   bool better = false;
   // Whether more recomputation than this may still be better.
   const auto look = [&](double share) {
     const double before = best ? best->time.seconds : std::numeric_limits<double>::infinity();
-    if (within({share, wishes_.least, offload}, budget).time.seconds >= before) return false;
-    const std::optional<PlannedMemory> found = fewest_streamed({share, offload}, budget, before);
+    if (within({share, wishes_.least, offload, states}, budget).time.seconds >= before) return false;
+    const std::optional<PlannedMemory> found = fewest_streamed({share, 0, offload, states}, budget, before);
     if (found && found->time.seconds < before) {
       best = found;
       better = true;
@@ -224,27 +248,41 @@ void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, 
 
 bool MemoryPlanner::improve_offloaded(PlannedMemory& best, double offload, int64_t budget) {
   const auto planned = [&](double share) -> const PlannedMemory& {
-    return within({share, best.choice.streamed, offload}, budget);
+    return within({share, best.choice.streamed, offload, best.choice.states}, budget);
   };
   const auto good = [&](double share) { return fits(planned(share), budget); };
   const double before = best.time.seconds, to = best.choice.recompute;
   if (planned(wishes_.least_share).time.seconds >= before || !good(to)) return false;
   constexpr int parts = 16;
   const double share = least_good(wishes_.least_share, to, parts, good);
-  PlannedMemory found = at({share, best.choice.streamed, offload});
+  PlannedMemory found = at({share, best.choice.streamed, offload, best.choice.states});
   if (found.time.waiting > 0 && best.choice.streamed > wishes_.least)  // for the link, which weights use as well
-    if (const auto fewer = fewest_streamed({share, offload}, budget, found.time.seconds)) found = *fewer;
+    if (const auto fewer = fewest_streamed({share, 0, offload, best.choice.states}, budget, found.time.seconds))
+      found = *fewer;
   if (found.time.seconds >= before) return false;
   best = std::move(found);
   return true;
 }
 
-// Offloading takes the place of what would be made again. More of it is better until the link is busy all the time.
+// States go to host memory where something has to, and that is faster. A prediction knows what copies take better than
+// what it costs to make something again, so that little less is enough.
 std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
+  std::optional<PlannedMemory> best = best_with(wishes_.least_states, budget);
+  const bool all_kept = best && best->choice.recompute <= wishes_.least_share &&
+                        best->choice.streamed <= wishes_.least && best->choice.offload <= wishes_.least_offload;
+  if (all_kept || wishes_.least_states || !wishes_.most_states) return best;
+  constexpr double certain = 0.98;
+  const std::optional<PlannedMemory> other = best_with(true, budget);
+  if (other && (!best || other->time.seconds < certain * best->time.seconds)) best = other;
+  return best;
+}
+
+// Offloading takes the place of what would be made again. More of it is better until the link is busy all the time.
+std::optional<PlannedMemory> MemoryPlanner::best_with(bool states, int64_t budget) {
   const double from = wishes_.least_offload, to = wishes_.most_offload;
   std::optional<PlannedMemory> best;
-  improve(best, from, budget);
-  if (!best && to > from) improve(best, to, budget);
+  improve(best, from, states, budget);
+  if (!best && to > from) improve(best, to, states, budget);
   if (!best || (best->choice.recompute <= wishes_.least_share && best->choice.streamed <= wishes_.least)) return best;
   const PlannedMemory without = *best;
   constexpr double coarse = 1.0 / 4, fine = 1.0 / 8;
@@ -263,7 +301,9 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
 // Less is offloaded where the device has room for it.
 void MemoryPlanner::use_less_host_memory(PlannedMemory& planned, int64_t budget) {
   const MemoryChoice chosen = planned.choice;
-  const auto with = [&](double offload) { return MemoryChoice{chosen.recompute, chosen.streamed, offload}; };
+  const auto with = [&](double offload) {
+    return MemoryChoice{chosen.recompute, chosen.streamed, offload, chosen.states};
+  };
   const auto good = [&](double offload) {
     const PlannedMemory& other = within(with(offload), budget);
     return fits(other, budget) && other.time.seconds <= planned.time.seconds;
@@ -275,9 +315,11 @@ void MemoryPlanner::use_less_host_memory(PlannedMemory& planned, int64_t budget)
 
 PlannedMemory MemoryPlanner::least() {
   const double share = wishes_.most_share;
-  const std::vector<PlannedMemory> all{at({share, wishes_.least, wishes_.least_offload}),
-                                       at({share, wishes_.most, wishes_.least_offload}),
-                                       at({share, wishes_.most, wishes_.most_offload})};
+  const bool states = wishes_.most_states;
+  const std::vector<PlannedMemory> all{at({share, wishes_.least, wishes_.least_offload, wishes_.least_states}),
+                                       at({share, wishes_.least, wishes_.least_offload, states}),
+                                       at({share, wishes_.most, wishes_.least_offload, states}),
+                                       at({share, wishes_.most, wishes_.most_offload, states})};
   return *std::ranges::min_element(all, {}, [](const PlannedMemory& p) { return p.memory.total(); });
 }
 

@@ -28,9 +28,9 @@ std::string by_kind(const std::map<std::string, int64_t>& kinds) {
 std::string row(const std::string& budget, const PlannedMemory& p, int64_t blocks) {
   const MemoryReport& m = p.memory;
   std::string text = fmt::format(
-      "  {:>9}  {:>10}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8.1f} ms", budget,
+      "  {:>9}  {:>10}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>8.1f} ms", budget,
       size_text(total(p.activations.again)), size_text(m.offloaded), fmt::format("{} of {}", p.choice.streamed, blocks),
-      size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
+      size_text(m.states), size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
       size_text(m.workspace + m.small), size_text(m.on_host()), 1e3 * p.time.seconds);
   if (p.time.waiting > 0) text += fmt::format(", {:.1f} of them waiting for copies", 1e3 * p.time.waiting);
   text += "\n";
@@ -68,9 +68,9 @@ std::string recomputed_text(const KeptActivations& activations) {
 }
 
 std::string memory_table(MemoryPlanner& planner, const std::vector<int64_t>& budgets) {
-  std::string text = fmt::format("  {:>9}  {:>10}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n",
-                                 "budget", "made again", "offloaded", "streamed", "device", "weights", "LoRA",
-                                 "activat.", "other", "host", "step, predicted");
+  std::string text = fmt::format(
+      "  {:>9}  {:>10}  {:>9}  {:>10}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {:>9}  {}\n", "budget", "made again",
+      "offloaded", "streamed", "states", "device", "weights", "LoRA", "activat.", "other", "host", "step, predicted");
   for (const int64_t budget : budgets) {
     const std::string name = size_text(budget);
     if (const std::optional<PlannedMemory> best = planner.best(budget))
@@ -103,10 +103,10 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   std::string text = fmt::format(
       "the run does not fit: {} of memory may be used, and it takes {} at least: weights {}, LoRA and optimizer {}, "
       "activations {}, workspace and inputs {}, with {:.0f}% of what blocks can make again recomputed, {} of "
-      "activations in host memory and the weights of {} of {} blocks streamed from there",
+      "activations and {} of optimizer states in host memory and the weights of {} of {} blocks streamed from there",
       size_text(budget), size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
-      size_text(m.workspace + m.small), 100 * least.choice.recompute, size_text(m.offloaded), least.choice.streamed,
-      planner.blocks());
+      size_text(m.workspace + m.small), 100 * least.choice.recompute, size_text(m.offloaded), size_text(m.states),
+      least.choice.streamed, planner.blocks());
   if (m.on_host() > planner.host_memory())
     text += fmt::format("; that takes {} of host memory, and {} are available", size_text(m.on_host()),
                         size_text(planner.host_memory()));
@@ -118,16 +118,21 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
   Config free = config;
   free.train.gradient_checkpointing = "auto";
   free.memory.recompute = "auto";
-  free.memory.stream = free.memory.offload = "auto";
+  free.memory.stream = free.memory.offload = free.memory.optimizer_states = "auto";
   const MemoryWishes all(free, planner.blocks());
   if (planner.wishes().most_share < all.most_share)
-    lower(config.memory.recompute == "0" ? "memory.recompute: auto" : "train.gradient_checkpointing: auto",
-          planner.at({all.most_share, least.choice.streamed, least.choice.offload}).memory.total());
+    lower(
+        config.memory.recompute == "0" ? "memory.recompute: auto" : "train.gradient_checkpointing: auto",
+        planner.at({all.most_share, least.choice.streamed, least.choice.offload, least.choice.states}).memory.total());
   if (config.memory.stream == "0")
-    lower("memory.stream: auto", planner.at({least.choice.recompute, all.most, least.choice.offload}).memory.total());
+    lower("memory.stream: auto",
+          planner.at({least.choice.recompute, all.most, least.choice.offload, least.choice.states}).memory.total());
   if (config.memory.offload == "0")
     lower("memory.offload: auto",
-          planner.at({least.choice.recompute, least.choice.streamed, all.most_offload}).memory.total());
+          planner.at({least.choice.recompute, least.choice.streamed, all.most_offload, least.choice.states})
+              .memory.total());
+  if (config.memory.optimizer_states == "device")
+    levers.push_back({"memory.optimizer_states: auto", planner.states_bytes()});
   const Streaming streaming = planner.streaming(least.choice.streamed);
   levers.push_back({"model.dtype: float8_e4m3", saved_by_bits(8, step, least, streaming)});
   levers.push_back({"model.dtype: nf4", saved_by_bits(4, step, least, streaming)});

@@ -16,6 +16,7 @@
 #include "diffusion/training_guidance.h"
 #include "encode/check_model.h"
 #include "io/lora_file.h"
+#include "run/state_seconds.h"
 #include "run/workspace.h"
 #include "train/memory_text.h"
 
@@ -216,6 +217,8 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
                    .keeps_masked = keeps_masked(),
                    .streaming = streaming},
           .batch = config.train.batch_size,
+          .states = choice.states_at(),
+          .micro_batches = std::max<int64_t>(1, micro_batches / processes),
           .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
           .accumulate = micro_batches > 1,
           .processes = processes,
@@ -284,7 +287,9 @@ void Prepared::fit_memory() {
          "processes, or in host memory. Leave one of them out",
          stream);
   compile(MemoryWishes(config, 0).least_kept());
-  if (plan->memory.total() <= limit && all_here && !shares_base()) return;
+  const bool fits =
+      plan->memory.total() <= limit && plan->memory.on_host() <= host_memory_for(device, config, processes_here);
+  if (fits && all_here && !shares_base()) return;
   MemoryPlanner& planner = memory_planner();
   // The estimate looks at the step of the largest shape; what else the run has may take a little more.
   constexpr int attempts = 4;
@@ -426,6 +431,12 @@ std::string Prepared::report(bool whole) {
   if (memory.offloaded > 0)
     text_report +=
         fmt::format("           {:.1f} MiB of activations in host memory between the passes\n", mib(memory.offloaded));
+  if (memory.states > 0)
+    text_report += fmt::format(
+        "           {:.1f} MiB of optimizer states in host memory between the updates, for which an update is "
+        "predicted "
+        "to take {:.1f} ms longer\n",
+        mib(memory.states), 1e3 * state_seconds(plan->optimizer->plan(), rates().rates));
   if (memory.streamed > 0)
     text_report += fmt::format(
         "           {:.1f} MiB of weights in host memory, one copy; {:.1f} MiB of the activations are the place where "

@@ -211,9 +211,9 @@ void StepRunner::forward_backward(TrainStep& step, bool onto) {
 void StepRunner::clip_and_update() {
   const WholeChange whole;
   lk_context* context = device_.context();
-  const AdapterTensor all = plan_.adapters->whole();
+  const AdapterTensor trained = plan_.adapters->whole();
   const lk_tensor norm = scalar(scalars_, NORM), counts = scalar(scalars_, STEP, 2);
-  clip_gradients(device_, kernel_tensor({DType::f32, all.shape}, plan_.adapters->at(gradients(), all)),
+  clip_gradients(device_, kernel_tensor({DType::f32, trained.shape}, plan_.adapters->at(gradients(), trained)),
                  options_.max_grad_norm, scalar(scalars_, LOSS_SCALE), norm);
   if (sum_) {
     device_.check(
@@ -222,16 +222,27 @@ void StepRunner::clip_and_update() {
     const lk_accumulate_params distrust{.x = scalar(scalars_, DISTRUST), .total = norm, .alpha = 1, .accumulate = true};
     device_.check(lk_accumulate(context, &distrust), "trust in other processes");
   }
-  device_.check(lk_if_finite_begin(context, &norm), "condition");
-  const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = counts, .y = counts};
-  device_.check(lk_unary(context, &next), "step counters");
-  update_->run();
-  if (plan_.norm_limit) plan_.norm_limit->run();
-  if (plan_.ema) {
-    if (update_->plan().evaluates()) update_->evaluate();
-    plan_.ema->run();
-  }
-  device_.check(lk_if_finite_end(context), "condition");
+  const auto when_finite = [&](const std::function<void()>& work) {
+    device_.check(lk_if_finite_begin(context, &norm), "condition");
+    work();
+    device_.check(lk_if_finite_end(context), "condition");
+  };
+  const auto count = [&] {
+    const lk_unary_params next{.kind = LK_AFFINE, .a = 1, .b = 1, .x = counts, .y = counts};
+    device_.check(lk_unary(context, &next), "step counters");
+  };
+  // Copies of other queues are no part of a condition, so that states from host memory travel between several.
+  const bool together = update_->plan().place() == StatePlace::device;
+  const Update::Part part = together ? Update::Part(Update::always) : when_finite;
+  const Update::Part all = together ? when_finite : Update::Part(Update::always);
+  all([&] {
+    part(count);
+    update_->run(part);
+    if (plan_.norm_limit) part([&] { plan_.norm_limit->run(); });
+    if (!plan_.ema) return;
+    if (update_->plan().evaluates()) update_->evaluate(part);
+    part([&] { plan_.ema->run(); });
+  });
   if (!options_.loss_scaling) return;
   const lk_loss_scale_update_params update{.norm = norm,
                                            .state = scalar(scalars_, LOSS_SCALE, 2),

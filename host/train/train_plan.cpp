@@ -11,10 +11,21 @@
 #include "train/gradient_sum.h"
 
 namespace lh {
+namespace {
+
+UpdateNeeds most_of(const UpdateNeeds& a, const UpdateNeeds& b) {
+  return {.here = std::max(a.here, b.here),
+          .on_host = std::max(a.on_host, b.on_host),
+          .small = std::max(a.small, b.small),
+          .arena = std::max(a.arena, b.arena),
+          .workspace = std::max(a.workspace, b.workspace)};
+}
+
+}  // namespace
 
 TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registry, const TrainSection& settings,
                      const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options)
-    : device_(device), registry_(registry) {
+    : device_(device), registry_(registry), states_(options.states) {
   const Recipe& recipe = model.recipe();
   const auto add = [&](const PlannedGraph& planned) {
     also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
@@ -88,7 +99,27 @@ void TrainPlan::accumulate() {
 std::shared_ptr<const OptimizerSetup> TrainPlan::setup_for(const TrainSection& settings) {
   for (const auto& setup : setups_)
     if (setup->serves(settings)) return setup;
-  return setups_.emplace_back(std::make_shared<OptimizerSetup>(registry_, settings, adapters->trained()));
+  return setups_.emplace_back(std::make_shared<OptimizerSetup>(registry_, settings, adapters->trained(), states_));
+}
+
+UpdateNeeds TrainPlan::needs_of(const UpdatePlan& update) const {
+  const bool on_host = update.place() == StatePlace::host;
+  UpdateNeeds needs{.here = update.group_state_bytes() + (on_host ? 0 : update.state_bytes()),
+                    .on_host = on_host ? update.state_bytes() : 0,
+                    .small = update.number_bytes(),
+                    .arena = update.arena_bytes()};
+  for (const std::vector<PlannedGraph>& graphs : update.graphs()) {
+    needs.workspace = std::max(needs.workspace, workspace_bytes(device_, graphs));
+    for (const PlannedGraph& planned : graphs) needs.small += constant_bytes(*planned.graph);
+  }
+  return needs;
+}
+
+UpdateNeeds TrainPlan::update_needs(StatePlace place) const {
+  if (place == states_) return update_;
+  UpdateNeeds needs;
+  for (const auto& setup : setups_) needs = most_of(needs, needs_of(setup->plan_at(place)));
+  return needs;
 }
 
 void TrainPlan::also(const TrainSection& settings) { make_room(*setup_for(settings)); }
@@ -102,17 +133,12 @@ void TrainPlan::make_room(const OptimizerSetup& setup) {
          setup.rules().base().id());
   const int64_t before = adapters->bytes();
   if (update.evaluates()) adapters->add_section("evaluation");
-  const int64_t states = std::max(update_states_, update.state_bytes());
-  memory.adapters += adapters->bytes() - before + states - update_states_;
-  update_states_ = states;
-  int64_t small = update.number_bytes();
-  for (const std::vector<PlannedGraph>& graphs : update.graphs()) {
-    also(update.arena_bytes(), workspace_bytes(device_, graphs), 0);
-    for (const PlannedGraph& planned : graphs) small += constant_bytes(*planned.graph);
-  }
-  small = std::max(update_small_, small);
-  memory.small += small - update_small_ - Feed::device_bytes(message_bytes());
-  update_small_ = small;
+  const UpdateNeeds needs = most_of(update_, needs_of(update));
+  memory.adapters += adapters->bytes() - before + needs.here - update_.here;
+  memory.states = needs.on_host;
+  memory.small += needs.small - update_.small - Feed::device_bytes(message_bytes());
+  update_ = needs;
+  also_adapted(needs.arena, needs.workspace, 0);
   // Weight decays and rates of roles may come later.
   rate_slots_ = std::max(rate_slots_, 4 * static_cast<int64_t>(update.groups().size()));
   memory.small += Feed::device_bytes(message_bytes());
@@ -124,18 +150,17 @@ std::string TrainPlan::obstacle(const OptimizerSetup& setup, int64_t limit) cons
       "With '{}' in train.phases, or as train.optimizer of a resumed run, it is planned "
       "for",
       setup.rules().base().id());
-  int64_t workspace = 0;
-  for (const auto& graphs : update.graphs()) workspace = std::max(workspace, workspace_bytes(device_, graphs));
+  const UpdateNeeds needs = needs_of(update);
   if (update.evaluates() && norm_limit)
     return "it saves other weights than it trains, which scale_weight_norms cannot reach";
-  if (update.arena_bytes() > memory.activations || workspace > memory.workspace)
+  if (needs.arena > memory.activations || needs.workspace > memory.workspace)
     return fmt::format("its update takes more working memory than the run has set aside. {}", fix);
   if (static_cast<int64_t>(update.groups().size()) > rate_slots_)
     return fmt::format("it has {} groups of tensors, the run has room for {}. {}", update.groups().size(), rate_slots_,
                        fix);
   const int64_t evaluation =
       update.evaluates() && !adapters->has("evaluation") ? adapters->whole().shape.numel() * 4 : 0;
-  const int64_t more = std::max<int64_t>(0, update.state_bytes() - update_states_) + evaluation;
+  const int64_t more = std::max<int64_t>(0, needs.here - update_.here) + evaluation;
   if (memory.total() + more > limit)
     return fmt::format("it takes {} MiB more than the run has, {} MiB are left. {}", more >> 20,
                        std::max<int64_t>(0, limit - memory.total()) >> 20, fix);

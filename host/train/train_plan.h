@@ -21,13 +21,14 @@ namespace lh {
 // Device memory of a run while it trains, in bytes.
 struct MemoryReport {
   int64_t weights = 0;      // of the denoiser, and of the VAE decoder where samples are made
-  int64_t adapters = 0;     // LoRA tensors, gradients, optimizer states, average of the weights
+  int64_t adapters = 0;     // LoRA tensors, gradients, optimizer states that are here, average of the weights
   int64_t activations = 0;  // one arena for everything that runs
   int64_t workspace = 0;    // of single operations
   int64_t small = 0;        // constants, inputs, scalars
   int64_t streamed = 0;     // weights in host memory instead: not of the device
   int64_t offloaded = 0;    // activations likewise, between the passes
-  int64_t on_host() const { return streamed + offloaded; }
+  int64_t states = 0;       // optimizer states likewise, between the updates
+  int64_t on_host() const { return streamed + offloaded + states; }
   int64_t total() const { return weights + adapters + activations + workspace + small; }
 };
 
@@ -48,9 +49,17 @@ enum Scalar : int64_t {
   SCALARS = 1024
 };
 
+// What the updates of a run need with the states at one place: the most that one of its optimizers does, in bytes.
+struct UpdateNeeds {
+  int64_t here = 0, on_host = 0;  // states
+  int64_t small = 0, arena = 0, workspace = 0;
+};
+
 struct PlanOptions {
   StepOptions step;
   int64_t batch = 1;
+  StatePlace states = StatePlace::device;
+  int64_t micro_batches = 1;              // for each update, of a process
   Sizes encoder_sizes = {};               // "<encoder>.length", where text encoders are part of the step
   bool accumulate = false;                // gradients of several micro-batches are added up
   int64_t processes = 1, rank = 0;        // that train together; this one's number
@@ -76,7 +85,7 @@ struct TrainPlan {
   // Makes room for the optimizer that these settings ask for, in the place of the one in force. Throws
   // lh::Error(Code::config) for settings that no optimizer takes.
   void also(const TrainSection& settings);
-  // The largest arena of what is no training step and not adapted to the room.
+  // The largest arena of what is no training step, no update, and not adapted to the room.
   int64_t other_arena() const { return other_arena_; }
   // The optimizer of these settings; one that is planned already where there is one.
   std::shared_ptr<const OptimizerSetup> setup_for(const TrainSection& settings);
@@ -89,7 +98,9 @@ struct TrainPlan {
   std::unique_ptr<NormLimit> norm_limit;            // where there is one
   std::unique_ptr<Ema> ema;                         // likewise
   MemoryReport memory;
-  int64_t update_states() const { return update_states_; }  // of the optimizer that has the most, in bytes
+  int64_t update_states() const { return update_.here + update_.on_host; }
+  StatePlace states_at() const { return states_; }
+  UpdateNeeds update_needs(StatePlace place) const;  // of all optimizers that were planned for
   int64_t rates_bytes() const { return placed_bytes(rate_slots_ * rate_spacing); }
   int64_t message_bytes() const;           // learning rates and the inputs of the largest step
   const StepShape& largest_shape() const;  // of the step with the most activations
@@ -97,11 +108,14 @@ struct TrainPlan {
 
  private:
   void make_room(const OptimizerSetup& setup);
+  UpdateNeeds needs_of(const UpdatePlan& update) const;
   Device& device_;
   const Registry& registry_;
   std::vector<std::shared_ptr<const OptimizerSetup>> setups_;
   int64_t other_arena_ = 0;
-  int64_t rate_slots_ = 0, update_states_ = 0, update_small_ = 0;  // the most that one of them needs
+  StatePlace states_;
+  int64_t rate_slots_ = 0;
+  UpdateNeeds update_;
 };
 
 }  // namespace lh

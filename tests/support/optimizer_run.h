@@ -20,8 +20,10 @@ struct RunTensor {
 
 class OptimizerRun {
  public:
-  // Every tensor begins at a multiple of 256 bytes, as those of a model do.
-  OptimizerRun(Device& device, const std::vector<const Optimizer*>& rules, std::vector<RunTensor> tensors)
+  // Every tensor begins at a multiple of 256 bytes, as those of a model do. part: of states in host memory
+  // (UpdatePlan).
+  OptimizerRun(Device& device, const std::vector<const Optimizer*>& rules, std::vector<RunTensor> tensors,
+               StatePlace place = StatePlace::device, int64_t part = UpdatePlan::usual_part)
       : device_(device), tensors_(std::move(tensors)) {
     std::vector<TrainedTensor> trained;
     for (const RunTensor& tensor : tensors_) {
@@ -37,7 +39,7 @@ class OptimizerRun {
     }
     std::vector<UpdateGroup> groups;
     for (const Optimizer* rule : rules) groups.push_back({"group" + std::to_string(groups.size()), rule});
-    plan_ = std::make_unique<UpdatePlan>(groups, std::move(trained));
+    plan_ = std::make_unique<UpdatePlan>(groups, std::move(trained), place, part);
     const int64_t bytes = elements_ * 4;
     memory_ = DeviceMemory(device, 3 * bytes, "p, g, evaluation");
     scalars_ = DeviceMemory(device, 256 * static_cast<int64_t>(1 + rules.size()), "scalars");
@@ -61,12 +63,12 @@ class OptimizerRun {
   void set_gradient(size_t i, const HostTensor& g) {
     memory_.upload(elements_ * 4 + offset(i), g.data.data(), g.desc.bytes());
   }
-  // lr: of each group.
-  void step(const std::vector<float>& lr) {
+  // lr: of each group. part: of the update.
+  void step(const std::vector<float>& lr, const Update::Part& part = Update::always) {
     const float count = static_cast<float>(++steps_);
     scalars_.upload(0, &count, 4);
     for (size_t g = 0; g < lr.size(); ++g) scalars_.upload(256 * static_cast<int64_t>(g + 1), &lr[g], 4);
-    update_->run();
+    update_->run(part);
   }
   // Takes over parameters, states and the number of steps, as a run does that is resumed.
   void go_on_from(const OptimizerRun& other) {
