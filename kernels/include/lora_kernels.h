@@ -221,30 +221,6 @@ typedef int32_t lk_products;
 #define LK_PRODUCTS_I8 2
 #define LK_FEW_ROWS 8
 
-/* Functions of one number; those from LK_SILU to LK_RELU are activations. */
-typedef int32_t lk_unary_kind;
-#define LK_SILU 0
-#define LK_GELU_ERF 1
-#define LK_GELU_TANH 2
-#define LK_GELU_QUICK 3 /* x sigmoid(1.702 x) */
-#define LK_SIGMOID 4
-#define LK_TANH 5
-#define LK_RELU 6
-#define LK_EXP 7
-#define LK_SQRT 8
-#define LK_RSQRT 9
-#define LK_ABS 10
-#define LK_SIGN 11
-#define LK_SQUARE 12
-#define LK_AFFINE 13 /* a x + b */
-#define LK_CLAMP 14  /* min(max(x, a), b) */
-#define LK_SIN 15    /* radians */
-#define LK_COS 16
-#define LK_LOG 17 /* natural */
-#define LK_FLOOR 18
-#define LK_CEIL 19
-#define LK_ROUND 20 /* to the nearest integer, halves to the even one */
-
 /* y[..., out] = x[..., in] weight[out, in]^T + bias[out]. weight may be of fewer bits, with its weight_scale. */
 typedef struct lk_linear_params {
   int64_t struct_size LK_SIZE_OF(lk_linear_params);
@@ -269,8 +245,7 @@ typedef struct lk_linear_backward_params {
 LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
 
 /* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T, where base = x weight^T + bias.
- * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone.
- * activated[..., i] = activation(y[..., activated_from + i]), of y's numbers as they are stored. */
+ * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone. */
 typedef struct lk_lora_forward_params {
   int64_t struct_size LK_SIZE_OF(lk_lora_forward_params);
   lk_tensor x;
@@ -280,16 +255,10 @@ typedef struct lk_lora_forward_params {
   float scale;    /* alpha / rank */
   lk_tensor y, s;
   lk_products products; /* of base */
-  lk_tensor activated;  /* optional output [..., out - activated_from]; in lines */
-  int64_t activated_from;
-  lk_unary_kind activation;
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 
-/* ds = scale * (dy up) * mask ;  ddown = ds^T x ;  dup = scale * dy^T s ;  dx = dy weight + ds down.
- * Where x[..., inner_from + i] = activation(inner[..., i]), these columns' gradients may be taken through the
- * activation: dinner = (dx's columns from inner_from on, rounded to dinner's type) * activation'(inner), and dx has
- * those before. */
+/* ds = scale * (dy up) * mask ;  ddown = ds^T x ;  dup = scale * dy^T s ;  dx = dy weight + ds down. */
 typedef struct lk_lora_backward_params {
   int64_t struct_size LK_SIZE_OF(lk_lora_backward_params);
   lk_tensor dy, x;
@@ -301,9 +270,6 @@ typedef struct lk_lora_backward_params {
   int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
   lk_tensor dx, ddown, dup; /* optional outputs */
   lk_products products;     /* of dy weight */
-  lk_tensor inner, dinner;  /* optional [..., in - inner_from], both or neither; in lines. Then dx [..., inner_from] */
-  int64_t inner_from;
-  lk_unary_kind activation;
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 
@@ -464,16 +430,13 @@ typedef struct lk_layer_norm_backward_params {
 } lk_layer_norm_backward_params;
 LK_API lk_status lk_layer_norm_backward(lk_context*, const lk_layer_norm_backward_params*);
 
-/* In lines: x, y, and of the gradients dy, x, dx. With cos and sin, as of lk_rope, what is normed is then rotated,
- * without being rounded in between: x [B, S, H, D], and so are y and the gradients. */
+/* In lines: x, y, and of the gradients dy, x, dx. */
 typedef struct lk_rms_norm_params {
   int64_t struct_size LK_SIZE_OF(lk_rms_norm_params);
   lk_tensor x;
   lk_tensor weight; /* optional */
   lk_tensor y;
   float eps;
-  int32_t interleaved;
-  lk_tensor cos, sin; /* optional */
 } lk_rms_norm_params;
 LK_API lk_status lk_rms_norm(lk_context*, const lk_rms_norm_params*);
 
@@ -483,9 +446,7 @@ typedef struct lk_rms_norm_backward_params {
   lk_tensor weight; /* optional */
   float eps;
   lk_tensor dx, dweight; /* optional outputs */
-  int32_t interleaved;
-  lk_tensor cos, sin; /* optional */
-  lk_tensor added;    /* optional, as of lk_layer_norm_backward */
+  lk_tensor added;       /* optional, as of lk_layer_norm_backward */
 } lk_rms_norm_backward_params;
 LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
 
@@ -536,6 +497,29 @@ typedef struct lk_group_norm_backward_params {
 LK_API lk_status lk_group_norm_backward(lk_context*, const lk_group_norm_backward_params*);
 
 /* ---- elementwise ------------------------------------------------------------------------------------ */
+
+typedef int32_t lk_unary_kind;
+#define LK_SILU 0
+#define LK_GELU_ERF 1
+#define LK_GELU_TANH 2
+#define LK_GELU_QUICK 3 /* x sigmoid(1.702 x) */
+#define LK_SIGMOID 4
+#define LK_TANH 5
+#define LK_RELU 6
+#define LK_EXP 7
+#define LK_SQRT 8
+#define LK_RSQRT 9
+#define LK_ABS 10
+#define LK_SIGN 11
+#define LK_SQUARE 12
+#define LK_AFFINE 13 /* a x + b */
+#define LK_CLAMP 14  /* min(max(x, a), b) */
+#define LK_SIN 15    /* radians */
+#define LK_COS 16
+#define LK_LOG 17 /* natural */
+#define LK_FLOOR 18
+#define LK_CEIL 19
+#define LK_ROUND 20 /* to the nearest integer, halves to the even one */
 
 /* x and y floating, or both i32 for LK_RELU, LK_ABS, LK_SIGN, LK_SQUARE, LK_AFFINE and LK_CLAMP: a and b are then whole
  * numbers from -2^24 to 2^24, and results wrap modulo 2^32. In place allowed (y == x). In lines: x, y if floating. */
