@@ -233,15 +233,13 @@ const Key table[] = {
     {"memory.optimizer_states",
      in<Y, &MemoryConfig::optimizer_states>,
      "Where the optimizer's states are between two updates. host: in host memory; an update brings them to the device "
-     "piece by piece and takes them back, which changes no bit of it. device: on the device. auto: on the device, or "
-     "in "
-     "host memory where memory is short and that is predicted to cost least.",
+     "piece by piece and takes them back, which changes no bit of it. device: on the device. auto: there too, unless "
+     "memory is short and host memory is predicted to cost least.",
      {.choices = state_places}},
     {"memory.host",
      in<Y, &MemoryConfig::host>,
      "Host memory that weights, activations and optimizer states may take, which stays in memory while the run lasts: "
-     "32GiB, 800 MiB, or "
-     "a "
+     "32GiB, 800 MiB, or a "
      "number of GiB. Empty: nine tenths of what is free, shared by the processes of a machine.",
      {.normalize = check_budget}},
     {"memory.shard_base", in<Y, &MemoryConfig::shard_base>,
