@@ -101,7 +101,8 @@ void gated_residual(Cuda& cuda, const lk_gated_residual_params& p) {
 
 void gated_residual_backward(Cuda& cuda, const lk_gated_residual_backward_params& p) {
   const Columns shape = columns_of(p.dy);
-  if (p.rms != 0) return rms_rows_backward(cuda, {p.z, p.weight, p.gate, 0.0f, shape.rows, p.eps}, p.dy, {}, p.dz, p.dgate);
+  if (p.rms != 0)
+    return rms_rows_backward(cuda, {p.z, p.weight, p.gate, 0.0f, shape.rows, p.eps}, p.dy, {}, p.dz, p.dgate);
   if (present(p.dgate)) {
     with_pack({in(p.dy), in(p.z)}, {in(p.gate), in(p.dz), in(p.dgate)}, shape.width, [&](auto kind) {
       using Pack = decltype(kind);

@@ -17,8 +17,8 @@ struct LayerNorm {
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y);
 
-// Gradients, each optional; dweight and dbias have a row for every row of the weight. norm.bias is not used. dx is added
-// to `added`, which may be absent, or dx itself.
+// Gradients, each optional; dweight and dbias have a row for every row of the weight. norm.bias is not used. dx is
+// added to `added`, which may be absent, or dx itself.
 void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor& dy, const lk_tensor& added,
                               const lk_tensor& dx, const lk_tensor& dweight, const lk_tensor& dbias);
 

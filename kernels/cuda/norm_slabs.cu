@@ -34,42 +34,24 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
   const int64_t begin = image * p.rows_per_factor + slab * slabs.rows;
   const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_factor);
 
-  int64_t column[packs];
-  bool inside[packs];
-  float count = 0;
-#pragma unroll
-  for (int k = 0; k < packs; ++k) {
-    column[k] = int64_t{k * threads + thread} * width;
-    inside[k] = column[k] < p.columns;
-    count += inside[k] ? width : 0;
-  }
-  const auto place = [&](int64_t row, int tensor, int k) {
-    return ((static_cast<int>((row - begin) % ahead) * tensors + tensor) * packs + k) * threads + thread;
-  };
-  const auto fetch = [&](int64_t row) {  // rows behind the end are groups without copies
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-      if (!inside[k] || row >= end) continue;
-      copy_16_async(&ring[place(row, 0, k)], p.x + row * p.columns + column[k], true);
-      copy_16_async(&ring[place(row, 1, k)], p.dy + row * p.columns + column[k], true);
-      if constexpr (Onto) copy_16_async(&ring[place(row, 2, k)], p.added + row * p.columns + column[k], true);
-    }
-    commit_copies();
-  };
-  for (int i = 0; i < ahead; ++i) fetch(begin + i);
+  ColumnsOfRows<tensors> rows(ring, begin, end, p.columns);
+  rows.from[0] = p.x;
+  rows.from[1] = p.dy;
+  if constexpr (Onto) rows.from[2] = p.added;
+  for (int i = 0; i < ahead; ++i) rows.fetch(begin + i);
 
   float f[packs][width], total[packs][width] = {}, shift[packs][width] = {};
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
-    if (!inside[k]) continue;
+    if (!rows.inside[k]) continue;
     float w[width];
-    load_or(p.factor, image * p.columns + column[k], 0.0f, f[k]);
-    load_or(p.weight, column[k], 1.0f, w);
+    load_or(p.factor, image * p.columns + rows.column[k], 0.0f, f[k]);
+    load_or(p.weight, rows.column[k], 1.0f, w);
 #pragma unroll
     for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
   }
   for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
-  const Counts numbers = count_numbers(count, other, counts);  // and its barrier for what was set to 0
+  const Counts numbers = count_numbers(rows.count, other, counts);  // and its barrier for what was set to 0
   const float count_other = numbers.of_other, per_count = 1.0f / fmaxf(numbers.mine, 1.0f);
   const float per_column = 1.0f / static_cast<float>(p.columns);
 
@@ -82,9 +64,9 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
         x[i][k] = dy[i][k] = make_uint4(0, 0, 0, 0);
-        if (!inside[k] || first + i >= end) continue;
-        x[i][k] = ring[place(first + i, 0, k)];
-        dy[i][k] = ring[place(first + i, 1, k)];
+        if (!rows.inside[k] || first + i >= end) continue;
+        x[i][k] = rows.at(first + i, 0, k);
+        dy[i][k] = rows.at(first + i, 1, k);
       }
     }
 #pragma unroll
@@ -100,7 +82,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
       }
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
-        if (!inside[k]) continue;
+        if (!rows.inside[k]) continue;
         unpack<Bf16>(x[i][k], v);
         unpack<Bf16>(dy[i][k], g);
 #pragma unroll
@@ -122,7 +104,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
     }
     __syncthreads();
     if constexpr (!Onto)  // this thread has read what lies there
-      for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);
+      for (int i = 0; i < at_once; ++i) rows.fetch(first + ahead + i);
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int64_t row = first + i;
@@ -142,7 +124,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
       m.mean_gxh = warps_sum(sum_gd) * m.r * per_column;
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
-        if (!inside[k]) continue;
+        if (!rows.inside[k]) continue;
         float v[width], g[width];
         unpack<Bf16>(x[i][k], v);
         unpack<Bf16>(dy[i][k], g);
@@ -156,27 +138,27 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, 
           g[j] = m.r * (g[j] * f[k][j] - m.mean_g - xh * m.mean_gxh);
         }
         if constexpr (Onto) {
-          unpack<Bf16>(ring[place(row, 2, k)], v);
+          unpack<Bf16>(rows.at(row, 2, k), v);
 #pragma unroll
           for (int j = 0; j < width; ++j) g[j] += v[j];
         }
-        if (p.dx.data != nullptr) put(p.dx, row * p.columns + column[k], g);
+        if (p.dx.data != nullptr) put(p.dx, row * p.columns + rows.column[k], g);
       }
     }
     if constexpr (Onto)
-      for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);
+      for (int i = 0; i < at_once; ++i) rows.fetch(first + ahead + i);
   }
   if constexpr (Summed) {
     const int64_t images = gridDim.x / slabs.count, at = (slab * images + image) * p.columns;
 #pragma unroll
     for (int k = 0; k < packs; ++k) {
-      if (!inside[k]) continue;
+      if (!rows.inside[k]) continue;
       float w[width];
-      load_or(p.weight, column[k], 1.0f, w);
+      load_or(p.weight, rows.column[k], 1.0f, w);
 #pragma unroll
       for (int j = 0; j < width; ++j) total[k][j] *= w[j];
-      put(partial.y[0], at + column[k], total[k]);
-      if (Centered && partial.y[1].data != nullptr) put(partial.y[1], at + column[k], shift[k]);
+      put(partial.y[0], at + rows.column[k], total[k]);
+      if (Centered && partial.y[1].data != nullptr) put(partial.y[1], at + rows.column[k], shift[k]);
     }
   }
 }

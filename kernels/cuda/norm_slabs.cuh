@@ -85,6 +85,42 @@ __device__ inline Counts count_numbers(float of_thread, int other, float (&count
   return {mine, counts[other]};
 }
 
+// A thread's columns of the rows begin .. end of `tensors` tensors, and those of several rows on their way to its
+// places in ring [ahead][tensors][packs][threads], which no other thread reads.
+template <int tensors>
+struct ColumnsOfRows {
+  uint4* ring;
+  int64_t begin, end, columns;
+  const uint16_t* from[tensors] = {};
+  int64_t column[packs] = {};
+  bool inside[packs] = {};
+  float count = 0;  // of them
+
+  __device__ ColumnsOfRows(uint4* to, int64_t first, int64_t behind, int64_t width_of_row)
+      : ring(to), begin(first), end(behind), columns(width_of_row) {
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      column[k] = int64_t{k * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)} * width;
+      inside[k] = column[k] < columns;
+      count += inside[k] ? width : 0;
+    }
+  }
+  __device__ uint4& at(int64_t row, int tensor, int k) const {
+    const int slot = (static_cast<int>((row - begin) % ahead) * tensors + tensor) * packs + k;
+    return ring[slot * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)];
+  }
+  // A group of copies; of rows behind the end it has none.
+  __device__ void fetch(int64_t row) const {
+#pragma unroll
+    for (int k = 0; k < packs; ++k) {
+      if (!inside[k] || row >= end) continue;
+#pragma unroll
+      for (int t = 0; t < tensors; ++t) copy_16_async(&at(row, t, k), from[t] + row * columns + column[k], true);
+    }
+    commit_copies();
+  }
+};
+
 }  // namespace norm_slabs
 
 }  // namespace lk::cuda

@@ -27,42 +27,24 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Pro
   const int64_t begin = image * p.rows_per_factor + slab * slabs.rows;
   const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_factor);
 
-  int64_t column[packs];
-  bool inside[packs];
-  float count = 0;
-#pragma unroll
-  for (int k = 0; k < packs; ++k) {
-    column[k] = int64_t{k * threads + thread} * width;
-    inside[k] = column[k] < p.columns;
-    count += inside[k] ? width : 0;
-  }
-  const auto place = [&](int64_t row, int tensor, int k) {
-    return ((static_cast<int>((row - begin) % ahead) * tensors + tensor) * packs + k) * threads + thread;
-  };
-  const auto fetch = [&](int64_t row) {  // rows behind the end are groups without copies
-#pragma unroll
-    for (int k = 0; k < packs; ++k) {
-      if (!inside[k] || row >= end) continue;
-      copy_16_async(&ring[place(row, 0, k)], p.x + row * p.columns + column[k], true);
-      if constexpr (ByRow) copy_16_async(&ring[place(row, 1, k)], p.added + row * p.columns + column[k], true);
-    }
-    commit_copies();
-  };
-  for (int i = 0; i < ahead; ++i) fetch(begin + i);
+  ColumnsOfRows<tensors> rows(ring, begin, end, p.columns);
+  rows.from[0] = p.x;
+  if constexpr (ByRow) rows.from[1] = p.added;
+  for (int i = 0; i < ahead; ++i) rows.fetch(begin + i);
 
   float f[packs][width], shift[packs][width];
 #pragma unroll
   for (int k = 0; k < packs; ++k) {
-    if (!inside[k]) continue;
+    if (!rows.inside[k]) continue;
     float w[width];
-    load_or(p.factor, image * p.columns + column[k], 0.0f, f[k]);
-    load_or(p.weight, column[k], 1.0f, w);
-    load_or(p.shift, image * p.columns + column[k], 0.0f, shift[k]);
+    load_or(p.factor, image * p.columns + rows.column[k], 0.0f, f[k]);
+    load_or(p.weight, rows.column[k], 1.0f, w);
+    load_or(p.shift, image * p.columns + rows.column[k], 0.0f, shift[k]);
 #pragma unroll
     for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
   }
   for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
-  const Counts numbers = count_numbers(count, other, counts);  // and its barrier for what was set to 0
+  const Counts numbers = count_numbers(rows.count, other, counts);  // and its barrier for what was set to 0
   const float per_count = 1.0f / fmaxf(numbers.mine, 1.0f), per_column = 1.0f / static_cast<float>(p.columns);
 
   int turn = 0;
@@ -74,9 +56,9 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Pro
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
         x[i][k] = make_uint4(0, 0, 0, 0);
-        if (!inside[k] || first + i >= end) continue;
-        x[i][k] = ring[place(first + i, 0, k)];
-        if constexpr (ByRow) added[i][k] = ring[place(first + i, 1, k)];
+        if (!rows.inside[k] || first + i >= end) continue;
+        x[i][k] = rows.at(first + i, 0, k);
+        if constexpr (ByRow) added[i][k] = rows.at(first + i, 1, k);
       }
     }
 #pragma unroll
@@ -92,7 +74,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Pro
       }
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
-        if (!inside[k]) continue;
+        if (!rows.inside[k]) continue;
         unpack<Bf16>(x[i][k], v);
 #pragma unroll
         for (int j = 0; j < width; ++j) squares += (v[j] - mean) * (v[j] - mean);
@@ -104,7 +86,7 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Pro
       }
     }
     __syncthreads();
-    for (int i = 0; i < at_once; ++i) fetch(first + ahead + i);  // all have read what lay there
+    for (int i = 0; i < at_once; ++i) rows.fetch(first + ahead + i);  // all have read what lay there
 #pragma unroll
     for (int i = 0; i < at_once; ++i) {
       const int64_t row = first + i;
@@ -118,13 +100,13 @@ __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Pro
       const float r = 1.0f / sqrtf(warps_sum(squares) * per_column + p.eps);
 #pragma unroll
       for (int k = 0; k < packs; ++k) {
-        if (!inside[k]) continue;
+        if (!rows.inside[k]) continue;
         float v[width];
         unpack<Bf16>(x[i][k], v);
         if constexpr (ByRow) unpack<Bf16>(added[i][k], shift[k]);
 #pragma unroll
         for (int j = 0; j < width; ++j) v[j] = (v[j] - mean) * r * f[k][j] + shift[k][j];
-        put(p.y, row * p.columns + column[k], v);
+        put(p.y, row * p.columns + rows.column[k], v);
       }
     }
   }

@@ -20,8 +20,9 @@ LK_API lk_status lk_context_stream(lk_context* context, void** stream);
 /* Operations go into this cudaStream_t of the context's device from here on, which stays the caller's and has to be
  * there until another one is given; NULL: into the context's own again. They come behind what the context has in
  * flight, unless the caller is recording the stream: then the context must have nothing in flight that they read, and
- * must have run operations of the same kind and size twice before (the first finds how much workspace they take). An error between lk_fork and lk_join, within a condition,
- * and while the context itself is recording. LK_E_UNSUPPORTED on the CPU. */
+ * must have run operations of the same kind and size twice before (the first finds how much workspace they take). An
+ * error between lk_fork and lk_join, within a condition, and while the context itself is recording. LK_E_UNSUPPORTED on
+ * the CPU. */
 LK_API lk_status lk_context_use_stream(lk_context* context, void* stream);
 
 #ifdef __cplusplus
