@@ -95,7 +95,7 @@ static void plain_loops(void) {
 /* The backend that the command line names; it must be in this build of the library and have its device. */
 static void open_context(int argc, char** argv) {
   const char* const name = argc > 1 ? argv[1] : "cpu";
-  lk_context_params options = {sizeof options};
+  lk_context_params options = {.struct_size = sizeof options};
   if (argc > 2 || (strcmp(name, "cpu") != 0 && strcmp(name, "cuda") != 0)) {
     fprintf(stderr, "usage: lora_backward [cpu|cuda]\n");
     exit(2);
@@ -105,7 +105,7 @@ static void open_context(int argc, char** argv) {
 }
 
 int main(int argc, char** argv) {
-  lk_lora_backward_params p = {sizeof p};
+  lk_lora_backward_params p = {.struct_size = sizeof p};
   int good;
 
   open_context(argc, argv);

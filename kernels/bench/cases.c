@@ -49,7 +49,7 @@ static lk_tensor log_sums(bench* b, int64_t heads, int64_t tokens) { /* [1, head
 
 static lk_attention_backward_params backward_of(bench* b, const lk_attention_params* p) {
   const int64_t* const d = p->q.dims;
-  lk_attention_backward_params g = {sizeof g};
+  lk_attention_backward_params g = {.struct_size = sizeof g};
   g.d_o = tensor4(b, p->q.dtype, d[0], d[1], d[2], d[3]);
   g.q = p->q;
   g.k = p->k;

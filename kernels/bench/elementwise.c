@@ -26,7 +26,7 @@ typedef union pass {
     return lk_##op(context, &((const pass*)copies)[copy].op);                    \
   }                                                                              \
   static lk_##op##_params* begin_##op(pass* p) {                                 \
-    const lk_##op##_params empty = {sizeof empty};                               \
+    const lk_##op##_params empty = {.struct_size = sizeof empty};                \
     p->op = empty;                                                               \
     return &p->op;                                                               \
   }

@@ -57,8 +57,8 @@ static void time_cpu(bench* b) {
 int main(int argc, char** argv) {
   const char* const name = argc > 1 ? argv[1] : "cpu";
   const int cuda = strcmp(name, "cuda") == 0;
-  lk_context_params params = {sizeof params};
-  lk_device_info info = {sizeof info};
+  lk_context_params params = {.struct_size = sizeof params};
+  lk_device_info info = {.struct_size = sizeof info};
   bench b = {0};
   if (argc > 2 || (!cuda && strcmp(name, "cpu") != 0)) {
     fprintf(stderr, "usage: lora_kernels_bench [cpu|cuda]\n");

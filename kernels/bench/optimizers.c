@@ -31,8 +31,8 @@ static void input(program* q, lk_tensor x) {
 
 /* A state of codes: zeros. */
 static void codes(bench* b, program* q, int64_t count, int is_signed) {
-  lk_quantize_blockwise_params zeros = {sizeof zeros};
-  lk_fill_params fill = {sizeof fill};
+  lk_quantize_blockwise_params zeros = {.struct_size = sizeof zeros};
+  lk_fill_params fill = {.struct_size = sizeof fill};
   lk_pointwise_input in = {0};
   fill.y = zeros.x = vector(b, LK_F32, count);
   zeros.codes = fill.y;
@@ -88,7 +88,7 @@ static void begin(bench* b, program* q, int64_t count) {
   input(q, vector(b, LK_F32, count));
   input(q, vector(b, LK_F32, count));
   for (i = LR; i <= STEP; ++i) {
-    lk_fill_params fill = {sizeof fill};
+    lk_fill_params fill = {.struct_size = sizeof fill};
     fill.y = vector(b, LK_F32, 1);
     fill.value = i == LR ? 1e-4 : 10;
     check(b, lk_fill(b->context, &fill));
@@ -137,7 +137,7 @@ void time_update(bench* b, update_rule rule, int64_t count) {
       input(q, vector(b, LK_F32, count));
     }
     if (rule == ADAMW) {
-      lk_unary_params square = {sizeof square}; /* the second moment is not negative */
+      lk_unary_params square = {.struct_size = sizeof square}; /* the second moment is not negative */
       square.kind = LK_SQUARE;
       square.x = square.y = vector(b, LK_F32, count);
       check(b, lk_unary(b->context, &square));
@@ -172,7 +172,7 @@ void time_adamw_update(bench* b, int64_t count) {
   int i;
   for (i = 0; i < COPIES; ++i) {
     program q = {0};
-    lk_unary_params square = {sizeof square};
+    lk_unary_params square = {.struct_size = sizeof square};
     begin(b, &q, count);
     copies[i].struct_size = sizeof copies[i];
     copies[i].p = q.inputs[P].x;

@@ -25,7 +25,7 @@ int64_t bytes_of(lk_tensor tensor) { return lk_numel(&tensor) * lk_dtype_size(te
 
 /* Values small enough that no product leaves the range of f16. */
 static lk_tensor filled(bench* b, lk_tensor tensor) {
-  lk_random_normal_params p = {sizeof p};
+  lk_random_normal_params p = {.struct_size = sizeof p};
   tensor.data = memory(b, bytes_of(tensor));
   p.y = tensor;
   p.scale = 0.02f;
