@@ -11,15 +11,16 @@
  *            ("in lines: x, y"); all others are dense.
  * Types      every floating tensor may be stored as f32, f16 or bf16 (weights also as fp8, i8 or nf4), mixed freely
  *            within a call; arithmetic and accumulation are float32. Losses, norms and statistics are f32.
- * Structs    of parameters begin with struct_size, sizeof of the struct as the caller was compiled: in C++ it is there
- * by itself, in C set it: lk_fill_params p = {.struct_size = sizeof p}. Later versions add fields at a struct's end,
- * and zero in them means what this version does; so a program runs with any library of its major version that knows the
- * fields it sets. Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may
- * not overlap an input unless the comment says "in place". A tensor whose data is NULL is absent; fields marked
- * "optional" may be absent, and an absent gradient output is not computed. Errors     every call returns a status; the
- * text of the last failure is lk_last_error(context). Nothing is written when a status other than LK_OK comes from
- * checking arguments. Threads    a context belongs to one thread at a time, different ones are independent; calls keep
- * the thread's GPU.
+ * Structs    of parameters begin with struct_size, sizeof of the struct as the caller was compiled: in C++ it is
+ *            there by itself, in C set it: lk_fill_params p = {.struct_size = sizeof p}. Later versions add
+ *            fields at a struct's end, and zero in them means what this version does; so a program runs with any
+ *            library of its major version that knows the fields it sets.
+ * Contract   outputs are overwritten unless a field called `accumulate` says otherwise. An output may not
+ *            overlap an input unless the comment says "in place". A tensor whose data is NULL is absent;
+ *            fields marked "optional" may be absent, and an absent gradient output is not computed.
+ * Errors     every call returns a status; the text of the last failure is lk_last_error(context). Nothing is
+ *            written when a status other than LK_OK comes from checking arguments.
+ * Threads    a context belongs to one thread at a time, different ones are independent; calls keep the thread's GPU.
  */
 #ifndef LORA_KERNELS_H
 #define LORA_KERNELS_H
