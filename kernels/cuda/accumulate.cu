@@ -1,4 +1,5 @@
 // total (+)= alpha x.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -6,6 +7,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void accumulate_kernel(ChunksIn x, float alpha, bool add, ChunksIn before, ChunksOut total, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     const int length = chunk_length(count - i);
     float v[8], sum[8] = {};

@@ -2,6 +2,7 @@
 //   p *= 1 - lr wd;  m = b1 m + (1 - b1) g;  v = b2 v + (1 - b2) g^2
 //   p -= lr / (1 - b1^t) m / (sqrt(v) / sqrt(1 - b2^t) + eps)
 // The per-step factors are computed in float64, once, by a thread of their own.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -17,6 +18,7 @@ struct StepFactors {
 };
 
 __global__ void factors_kernel(const float* lr, const float* step, Constants c, StepFactors* factors) {
+  await_previous();
   const double rate = static_cast<double>(*lr), t = static_cast<double>(*step);
   factors->keep = static_cast<float>(1.0 - rate * static_cast<double>(c.weight_decay));
   factors->rate = static_cast<float>(rate / (1.0 - pow(static_cast<double>(c.beta1), t)));
@@ -32,6 +34,7 @@ __device__ inline void update(const Constants& c, const StepFactors& f, float g,
 // The first 4 * fours elements lie at addresses that are multiples of 16 in all four arrays.
 __global__ void adamw_kernel(float* p, const float* g, float* m, float* v, int64_t count, int64_t fours, Constants c,
                              const StepFactors* factors) {
+  await_previous();
   const StepFactors f = *factors;
   for (int64_t i = thread_index(); i < fours; i += thread_count()) {
     float4 p4 = reinterpret_cast<float4*>(p)[i], m4 = reinterpret_cast<float4*>(m)[i];

@@ -16,6 +16,7 @@
 
 #include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
+#include "cuda/await_previous.cuh"
 
 namespace lk::cuda {
 
@@ -254,6 +255,7 @@ __device__ void multiply(const Problem& p, Shared& s) {
 template <class T>
 __global__ void __launch_bounds__(threads, 1)
     backward_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
+  await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
@@ -285,6 +287,7 @@ __global__ void __launch_bounds__(threads, 1)
 // 8 lanes for each row of a head.
 template <class T>
 __global__ void prepare_kernel(const Problem p, int64_t rows) {
+  await_previous();
   const int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 8;
   const int padded = p.query_tiles * tile_rows;
   const int head = static_cast<int>(at % p.heads), query = static_cast<int>(at / p.heads % padded);
@@ -301,6 +304,7 @@ __global__ void prepare_kernel(const Problem p, int64_t rows) {
 // dq from the sums: a warpgroup for 64 queries of a head, as the one that made them.
 template <class T>
 __global__ void finish_kernel(const Problem p) {
+  await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   const int tile = static_cast<int>(blockIdx.x) % p.query_tiles, group = static_cast<int>(threadIdx.x) / 128;
   const int head = static_cast<int>(blockIdx.x) / p.query_tiles;

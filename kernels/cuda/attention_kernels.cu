@@ -14,6 +14,7 @@
 #include <algorithm>
 
 #include "cuda/attention.h"
+#include "cuda/await_previous.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/tile.cuh"
 #include "cuda/types.cuh"
@@ -223,6 +224,7 @@ __device__ float row_sum(float v) {
 
 template <int Columns>
 __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out o, float* lse) {
+  await_previous();
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   const Place at = place(a, a.queries, a.heads, Columns);
@@ -281,6 +283,7 @@ __global__ void __launch_bounds__(tile_threads) attention_kernel(Problem a, Out 
 
 // delta [B, H, Sq] = sum_d(do o): a warp for each row of do [B, Sq, H, D].
 __global__ void delta_kernel(In d_o, In o, int64_t batch, int64_t queries, int64_t heads, int64_t width, float* delta) {
+  await_previous();
   const int64_t row = (static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
   if (row >= batch * queries * heads) return;  // all of a warp or none
   float sum = 0.0f;
@@ -313,6 +316,7 @@ __device__ void differentiate(const Problem& a, const Place& at, int64_t query, 
 template <int Columns>
 __global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
     attention_key_gradient_kernel(Problem a, Gradients g, Out dk, Out dv) {
+  await_previous();
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   Place at = place(a, a.keys, a.key_heads, Columns);
@@ -352,6 +356,7 @@ __global__ void __launch_bounds__(tile_threads, Columns == 64 ? 2 : 1)
 
 template <int Columns>
 __global__ void __launch_bounds__(tile_threads) attention_query_gradient_kernel(Problem a, Gradients g, Out dq) {
+  await_previous();
   __shared__ __align__(16) Stage stage;
   __shared__ __align__(16) TileRow weights[tile];
   const Place at = place(a, a.queries, a.heads, Columns);

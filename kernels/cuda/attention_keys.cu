@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "cuda/attention.h"
+#include "cuda/await_previous.cuh"
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
@@ -11,6 +12,7 @@ namespace {
 
 __global__ void write_lengths_kernel(const int32_t* lengths, int64_t batch, int32_t queries, int32_t keys,
                                      int64_t spacing, int32_t* query_lengths, int32_t* key_lengths) {
+  await_previous();
   for (int64_t b = threadIdx.x; b < batch; b += blockDim.x) {
     query_lengths[b * spacing] = queries;
     key_lengths[b * spacing] = lengths != nullptr ? min(max(lengths[b], 1), keys) : keys;
@@ -19,6 +21,7 @@ __global__ void write_lengths_kernel(const int32_t* lengths, int64_t batch, int3
 
 __global__ void blank_rows_kernel(const int32_t* lengths, int64_t batch, int64_t rows, int64_t width,
                                   bool rows_are_keys, float value, Out y) {
+  await_previous();
   const int64_t parts = gridDim.x / batch, item = blockIdx.x / parts, part = blockIdx.x % parts;
   const int64_t length = lengths[item];
   const int64_t kept = rows_are_keys ? min(max(length, int64_t{0}), rows) : length > 0 ? rows : 0;
@@ -30,6 +33,7 @@ __global__ void blank_rows_kernel(const int32_t* lengths, int64_t batch, int64_t
 // A block for each item. Seen keys get the places 0, 1, ... in their order, the others those that follow.
 __global__ void place_keys_kernel(const int32_t* mask, const int32_t* lengths, int64_t keys, int32_t* places,
                                   int32_t* counts) {
+  await_previous();
   __shared__ int32_t warp_counts[block_threads / 32];
   const int64_t item = blockIdx.x;
   const int64_t length = lengths != nullptr ? min(max(static_cast<int64_t>(lengths[item]), int64_t{0}), keys) : keys;
@@ -68,6 +72,7 @@ __device__ int64_t copied_row(const Copies& c, int64_t row, bool& seen) {
 
 // x [B, Sk, heads, D] -> y [B, Sk, heads * group, D], in 16 bit.
 __global__ void copy_keys_kernel(Copies c, const uint4* x, uint4* y) {
+  await_previous();
   const int64_t heads = c.heads * c.group, count = c.batch * c.keys * heads * c.runs;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<int64_t>(gridDim.x) * blockDim.x) {
@@ -81,6 +86,7 @@ __global__ void copy_keys_kernel(Copies c, const uint4* x, uint4* y) {
 
 // dy [B, Sk, heads * group, D] -> dx [B, Sk, heads, D]: sums over the group, 0 for keys that are not seen.
 __global__ void collect_key_gradient_kernel(Copies c, In dy, Out dx) {
+  await_previous();
   const int64_t count = c.batch * c.keys * c.heads * c.runs;
   for (int64_t i = static_cast<int64_t>(blockIdx.x) * blockDim.x + threadIdx.x; i < count;
        i += static_cast<int64_t>(gridDim.x) * blockDim.x) {

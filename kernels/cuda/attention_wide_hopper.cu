@@ -21,6 +21,7 @@
 
 #include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
+#include "cuda/await_previous.cuh"
 
 namespace lk::cuda {
 
@@ -379,6 +380,7 @@ __device__ void multiply(const Problem& p, Shared& s) {
 template <class T>
 __global__ void __launch_bounds__(threads, 1)
     backward_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
+  await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
@@ -413,6 +415,7 @@ __global__ void __launch_bounds__(threads, 1)
 // 16 lanes for each row of a head.
 template <class T>
 __global__ void prepare_kernel(const Problem p, int64_t rows) {
+  await_previous();
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x, at = thread / 16;
   if (thread < 1 + 2 * p.all_heads) p.counters[thread] = 0;
   const int padded = p.query_parts * part_rows;

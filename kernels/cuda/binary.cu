@@ -1,5 +1,6 @@
 // y = a (kind) b with broadcasting. The loop is over y's chunks; along its inner axis each input either advances by
 // one or stands still, so equal shapes, a scalar, a [C] vector and [B, 1, C] are all read in chunks as well.
+#include "cuda/await_previous.cuh"
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 #include "integers.h"
@@ -32,6 +33,7 @@ __device__ void combine(lk_binary_kind kind, const float (&a)[8], const float (&
 }
 
 __global__ void binary_kernel(lk_binary_kind kind, ChunksIn a, ChunksIn b, Axes<2> axes, ChunksOut y, int64_t rows) {
+  await_previous();
   const int64_t width = axes.inner();
   for (ChunkWalk walk(rows, width); walk.there(); walk.next()) {
     const Chunk chunk = walk.chunk();
@@ -52,6 +54,7 @@ __global__ void binary_kernel(lk_binary_kind kind, ChunksIn a, ChunksIn b, Axes<
 
 __global__ void integer_kernel(lk_binary_kind kind, const int32_t* a, const int32_t* b, Axes<2> axes, Out y,
                                int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     int64_t at[2];
     axes.locate(i, axes.rank, at);

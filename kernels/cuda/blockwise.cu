@@ -1,4 +1,5 @@
 // 8-bit codes with a scale for each block of 256 elements, a block to a warp.
+#include "cuda/await_previous.cuh"
 #include "cuda/blockwise.cuh"
 #include "cuda/elements.cuh"
 
@@ -9,6 +10,7 @@ namespace {
 __device__ inline bool aligned_codes(const uint8_t* codes) { return reinterpret_cast<uintptr_t>(codes) % 8 == 0; }
 
 __global__ void quantize_kernel(ChunksIn x, uint8_t* codes, float* scales, int is_signed, int64_t count) {
+  await_previous();
   __shared__ BlockwiseMap map;
   copy_map(is_signed, map);
   __syncthreads();
@@ -27,6 +29,7 @@ __global__ void quantize_kernel(ChunksIn x, uint8_t* codes, float* scales, int i
 
 __global__ void dequantize_kernel(const uint8_t* codes, const float* scales, int is_signed, ChunksOut y,
                                   int64_t count) {
+  await_previous();
   __shared__ BlockwiseMap map;
   copy_map(is_signed, map);
   __syncthreads();

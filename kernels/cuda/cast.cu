@@ -1,6 +1,7 @@
 // Conversion of storage types through float32 (through int64 between integers). Floats to integers round to nearest
 // even and saturate, NaN becomes 0; what is beyond fp8 becomes infinity, or NaN in e4m3, which has none. A scale
 // multiplies the value.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/nf4.h"
 
@@ -59,6 +60,7 @@ __device__ inline int64_t rounded(float value) {
 
 // Element by element: integers, towards fp8, floats with a scale.
 __global__ void element_kernel(In x, Factors factors, Out y, int64_t count) {
+  await_previous();
   const bool through_integer = is_integer(x.dtype) && is_integer(y.dtype) && factors.data == nullptr;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     if (through_integer) {
@@ -77,6 +79,7 @@ __global__ void element_kernel(In x, Factors factors, Out y, int64_t count) {
 }
 
 __global__ void float_kernel(ChunksIn x, ChunksOut y, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     const int length = chunk_length(count - i);
     float v[8];
@@ -87,6 +90,7 @@ __global__ void float_kernel(ChunksIn x, ChunksOut y, int64_t count) {
 
 // fp8 to f32, f16 or bf16, both aligned to 16 bytes; a group has one factor. Every fp8 value is exact in f16.
 __global__ void fp8_kernel(In x, Factors factors, Out y, int64_t count) {
+  await_previous();
   const int64_t groups = count / group;
   const __nv_fp8_interpretation_t format = fp8_format(x.dtype);
   for (int64_t i = thread_index(); i < groups; i += thread_count()) {

@@ -4,6 +4,7 @@
 // or there is nothing to change, the factor is 1 and no gradient is touched.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/double_sum.cuh"
 #include "cuda/elements.cuh"
 
@@ -46,6 +47,7 @@ struct Run {
 __device__ inline double square(float x) { return static_cast<double>(x) * static_cast<double>(x); }
 
 __global__ void squares_kernel(const __grid_constant__ Batch batch, double* sums) {
+  await_previous();
   __shared__ double shared[block_threads / 32];
   const Run part(batch);
   double sum = 0;
@@ -63,6 +65,7 @@ __global__ void squares_kernel(const __grid_constant__ Batch batch, double* sums
 
 __global__ void norm_kernel(const double* sums, int64_t count, const float* loss_scale, float max_norm, float* norm,
                             float* factor) {
+  await_previous();
   __shared__ double shared[block_threads / 32];
   const double sum = block_sum_of(sums, count, shared);
   if (threadIdx.x != 0) return;
@@ -75,6 +78,7 @@ __global__ void norm_kernel(const double* sums, int64_t count, const float* loss
 }
 
 __global__ void scale_kernel(const __grid_constant__ Batch batch, const float* factor) {
+  await_previous();
   const float scale = *factor;
   if (scale == 1.0f) return;
   const Run part(batch);

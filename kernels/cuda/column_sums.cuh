@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/packs.cuh"
 
 namespace lk::cuda {
@@ -41,6 +42,7 @@ struct Slabs {
 template <class Pack, class Terms>
 __global__ void __launch_bounds__(block_threads, 2)
     columns_kernel(Terms terms, Columns shape, Slabs slabs, Sums results, float scale) {
+  await_previous();
   extern __shared__ float shared[];
   constexpr int width = Pack::width, sums = Terms::sums, slots = sums > 0 ? sums : 1;
   constexpr int batch = rows_in_flight<Pack, typename Terms::Held>;

@@ -1,4 +1,5 @@
 // The condition of lk_if_finite_begin inside a recorded graph, and the check that this build has code for the device.
+#include "cuda/await_previous.cuh"
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
@@ -6,6 +7,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void condition_kernel(cudaGraphConditionalHandle handle, const float* value) {
+  await_previous();
   cudaGraphSetConditional(handle, isfinite(*value) ? 1u : 0u);
 }
 

@@ -2,6 +2,7 @@
 // the units of a row and over rows, so that no thread divides to find its own.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/convert.h"
 #include "cuda/nf4.h"
 #include "cuda/raw.cuh"
@@ -54,6 +55,7 @@ __device__ void convert_unit(const Conversion& p, int64_t from, int64_t to, int6
 }
 
 __global__ void convert_kernel(Conversion p) {
+  await_previous();
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t line = blockIdx.y; line < p.lines; line += gridDim.y) {
     const int64_t batch = line / p.rows, row = line - batch * p.rows;

@@ -9,6 +9,7 @@
 // The last sum is long and its result small: it is cut into parts of fixed size, added up by reduce_sum.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/convolution.h"
 #include "cuda/tile.cuh"
 #include "cuda/types.cuh"
@@ -137,6 +138,7 @@ struct Product {
 // y [blockIdx.y, groups, m, n] or [blockIdx.y, m, groups, n] = a b^T (+ bias [groups, n]).
 template <class A, class B>
 __global__ void __launch_bounds__(tile_threads) gathered_product_kernel(Product p, A a, B b, In bias, Out y) {
+  await_previous();
   __shared__ __align__(16) TileRow left[depth_step], right[depth_step];
   const int64_t tiles = (p.n + tile - 1) / tile;
   const int64_t m0 = blockIdx.x / tiles * tile, n0 = blockIdx.x % tiles * tile;

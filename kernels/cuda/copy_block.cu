@@ -1,4 +1,5 @@
 // A rectangular block of x into y, and the copy between two layouts that it and lk_permute are made of.
+#include "cuda/await_previous.cuh"
 #include "cuda/copy.h"
 #include "cuda/elements.cuh"
 
@@ -8,6 +9,7 @@ namespace {
 
 template <class T>
 __global__ void copy_kernel(const T* x, T* y, Axes<2> axes, int64_t count) {
+  await_previous();
   const int64_t inner = axes.inner();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const int64_t row = axes.rank > 1 ? i / inner : 0, column = i - row * inner;

@@ -451,12 +451,17 @@ void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t share
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
           "shared memory of a kernel");
   cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeCooperative;
-  attribute.val.cooperative = 1;
+  if (together) {
+    attribute.id = cudaLaunchAttributeCooperative;
+    attribute.val.cooperative = 1;
+  } else {  // await_previous.cuh
+    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attribute.val.programmaticStreamSerializationAllowed = 1;
+  }
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream_;
   config.attrs = &attribute;
-  config.numAttrs = together ? 1 : 0;
+  config.numAttrs = together || device_.major >= 9 ? 1 : 0;
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (status == cudaSuccess) {
     if (notes != nullptr) notes->ran.push_back(kernel_name(kernel));

@@ -119,7 +119,7 @@ class Cuda final : public Backend {
   T* scratch(int64_t count) {
     return static_cast<T*>(workspace_.take(count * static_cast<int64_t>(sizeof(T))));
   }
-  // Enqueues a kernel and checks the launch; does nothing while measuring.
+  // Enqueues a kernel, which begins with await_previous(), and checks the launch; does nothing while measuring.
   template <class... P>
   void launch(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared, std::type_identity_t<P>... arguments) {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};

@@ -2,6 +2,7 @@
 // key = seed, whatever thread computes it. An element is dropped where its word is below p 2^32.
 #include <cmath>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 #include "philox.h"
 
@@ -11,6 +12,7 @@ namespace {
 
 __global__ void mask_kernel(const int32_t* step, uint64_t threshold, float kept, uint64_t seed, uint64_t stream,
                             ChunksOut y, int64_t count) {
+  await_previous();
   const auto turn = static_cast<uint32_t>(*step);
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     float v[8];

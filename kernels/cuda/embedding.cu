@@ -1,5 +1,6 @@
 // y[i, :] = table[ids[i], :]. The ids are on the device, so one outside the table cannot be reported while the
 // operation is enqueued: its row of y becomes NaN, which no later result hides.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -7,6 +8,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void embedding_kernel(const int32_t* ids, In table, int64_t entries, int64_t depth, Out y, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const int64_t place = i / depth, column = i - place * depth, id = ids[place];
     store(y, i, id >= 0 && id < entries ? load(table, id * depth + column) : NAN);

@@ -1,4 +1,5 @@
 // y = x repeated along the axes where x has 1: along the inner axis x either advances with y or stands still.
+#include "cuda/await_previous.cuh"
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 
@@ -7,6 +8,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void expand_kernel(ChunksIn x, Axes<1> axes, ChunksOut y, int64_t chunks) {
+  await_previous();
   const int64_t width = axes.inner();
   for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
     const Chunk chunk = chunk_at(i, width);

@@ -2,6 +2,7 @@
 // and its address, the byte at address a is byte a % 16 of them, wherever y begins.
 #include <cstring>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -36,6 +37,7 @@ Pattern pattern_of(double value, lk_dtype dtype) {
 
 // `bytes` bytes at y, of which the first `head` lie before a multiple of 16.
 __global__ void fill_kernel(unsigned char* y, int64_t bytes, int64_t head, Pattern pattern) {
+  await_previous();
   const int64_t units = (bytes - head) / 16, body_end = head + units * 16, first = thread_index();
   const uint4 unit = *reinterpret_cast<const uint4*>(pattern.bytes);
   uint4* const body = reinterpret_cast<uint4*>(y + head);

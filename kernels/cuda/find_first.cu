@@ -1,4 +1,5 @@
 // index[b] = the first place of `value` in ids[b, :], else the last place. A warp looks at 32 ids of its row at once.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -6,6 +7,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void find_first_kernel(const int32_t* ids, int64_t rows, int64_t length, int64_t value, int32_t* index) {
+  await_previous();
   const int64_t lane = threadIdx.x % 32;
   for (int64_t row = thread_index() / 32; row < rows; row += thread_count() / 32) {
     int64_t place = length - 1;

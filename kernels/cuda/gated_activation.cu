@@ -1,6 +1,7 @@
 // y = act(a) * b. Backward: da = dy b act'(a), db = dy act(a). Products are rounded where separate ops would store
 // them.
 #include "cuda/activations.cuh"
+#include "cuda/await_previous.cuh"
 #include "cuda/line_places.cuh"
 
 namespace lk::cuda {
@@ -22,6 +23,7 @@ __device__ inline void round_to(lk_dtype dtype, float (&v)[8]) {
 template <class Activation>
 __global__ void forward_kernel(ChunksIn a, ChunksIn b, ChunksOut y, LinePlaces a_lines, LinePlaces b_lines,
                                LinePlaces y_lines, int64_t count, int64_t width) {
+  await_previous();
   each_chunk(
       count, width,
       [&](int length, int64_t a_at, int64_t b_at, int64_t to) {
@@ -45,6 +47,7 @@ struct BackwardLines {
 template <class Activation>
 __global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut da, ChunksOut db, BackwardLines lines,
                                 int64_t count, int64_t width) {
+  await_previous();
   each_chunk(
       count, width,
       [&](int length, int64_t dy_at, int64_t a_at, int64_t b_at, int64_t da_at, int64_t db_at) {

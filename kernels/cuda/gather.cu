@@ -1,5 +1,6 @@
 // y [B, K, D] = x [B, index[b, k], D], and the gradient. The indices are on the device, so one outside the rows cannot
 // be reported: y's row becomes NaN, in the gradient the first row of dx[b].
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -17,6 +18,7 @@ Rows rows_of(const lk_tensor& x, const lk_tensor& index) {
 }
 
 __global__ void gather_kernel(In x, const int32_t* index, Rows r, Out y, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const int64_t place = i / r.depth, column = i - place * r.depth, row = index[place];
     const bool good = row >= 0 && row < r.length;
@@ -31,6 +33,7 @@ __global__ void gather_kernel(In x, const int32_t* index, Rows r, Out y, int64_t
 
 // One row of each sample: dx was filled with zeros.
 __global__ void scatter_kernel(In dy, const int32_t* index, Rows r, Out dx, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const int64_t b = i / r.depth, column = i - b * r.depth, row = index[b];
     const bool good = row >= 0 && row < r.length;
@@ -41,6 +44,7 @@ __global__ void scatter_kernel(In dy, const int32_t* index, Rows r, Out dx, int6
 // A warp for a row of dx and 32 of its columns: it looks at 32 indices at once and adds, in their order, the rows of dy
 // whose index is its own.
 __global__ void add_rows_kernel(In dy, const int32_t* index, Rows r, Out dx) {
+  await_previous();
   const int64_t lane = threadIdx.x % 32, parts = (r.depth + 31) / 32, tasks = r.batch * r.length * parts;
   for (int64_t task = thread_index() / 32; task < tasks; task += thread_count() / 32) {
     const int64_t row = task / parts, column = task % parts * 32 + lane, b = row / r.length, own = row % r.length;

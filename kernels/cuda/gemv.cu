@@ -1,4 +1,5 @@
 // A warp computes two outputs of every row; where the inner axis is split, the parts are added in a fixed order.
+#include "cuda/await_previous.cuh"
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
 #include "cuda/raw.cuh"
@@ -36,6 +37,7 @@ constexpr int outputs = 2;
 
 template <int Rows, int Bits>
 __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
+  await_previous();
   constexpr int depth = 2;  // loads under way for each output
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t warp = int64_t{blockIdx.x} * (threads / 32) + threadIdx.x / 32;
@@ -129,6 +131,7 @@ struct Split {
 template <int Rows, int Bits>
 __global__ void __launch_bounds__(threads)
     gemv_transposed_kernel(GemvTransposed p, Split split, float* partial, bool vector) {
+  await_previous();
   constexpr int tile = 128;  // weight rows whose dy is in shared memory
   constexpr int depth = Rows == 8 || Bits == 32 ? 4 : 8;
   __shared__ float dy[tile][Rows];
@@ -201,6 +204,7 @@ struct Outer {
 };
 
 __global__ void outer_kernel(Outer p) {
+  await_previous();
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t e = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; e < p.total; e += step) {
     const int64_t i = e / p.n, j = e - i * p.n;

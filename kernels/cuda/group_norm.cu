@@ -5,6 +5,7 @@
 // Channels are the fastest axis, so every pass goes down columns (column_sums.cuh): Welford's recurrence gives each
 // column of each slab its mean and its sum of squares about that mean; these are joined per group by Chan's formula,
 // the counts being known, in two passes over the partial results.
+#include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/reduce.cuh"
 
@@ -24,6 +25,7 @@ __device__ inline float share(int64_t rows, int64_t y, int64_t step) {
 
 template <class Pack>
 __global__ void __launch_bounds__(block_threads) moments_kernel(In x, Columns shape, Slabs slabs, Partial partial) {
+  await_previous();
   extern __shared__ float shared[];
   constexpr int width = Pack::width, batch = rows_in_flight<Pack, Pack[1]>;
   const int64_t packs = shape.width / width, items = shape.images * packs;
@@ -99,6 +101,7 @@ struct Moments {
 // A block per group of an image: moments [images, groups].
 __global__ void __launch_bounds__(block_threads)
     join_kernel(Partial partial, Columns shape, Slabs slabs, int64_t group_width, float eps, Moments* moments) {
+  await_previous();
   __shared__ float shared[32];
   const int64_t first = int64_t{blockIdx.x} * group_width, stride = shape.images * shape.width;
   const float total = static_cast<float>(shape.rows) * static_cast<float>(group_width);
@@ -199,6 +202,7 @@ struct GradientSums {
 // mean(g xh) and mean(g) of a group, from sums [2][images, width] of dy xh and dy. A warp per group.
 __global__ void gradient_means_kernel(const float* sums, In weight, int64_t all, int64_t image_width, Groups groups,
                                       float rows, float2* means) {
+  await_previous();
   const int64_t group = blockIdx.x, first = group * groups.width;
   float product = 0, sum = 0;
   for (int64_t i = threadIdx.x; i < groups.width; i += 32) {

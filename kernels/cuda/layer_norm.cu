@@ -3,6 +3,7 @@
 //
 // A warp sums its part of a row around its own mean; the parts are then joined by Chan's formula, so the variance is as
 // accurate as in two passes while a block waits for one barrier only.
+#include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/layer_norm.cuh"
 #include "cuda/norm_slabs.cuh"
@@ -109,6 +110,7 @@ __device__ inline Moments row_moments(const Row<Pack, held>& x, const RowSpan& s
 
 template <class Pack>
 __global__ void __launch_bounds__(row_threads) layer_norm_kernel(Rows p, In bias, Out y) {
+  await_previous();
   __shared__ float shared[3 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span);
@@ -139,6 +141,7 @@ __device__ inline void input_gradient(const float (&x)[width], const Moments& m,
 template <class Pack>
 __global__ void __launch_bounds__(row_threads)
     layer_norm_dx_kernel(Rows p, In dy_rows, In added, Out dx, Moments* moments) {
+  await_previous();
   __shared__ float shared[5 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span), dy(dy_rows, span);

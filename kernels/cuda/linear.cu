@@ -3,6 +3,7 @@
 // dweight where dy and x differ.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
 #include "cuda/partial_sum.h"
@@ -16,6 +17,7 @@ namespace {
 constexpr int column_threads = 32, row_threads = 8, block_cols = column_threads * vector_width;
 
 __global__ void column_sums_kernel(In x, int64_t rows, int64_t cols, int64_t span, float* partial, bool vector) {
+  await_previous();
   __shared__ float sums[row_threads][block_cols];
   const int column = static_cast<int>(threadIdx.x) * vector_width;
   const int64_t col = int64_t{blockIdx.x} * block_cols + column;

@@ -1,4 +1,5 @@
 // A slower link (lora_kernels_link.h): kernels of one thread in a queue of copies that note the time and wait for it.
+#include "cuda/await_previous.cuh"
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
@@ -11,9 +12,13 @@ __device__ uint64_t now() {  // nanoseconds
   return time;
 }
 
-__global__ void note_time_kernel(uint64_t* begun) { *begun = now(); }
+__global__ void note_time_kernel(uint64_t* begun) {
+  await_previous();
+  *begun = now();
+}
 
 __global__ void wait_since_kernel(const uint64_t* begun, uint64_t nanoseconds) {
+  await_previous();
   constexpr unsigned pause = 500;  // nanoseconds in which the thread leaves its processor to others
   const uint64_t since = *begun;
   while (now() - since < nanoseconds) __nanosleep(pause);

@@ -3,6 +3,7 @@
 //   absolute error: l = |d|, l' = sign(d);   pseudo-Huber: l = sqrt(d^2 + delta^2) - delta, l' = d / sqrt(d^2 +
 //   delta^2)
 // The sum is in float64, over runs within a sample and then over the runs.
+#include "cuda/await_previous.cuh"
 #include "cuda/double_sum.cuh"
 #include "cuda/elements.cuh"
 
@@ -40,6 +41,7 @@ struct Weights {
 // One block for each run of each sample of `size` elements.
 __global__ void partial_kernel(lk_loss_kind kind, double delta, ChunksIn prediction, ChunksIn target, Weights weights,
                                int64_t size, int64_t runs, double* partial) {
+  await_previous();
   __shared__ double shared[block_threads / 32];
   const int64_t sample = blockIdx.x / runs, begin = (blockIdx.x - sample * runs) * run, end = min(size, begin + run);
   if (weights.deltas != nullptr) delta = static_cast<double>(weights.deltas[sample]);
@@ -64,6 +66,7 @@ __global__ void partial_kernel(lk_loss_kind kind, double delta, ChunksIn predict
 }
 
 __global__ void mean_kernel(const double* partial, int64_t partials, int64_t count, float* loss) {
+  await_previous();
   __shared__ double shared[block_threads / 32];
   const double sum = block_sum_of(partial, partials, shared);
   if (threadIdx.x == 0) *loss = static_cast<float>(sum / static_cast<double>(count));
@@ -72,6 +75,7 @@ __global__ void mean_kernel(const double* partial, int64_t partials, int64_t cou
 __global__ void backward_kernel(lk_loss_kind kind, float delta, const float* dloss, ChunksIn prediction,
                                 ChunksIn target, Weights weights, int64_t size, int64_t count, ChunksOut dprediction,
                                 int64_t chunks) {
+  await_previous();
   const double mean = static_cast<double>(*dloss) / static_cast<double>(count);
   for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
     const Chunk chunk = chunk_at(i, size);  // its row is a sample

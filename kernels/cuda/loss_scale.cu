@@ -1,5 +1,6 @@
 // state = {scale, clean steps}. A step whose gradient norm is not finite lowers the scale; growth_interval clean
 // steps in a row raise it, up to `largest`.
+#include "cuda/await_previous.cuh"
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
@@ -8,6 +9,7 @@ namespace {
 
 __global__ void update_kernel(const float* norm, float* state, float growth, float backoff, float largest,
                               float growth_interval) {
+  await_previous();
   if (!isfinite(*norm)) {
     state[0] *= backoff;
     state[1] = 0.0f;

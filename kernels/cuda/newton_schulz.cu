@@ -5,6 +5,7 @@
 // All in float64: P makes small singular values a few hundred times larger, and rounding with them.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -57,6 +58,7 @@ __device__ inline float at(const float4& v, int i) { return i == 0 ? v.x : i == 
 template <int side, bool tall>
 __global__ void __launch_bounds__(block_threads)
     squares_kernel(const float* x, Sides s, int64_t chunk, int64_t chunks, double* parts) {
+  await_previous();
   using T = Tile<side>;
   constexpr int pitch = tall ? side : T::depth + 2;
   __shared__ double2 shared[2][(tall ? T::depth : side) * pitch / 2];
@@ -155,6 +157,7 @@ template <int tile>
 __global__ void __launch_bounds__(block_threads)
     iterate_kernel(const double* parts, int64_t chunks, const float* scales, int r, Iteration how, double* memory,
                    double* p) {
+  await_previous();
   extern __shared__ double own[];
   const int size = r * r, thread = static_cast<int>(threadIdx.x);
   double* a = memory != nullptr ? memory + int64_t{blockIdx.x} * 4 * size : own;
@@ -198,6 +201,7 @@ __device__ inline float4 rounded(const double (&v)[4]) {
 template <int side, bool tall>
 __global__ void __launch_bounds__(block_threads)
     apply_kernel(const float* x, Sides s, int64_t blocks, const double* p, float* y) {
+  await_previous();
   using T = Tile<side>;
   extern __shared__ double shared[];  // the columns of P that this block makes, [r, side]
   const int64_t matrix = blockIdx.x / blocks, piece = blockIdx.x % blocks, first = int64_t{blockIdx.y} * side;

@@ -1,4 +1,5 @@
 // A thread widens 16 neighbours in a row, which have one factor.
+#include "cuda/await_previous.cuh"
 #include "cuda/convert.h"
 #include "cuda/nf4.h"
 #include "cuda/raw.cuh"
@@ -11,6 +12,7 @@ constexpr int unit = 16;
 static_assert(nf4_block % unit == 0);
 
 __global__ void nf4_kernel(const uint8_t* codes, Nf4Factors factors, Out y, int64_t rows, int64_t cols, bool vector) {
+  await_previous();
   const int64_t units = (cols + unit - 1) / unit, step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t row = blockIdx.y; row < rows; row += gridDim.y)
     for (int64_t u = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; u < units; u += step) {

@@ -1,5 +1,6 @@
 // With g = dy weight (unit + factor) and r = 1 / sqrt(..):  dx = r (g - mean(g) - xh mean(g xh)), the mean of g only
 // where x's is taken off.
+#include "cuda/await_previous.cuh"
 #include "cuda/norm_slabs.cuh"
 
 namespace lk::cuda {
@@ -23,6 +24,7 @@ struct Moments {
 
 template <bool Bf16, bool Centered, bool Summed, bool Onto>
 __global__ void __launch_bounds__(most_threads, 2) norm_slabs_kernel(Problem p, Slabs slabs, Sums partial) {
+  await_previous();
   constexpr int parts = 4;  // of a row's sums: mean, squares, g, g d
   constexpr int tensors = Onto ? 3 : 2;
   extern __shared__ uint4 ring[];                            // [ahead][x, dy, added][packs][threads]

@@ -1,3 +1,4 @@
+#include "cuda/await_previous.cuh"
 #include "cuda/norm_slabs.cuh"
 
 namespace lk::cuda {
@@ -17,6 +18,7 @@ struct Problem {
 
 template <bool Bf16, bool Centered, bool ByRow>
 __global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Problem p, Slabs slabs) {
+  await_previous();
   constexpr int parts = 2, tensors = ByRow ? 2 : 1;          // of a row's sums: mean, squares
   extern __shared__ uint4 ring[];                            // [ahead][x, added][packs][threads]
   __shared__ float exchange[2][at_once][parts][most_warps];  // pairs of rows take turns: one barrier each

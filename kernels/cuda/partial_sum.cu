@@ -1,3 +1,4 @@
+#include "cuda/await_previous.cuh"
 #include "cuda/partial_sum.h"
 
 namespace lk::cuda {
@@ -8,6 +9,7 @@ constexpr int lanes = 32;  // elements of a block
 constexpr int groups = 8;  // threads that share the terms of an element: thread g takes g, g + 8, ...
 
 __global__ void sum_partials_kernel(PartialSum first, PartialSum second, int64_t first_blocks) {
+  await_previous();
   __shared__ float sums[groups][lanes];
   const bool is_first = blockIdx.x < first_blocks;
   const PartialSum& p = is_first ? first : second;
@@ -38,6 +40,7 @@ __global__ void sum_partials_kernel(PartialSum first, PartialSum second, int64_t
 
 // A thread adds the terms of four neighbours of a row: for few terms of many elements.
 __global__ void __launch_bounds__(block_threads) sum_few_kernel(PartialSum first, PartialSum second, int first_blocks) {
+  await_previous();
   const bool is_first = static_cast<int>(blockIdx.x) < first_blocks;
   const PartialSum& p = is_first ? first : second;
   const int block = static_cast<int>(blockIdx.x) - (is_first ? 0 : first_blocks);

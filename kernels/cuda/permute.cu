@@ -3,6 +3,7 @@
 // reads and the writes of a warp lie together.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/copy.h"
 #include "cuda/types.cuh"
 
@@ -22,6 +23,7 @@ struct Plane {
 // y[c * y_pitch + r] = x[r * x_pitch + c] for the matrix at each place of `batch`.
 template <class T>
 __global__ void transpose_kernel(const T* x, T* y, Axes<2> batch, Plane plane, int64_t tiles) {
+  await_previous();
   __shared__ T shared[tile][tile + 1];
   const int tx = static_cast<int>(threadIdx.x), ty = static_cast<int>(threadIdx.y);
   const int64_t per_matrix = plane.row_tiles * plane.column_tiles;

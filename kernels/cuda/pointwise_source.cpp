@@ -90,10 +90,12 @@ class Writer {
   std::string source() {
     line(program_.reduces ? "#include \"cuda/pointwise_reduce.cuh\"" : "#include \"cuda/pointwise_device.cuh\"");
     if (codes_[0] || codes_[1]) line("#include \"cuda/blockwise.cuh\"");
+    line("#include \"cuda/await_previous.cuh\"");
     line("using namespace lk::cuda;");
     line("using namespace lk;");
     line("extern \"C\" __global__ void __launch_bounds__(256)");
     line("pointwise(const __grid_constant__ PointwiseArguments a) {");
+    line("await_previous();");
     maps();
     for (size_t i = 0; i < program_.inputs.size(); ++i) {
       if (scalars_[static_cast<int32_t>(i)])

@@ -7,6 +7,7 @@
 #include <limits>
 #include <type_traits>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/product_hopper.h"
 #include "cuda/tensor_map.h"
@@ -199,6 +200,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
 template <class T, bool Across>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
+  await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);

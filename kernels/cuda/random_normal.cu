@@ -1,5 +1,6 @@
 // Box-Muller (1958): two uniform words u, v give sqrt(-2 ln u) (cos 2 pi v, sin 2 pi v). Elements 4i .. 4i+3 come from
 // the Philox block with counter (i, 0, stream) and key = seed.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 #include "philox.h"
 
@@ -8,6 +9,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void normal_kernel(float scale, uint64_t seed, uint64_t stream, ChunksOut y, int64_t count) {
+  await_previous();
   constexpr float turn = 6.283185307179586f;
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     float v[8];

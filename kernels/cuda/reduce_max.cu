@@ -1,5 +1,6 @@
 // y = max of x over the axes where y has 1: one block for each element of y. Elements of y too few to fill the device
 // share their work among several blocks, whose results are then reduced likewise.
+#include "cuda/await_previous.cuh"
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 
@@ -13,6 +14,7 @@ __device__ float larger(float a, float b) { return a > b || a != a ? a : b; }
 // Block r of the `runs` of element o of y looks at elements [r run, (r + 1) run) of what is reduced to it.
 __global__ void reduce_max_kernel(In x, Axes<1> kept, Axes<1> reduced, int64_t width, int64_t run, int64_t runs,
                                   Out y) {
+  await_previous();
   __shared__ float shared[block_threads];
   const int64_t o = blockIdx.x / runs, r = blockIdx.x % runs, end = min((r + 1) * run, width);
   int64_t base[1], at[1];

@@ -6,6 +6,7 @@
 // with the few values it adds and not with their number in all.
 #include <vector>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/axes.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/elements.cuh"
@@ -33,6 +34,7 @@ struct PlainSum {
 constexpr int slab_lanes = 32;
 
 __global__ void add_slabs_kernel(const float* partial, int64_t slabs, int64_t count, Sums results, float scale) {
+  await_previous();
   __shared__ float shared[slab_lanes][32];
   const Out y = results.y[blockIdx.y];
   if (y.data == nullptr) return;
@@ -55,6 +57,7 @@ __global__ void add_slabs_kernel(const float* partial, int64_t slabs, int64_t co
 template <class Pack>
 __global__ void __launch_bounds__(block_threads)
     rows_kernel(In x, int64_t rows, int64_t width, int64_t run, int64_t runs, int lanes, Out y, float scale) {
+  await_previous();
   __shared__ float shared[32];
   constexpr int in_flight = 4, pack = Pack::width;
   const int lane = static_cast<int>(threadIdx.x) % lanes;
@@ -135,6 +138,7 @@ std::vector<Group> joined_groups(const lk_reduce_sum_params& p) {
 
 // Exact modulo 2^32, so that the order in which threads add is of no consequence.
 __global__ void sum_integers_kernel(const int32_t* x, Axes<1> axes, int32_t* y, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     int64_t at[1];
     axes.locate(i, axes.rank, at);

@@ -1,5 +1,6 @@
 // RMS norm over the last axis C of x [M, C]: y = x r w, r = 1 / sqrt(mean(x^2) + eps).
 // Backward, with g = dy w:  dx = r (g - x r^2 mean(g x)),  dw = sum dy x r.
+#include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/dense.h"
 #include "cuda/line_places.cuh"
@@ -23,6 +24,7 @@ __device__ inline float inverse_rms(float squares, const Rows& p) {
 
 template <class Pack>
 __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y, LinePlaces y_lines) {
+  await_previous();
   __shared__ float shared[32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span, p.x_lines.row(span.row));
@@ -51,6 +53,7 @@ __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y, Li
 template <class Pack>
 __global__ void __launch_bounds__(row_threads)
     rms_norm_dx_kernel(Rows p, In dy_rows, LinePlaces dy_lines, In added, Out dx, LinePlaces dx_lines, float* inverse) {
+  await_previous();
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const Row<Pack> x(p.x, span, p.x_lines.row(span.row)), dy(dy_rows, span, dy_lines.row(span.row));

@@ -1,5 +1,6 @@
 // y = added + x r w f, r = 1 / sqrt(mean(x^2) + eps), f = unit + factor.
 // Backward, with g = dy w f:  dx = r (g - x r^2 mean(g x)),  dfactor = w sum dy x r.
+#include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/norm_slabs.cuh"
 #include "cuda/rms_rows.cuh"
@@ -59,6 +60,7 @@ class AddedRow<Pack, false> {
 
 template <class Pack, bool by_row>
 __global__ void __launch_bounds__(row_threads) rms_rows_kernel(Rows p, In added_rows, Out y) {
+  await_previous();
   __shared__ float shared[32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const int64_t of_image = span.row / p.rows_per_factor * p.width;
@@ -89,6 +91,7 @@ __global__ void __launch_bounds__(row_threads) rms_rows_kernel(Rows p, In added_
 template <class Pack>
 __global__ void __launch_bounds__(row_threads)
     rms_rows_dx_kernel(Rows p, In dy_rows, In added, Out dx, float* inverse) {
+  await_previous();
   __shared__ float shared[2 * 32];
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const int64_t of_image = span.row / p.rows_per_factor * p.width;

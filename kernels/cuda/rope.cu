@@ -2,6 +2,7 @@
 //   (a, b) -> (a cos - b sin, a sin + b cos); the inverse turns by the negative angle.
 //
 // A thread keeps to its pairs of one position and goes over some of the heads, which share the angles.
+#include "cuda/await_previous.cuh"
 #include "cuda/packs.cuh"
 
 namespace lk::cuda {
@@ -54,6 +55,7 @@ __device__ inline void load_floats(const float* from, float (&v)[count], float f
 // Pairs (2i, 2i + 1): 4 pairs of each head.
 template <class Pack>
 __global__ void __launch_bounds__(block_threads) interleaved_kernel(Rotation p, int64_t groups) {
+  await_previous();
   const int64_t per_head = p.half / 4, item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= p.positions * groups * per_head) return;
   const Task t = task_of(p, item, per_head, groups);
@@ -81,6 +83,7 @@ __global__ void __launch_bounds__(block_threads) interleaved_kernel(Rotation p, 
 // Pairs (i, i + D/2): 8 pairs of each head.
 template <class Pack>
 __global__ void __launch_bounds__(block_threads) halves_kernel(Rotation p, int64_t groups) {
+  await_previous();
   const int64_t per_head = p.half / 8, item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= p.positions * groups * per_head) return;
   const Task t = task_of(p, item, per_head, groups);
@@ -112,6 +115,7 @@ __global__ void __launch_bounds__(block_threads) halves_kernel(Rotation p, int64
 // One pair of each head, whatever the layout: elements `spread` apart, the first of pair i at i * stride.
 __global__ void __launch_bounds__(block_threads)
     pairs_kernel(Rotation p, int64_t groups, int64_t stride, int64_t spread) {
+  await_previous();
   const int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= p.positions * groups * p.half) return;
   const Task t = task_of(p, item, p.half, groups);

@@ -1,4 +1,5 @@
 // Stochastic rounding to bf16: element i takes word i % 4 of the Philox block i / 4, whatever thread rounds it.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 #include "round_stochastic.h"
 
@@ -8,6 +9,7 @@ namespace {
 
 __global__ void round_kernel(ChunksIn x, const int32_t* step, uint64_t seed, uint64_t stream, ChunksOut y,
                              int64_t count) {
+  await_previous();
   const int32_t turn = *step;
   for (int64_t i = thread_index() * vector_width; i < count; i += thread_count() * vector_width) {
     const int length = chunk_length(count - i);

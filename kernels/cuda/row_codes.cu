@@ -1,3 +1,4 @@
+#include "cuda/await_previous.cuh"
 #include "cuda/raw.cuh"
 #include "cuda/reduce.cuh"
 #include "cuda/row_codes.h"
@@ -75,6 +76,7 @@ __device__ float keep_factor(const RowsToRound& p, const Largest& seen) {
 // A block has a row and keeps it in registers, as it is stored: Packs times 8 elements of 16 bits a thread.
 template <int Packs>
 __global__ void __launch_bounds__(block_threads) round_row_kernel(RowsToRound p) {
+  await_previous();
   const int64_t row = int64_t{blockIdx.x} * p.cols;
   Raw<16> raw[Packs];
 #pragma unroll
@@ -109,6 +111,7 @@ __global__ void __launch_bounds__(block_threads) round_row_kernel(RowsToRound p)
 
 // Any type, width and alignment: the row is read twice.
 __global__ void __launch_bounds__(block_threads) round_any_row_kernel(RowsToRound p) {
+  await_previous();
   const int64_t row = int64_t{blockIdx.x} * p.cols;
   const auto value = [&](int64_t col) {
     const float factor = p.column_factors == nullptr ? 1.0f : p.column_factors[p.factor_per_column ? col : 0];
@@ -133,6 +136,7 @@ __device__ void turn(const uint32_t (&rows)[4], uint32_t (&columns)[4]) {
 
 __global__ void __launch_bounds__(block_threads)
     transpose_tiles_kernel(const uint8_t* from, int64_t rows, int64_t cols, uint8_t* to) {
+  await_previous();
   __shared__ uint32_t words[tile * tile_pitch];  // [column][four rows]
   const int64_t first_row = int64_t{blockIdx.y} * tile, first_col = int64_t{blockIdx.x} * tile;
   const int thread = static_cast<int>(threadIdx.x), lane = thread % 32, warp = thread / 32;
@@ -169,12 +173,14 @@ __global__ void __launch_bounds__(block_threads)
 }
 
 __global__ void transpose_any_kernel(const uint8_t* from, int64_t rows, int64_t cols, uint8_t* to) {
+  await_previous();
   const int64_t step = int64_t{gridDim.x} * blockDim.x, count = rows * cols;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step)
     to[i] = from[i % rows * cols + i / rows];
 }
 
 __global__ void repeat_kernel(const float* value, int64_t count, float* to) {
+  await_previous();
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   const float one = value == nullptr ? 1.0f : *value;
   for (int64_t i = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += step) to[i] = one;
@@ -199,6 +205,7 @@ __device__ void load_sums(const In& sums, int64_t i, float (&v)[pack]) {
 }
 
 __global__ void scale_sums_kernel(Sums p) {
+  await_previous();
   const int64_t step = int64_t{gridDim.x} * blockDim.x;
   for (int64_t u = int64_t{blockIdx.x} * blockDim.x + threadIdx.x; u < p.total; u += step) {
     const int64_t row = u / p.packs, col = (u - row * p.packs) * pack, i = row * p.cols + col;

@@ -3,6 +3,7 @@
 // sum_partials those of the blocks that share a slab.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
 #include "cuda/partial_sum.h"
 #include "cuda/skinny.h"
@@ -36,6 +37,7 @@ constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages, sizeof(fl
 
 template <int Rank, bool Bf16, int Stages>
 __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
+  await_previous();
   constexpr int cols = slab<Rank>, chunks = cols / 8;
   extern __shared__ __align__(16) unsigned char memory[];
   const int job = blockIdx.x < pass.first_slabs ? 0 : 1;

@@ -3,6 +3,7 @@
 // The parts' sums are added up, in order, by every block that spreads them.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
 #include "cuda/skinny.h"
 
@@ -95,6 +96,7 @@ using Stage = uint16_t[tile_rows][step_cols];
 
 template <int Rank, bool Bf16, bool ByRank, int Stages>
 __global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
+  await_previous();
   constexpr int slice = slice_cols<Rank>;
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
@@ -204,6 +206,7 @@ __device__ inline void narrow(const Through& p, bool whole) {
 
 template <int Rank, bool Bf16, bool ByRank>
 __global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
+  await_previous();
   if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
   constexpr int slice = slice_cols<Rank>;
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];

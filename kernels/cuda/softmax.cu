@@ -2,6 +2,7 @@
 // as the row has chunks, up to 1024; what it reads again comes from the caches.
 #include <algorithm>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 #include "cuda/reduce.cuh"
 
@@ -11,6 +12,7 @@ namespace {
 
 // A row of -inf becomes NaN: it has no distribution.
 __global__ void softmax_kernel(ChunksIn x, ChunksOut y, int64_t rows, int64_t columns) {
+  await_previous();
   __shared__ float shared[32];
   const int64_t first = int64_t{threadIdx.x} * vector_width, step = int64_t{blockDim.x} * vector_width;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
@@ -41,6 +43,7 @@ __global__ void softmax_kernel(ChunksIn x, ChunksOut y, int64_t rows, int64_t co
 }
 
 __global__ void softmax_backward_kernel(ChunksIn dy, ChunksIn y, ChunksOut dx, int64_t rows, int64_t columns) {
+  await_previous();
   __shared__ float shared[32];
   const int64_t first = int64_t{threadIdx.x} * vector_width, step = int64_t{blockDim.x} * vector_width;
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {

@@ -2,6 +2,7 @@
 // where float has lost the fraction of a turn: they are computed in double.
 #include <cmath>
 
+#include "cuda/await_previous.cuh"
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
@@ -11,6 +12,7 @@ namespace {
 // `cosine` and `sine`: the columns where each half begins.
 __global__ void timestep_embedding_kernel(const float* t, int64_t batch, int64_t half, double log_period, double scale,
                                           int64_t cosine, int64_t sine, Out y) {
+  await_previous();
   const int64_t item = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
   if (item >= batch * half) return;
   const int64_t b = item / half, k = item % half;

@@ -1,5 +1,6 @@
 // The k largest of each row. A block finds them one after the other: each time the first, in the order of the results,
 // of those that come after the last one found. That reads a row k times, which suits the few that are asked for.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -33,6 +34,7 @@ __device__ inline uint64_t block_largest(uint64_t key, uint64_t* shared) {
 }
 
 __global__ void top_k_kernel(In x, int64_t rows, int64_t size, int64_t k, Out values, int32_t* index) {
+  await_previous();
   __shared__ uint64_t shared[32];
   for (int64_t row = blockIdx.x; row < rows; row += gridDim.x) {
     uint64_t last = UINT64_MAX;
@@ -53,6 +55,7 @@ __global__ void top_k_kernel(In x, int64_t rows, int64_t size, int64_t k, Out va
 
 __global__ void top_k_backward_kernel(In dvalues, const int32_t* index, int64_t size, int64_t k, Out dx,
                                       int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     const int64_t place = index[i];
     if (place >= 0 && place < size) store(dx, i / k * size + place, load(dvalues, i));

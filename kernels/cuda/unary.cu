@@ -1,6 +1,7 @@
 // Elementwise functions and their derivatives. Each is a small functor; one kernel applies whichever is asked for to
 // a chunk at a time. The accurate functions of the CUDA library, not the fast ones: results are within a few units of
 // the last place of float32. What is stored in 16 bits has shorter forms where computing would take longer than memory.
+#include "cuda/await_previous.cuh"
 #include "cuda/line_places.cuh"
 #include "cuda/unary_functions.cuh"
 #include "integers.h"
@@ -37,6 +38,7 @@ __device__ void with_function(const Function& f, const Apply& apply) {
 template <bool heavy, bool narrow>
 __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePlaces x_lines, LinePlaces y_lines,
                              int64_t count, int64_t width) {
+  await_previous();
   each_chunk(
       count, width,
       [&](int length, int64_t from, int64_t to) {
@@ -54,6 +56,7 @@ __global__ void unary_kernel(Function function, ChunksIn x, ChunksOut y, LinePla
 template <bool heavy, bool narrow>
 __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x, ChunksOut dx, LinePlaces dy_lines,
                                       LinePlaces x_lines, LinePlaces dx_lines, int64_t count, int64_t width) {
+  await_previous();
   each_chunk(
       count, width,
       [&](int length, int64_t dy_at, int64_t x_at, int64_t to) {
@@ -70,6 +73,7 @@ __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x
 }
 
 __global__ void integer_kernel(lk_unary_kind kind, int32_t a, int32_t b, const int32_t* x, int32_t* y, int64_t count) {
+  await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) y[i] = integer_unary(kind, a, b, x[i]);
 }
 

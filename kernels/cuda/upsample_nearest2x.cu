@@ -1,5 +1,6 @@
 // Every pixel of x [N, H, W, C] becomes a 2x2 block of y [N, 2H, 2W, C]: x [NH, 1, W, 1, C] expanded to
 // [NH, 2, W, 2, C]. The gradient sums the block.
+#include "cuda/await_previous.cuh"
 #include "cuda/elements.cuh"
 
 namespace lk::cuda {
@@ -8,6 +9,7 @@ namespace {
 
 // Chunks of dx's pixels; a line of dy has 2 * width pixels.
 __global__ void sum_blocks_kernel(ChunksIn dy, int64_t width, int64_t channels, ChunksOut dx, int64_t chunks) {
+  await_previous();
   const int64_t line = 2 * width * channels;
   for (int64_t i = thread_index(); i < chunks; i += thread_count()) {
     const Chunk chunk = chunk_at(i, channels);  // its row is a pixel of dx

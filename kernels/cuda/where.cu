@@ -1,4 +1,5 @@
 // y = condition != 0 ? a : b with broadcasting. No integer and no float but zero becomes zero on its way to float32.
+#include "cuda/await_previous.cuh"
 #include "cuda/axes.cuh"
 #include "cuda/elements.cuh"
 
@@ -7,6 +8,7 @@ namespace lk::cuda {
 namespace {
 
 __global__ void where_kernel(In condition, In a, In b, Axes<3> axes, Out y, int64_t count) {
+  await_previous();
   const bool integers = y.dtype == LK_I32;
   for (int64_t i = thread_index(); i < count; i += thread_count()) {
     int64_t at[3];
