@@ -57,9 +57,14 @@ void check_lora_backward(const lk_lora_backward_params& p) {
   check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
   check.optional(LK_ARG(p, ddown), {r, in});
   check.optional(LK_ARG(p, dup), {out, r});
+  check.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
+  if (lk::present(p.added)) {
+    check.dtype(LK_ARG(p, added), p.dx.dtype);
+    check.shape(LK_ARG(p, added), lk::shape_of(p.x));
+  }
   for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, s), LK_ARG(p, weight), LK_ARG(p, weight_scale),
-                            LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask)});
+                            LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask), LK_ARG(p, added)});
   }
   check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup)});
   check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup)});

@@ -170,6 +170,41 @@ TEST(Differentiate, AddsUpAValueThatIsUsedTwice) {
   for (size_t i = 0; i < 5; ++i) EXPECT_EQ(dx.as<float>()[i], weight.as<float>()[i] * (2 * at.as<float>()[i] + 1));
 }
 
+// Layers with adapters add what the others of their input have left to their own gradient: no op of its own does. A
+// reader in between, which changes nothing, makes that of the reference graph.
+TEST(Differentiate, LayersOfOneInputAddUpItsGradient) {
+  Device device(tested_device());
+  constexpr int64_t rows = 3, width = 8, rank = 2, layers = 3;
+  Tensors given{{"x", ramp({rows, width}, 1)}};
+  const auto gradient = [&](bool apart, int64_t& adds) {
+    Graph g(DType::f32);
+    const Value x = g.add_input("x", {DType::f32, {rows, width}});
+    Value y;
+    for (int64_t i = 0; i < layers; ++i) {
+      const auto tensor = [&](const std::string& name, Shape shape) {
+        given[name + std::to_string(i)] = ramp(shape, i + 2);
+        return g.add_input(name + std::to_string(i), {DType::f32, std::move(shape)});
+      };
+      const Value in = apart ? g.add(affine_op, {x}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0] : x;
+      const Value weight = tensor("weight", {width, width}), down = tensor("down", {rank, width});
+      const Value one_of =
+          g.add(lora_op, {in, weight, {}, down, tensor("up", {width, rank}), {}, {}}, {{"scale", 0.5}}, 0)[0];
+      y = y ? g.add(add_op, {y, one_of}, {}, 0)[0] : one_of;
+    }
+    const size_t forward = g.nodes.size();
+    g.outputs["dx"] = differentiate(g, loss_of(g, y, ramp({rows, width}, 9)), g.add_constant(one()), {x}).at(x);
+    adds = std::count_if(g.nodes.begin() + static_cast<int64_t>(forward), g.nodes.end(),
+                         [](const Node& node) { return node.op == &add_op; });
+    return run_graph(device, g, given).at("dx");
+  };
+  int64_t adds = 0, adds_apart = 0;
+  const HostTensor dx = gradient(false, adds), apart = gradient(true, adds_apart);
+  EXPECT_EQ(adds, 0);
+  EXPECT_EQ(adds_apart, layers - 1);
+  for (size_t i = 0; i < static_cast<size_t>(rows * width); ++i)  // sums of about 30 terms of order 1 in float32
+    EXPECT_NEAR(dx.as<float>()[i], apart.as<float>()[i], 1e-5);
+}
+
 TEST(Differentiate, SumsOverBroadcastAxes) {
   Device device(tested_device());
   Graph g(DType::f32);

@@ -17,10 +17,10 @@ constexpr double scale = 0.5;
 
 class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dtype> {
  protected:
-  static constexpr Size sizes[] = {{300, 24, 520, 8},     {300, 520, 24, 8},    {257, 40, 1032, 32},
-                                   {257, 1032, 40, 32},   {140, 72, 264, 24},   {129, 64, 256, 16},
-                                   {900, 328, 4000, 16},  {900, 4000, 328, 16}, {1100, 200, 3400, 16},
-                                   {1100, 3400, 200, 16}, {2304, 136, 2048, 16}};
+  static constexpr Size sizes[] = {{300, 24, 520, 8},     {300, 520, 24, 8},     {257, 40, 1032, 32},
+                                   {257, 1032, 40, 32},   {140, 72, 264, 24},    {129, 64, 256, 16},
+                                   {900, 328, 4000, 16},  {900, 4000, 328, 16},  {1100, 200, 3400, 16},
+                                   {1100, 3400, 200, 16}, {2304, 136, 2048, 16}, {300, 264, 136, 64}};
 
   // Of the first and last rows of tiles, and some in between.
   static std::vector<int64_t> sample(int64_t rows) {
@@ -40,7 +40,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
   // A layer's tensors; what is computed is poisoned.
   struct Layer {
     Size n;
-    Tensor x, dy, weight, bias, down, up, mask, y, s, dx, ddown, dup;
+    Tensor x, dy, weight, bias, down, up, mask, added, y, s, dx, ddown, dup;
   };
   Layer layer(const Size& n, bool with_mask) {
     const lk_dtype type = GetParam();
@@ -55,6 +55,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
             drawn({n.rank, n.in}, LK_F32),
             drawn({n.out, n.rank}, LK_F32),
             mask,
+            drawn({n.rows, n.in}, type),
             empty({n.rows, n.out}, type),
             empty({n.rows, n.rank}, type),
             empty({n.rows, n.in}, type),
@@ -70,6 +71,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
     lk_lora_backward_params b{};
     b.dy = l.dy.view(), b.x = l.x.view(), b.s = l.s.view(), b.weight = l.weight.view(), b.down = l.down.view();
     b.up = l.up.view(), b.scale = scale, b.dx = l.dx.view(), b.ddown = l.ddown.view(), b.dup = l.dup.view();
+    b.added = l.added.view();
     if (with_mask) b.mask = l.mask.view();
     ASSERT_EQ(lk_lora_backward(context.get(), &b), LK_OK) << lk_last_error(context.get());
   }
@@ -80,8 +82,8 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
 };
 
 // Rounded on the way: s, or ds, and the adapter's matrix that it is multiplied with; the share on its own where it is
-// not part of the sum, and the sum before it is added.
-constexpr int roundings = 4;
+// not part of the sum, and the sum before it is added, and before what dx is added to.
+constexpr int roundings = 5;
 
 TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
   for (const Size& n : sizes) {
@@ -102,7 +104,8 @@ TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
     for (size_t i = 0; i < ds.size(); ++i) ds[i] *= scale * mask[i];
     Values dx = reference::matmul({1, count, n.out, n.in, false, false}, dy, weight);
     const Values share = reference::matmul({1, count, n.rank, n.in, false, false}, ds, load(l.down));
-    for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i];
+    const Values added = rows_of(l.added, some, n.in);
+    for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i] + added[i];
     expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings);
     for (const Tensor& whole : {l.y, l.s, l.dx, l.ddown, l.dup})
       for (const double value : load(whole)) ASSERT_TRUE(std::isfinite(value));

@@ -17,7 +17,8 @@ void gradient(Gradient& g) {
   take_products(g.attrs(), attrs);
   const std::vector<Value> d = g.emit_all(
       lora_backward_op,
-      {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE)}, attrs);
+      {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE), g.take_sum(X)},
+      attrs);
   g.set(DOWN, d[0]);
   g.set(UP, d[1]);
   if (g.needs(X)) g.set(X, d[2]);
@@ -59,6 +60,7 @@ lk_status launch_backward(const Launch& l) {
   p.ddown = l.out[0];
   p.dup = l.out[1];
   if (l.attrs.i("dx") != 0) p.dx = l.out[2];
+  p.added = l.in[8];
   p.products = products_of(l.attrs);
   return lk_lora_backward(l.context, &p);
 }

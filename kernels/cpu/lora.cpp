@@ -1,7 +1,9 @@
 // A linear layer with a low-rank adapter. With M rows: x [M, in], s and mask [M, r], y [M, out].
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
-//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
+//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
+#include <cstring>
+
 #include "cpu/convert.h"
 #include "cpu/gemm.h"
 #include "cpu/linear.h"
@@ -64,10 +66,18 @@ void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
     gemm(cpu, rank, in, rows, 1.0f, {ds.data(), rank, true}, {x, in}, beta, ddown, in);
   }
   if (present(p.dx)) {
+    const FloatIn added(cpu, p.added);
     const FloatOut dx(cpu, p.dx);
-    const bool base = present(p.weight);
-    if (base) weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, dy}, 0.0f, dx);
-    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, base ? 1.0f : 0.0f, dx, in);
+    float so_far = 0.0f;
+    if (added != nullptr) {
+      std::memcpy(dx, added, static_cast<size_t>(rows * in) * sizeof(float));
+      so_far = 1.0f;
+    }
+    if (present(p.weight)) {
+      weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, dy}, so_far, dx);
+      so_far = 1.0f;
+    }
+    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);
   }
 }
 

@@ -34,4 +34,10 @@ std::string missing_code() {
          std::to_string(device.major * 10 + device.minor) + (device.major < 7 ? "; 7.5 is the oldest that works" : "");
 }
 
+int compiled_for() {
+  cudaFuncAttributes attributes{};
+  check(cudaFuncGetAttributes(&attributes, condition_kernel), "attributes of a kernel");
+  return attributes.ptxVersion;
+}
+
 }  // namespace lk::cuda

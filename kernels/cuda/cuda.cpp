@@ -146,6 +146,7 @@ Cuda::Cuda(const lk_context_params& params)
   require_usable_cudnn();
   open_device(params.device);
   check(cudaGetDeviceProperties(&device_, params.device), "device properties");
+  compiled_for_ = compiled_for();
   check(cudaStreamCreateWithFlags(&own_, cudaStreamNonBlocking), "compute stream");
   stream_ = own_;
   check(cudaStreamCreateWithFlags(&transfer_, cudaStreamNonBlocking), "transfer stream");
@@ -444,24 +445,55 @@ void Cuda::set_workspace(void* data, int64_t bytes) {
   workspace_.lend(data, bytes);
 }
 
-void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together) {
-  if (measuring_) return;
+namespace {
+
+void allow_shared(const void* kernel, size_t bytes) {
   constexpr size_t usual = 48 * 1024;  // more has to be asked for
-  if (shared > usual)
-    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared)),
+  if (bytes > usual)
+    check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
           "shared memory of a kernel");
+}
+
+cudaLaunchAttribute clusters_of(dim3 size) {
   cudaLaunchAttribute attribute{};
-  if (together) {
-    attribute.id = cudaLaunchAttributeCooperative;
-    attribute.val.cooperative = 1;
-  } else {  // await_previous.cuh
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
+  attribute.id = cudaLaunchAttributeClusterDimension;
+  attribute.val.clusterDim = {size.x, size.y, size.z};
+  return attribute;
+}
+
+}  // namespace
+
+int64_t Cuda::clusters_at_once(const void* kernel, dim3 cluster, dim3 block, size_t shared) const {
+  if (!has_clusters()) return 0;
+  allow_shared(kernel, shared);
+  cudaLaunchAttribute attribute = clusters_of(cluster);
+  const auto processors = static_cast<unsigned>(device_.multiProcessorCount);
+  cudaLaunchConfig_t config{};
+  config.gridDim = dim3(processors / cluster.x * cluster.x, cluster.y, cluster.z);
+  config.blockDim = block, config.dynamicSmemBytes = shared, config.attrs = &attribute, config.numAttrs = 1;
+  int count = 0;
+  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
+  cudaGetLastError();  // a part of a device may have no clusters
+  return 0;
+}
+
+void Cuda::launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, Together how) {
+  if (measuring_) return;
+  allow_shared(kernel, shared);
+  cudaLaunchAttribute attributes[2] = {};
+  unsigned count = 0;
+  if (how.all) {
+    attributes[count].id = cudaLaunchAttributeCooperative;
+    attributes[count++].val.cooperative = 1;
+  } else if (compiled_for_ >= 90) {  // await_previous.cuh
+    attributes[count].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    attributes[count++].val.programmaticStreamSerializationAllowed = 1;
   }
+  if (how.cluster > 1) attributes[count++] = clusters_of(dim3(1, how.cluster));
   cudaLaunchConfig_t config{};
   config.gridDim = grid, config.blockDim = block, config.dynamicSmemBytes = shared, config.stream = stream_;
-  config.attrs = &attribute;
-  config.numAttrs = together || device_.major >= 9 ? 1 : 0;
+  config.attrs = attributes;
+  config.numAttrs = count;
   const cudaError_t status = cudaLaunchKernelExC(&config, kernel, arguments);
   if (status == cudaSuccess) {
     if (notes != nullptr) notes->ran.push_back(kernel_name(kernel));

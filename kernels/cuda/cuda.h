@@ -58,6 +58,12 @@ class Gemm;
 class Dnn;
 class RuntimeKernels;
 
+// Which blocks of a kernel run at the same time for certain.
+struct Together {
+  bool all = false;
+  unsigned cluster = 1;  // so many neighbours along y
+};
+
 class Cuda final : public Backend {
  public:
   explicit Cuda(const lk_context_params& params);
@@ -105,6 +111,7 @@ class Cuda final : public Backend {
   void use_stream(void* stream);  // nullptr: its own
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
+  bool has_clusters() const { return compiled_for_ >= 90; }
   bool measuring() const { return measuring_; }
   bool fast() const { return fast_; }
   // pointwise_arrivals counters, 0 between operations, that no operation of another branch uses.
@@ -130,8 +137,17 @@ class Cuda final : public Backend {
   void launch_together(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
                        std::type_identity_t<P>... arguments) {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
-    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, true);
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, {.all = true});
   }
+  // The same, for blocks with one x that are a cluster, up to 8 (capability 9.0 on).
+  template <class... P>
+  void launch_columns(void (*kernel)(P...), dim3 grid, dim3 block, size_t shared,
+                      std::type_identity_t<P>... arguments) {
+    void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
+    launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, {.cluster = grid.y});
+  }
+  // So many clusters of `size` blocks run at once, perhaps none.
+  int64_t clusters_at_once(const void* kernel, dim3 cluster, dim3 block, size_t shared) const;
   // For a kernel that was compiled at run time.
   void launch_loaded(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments) {
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, 0, arguments);
@@ -139,13 +155,14 @@ class Cuda final : public Backend {
   void fill_zero(void* data, int64_t bytes);
 
  private:
-  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, bool together = false);
+  void launch_kernel(const void* kernel, dim3 grid, dim3 block, size_t shared, void** arguments, Together how = {});
   cudaStream_t queue(lk_queue which) const {
     return which == LK_COMPUTE ? stream_ : which == LK_TRANSFER ? transfer_ : return_;
   }
   uint64_t* begun(lk_queue queue) const { return capturing_ ? &begun_[queue].recorded : &begun_[queue].called; }
 
   int32_t index_;
+  int compiled_for_ = 0;
   cudaDeviceProp device_{};
   cudaStream_t stream_ = nullptr, own_ = nullptr, transfer_ = nullptr, return_ = nullptr;
   cudaStream_t body_ = nullptr;  // records the body of a condition
@@ -174,6 +191,8 @@ void wait_since(cudaStream_t stream, const uint64_t* begun, int64_t nanoseconds)
 void set_condition(cudaStream_t stream, cudaGraphConditionalHandle handle, const float* value);
 // Empty, or why this build's kernels cannot run on the current device.
 std::string missing_code();
+// The capability that the code was compiled for which runs on the current device: at most the device's.
+int compiled_for();
 
 inline int64_t numel(const lk_tensor& t) { return lk_numel(&t); }
 inline bool present(const lk_tensor& t) { return t.data != nullptr; }

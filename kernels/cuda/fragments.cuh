@@ -30,6 +30,12 @@ __device__ inline uint32_t pack(float low, float high) {
 }
 
 template <bool Bf16>
+__device__ inline float2 unpack(uint32_t pair) {
+  if constexpr (Bf16) return __bfloat1622float2(*reinterpret_cast<const __nv_bfloat162*>(&pair));
+  return __half22float2(*reinterpret_cast<const __half2*>(&pair));
+}
+
+template <bool Bf16>
 __device__ inline void multiply_add(float (&sum)[4], const uint32_t (&a)[4], const uint32_t (&b)[2]) {
 #if __CUDA_ARCH__ >= 800
   if constexpr (Bf16) {

@@ -96,7 +96,7 @@ __device__ inline void copy_halves(void* to, const CUtensorMap& from, int batch,
       : "memory");
 }
 
-// Two blocks of a cluster: this one's number, a barrier of all their threads, and what makes barriers in shared memory,
+// Blocks of a cluster: this one's number, a barrier of all their threads, and what makes barriers in shared memory,
 // just begun, known to both.
 __device__ inline int block_of_cluster() {
   uint32_t rank = 0;
@@ -105,6 +105,20 @@ __device__ inline int block_of_cluster() {
 }
 __device__ inline void cluster_barrier() {
   asm volatile("barrier.cluster.arrive.aligned;\nbarrier.cluster.wait.aligned;" ::: "memory");
+}
+// Four numbers of what lies in the same place of a block of the cluster; they are there after a barrier of all.
+__device__ inline float4 load_from_block(const float* here, int block) {
+  float4 v;
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote;\n"
+      "mapa.shared::cluster.u32 remote, %4, %5;\n"
+      "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [remote];\n"
+      "}"
+      : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+      : "r"(shared_address(here)), "r"(block)
+      : "memory");
+  return v;
 }
 __device__ inline void fence_barriers() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
 // At the barrier in the same place of a block of the cluster. It says that matrix instructions have read what they

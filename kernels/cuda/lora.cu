@@ -1,6 +1,6 @@
 // A linear layer with a low-rank adapter; shapes and formulas are those of the CPU's lora.cpp. With M rows:
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
-//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = dy weight + ds down
+//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
 // nothing is written before. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
@@ -169,6 +169,11 @@ void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, v
   cuda.gemm().run(call);
 }
 
+// Where dx was made without it.
+void add_to_dx(Cuda& cuda, const lk_lora_backward_params& p) {
+  if (present(p.added)) binary(cuda, {.kind = LK_ADD, .a = p.dx, .b = p.added, .y = p.dx});
+}
+
 void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
   if (present(p.dup)) {
     In s = in(p.s);
@@ -201,11 +206,12 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   call.rank = n.rank;
   call.dx = out(p.dx);
   gemv_transposed(cuda, call);
+  add_to_dx(cuda, p);
 }
 
 // One pass over dy for ds and the adapter's share of dx, or what the product needs that takes it along, and one over dy
-// and x for dup and ddown.
-void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Out& ds,
+// and x for dup and ddown. Whether dx has what it is added to.
+bool skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Out& ds,
                      const SharedProduct* shared) {
   In s = in(p.s);
   if (present(p.dup) && !present(p.s)) {
@@ -214,6 +220,7 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     s = {made.data, made.dtype};
   }
   const int64_t pitch = padded_rank(n.rank);
+  bool added = false;
   if (ds.data != nullptr) {
     Through call;
     call.rows = n.rows;
@@ -233,6 +240,8 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
       call.narrow = shared->v;
     else
       call.spread = out(p.dx);
+    added = shared == nullptr && present(p.added) && takes_base(cuda, call, in(p.added));
+    if (added) call.base = in(p.added);
     skinny_through(cuda, call);
   }
   Gather jobs[2];
@@ -262,6 +271,7 @@ void skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     jobs[1] = {};
   }
   if (count > 0) skinny_gather(cuda, jobs[0], jobs[1]);
+  return added;
 }
 
 void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, void* workspace) {
@@ -297,7 +307,14 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
     call.beta = beta;
     cuda.gemm().run(call);
   }
-  if (present(p.dx)) cuda.gemm().run(product(n.rows, n.in, n.rank, ds, down, type, out(p.dx), workspace));
+  if (!present(p.dx)) return;
+  call = product(n.rows, n.in, n.rank, ds, down, type, out(p.dx), workspace);
+  if (present(p.added)) {
+    call.c = p.added.data;
+    call.beta = 1;
+    cuda.gemm().prepare(call);
+  }
+  cuda.gemm().run(call);
 }
 
 }  // namespace
@@ -339,11 +356,13 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
     if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch);
     if (!shared) cuda.gemm().prepare(adding(base));
   }
+  bool added = true;
   if (skinny)
-    skinny_backward(cuda, p, n, ds, shared ? &*shared : nullptr);
+    added = skinny_backward(cuda, p, n, ds, shared ? &*shared : nullptr);
   else
     gemm_backward(cuda, p, n, workspace);
   if (adds_base) run_base(cuda, base, shared);
+  if (!added) add_to_dx(cuda, p);
 }
 
 }  // namespace lk::cuda

@@ -242,21 +242,7 @@ constexpr size_t shared_bytes = sizeof(Shared) + 1024;
 // Clusters that run at once, perhaps none.
 int64_t places_of(const Cuda& cuda, lk_dtype type, bool across) {
   const auto* const kernel = reinterpret_cast<const void*>(kernel_for(type, across));
-  check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(shared_bytes)),
-        "shared memory of a product");
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim = {cluster, 1, 1};
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(static_cast<unsigned>(cuda.device().multiProcessorCount / cluster * cluster));
-  config.blockDim = threads;
-  config.dynamicSmemBytes = shared_bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int count = 0;
-  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
-  cudaGetLastError();  // a part of a device may have no clusters
-  return 0;
+  return cuda.clusters_at_once(kernel, dim3(cluster), threads, shared_bytes);
 }
 
 struct Tiling {

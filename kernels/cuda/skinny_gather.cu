@@ -5,6 +5,7 @@
 
 #include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
+#include "cuda/hopper.cuh"
 #include "cuda/partial_sum.h"
 #include "cuda/skinny.h"
 
@@ -13,6 +14,7 @@ namespace lk::cuda {
 namespace {
 
 constexpr int warps = 8, threads = warps * 32, tile_rows = 16;
+constexpr int most_of_cluster = 8;
 
 template <int Rank>
 constexpr int slab = 2048 / Rank;  // 64 sums for each lane
@@ -23,6 +25,7 @@ struct Pass {
   float* partial[2];            // [parts, cols, Rank] where there are several parts
   int64_t first_slabs;          // of the first
   int64_t span;                 // rows of a part
+  bool joined;                  // the parts of a slab are a cluster
 };
 
 // What a warp has on its way: rows of 16 bytes times slab / 8, whose chunk c lies in place c ^ (row % 8), and z.
@@ -128,6 +131,13 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
     }
   }
   __syncthreads();
+  const auto finish = [&](int64_t col, int j, float value) {
+    if (col >= p.cols || j >= p.rank) return;
+    const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
+    value *= p.alpha;
+    if (p.add) value += load({p.out.data, p.out.dtype}, to);
+    store(p.out, to, value);
+  };
   float* const partial = pass.partial[job];
   for (int i = thread; i < cols * Rank; i += threads) {
     const int64_t col = first_col + i / Rank;
@@ -136,15 +146,31 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
     float value = 0;
 #pragma unroll
     for (int part = 0; part < warps; ++part) value += sums[part][i / Rank][j];
-    if (partial != nullptr) {
+    if (pass.joined)
+      sums[0][i / Rank][j] = value;  // which this thread alone has read
+    else if (partial != nullptr)
       partial[(int64_t{blockIdx.y} * p.cols + col) * Rank + j] = value;
-    } else if (j < p.rank) {
-      const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
-      value *= p.alpha;
-      if (p.add) value += load({p.out.data, p.out.dtype}, to);
-      store(p.out, to, value);
-    }
+    else
+      finish(col, j, value);
   }
+#if __CUDA_ARCH__ >= 900
+  if (!pass.joined) return;
+  __syncwarp();
+  hopper::cluster_barrier();
+  const int blocks = static_cast<int>(gridDim.y), first = static_cast<int>(blockIdx.y) * threads + thread;
+  for (int i = first * 4; i < cols * Rank; i += blocks * threads * 4) {
+    float4 total = make_float4(0, 0, 0, 0);
+    for (int part = 0; part < blocks; ++part) {
+      const float4 v = hopper::load_from_block(&sums[0][0][0] + i, part);
+      total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
+    }
+    const float values[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) finish(first_col + i / Rank, i % Rank + k, values[k]);
+  }
+  __syncwarp();
+  hopper::cluster_barrier();  // others read these sums
+#endif
 }
 
 using Kernel = void (*)(Pass);
@@ -187,8 +213,15 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
     slabs += ceil_div(p.cols, cols);
     if (i == 0) pass.first_slabs = slabs;
   }
+  const auto [kernel, shared] =
+      rank == 16 ? variant<16>(cuda, first.type == LK_BF16) : variant<32>(cuda, first.type == LK_BF16);
   pass.span = ceil_div(ceil_div(first.rows, parts_of(cuda, slabs, first.rows)), tile_rows) * tile_rows;
   const int64_t parts = ceil_div(first.rows, pass.span);
+  const dim3 grid(static_cast<unsigned>(slabs), static_cast<unsigned>(parts));
+  // All at once: clusters that wait for a second round would take longer than a second kernel.
+  pass.joined = parts > 1 && parts <= most_of_cluster &&
+                cuda.clusters_at_once(reinterpret_cast<const void*>(kernel), dim3(1, grid.y), threads, shared) >= slabs;
+  if (pass.joined) return cuda.launch_columns(kernel, grid, dim3(threads), shared, pass);
   PartialSum sums[2];
   for (int i = 0; i < count && parts > 1; ++i) {
     const Gather& p = pass.jobs[i];
@@ -204,9 +237,7 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
     sum.transposed = p.transposed;
     sum.add = p.add;
   }
-  const auto [kernel, shared] =
-      rank == 16 ? variant<16>(cuda, first.type == LK_BF16) : variant<32>(cuda, first.type == LK_BF16);
-  cuda.launch(kernel, dim3(static_cast<unsigned>(slabs), static_cast<unsigned>(parts)), dim3(threads), shared, pass);
+  cuda.launch(kernel, grid, dim3(threads), shared, pass);
   if (parts > 1) sum_partials(cuda, sums[0], sums[1]);
 }
 

@@ -271,6 +271,7 @@ typedef struct lk_lora_backward_params {
   int32_t accumulate;       /* 1: ddown and dup are added to (dx is always overwritten) */
   lk_tensor dx, ddown, dup; /* optional outputs */
   lk_products products;     /* of dy weight */
+  lk_tensor added;          /* optional, like dx, which it is added to */
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 
