@@ -1,5 +1,5 @@
-// lk_rms_norm_rope and its gradient: rotary embedding of rms_norm(x), x [B, S, H, D]; weight [D], cos and sin [S, D/2] or
-// [B, S, D/2].
+// lk_rms_norm_rope and its gradient: rotary embedding of rms_norm(x), x [B, S, H, D]; weight [D], cos and sin [S, D/2]
+// or [B, S, D/2].
 #include "check.h"
 #include "dispatch.h"
 
@@ -42,8 +42,7 @@ void check_rms_norm_rope_backward(const lk_rms_norm_rope_backward_params& p) {
   check.shape(LK_LINES(p, dy), lk::shape_of(p.x));
   check.floating(LK_LINES(p, dx));
   check.shape(LK_LINES(p, dx), lk::shape_of(p.x));
-  check.separate(LK_LINES(p, dx),
-                 {LK_LINES(p, dy), LK_LINES(p, x), LK_ARG(p, weight), LK_ARG(p, cos), LK_ARG(p, sin)});
+  check.separate(LK_LINES(p, dx), {LK_LINES(p, dy), LK_LINES(p, x), LK_ARG(p, weight), LK_ARG(p, cos), LK_ARG(p, sin)});
 }
 
 }  // namespace

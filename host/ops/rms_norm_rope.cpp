@@ -1,5 +1,5 @@
-// rms_norm_rope: y = rope(rms_norm(x)); x [B, S, H, D], cos and sin [S, D/2] or [B, S, D/2], the optional weight [D], which
-// is frozen. Made by the fuse pass.
+// rms_norm_rope: y = rope(rms_norm(x)); x [B, S, H, D], cos and sin [S, D/2] or [B, S, D/2], the optional weight [D],
+// which is frozen. Made by the fuse pass.
 #include "ops/ops.h"
 
 namespace lh {
@@ -47,12 +47,8 @@ lk_status launch_backward(const Launch& l) {
 
 }  // namespace
 
-const OpDef rms_norm_rope_op{.name = "rms_norm_rope",
-                             .infer = infer,
-                             .gradient = gradient,
-                             .launch = launch,
-                             .lines_in = {X},
-                             .lines_out = {0}};
+const OpDef rms_norm_rope_op{
+    .name = "rms_norm_rope", .infer = infer, .gradient = gradient, .launch = launch, .lines_in = {X}, .lines_out = {0}};
 const OpDef rms_norm_rope_backward_op{.name = "rms_norm_rope_backward",
                                       .infer = infer_backward,
                                       .launch = launch_backward,

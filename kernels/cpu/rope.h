@@ -1,4 +1,5 @@
-// Rotation of the pairs of every head of a tensor [B, S, H, D], for rope and for rms_norm_rope, which has a norm before it.
+// Rotation of the pairs of every head of a tensor [B, S, H, D], for rope and for rms_norm_rope, which has a norm before
+// it.
 #pragma once
 
 #include "cpu/cpu.h"
