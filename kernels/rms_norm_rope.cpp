@@ -5,28 +5,18 @@
 
 namespace {
 
-// What both ways are given beside x, which has been looked at.
+// What both ways are given.
 template <class Params>
 void check_operands(const lk::Check& check, const Params& p) {
-  const int64_t batch = p.x.dims[0], length = p.x.dims[1], depth = p.x.dims[3], half = depth / 2;
-  check.require(depth % 2 == 0, "x", "an even last axis", lk::shape_text(lk::shape_of(p.x)));
-  check.optional(LK_ARG(p, weight), {depth});
-  check.dtype(LK_ARG(p, cos), LK_F32);
-  check.rank(LK_ARG(p, cos), 2, 3);
-  if (p.cos.rank == 2) {
-    check.shape(LK_ARG(p, cos), {length, half});
-  } else {
-    check.shape(LK_ARG(p, cos), {batch, length, half});
-  }
-  check.dtype(LK_ARG(p, sin), LK_F32);
-  check.shape(LK_ARG(p, sin), lk::shape_of(p.cos));
+  check.floating(LK_LINES(p, x));
+  check.rank(LK_LINES(p, x), 4, 4);
+  check.angles(LK_LINES(p, x), LK_ARG(p, cos), LK_ARG(p, sin));
+  check.optional(LK_ARG(p, weight), {p.x.dims[3]});
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
 }
 
 void check_rms_norm_rope(const lk_rms_norm_rope_params& p) {
   const lk::Check check("rms_norm_rope");
-  check.floating(LK_LINES(p, x));
-  check.rank(LK_LINES(p, x), 4, 4);
   check_operands(check, p);
   check.floating(LK_LINES(p, y));
   check.shape(LK_LINES(p, y), lk::shape_of(p.x));
@@ -35,8 +25,6 @@ void check_rms_norm_rope(const lk_rms_norm_rope_params& p) {
 
 void check_rms_norm_rope_backward(const lk_rms_norm_rope_backward_params& p) {
   const lk::Check check("rms_norm_rope_backward");
-  check.floating(LK_LINES(p, x));
-  check.rank(LK_LINES(p, x), 4, 4);
   check_operands(check, p);
   check.floating(LK_LINES(p, dy));
   check.shape(LK_LINES(p, dy), lk::shape_of(p.x));

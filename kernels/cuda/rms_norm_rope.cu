@@ -135,10 +135,7 @@ __global__ void __launch_bounds__(block_threads, least_blocks)
   });
 }
 
-// x [B, S, H, D] where rows lie whole in lines that begin at even places, or a copy.
-bool takes_lines(const lk_tensor& t) { return is_dense(t) || (lines_of(t)->line % t.dims[3] == 0 && lines_aligned(t)); }
-
-lk_tensor taken(Cuda& cuda, const lk_tensor& t) { return takes_lines(t) ? t : dense_copy(cuda, t); }
+lk_tensor taken(Cuda& cuda, const lk_tensor& t) { return takes_lines(t, t.dims[3]) ? t : dense_copy(cuda, t); }
 
 lk_tensor float_scratch(Cuda& cuda, const lk_tensor& like) {
   lk_tensor t{.dtype = LK_F32, .rank = like.rank};
@@ -209,7 +206,7 @@ void turn_back_then_norm(Cuda& cuda, const lk_rms_norm_rope_backward_params& p) 
 
 void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
   lk_rms_norm_rope_params p = given;
-  const DenseOutput y(cuda, given.y, takes_lines(given.y));
+  const DenseOutput y(cuda, given.y, takes_lines(given.y, given.y.dims[3]));
   p.x = taken(cuda, given.x), p.y = y.tensor();
   const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](const RowPlan& plan, auto pack, auto interleaved) {
     cuda.launch(rms_norm_rope_kernel<decltype(pack), decltype(interleaved)::value>, plan.grid, plan.block, 0,
@@ -221,7 +218,7 @@ void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
 
 void rms_norm_rope_backward(Cuda& cuda, const lk_rms_norm_rope_backward_params& given) {
   lk_rms_norm_rope_backward_params p = given;
-  const DenseOutput dx(cuda, given.dx, takes_lines(given.dx));
+  const DenseOutput dx(cuda, given.dx, takes_lines(given.dx, given.dx.dims[3]));
   p.x = taken(cuda, given.x), p.dy = taken(cuda, given.dy), p.dx = dx.tensor();
   const bool paired = with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](const RowPlan& plan, auto pack, auto interleaved) {
     cuda.launch(rms_norm_rope_dx_kernel<decltype(pack), decltype(interleaved)::value>, plan.grid, plan.block, 0,
