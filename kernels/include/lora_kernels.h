@@ -451,8 +451,8 @@ typedef struct lk_rms_norm_backward_params {
 } lk_rms_norm_backward_params;
 LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
 
-/* y = rope(rms_norm(x)) for x [B, S, H, D], the norm over D; cos, sin and interleaved as of lk_rope. What lies between is
- * not rounded to a storage type. In lines: x, y, and of the gradients dy, x, dx. */
+/* y = rope(rms_norm(x)) for x [B, S, H, D], the norm over D; cos, sin and interleaved as of lk_rope. What lies between
+ * is not rounded to a storage type. In lines: x, y, and of the gradients dy, x, dx. */
 typedef struct lk_rms_norm_rope_params {
   int64_t struct_size LK_SIZE_OF(lk_rms_norm_rope_params);
   lk_tensor x;
