@@ -176,6 +176,21 @@ void Check::optional_per_image(Arg arg, const lk_tensor& x) const {
   }
 }
 
+void Check::angles(Arg x, Arg cos, Arg sin) const {
+  const int64_t* const dims = x.tensor->dims;
+  const int64_t half = dims[3] / 2;
+  require(dims[3] % 2 == 0, x.name, "an even last axis", shape_text(shape_of(*x.tensor)));
+  dtype(cos, LK_F32);
+  rank(cos, 2, 3);
+  if (cos.tensor->rank == 2) {
+    shape(cos, {dims[1], half});
+  } else {
+    shape(cos, {dims[0], dims[1], half});
+  }
+  dtype(sin, LK_F32);
+  shape(sin, shape_of(*cos.tensor));
+}
+
 void Check::scalar_f32(Arg arg) const {
   dtype(arg, LK_F32);
   require(lk_numel(arg.tensor) == 1, arg.name, "one element", "shape " + shape_text(shape_of(*arg.tensor)));

@@ -63,6 +63,8 @@ class Check {
   }
   // Absent, or f32, f16 or bf16 with one row for every image of x [B, S, C]: [B, C] or [B, 1, C].
   void optional_per_image(Arg arg, const lk_tensor& x) const;
+  // Tables of angles for x [B, S, H, D], whose D is even: f32, [S, D/2] or [B, S, D/2].
+  void angles(Arg x, Arg cos, Arg sin) const;
   void scalar_f32(Arg arg) const;                                      // f32, one element
   void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped
   void in_place_or_separate(Arg output, Arg input) const;  // the same memory, type and size, or no overlap at all

@@ -22,6 +22,8 @@
   X(layer_norm_backward, lk_layer_norm_backward_params)             \
   X(rms_norm, lk_rms_norm_params)                                   \
   X(rms_norm_backward, lk_rms_norm_backward_params)                 \
+  X(rms_norm_rope, lk_rms_norm_rope_params)                         \
+  X(rms_norm_rope_backward, lk_rms_norm_rope_backward_params)       \
   X(modulated_norm, lk_modulated_norm_params)                       \
   X(modulated_norm_backward, lk_modulated_norm_backward_params)     \
   X(group_norm, lk_group_norm_params)                               \

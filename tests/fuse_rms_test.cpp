@@ -1,8 +1,10 @@
 // The fuse pass and RMS norms: those with a modulation behind them or a gate before them become part of its op, in
-// Z-Image's blocks and nowhere else, where the weight is frozen; results and gradients stay what they were.
+// Z-Image's blocks and nowhere else, and those of queries and keys one with their rotation, where the weight is frozen;
+// results and gradients stay what they were.
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "ops/ops.h"
 #include "passes/differentiate.h"
@@ -68,26 +70,47 @@ HostTensor as(const HostTensor& t, DType type) {
   return result;
 }
 
-// y and the gradients of the inputs, of the loss sum(w y), in float32.
-Tensors run_with_gradients(Device& device, Block& b, bool with_shift) {
-  Graph& g = b.g;
-  const Value wide = b.one(cast_op, {g.outputs.at("y")}, {{"dtype", static_cast<int64_t>(DType::f32)}});
-  const Value product = b.one(mul_op, {wide, g.add_constant(ramp({2, 5, 24}, 9))});
-  const Value sum = b.one(sum_op, {product}, {{"axes", std::vector<int64_t>{0, 1, 2}}});
-  const Value loss = b.one(reshape_op, {sum}, {{"shape", std::vector<int64_t>{1}}});
+// y and the gradients of `trained`, of the loss sum(w y), in float32.
+Tensors run_with_gradients(Device& device, Graph& g, const std::vector<Value>& trained) {
+  const auto one = [&](const OpDef& op, std::vector<Value> in, Attrs attrs = {}) {
+    return g.add(op, std::move(in), std::move(attrs), 0)[0];
+  };
+  const Shape shape = g.desc(g.outputs.at("y")).shape;
+  std::vector<int64_t> axes(shape.dims().size());
+  std::iota(axes.begin(), axes.end(), 0);
+  const Value wide = one(cast_op, {g.outputs.at("y")}, {{"dtype", static_cast<int64_t>(DType::f32)}});
+  const Value product = one(mul_op, {wide, g.add_constant(ramp(shape, 9))});
+  const Value sum = one(sum_op, {product}, {{"axes", axes}});
+  const Value loss = one(reshape_op, {sum}, {{"shape", std::vector<int64_t>{1}}});
   const float seed = 1;
   const Value start = g.add_constant(HostTensor::from_floats({1}, std::span(&seed, 1)));
-  std::vector<Value> trained{b.x, b.scale, b.gate};
-  if (with_shift) trained.push_back(b.shift);
   for (const auto& [v, gradient] : differentiate(g, loss, start, trained)) g.outputs["d" + g.info(v).name] = gradient;
   prune(g);
   Tensors given;
-  for (const auto& [name, value] : g.params) given[name] = as(ramp({24}, name == "first" ? 5 : 6), b.type);
+  for (const auto& [name, value] : g.params)
+    given[name] = as(ramp(g.desc(value).shape, name == "first" ? 5 : 6), g.desc(value).dtype);
   for (const auto& [name, value] : g.inputs)
-    given[name] = as(ramp(g.desc(value).shape, static_cast<int64_t>(value.id)), b.type);
+    given[name] = as(ramp(g.desc(value).shape, static_cast<int64_t>(value.id)), g.desc(value).dtype);
   Tensors result = run_graph(device, g, given);
   for (auto& [name, tensor] : result) tensor = as(tensor, DType::f32);
   return result;
+}
+
+Tensors run_with_gradients(Device& device, Block& b, bool with_shift) {
+  std::vector<Value> trained{b.x, b.scale, b.gate};
+  if (with_shift) trained.push_back(b.shift);
+  return run_with_gradients(device, b.g, trained);
+}
+
+// Within k eps of the largest, in float32.
+void expect_close(const Tensors& got, const Tensors& want, double k) {
+  ASSERT_EQ(got.size(), want.size());
+  for (const auto& [name, tensor] : want) {
+    const auto w = tensor.as<float>(), h = got.at(name).as<float>();
+    double largest = 0;
+    for (const float v : w) largest = std::max(largest, std::abs(static_cast<double>(v)));
+    for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(h[i], w[i], k * 6e-8 * largest) << name << " " << i;
+  }
 }
 
 const Form forms[] = {{}, {.last = true}, {.shift = true}, {.last = true, .shift = true}, {.weights = false}};
@@ -104,14 +127,9 @@ TEST(FuseRms, KeepsResultsAndGradients) {
     const Tensors got = run_with_gradients(device, fused, form.shift);
     EXPECT_EQ(norms_apart(fused.g) + count(fused.g, rms_norm_backward_op, false), 0);
     ASSERT_EQ(got.size(), form.shift ? 5u : 4u);
-    for (const auto& [name, tensor] : want) {
-      const auto w = tensor.as<float>(), h = got.at(name).as<float>();
-      double largest = 0;
-      for (const float v : w) largest = std::max(largest, std::abs(static_cast<double>(v)));
-      // Sums of 24 terms for the statistics of either norm and of 5 for the columns, in float32 both ways:
-      // 2 x 8 eps sqrt(24) of the largest.
-      for (size_t i = 0; i < w.size(); ++i) EXPECT_NEAR(h[i], w[i], 16 * 6e-8 * 5 * largest) << name << " " << i;
-    }
+    // Sums of 24 terms for the statistics of either norm and of 5 for the columns, in float32 both ways:
+    // 2 x 8 eps sqrt(24) of the largest.
+    expect_close(got, want, 16 * 5);
   }
 }
 
@@ -169,34 +187,106 @@ TEST(FuseRms, LeavesAFactorOfAnotherShape) {
   EXPECT_EQ(norms_apart(g), 1);
 }
 
+// rope(rms_norm(x, weight), cos, sin), x [2, 5, 3, 24].
+struct Heads {
+  bool interleaved = true, own_tables = false, weighted = true;
+};
+
+struct Rotation {
+  Graph g;
+  Value x, cos, sin, weight, normed;
+
+  explicit Rotation(Heads form = {}, DType dtype = DType::f32, int64_t inverse = 0)
+      : g(dtype),
+        x(g.add_input("x", {dtype, {2, 5, 3, 24}})),
+        cos(g.add_input("cos", {DType::f32, form.own_tables ? Shape{2, 5, 12} : Shape{5, 12}})),
+        sin(g.add_input("sin", g.desc(cos))) {
+    if (form.weighted) weight = g.add_param("weight", {dtype, {24}});
+    normed = g.add(rms_norm_op, {x, weight}, {{"eps", 1e-5}}, 0)[0];
+    const Attrs attrs{{"interleaved", int64_t{form.interleaved}}, {"inverse", inverse}};
+    g.outputs["y"] = g.add(rope_op, {normed, cos, sin}, attrs, 0)[0];
+  }
+};
+
+int64_t rotations(const Graph& g) { return count(g, rms_norm_rope_op, false); }
+
+const Heads head_forms[] = {
+    {}, {.interleaved = false}, {.own_tables = true}, {.interleaved = false, .weighted = false}};
+
+TEST(FuseRms, KeepsRotations) {
+  Device device(tested_device());
+  for (const Heads& form : head_forms) {
+    Rotation plain(form), fused(form);
+    fuse(fused.g);
+    EXPECT_EQ(fused.g.nodes.size(), 1u);
+    EXPECT_EQ(rotations(fused.g), 1);
+    const Tensors want = run_with_gradients(device, plain.g, {plain.x});
+    const Tensors got = run_with_gradients(device, fused.g, {fused.x});
+    EXPECT_EQ(count(fused.g, rms_norm_rope_backward_op, false), 1);
+    EXPECT_EQ(count(fused.g, rope_op, false) + count(fused.g, rms_norm_backward_op, false), 0);
+    ASSERT_EQ(got.size(), 2u);
+    // Sums of 24 terms, in float32 both ways: 8 eps sqrt(24) of the largest.
+    expect_close(got, want, 8 * 5);
+  }
+}
+
+TEST(FuseRms, RoundsRotationsNoMoreThanSeparateOps) {
+  Device device(tested_device());
+  for (const DType type : {DType::f16, DType::bf16}) {
+    Rotation exact, plain({}, type), fused({}, type);
+    fuse(fused.g);
+    const Tensors truth = run_with_gradients(device, exact.g, {exact.x});
+    const Tensors apart = run_with_gradients(device, plain.g, {plain.x});
+    const Tensors got = run_with_gradients(device, fused.g, {fused.x});
+    for (const auto& [name, tensor] : truth)
+      EXPECT_LE(relative_error(got.at(name), tensor), 1.25 * relative_error(apart.at(name), tensor)) << name;
+  }
+}
+
+TEST(FuseRms, LeavesOtherRotations) {
+  Rotation read_elsewhere, trained, back({}, DType::f32, 1);
+  read_elsewhere.g.outputs["normed"] = read_elsewhere.normed;
+  fuse(read_elsewhere.g);
+  fuse(trained.g, std::vector<std::string>{"weight"});
+  fuse(back.g);
+  for (const Graph* g : {&read_elsewhere.g, &trained.g, &back.g}) {
+    EXPECT_EQ(rotations(*g), 0);
+    EXPECT_EQ(count(*g, rope_op, false), 1);
+    EXPECT_EQ(norms_apart(*g), 1);
+  }
+}
+
 Shapes of_golden(const std::string& name) {
   Shapes shapes;
   for (const Given& t : golden_weights(name)) shapes[t.name] = t.tensor.desc;
   return shapes;
 }
 
-// Two norms of each kind for every modulated block of Z-Image; the refiners of captions are not modulated. Norms of
-// queries and keys, and the layer norms of other families, are not of these forms.
-TEST(FuseRms, IsInZImageAlone) {
+// Two norms of each kind for every modulated block of Z-Image; the refiners of captions are not modulated. Layer norms
+// of other families are not of these forms. Norms of queries and keys are one with the rotation wherever there is one:
+// of both streams in double blocks, but for queries of a text that is only seen.
+TEST(FuseRms, FindsTheNormsOfEveryFamily) {
   struct Family {
     const char* plugin;
     Shapes shapes;
-    int64_t modulated_blocks;
+    int64_t modulated_blocks, rotations;
     bool layer_norms;  // with a modulation
   };
-  const Family families[] = {{"z_image", small_z_image.shapes(), 3, false},
-                             {"z_image", full_z_image.shapes(), 32, false},
-                             {"flux", of_golden("flux_schnell_tiny"), 0, true},
-                             {"flux2", small_flux2_dev.shapes(), 0, true},
-                             {"qwen_image", small_qwen_image.shapes(), 0, true},
-                             {"chroma", small_chroma.shapes(), 0, true},
-                             {"sd35", small_large.shapes(), 0, true},
-                             {"sdxl", small_unet.shapes(), 0, false}};
+  const Family families[] = {{"z_image", small_z_image.shapes(), 3, 2 * 4, false},
+                             {"z_image", full_z_image.shapes(), 32, 2 * 34, false},
+                             {"flux", of_golden("flux_schnell_tiny"), 0, 4 + 2, true},
+                             {"flux2", small_flux2_dev.shapes(), 0, 4 + 2 * 2, true},
+                             {"qwen_image", small_qwen_image.shapes(), 0, 4 + 3, true},
+                             {"chroma", small_chroma.shapes(), 0, 4 + 2 * 2, true},
+                             {"sd35", small_large.shapes(), 0, 0, true},
+                             {"sdxl", small_unet.shapes(), 0, 0, false}};
   for (const Family& f : families) {
     Graph g = Described(f.plugin, f.shapes).denoiser({{"batch", 1}, {"height", 16}, {"width", 16}, {"text_length", 5}});
     fuse(g);
     EXPECT_EQ(count(g, modulated_norm_op, true), 2 * f.modulated_blocks) << f.plugin;
     EXPECT_EQ(count(g, gated_residual_op, true), 2 * f.modulated_blocks) << f.plugin;
+    EXPECT_EQ(rotations(g), f.rotations) << f.plugin;
+    EXPECT_EQ(count(g, rope_op, false), 0) << f.plugin;
     EXPECT_EQ(count(g, modulated_norm_op, false) > 0, f.layer_norms) << f.plugin;
   }
 }

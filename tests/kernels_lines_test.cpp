@@ -97,6 +97,46 @@ Operation attention(int64_t batch, int64_t queries, int64_t keys, int64_t heads,
           false};
 }
 
+// Of heads of a position, of whole images, and of single heads.
+void add_rms_norm_rope(std::vector<Operation>& all, const Shape& shape, bool interleaved) {
+  const auto angles = std::make_shared<const Angles>(reference::Rope{shape, false, interleaved});
+  const Shape weight{shape.back()};
+  for (const int axes : {2, 3, 1}) {
+    const std::string name = " of lines of " + std::to_string(axes) + (interleaved ? ", neighbours" : ", halves");
+    all.push_back({"rms_norm_rope" + name,
+                   {shape, weight, shape},
+                   2,
+                   axes,
+                   [=](lk_context* context, const Views& v) {
+                     return call(lk_rms_norm_rope, context,
+                                 {.x = v[0],
+                                  .weight = v[1],
+                                  .cos = angles->cos.view(),
+                                  .sin = angles->sin.view(),
+                                  .y = v[2],
+                                  .eps = 1e-6f,
+                                  .interleaved = interleaved});
+                   },
+                   {1}});
+    all.push_back({"rms_norm_rope_backward" + name,
+                   {shape, shape, weight, shape},
+                   3,
+                   axes,
+                   [=](lk_context* context, const Views& v) {
+                     return call(lk_rms_norm_rope_backward, context,
+                                 {.dy = v[0],
+                                  .x = v[1],
+                                  .weight = v[2],
+                                  .cos = angles->cos.view(),
+                                  .sin = angles->sin.view(),
+                                  .eps = 1e-6f,
+                                  .interleaved = interleaved,
+                                  .dx = v[3]});
+                   },
+                   {2}});
+  }
+}
+
 std::vector<Operation> operations() {
   const Shape rows{2, 33, 4, 16}, matrix{2, 33, 72}, odd{2, 9, 5, 3};
   std::vector<Operation> all;
@@ -154,6 +194,8 @@ std::vector<Operation> operations() {
                      return call(lk_copy_block, context, p);
                    }});
   }
+  for (const bool interleaved : {true, false})
+    for (const int64_t width : {16, 6}) add_rms_norm_rope(all, {2, 9, 5, width}, interleaved);
   all.push_back(attention(2, 33, 65, 2, 32));
   all.push_back(attention(1, 130, 520, 27, 64));  // own kernels of capability 9.0
   all.push_back(attention(2, 130, 270, 23, 128));

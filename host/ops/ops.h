@@ -15,9 +15,9 @@ extern const OpDef attention_op, attention_backward_op, softmax_op, softmax_back
 // layer_norm.cpp, rms_norm.cpp, group_norm.cpp
 extern const OpDef layer_norm_op, layer_norm_backward_op, rms_norm_op, rms_norm_backward_op, group_norm_op,
     group_norm_backward_op;
-// modulated_norm.cpp, gated_residual.cpp, gated_activation.cpp
-extern const OpDef modulated_norm_op, modulated_norm_backward_op, gated_residual_op, gated_residual_backward_op,
-    gated_activation_op, gated_activation_backward_op;
+// modulated_norm.cpp, rms_norm_rope.cpp, gated_residual.cpp, gated_activation.cpp
+extern const OpDef modulated_norm_op, modulated_norm_backward_op, rms_norm_rope_op, rms_norm_rope_backward_op,
+    gated_residual_op, gated_residual_backward_op, gated_activation_op, gated_activation_backward_op;
 // unary.cpp
 extern const OpDef silu_op, gelu_op, sigmoid_op, tanh_op, relu_op, exp_op, sqrt_op, rsqrt_op, abs_op, sign_op,
     square_op, sin_op, cos_op, log_op, floor_op, ceil_op, round_op, affine_op, clamp_op, unary_backward_op;

@@ -33,6 +33,7 @@ class Matcher {
       auto found = gated_activation(node);
       return found ? found : modulated_norm(node, node, {});
     }
+    if (node.op == &rope_op) return rms_norm_rope(node);
     if (node.op != &add_op) return std::nullopt;
     for (const auto& [product, other] : either_way(node)) {
       const Node* mul = made_by(product, mul_op);
@@ -108,6 +109,17 @@ class Matcher {
                   node.scope};
     }
     return std::nullopt;
+  }
+
+  std::optional<Node> rms_norm_rope(const Node& rope) const {
+    if (rope.attrs.has("inverse") && rope.attrs.i("inverse") != 0) return std::nullopt;
+    const auto norm = rms_norm(rope.inputs[0]);
+    if (!norm) return std::nullopt;
+    return Node{&rms_norm_rope_op,
+                {norm->x, rope.inputs[1], rope.inputs[2], norm->weight},
+                rope.outputs,
+                {{"eps", norm->eps}, {"interleaved", rope.attrs.i("interleaved")}},
+                rope.scope};
   }
 
   std::optional<Node> gated_residual(const Node& node, const Node& mul, Value x) const {

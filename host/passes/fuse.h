@@ -2,6 +2,7 @@
 // differentiation, so that the backward pass is fused by the gradient rules of the new ops.
 //   add(mul(layer_norm(x), affine(scale, 1, 1)), shift)   becomes   modulated_norm(x, scale, shift)
 //   mul(rms_norm(x, weight), affine(scale, 1, 1))         becomes   modulated_norm(x, scale, -, weight)
+//   rope(rms_norm(x, weight), cos, sin)                   becomes   rms_norm_rope(x, cos, sin, weight)
 //   add(x, mul(gate, z))                                  becomes   gated_residual(x, gate, z)
 //   add(x, mul(gate, rms_norm(z, weight)))                becomes   gated_residual(x, gate, z, weight)
 //   mul(silu(a), b) or mul(gelu(a), b)                    becomes   gated_activation(a, b)

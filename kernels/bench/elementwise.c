@@ -12,6 +12,8 @@ typedef union pass {
   lk_rms_norm_params rms_norm;
   lk_rms_norm_backward_params rms_norm_backward;
   lk_rope_params rope;
+  lk_rms_norm_rope_params rms_norm_rope;
+  lk_rms_norm_rope_backward_params rms_norm_rope_backward;
   lk_gated_residual_params gated_residual;
   lk_gated_residual_backward_params gated_residual_backward;
   lk_unary_params unary;
@@ -37,6 +39,8 @@ OPERATION(layer_norm_backward)
 OPERATION(rms_norm)
 OPERATION(rms_norm_backward)
 OPERATION(rope)
+OPERATION(rms_norm_rope)
+OPERATION(rms_norm_rope_backward)
 OPERATION(gated_residual)
 OPERATION(gated_residual_backward)
 OPERATION(unary)
@@ -170,6 +174,33 @@ void time_positions(bench* b, int64_t tokens, int64_t heads, int64_t width) {
     p->interleaved = 1;
   }
   print_pass(b, "rope", tokens, columns, 2, run_rope, copies);
+  for (i = 0; i < COPIES; ++i) {
+    lk_rms_norm_rope_params* const p = begin_rms_norm_rope(&copies[i]);
+    p->x = tensor4(b, dtype, 1, tokens, heads, width);
+    p->weight = matrix(b, dtype, 1, width);
+    p->weight.rank = 1;
+    p->weight.dims[0] = width;
+    p->cos = table(b, tokens, width);
+    p->sin = table(b, tokens, width);
+    p->y = tensor4(b, dtype, 1, tokens, heads, width);
+    p->eps = 1e-6f;
+    p->interleaved = 1;
+  }
+  print_pass(b, "rms norm and rope", tokens, columns, 2, run_rms_norm_rope, copies);
+  for (i = 0; i < COPIES; ++i) {
+    lk_rms_norm_rope_backward_params* const p = begin_rms_norm_rope_backward(&copies[i]);
+    p->dy = tensor4(b, dtype, 1, tokens, heads, width);
+    p->x = tensor4(b, dtype, 1, tokens, heads, width);
+    p->weight = matrix(b, dtype, 1, width);
+    p->weight.rank = 1;
+    p->weight.dims[0] = width;
+    p->cos = table(b, tokens, width);
+    p->sin = table(b, tokens, width);
+    p->eps = 1e-6f;
+    p->interleaved = 1;
+    p->dx = tensor4(b, dtype, 1, tokens, heads, width);
+  }
+  print_pass(b, "rms norm and rope backward", tokens, columns, 3, run_rms_norm_rope_backward, copies);
 }
 
 void time_activation(bench* b, lk_unary_kind kind, int64_t rows, int64_t columns) {

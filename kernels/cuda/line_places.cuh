@@ -25,6 +25,11 @@ inline LinePlaces line_places(const lk_tensor& t, int64_t width) {
   return {lines.line / width, lines.pitch, width};
 }
 
+// Rows that do not lie whole in a line, or whose lines begin at odd places, are copied.
+inline bool takes_lines(const lk_tensor& t, int64_t width) {
+  return !present(t) || is_dense(t) || (lines_of(t)->line % width == 0 && lines_aligned(t));
+}
+
 // The longest row that lies whole in a line of every one of these tensors of one shape: their lines are products of
 // last axes, so the shortest divides the others. 0: all are dense.
 inline int64_t common_line(std::initializer_list<const lk_tensor*> tensors) {

@@ -119,15 +119,6 @@ struct WeightSum {
 
 }  // namespace
 
-namespace {
-
-// Rows that do not lie whole in a line, or whose lines begin at odd places, are copied.
-bool takes_lines(const lk_tensor& t, int64_t width) {
-  return !present(t) || is_dense(t) || (lines_of(t)->line % width == 0 && lines_aligned(t));
-}
-
-}  // namespace
-
 void rms_norm(Cuda& cuda, const lk_rms_norm_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
   const lk_tensor x = takes_lines(p.x, width) ? p.x : dense_copy(cuda, p.x);

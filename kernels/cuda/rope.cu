@@ -4,6 +4,7 @@
 // A thread keeps to its pairs of one position and goes over some of the heads, which share the angles.
 #include "cuda/await_previous.cuh"
 #include "cuda/packs.cuh"
+#include "cuda/rotation.cuh"
 
 namespace lk::cuda {
 
@@ -35,21 +36,6 @@ __device__ inline Task task_of(const Rotation& p, int64_t item, int64_t per_head
 
 __device__ inline int64_t angles_of(const Rotation& p, int64_t position) {
   return (p.per_image ? position : position % p.length) * p.half;
-}
-
-__device__ inline void rotate(float& a, float& b, float cos, float sin) {
-  const float turned = a * cos - b * sin;
-  b = a * sin + b * cos;
-  a = turned;
-}
-
-template <int count>
-__device__ inline void load_floats(const float* from, float (&v)[count], float factor = 1.0f) {
-#pragma unroll
-  for (int k = 0; k < count; k += 4) {
-    const float4 four = *reinterpret_cast<const float4*>(from + k);
-    v[k] = four.x * factor, v[k + 1] = four.y * factor, v[k + 2] = four.z * factor, v[k + 3] = four.w * factor;
-  }
 }
 
 // Pairs (2i, 2i + 1): 4 pairs of each head.

@@ -452,6 +452,29 @@ typedef struct lk_rms_norm_backward_params {
 } lk_rms_norm_backward_params;
 LK_API lk_status lk_rms_norm_backward(lk_context*, const lk_rms_norm_backward_params*);
 
+/* y = rope(rms_norm(x)) for x [B, S, H, D], the norm over D; cos, sin and interleaved as of lk_rope. What lies between
+ * is not rounded to a storage type. In lines: x, y, and of the gradients dy, x, dx. */
+typedef struct lk_rms_norm_rope_params {
+  int64_t struct_size LK_SIZE_OF(lk_rms_norm_rope_params);
+  lk_tensor x;
+  lk_tensor weight; /* optional, [D] */
+  lk_tensor cos, sin, y;
+  float eps;
+  int32_t interleaved;
+} lk_rms_norm_rope_params;
+LK_API lk_status lk_rms_norm_rope(lk_context*, const lk_rms_norm_rope_params*);
+
+typedef struct lk_rms_norm_rope_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_rms_norm_rope_backward_params);
+  lk_tensor dy, x;
+  lk_tensor weight; /* optional; gets no gradient */
+  lk_tensor cos, sin;
+  float eps;
+  int32_t interleaved;
+  lk_tensor dx;
+} lk_rms_norm_rope_backward_params;
+LK_API lk_status lk_rms_norm_rope_backward(lk_context*, const lk_rms_norm_rope_backward_params*);
+
 /* y = norm(x) * (1 + scale) + shift over the last axis of x [B, S, C]; scale and shift [B, C] or [B, 1, C]. norm is
  * layer_norm without a weight, or, where `rms` is 1, rms_norm with the optional weight [C]; shift is then optional.
  * What lies between is not rounded to a storage type. */

@@ -36,7 +36,9 @@ nn::RopeTables places(Graph& g, int64_t text, int64_t rows, int64_t columns) {
 
 class Blocks {
  public:
-  Blocks(Graph& g, const Dimensions& dims, const nn::RopeTables& rope) : g_(g), dims_(dims), rope_(rope) {}
+  // rope: of the text, which has so many tokens, and the image.
+  Blocks(Graph& g, const Dimensions& dims, const nn::RopeTables& rope, int64_t text)
+      : g_(g), dims_(dims), rope_(rope), of_streams_(nn::joint_rope(g, rope, text)) {}
 
   void joint(int64_t block, Value& img, Value& txt, const std::vector<Value>& of_img,
              const std::vector<Value>& of_txt) {
@@ -44,7 +46,7 @@ class Blocks {
     auto scope = g_.scope(name, LH_SCOPE_CHECKPOINT);
     nn::JointStream image = stream(name + ".img", img), text = stream(name + ".txt", txt);
     const nn::Qkv image_qkv = image.qkv(of_img, head_dim), text_qkv = text.qkv(of_txt, head_dim);
-    const nn::JointAttention attention = nn::joint_attention(g_, text_qkv, image_qkv, rope_);
+    const nn::JointAttention attention = nn::joint_attention(g_, text_qkv, image_qkv, of_streams_);
     image.attend(attention.second);
     text.attend(attention.first);
     img = fed_forward(image, name + ".img_mlp");
@@ -85,6 +87,7 @@ class Blocks {
   Graph& g_;
   const Dimensions& dims_;
   nn::RopeTables rope_;
+  nn::JointRope of_streams_;
 };
 
 }  // namespace
@@ -107,7 +110,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
 
   Value img = g.linear(g.reshape(latents, {batch, height * width, dims.channels}), "img_in");
   Value txt = g.linear(text, "txt_in");
-  Blocks blocks(g, dims, places(g, length, height, width));
+  Blocks blocks(g, dims, places(g, length, height, width), length);
   for (int64_t i = 0; i < dims.double_blocks; ++i) blocks.joint(i, img, txt, of_img, of_txt);
   Value x = g.concat({txt, img}, 1);
   for (int64_t i = 0; i < dims.single_blocks; ++i) x = blocks.single(i, x, of_both);

@@ -43,7 +43,7 @@ struct Streams {
 class Block {
  public:
   // rope: of image and text; seen i32 [B]: keys.
-  Block(Graph& g, const nn::RopeTables& rope, Value t, Value seen) : g_(g), rope_(rope), t_(t), seen_(seen) {}
+  Block(Graph& g, const nn::JointRope& rope, Value t, Value seen) : g_(g), rope_(rope), t_(t), seen_(seen) {}
 
   // The text behind the last block is not used, so there it has keys and values alone.
   Streams operator()(const std::string& name, const Streams& x, bool last) const {
@@ -84,7 +84,7 @@ class Block {
   }
 
   Graph& g_;
-  const nn::RopeTables& rope_;
+  const nn::JointRope& rope_;
   Value t_, seen_;
 };
 
@@ -102,7 +102,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Streams x = {g.linear(nn::patchify_channel_first(g, latents, Dimensions::patch), "img_in"),
                g.linear(g.rms_norm(text, "txt_norm", eps), "txt_in")};
   const int64_t rows = height / Dimensions::patch, columns = width / Dimensions::patch;
-  const nn::RopeTables rope = positions(g, rows, columns, length);
+  const nn::JointRope rope = nn::joint_rope(g, positions(g, rows, columns, length), rows * columns);
   Value seen = g.cast(g.affine(nn::mask_lengths(g, mask), 1, static_cast<double>(rows * columns)), LH_I32);
   const Block block(g, rope, t, seen);
   for (int64_t i = 0; i < dims.blocks; ++i)

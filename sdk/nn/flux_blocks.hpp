@@ -146,6 +146,8 @@ class FluxTransformer {
     if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(ids.size())), LH_I32);
     ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
     rope_ = rope_tables(g_, ids, Id{16, 56, 56}, 10000.0);
+    const int64_t tokens = static_cast<int64_t>(ids.size());
+    of_streams_ = joint_rope(g_, rope_, text_last() ? tokens - text : text);
   }
 
   std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }
@@ -169,11 +171,11 @@ class FluxTransformer {
     Qkv image_qkv = image.qkv(modulation_(image_part), FluxDimensions::head_dim);
     Qkv text_qkv = text.qkv(modulation_(text_part), FluxDimensions::head_dim);
     if (text_last()) {
-      JointAttention attention = joint_attention(g_, image_qkv, text_qkv, rope_, seen_);
+      JointAttention attention = joint_attention(g_, image_qkv, text_qkv, of_streams_, seen_);
       image.attend(attention.first);
       text.attend(attention.second);
     } else {
-      JointAttention attention = joint_attention(g_, text_qkv, image_qkv, rope_);
+      JointAttention attention = joint_attention(g_, text_qkv, image_qkv, of_streams_);
       image.attend(attention.second);
       text.attend(attention.first);
     }
@@ -202,6 +204,7 @@ class FluxTransformer {
   FluxModulation modulation_;
   Value text_lengths_, seen_;  // seen_ i32 [B]: keys
   RopeTables rope_;
+  JointRope of_streams_;
 };
 
 }  // namespace lora_host::nn

@@ -105,19 +105,20 @@ inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
   return {q, g.concat({first.k, second.k}, 1), g.concat({first.v, second.v}, 1)};
 }
 
+// Rotary embedding of q, where tokens ask, and k; as they are without tables.
+inline Qkv rotated(Graph& g, Qkv x, const RopeTables& rope) {
+  if (!rope.cos) return x;
+  if (x.q) x.q = g.rope(x.q, rope.cos, rope.sin);
+  x.k = g.rope(x.k, rope.cos, rope.sin);
+  return x;
+}
+
 // softmax(q k^T / sqrt(D)) v, with rotary embedding of q and k when tables are given -> [B, S, h]. key_lengths i32 [B]:
-// keys at and after it are not seen. Queries may be those of the first tokens alone.
-inline Value self_attention(Graph& g, Qkv x, const RopeTables& rope = {}, Value key_lengths = {}) {
-  int64_t head_dim = g.shape(x.q)[3];
-  if (rope.cos) {
-    const int64_t queries = g.shape(x.q)[1];
-    const auto of_queries = [&](Value table) {
-      return g.shape(x.k)[1] == queries ? table : g.slice(table, -2, 0, queries);
-    };
-    x.q = g.rope(x.q, of_queries(rope.cos), of_queries(rope.sin));
-    x.k = g.rope(x.k, rope.cos, rope.sin);
-  }
-  return merge_heads(g, g.attention(x.q, x.k, x.v, 1.0 / std::sqrt(static_cast<double>(head_dim)), {}, key_lengths));
+// keys at and after it are not seen. Without tables, queries may be those of the first tokens alone.
+inline Value self_attention(Graph& g, const Qkv& x, const RopeTables& rope = {}, Value key_lengths = {}) {
+  Qkv at = rotated(g, x, rope);
+  double scale = 1.0 / std::sqrt(static_cast<double>(g.shape(at.q)[3]));
+  return merge_heads(g, g.attention(at.q, at.k, at.v, scale, {}, key_lengths));
 }
 
 // fc2(gelu_tanh(fc1 x))
@@ -173,9 +174,22 @@ struct JointAttention {
   Value first, second;  // [B, S, h]
 };
 
-inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const RopeTables& rope = {},
+// Rotary tables of either stream. Cut once for a whole model: pieces of constants are copies.
+struct JointRope {
+  RopeTables first, second;
+};
+
+// `rope` of both as one sequence, whose first `length` tokens are the first stream.
+inline JointRope joint_rope(Graph& g, const RopeTables& rope, int64_t length) {
+  const Dims d = g.shape(rope.cos);  // [S, D/2] or [B, S, D/2]
+  return {rope_rows(g, rope, 0, length), rope_rows(g, rope, length, d[d.size() - 2] - length)};
+}
+
+// Each stream is rotated before they are one sequence, right behind its norms: the host makes one pass of the two.
+inline JointAttention joint_attention(Graph& g, const Qkv& first, const Qkv& second, const JointRope& rope = {},
                                       Value key_lengths = {}) {
-  Value all = self_attention(g, concat_tokens(g, first, second), rope, key_lengths);
+  Value all = self_attention(g, concat_tokens(g, rotated(g, first, rope.first), rotated(g, second, rope.second)), {},
+                             key_lengths);
   if (!second.q) return {all, {}};
   std::vector<Value> parts = g.split(all, 1, {g.shape(first.q)[1], g.shape(second.q)[1]});
   return {parts[0], parts[1]};

@@ -56,4 +56,9 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
   return angles.tables(g, {static_cast<int64_t>(ids.size()), half});
 }
 
+// Of the positions from `start` on, of tables [S, D/2] or [B, S, D/2].
+inline RopeTables rope_rows(Graph& g, const RopeTables& tables, int64_t start, int64_t length) {
+  return {g.slice(tables.cos, -2, start, length), g.slice(tables.sin, -2, start, length)};
+}
+
 }  // namespace lora_host::nn

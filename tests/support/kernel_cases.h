@@ -348,6 +348,68 @@ inline Case norm_case(int64_t n, int64_t pixels, int64_t channels, int32_t kind)
   return c;
 }
 
+// Tables of angles for a rotation, which are float32 whatever the rest is.
+struct Angles {
+  Values cosines, sines;
+  Tensor cos, sin;
+
+  explicit Angles(const reference::Rope& law) : cos(law.table(), LK_F32), sin(law.table(), LK_F32) {
+    std::vector<float> c, s;
+    for (int64_t i = 0; i < count_of(law.table()); ++i) {
+      const double angle = 0.7 * static_cast<double>(i % 1009);
+      c.push_back(static_cast<float>(std::cos(angle)));
+      s.push_back(static_cast<float>(std::sin(angle)));
+    }
+    const auto bytes = static_cast<int64_t>(c.size() * sizeof(float));
+    cos.write(c.data(), 0, bytes);
+    sin.write(s.data(), 0, bytes);
+    cosines.assign(c.begin(), c.end());
+    sines.assign(s.begin(), s.end());
+  }
+};
+
+// x [B, S, H, D]; the weight has no gradient.
+inline Case rms_norm_rope_case(const reference::Rope& turn, bool weight = true) {
+  Case c;
+  c.name = std::string("rms_norm_rope of ") + (turn.interleaved ? "neighbours" : "halves") + ", width " +
+           std::to_string(turn.x[3]) + (turn.own_tables ? ", tables for each image" : "");
+  c.inputs = {turn.x, {turn.x[3]}};
+  c.output = turn.x;
+  c.depth = turn.x[3];
+  c.low = -1;
+  c.high = 2;
+  constexpr float eps = 1e-5f;
+  const reference::Norm law{turn.x, static_cast<double>(eps), false};
+  const auto angles = std::make_shared<const Angles>(turn);
+  c.reference = [=](const Inputs& v) {
+    return reference::rope(turn, reference::norm(law, v[0], weight ? v[1] : Values{}, {}), angles->cosines,
+                           angles->sines);
+  };
+  c.forward = [=](lk_context* context, const Views& in, lk_tensor y) {
+    return call(lk_rms_norm_rope, context,
+                {.x = in[0],
+                 .weight = weight ? in[1] : lk_tensor{},
+                 .cos = angles->cos.view(),
+                 .sin = angles->sin.view(),
+                 .y = y,
+                 .eps = eps,
+                 .interleaved = turn.interleaved});
+  };
+  c.backward = [=](lk_context* context, const Views& in, lk_tensor, lk_tensor dy, const Views& g) {
+    return call(lk_rms_norm_rope_backward, context,
+                {.dy = dy,
+                 .x = in[0],
+                 .weight = weight ? in[1] : lk_tensor{},
+                 .cos = angles->cos.view(),
+                 .sin = angles->sin.view(),
+                 .eps = eps,
+                 .interleaved = turn.interleaved,
+                 .dx = g[0]});
+  };
+  c.differentiable = {true, false};
+  return c;
+}
+
 // x [images, length, channels]; scale and shift are given in the two shapes that a row for each image may have.
 inline Case modulated_norm_case(int64_t images, int64_t length, int64_t channels) {
   Case c;
@@ -589,6 +651,15 @@ inline std::vector<Case> all_cases() {
                              norm_case(3, 31, 33, 1),
                              norm_case(2, 33, 12, 3),
                              norm_case(1, 257, 64, 32),
+                             rms_norm_rope_case({{2, 5, 3, 8}, false, true}),
+                             rms_norm_rope_case({{2, 5, 3, 6}, true, true}),
+                             rms_norm_rope_case({{1, 31, 1, 2}, false, false}),
+                             rms_norm_rope_case({{2, 3, 2, 66}, true, false}, false),
+                             rms_norm_rope_case({{2, 5, 3, 64}, false, false}),
+                             rms_norm_rope_case({{1, 9, 4, 128}, false, true}),
+                             rms_norm_rope_case({{2, 5, 2, 128}, true, false}),
+                             rms_norm_rope_case({{2, 3, 2, 40}, true, true}, false),
+                             rms_norm_rope_case({{1, 2, 2, 520}, false, true}),
                              modulated_norm_case(1, 1, 31),
                              modulated_norm_case(3, 33, 40),
                              modulated_norm_case(2, 257, 33),
