@@ -3,6 +3,7 @@
 //
 // A row is a head of a position. Its lanes hold both halves of their pairs, so that a row is read once and nothing but
 // the sums goes from lane to lane. Rows that do not lie so are normed and turned one after the other, in float32.
+#include "cuda/await_previous.cuh"
 #include "cuda/dense.h"
 #include "cuda/line_places.cuh"
 #include "cuda/rotation.cuh"
@@ -49,8 +50,8 @@ __device__ inline void scale(const Heads& p, const RowSpan& span, Values& v) {
 
 // Where the angles of a row are.
 __device__ inline int64_t angles_of(const Heads& p, int64_t row) {
-  const int64_t position = row / p.heads;
-  return (p.per_image ? position : position % p.length) * (p.width / 2);
+  const int64_t position = quotient(row, p.heads);
+  return (p.per_image ? position : position - quotient(position, p.length) * p.length) * (p.width / 2);
 }
 
 // sign -1 turns back.
@@ -80,6 +81,7 @@ __device__ inline void turn(const Heads& p, const RowSpan& span, int64_t angles,
 template <class Pack, bool interleaved>
 __global__ void __launch_bounds__(block_threads, least_blocks)
     rms_norm_rope_kernel(Heads p, Out y, LinePlaces y_lines) {
+  await_previous();
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const int64_t angles = angles_of(p, span.row);
   const Row<Pack, held> x(p.x, span, p.x_lines.row(span.row));
@@ -107,6 +109,7 @@ __global__ void __launch_bounds__(block_threads, least_blocks)
 template <class Pack, bool interleaved>
 __global__ void __launch_bounds__(block_threads, least_blocks)
     rms_norm_rope_dx_kernel(Heads p, In dy_rows, LinePlaces dy_lines, Out dx, LinePlaces dx_lines) {
+  await_previous();
   const RowSpan span = row_span(p.rows, p.width, p.lanes);
   const int64_t angles = angles_of(p, span.row);
   const Row<Pack, held> x(p.x, span, p.x_lines.row(span.row)), dy(dy_rows, span, dy_lines.row(span.row));
