@@ -1,12 +1,10 @@
-// A block takes some rows and a part of the columns, so that the weights are read once for many rows, and its warps
-// share out the rows, 16 each, and where there are few of them the columns too. It projects its part, and spreads a
-// part of the result's columns from the sum of all parts, which every block that needs it adds up, in order. From
-// capability 9.0 on the parts of some rows are a cluster, and one kernel does both; before, there are two.
+// Two kernels: one projects, one spreads. A block takes some rows and a part of the columns, so that the weights are
+// read once for many rows, and its warps share out the rows, 16 each, and where there are few of them the columns too.
+// The parts' sums are added up, in order, by every block that spreads them.
 #include <algorithm>
 
 #include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
-#include "cuda/hopper.cuh"
 #include "cuda/skinny.h"
 
 namespace lk::cuda {
@@ -32,22 +30,7 @@ struct Pass {
   int row_groups;  // of 16 rows; warps / row_groups warps share a group's columns
   int parts;       // of a's columns
   int64_t part_cols, spread_cols;
-  float* partial;  // [parts, rows, Rank], where there are two kernels
-};
-
-// A thread's place.
-struct Place {
-  int thread, warp, lane, group, share, shares;
-  int64_t block_row, first_row;
-  __device__ explicit Place(const Pass& pass)
-      : thread(static_cast<int>(threadIdx.x)),
-        warp(thread / 32),
-        lane(thread % 32),
-        group(warp % pass.row_groups),
-        share(warp / pass.row_groups),
-        shares(warps / pass.row_groups),
-        block_row(int64_t{blockIdx.x} * pass.row_groups * tile_rows),
-        first_row(block_row + group * tile_rows) {}
+  float* partial;  // [parts, rows, Rank]
 };
 
 // Numbers first .. first + 7 of a line of `length` in 16 bits; those beyond the end count as zero.
@@ -111,19 +94,17 @@ __device__ inline void fill_slice(const float* weights, int64_t width, int64_t r
 // What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
 using Stage = uint16_t[tile_rows][step_cols];
 
-template <int Rank>
-struct Memory {
-  alignas(128) uint16_t weights[slice_bytes / 2];
-  alignas(16) uint16_t z[warps][tile_rows][Rank + 8];  // + 8: no bank conflicts
-};
-
-// This block's part of the sums to `sums` [rows of the block, Rank].
 template <int Rank, bool Bf16, bool ByRank, int Stages>
-__device__ inline void project(const Pass& pass, unsigned char* memory, uint16_t* weights, float* sums_of_block) {
+__global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
+  await_previous();
   constexpr int slice = slice_cols<Rank>;
+  extern __shared__ __align__(128) unsigned char memory[];
+  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
   const Through& p = pass.p;
-  const auto [thread, warp, lane, group, share, shares, block_row, first_row] = Place(pass);
-  const int g = lane / 4, t = lane % 4;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int group = warp % pass.row_groups, share = warp / pass.row_groups, shares = warps / pass.row_groups;
+  const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows,
+                first_row = block_row + group * tile_rows;
   Stage* const stages = reinterpret_cast<Stage*>(memory) + warp * Stages;
 
   const int64_t begin = blockIdx.y * pass.part_cols;
@@ -199,6 +180,7 @@ __device__ inline void project(const Pass& pass, unsigned char* memory, uint16_t
           make_float2(sum[n][2 * half], sum[n][2 * half + 1]);
   }
   __syncthreads();
+  float* const to = pass.partial + (blockIdx.y * p.rows + block_row) * Rank;
   const int count = pass.row_groups * tile_rows * Rank;  // numbers of a share
   for (int i = thread * 4; i < count; i += threads * 4) {
     if (block_row + i / Rank >= p.rows) break;
@@ -207,31 +189,33 @@ __device__ inline void project(const Pass& pass, unsigned char* memory, uint16_t
       const float4 more = *reinterpret_cast<const float4*>(reinterpret_cast<const float*>(memory) + j * count + i);
       v.x += more.x, v.y += more.y, v.z += more.z, v.w += more.w;
     }
-    *reinterpret_cast<float4*>(sums_of_block + i) = v;
+    *reinterpret_cast<float4*>(to + i) = v;
   }
 }
 
-// By all blocks, eight numbers a thread at a time.
+// By blocks beyond those that add up what was projected: eight numbers a thread.
 __device__ inline void narrow(const Through& p, bool whole) {
-  const int64_t block = int64_t{blockIdx.y} * gridDim.x + blockIdx.x, blocks = int64_t{gridDim.x} * gridDim.y;
-  for (int64_t i = (block * threads + threadIdx.x) * 8; i < p.out * p.rank; i += blocks * threads * 8) {
-    float v[8];
-    if (whole) load8({p.v, LK_F32}, i, v);
+  const int64_t block = int64_t{blockIdx.y - 1} * gridDim.x + blockIdx.x, i = (block * threads + threadIdx.x) * 8;
+  if (i >= p.out * p.rank) return;
+  float v[8];
+  if (whole) load8({p.v, LK_F32}, i, v);
 #pragma unroll
-    for (int k = 0; k < 8; ++k) v[k] = p.gain * (whole ? v[k] : p.v[i + k]);
-    store8({p.narrow, p.type}, i, v);
-  }
+  for (int k = 0; k < 8; ++k) v[k] = p.gain * (whole ? v[k] : p.v[i + k]);
+  store8({p.narrow, p.type}, i, v);
 }
 
-// From the sums of all parts: term(k, i) is four numbers of part k, from i on in the block's rows.
-template <int Rank, bool Bf16, bool ByRank, class Term>
-__device__ inline void spread(const Pass& pass, Memory<Rank>& memory, const Term& term) {
+template <int Rank, bool Bf16, bool ByRank>
+__global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
+  await_previous();
+  if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
   constexpr int slice = slice_cols<Rank>;
-  uint16_t* const weights = memory.weights;
-  auto& z_tiles = memory.z;
+  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
+  __shared__ alignas(16) uint16_t z_tiles[warps][tile_rows][Rank + 8];  // + 8: no bank conflicts
   const Through& p = pass.p;
-  const auto [thread, warp, lane, group, share, shares, block_row, first_row] = Place(pass);
-  const int g = lane / 4, t = lane % 4;
+  const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
+  const int group = warp % pass.row_groups, share = warp / pass.row_groups, shares = warps / pass.row_groups;
+  const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows,
+                first_row = block_row + group * tile_rows;
   const int64_t left = blockIdx.y * pass.spread_cols;
   const int cols = p.spread.data != nullptr ? static_cast<int>(min(pass.spread_cols, p.out - left)) : 0;
   const auto fill = [&](int first) {
@@ -243,9 +227,12 @@ __device__ inline void spread(const Pass& pass, Memory<Rank>& memory, const Term
     const int local = i / Rank, first = i % Rank;
     const int64_t row = block_row + local;
     const bool inside = row < p.rows;
+    const float* const terms = pass.partial + (inside ? row * Rank + first : 0);
     float4 part[most_parts];
 #pragma unroll
-    for (int k = 0; k < most_parts; ++k) part[k] = inside && k < pass.parts ? term(k, i) : make_float4(0, 0, 0, 0);
+    for (int k = 0; k < most_parts; ++k)
+      part[k] = inside && k < pass.parts ? *reinterpret_cast<const float4*>(terms + k * p.rows * Rank)
+                                         : make_float4(0, 0, 0, 0);
     float v[4] = {};
 #pragma unroll
     for (int k = 0; k < most_parts; ++k) v[0] += part[k].x, v[1] += part[k].y, v[2] += part[k].z, v[3] += part[k].w;
@@ -327,59 +314,16 @@ __device__ inline void spread(const Pass& pass, Memory<Rank>& memory, const Term
   }
 }
 
-template <int Rank, bool Bf16, bool ByRank, int Stages>
-__global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
-  await_previous();
-  extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
-  float* const to = pass.partial + (blockIdx.y * pass.p.rows + Place(pass).block_row) * Rank;
-  project<Rank, Bf16, ByRank, Stages>(pass, memory, weights, to);
-}
-
-template <int Rank, bool Bf16, bool ByRank>
-__global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
-  await_previous();
-  __shared__ Memory<Rank> memory;
-  if (pass.p.narrow != nullptr) narrow(pass.p, pass.whole.v);
-  const float* const terms = pass.partial + Place(pass).block_row * Rank;
-  spread<Rank, Bf16, ByRank>(
-      pass, memory, [&](int k, int i) { return *reinterpret_cast<const float4*>(terms + k * pass.p.rows * Rank + i); });
-}
-
-// A cluster has all parts of its rows.
-template <int Rank, bool Bf16, bool ByRank, int Stages>
-__global__ void __launch_bounds__(threads, 2) through_kernel(Pass pass) {
-  await_previous();
-#if __CUDA_ARCH__ >= 900
-  extern __shared__ __align__(128) unsigned char stages[];
-  __shared__ Memory<Rank> memory;
-  __shared__ alignas(16) float sums[warps * tile_rows * Rank];
-  project<Rank, Bf16, ByRank, Stages>(pass, stages, memory.weights, sums);
-  if (pass.p.narrow != nullptr) narrow(pass.p, pass.whole.v);
-  __syncwarp();
-  hopper::cluster_barrier();
-  if (pass.p.spread.data != nullptr || blockIdx.y == 0)
-    spread<Rank, Bf16, ByRank>(pass, memory, [&](int k, int i) { return hopper::load_from_block(sums + i, k); });
-  __syncwarp();
-  hopper::cluster_barrier();  // others read these sums
-#endif
-}
-
 using Kernel = void (*)(Pass);
 struct Kernels {
-  Kernel project, spread, through;
-  size_t shared;  // of project and through
+  Kernel project, spread;
+  size_t shared;  // of project
 };
-
-template <int Rank, bool Bf16, bool ByRank, int Stages>
-Kernels kernels_for() {
-  return {project_kernel<Rank, Bf16, ByRank, Stages>, spread_kernel<Rank, Bf16, ByRank>,
-          through_kernel<Rank, Bf16, ByRank, Stages>, sizeof(Stage) * warps * Stages};
-}
 
 template <int Rank, bool Bf16, bool ByRank>
 Kernels kernels_for(bool deep) {
-  return deep ? kernels_for<Rank, Bf16, ByRank, 4>() : kernels_for<Rank, Bf16, ByRank, 2>();
+  return {deep ? project_kernel<Rank, Bf16, ByRank, 4> : project_kernel<Rank, Bf16, ByRank, 2>,
+          spread_kernel<Rank, Bf16, ByRank>, sizeof(Stage) * warps * (deep ? 4 : 2)};
 }
 
 template <int Rank>
@@ -410,27 +354,21 @@ void skinny_through(Cuda& cuda, const Through& p) {
   const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, tiles = ceil_div(p.rows, tile_rows);
   pass.row_groups = warps;
   while (pass.row_groups > 1 && ceil_div(tiles, pass.row_groups) * most_parts < places) pass.row_groups /= 2;
-  const int64_t row_blocks = ceil_div(tiles, pass.row_groups), rank = padded_rank(p.rank);
-  const auto [project, spread, through, shared] = [&] {
-    const size_t own = 2 * slice_bytes + sizeof(uint16_t) * warps * tile_rows * (rank + 8) + 1024;
-    const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + own);
-    return rank == 16 ? kernels_for<16>(p, deep) : kernels_for<32>(p, deep);
-  }();
-  int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
-  const auto* const joined = reinterpret_cast<const void*>(through);
-  const auto place_for = [&, shared = shared](int64_t size) {
-    return cuda.clusters_at_once(joined, dim3(1, static_cast<unsigned>(size)), threads, shared) >= row_blocks;
-  };
-  while (cuda.has_clusters() && parts > 1 && !place_for(parts)) --parts;
+  const int64_t row_blocks = ceil_div(tiles, pass.row_groups);
+  const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
   pass.part_cols = ceil_div(ceil_div(p.in, parts), step_cols) * step_cols;
   pass.parts = static_cast<int>(ceil_div(p.in, pass.part_cols));
-  pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), pass.parts), 32) * 32;
-  const dim3 grid(static_cast<unsigned>(row_blocks), static_cast<unsigned>(pass.parts));
-  if (cuda.has_clusters()) return cuda.launch_columns(through, grid, dim3(threads), shared, pass);
+  const int64_t rank = padded_rank(p.rank);
   pass.partial = cuda.scratch<float>(pass.parts * p.rows * rank);
-  cuda.launch(project, grid, dim3(threads), shared, pass);
-  const int64_t pieces = p.spread.data != nullptr ? ceil_div(p.out, pass.spread_cols) : 1;
-  cuda.launch(spread, dim3(grid.x, static_cast<unsigned>(pieces)), dim3(threads), 0, pass);
+  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
+  const Kernels kernels = rank == 16 ? kernels_for<16>(p, deep) : kernels_for<32>(p, deep);
+  const auto rows = static_cast<unsigned>(row_blocks);
+  cuda.launch(kernels.project, dim3(rows, static_cast<unsigned>(pass.parts)), dim3(threads), kernels.shared, pass);
+  pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
+  int64_t pieces = 1;
+  if (p.spread.data != nullptr) pieces = ceil_div(p.out, pass.spread_cols);
+  if (p.narrow != nullptr) pieces = 1 + ceil_div(p.out * p.rank, row_blocks * threads * 8);
+  cuda.launch(kernels.spread, dim3(rows, static_cast<unsigned>(pieces)), dim3(threads), 0, pass);
 }
 
 }  // namespace lk::cuda
