@@ -8,7 +8,8 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 build=$(cd "$1" && pwd)
 work=$(mktemp -d)
 server=
-trap '[ -z "$server" ] || kill "$server"; rm -rf "$work"' EXIT
+stop() { [ -z "$server" ] || { kill "$server"; wait "$server"; } 2>/dev/null; }
+trap 'stop; rm -rf "$work"' EXIT
 source "$root/tests/support/checks.sh"
 host=$build/bin/lora-host
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || {
@@ -17,20 +18,30 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
 }
 image=$(ls "$root"/docs/images/*.png | head -n 1)
 
-# page NAME [HASH]: what is on the page of the run some seconds after it was opened, into $work/page.
+# page NAME [HASH]: what is on the page of the run when it is not busy any more, into $work/page. A browser in virtual time
+# may dump it before; then another, with more of that time and a profile of its own, looks again.
 page() {
-  local address
-  [ -z "$server" ] || kill "$server"
+  local address= attempt profile
+  stop
+  rm -f "$work/served" # or the address of the server before is read, until this one has opened the file
   (cd "$work" && exec "$host" watch "$work/$1" --port 0) >"$work/served" 2>&1 &
   server=$!
   for ((i = 0; i < 600; ++i)); do
-    address=$(grep -o 'http://127.0.0.1:[0-9]*/' "$work/served") && break
+    address=$(grep -so 'http://127.0.0.1:[0-9]*/' "$work/served") && break
     sleep 0.1
   done
-  # --no-sandbox: containers forbid what the sandbox is made of. The page is our own.
-  timeout 120 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" \
-    --virtual-time-budget=5000 --dump-dom "$address${2:-}" >"$work/page" 2>"$work/browser.log" ||
-    { cat "$work/browser.log"; return 1; }
+  [ -n "$address" ] || { echo "watch says no address in a minute:"; cat "$work/served"; return 1; }
+  for ((attempt = 1; attempt <= 10; ++attempt)); do
+    profile=$(mktemp -d "$work/browser.XXXXXX")
+    # --no-sandbox: containers forbid what the sandbox is made of. The page is our own.
+    timeout --kill-after=5 60 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$profile" \
+      --virtual-time-budget=$((attempt * 5000)) --dump-dom "$address${2:-}" >"$work/page" 2>"$work/browser.log"
+    rm -rf "$profile"
+    grep -qF '<body aria-busy="false">' "$work/page" && return
+  done
+  cat "$work/browser.log" "$work/page"
+  echo "the page of $1 was still busy, or not there, in each of 10 browsers: no <body aria-busy=\"false\">"
+  return 1
 }
 has() { grep -qF -- "$1" "$work/page" || { cat "$work/page"; echo "expected to find: $1"; return 1; }; }
 lacks() { ! grep -qF -- "$1" "$work/page" || { cat "$work/page"; echo "expected not to find: $1"; return 1; }; }

@@ -10,7 +10,8 @@ inline constexpr const char* policy =
 
 inline constexpr const char* html = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>lora-host watch</title><link rel="stylesheet" href="page.css"><script src="page.js" defer></script></head><body>
+<title>lora-host watch</title><link rel="stylesheet" href="page.css"><script src="page.js" defer></script></head>
+<body aria-busy="true">
 <header>
 <h1 id="name">lora-host</h1> <span id="state" class="badge"></span>
 <progress id="progress" value="0" max="1"></progress>

@@ -194,8 +194,9 @@ async function dataset() {
     make('p', box).textContent = picture.caption || picture.name;
   });
 }
-look();
-dataset();
+
+// Busy until both first answers stand on the page, or have failed. Pictures come when they are scrolled to.
+Promise.allSettled([look(), dataset()]).then(() => document.body.setAttribute('aria-busy', 'false'));
 )";
 
 }  // namespace lh::watch_page
