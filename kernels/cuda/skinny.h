@@ -10,8 +10,8 @@ namespace lk::cuda {
 constexpr int64_t skinny_rank = 32;
 
 // An adapter from end to end: projected [rows, rank] = alpha mask (a w), and where `spread` has data
-// spread [rows, out] = base + gain projected v^T. a [rows, in] and the products' other operands are of `type`, f16 or bf16: w
-// and v are rounded to it, and projected before it is spread. Sums are float32.
+// spread [rows, out] = base + gain projected v^T. a [rows, in] and the products' other operands are of `type`, f16 or
+// bf16: w and v are rounded to it, and projected before it is spread. Sums are float32.
 struct Through {
   int64_t rows = 0, in = 0, out = 0, rank = 0;
   lk_dtype type = LK_BF16;
@@ -23,7 +23,7 @@ struct Through {
   Out projected{};
   int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
   Out spread{};
-  In base{};  // may be absent; only where takes_base
+  In base{};               // may be absent; only where takes_base
   void* narrow = nullptr;  // without `spread`: where gain v in `type` is left for a product that spreads; rank % 8 == 0
 };
 void skinny_through(Cuda& cuda, const Through& p);
