@@ -82,8 +82,8 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
 };
 
 // Rounded on the way: s, or ds, and the adapter's matrix that it is multiplied with; the share on its own where it is
-// not part of the sum, and the sum before it is added, and before what dx is added to.
-constexpr int roundings = 5;
+// not part of the sum, and the sum before it is added. dx is rounded once more, before what it is added to.
+constexpr int roundings = 4;
 
 TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
   for (const Size& n : sizes) {
@@ -106,7 +106,7 @@ TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
     const Values share = reference::matmul({1, count, n.rank, n.in, false, false}, ds, load(l.down));
     const Values added = rows_of(l.added, some, n.in);
     for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i] + added[i];
-    expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings);
+    expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings + 1);
     for (const Tensor& whole : {l.y, l.s, l.dx, l.ddown, l.dup})
       for (const double value : load(whole)) ASSERT_TRUE(std::isfinite(value));
   }

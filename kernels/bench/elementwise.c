@@ -60,6 +60,14 @@ static lk_tensor image(bench* b, int64_t rows, int64_t columns) {
   return t;
 }
 
+/* Of a norm: a weight or bias for each column. */
+static lk_tensor vector(bench* b, int64_t columns) {
+  lk_tensor t = matrix(b, dtype, 1, columns);
+  t.rank = 1;
+  t.dims[0] = columns;
+  return t;
+}
+
 /* `passes` times the tensor of `rows` x `columns` is read or written. */
 static void print_pass(bench* b, const char* name, int64_t rows, int64_t columns, int passes,
                        lk_status (*run)(lk_context*, const void*, int), const pass* copies) {
@@ -122,10 +130,8 @@ void time_layer_norm(bench* b, int64_t rows, int64_t columns) {
   for (i = 0; i < COPIES; ++i) {
     lk_layer_norm_params* const p = begin_layer_norm(&copies[i]);
     p->x = image(b, rows, columns);
-    p->weight = matrix(b, dtype, 1, columns);
-    p->bias = matrix(b, dtype, 1, columns);
-    p->weight.rank = p->bias.rank = 1;
-    p->weight.dims[0] = p->bias.dims[0] = columns;
+    p->weight = vector(b, columns);
+    p->bias = vector(b, columns);
     p->y = image(b, rows, columns);
     p->eps = 1e-5f;
   }
@@ -134,9 +140,7 @@ void time_layer_norm(bench* b, int64_t rows, int64_t columns) {
     lk_layer_norm_backward_params* const p = begin_layer_norm_backward(&copies[i]);
     p->dy = image(b, rows, columns);
     p->x = image(b, rows, columns);
-    p->weight = matrix(b, dtype, 1, columns);
-    p->weight.rank = 1;
-    p->weight.dims[0] = columns;
+    p->weight = vector(b, columns);
     p->eps = 1e-5f;
     p->dx = image(b, rows, columns);
   }
@@ -177,9 +181,7 @@ void time_positions(bench* b, int64_t tokens, int64_t heads, int64_t width) {
   for (i = 0; i < COPIES; ++i) {
     lk_rms_norm_rope_params* const p = begin_rms_norm_rope(&copies[i]);
     p->x = tensor4(b, dtype, 1, tokens, heads, width);
-    p->weight = matrix(b, dtype, 1, width);
-    p->weight.rank = 1;
-    p->weight.dims[0] = width;
+    p->weight = vector(b, width);
     p->cos = table(b, tokens, width);
     p->sin = table(b, tokens, width);
     p->y = tensor4(b, dtype, 1, tokens, heads, width);
@@ -191,9 +193,7 @@ void time_positions(bench* b, int64_t tokens, int64_t heads, int64_t width) {
     lk_rms_norm_rope_backward_params* const p = begin_rms_norm_rope_backward(&copies[i]);
     p->dy = tensor4(b, dtype, 1, tokens, heads, width);
     p->x = tensor4(b, dtype, 1, tokens, heads, width);
-    p->weight = matrix(b, dtype, 1, width);
-    p->weight.rank = 1;
-    p->weight.dims[0] = width;
+    p->weight = vector(b, width);
     p->cos = table(b, tokens, width);
     p->sin = table(b, tokens, width);
     p->eps = 1e-6f;

@@ -146,7 +146,7 @@ class Cuda final : public Backend {
     void* pointers[] = {const_cast<void*>(static_cast<const void*>(&arguments))...};
     launch_kernel(reinterpret_cast<const void*>(kernel), grid, block, shared, pointers, {.cluster = grid.y});
   }
-  // So many clusters of `size` blocks run at once, perhaps none.
+  // So many clusters of this size run at once, perhaps none.
   int64_t clusters_at_once(const void* kernel, dim3 cluster, dim3 block, size_t shared) const;
   // For a kernel that was compiled at run time.
   void launch_loaded(cudaKernel_t kernel, dim3 grid, dim3 block, void** arguments) {

@@ -1,6 +1,6 @@
 // A block takes a slab of columns and a part of the rows, 16 of which a warp has at a time: it loads them for itself, a
 // few tiles ahead, and keeps its sums in registers until its rows are done. Then the block adds its warps' sums, and
-// sum_partials those of the blocks that share a slab.
+// those of the blocks that share a slab are added in order: by these, where they are a cluster, else by sum_partials.
 #include <algorithm>
 
 #include "cuda/await_previous.cuh"
