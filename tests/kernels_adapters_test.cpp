@@ -17,10 +17,10 @@ constexpr double scale = 0.5;
 
 class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dtype> {
  protected:
-  static constexpr Size sizes[] = {{300, 24, 520, 8},     {300, 520, 24, 8},     {257, 40, 1032, 32},
-                                   {257, 1032, 40, 32},   {140, 72, 264, 24},    {129, 64, 256, 16},
-                                   {900, 328, 4000, 16},  {900, 4000, 328, 16},  {1100, 200, 3400, 16},
-                                   {1100, 3400, 200, 16}, {2304, 136, 2048, 16}, {300, 264, 136, 64}};
+  static constexpr Size sizes[] = {
+      {300, 24, 520, 8},     {300, 520, 24, 8},    {257, 40, 1032, 32},    {257, 1032, 40, 32},   {140, 72, 264, 24},
+      {129, 64, 256, 16},    {900, 328, 4000, 16}, {900, 4000, 328, 16},   {1100, 200, 3400, 16}, {1100, 3400, 200, 16},
+      {2304, 136, 2048, 16}, {300, 264, 136, 64},  {1000, 1288, 1272, 16}, {8200, 648, 632, 8}};
 
   // Of the first and last rows of tiles, and some in between.
   static std::vector<int64_t> sample(int64_t rows) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 
+#include "support/device.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -31,6 +32,7 @@ TEST(SameBits, OneProcessorTwoAndAll) {
 
 // The kernel of the matrix products decides bits: a run goes on with the one that it began with.
 TEST(SameBits, AnotherKernelIsRefused) {
+  if (tested_device() != "cpu") GTEST_SKIP() << "OpenBLAS multiplies on the CPU alone";
   ToyRun run;
   run.set("steps", "2");
   expect_trained(run_host(run.command(), {.environment = {{"OPENBLAS_CORETYPE", "Prescott"}}}));

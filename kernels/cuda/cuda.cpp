@@ -465,6 +465,8 @@ cudaLaunchAttribute clusters_of(dim3 size) {
 
 int64_t Cuda::clusters_at_once(const void* kernel, dim3 cluster, dim3 block, size_t shared) const {
   if (!has_clusters()) return 0;
+  const auto [known, fresh] = clusters_.try_emplace({kernel, cluster.x, cluster.y, shared}, 0);
+  if (!fresh) return known->second;
   allow_shared(kernel, shared);
   cudaLaunchAttribute attribute = clusters_of(cluster);
   const auto processors = static_cast<unsigned>(device_.multiProcessorCount);
@@ -472,7 +474,7 @@ int64_t Cuda::clusters_at_once(const void* kernel, dim3 cluster, dim3 block, siz
   config.gridDim = dim3(processors / cluster.x * cluster.x, cluster.y, cluster.z);
   config.blockDim = block, config.dynamicSmemBytes = shared, config.attrs = &attribute, config.numAttrs = 1;
   int count = 0;
-  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return count;
+  if (cudaOccupancyMaxActiveClusters(&count, kernel, &config) == cudaSuccess) return known->second = count;
   cudaGetLastError();  // a part of a device may have no clusters
   return 0;
 }

@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -176,7 +177,8 @@ class Cuda final : public Backend {
   struct Begun {
     uint64_t called, recorded;
   }* begun_ = nullptr;
-  bool paced_ = false;  // there was one
+  bool paced_ = false;                                                                       // there was one
+  mutable std::map<std::tuple<const void*, unsigned, unsigned, size_t>, int64_t> clusters_;  // that run at once
   std::map<void*, int64_t> allocated_;
   int64_t held_ = 0, peak_ = 0;
   std::unique_ptr<Gemm> gemm_;

@@ -274,6 +274,15 @@ struct MatrixOfPieces {
       constexpr bool add = true;                                                                     \
       LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 1");                     \
     }                                                                                                \
+    /* [64, 128] added to d, in the same two ways */                                                 \
+    __device__ static void add_by_rows(float (&d)[64], uint64_t a, uint64_t b) {                     \
+      constexpr bool add = true;                                                                     \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 0");                        \
+    }                                                                                                \
+    __device__ static void add_rows_across(float (&d)[64], uint64_t a, uint64_t b) {                 \
+      constexpr bool add = true;                                                                     \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 1");                        \
+    }                                                                                                \
     /* [64, 128] added to d, both across */                                                          \
     __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {                      \
       constexpr bool add = true;                                                                     \

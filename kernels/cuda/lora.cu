@@ -63,8 +63,10 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
 
 // With the adapter's share as a step of its sum, where that is worth it: z [rows, rank] times v, which has a place and
 // is still to be left there.
-std::optional<SharedProduct> with_share(Cuda& cuda, const GemmCall& base, int64_t rank, const Out& z, int64_t pitch) {
+std::optional<SharedProduct> with_share(Cuda& cuda, const GemmCall& base, int64_t rank, const Out& z, int64_t pitch,
+                                        const lk_tensor& added = {}) {
   SharedProduct call{.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
+  if (added.dtype == base.d_dtype) call.c = added.data;
   if (!product_suits_hopper(cuda, call)) return {};
   call.v = cuda.scratch<uint16_t>(base.n * rank);
   return call;
@@ -353,7 +355,7 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
   std::optional<SharedProduct> shared;
   if (adds_base) {
     base = base_product(cuda, p, n, false, p.dy, p.dx, workspace);
-    if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch);
+    if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch, p.added);
     if (!shared) cuda.gemm().prepare(adding(base));
   }
   bool added = true;
@@ -362,6 +364,7 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
   else
     gemm_backward(cuda, p, n, workspace);
   if (adds_base) run_base(cuda, base, shared);
+  if (shared && shared->c != nullptr) added = true;
   if (!added) add_to_dx(cuda, p);
 }
 

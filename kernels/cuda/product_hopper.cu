@@ -1,10 +1,12 @@
-// d = a op(b) + z op(v) + bias in 16-bit numbers, sums in float32.
+// d = a op(b) + z op(v) + bias + c in 16-bit numbers, sums in float32.
 //
-// A block makes tiles of 128 x 256 of d, two warpgroups 64 rows each; one thread loads parts of 64 along the sum's
-// axis, `stages` ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for both.
-// The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies.
+// A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
+// the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
+// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
+// before, while the sums were made.
 #include <algorithm>
 #include <limits>
+#include <optional>
 #include <type_traits>
 
 #include "cuda/await_previous.cuh"
@@ -16,31 +18,34 @@ namespace lk::cuda {
 
 namespace {
 
-constexpr int tile_rows = 128, tile_cols = 256, depth = 64, group_rows = 64;
-constexpr int line = 64, line_bytes = 128;  // what a row of a matrix in shared memory has
-constexpr int a_bytes = tile_rows * line_bytes, half_b_bytes = tile_cols / 2 * line_bytes;  // of a part
-constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;                             // of b [k, n] and of d
+constexpr int tile_rows = 128, depth = 64, group_rows = 64;
+constexpr int line = 64, line_bytes = 128;                       // what a row of a matrix in shared memory has
+constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
+constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
-constexpr int cluster = 2, stages = 4, boxes = 2;
+constexpr int cluster = 2, boxes = 2;
 
 struct Problem {
   In bias;
   int rows, cols;
   int steps, share;          // parts of the sum; 16s of the adapter's
-  int row_tiles, col_tiles;  // of a cluster, 256 x 256
+  int row_tiles, col_tiles;  // of a cluster, 256 rows each
   int band;                  // so many rows of tiles are made together
+  bool adds;                 // c
 };
 
 struct Maps {
-  CUtensorMap a, b, z, v, d;
+  CUtensorMap a, b, z, v, c, d;
 };
 
+template <int Cols>  // of a tile
 struct Shared {
+  static constexpr int stages = Cols == 256 ? 4 : 6, half_b_bytes = Cols / 2 * line_bytes;
   alignas(1024) unsigned char a[stages][a_bytes];
   alignas(1024) unsigned char b[stages][2 * half_b_bytes];
   alignas(1024) unsigned char d[groups][boxes][box_bytes];
-  alignas(16) unsigned char bias[groups][tile_cols * 2];
-  uint64_t full[stages], empty[stages];
+  alignas(16) unsigned char bias[groups][Cols * 2];
+  uint64_t full[stages], empty[stages], added[groups][boxes];
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -66,6 +71,7 @@ struct Tiles {
 };
 
 // Where a thread is in the ring of parts.
+template <int stages>
 struct Turn {
   int stage = 0, parity = 0;
   __device__ void next() {
@@ -74,13 +80,14 @@ struct Turn {
 };
 
 // By one thread.
-template <bool Across>
-__device__ void load_parts(const Problem& p, const Maps& maps, Shared& s) {
+template <int Cols, bool Across>
+__device__ void load_parts(const Problem& p, const Maps& maps, Shared<Cols>& s) {
+  constexpr int half_b_bytes = Shared<Cols>::half_b_bytes;
   const int own = block_of_cluster();
-  Turn at;
+  Turn<Shared<Cols>::stages> at;
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
-    const int row = (place.row * cluster + own) * tile_rows, col = place.col * tile_cols + own * (tile_cols / 2);
+    const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols + own * (Cols / 2);
     for (int step = -1; step < p.steps; ++step) {  // the adapter's first
       const CUtensorMap &left = step < 0 ? maps.z : maps.a, &right = step < 0 ? maps.v : maps.b;
       const int from = max(step, 0) * depth;
@@ -90,8 +97,9 @@ __device__ void load_parts(const Problem& p, const Maps& maps, Shared& s) {
       copy_box(s.a[at.stage], left, from, row, full);
       unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
       if constexpr (Across) {
-        copy_box_to_both(b, right, col, from, full);
-        copy_box_to_both(b + box_bytes, right, col + line, from, full);
+#pragma unroll
+        for (int i = 0; i < Cols / 2 / line; ++i)
+          copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
       } else {
         copy_box_to_both(b, right, from, col, full);
       }
@@ -104,16 +112,16 @@ template <class T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
 // The sum of 16 of a part.
-template <class T, bool Across>
-__device__ inline void add_sixteen(float (&sum)[128], const Matrix& a, const Matrix& b, int i) {
+template <class T, bool Across, int Count>
+__device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
   if constexpr (Across)
     Multiply<T>::add_rows_across(sum, a.at(i * 2), b.at(i * 128));
   else
     Multiply<T>::add_by_rows(sum, a.at(i * 2), b.at(i * 2));
 }
 
-template <class T, bool Across>
-__device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
+template <class T, int Cols, bool Across>
+__device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
@@ -121,13 +129,24 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
   const auto release = [&](int stage) {  // for both blocks that load
     if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
   };
-  Turn at;
+  Turn<Shared<Cols>::stages> at;
+  int added = 0;  // boxes of c that came into each place
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
-    const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * tile_cols;
-    float sum[128];
+    const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
+    const auto fetch_added = [&](int box) {  // by one thread, when its place is free
+      uint64_t* const there = &s.added[group][box % boxes];
+      barrier_arrive_with(there, box_bytes);
+      copy_box(s.d[group][box % boxes], maps.c, col + box * line, row, there);
+    };
+    if (p.adds && thread == 0) {
+      bulk_wait_read<0>();
 #pragma unroll
-    for (int i = 0; i < 128; ++i) sum[i] = 0;
+      for (int box = 0; box < boxes; ++box) fetch_added(box);
+    }
+    float sum[Cols / 2];
+#pragma unroll
+    for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
     const auto left = [&] { return Matrix(shared_address(s.a[at.stage]) + group * (group_rows * line_bytes)); };
     const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
     barrier_wait(&s.full[at.stage], at.parity);
@@ -157,7 +176,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
     }
     // In d's type, as cuBLASLt takes it. All have read the last tile's: they have met since.
 #pragma unroll
-    for (int i = thread; i < tile_cols; i += 128) {
+    for (int i = thread; i < Cols; i += 128) {
       const float value = p.bias.data != nullptr && col + i < p.cols ? load(p.bias, col + i) : 0.0f;
       reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
     }
@@ -167,9 +186,13 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
 
     const int in_box = warp * 16 + lane % 16;
 #pragma unroll
-    for (int box = 0; box < tile_cols / line; ++box) {
+    for (int box = 0; box < Cols / line; ++box) {
       unsigned char* const to = s.d[group][box % boxes];
-      if (thread == 0) bulk_wait_read<boxes - 1>();
+      if (p.adds) {
+        barrier_wait(&s.added[group][box % boxes], (added + box / boxes) % 2);
+      } else if (thread == 0) {
+        bulk_wait_read<boxes - 1>();
+      }
       meet();
 #pragma unroll
       for (int j = 0; j < 8; j += 2) {
@@ -179,9 +202,19 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
           const int first = box * line + (j + k) * 8 + lane % 4 * 2;
           const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
           const float* const v = sum + (box * 8 + j + k) * 4;
-          packed[2 * k] = Multiply<T>::pack(v[0] + bias.x, v[1] + bias.y);
-          packed[2 * k + 1] = Multiply<T>::pack(v[2] + bias.x, v[3] + bias.y);
+          float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
+          if (p.adds) {
+            const auto more = [&](int of_box) {
+              return unpack_pair(*reinterpret_cast<const Pair<T>*>(to + of_box * line_bytes +
+                                                                   ((j + k) ^ of_box % 8) * 16 + lane % 4 * 4));
+            };
+            const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
+            top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
+          }
+          packed[2 * k] = Multiply<T>::pack(top.x, top.y);
+          packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
         }
+        if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
         store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
       }
       fence_async_shared();
@@ -189,23 +222,29 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared& s) {
       if (thread == 0) {
         if (col + box * line < p.cols && row < p.rows) store_box(maps.d, col + box * line, row, to);
         bulk_commit();
+        if (p.adds && box + boxes < Cols / line) {
+          bulk_wait_read<0>();
+          fetch_added(box + boxes);
+        }
       }
     }
+    added += Cols / line / boxes;
   }
   if (thread == 0) bulk_wait();
 }
 
 #endif
 
-template <class T, bool Across>
+template <class T, int Cols, bool Across>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
   await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
-  Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  auto& s = *reinterpret_cast<Shared<Cols>*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
   if (threadIdx.x == 0) {
-    for (int i = 0; i < stages; ++i) {
+    for (int i = 0; i < groups * boxes; ++i) barrier_init(&s.added[0][0] + i, 1);
+    for (int i = 0; i < Shared<Cols>::stages; ++i) {
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], groups * cluster);
     }
@@ -214,11 +253,11 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
   cluster_barrier();
   if (threadIdx.x >= multipliers) {
     fewer_registers<40>();
-    if (threadIdx.x == multipliers) load_parts<Across>(p, maps, s);
+    if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
     __syncwarp();
   } else {
     more_registers<232>();
-    multiply<T, Across>(p, maps, s);
+    multiply<T, Cols, Across>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here
 #endif
@@ -233,26 +272,44 @@ CUtensorMap map_of(const void* data, lk_dtype dtype, int64_t rows, int64_t cols,
 }
 
 using Kernel = void (*)(Problem, Maps);
-Kernel kernel_for(lk_dtype type, bool across) {
-  if (type == LK_BF16) return across ? product_kernel<__nv_bfloat16, true> : product_kernel<__nv_bfloat16, false>;
-  return across ? product_kernel<__half, true> : product_kernel<__half, false>;
-}
-constexpr size_t shared_bytes = sizeof(Shared) + 1024;
-
-// Clusters that run at once, perhaps none.
-int64_t places_of(const Cuda& cuda, lk_dtype type, bool across) {
-  const auto* const kernel = reinterpret_cast<const void*>(kernel_for(type, across));
-  return cuda.clusters_at_once(kernel, dim3(cluster), threads, shared_bytes);
+struct Tile {
+  int cols;
+  Kernel kernel;
+  size_t shared;
+};
+template <int Cols>
+Tile tile_of(lk_dtype type, bool across) {
+  const Kernel bf16 = across ? product_kernel<__nv_bfloat16, Cols, true> : product_kernel<__nv_bfloat16, Cols, false>;
+  const Kernel f16 = across ? product_kernel<__half, Cols, true> : product_kernel<__half, Cols, false>;
+  return {Cols, type == LK_BF16 ? bf16 : f16, sizeof(Shared<Cols>) + 1024};
 }
 
 struct Tiling {
-  int64_t rows, cols, places;
-  Tiling(const Cuda& cuda, const GemmCall& c)
-      : rows(ceil_div(c.m, cluster * tile_rows)),
-        cols(ceil_div(c.n, tile_cols)),
-        places(places_of(cuda, c.a_dtype, !c.transpose_b)) {}
+  Tile tile;
+  int64_t rows, cols, places;  // of clusters: tiles, and how many run at once, perhaps none
+  Tiling(const Cuda& cuda, const GemmCall& c, const Tile& tile)
+      : tile(tile),
+        rows(ceil_div(c.m, cluster * tile_rows)),
+        cols(ceil_div(c.n, tile.cols)),
+        places(cuda.clusters_at_once(reinterpret_cast<const void*>(tile.kernel), dim3(cluster), threads, tile.shared)) {
+  }
   int64_t count() const { return rows * cols; }
+  // So much longer along the sum's axis all tiles could be if no place were empty in the last round.
+  int64_t lost(const GemmCall& c) const { return c.k * (ceil_div(count(), places) * places - count()) / count(); }
 };
+
+// Where it takes less time than the share's pass and a product of cuBLASLt's, which has tiles of more sizes. In steps
+// along the sum's axis, as lost(): the pass writes and reads d, which takes some 400, and is a kernel more, 4 us or
+// some 2^30 / (m n); tiles of 128 columns read more for each product and take about an eighth longer. Large products,
+// whose rounds are many, stay with wide tiles or cuBLASLt by that.
+std::optional<Tiling> tiling_of(const Cuda& cuda, const GemmCall& c) {
+  const bool across = !c.transpose_b;
+  constexpr int64_t pass = 400, kernel = int64_t{1} << 30;
+  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across)), narrow(cuda, c, tile_of<128>(c.a_dtype, across));
+  if (wide.places > 0 && wide.lost(c) <= pass) return wide;
+  if (narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n)) return narrow;
+  return {};
+}
 
 }  // namespace
 
@@ -268,23 +325,18 @@ bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
     if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
   }
   if (p.rank > depth) return no("rank is over 64");  // the share is one part
-  for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data}) {
+  for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c}) {
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
   }
   if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return no("too large");
-  // The share's pass takes as long as some 400 of the sum's axis. That must not be lost to places that are empty in the
-  // last round of tiles: cuBLASLt has tiles of other sizes.
-  const Tiling tiles(cuda, c);
-  if (tiles.places == 0) return no("its blocks find no place");
-  const int64_t empty = ceil_div(tiles.count(), tiles.places) * tiles.places - tiles.count();
-  return c.k * empty <= 400 * tiles.count() || no("places of the last round would be empty for too long");
+  return tiling_of(cuda, c).has_value() || no("its blocks find no place, or leave too many empty in the last round");
 }
 
 void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
   const GemmCall& c = p.product;
   const bool across = !c.transpose_b;
   const lk_dtype type = c.a_dtype;
-  const Tiling tiles(cuda, c);
+  const Tiling tiles = tiling_of(cuda, c).value();
   // About as many rows as columns of tiles at a time, so that what they read stays in the cache; bands of equal height.
   const int64_t bands = ceil_div(tiles.rows, 8);
   const Problem problem{.bias = {c.bias, c.bias_dtype},
@@ -294,19 +346,22 @@ void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
                         .share = static_cast<int>(ceil_div(p.rank, 16)),
                         .row_tiles = static_cast<int>(tiles.rows),
                         .col_tiles = static_cast<int>(tiles.cols),
-                        .band = static_cast<int>(ceil_div(tiles.rows, bands))};
+                        .band = static_cast<int>(ceil_div(tiles.rows, bands)),
+                        .adds = p.c != nullptr};
   if (cuda.measuring()) return;
   // b and v as they lie: rows along the sum's axis or across it.
   const auto right = [&](const void* data, int64_t sum) {
-    return across ? map_of(data, type, sum, c.n, c.n, box_rows) : map_of(data, type, c.n, sum, sum, tile_cols / 2);
+    return across ? map_of(data, type, sum, c.n, c.n, box_rows)
+                  : map_of(data, type, c.n, sum, sum, tiles.tile.cols / 2);
   };
   const Maps maps{.a = map_of(c.a, type, c.m, c.k, c.k, tile_rows),
                   .b = right(c.b, c.k),
                   .z = map_of(p.z.data, type, c.m, p.rank, p.z_pitch, tile_rows),
                   .v = right(p.v, p.rank),
+                  .c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows),
                   .d = map_of(c.d, type, c.m, c.n, c.n, group_rows)};
   const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
-  cuda.launch(kernel_for(type, across), dim3(clusters * cluster), threads, shared_bytes, problem, maps);
+  cuda.launch(tiles.tile.kernel, dim3(clusters * cluster), threads, tiles.tile.shared, problem, maps);
 }
 
 }  // namespace lk::cuda

@@ -6,7 +6,7 @@
 
 namespace lk::cuda {
 
-// d = a op(b) + z op(v) + bias: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
+// d = a op(b) + z op(v) + bias + c: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
 // rank], or [rank, n] where b is [k, n]. The share is one more step of the sum: nothing of d's size is read or written
 // for it.
 struct SharedProduct {
@@ -14,7 +14,8 @@ struct SharedProduct {
   In z{};
   int64_t z_pitch = 0;  // elements from one row of z to the next
   int64_t rank = 0;
-  void* v = nullptr;  // of z's type
+  void* v = nullptr;        // of z's type
+  const void* c = nullptr;  // optional, as d, and may be d
 };
 
 // Whether it applies, and takes less time than a pass that writes the share and a product of cuBLASLt's that adds to
