@@ -254,6 +254,11 @@ struct MatrixOfPieces {
 #define LK_MULTIPLIES(T, name)                                                                       \
   template <>                                                                                        \
   struct Multiply<T> {                                                                               \
+    /* [64, 256], both by rows */                                                                    \
+    template <bool add>                                                                              \
+    __device__ static void by_rows(float (&d)[128], uint64_t a, uint64_t b) {                        \
+      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 0");                     \
+    }                                                                                                \
     /* [64, 128], both by rows */                                                                    \
     template <bool add>                                                                              \
     __device__ static void by_rows(float (&d)[64], uint64_t a, uint64_t b) {                         \
@@ -264,25 +269,6 @@ struct MatrixOfPieces {
     __device__ static void by_rows(float (&d)[32], uint64_t a, uint64_t b) {                         \
       LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "0, 0");                         \
     }                                                                                                \
-    /* [64, 256] added to d, both by rows */                                                         \
-    __device__ static void add_by_rows(float (&d)[128], uint64_t a, uint64_t b) {                    \
-      constexpr bool add = true;                                                                     \
-      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 0");                     \
-    }                                                                                                \
-    /* [64, 256] added to d, a by rows, b across */                                                  \
-    __device__ static void add_rows_across(float (&d)[128], uint64_t a, uint64_t b) {                \
-      constexpr bool add = true;                                                                     \
-      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 1");                     \
-    }                                                                                                \
-    /* [64, 128] added to d, in the same two ways */                                                 \
-    __device__ static void add_by_rows(float (&d)[64], uint64_t a, uint64_t b) {                     \
-      constexpr bool add = true;                                                                     \
-      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 0");                        \
-    }                                                                                                \
-    __device__ static void add_rows_across(float (&d)[64], uint64_t a, uint64_t b) {                 \
-      constexpr bool add = true;                                                                     \
-      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 1");                        \
-    }                                                                                                \
     /* [64, 128] added to d, both across */                                                          \
     __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {                      \
       constexpr bool add = true;                                                                     \
@@ -292,6 +278,16 @@ struct MatrixOfPieces {
     template <bool add>                                                                              \
     __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {                          \
       LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");                         \
+    }                                                                                                \
+    /* [64, 256], a by rows, b across */                                                             \
+    template <bool add>                                                                              \
+    __device__ static void rows_across(float (&d)[128], uint64_t a, uint64_t b) {                    \
+      LK_MULTIPLY("m64n256k16.f32." name "." name, 128, "%128", "%129", "0, 1");                     \
+    }                                                                                                \
+    /* [64, 128], a by rows, b across */                                                             \
+    template <bool add>                                                                              \
+    __device__ static void rows_across(float (&d)[64], uint64_t a, uint64_t b) {                     \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "0, 1");                        \
     }                                                                                                \
     /* [64, 64], a by rows, b across */                                                              \
     template <bool add>                                                                              \

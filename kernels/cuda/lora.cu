@@ -222,7 +222,7 @@ bool skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     s = {made.data, made.dtype};
   }
   const int64_t pitch = padded_rank(n.rank);
-  bool added = false;
+  bool added = shared != nullptr && shared->c != nullptr;
   if (ds.data != nullptr) {
     Through call;
     call.rows = n.rows;
@@ -238,12 +238,13 @@ bool skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& 
     call.mask = in(p.mask);
     call.projected = ds;
     call.pitch = pitch;
-    if (shared != nullptr)
+    if (shared != nullptr) {
       call.narrow = shared->v;
-    else
+    } else {
       call.spread = out(p.dx);
-    added = shared == nullptr && present(p.added) && takes_base(cuda, call, in(p.added));
-    if (added) call.base = in(p.added);
+      added = present(p.added) && takes_base(cuda, call, in(p.added));
+      if (added) call.base = in(p.added);
+    }
     skinny_through(cuda, call);
   }
   Gather jobs[2];
@@ -364,7 +365,6 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
   else
     gemm_backward(cuda, p, n, workspace);
   if (adds_base) run_base(cuda, base, shared);
-  if (shared && shared->c != nullptr) added = true;
   if (!added) add_to_dx(cuda, p);
 }
 

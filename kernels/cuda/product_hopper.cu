@@ -115,9 +115,9 @@ using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat1
 template <class T, bool Across, int Count>
 __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
   if constexpr (Across)
-    Multiply<T>::add_rows_across(sum, a.at(i * 2), b.at(i * 128));
+    Multiply<T>::template rows_across<true>(sum, a.at(i * 2), b.at(i * 128));
   else
-    Multiply<T>::add_by_rows(sum, a.at(i * 2), b.at(i * 2));
+    Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
 template <class T, int Cols, bool Across>
@@ -305,8 +305,9 @@ struct Tiling {
 std::optional<Tiling> tiling_of(const Cuda& cuda, const GemmCall& c) {
   const bool across = !c.transpose_b;
   constexpr int64_t pass = 400, kernel = int64_t{1} << 30;
-  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across)), narrow(cuda, c, tile_of<128>(c.a_dtype, across));
+  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across));
   if (wide.places > 0 && wide.lost(c) <= pass) return wide;
+  const Tiling narrow(cuda, c, tile_of<128>(c.a_dtype, across));
   if (narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n)) return narrow;
   return {};
 }
