@@ -5,11 +5,13 @@
 
 namespace lk::cpu {
 
-struct Matrix {
-  const float* data;
+template <class T>
+struct MatrixOf {
+  const T* data;
   int64_t stride;  // elements from one stored row to the next
   bool transposed = false;
 };
+using Matrix = MatrixOf<float>;
 
 // On the calling thread only, for use inside parallel loops.
 void gemm_serial(int64_t m, int64_t n, int64_t k, float alpha, Matrix a, Matrix b, float beta, float* c,
