@@ -19,8 +19,11 @@ class Threads : public Kernels {
       EXPECT_TRUE(bytes == first) << what << " with " << threads << " threads";
     }
   }
-  Tensor any(const Shape& shape) { return random_tensor(context.get(), random, shape, LK_F32, -1, 1); }
+  Tensor any(const Shape& shape, lk_dtype type = LK_F32) {
+    return random_tensor(context.get(), random, shape, type, -1, 1);
+  }
   Tensor out(const Shape& shape) { return poisoned(context.get(), shape, LK_F32); }
+  void expect_same_layer(lk_dtype type, int64_t rows, int64_t cols, int64_t depth);
 };
 
 TEST_F(Threads, Sums) {
@@ -39,36 +42,40 @@ TEST_F(Threads, Sums) {
   }
 }
 
-// Sizes around the blocks that a product is cut into, and of LoRA's narrow matrices.
+void Threads::expect_same_layer(lk_dtype type, int64_t rows, int64_t cols, int64_t depth) {
+  const std::string what = lk_dtype_name(type) + (" " + testing::PrintToString(Shape{rows, cols, depth}));
+  const Tensor x = any({rows, depth}, type), weight = any({cols, depth}, type), bias = any({cols}, type);
+  const Tensor y = out({rows, cols});
+  expect_same("linear " + what, y, [&](lk_context* c) {
+    const lk_linear_params p{.x = x.view(),
+                             .weight = weight.view(),
+                             .weight_scale = {},
+                             .bias = bias.view(),
+                             .y = y.view(),
+                             .products = LK_PRODUCTS_WIDE};
+    return lk_linear(c, &p);
+  });
+  const Tensor dy = any({rows, cols}, type), dx = out({rows, depth}), dweight = out({cols, depth}), dbias = out({cols});
+  for (const Tensor* result : {&dx, &dweight, &dbias})
+    expect_same("linear_backward " + what, *result, [&](lk_context* c) {
+      const lk_linear_backward_params p{.dy = dy.view(),
+                                        .x = x.view(),
+                                        .weight = weight.view(),
+                                        .weight_scale = {},
+                                        .dx = dx.view(),
+                                        .dweight = dweight.view(),
+                                        .dbias = dbias.view()};
+      return lk_linear_backward(c, &p);
+    });
+}
+
+// Sizes around the blocks that a product is cut into, and of LoRA's narrow matrices; by either library.
 TEST_F(Threads, Products) {
   if (lh::test::tested_device() != "cpu") GTEST_SKIP() << "the CPU's threads";
-  for (const int64_t rows : {31, 96, 250, 700})
-    for (const int64_t cols : {4, 100, 333})
-      for (const int64_t depth : {64, 300}) {
-        const std::string what = testing::PrintToString(Shape{rows, cols, depth});
-        const Tensor x = any({rows, depth}), weight = any({cols, depth}), bias = any({cols}), y = out({rows, cols});
-        expect_same("linear " + what, y, [&](lk_context* c) {
-          const lk_linear_params p{.x = x.view(),
-                                   .weight = weight.view(),
-                                   .weight_scale = {},
-                                   .bias = bias.view(),
-                                   .y = y.view(),
-                                   .products = LK_PRODUCTS_WIDE};
-          return lk_linear(c, &p);
-        });
-        const Tensor dy = any({rows, cols}), dx = out({rows, depth}), dweight = out({cols, depth}), dbias = out({cols});
-        for (const Tensor* result : {&dx, &dweight, &dbias})
-          expect_same("linear_backward " + what, *result, [&](lk_context* c) {
-            const lk_linear_backward_params p{.dy = dy.view(),
-                                              .x = x.view(),
-                                              .weight = weight.view(),
-                                              .weight_scale = {},
-                                              .dx = dx.view(),
-                                              .dweight = dweight.view(),
-                                              .dbias = dbias.view()};
-            return lk_linear_backward(c, &p);
-          });
-      }
+  for (const lk_dtype type : {LK_F32, LK_BF16})
+    for (const int64_t rows : {31, 96, 250, 700})
+      for (const int64_t cols : {4, 100, 333})
+        for (const int64_t depth : {64, 300}) expect_same_layer(type, rows, cols, depth);
   // A batch that feeds all threads or not.
   for (const int64_t batch : {1, 2, 5, 20}) {
     const Tensor a = any({batch, 150, 70}), b = any({batch, 70, 110}), c = out({batch, 150, 110});

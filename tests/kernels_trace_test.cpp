@@ -32,19 +32,17 @@ class KernelsTrace : public testing::Test {
     return lk_linear(context, &params);
   }
   bool on_gpu() const { return lh::test::tested_device() == "cuda"; }
-
-  Context context_ = make_context();
-  Tensor x_ = filled({96, 32}), weight_ = filled({48, 32}), y_{{96, 48}, LK_F32};
-  std::vector<Call> calls_;
-
- private:
-  static Tensor filled(const Shape& shape) {
-    Tensor tensor(shape, LK_F32);
+  static Tensor filled(const Shape& shape, lk_dtype type = LK_F32) {
+    Tensor tensor(shape, type);
     const lk_fill_params params{.y = tensor.view(), .value = 0.5f};
     EXPECT_EQ(lk_fill(memory_context(), &params), LK_OK);
     EXPECT_EQ(lk_synchronize(memory_context()), LK_OK);
     return tensor;
   }
+
+  Context context_ = make_context();
+  Tensor x_ = filled({96, 32}), weight_ = filled({48, 32}), y_{{96, 48}, LK_F32};
+  std::vector<Call> calls_;
 };
 
 TEST_F(KernelsTrace, NamesEachCallWithItsKernelsAndTime) {
@@ -60,8 +58,21 @@ TEST_F(KernelsTrace, NamesEachCallWithItsKernelsAndTime) {
   for (const Call& call : calls_) EXPECT_GE(call.milliseconds, 0) << call.op;
 }
 
+TEST_F(KernelsTrace, NamesWhoMultipliesBf16) {
+  if (on_gpu()) GTEST_SKIP() << "oneDNN multiplies on the CPU alone";
+  ASSERT_EQ(lk_set_trace(context_.get(), keep, this), LK_OK);
+  const Tensor x = filled({96, 32}, LK_BF16), weight = filled({48, 32}, LK_BF16), factor = filled({1});
+  for (const lk_tensor& scale : {lk_tensor{}, factor.view()}) {
+    const lk_linear_params p{.x = x.view(), .weight = weight.view(), .weight_scale = scale, .y = y_.view()};
+    ASSERT_EQ(lk_linear(context_.get(), &p), LK_OK) << lk_last_error(context_.get());
+  }
+  ASSERT_THAT(calls_, SizeIs(2));
+  EXPECT_EQ(calls_[0].kernels, has_onednn() ? "oneDNN 96 x 48 x 32 bf16, 1 part" : "OpenBLAS 96 x 48 x 32 f32, 1 part");
+  EXPECT_EQ(calls_[1].kernels, "OpenBLAS 96 x 48 x 32 f32, 1 part");  // factors are multiplied in before
+}
+
 TEST_F(KernelsTrace, SaysWhatWasPassedOverAndWhy) {
-  if (!on_gpu()) GTEST_SKIP() << "the CPU has one way for each operation";
+  if (!on_gpu()) GTEST_SKIP() << "on the CPU no kernel is passed over";
   ASSERT_EQ(lk_set_trace(context_.get(), keep, this), LK_OK);
   Tensor q({1, 16, 2, 20}, LK_F32), o({1, 16, 2, 20}, LK_F32), lse({1, 2, 16}, LK_F32);
   const lk_fill_params fill{.y = q.view(), .value = 1};

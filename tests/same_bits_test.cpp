@@ -4,6 +4,7 @@
 #include <functional>
 
 #include "support/device.h"
+#include "support/kernel_tensors.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 
@@ -12,22 +13,26 @@ namespace {
 
 namespace fs = std::filesystem;
 using testing::AllOf;
+using testing::ContainsRegex;
 using testing::HasSubstr;
 
 TEST(SameBits, OneProcessorTwoAndAll) {
-  ToyRun one, two, all;
-  for (ToyRun* run : {&one, &two, &all}) run->set("steps", "2").set("dropout", "0.1");
-  expect_trained(run_host(one.command(), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
-  expect_trained(run_host(two.command(), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
-  expect_trained(all.train());
-  EXPECT_TRUE(get(one.lora()) == get(all.lora()));
-  EXPECT_TRUE(get(two.lora()) == get(all.lora()));
-  // And what one began, two go on with.
-  one.set("steps", "3");
-  two.set("steps", "3");
-  expect_trained(run_host(one.command({"--resume"}), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
-  expect_trained(run_host(two.command({"--resume"}), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
-  EXPECT_TRUE(get(one.lora()) == get(two.lora()));
+  for (const char* type : {"fp32", "bf16"}) {
+    SCOPED_TRACE(type);
+    ToyRun one, two, all;
+    for (ToyRun* run : {&one, &two, &all}) run->set("steps", "2").set("dropout", "0.1").set("dtype", type);
+    expect_trained(run_host(one.command(), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
+    expect_trained(run_host(two.command(), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
+    expect_trained(all.train());
+    EXPECT_TRUE(get(one.lora()) == get(all.lora()));
+    EXPECT_TRUE(get(two.lora()) == get(all.lora()));
+    // And what one began, two go on with.
+    one.set("steps", "3");
+    two.set("steps", "3");
+    expect_trained(run_host(one.command({"--resume"}), {.shell_prefix = "taskset -p 3 $$ > /dev/null"}));
+    expect_trained(run_host(two.command({"--resume"}), {.shell_prefix = "taskset -p 1 $$ > /dev/null"}));
+    EXPECT_TRUE(get(one.lora()) == get(two.lora()));
+  }
 }
 
 // The kernel of the matrix products decides bits: a run goes on with the one that it began with.
@@ -39,8 +44,22 @@ TEST(SameBits, AnotherKernelIsRefused) {
   run.set("steps", "4");
   HostResult result = run_host(run.command({"--resume"}), {.environment = {{"OPENBLAS_CORETYPE", "Core2"}}});
   EXPECT_EQ(result.code, 2) << result.output;
-  EXPECT_THAT(result.output, AllOf(HasSubstr("device: the saved run has OpenBLAS"), HasSubstr("Prescott, this one")));
+  EXPECT_THAT(result.output, ContainsRegex("device: the saved run has OpenBLAS [^ ]+ Prescott.*, this one.* Core2"));
   expect_trained(run_host(run.command({"--resume"}), {.environment = {{"OPENBLAS_CORETYPE", "Prescott"}}}));
+}
+
+// Where oneDNN may not use instructions of bf16, as on a processor without them, OpenBLAS multiplies all.
+TEST(SameBits, ProcessorsWithoutBf16AreOthers) {
+  if (!lk_test::has_onednn()) GTEST_SKIP() << "no instructions of bf16 here, or no oneDNN";
+  const HostOptions without{.environment = {{"ONEDNN_MAX_CPU_ISA", "AVX2"}}};
+  ToyRun run;
+  run.set("steps", "1").set("dtype", "bf16");
+  expect_trained(run_host(run.command(), without));
+  run.set("steps", "2");
+  const HostResult result = run.train({"--resume"});
+  EXPECT_EQ(result.code, 2) << result.output;
+  EXPECT_THAT(result.output, ContainsRegex("device: the saved run has OpenBLAS [^,]+, this one.*, oneDNN [0-9.]+ "));
+  expect_trained(run_host(run.command({"--resume"}), without));
 }
 
 // Another VAE or text encoder is another training.

@@ -47,6 +47,7 @@ static void time_cpu(bench* b) {
   time_copy(b, (int64_t)64 << 20);
   for (shape = 0; shape < SHAPES; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 0);
   for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 1);
+  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_BF16, 1);
   for (shape = 0; shape < SHAPES; ++shape) time_lora_forward(b, shapes[shape], LK_F32);
   time_matmul(b, 1024, 1024, 1024, LK_F32);
   time_matmul(b, 1300, 1024, 256, LK_F32);
@@ -68,10 +69,8 @@ int main(int argc, char** argv) {
   check(&b, lk_context_create(&params, &b.context));
   check(&b, lk_get_device_info(b.context, &info));
   printf("liblora_kernels %s on %s", lk_version(), info.name);
-  if (cuda)
-    printf(", %s\n", info.libraries);
-  else
-    printf(", %d threads\n", (int)lk_context_threads(b.context));
+  if (!cuda) printf(", %d threads", (int)lk_context_threads(b.context));
+  printf(", %s\n", info.libraries);
   print_header();
   if (cuda)
     time_cuda(&b);

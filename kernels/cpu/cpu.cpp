@@ -11,6 +11,7 @@
 #include <new>
 #include <thread>
 
+#include "cpu/bf16_gemm.h"
 #include "cpu/blas_buffers.h"
 
 struct lk_event {
@@ -78,9 +79,10 @@ const OpTable& Cpu::ops() const {
 lk_device_info Cpu::info() {
   lk_device_info info{};
   std::strcpy(info.name, "cpu");
-  // "OpenBLAS 0.3.21 ... Haswell MAX_THREADS=64": its products differ between versions and kernels.
+  // "OpenBLAS 0.3.21 ... Haswell MAX_THREADS=64": products differ between versions and kernels.
   std::string config = openblas_get_config();
   config = config.substr(0, config.find(' ', config.find(' ') + 1)) + " " + openblas_get_corename();
+  if (multiplies_bf16()) config += ", " + bf16_library();
   config.copy(info.libraries, sizeof info.libraries - 1);
   info.memory_total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);
   info.memory_free = static_cast<int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGE_SIZE);

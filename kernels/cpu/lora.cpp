@@ -35,7 +35,7 @@ void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   float beta = 0.0f;
   if (present(p.weight)) {
     if (bias != nullptr) fill_rows(cpu, bias, rows, out, y);
-    weight_product(cpu, {p.products, true, rows, p.weight, p.weight_scale, x}, bias != nullptr ? 1.0f : 0.0f, y);
+    weight_product(cpu, {p.products, true, rows, p.weight, p.weight_scale, p.x, x}, bias != nullptr ? 1.0f : 0.0f, y);
     beta = 1.0f;
   }
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
@@ -74,7 +74,7 @@ void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
       so_far = 1.0f;
     }
     if (present(p.weight)) {
-      weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, dy}, so_far, dx);
+      weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, p.dy, dy}, so_far, dx);
       so_far = 1.0f;
     }
     gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <limits>
 
+#include "cpu/bf16_gemm.h"
 #include "cpu/convert.h"
 #include "cpu/formats.h"
 #include "cpu/gemm.h"
@@ -55,11 +56,11 @@ struct RowFactors {
   Scratch<float> values;
 };
 
-void code_product(Cpu& cpu, const WeightProduct& p, float beta, float* c) {
+void code_product(Cpu& cpu, const WeightProduct& p, const float* wide, float beta, float* c) {
   const int64_t out = p.weight.dims[0], in = p.weight.dims[1], n = p.forward ? out : in, k = p.forward ? in : out;
   const FloatIn weight(cpu, p.weight);  // values of its codes
   const RowFactors of_weight(cpu, p.scale, out);
-  const RowCodes a(cpu, p.products == LK_PRODUCTS_I8, p.a, p.rows, k, p.forward ? nullptr : of_weight.values.data());
+  const RowCodes a(cpu, p.products == LK_PRODUCTS_I8, wide, p.rows, k, p.forward ? nullptr : of_weight.values.data());
   const Scratch<float> sums(cpu, p.rows * n);
   gemm(cpu, p.rows, n, k, 1.0f, {a.codes.data(), k}, {weight, in, p.forward}, 0.0f, sums.data(), n);
   const float *const from = sums.data(), *const of_row = a.factors.data(), *const of_column = of_weight.values.data();
@@ -78,13 +79,15 @@ void code_product(Cpu& cpu, const WeightProduct& p, float beta, float* c) {
 }  // namespace
 
 void weight_product(Cpu& cpu, const WeightProduct& p, float beta, float* c) {
-  if (p.products != LK_PRODUCTS_WIDE && p.rows > LK_FEW_ROWS) return code_product(cpu, p, beta, c);
-  const int64_t out = p.weight.dims[0], in = p.weight.dims[1];
+  const int64_t out = p.weight.dims[0], in = p.weight.dims[1], n = p.forward ? out : in, k = p.forward ? in : out;
+  if (!present(p.scale) && multiply_in_bf16(p.a, p.weight)) {
+    return bf16_gemm(cpu, p.rows, n, k, bf16_matrix(p.a, k), bf16_matrix(p.weight, in, p.forward), beta != 0.0f, c, n);
+  }
+  const FloatIn own(cpu, p.widened == nullptr ? p.a : lk_tensor{});
+  const float* const a = p.widened == nullptr ? own : p.widened;
+  if (p.products != LK_PRODUCTS_WIDE && p.rows > LK_FEW_ROWS) return code_product(cpu, p, a, beta, c);
   const FloatIn weight(cpu, p.weight, p.scale);
-  if (p.forward)
-    gemm(cpu, p.rows, out, in, 1.0f, {p.a, in}, {weight, in, true}, beta, c, out);
-  else
-    gemm(cpu, p.rows, in, out, 1.0f, {p.a, out}, {weight, in}, beta, c, in);
+  gemm(cpu, p.rows, n, k, 1.0f, {a, k}, {weight, in, p.forward}, beta, c, n);
 }
 
 }  // namespace lk::cpu

@@ -207,7 +207,8 @@ LK_API const float* lk_nf4_levels(void);                    /* 16, ascending, fr
 LK_API const float* lk_blockwise_values(int32_t is_signed); /* the 256 values of lk_quantize_blockwise's map */
 
 /* The numbers in which the products with a layer's weight are made, y's and dx's.
- *   LK_PRODUCTS_WIDE  those of x, or dy: the weight's values are rounded to that type.
+ *   LK_PRODUCTS_WIDE  those of x, or dy: the weight's values are rounded to that type. Where both are bf16, processors
+ *                     with instructions for it take numbers below the smallest normal one, 2^-126, as zero.
  *   LK_PRODUCTS_E4M3  8 bits, with a weight of fp8: each row v of x, and of dy times the weight's factors, becomes
  *                       factor = max(max |v| / 448, 2^-126),  code[i] = e4m3(v[i] * (1 / factor)), to nearest even;
  *                     products of codes are added up in f32 or nearly so (tensor cores of 9.0 keep 13 bits of a term

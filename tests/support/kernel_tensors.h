@@ -66,6 +66,13 @@ inline lk_context* memory_context() {
   return context.get();
 }
 
+// Whether the device multiplies bf16 by oneDNN (kernels/cpu/bf16_gemm.h): a build and a processor may lack it.
+inline bool has_onednn() {
+  lk_device_info info{};
+  EXPECT_EQ(lk_get_device_info(memory_context(), &info), LK_OK) << lk_last_error(memory_context());
+  return std::string(info.libraries).find("oneDNN") != std::string::npos;
+}
+
 // Dense device memory of any type; converts to and from float64 with lk_cast, which has its own exhaustive tests.
 class Tensor {
  public:
