@@ -1,8 +1,16 @@
 // Products of bf16 matrices with results in float32, which show what bf16 results would round away. On the CPU they are
 // oneDNN's where the processor has instructions for them, else OpenBLAS's of widened values; both are held to the
 // bounds of a sum in float32.
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <fstream>
+
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
+#include "support/run_host.h"
 
 namespace lk_test {
 namespace {
@@ -95,6 +103,29 @@ TEST_F(KernelsBf16, SmallNumbersAreKeptOrZero) {
     const double small = std::ldexp(1.0, exponent), by = 1024;
     const double got = load(linear(stored({1, 1}, {small}), stored({1, 1}, {by}), {}, {1, 1})).front();
     EXPECT_TRUE(got == small * by || (exponent < -126 && got == 0 && has_onednn())) << exponent << ": " << got;
+  }
+}
+
+// oneDNN makes its code when a shape is first seen, and writes it through a null pointer where there is no memory.
+TEST_F(KernelsBf16, TooLittleMemoryForItsCodeIsAnError) {
+  if (lh::test::sanitized) GTEST_SKIP() << "the sanitizer takes terabytes of address space";
+  const Tensor x = drawn({100, 71}), weight = drawn({113, 71}), y = empty({100, 113});
+  const lk_linear_params p{.x = x.view(), .weight = weight.view(), .y = y.view()};
+  const Context alone = make_context(1);  // a child has no threads of its parent's
+  for (const rlim_t more : {0, 1 << 18, 1 << 20, 1 << 22, 1 << 24}) {
+    const auto ends = [&](int status) {
+      const int code = WEXITSTATUS(status);
+      return WIFEXITED(status) && (code == LK_E_MEMORY || (code == LK_OK && !has_onednn()));
+    };
+    const auto run = [&] {
+      rlim_t pages = 0;
+      std::ifstream("/proc/self/statm") >> pages;
+      const rlim_t bytes = pages * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + more;
+      const rlimit limit{bytes, bytes};
+      ::setrlimit(RLIMIT_AS, &limit);
+      std::_Exit(lk_linear(alone.get(), &p));
+    };
+    EXPECT_EXIT(run(), ends, "") << more << " bytes";
   }
 }
 

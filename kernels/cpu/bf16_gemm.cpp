@@ -7,6 +7,7 @@
 #include <exception>
 #include <memory>
 
+#include "cpu/address_space.h"
 #include "cpu/gemm_parts.h"
 
 namespace lk::cpu {
@@ -69,6 +70,8 @@ class PartProduct {
   size_t scratch_bytes() const { return scratch_.get_size(); }
 
   void run(const Bf16Matrix& a, const Bf16Matrix& b, float* c, void* scratch) const {
+    // oneDNN does not look whether it got the few hundred bytes that it takes. They are taken first, and given back.
+    ::operator delete(::operator new (size_t{64} << 10));
     const OneThread one;
     dnnl::stream stream(engine());
     const auto memory = [](const dnnl::memory::desc& what, const void* data) {
@@ -93,6 +96,8 @@ std::shared_ptr<const PartProduct> product_of(const Shape& shape) {
   thread_local std::map<Shape, std::shared_ptr<const PartProduct>> kept;
   if (const auto found = kept.find(shape); found != kept.end()) return found->second;
   if (kept.size() >= most_kept) kept.clear();
+  constexpr size_t most_taken = size_t{32} << 20;  // 256 KiB for each of a few pieces of code; 3.5 MiB was seen
+  if (!there_is(most_taken)) throw Error(LK_E_MEMORY, "no memory for the code of a bf16 product");
   return kept.emplace(shape, std::make_shared<PartProduct>(shape)).first->second;
 }
 

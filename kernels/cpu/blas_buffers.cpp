@@ -1,12 +1,11 @@
 #include "cpu/blas_buffers.h"
 
-#include <sys/mman.h>
-
 #include <cstddef>
 #include <mutex>
 #include <vector>
 
 #include "backend.h"
+#include "cpu/address_space.h"
 
 // Exported by OpenBLAS 0.3; without them its buffers are taken when they are needed.
 extern "C" {
@@ -18,14 +17,6 @@ namespace lk::cpu {
 namespace {
 
 constexpr size_t buffer_bytes = size_t{132} << 20;  // no less than a buffer of OpenBLAS 0.3, with what it is aligned to
-
-// Address space that can be had now; OpenBLAS itself does not come back where it cannot.
-bool there_is(size_t bytes) {
-  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return false;
-  ::munmap(room, bytes);
-  return true;
-}
 
 }  // namespace
 
