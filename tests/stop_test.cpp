@@ -84,8 +84,8 @@ TEST(Stop, TooLittleAddressSpaceIsNoHang) {
     HostProcess process(words, {.shell_prefix = "ulimit -v " + std::to_string(mib * 1024)});
     return process.wait(60);
   };
-  int64_t loads = 512;  // the least at which the program itself is loaded
-  while (loads < 65536 && limited(loads, {"--version"}).code != 0) loads += 512;
+  int64_t loads = 32;  // the least at which the program itself is loaded
+  while (loads < 65536 && limited(loads, {"--version"}).code != 0) loads += 32;
   std::set<int> codes;
   for (const int64_t more : {0, 32, 96, 224, 4096}) {
     const HostResult result = limited(loads + more, run.command({"--resume"}));
