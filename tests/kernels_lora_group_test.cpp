@@ -18,6 +18,8 @@ struct Group {
   struct Layer {
     int64_t out, rank;
     bool weight = true, bias = false, mask = false;
+    lk_dtype kept = LK_F32;  // the weight's type, where it is of 8 bits; else that of x
+    bool in_eight_bits() const { return kept != LK_F32; }
   };
   std::vector<Layer> layers;
   bool dx = true, added = false, accumulate = false;
@@ -31,6 +33,7 @@ const Group groups[] = {
     {77, 96, {{40, 16}, {40, 16}}, false},
     {130, 72, {{48, 16, false}, {24, 32}, {136, 16, true, true}, {8, 4, true, false, true}}, true, true, true},
     {300, 136, {{264, 64}}},
+    {90, 48, {{32, 16, true, true, false, LK_I8}, {48, 16, true, false, true, LK_F8_E4M3}, {16, 16}}, true, true},
 };
 
 double scale_of(size_t layer) { return 0.5 + 0.25 * static_cast<double>(layer); }
@@ -39,7 +42,7 @@ class KernelsLoraGroup : public Kernels, public testing::WithParamInterface<lk_d
  protected:
   struct Layer {
     Group::Layer n;
-    Tensor dy, weight, bias, down, up, mask, y, s, ddown, dup;
+    Tensor dy, weight, scale, bias, down, up, mask, y, s, ddown, dup;
   };
   struct Tensors {
     Tensor x, added, dx;
@@ -48,6 +51,18 @@ class KernelsLoraGroup : public Kernels, public testing::WithParamInterface<lk_d
 
   Tensor drawn(const Shape& shape, lk_dtype type) { return random_tensor(context.get(), random, shape, type, -1, 1); }
   Tensor empty(const Shape& shape, lk_dtype type) { return poisoned(context.get(), shape, type); }
+  Tensor weight(const Group::Layer& n, int64_t in) {
+    if (!n.in_eight_bits()) return drawn({n.out, in}, GetParam());
+    return random_tensor(context.get(), random, {n.out, in}, n.kept, -100, 100);
+  }
+  // As it is multiplied with.
+  Values weight_values(const Layer& l) {
+    Values values = load(l.weight);
+    const Values factors = load(l.scale);
+    const size_t in = values.size() / factors.size();
+    for (size_t i = 0; l.n.in_eight_bits() && i < values.size(); ++i) values[i] *= factors[i / in];
+    return values;
+  }
   Tensors tensors(const Group& g) {
     const lk_dtype type = GetParam();
     Tensors t{drawn({g.rows, g.in}, type), drawn({g.rows, g.in}, type), empty({g.rows, g.in}, type), {}};
@@ -55,7 +70,8 @@ class KernelsLoraGroup : public Kernels, public testing::WithParamInterface<lk_d
       return g.accumulate ? drawn(shape, LK_F32) : empty(shape, LK_F32);
     };
     for (const Group::Layer& n : g.layers)
-      t.layers.push_back({n, drawn({g.rows, n.out}, type), drawn({n.out, g.in}, type), drawn({n.out}, type),
+      t.layers.push_back({n, drawn({g.rows, n.out}, type), weight(n, g.in),
+                          random_tensor(context.get(), random, {n.out}, LK_F32, 0.005, 0.01), drawn({n.out}, type),
                           drawn({n.rank, g.in}, LK_F32), drawn({n.out, n.rank}, LK_F32), drawn({g.rows, n.rank}, type),
                           empty({g.rows, n.out}, type), empty({g.rows, n.rank}, type), gradient({n.rank, g.in}),
                           gradient({n.out, n.rank})});
@@ -69,6 +85,7 @@ class KernelsLoraGroup : public Kernels, public testing::WithParamInterface<lk_d
       p.scale = static_cast<float>(scale_of(all.size() - 1));
       p.x = t.x.view(), p.down = l.down.view(), p.up = l.up.view(), p.y = l.y.view(), p.s = l.s.view();
       if (l.n.weight) p.weight = l.weight.view();
+      if (l.n.in_eight_bits()) p.weight_scale = l.scale.view();
       if (l.n.bias) p.bias = l.bias.view();
       if (l.n.mask) p.mask = l.mask.view();
     }
@@ -82,6 +99,7 @@ class KernelsLoraGroup : public Kernels, public testing::WithParamInterface<lk_d
       p.dy = l.dy.view(), p.x = t.x.view(), p.s = l.s.view(), p.down = l.down.view(), p.up = l.up.view();
       p.ddown = l.ddown.view(), p.dup = l.dup.view(), p.accumulate = g.accumulate ? 1 : 0;
       if (l.n.weight) p.weight = l.weight.view();
+      if (l.n.in_eight_bits()) p.weight_scale = l.scale.view();
       if (l.n.mask) p.mask = l.mask.view();
     }
     return all;
@@ -158,7 +176,7 @@ TEST_P(KernelsLoraGroup, IsEachLayerAndOneSum) {
       const Layer& l = t.layers[i];
       const double scale = scale_of(i);
       const Values mask = l.n.mask ? load(l.mask) : Values(static_cast<size_t>(g.rows * l.n.rank), 1.0);
-      const Values weight = l.n.weight ? load(l.weight) : Values{}, down = load(l.down), up = load(l.up);
+      const Values weight = l.n.weight ? weight_values(l) : Values{}, down = load(l.down), up = load(l.up);
       Values y = reference::lora({g.in, l.n.out, l.n.rank, scale}, x, weight, down, up, mask);
       const Values bias = load(l.bias);
       for (size_t k = 0; l.n.bias && k < y.size(); ++k) y[k] += bias[k % bias.size()];
