@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/group_layers.h"
 #include "passes/products.h"
 #include "passes/prune.h"
 #include "passes/recompute.h"
@@ -97,6 +98,9 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   if (options.keeps_masked) loss = add_prior_loss(graph, loss, options.loss);
   graph.outputs["loss"] = loss;
   prune(graph);
+  // Layers with adapters that read one x are one op, forward and backward.
+  group_layers(graph);
+  show("group_layers", graph);
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
   for (const AdaptedModule& m : pass.all_kept.modules)
@@ -203,6 +207,7 @@ void make_forward(Graph& graph, const Model& model, const SelectAdapter& select)
   multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
   adapt(graph, select, false);
   prune(graph);
+  group_layers(graph);
 }
 
 std::set<Value> external_to_step(const Graph& graph) {

@@ -1,5 +1,6 @@
 #include "run/flops.h"
 
+#include "ops/lora_group.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -17,6 +18,17 @@ double attention_product(const Graph& graph, Value q, Value k) {
   return numel(graph, q) * static_cast<double>(graph.desc(k).shape[1]);
 }
 
+// Of a layer with an adapter.
+double lora_products(const Graph& graph, Value x, Value y, Value s) {
+  const double rank = last(graph, s);
+  return numel(graph, y) * (last(graph, x) + rank) + numel(graph, x) * rank;
+}
+
+double lora_backward_products(const Graph& graph, Value dy, Value x, Value s, bool with_dx) {
+  const double rank = last(graph, s), dx = with_dx ? 1 : 0;
+  return numel(graph, dy) * (2 * rank + dx * last(graph, x)) + numel(graph, x) * rank * (1 + dx);
+}
+
 double products(const Graph& graph, const Node& node) {
   const std::vector<Value>& in = node.inputs;
   const OpDef* op = node.op;
@@ -25,14 +37,19 @@ double products(const Graph& graph, const Node& node) {
     const double one = numel(graph, in[0]) * last(graph, in[1]);
     return one * static_cast<double>(node.attrs.i("dx") + node.attrs.i("dweight"));
   }
-  if (op == &lora_op) {
-    const double rank = last(graph, node.outputs[1]);
-    return numel(graph, node.outputs[0]) * (last(graph, in[0]) + rank) + numel(graph, in[0]) * rank;
-  }
-  if (op == &lora_backward_op) {  // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
-    const double rank = last(graph, in[2]), dx = static_cast<double>(node.attrs.i("dx"));
-    return numel(graph, in[0]) * (2 * rank + dx * last(graph, in[1])) + numel(graph, in[1]) * rank * (1 + dx);
-  }
+  if (op == &lora_op) return lora_products(graph, in[0], node.outputs[0], node.outputs[1]);
+  if (op == &lora_backward_op)  // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
+    return lora_backward_products(graph, in[0], in[1], in[2], node.attrs.i("dx") != 0);
+  using Group = LoraGroup;
+  double total = 0;
+  if (op == &lora_group_op)
+    for (size_t i = 0; i < Group::layers(in.size()); ++i)
+      total += lora_products(graph, in[0], node.outputs[2 * i], node.outputs[2 * i + 1]);
+  if (op == &lora_group_backward_op)
+    for (size_t i = 0; i < Group::backward_layers(in.size()); ++i)
+      total += lora_backward_products(graph, in[Group::at(i, Group::DY)], in[0], in[Group::at(i, Group::S)],
+                                      node.attrs.i("dx") != 0);
+  if (total > 0) return total;
   if (op == &matmul_op)
     return numel(graph, node.outputs[0]) *
            (node.attrs.i("transpose_a") != 0

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ops/lora_group.h"
 #include "ops/ops.h"
 #include "run/flops.h"
 
@@ -38,14 +39,25 @@ double bytes_of(const Graph& graph, const Plan& plan, const Node& node) {
   return bytes;
 }
 
+// What a product of 8 bits rounds: x, or each dy.
+std::vector<Value> rounded_rows(const Node& node) {
+  if (node.op != &lora_group_backward_op) return {node.inputs[0]};
+  std::vector<Value> rows;
+  for (size_t i = 0; i < LoraGroup::backward_layers(node.inputs.size()); ++i)
+    rows.push_back(node.inputs[LoraGroup::at(i, LoraGroup::DY)]);
+  return rows;
+}
+
 // Weights in 8 or 4 bits are written out in the type that is computed in before their product reads them. For a product
 // of 8 bits the other operand is rounded instead, and backward the weight is turned.
 double prepared_bytes(const Graph& graph, const Node& node) {
   double bytes = 0;
   if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
-    const Desc& rows = graph.desc(node.inputs[0]);
-    bytes += static_cast<double>(rows.bytes() + rows.shape.numel());
-    if (node.op == &lora_backward_op || node.op == &linear_backward_op)
+    for (const Value v : rounded_rows(node)) {
+      const Desc& rows = graph.desc(v);
+      bytes += static_cast<double>(rows.bytes() + rows.shape.numel());
+    }
+    if (node.op == &lora_backward_op || node.op == &linear_backward_op || node.op == &lora_group_backward_op)
       for (const Value in : node.inputs)
         if (in && is_quantised(graph.desc(in).dtype)) bytes += 2.0 * static_cast<double>(graph.desc(in).bytes());
     return bytes;

@@ -1,0 +1,15 @@
+// Pass: one op for layers with adapters that read one x, so that a GPU makes them at once. Runs behind adapt, and
+// before differentiation, which then has one op for their backward passes as well.
+//   q = lora(x, ...), k = lora(x, ...), v = lora(x, ...)   becomes   q, k, v = lora_group(x, ...)
+// in the place of the first one, for layers of one block (checkpoint scope) that multiply in the same numbers. What
+// else a later one reads and is made in between, such as a mask of dropout, moves in front of the group; a layer stays
+// alone where that itself waits for a layer.
+#pragma once
+
+#include "graph/graph.h"
+
+namespace lh {
+
+void group_layers(Graph& graph);
+
+}  // namespace lh
