@@ -17,6 +17,17 @@
 namespace lh {
 namespace {
 
+// FLOP of a layer's product, a fifth of a millisecond of the fastest GPUs: what takes longer fills them by itself, and
+// gains less than what recomputation and streaming lose by layers that are to be had together alone.
+constexpr double most_flops = 1.4e11;
+
+// Up to LK_FEW_ROWS rows the time goes into reading each weight.
+bool gains(const Graph& graph, const Node& layer) {
+  const Shape &x = graph.desc(layer.inputs[0]).shape, &y = graph.desc(layer.outputs[0]).shape;
+  const int64_t in = x[x.rank() - 1], rows = x.numel() / in;
+  return rows > LK_FEW_ROWS && 2 * static_cast<double>(y.numel()) * static_cast<double>(in) <= most_flops;
+}
+
 // Numbers of nodes.
 using Nodes = std::vector<size_t>;
 
@@ -40,7 +51,7 @@ class Grouping {
     for (size_t n = 0; n < graph_.nodes.size(); ++n) {
       const Node& node = graph_.nodes[n];
       const int32_t block = checkpoint_scope(graph_, node.scope);
-      if (node.op != &lora_op || block < 0) continue;
+      if (node.op != &lora_op || block < 0 || !gains(graph_, node)) continue;
       Nodes& group = open[{node.inputs[0], block, products_of(node.attrs)}];
       if (group.size() == LK_LORA_GROUP_MAX) close(group);
       if (group.empty() || comes_before(group.front(), node)) group.push_back(n);
