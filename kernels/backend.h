@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "lora_kernels.h"
+#include "lora_kernels_group.h"
 #include "op_list.h"
 
 namespace lk {

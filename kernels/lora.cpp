@@ -1,5 +1,6 @@
 // lk_lora_forward, lk_lora_backward: x [..., in], down [r, in], up [out, r], s and mask [..., r], y [..., out].
-#include "check.h"
+#include "lora.h"
+
 #include "dispatch.h"
 
 namespace {
@@ -27,8 +28,9 @@ void check_adapter(const lk::Check& check, const Params& p) {
   check.finite("scale", p.scale);
 }
 
-void check_lora_forward(const lk_lora_forward_params& p) {
-  const lk::Check check("lora_forward");
+}  // namespace
+
+void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p) {
   check_adapter(check, p);
   const int64_t out = p.up.dims[0], r = p.down.dims[0];
   if (lk::present(p.bias)) {
@@ -47,8 +49,7 @@ void check_lora_forward(const lk_lora_forward_params& p) {
   check.separate(LK_ARG(p, y), {LK_ARG(p, s)});
 }
 
-void check_lora_backward(const lk_lora_backward_params& p) {
-  const lk::Check check("lora_backward");
+void lk::check_lora_backward(const Check& check, const lk_lora_backward_params& p) {
   check_adapter(check, p);
   const int64_t out = p.up.dims[0], r = p.down.dims[0], in = p.down.dims[1];
   check.floating(LK_ARG(p, dy));
@@ -69,6 +70,11 @@ void check_lora_backward(const lk_lora_backward_params& p) {
   check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup)});
   check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup)});
 }
+
+namespace {
+
+void check_lora_forward(const lk_lora_forward_params& p) { lk::check_lora_forward(lk::Check("lora_forward"), p); }
+void check_lora_backward(const lk_lora_backward_params& p) { lk::check_lora_backward(lk::Check("lora_backward"), p); }
 
 }  // namespace
 

@@ -7,6 +7,8 @@
   X(linear_backward, lk_linear_backward_params)                     \
   X(lora_forward, lk_lora_forward_params)                           \
   X(lora_backward, lk_lora_backward_params)                         \
+  X(lora_group_forward, lk_lora_group_forward_params)               \
+  X(lora_group_backward, lk_lora_group_backward_params)             \
   X(matmul, lk_matmul_params)                                       \
   X(conv2d, lk_conv2d_params)                                       \
   X(conv2d_backward, lk_conv2d_backward_params)                     \

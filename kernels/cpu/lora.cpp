@@ -2,6 +2,8 @@
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
+#include "cpu/lora.h"
+
 #include <cstring>
 
 #include "cpu/convert.h"
@@ -41,7 +43,7 @@ void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
 }
 
-void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
+void lora_backward(Cpu& cpu, const lk_lora_backward_params& p, float* dx, float so_far) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
   const FloatIn dy(cpu, p.dy), down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
   const FloatIn x(cpu, p.x);
@@ -58,27 +60,28 @@ void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
     const FloatOut dup(cpu, p.dup, p.accumulate != 0);
     gemm(cpu, out, rank, rows, p.scale, {dy, out, true}, {s, rank}, beta, dup, rank);
   }
-  if (!present(p.ddown) && !present(p.dx)) return;
+  if (!present(p.ddown) && dx == nullptr) return;
   const Scratch<float> ds(cpu, rows * rank);
   project(cpu, rows, rank, out, p.scale, {dy, out}, {up, rank}, mask, ds.data());
   if (present(p.ddown)) {
     const FloatOut ddown(cpu, p.ddown, p.accumulate != 0);
     gemm(cpu, rank, in, rows, 1.0f, {ds.data(), rank, true}, {x, in}, beta, ddown, in);
   }
-  if (present(p.dx)) {
-    const FloatIn added(cpu, p.added);
-    const FloatOut dx(cpu, p.dx);
-    float so_far = 0.0f;
-    if (added != nullptr) {
-      std::memcpy(dx, added, static_cast<size_t>(rows * in) * sizeof(float));
-      so_far = 1.0f;
-    }
-    if (present(p.weight)) {
-      weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, p.dy, dy}, so_far, dx);
-      so_far = 1.0f;
-    }
-    gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);
+  if (dx == nullptr) return;
+  if (present(p.weight)) {
+    weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, p.dy, dy}, so_far, dx);
+    so_far = 1.0f;
   }
+  gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);
+}
+
+void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
+  const FloatOut dx(cpu, p.dx);
+  if (present(p.added)) {
+    const FloatIn added(cpu, p.added);
+    std::memcpy(dx, added, static_cast<size_t>(numel(p.dx)) * sizeof(float));
+  }
+  lora_backward(cpu, p, dx, present(p.added) ? 1.0f : 0.0f);
 }
 
 }  // namespace lk::cpu

@@ -1,0 +1,34 @@
+/* Layers with adapters that read one x, such as q, k and v of an attention, as one operation: small products of one
+ * launch fill a device that none of them fills alone. */
+#ifndef LORA_KERNELS_GROUP_H
+#define LORA_KERNELS_GROUP_H
+
+#include "lora_kernels.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LK_LORA_GROUP_MAX 4
+/* Layers with adapters that read one x: as lk_lora_forward on each. All layers have the same x, type and rows. */
+typedef struct lk_lora_group_forward_params {
+  int64_t struct_size LK_SIZE_OF(lk_lora_group_forward_params);
+  const lk_lora_forward_params* layers;
+  int32_t count; /* 1 to LK_LORA_GROUP_MAX */
+} lk_lora_group_forward_params;
+LK_API lk_status lk_lora_group_forward(lk_context*, const lk_lora_group_forward_params*);
+/* As lk_lora_backward on each, but for dx: dx = added + the sum of all layers' dy weight + ds down, rounded once. The
+ * layers have neither dx nor added. */
+typedef struct lk_lora_group_backward_params {
+  int64_t struct_size LK_SIZE_OF(lk_lora_group_backward_params);
+  const lk_lora_backward_params* layers;
+  int32_t count;
+  lk_tensor dx, added; /* optional */
+} lk_lora_group_backward_params;
+LK_API lk_status lk_lora_group_backward(lk_context*, const lk_lora_group_backward_params*);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
