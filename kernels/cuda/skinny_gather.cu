@@ -14,7 +14,7 @@ namespace lk::cuda {
 namespace {
 
 constexpr int warps = 8, threads = warps * 32, tile_rows = 16;
-constexpr int most_of_cluster = 8, most_jobs = 2 * LK_LORA_GROUP_MAX;
+constexpr int most_of_cluster = 8;
 
 template <int Rank>
 constexpr int slab = 2048 / Rank;  // 64 sums for each lane
@@ -25,11 +25,13 @@ struct Job {
   unsigned first_slab;
   float* partial;  // [parts, cols, Rank] where there are several parts
 };
+// The kernels of one layer's jobs are apart from those of several: longer arguments take longer to launch.
+template <int Jobs>
 struct Pass {
-  Job jobs[most_jobs];
-  int count;
   int64_t span;  // rows of a part
   bool joined;   // the parts of a slab are a cluster
+  int count;
+  Job jobs[Jobs];
 };
 
 // What a warp has on its way: rows of 16 bytes times slab / 8, whose chunk c lies in place c ^ (row % 8), and z.
@@ -42,13 +44,14 @@ struct Stage {
 template <int Rank, int Stages>
 constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages, sizeof(float) * slab<Rank> * Rank) * warps;
 
-template <int Rank, bool Bf16, int Stages>
-__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
+template <int Rank, bool Bf16, int Stages, int Jobs>
+__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   await_previous();
   constexpr int cols = slab<Rank>, chunks = cols / 8;
   extern __shared__ __align__(16) unsigned char memory[];
   int index = 0;
-  while (index + 1 < pass.count && blockIdx.x >= pass.jobs[index + 1].first_slab) ++index;
+#pragma unroll
+  for (int i = 1; i < Jobs; ++i) index += i < pass.count && blockIdx.x >= pass.jobs[i].first_slab ? 1 : 0;
   const Job& job = pass.jobs[index];
   const Gather& p = job.p;
   const int64_t first_col = int64_t{blockIdx.x - job.first_slab} * cols;
@@ -179,17 +182,19 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
 #endif
 }
 
-using Kernel = void (*)(Pass);
+template <int Jobs>
+using Variant = std::pair<void (*)(Pass<Jobs>), size_t>;
 
-template <int Rank, int Stages>
-std::pair<Kernel, size_t> variant(bool bf16) {
-  return {bf16 ? gather_kernel<Rank, true, Stages> : gather_kernel<Rank, false, Stages>, shared_bytes<Rank, Stages>};
+template <int Jobs, int Rank, int Stages>
+Variant<Jobs> variant(bool bf16) {
+  return {bf16 ? gather_kernel<Rank, true, Stages, Jobs> : gather_kernel<Rank, false, Stages, Jobs>,
+          shared_bytes<Rank, Stages>};
 }
 
-template <int Rank>
-std::pair<Kernel, size_t> variant(const Cuda& cuda, bool bf16) {
+template <int Jobs, int Rank>
+Variant<Jobs> variant(const Cuda& cuda, bool bf16) {
   const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (shared_bytes<Rank, 3> + 1024);
-  return deep ? variant<Rank, 3>(bf16) : variant<Rank, 2>(bf16);
+  return deep ? variant<Jobs, Rank, 3>(bf16) : variant<Jobs, Rank, 2>(bf16);
 }
 
 // The fewest parts of the rows with which at least nine in ten of the places for blocks are taken, of up to 8 rounds.
@@ -204,12 +209,11 @@ int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
   return best;
 }
 
-}  // namespace
-
-void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
+template <int Jobs>
+void run(Cuda& cuda, std::span<const Gather> jobs) {
   const Gather& first = jobs.front();
   const int64_t rank = padded_rank(first.rank), cols = 2048 / rank;
-  Pass pass{};
+  Pass<Jobs> pass{};
   pass.count = static_cast<int>(jobs.size());
   int64_t slabs = 0;
   for (int i = 0; i < pass.count; ++i) {
@@ -221,7 +225,7 @@ void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
     slabs += ceil_div(p.cols, cols);
   }
   const auto [kernel, shared] =
-      rank == 16 ? variant<16>(cuda, first.type == LK_BF16) : variant<32>(cuda, first.type == LK_BF16);
+      rank == 16 ? variant<Jobs, 16>(cuda, first.type == LK_BF16) : variant<Jobs, 32>(cuda, first.type == LK_BF16);
   pass.span = ceil_div(ceil_div(first.rows, parts_of(cuda, slabs, first.rows)), tile_rows) * tile_rows;
   const int64_t parts = ceil_div(first.rows, pass.span);
   const dim3 grid(static_cast<unsigned>(slabs), static_cast<unsigned>(parts));
@@ -229,7 +233,7 @@ void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
   pass.joined = parts > 1 && parts <= most_of_cluster &&
                 cuda.clusters_at_once(reinterpret_cast<const void*>(kernel), dim3(1, grid.y), threads, shared) >= slabs;
   if (pass.joined) return cuda.launch_columns(kernel, grid, dim3(threads), shared, pass);
-  PartialSum sums[most_jobs];
+  PartialSum sums[Jobs];
   for (int i = 0; i < pass.count && parts > 1; ++i) {
     const Gather& p = pass.jobs[i].p;
     PartialSum& sum = sums[i];
@@ -246,6 +250,12 @@ void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
   }
   cuda.launch(kernel, grid, dim3(threads), shared, pass);
   for (int i = 0; i < pass.count && parts > 1; i += 2) sum_partials(cuda, sums[i], sums[i + 1]);
+}
+
+}  // namespace
+
+void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
+  jobs.size() <= 2 ? run<2>(cuda, jobs) : run<2 * LK_LORA_GROUP_MAX>(cuda, jobs);
 }
 
 }  // namespace lk::cuda

@@ -33,8 +33,10 @@ struct Pass {
   int64_t part_cols, spread_cols;
   float* partial;  // [parts, rows, Rank]
 };
+// By blockIdx.z. The kernels of one job are apart from those of several: longer arguments take longer to launch.
+template <int Jobs>
 struct Passes {
-  Pass of[LK_LORA_GROUP_MAX];  // by blockIdx.z
+  Pass of[Jobs];
 };
 
 // Numbers first .. first + 7 of a line of `length` in 16 bits; those beyond the end count as zero.
@@ -98,11 +100,11 @@ __device__ inline void fill_slice(const float* weights, int64_t width, int64_t r
 // What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
 using Stage = uint16_t[tile_rows][step_cols];
 
-template <int Rank, bool Bf16, bool ByRank, int Stages>
-__global__ void __launch_bounds__(threads, 2) project_kernel(Passes passes) {
+template <int Rank, bool Bf16, bool ByRank, int Stages, int Jobs>
+__global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes) {
   await_previous();
-  const Pass& pass = passes.of[blockIdx.z];
-  if (static_cast<int>(blockIdx.y) >= pass.parts) return;
+  const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
+  if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.parts) return;
   constexpr int slice = slice_cols<Rank>;
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
@@ -210,11 +212,11 @@ __device__ inline void narrow(const Through& p, bool whole) {
   store8({p.narrow, p.type}, i, v);
 }
 
-template <int Rank, bool Bf16, bool ByRank>
-__global__ void __launch_bounds__(threads, 2) spread_kernel(Passes passes) {
+template <int Rank, bool Bf16, bool ByRank, int Jobs>
+__global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes) {
   await_previous();
-  const Pass& pass = passes.of[blockIdx.z];
-  if (static_cast<int>(blockIdx.y) >= pass.pieces) return;
+  const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
+  if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.pieces) return;
   if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
   constexpr int slice = slice_cols<Rank>;
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
@@ -325,36 +327,27 @@ __global__ void __launch_bounds__(threads, 2) spread_kernel(Passes passes) {
   }
 }
 
-using Kernel = void (*)(Passes);
+template <int Jobs>
 struct Kernels {
-  Kernel project, spread;
+  void (*project)(Passes<Jobs>), (*spread)(Passes<Jobs>);
   size_t shared;  // of project
 };
 
-template <int Rank, bool Bf16, bool ByRank>
-Kernels kernels_for(bool deep) {
-  return {deep ? project_kernel<Rank, Bf16, ByRank, 4> : project_kernel<Rank, Bf16, ByRank, 2>,
-          spread_kernel<Rank, Bf16, ByRank>, sizeof(Stage) * warps * (deep ? 4 : 2)};
+template <int Jobs, int Rank, bool Bf16, bool ByRank>
+Kernels<Jobs> kernels_for(bool deep) {
+  return {deep ? project_kernel<Rank, Bf16, ByRank, 4, Jobs> : project_kernel<Rank, Bf16, ByRank, 2, Jobs>,
+          spread_kernel<Rank, Bf16, ByRank, Jobs>, sizeof(Stage) * warps * (deep ? 4 : 2)};
 }
 
-template <int Rank>
-Kernels kernels_for(const Through& p, bool deep) {
-  if (p.type == LK_BF16) return p.by_rank ? kernels_for<Rank, true, true>(deep) : kernels_for<Rank, true, false>(deep);
-  return p.by_rank ? kernels_for<Rank, false, true>(deep) : kernels_for<Rank, false, false>(deep);
+template <int Jobs, int Rank>
+Kernels<Jobs> kernels_for(const Through& p, bool deep) {
+  if (p.type == LK_BF16)
+    return p.by_rank ? kernels_for<Jobs, Rank, true, true>(deep) : kernels_for<Jobs, Rank, true, false>(deep);
+  return p.by_rank ? kernels_for<Jobs, Rank, false, true>(deep) : kernels_for<Jobs, Rank, false, false>(deep);
 }
 
-}  // namespace
-
-bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank) {
-  return cuda.capability() >= 80 && type != LK_F32 && rank <= skinny_rank;
-}
-
-bool takes_base(const Cuda& cuda, const Through& p, const In& base) {
-  const bool pieces = cuda.measuring() || (in_pieces(p.spread.data, p.out, 8) && in_pieces(base.data, p.out, 8));
-  return pieces && p.spread.dtype == p.type && base.dtype == p.type;
-}
-
-void skinny_through(Cuda& cuda, std::span<const Through> jobs) {
+template <int Jobs>
+void run(Cuda& cuda, std::span<const Through> jobs) {
   const Through& first = jobs.front();
   const auto count = static_cast<unsigned>(jobs.size());
   // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
@@ -365,7 +358,7 @@ void skinny_through(Cuda& cuda, std::span<const Through> jobs) {
   const int64_t row_blocks = ceil_div(tiles, row_groups);
   const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
   const int64_t rank = padded_rank(first.rank);
-  Passes passes{};
+  Passes<Jobs> passes{};
   dim3 projects(static_cast<unsigned>(row_blocks), 1, count), spreads = projects;
   for (unsigned i = 0; i < count; ++i) {
     const Through& p = jobs[i];
@@ -388,9 +381,24 @@ void skinny_through(Cuda& cuda, std::span<const Through> jobs) {
     spreads.y = std::max(spreads.y, static_cast<unsigned>(pass.pieces));
   }
   const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
-  const Kernels kernels = rank == 16 ? kernels_for<16>(first, deep) : kernels_for<32>(first, deep);
+  const Kernels<Jobs> kernels = rank == 16 ? kernels_for<Jobs, 16>(first, deep) : kernels_for<Jobs, 32>(first, deep);
   cuda.launch(kernels.project, projects, dim3(threads), kernels.shared, passes);
   cuda.launch(kernels.spread, spreads, dim3(threads), 0, passes);
+}
+
+}  // namespace
+
+bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank) {
+  return cuda.capability() >= 80 && type != LK_F32 && rank <= skinny_rank;
+}
+
+bool takes_base(const Cuda& cuda, const Through& p, const In& base) {
+  const bool pieces = cuda.measuring() || (in_pieces(p.spread.data, p.out, 8) && in_pieces(base.data, p.out, 8));
+  return pieces && p.spread.dtype == p.type && base.dtype == p.type;
+}
+
+void skinny_through(Cuda& cuda, std::span<const Through> jobs) {
+  jobs.size() == 1 ? run<1>(cuda, jobs) : run<LK_LORA_GROUP_MAX>(cuda, jobs);
 }
 
 }  // namespace lk::cuda
