@@ -4,12 +4,14 @@
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
 // nothing is written before. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
-// tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both;
-// otherwise by cuBLASLt.
-#include <optional>
+// tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both, which
+// may be those of several layers of one x; otherwise by cuBLASLt.
+#include <algorithm>
+#include <vector>
 
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
+#include "cuda/lora.h"
 #include "cuda/partial_sum.h"
 #include "cuda/product_hopper.h"
 #include "cuda/skinny.h"
@@ -27,6 +29,24 @@ template <class Params>
 Sizes sizes_of(const Params& p) {
   const int64_t in = p.down.dims[1];
   return {numel(p.x) / in, in, p.up.dims[0], p.down.dims[0]};
+}
+
+// Whether the skinny kernels take all layers, which then may go at once.
+bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
+  const int64_t padded = padded_rank(sizes_of(layers.front()).rank);
+  return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
+    const int64_t rank = sizes_of(p).rank;
+    return skinny_fits(cuda, p.x.dtype, rank) && padded_rank(rank) == padded;
+  });
+}
+bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
+  const lk_lora_backward_params& first = layers.front();
+  const int64_t padded = padded_rank(sizes_of(first).rank);
+  return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
+    const int64_t rank = sizes_of(p).rank;
+    return skinny_fits(cuda, p.x.dtype, rank) && skinny_fits(cuda, p.dy.dtype, rank) && p.dy.dtype == first.dy.dtype &&
+           padded_rank(rank) == padded;
+  });
 }
 
 // d = alpha op(a) op(b) + beta d for dense operands of one type.
@@ -61,15 +81,17 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
   return call;
 }
 
-// With the adapter's share as a step of its sum, where that is worth it: z [rows, rank] times v, which has a place and
-// is still to be left there.
-std::optional<SharedProduct> with_share(Cuda& cuda, const GemmCall& base, int64_t rank, const Out& z, int64_t pitch,
-                                        const lk_tensor& added = {}) {
-  SharedProduct call{.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
-  if (added.dtype == base.d_dtype) call.c = added.data;
-  if (!product_suits_hopper(cuda, call)) return {};
-  call.v = cuda.scratch<uint16_t>(base.n * rank);
-  return call;
+// With the adapter's share as a step of its sum: z [rows, rank] times v, which with_shares gives a place and which is
+// still to be left there.
+SharedProduct shared_product(const GemmCall& base, int64_t rank, const Out& z, int64_t pitch) {
+  return {.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
+}
+
+// Whether that is worth it, for all layers together.
+bool with_shares(Cuda& cuda, std::span<SharedProduct> layers) {
+  if (!product_suits_hopper(cuda, layers)) return false;
+  for (SharedProduct& layer : layers) layer.v = cuda.scratch<uint16_t>(layer.product.n * layer.rank);
+  return true;
 }
 
 // Otherwise it is added to what the share has left.
@@ -79,9 +101,10 @@ GemmCall adding(GemmCall base) {
 }
 
 // Addresses, which are unknown while measuring, may decide: both ways then find their memory.
-void run_base(Cuda& cuda, const GemmCall& base, const std::optional<SharedProduct>& shared) {
-  if (shared) product_on_hopper(cuda, *shared);
-  if (!shared || cuda.measuring()) cuda.gemm().run(adding(base));
+void run_bases(Cuda& cuda, const std::vector<SharedProduct>& bases, bool shared) {
+  if (shared) product_on_hopper(cuda, bases);
+  if (shared && !cuda.measuring()) return;
+  for (const SharedProduct& base : bases) cuda.gemm().run(adding(base.product));
 }
 
 // d [rows, rank] = alpha mask (a b): the mask is applied before d's type rounds.
@@ -148,16 +171,22 @@ void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& 
   gemv(cuda, call);
 }
 
-// s, and the adapter's share of y or what the product needs that takes it along.
-void skinny_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, const SharedProduct* shared) {
-  Through call = through_x(cuda, p, n, out(p.s));
-  call.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-  call.gain = p.scale;
-  if (shared != nullptr)
-    call.narrow = shared->v;
-  else
-    call.spread = out(p.y);
-  skinny_through(cuda, call);
+// s, and the adapters' shares of y or what the product needs that takes them along.
+void skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
+                    bool shared) {
+  std::vector<Through> jobs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const lk_lora_forward_params& p = layers[i];
+    Through job = through_x(cuda, p, sizes_of(p), out(p.s));
+    job.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+    job.gain = p.scale;
+    if (shared)
+      job.narrow = bases[i].v;
+    else
+      job.spread = out(p.y);
+    jobs.push_back(job);
+  }
+  skinny_through(cuda, jobs);
 }
 
 void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
@@ -172,11 +201,11 @@ void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, v
 }
 
 // Where dx was made without it.
-void add_to_dx(Cuda& cuda, const lk_lora_backward_params& p) {
-  if (present(p.added)) binary(cuda, {.kind = LK_ADD, .a = p.dx, .b = p.added, .y = p.dx});
+void add_to_dx(Cuda& cuda, const Dx& d) {
+  if (present(d.added)) binary(cuda, {.kind = LK_ADD, .a = d.dx, .b = d.added, .y = d.dx});
 }
 
-void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n) {
+void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
   if (present(p.dup)) {
     In s = in(p.s);
     if (!present(p.s)) {
@@ -185,7 +214,7 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
     }
     outer(cuda, n.rows, n.out, n.rank, p.scale, in(p.dy), s, out(p.dup), p.accumulate != 0);
   }
-  if (!present(p.ddown) && !present(p.dx)) return;
+  if (!present(p.ddown) && !present(d.dx)) return;
   float* const ds = cuda.scratch<float>(n.rows * n.rank);
   GemvTransposed call;
   call.rows = n.rows;
@@ -196,7 +225,7 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   call.dx = {ds, LK_F32};
   gemv_transposed(cuda, call);
   if (present(p.ddown)) outer(cuda, n.rows, n.rank, n.in, 1.0f, {ds, LK_F32}, in(p.x), out(p.ddown), p.accumulate != 0);
-  if (!present(p.dx)) return;
+  if (!present(d.dx)) return;
   call = {};
   call.rows = n.rows;
   call.dy = in(p.dy);
@@ -206,78 +235,115 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   call.left = {ds, LK_F32};
   call.right = in(p.down);
   call.rank = n.rank;
-  call.dx = out(p.dx);
+  call.dx = out(d.dx);
   gemv_transposed(cuda, call);
-  add_to_dx(cuda, p);
+  add_to_dx(cuda, d);
 }
 
-// One pass over dy for ds and the adapter's share of dx, or what the product needs that takes it along, and one over dy
-// and x for dup and ddown. Whether dx has what it is added to.
-bool skinny_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Out& ds,
-                     const SharedProduct* shared) {
-  In s = in(p.s);
-  if (present(p.dup) && !present(p.s)) {
+// The s that dup is made of, and made again where a layer lacks it.
+std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
+  std::vector<In> all;
+  std::vector<Through> jobs;
+  for (const lk_lora_backward_params& p : layers) {
+    all.push_back(in(p.s));
+    if (!present(p.dup) || present(p.s)) continue;
+    const Sizes n = sizes_of(p);
     const Out made = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
-    skinny_through(cuda, through_x(cuda, p, n, made));
-    s = {made.data, made.dtype};
+    all.back() = {made.data, made.dtype};
+    jobs.push_back(through_x(cuda, p, n, made));
   }
-  const int64_t pitch = padded_rank(n.rank);
-  bool added = shared != nullptr && shared->c != nullptr;
-  if (ds.data != nullptr) {
-    Through call;
-    call.rows = n.rows;
-    call.in = n.out;
-    call.out = n.in;
-    call.rank = n.rank;
-    call.type = p.dy.dtype;
-    call.a = p.dy.data;
-    call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-    call.v = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
-    call.by_rank = true;
-    call.alpha = p.scale;
-    call.mask = in(p.mask);
-    call.projected = ds;
-    call.pitch = pitch;
-    if (shared != nullptr) {
-      call.narrow = shared->v;
-    } else {
-      call.spread = out(p.dx);
-      added = present(p.added) && takes_base(cuda, call, in(p.added));
-      if (added) call.base = in(p.added);
+  if (!jobs.empty()) skinny_through(cuda, jobs);
+  return all;
+}
+
+// From dy to ds and, with a `spread`, to the adapter's share of dx.
+Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Out& ds) {
+  const Sizes n = sizes_of(p);
+  Through call;
+  call.rows = n.rows;
+  call.in = n.out;
+  call.out = n.in;
+  call.rank = n.rank;
+  call.type = p.dy.dtype;
+  call.a = p.dy.data;
+  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
+  call.v = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
+  call.by_rank = true;
+  call.alpha = p.scale;
+  call.mask = in(p.mask);
+  call.projected = ds;
+  call.pitch = padded_rank(n.rank);
+  return call;
+}
+
+// ds, and the adapters' shares of dx one after the other. Whether dx has what it is added to.
+bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Out>& ds,
+                   const Dx& d) {
+  bool added = false;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    Through job = through_dy(cuda, layers[i], ds[i]);
+    job.spread = out(d.dx);
+    if (i > 0) {
+      job.base = in(d.dx);
+    } else if (present(d.added) && takes_base(cuda, job, in(d.added))) {
+      job.base = in(d.added);
+      added = true;
     }
-    skinny_through(cuda, call);
+    skinny_through(cuda, job);
   }
-  Gather jobs[2];
-  int count = 0;
-  const auto add_job = [&](const lk_tensor& a, int64_t cols, const In& z, int64_t z_pitch, const lk_tensor& to) {
-    Gather& job = jobs[count++];
-    job.rows = n.rows;
-    job.cols = cols;
-    job.rank = n.rank;
-    job.type = a.dtype;
-    job.a = a.data;
-    job.z = z;
-    job.pitch = z_pitch;
-    job.out = out(to);
-    job.add = p.accumulate != 0;
-  };
-  if (present(p.dup)) {
-    add_job(p.dy, n.out, s, n.rank, p.dup);
-    jobs[0].alpha = p.scale;
-  }
-  if (present(p.ddown)) {
-    add_job(p.x, n.in, {ds.data, ds.dtype}, pitch, p.ddown);
-    jobs[count - 1].transposed = true;
-  }
-  if (count == 2 && p.x.dtype != p.dy.dtype) {
-    skinny_gather(cuda, jobs[1]);
-    jobs[1] = {};
-  }
-  if (count > 0) skinny_gather(cuda, jobs[0], jobs[1]);
   return added;
 }
 
-void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, void* workspace) {
+// ds, and what the products need that take the adapters' shares of dx along.
+void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Out>& ds,
+                   const std::vector<SharedProduct>& bases) {
+  std::vector<Through> jobs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    if (ds[i].data == nullptr) continue;
+    jobs.push_back(through_dy(cuda, layers[i], ds[i]));
+    if (!bases.empty()) jobs.back().narrow = bases[i].v;
+  }
+  if (!jobs.empty()) skinny_through(cuda, jobs);
+}
+
+// One pass over dy and x for dup and ddown.
+void skinny_gradients(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<In>& s,
+                      const std::vector<Out>& ds) {
+  std::vector<Gather> jobs, more;  // of x, where it has another type
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const lk_lora_backward_params& p = layers[i];
+    const Sizes n = sizes_of(p);
+    Gather job;
+    job.rows = n.rows;
+    job.rank = n.rank;
+    job.add = p.accumulate != 0;
+    if (present(p.dup)) {
+      job.cols = n.out;
+      job.type = p.dy.dtype;
+      job.a = p.dy.data;
+      job.z = s[i];
+      job.pitch = n.rank;
+      job.alpha = p.scale;
+      job.out = out(p.dup);
+      jobs.push_back(job);
+    }
+    if (present(p.ddown)) {
+      job.cols = n.in;
+      job.type = p.x.dtype;
+      job.a = p.x.data;
+      job.z = {ds[i].data, ds[i].dtype};
+      job.pitch = padded_rank(n.rank);
+      job.alpha = 1;
+      job.out = out(p.ddown);
+      job.transposed = true;
+      (p.x.dtype == p.dy.dtype ? jobs : more).push_back(job);
+    }
+  }
+  for (const std::vector<Gather>& of_a_type : {more, jobs})
+    if (!of_a_type.empty()) skinny_gather(cuda, of_a_type);
+}
+
+void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, void* workspace) {
   const lk_dtype type = product_type(p.dy.dtype, p.x.dtype);
   const float beta = p.accumulate != 0 ? 1.0f : 0.0f;
   const void *const dy = as_type(cuda, p.dy, type), *const x = as_type(cuda, p.x, type);
@@ -299,7 +365,7 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
     call.beta = beta;
     cuda.gemm().run(call);
   }
-  if (!present(p.ddown) && !present(p.dx)) return;
+  if (!present(p.ddown) && !present(d.dx)) return;
   void* const ds = cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
   GemmCall call = product(n.rows, n.rank, n.out, dy, as_type(cuda, p.up, type), type, {ds, type}, workspace);
   call.alpha = p.scale;
@@ -310,62 +376,98 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
     call.beta = beta;
     cuda.gemm().run(call);
   }
-  if (!present(p.dx)) return;
-  call = product(n.rows, n.in, n.rank, ds, down, type, out(p.dx), workspace);
-  if (present(p.added)) {
-    call.c = p.added.data;
+  if (!present(d.dx)) return;
+  call = product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
+  if (present(d.added)) {
+    call.c = d.added.data;
     call.beta = 1;
     cuda.gemm().prepare(call);
   }
   cuda.gemm().run(call);
 }
 
-}  // namespace
-
-void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
-  const Sizes n = sizes_of(p);
-  if (n.rows <= gemv_rows) return few_rows_forward(cuda, p, n);
-  void* const workspace = cuda.gemm().workspace();
-  const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank);
-  GemmCall base;
-  std::optional<SharedProduct> shared;
-  if (present(p.weight)) {
-    base = base_product(cuda, p, n, true, p.x, p.y, workspace);
+void wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
+  const bool skinny = skinny_takes(cuda, layers);
+  std::vector<SharedProduct> bases;
+  for (const lk_lora_forward_params& p : layers) {
+    if (!present(p.weight)) continue;
+    const Sizes n = sizes_of(p);
+    GemmCall base = base_product(cuda, p, n, true, p.x, p.y, workspace);
     base.bias = p.bias.data;
     base.bias_dtype = p.bias.dtype;
-    if (skinny) shared = with_share(cuda, base, n.rank, out(p.s), n.rank);
-    if (!shared) cuda.gemm().prepare(adding(base));
+    bases.push_back(shared_product(base, n.rank, out(p.s), n.rank));
   }
+  const bool shared = skinny && bases.size() == layers.size() && with_shares(cuda, bases);
+  if (!shared)
+    for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   if (skinny)
-    skinny_forward(cuda, p, n, shared ? &*shared : nullptr);
+    skinny_forward(cuda, layers, bases, shared);
   else
-    gemm_forward(cuda, p, n, workspace);
-  if (present(p.weight)) run_base(cuda, base, shared);
+    gemm_forward(cuda, layers.front(), sizes_of(layers.front()), workspace);
+  run_bases(cuda, bases, shared);
+}
+
+void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
+  const bool skinny = skinny_takes(cuda, layers);
+  std::vector<Out> ds;
+  std::vector<SharedProduct> bases;
+  for (const lk_lora_backward_params& p : layers) {
+    const Sizes n = sizes_of(p);
+    const int64_t pitch = padded_rank(n.rank);
+    ds.push_back({nullptr, p.dy.dtype});
+    if (skinny && (present(p.ddown) || present(d.dx))) ds.back().data = cuda.scratch<uint16_t>(n.rows * pitch);
+    if (present(p.weight) && present(d.dx))
+      bases.push_back(shared_product(base_product(cuda, p, n, false, p.dy, d.dx, workspace), n.rank, ds.back(), pitch));
+  }
+  if (!bases.empty()) bases.front().c = d.added.data;
+  const bool shared = skinny && bases.size() == layers.size() && with_shares(cuda, bases);
+  if (!shared)
+    for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
+  bool added = true;
+  if (skinny) {
+    const std::vector<In> s = s_of(cuda, layers);
+    if (present(d.dx) && !shared)
+      added = skinny_spread(cuda, layers, ds, d);
+    else
+      skinny_narrow(cuda, layers, ds, bases);
+    skinny_gradients(cuda, layers, s, ds);
+  } else {
+    gemm_backward(cuda, layers.front(), sizes_of(layers.front()), d, workspace);
+  }
+  run_bases(cuda, bases, shared);
+  if (!added) add_to_dx(cuda, d);
+}
+
+}  // namespace
+
+void* lora_workspace(Cuda& cuda, const lk_tensor& x) {
+  return numel(x) / x.dims[x.rank - 1] <= gemv_rows ? nullptr : cuda.gemm().workspace();
+}
+
+bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
+  return sizes_of(layers.front()).rows > gemv_rows && skinny_takes(cuda, layers);
+}
+
+bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
+  return sizes_of(layers.front()).rows > gemv_rows && skinny_takes(cuda, layers);
+}
+
+void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
+  if (workspace == nullptr) return few_rows_forward(cuda, layers.front(), sizes_of(layers.front()));
+  wide_forward(cuda, layers, workspace);
+}
+
+void lora_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
+  if (workspace == nullptr) return few_rows_backward(cuda, layers.front(), sizes_of(layers.front()), d);
+  wide_backward(cuda, layers, d, workspace);
+}
+
+void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
+  lora_forward(cuda, {&p, 1}, lora_workspace(cuda, p.x));
 }
 
 void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
-  const Sizes n = sizes_of(p);
-  if (n.rows <= gemv_rows) return few_rows_backward(cuda, p, n);
-  void* const workspace = cuda.gemm().workspace();
-  const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank);
-  const bool adds_base = present(p.weight) && present(p.dx);
-  const int64_t pitch = padded_rank(n.rank);
-  Out ds{};
-  if (skinny && (present(p.ddown) || present(p.dx))) ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
-  GemmCall base;
-  std::optional<SharedProduct> shared;
-  if (adds_base) {
-    base = base_product(cuda, p, n, false, p.dy, p.dx, workspace);
-    if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch, p.added);
-    if (!shared) cuda.gemm().prepare(adding(base));
-  }
-  bool added = true;
-  if (skinny)
-    added = skinny_backward(cuda, p, n, ds, shared ? &*shared : nullptr);
-  else
-    gemm_backward(cuda, p, n, workspace);
-  if (adds_base) run_base(cuda, base, shared);
-  if (!added) add_to_dx(cuda, p);
+  lora_backward(cuda, {&p, 1}, {p.dx, p.added}, lora_workspace(cuda, p.x));
 }
 
 }  // namespace lk::cuda

@@ -4,6 +4,9 @@
 // the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
 // both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
 // before, while the sums were made.
+//
+// Several layers are made by one kernel: where a is the same, their columns lie side by side, and a tile is of one
+// layer; where d is, their sums come one after the other, and a tile is of all.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -25,17 +28,24 @@ constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n],
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
 constexpr int cluster = 2, boxes = 2;
 
+template <int Layers>  // at most
 struct Problem {
-  In bias;
-  int rows, cols;
-  int steps, share;          // parts of the sum; 16s of the adapter's
-  int row_tiles, col_tiles;  // of a cluster, 256 rows each
-  int band;                  // so many rows of tiles are made together
-  bool adds;                 // c
+  In bias[Layers];
+  int rows, cols[Layers];
+  int steps[Layers], share[Layers];  // parts of the sum; 16s of the adapter's
+  int first[Layers];                 // column of tiles; beyond all where there is none
+  int summed;                        // layers
+  int row_tiles, col_tiles;          // of a cluster, 256 rows each
+  int band;                          // so many rows of tiles are made together
+  bool adds;                         // c
 };
 
+template <int Layers>
 struct Maps {
-  CUtensorMap a, b, z, v, c, d;
+  struct {
+    CUtensorMap a, b, z, v, d;
+  } of[Layers];
+  CUtensorMap c;
 };
 
 template <int Cols>  // of a tile
@@ -52,21 +62,32 @@ struct Shared {
 
 using namespace hopper;
 
-// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column.
+// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column. The column
+// is the layer's, and layers `layer` to `end` are summed.
 struct Place {
-  int row, col;
-  __device__ Place(const Problem& p, int tile) {
+  int row, col, layer = 0, end = 1;
+  template <int Layers>
+  __device__ Place(const Problem<Layers>& p, int tile) {
     const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
     const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
     row = first + left % height;
     col = left / height;
+    if constexpr (Layers > 1) {
+#pragma unroll
+      for (int i = 1; i < Layers; ++i) layer += col >= p.first[i] ? 1 : 0;
+      col -= p.first[layer];
+      end = layer + p.summed;
+    }
   }
 };
 
 // The tiles of a cluster.
 struct Tiles {
   int now = static_cast<int>(blockIdx.x) / cluster;
-  __device__ bool there(const Problem& p) const { return now < p.row_tiles * p.col_tiles; }
+  template <int Layers>
+  __device__ bool there(const Problem<Layers>& p) const {
+    return now < p.row_tiles * p.col_tiles;
+  }
   __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
 };
 
@@ -80,30 +101,34 @@ struct Turn {
 };
 
 // By one thread.
-template <int Cols, bool Across>
-__device__ void load_parts(const Problem& p, const Maps& maps, Shared<Cols>& s) {
+template <int Cols, bool Across, int Layers>
+__device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
   constexpr int half_b_bytes = Shared<Cols>::half_b_bytes;
   const int own = block_of_cluster();
   Turn<Shared<Cols>::stages> at;
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols + own * (Cols / 2);
-    for (int step = -1; step < p.steps; ++step) {  // the adapter's first
-      const CUtensorMap &left = step < 0 ? maps.z : maps.a, &right = step < 0 ? maps.v : maps.b;
-      const int from = max(step, 0) * depth;
-      barrier_wait(&s.empty[at.stage], at.parity ^ 1);
-      uint64_t* const full = &s.full[at.stage];
-      barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
-      copy_box(s.a[at.stage], left, from, row, full);
-      unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
-      if constexpr (Across) {
+#pragma unroll 1
+    for (int layer = place.layer; layer < place.end; ++layer) {
+      const auto& of = maps.of[layer];
+      for (int step = -1; step < p.steps[layer]; ++step) {  // the adapter's first
+        const CUtensorMap &left = step < 0 ? of.z : of.a, &right = step < 0 ? of.v : of.b;
+        const int from = max(step, 0) * depth;
+        barrier_wait(&s.empty[at.stage], at.parity ^ 1);
+        uint64_t* const full = &s.full[at.stage];
+        barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
+        copy_box(s.a[at.stage], left, from, row, full);
+        unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
+        if constexpr (Across) {
 #pragma unroll
-        for (int i = 0; i < Cols / 2 / line; ++i)
-          copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
-      } else {
-        copy_box_to_both(b, right, from, col, full);
+          for (int i = 0; i < Cols / 2 / line; ++i)
+            copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
+        } else {
+          copy_box_to_both(b, right, from, col, full);
+        }
+        at.next();
       }
-      at.next();
     }
   }
 }
@@ -120,8 +145,8 @@ __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const M
     Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
-template <class T, int Cols, bool Across>
-__device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
+template <class T, int Cols, bool Across, int Layers>
+__device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
@@ -134,6 +159,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
+    const int cols = p.cols[place.layer];
     const auto fetch_added = [&](int box) {  // by one thread, when its place is free
       uint64_t* const there = &s.added[group][box % boxes];
       barrier_arrive_with(there, box_bytes);
@@ -149,35 +175,45 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
     const auto left = [&] { return Matrix(shared_address(s.a[at.stage]) + group * (group_rows * line_bytes)); };
     const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
-    barrier_wait(&s.full[at.stage], at.parity);
-#pragma unroll 1
-    for (int i = 0; i < p.share; ++i) {
-      hold(sum);
-      multiplies_begin();
-      add_sixteen<T, Across>(sum, left(), right(), i);
-      multiplies_commit();
-      multiplies_wait<0>();
-      hold(sum);
-    }
-    release(at.stage);
-    at.next();
     int before = at.stage;
 #pragma unroll 1
-    for (int step = 0; step < p.steps; ++step) {
+    for (int layer = place.layer; layer < place.end; ++layer) {
+      if (Layers > 1 && layer > place.layer) {
+        multiplies_wait<0>();
+        hold(sum);
+        release(before);
+      }
       barrier_wait(&s.full[at.stage], at.parity);
-      multiplies_begin();
-#pragma unroll
-      for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
-      multiplies_commit();
-      multiplies_wait<1>();
-      if (step > 0) release(before);
-      before = at.stage;
+#pragma unroll 1
+      for (int i = 0; i < p.share[layer]; ++i) {
+        hold(sum);
+        multiplies_begin();
+        add_sixteen<T, Across>(sum, left(), right(), i);
+        multiplies_commit();
+        multiplies_wait<0>();
+        hold(sum);
+      }
+      release(at.stage);
       at.next();
+      before = at.stage;
+#pragma unroll 1
+      for (int step = 0; step < p.steps[layer]; ++step) {
+        barrier_wait(&s.full[at.stage], at.parity);
+        multiplies_begin();
+#pragma unroll
+        for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
+        multiplies_commit();
+        multiplies_wait<1>();
+        if (step > 0) release(before);
+        before = at.stage;
+        at.next();
+      }
     }
     // In d's type, as cuBLASLt takes it. All have read the last tile's: they have met since.
+    const In bias = p.bias[place.layer];
 #pragma unroll
     for (int i = thread; i < Cols; i += 128) {
-      const float value = p.bias.data != nullptr && col + i < p.cols ? load(p.bias, col + i) : 0.0f;
+      const float value = bias.data != nullptr && col + i < cols ? load(bias, col + i) : 0.0f;
       reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
     }
     multiplies_wait<0>();
@@ -220,7 +256,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
       fence_async_shared();
       meet();
       if (thread == 0) {
-        if (col + box * line < p.cols && row < p.rows) store_box(maps.d, col + box * line, row, to);
+        if (col + box * line < cols && row < p.rows) store_box(maps.of[place.layer].d, col + box * line, row, to);
         bulk_commit();
         if (p.adds && box + boxes < Cols / line) {
           bulk_wait_read<0>();
@@ -235,9 +271,9 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
 
 #endif
 
-template <class T, int Cols, bool Across>
+template <class T, int Cols, bool Across, int Layers>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
-    product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
+    product_kernel(const __grid_constant__ Problem<Layers> p, const __grid_constant__ Maps<Layers> maps) {
   await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
@@ -271,56 +307,77 @@ CUtensorMap map_of(const void* data, lk_dtype dtype, int64_t rows, int64_t cols,
                         .box = {line, static_cast<cuuint32_t>(high)}});
 }
 
-using Kernel = void (*)(Problem, Maps);
+template <int Layers>
 struct Tile {
   int cols;
-  Kernel kernel;
+  void (*kernel)(Problem<Layers>, Maps<Layers>);
   size_t shared;
 };
-template <int Cols>
-Tile tile_of(lk_dtype type, bool across) {
-  const Kernel bf16 = across ? product_kernel<__nv_bfloat16, Cols, true> : product_kernel<__nv_bfloat16, Cols, false>;
-  const Kernel f16 = across ? product_kernel<__half, Cols, true> : product_kernel<__half, Cols, false>;
+template <int Cols, int Layers>
+Tile<Layers> tile_of(lk_dtype type, bool across) {
+  const auto bf16 =
+      across ? product_kernel<__nv_bfloat16, Cols, true, Layers> : product_kernel<__nv_bfloat16, Cols, false, Layers>;
+  const auto f16 = across ? product_kernel<__half, Cols, true, Layers> : product_kernel<__half, Cols, false, Layers>;
   return {Cols, type == LK_BF16 ? bf16 : f16, sizeof(Shared<Cols>) + 1024};
 }
 
+// What one product in place of all would have.
+GemmCall joined(SharedProducts layers) {
+  GemmCall all = layers.front().product;
+  for (const SharedProduct& layer : layers.subspan(1)) {
+    if (all.transpose_b)
+      all.n += layer.product.n;
+    else
+      all.k += layer.product.k;
+  }
+  return all;
+}
+
+template <int Layers>
 struct Tiling {
-  Tile tile;
-  int64_t rows, cols, places;  // of clusters: tiles, and how many run at once, perhaps none
-  Tiling(const Cuda& cuda, const GemmCall& c, const Tile& tile)
+  Tile<Layers> tile;
+  int64_t rows, cols = 0, places;  // of clusters: tiles, and how many run at once, perhaps none
+  Tiling(const Cuda& cuda, SharedProducts layers, const Tile<Layers>& tile)
       : tile(tile),
-        rows(ceil_div(c.m, cluster * tile_rows)),
-        cols(ceil_div(c.n, tile.cols)),
+        rows(ceil_div(layers.front().product.m, cluster * tile_rows)),
         places(cuda.clusters_at_once(reinterpret_cast<const void*>(tile.kernel), dim3(cluster), threads, tile.shared)) {
+    for (const SharedProduct& layer : layers)
+      if (cols == 0 || layer.product.transpose_b) cols += ceil_div(layer.product.n, tile.cols);
   }
   int64_t count() const { return rows * cols; }
+  int64_t rounds() const { return ceil_div(count(), places); }
   // So much longer along the sum's axis all tiles could be if no place were empty in the last round.
-  int64_t lost(const GemmCall& c) const { return c.k * (ceil_div(count(), places) * places - count()) / count(); }
+  int64_t lost(const GemmCall& c) const { return c.k * (rounds() * places - count()) / count(); }
 };
 
 // Where it takes less time than the share's pass and a product of cuBLASLt's, which has tiles of more sizes. In steps
 // along the sum's axis, as lost(): the pass writes and reads d, which takes some 400, and is a kernel more, 4 us or
 // some 2^30 / (m n); tiles of 128 columns read more for each product and take about an eighth longer. Large products,
-// whose rounds are many, stay with wide tiles or cuBLASLt by that.
-std::optional<Tiling> tiling_of(const Cuda& cuda, const GemmCall& c) {
+// whose rounds are many, stay with wide tiles or cuBLASLt by that. Several layers would have a kernel more each, and
+// where they are summed a pass; of their tiles, which often fill places in either width, those that take less time.
+template <int Layers>
+std::optional<Tiling<Layers>> tiling_of(const Cuda& cuda, SharedProducts layers) {
+  const GemmCall c = joined(layers);
   const bool across = !c.transpose_b;
-  constexpr int64_t pass = 400, kernel = int64_t{1} << 30;
-  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across));
-  if (wide.places > 0 && wide.lost(c) <= pass) return wide;
-  const Tiling narrow(cuda, c, tile_of<128>(c.a_dtype, across));
-  if (narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n)) return narrow;
+  const auto count = static_cast<int64_t>(layers.size());
+  const int64_t pass = 400 * (across ? count : 1), kernel = count << 30;
+  const Tiling<Layers> wide(cuda, layers, tile_of<256, Layers>(c.a_dtype, across));
+  const bool wide_fits = wide.places > 0 && wide.lost(c) <= pass;
+  if (wide_fits && count == 1) return wide;
+  const Tiling<Layers> narrow(cuda, layers, tile_of<128, Layers>(c.a_dtype, across));
+  const bool narrow_fits = narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n);
+  if (wide_fits && !(narrow_fits && narrow.rounds() * 9 < wide.rounds() * 16)) return wide;
+  if (narrow_fits) return narrow;
   return {};
 }
 
-}  // namespace
-
-bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
+// Whether the layer, without regard to its size, can be one of those whose type is `type`.
+bool takes(const Cuda& cuda, const SharedProduct& p, lk_dtype type) {
   const GemmCall& c = p.product;
-  const lk_dtype type = c.a_dtype;
   const auto no = [&](const char* why) { return cuda.passes_over("own product with the share", why); };
   if (cuda.capability() != 90) return no("capability is not 9.0");
   if (type != LK_BF16 && type != LK_F16) return no("neither bf16 nor f16");
-  if (c.b_dtype != type || c.d_dtype != type || p.z.dtype != type) return no("mixed types");
+  if (c.a_dtype != type || c.b_dtype != type || c.d_dtype != type || p.z.dtype != type) return no("mixed types");
   if (c.a_factors != nullptr) return no("products of 8 bits");
   for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
     if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
@@ -329,40 +386,69 @@ bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
   for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c}) {
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
   }
-  if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return no("too large");
-  return tiling_of(cuda, c).has_value() || no("its blocks find no place, or leave too many empty in the last round");
+  if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 16) return no("too large");
+  return true;
 }
 
-void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
+template <int Layers>
+bool suits(const Cuda& cuda, SharedProducts layers) {
+  return tiling_of<Layers>(cuda, layers).has_value() ||
+         cuda.passes_over("own product with the share",
+                          "its blocks find no place, or leave too many empty in the last round");
+}
+
+template <int Layers>
+void run(Cuda& cuda, SharedProducts layers) {
+  const SharedProduct& p = layers.front();
   const GemmCall& c = p.product;
   const bool across = !c.transpose_b;
   const lk_dtype type = c.a_dtype;
-  const Tiling tiles = tiling_of(cuda, c).value();
+  const Tiling<Layers> tiles = tiling_of<Layers>(cuda, layers).value();
+  if (cuda.measuring()) return;
   // About as many rows as columns of tiles at a time, so that what they read stays in the cache; bands of equal height.
   const int64_t bands = ceil_div(tiles.rows, 8);
-  const Problem problem{.bias = {c.bias, c.bias_dtype},
-                        .rows = static_cast<int>(c.m),
-                        .cols = static_cast<int>(c.n),
-                        .steps = static_cast<int>(ceil_div(c.k, depth)),
-                        .share = static_cast<int>(ceil_div(p.rank, 16)),
-                        .row_tiles = static_cast<int>(tiles.rows),
-                        .col_tiles = static_cast<int>(tiles.cols),
-                        .band = static_cast<int>(ceil_div(tiles.rows, bands)),
-                        .adds = p.c != nullptr};
-  if (cuda.measuring()) return;
-  // b and v as they lie: rows along the sum's axis or across it.
-  const auto right = [&](const void* data, int64_t sum) {
-    return across ? map_of(data, type, sum, c.n, c.n, box_rows)
-                  : map_of(data, type, c.n, sum, sum, tiles.tile.cols / 2);
-  };
-  const Maps maps{.a = map_of(c.a, type, c.m, c.k, c.k, tile_rows),
-                  .b = right(c.b, c.k),
-                  .z = map_of(p.z.data, type, c.m, p.rank, p.z_pitch, tile_rows),
-                  .v = right(p.v, p.rank),
-                  .c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows),
-                  .d = map_of(c.d, type, c.m, c.n, c.n, group_rows)};
+  Problem<Layers> problem{.rows = static_cast<int>(c.m),
+                          .summed = across ? static_cast<int>(layers.size()) : 1,
+                          .row_tiles = static_cast<int>(tiles.rows),
+                          .col_tiles = static_cast<int>(tiles.cols),
+                          .band = static_cast<int>(ceil_div(tiles.rows, bands)),
+                          .adds = p.c != nullptr};
+  Maps<Layers> maps{.c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows)};
+  for (int& first : problem.first) first = std::numeric_limits<int>::max();
+  int64_t first = 0;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const GemmCall& own = layers[i].product;
+    problem.bias[i] = {own.bias, own.bias_dtype};
+    problem.cols[i] = static_cast<int>(own.n);
+    problem.steps[i] = static_cast<int>(ceil_div(own.k, depth));
+    problem.share[i] = static_cast<int>(ceil_div(layers[i].rank, 16));
+    if (i == 0 || !across) problem.first[i] = static_cast<int>(first);
+    first += ceil_div(own.n, tiles.tile.cols);
+    // b and v as they lie: rows along the sum's axis or across it.
+    const auto right = [&](const void* data, int64_t sum) {
+      return across ? map_of(data, type, sum, own.n, own.n, box_rows)
+                    : map_of(data, type, own.n, sum, sum, tiles.tile.cols / 2);
+    };
+    maps.of[i] = {.a = map_of(own.a, type, own.m, own.k, own.k, tile_rows),
+                  .b = right(own.b, own.k),
+                  .z = map_of(layers[i].z.data, type, own.m, layers[i].rank, layers[i].z_pitch, tile_rows),
+                  .v = right(layers[i].v, layers[i].rank),
+                  .d = map_of(own.d, type, own.m, own.n, own.n, group_rows)};
+  }
   const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
   cuda.launch(tiles.tile.kernel, dim3(clusters * cluster), threads, tiles.tile.shared, problem, maps);
+}
+
+}  // namespace
+
+bool product_suits_hopper(const Cuda& cuda, SharedProducts layers) {
+  for (const SharedProduct& layer : layers)
+    if (!takes(cuda, layer, layers.front().product.a_dtype)) return false;
+  return layers.size() == 1 ? suits<1>(cuda, layers) : suits<LK_LORA_GROUP_MAX>(cuda, layers);
+}
+
+void product_on_hopper(Cuda& cuda, SharedProducts layers) {
+  layers.size() == 1 ? run<1>(cuda, layers) : run<LK_LORA_GROUP_MAX>(cuda, layers);
 }
 
 }  // namespace lk::cuda

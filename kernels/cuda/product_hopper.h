@@ -1,6 +1,8 @@
 // Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added.
 #pragma once
 
+#include <span>
+
 #include "cuda/gemm.h"
 #include "cuda/types.cuh"
 
@@ -18,9 +20,13 @@ struct SharedProduct {
   const void* c = nullptr;  // optional, as d, and may be d
 };
 
-// Whether it applies, and takes less time than a pass that writes the share and a product of cuBLASLt's that adds to
-// it.
-bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p);
-void product_on_hopper(Cuda& cuda, const SharedProduct& p);
+// The products of a group's layers, at most LK_LORA_GROUP_MAX: with b transposed they have one a and a d each,
+// otherwise one d, the sum of all, with the first's bias and c.
+using SharedProducts = std::span<const SharedProduct>;
+
+// Whether it applies, and takes less time than passes that write the shares and products of cuBLASLt's that add to
+// them.
+bool product_suits_hopper(const Cuda& cuda, SharedProducts layers);
+void product_on_hopper(Cuda& cuda, SharedProducts layers);
 
 }  // namespace lk::cuda

@@ -2,6 +2,8 @@
 // what can be computed in one pass over them is.
 #pragma once
 
+#include <span>
+
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
@@ -23,10 +25,12 @@ struct Through {
   Out projected{};
   int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
   Out spread{};
-  In base{};               // may be absent; only where takes_base
+  In base{};               // may be absent; `spread` itself, or where takes_base
   void* narrow = nullptr;  // without `spread`: where gain v in `type` is left for a product that spreads; rank % 8 == 0
 };
-void skinny_through(Cuda& cuda, const Through& p);
+// As many at once as a group has layers, with the same rows, padded rank, type and by_rank.
+void skinny_through(Cuda& cuda, std::span<const Through> jobs);
+inline void skinny_through(Cuda& cuda, const Through& p) { skinny_through(cuda, std::span(&p, 1)); }
 // Whether what is spread can be added to `base` on the way: both are of `type`, in pieces of 16 bytes.
 bool takes_base(const Cuda& cuda, const Through& p, const In& base);
 
@@ -42,8 +46,8 @@ struct Gather {
   Out out{};
   bool transposed = false, add = false;
 };
-// One or two at once, with the same rows, rank and type. Without `out` in the second there is one.
-void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second = {});
+// Two at once for each layer of a group, with the same rows, padded rank and type.
+void skinny_gather(Cuda& cuda, std::span<const Gather> jobs);
 
 // Ranks are padded to this in memory between the two.
 constexpr int64_t padded_rank(int64_t rank) { return rank <= 16 ? 16 : skinny_rank; }

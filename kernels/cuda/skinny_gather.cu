@@ -19,13 +19,19 @@ constexpr int most_of_cluster = 8;
 template <int Rank>
 constexpr int slab = 2048 / Rank;  // 64 sums for each lane
 
+struct Job {
+  Gather p;
+  bool whole_a, whole_z;  // read in pieces of 16 bytes: width and address allow it
+  unsigned first_slab;
+  float* partial;  // [parts, cols, Rank] where there are several parts
+};
+// The kernels of one layer's jobs are apart from those of several: longer arguments take longer to launch.
+template <int Jobs>
 struct Pass {
-  Gather jobs[2];
-  bool whole_a[2], whole_z[2];  // read in pieces of 16 bytes: width and address allow it
-  float* partial[2];            // [parts, cols, Rank] where there are several parts
-  int64_t first_slabs;          // of the first
-  int64_t span;                 // rows of a part
-  bool joined;                  // the parts of a slab are a cluster
+  int64_t span;  // rows of a part
+  bool joined;   // the parts of a slab are a cluster
+  int count;
+  Job jobs[Jobs];
 };
 
 // What a warp has on its way: rows of 16 bytes times slab / 8, whose chunk c lies in place c ^ (row % 8), and z.
@@ -38,18 +44,21 @@ struct Stage {
 template <int Rank, int Stages>
 constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages, sizeof(float) * slab<Rank> * Rank) * warps;
 
-template <int Rank, bool Bf16, int Stages>
-__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
+template <int Rank, bool Bf16, int Stages, int Jobs>
+__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   await_previous();
   constexpr int cols = slab<Rank>, chunks = cols / 8;
   extern __shared__ __align__(16) unsigned char memory[];
-  const int job = blockIdx.x < pass.first_slabs ? 0 : 1;
-  const Gather& p = pass.jobs[job];
-  const int64_t slab_index = int64_t{blockIdx.x} - (job == 0 ? 0 : pass.first_slabs), first_col = slab_index * cols;
+  int index = 0;
+#pragma unroll
+  for (int i = 1; i < Jobs; ++i) index += i < pass.count && blockIdx.x >= pass.jobs[i].first_slab ? 1 : 0;
+  const Job& job = pass.jobs[index];
+  const Gather& p = job.p;
+  const int64_t first_col = int64_t{blockIdx.x - job.first_slab} * cols;
   const int64_t begin = int64_t{blockIdx.y} * pass.span, end = min(begin + pass.span, p.rows);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + warp * Stages;
-  const bool whole_a = pass.whole_a[job], whole_z = pass.whole_z[job];
+  const bool whole_a = job.whole_a, whole_z = job.whole_z;
 
   const auto fetch = [&](int64_t tile, Stage<Rank>& to) {
     const int64_t first_row = begin + tile * tile_rows;
@@ -138,7 +147,7 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
     if (p.add) value += load({p.out.data, p.out.dtype}, to);
     store(p.out, to, value);
   };
-  float* const partial = pass.partial[job];
+  float* const partial = job.partial;
   for (int i = thread; i < cols * Rank; i += threads) {
     const int64_t col = first_col + i / Rank;
     const int j = i % Rank;
@@ -173,17 +182,19 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass pass) {
 #endif
 }
 
-using Kernel = void (*)(Pass);
+template <int Jobs>
+using Variant = std::pair<void (*)(Pass<Jobs>), size_t>;
 
-template <int Rank, int Stages>
-std::pair<Kernel, size_t> variant(bool bf16) {
-  return {bf16 ? gather_kernel<Rank, true, Stages> : gather_kernel<Rank, false, Stages>, shared_bytes<Rank, Stages>};
+template <int Jobs, int Rank, int Stages>
+Variant<Jobs> variant(bool bf16) {
+  return {bf16 ? gather_kernel<Rank, true, Stages, Jobs> : gather_kernel<Rank, false, Stages, Jobs>,
+          shared_bytes<Rank, Stages>};
 }
 
-template <int Rank>
-std::pair<Kernel, size_t> variant(const Cuda& cuda, bool bf16) {
+template <int Jobs, int Rank>
+Variant<Jobs> variant(const Cuda& cuda, bool bf16) {
   const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (shared_bytes<Rank, 3> + 1024);
-  return deep ? variant<Rank, 3>(bf16) : variant<Rank, 2>(bf16);
+  return deep ? variant<Jobs, Rank, 3>(bf16) : variant<Jobs, Rank, 2>(bf16);
 }
 
 // The fewest parts of the rows with which at least nine in ten of the places for blocks are taken, of up to 8 rounds.
@@ -198,23 +209,23 @@ int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
   return best;
 }
 
-}  // namespace
-
-void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
+template <int Jobs>
+void run(Cuda& cuda, std::span<const Gather> jobs) {
+  const Gather& first = jobs.front();
   const int64_t rank = padded_rank(first.rank), cols = 2048 / rank;
-  const int count = second.out.data != nullptr ? 2 : 1;
-  Pass pass{};
-  pass.jobs[0] = first, pass.jobs[1] = second;
+  Pass<Jobs> pass{};
+  pass.count = static_cast<int>(jobs.size());
   int64_t slabs = 0;
-  for (int i = 0; i < count; ++i) {
-    const Gather& p = pass.jobs[i];
-    pass.whole_a[i] = in_pieces(p.a, p.cols, 8);
-    pass.whole_z[i] = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8);
+  for (int i = 0; i < pass.count; ++i) {
+    const Gather& p = jobs[static_cast<size_t>(i)];
+    pass.jobs[i] = {.p = p,
+                    .whole_a = in_pieces(p.a, p.cols, 8),
+                    .whole_z = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8),
+                    .first_slab = static_cast<unsigned>(slabs)};
     slabs += ceil_div(p.cols, cols);
-    if (i == 0) pass.first_slabs = slabs;
   }
   const auto [kernel, shared] =
-      rank == 16 ? variant<16>(cuda, first.type == LK_BF16) : variant<32>(cuda, first.type == LK_BF16);
+      rank == 16 ? variant<Jobs, 16>(cuda, first.type == LK_BF16) : variant<Jobs, 32>(cuda, first.type == LK_BF16);
   pass.span = ceil_div(ceil_div(first.rows, parts_of(cuda, slabs, first.rows)), tile_rows) * tile_rows;
   const int64_t parts = ceil_div(first.rows, pass.span);
   const dim3 grid(static_cast<unsigned>(slabs), static_cast<unsigned>(parts));
@@ -222,11 +233,11 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
   pass.joined = parts > 1 && parts <= most_of_cluster &&
                 cuda.clusters_at_once(reinterpret_cast<const void*>(kernel), dim3(1, grid.y), threads, shared) >= slabs;
   if (pass.joined) return cuda.launch_columns(kernel, grid, dim3(threads), shared, pass);
-  PartialSum sums[2];
-  for (int i = 0; i < count && parts > 1; ++i) {
-    const Gather& p = pass.jobs[i];
+  PartialSum sums[Jobs];
+  for (int i = 0; i < pass.count && parts > 1; ++i) {
+    const Gather& p = pass.jobs[i].p;
     PartialSum& sum = sums[i];
-    sum.partial = pass.partial[i] = cuda.scratch<float>(parts * p.cols * rank);
+    sum.partial = pass.jobs[i].partial = cuda.scratch<float>(parts * p.cols * rank);
     sum.count = parts;
     sum.stride = p.cols * rank;
     sum.pitch = rank;
@@ -238,7 +249,13 @@ void skinny_gather(Cuda& cuda, const Gather& first, const Gather& second) {
     sum.add = p.add;
   }
   cuda.launch(kernel, grid, dim3(threads), shared, pass);
-  if (parts > 1) sum_partials(cuda, sums[0], sums[1]);
+  for (int i = 0; i < pass.count && parts > 1; i += 2) sum_partials(cuda, sums[i], sums[i + 1]);
+}
+
+}  // namespace
+
+void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
+  jobs.size() <= 2 ? run<2>(cuda, jobs) : run<2 * LK_LORA_GROUP_MAX>(cuda, jobs);
 }
 
 }  // namespace lk::cuda

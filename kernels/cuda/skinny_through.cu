@@ -29,8 +29,14 @@ struct Pass {
   Whole whole;
   int row_groups;  // of 16 rows; warps / row_groups warps share a group's columns
   int parts;       // of a's columns
+  int pieces;      // of what is spread
   int64_t part_cols, spread_cols;
   float* partial;  // [parts, rows, Rank]
+};
+// By blockIdx.z. The kernels of one job are apart from those of several: longer arguments take longer to launch.
+template <int Jobs>
+struct Passes {
+  Pass of[Jobs];
 };
 
 // Numbers first .. first + 7 of a line of `length` in 16 bits; those beyond the end count as zero.
@@ -94,9 +100,11 @@ __device__ inline void fill_slice(const float* weights, int64_t width, int64_t r
 // What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
 using Stage = uint16_t[tile_rows][step_cols];
 
-template <int Rank, bool Bf16, bool ByRank, int Stages>
-__global__ void __launch_bounds__(threads, 2) project_kernel(Pass pass) {
+template <int Rank, bool Bf16, bool ByRank, int Stages, int Jobs>
+__global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes) {
   await_previous();
+  const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
+  if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.parts) return;
   constexpr int slice = slice_cols<Rank>;
   extern __shared__ __align__(128) unsigned char memory[];
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
@@ -204,9 +212,11 @@ __device__ inline void narrow(const Through& p, bool whole) {
   store8({p.narrow, p.type}, i, v);
 }
 
-template <int Rank, bool Bf16, bool ByRank>
-__global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
+template <int Rank, bool Bf16, bool ByRank, int Jobs>
+__global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes) {
   await_previous();
+  const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
+  if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.pieces) return;
   if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
   constexpr int slice = slice_cols<Rank>;
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
@@ -306,30 +316,74 @@ __global__ void __launch_bounds__(threads, 2) spread_kernel(Pass pass) {
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
           if (col + 8 * t + k >= cols) break;
-          if (has_top) store(p.spread, top + col + k, p.gain * out[k / 2][k % 2]);
-          if (has_bottom) store(p.spread, bottom + col + k, p.gain * out[k / 2][2 + k % 2]);
+          const auto put = [&](bool there, int64_t at, float value) {
+            if (there) store(p.spread, at, p.base.data != nullptr ? load(p.base, at) + value : value);
+          };
+          put(has_top, top + col + k, p.gain * out[k / 2][k % 2]);
+          put(has_bottom, bottom + col + k, p.gain * out[k / 2][2 + k % 2]);
         }
       }
     }
   }
 }
 
-using Kernel = void (*)(Pass);
+template <int Jobs>
 struct Kernels {
-  Kernel project, spread;
+  void (*project)(Passes<Jobs>), (*spread)(Passes<Jobs>);
   size_t shared;  // of project
 };
 
-template <int Rank, bool Bf16, bool ByRank>
-Kernels kernels_for(bool deep) {
-  return {deep ? project_kernel<Rank, Bf16, ByRank, 4> : project_kernel<Rank, Bf16, ByRank, 2>,
-          spread_kernel<Rank, Bf16, ByRank>, sizeof(Stage) * warps * (deep ? 4 : 2)};
+template <int Jobs, int Rank, bool Bf16, bool ByRank>
+Kernels<Jobs> kernels_for(bool deep) {
+  return {deep ? project_kernel<Rank, Bf16, ByRank, 4, Jobs> : project_kernel<Rank, Bf16, ByRank, 2, Jobs>,
+          spread_kernel<Rank, Bf16, ByRank, Jobs>, sizeof(Stage) * warps * (deep ? 4 : 2)};
 }
 
-template <int Rank>
-Kernels kernels_for(const Through& p, bool deep) {
-  if (p.type == LK_BF16) return p.by_rank ? kernels_for<Rank, true, true>(deep) : kernels_for<Rank, true, false>(deep);
-  return p.by_rank ? kernels_for<Rank, false, true>(deep) : kernels_for<Rank, false, false>(deep);
+template <int Jobs, int Rank>
+Kernels<Jobs> kernels_for(const Through& p, bool deep) {
+  if (p.type == LK_BF16)
+    return p.by_rank ? kernels_for<Jobs, Rank, true, true>(deep) : kernels_for<Jobs, Rank, true, false>(deep);
+  return p.by_rank ? kernels_for<Jobs, Rank, false, true>(deep) : kernels_for<Jobs, Rank, false, false>(deep);
+}
+
+template <int Jobs>
+void run(Cuda& cuda, std::span<const Through> jobs) {
+  const Through& first = jobs.front();
+  const auto count = static_cast<unsigned>(jobs.size());
+  // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
+  const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2 / count,
+                tiles = ceil_div(first.rows, tile_rows);
+  int row_groups = warps;
+  while (row_groups > 1 && ceil_div(tiles, row_groups) * most_parts < places) row_groups /= 2;
+  const int64_t row_blocks = ceil_div(tiles, row_groups);
+  const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
+  const int64_t rank = padded_rank(first.rank);
+  Passes<Jobs> passes{};
+  dim3 projects(static_cast<unsigned>(row_blocks), 1, count), spreads = projects;
+  for (unsigned i = 0; i < count; ++i) {
+    const Through& p = jobs[i];
+    Pass& pass = passes.of[i];
+    pass.p = p;
+    pass.whole.a = in_pieces(p.a, p.in, 8);
+    pass.whole.w = in_pieces(p.w, p.by_rank ? p.rank : p.in, 4);
+    pass.whole.v = in_pieces(p.v, p.by_rank ? p.out : p.rank, 4);
+    pass.whole.spread = in_pieces(p.spread.data, p.out, 8);
+    pass.row_groups = row_groups;
+    pass.part_cols = ceil_div(ceil_div(p.in, parts), step_cols) * step_cols;
+    pass.parts = static_cast<int>(ceil_div(p.in, pass.part_cols));
+    pass.partial = cuda.scratch<float>(pass.parts * p.rows * rank);
+    pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
+    int64_t pieces = 1;
+    if (p.spread.data != nullptr) pieces = ceil_div(p.out, pass.spread_cols);
+    if (p.narrow != nullptr) pieces = 1 + ceil_div(p.out * p.rank, row_blocks * threads * 8);
+    pass.pieces = static_cast<int>(pieces);
+    projects.y = std::max(projects.y, static_cast<unsigned>(pass.parts));
+    spreads.y = std::max(spreads.y, static_cast<unsigned>(pass.pieces));
+  }
+  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
+  const Kernels<Jobs> kernels = rank == 16 ? kernels_for<Jobs, 16>(first, deep) : kernels_for<Jobs, 32>(first, deep);
+  cuda.launch(kernels.project, projects, dim3(threads), kernels.shared, passes);
+  cuda.launch(kernels.spread, spreads, dim3(threads), 0, passes);
 }
 
 }  // namespace
@@ -343,32 +397,8 @@ bool takes_base(const Cuda& cuda, const Through& p, const In& base) {
   return pieces && p.spread.dtype == p.type && base.dtype == p.type;
 }
 
-void skinny_through(Cuda& cuda, const Through& p) {
-  Pass pass{};
-  pass.p = p;
-  pass.whole.a = in_pieces(p.a, p.in, 8);
-  pass.whole.w = in_pieces(p.w, p.by_rank ? p.rank : p.in, 4);
-  pass.whole.v = in_pieces(p.v, p.by_rank ? p.out : p.rank, 4);
-  pass.whole.spread = in_pieces(p.spread.data, p.out, 8);
-  // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
-  const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, tiles = ceil_div(p.rows, tile_rows);
-  pass.row_groups = warps;
-  while (pass.row_groups > 1 && ceil_div(tiles, pass.row_groups) * most_parts < places) pass.row_groups /= 2;
-  const int64_t row_blocks = ceil_div(tiles, pass.row_groups);
-  const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
-  pass.part_cols = ceil_div(ceil_div(p.in, parts), step_cols) * step_cols;
-  pass.parts = static_cast<int>(ceil_div(p.in, pass.part_cols));
-  const int64_t rank = padded_rank(p.rank);
-  pass.partial = cuda.scratch<float>(pass.parts * p.rows * rank);
-  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
-  const Kernels kernels = rank == 16 ? kernels_for<16>(p, deep) : kernels_for<32>(p, deep);
-  const auto rows = static_cast<unsigned>(row_blocks);
-  cuda.launch(kernels.project, dim3(rows, static_cast<unsigned>(pass.parts)), dim3(threads), kernels.shared, pass);
-  pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
-  int64_t pieces = 1;
-  if (p.spread.data != nullptr) pieces = ceil_div(p.out, pass.spread_cols);
-  if (p.narrow != nullptr) pieces = 1 + ceil_div(p.out * p.rank, row_blocks * threads * 8);
-  cuda.launch(kernels.spread, dim3(rows, static_cast<unsigned>(pieces)), dim3(threads), 0, pass);
+void skinny_through(Cuda& cuda, std::span<const Through> jobs) {
+  jobs.size() == 1 ? run<1>(cuda, jobs) : run<LK_LORA_GROUP_MAX>(cuda, jobs);
 }
 
 }  // namespace lk::cuda
