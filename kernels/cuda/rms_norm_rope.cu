@@ -1,8 +1,10 @@
 // Rotary embedding of an RMS norm of x [B, S, H, D] over D: y = rope(x r w), r = 1 / sqrt(mean(x^2) + eps).
 // Backward, with g = rope^-1(dy) w:  dx = r (g - x r^2 mean(g x)).
 //
-// A row is a head of a position. Its lanes hold both halves of their pairs, so that a row is read once and nothing but
-// the sums goes from lane to lane. Rows that do not lie so are normed and turned one after the other, in float32.
+// A warp has heads of one position, which share its angles: what they and the weight make of a pair is worked out once
+// and stays in registers. The lanes of a head hold both halves of their pairs, so that it is read once and nothing but
+// the sums goes from lane to lane; all heads of a warp are on their way before the first is waited for. Heads that do
+// not lie so are normed and turned one after the other, in float32.
 #include "cuda/await_previous.cuh"
 #include "cuda/dense.h"
 #include "cuda/line_places.cuh"
@@ -13,129 +15,217 @@ namespace lk::cuda {
 
 namespace {
 
-constexpr int held = 2;          // packs of a lane: of a row's first half and of its second, where pairs lie so
-constexpr int least_blocks = 4;  // of a multiprocessor, which bounds the registers
+constexpr int held = 2;  // packs of a lane: of a head's first half and of its second, where pairs lie so
+constexpr int task_threads = 128;
 using Values = float[held][vector_width];
+
+// Heads that a group of lanes has on its way, so that what they hold of them fits into the registers beside the
+// factors.
+template <class Pack>
+constexpr int heads_forward = Pack::registers == 4 ? 3 : 1;
+template <class Pack>
+constexpr int heads_backward = Pack::registers == 4 ? 2 : 1;
+
+// Where the heads of a position lie in a tensor.
+struct HeadPlaces {
+  LinePlaces lines;
+  __device__ int64_t first(int64_t position, int64_t heads) const { return lines.row(position * heads); }
+  __device__ int64_t step() const { return lines.rows_of_line == 1 ? lines.pitch : lines.width; }
+};
 
 struct Heads {
   In x, weight;
-  LinePlaces x_lines;
+  HeadPlaces x_heads;
   const float *cos, *sin;
-  int64_t rows, length, heads, width;
-  bool per_image;  // the angles
-  float eps;
-  int lanes;
+  int64_t positions, length;
+  int width, lanes;
+  int heads, parts, per_part;  // a position's heads are `parts` tasks of at most per_part of them
+  bool per_image;              // the angles
+  float per_column, eps;       // 1 / width
 };
 
-__device__ inline float inverse_rms(float squares, const Heads& p) {
-  return 1.0f / sqrtf(squares / static_cast<float>(p.width) + p.eps);
+// What a lane does: heads head, head + step, .. before `end` of one position.
+struct Task {
+  int64_t position;
+  int head, step, end, lane;
+  bool exists;
+};
+
+__device__ inline Task task_of(const Heads& p) {
+  const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
+  const int in_warp = static_cast<int>(threadIdx.x) % 32;
+  const int64_t position = quotient(warp, p.parts);
+  const int first = static_cast<int>(warp - position * p.parts) * p.per_part;
+  return {position,          first + in_warp / p.lanes, 32 / p.lanes, min(first + p.per_part, p.heads),
+          in_warp % p.lanes, position < p.positions};
 }
 
-template <class Pack>
-__device__ inline void unpack(const Row<Pack, held>& row, const RowSpan& span, Values& v) {
-  each_pack<Pack, held>(span, [&](int k, int64_t column) { row.get(k, column, v[k]); });
-}
-
-// v times the weight.
-template <class Pack>
-__device__ inline void scale(const Heads& p, const RowSpan& span, Values& v) {
-  if (p.weight.data == nullptr) return;
-  each_pack<Pack, held>(span, [&](int k, int64_t column) {
-    float w[vector_width];
-    load8(p.weight, column, w);
+// Calls body(k, column) for both packs of a lane, where there are columns.
+template <class Body>
+__device__ inline void each_held(const Heads& p, int lane, const Body& body) {
 #pragma unroll
-    for (int j = 0; j < vector_width; ++j) v[k][j] *= w[j];
-  });
-}
-
-// Where the angles of a row are.
-__device__ inline int64_t angles_of(const Heads& p, int64_t row) {
-  const int64_t position = quotient(row, p.heads);
-  return (p.per_image ? position : position - quotient(position, p.length) * p.length) * (p.width / 2);
-}
-
-// sign -1 turns back.
-template <class Pack, bool interleaved>
-__device__ inline void turn(const Heads& p, const RowSpan& span, int64_t angles, float sign, Values& v) {
-  float cos[4], sin[4];
-  const auto load_four = [&](int64_t first) {
-    load_floats(p.cos + angles + first, cos);
-    load_floats(p.sin + angles + first, sin, sign);
-  };
-  if constexpr (interleaved) {
-    each_pack<Pack, held>(span, [&](int k, int64_t column) {
-      load_four(column / 2);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) rotate(v[k][2 * j], v[k][2 * j + 1], cos[j], sin[j]);
-    });
-  } else {
-#pragma unroll
-    for (int i = 0; i < vector_width; i += 4) {
-      load_four(span.lane * vector_width + i);
-#pragma unroll
-      for (int j = 0; j < 4; ++j) rotate(v[0][i + j], v[1][i + j], cos[j], sin[j]);
-    }
+  for (int k = 0; k < held; ++k) {
+    const int column = (k * p.lanes + lane) * vector_width;
+    if (column < p.width) body(k, column);
   }
 }
 
-template <class Pack, bool interleaved>
-__global__ void __launch_bounds__(block_threads, least_blocks)
-    rms_norm_rope_kernel(Heads p, Out y, LinePlaces y_lines) {
-  await_previous();
-  const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const int64_t angles = angles_of(p, span.row);
-  const Row<Pack, held> x(p.x, span, p.x_lines.row(span.row));
-  Values v;
-  unpack<Pack>(x, span, v);
-  float squares = 0;
-  each_pack<Pack, held>(span, [&](int k, int64_t) {
+// A lane's part of `count` heads as they lie in memory; heads behind the last are 0.
+template <class Pack, int count>
+__device__ inline void fetch(const Heads& p, const Task& task, const In& x, const HeadPlaces& places,
+                             Pack (&packs)[count][held]) {
+  const int64_t first = places.first(task.position, p.heads), step = places.step();
 #pragma unroll
-    for (int j = 0; j < vector_width; ++j) squares += v[k][j] * v[k][j];
-  });
-  // r multiplies both of a pair, so it may come last: angles are not waited for behind the sum.
-  scale<Pack>(p, span, v);
-  turn<Pack, interleaved>(p, span, angles, 1.0f, v);
-  squares = lanes_sum(squares, span.lanes);
-  if (!span.exists) return;
-  const float r = inverse_rms(squares, p);
-  const int64_t to = y_lines.row(span.row);
-  each_pack<Pack, held>(span, [&](int k, int64_t column) {
+  for (int u = 0; u < count; ++u) {
+    const int head = task.head + u * task.step;
 #pragma unroll
-    for (int j = 0; j < vector_width; ++j) v[k][j] *= r;
-    put(y, to + column, v[k]);
+    for (int k = 0; k < held; ++k) packs[u][k] = {};
+    if (head < task.end)
+      each_held(p, task.lane, [&](int k, int column) { packs[u][k] = Pack::fetch(x, first + head * step + column); });
+  }
+}
+
+// Weight times cosine and weight times sine of each value's own column.
+struct Turn {
+  Values cos, sin;
+};
+
+template <bool interleaved>
+__device__ inline void load_turn(const Heads& p, const Task& task, Turn& turn) {
+  const int64_t position = p.per_image ? task.position : task.position - quotient(task.position, p.length) * p.length;
+  const int64_t angles = position * int64_t{p.width / 2};
+  each_held(p, task.lane, [&](int k, int column) {
+    load_or(p.weight, column, 1.0f, turn.cos[k]);
+    if constexpr (interleaved) {
+      float cos[4], sin[4];
+      load_floats(p.cos + angles + column / 2, cos);
+      load_floats(p.sin + angles + column / 2, sin);
+#pragma unroll
+      for (int j = 0; j < vector_width; ++j) {
+        turn.sin[k][j] = turn.cos[k][j] * sin[j / 2];
+        turn.cos[k][j] *= cos[j / 2];
+      }
+    } else {
+      float cos[vector_width], sin[vector_width];  // of the same pairs for both packs
+      load_floats(p.cos + angles + task.lane * vector_width, cos);
+      load_floats(p.sin + angles + task.lane * vector_width, sin);
+#pragma unroll
+      for (int j = 0; j < vector_width; ++j) {
+        turn.sin[k][j] = turn.cos[k][j] * sin[j];
+        turn.cos[k][j] *= cos[j];
+      }
+    }
   });
 }
 
-template <class Pack, bool interleaved>
-__global__ void __launch_bounds__(block_threads, least_blocks)
-    rms_norm_rope_dx_kernel(Heads p, In dy_rows, LinePlaces dy_lines, Out dx, LinePlaces dx_lines) {
+// Calls body(a, b, cos of a, cos of b, sin of a, sin of b) for every pair of a lane.
+template <bool interleaved, class Body>
+__device__ inline void each_pair(Values& v, const Turn& turn, const Body& body) {
+#pragma unroll
+  for (int i = 0; i < vector_width; ++i) {
+    const int k = interleaved ? i / 4 : 0, j = interleaved ? 2 * (i % 4) : i;
+    const int l = interleaved ? k : 1, m = interleaved ? j + 1 : j;
+    body(v[k][j], v[l][m], turn.cos[k][j], turn.cos[l][m], turn.sin[k][j], turn.sin[l][m]);
+  }
+}
+
+template <class Pack>
+__device__ inline void unpack(const Pack (&packs)[held], lk_dtype dtype, Values& v) {
+#pragma unroll
+  for (int k = 0; k < held; ++k) packs[k].unpack(dtype, v[k]);
+}
+
+// The lanes of a head are a power of two.
+__device__ inline float sum_of_head(float v, int lanes) {
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) {
+    if (offset < lanes) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  }
+  return v;
+}
+
+__device__ inline float inverse_rms(float squares, const Heads& p) {
+  return rsqrtf(sum_of_head(squares, p.lanes) * p.per_column + p.eps);
+}
+
+// `Type` is that of x and y, known when this is compiled, or LK_F32: any.
+template <class Pack, bool interleaved, lk_dtype Type>
+__global__ void __launch_bounds__(task_threads, 5) rms_norm_rope_kernel(Heads p, Out y, HeadPlaces y_heads) {
   await_previous();
-  const RowSpan span = row_span(p.rows, p.width, p.lanes);
-  const int64_t angles = angles_of(p, span.row);
-  const Row<Pack, held> x(p.x, span, p.x_lines.row(span.row)), dy(dy_rows, span, dy_lines.row(span.row));
-  Values v, g;
-  unpack<Pack>(dy, span, g);
-  turn<Pack, interleaved>(p, span, angles, -1.0f, g);
-  scale<Pack>(p, span, g);
-  unpack<Pack>(x, span, v);
-  float squares = 0, product = 0;
-  each_pack<Pack, held>(span, [&](int k, int64_t) {
+  if constexpr (Type != LK_F32) p.x.dtype = y.dtype = Type;
+  constexpr int count = heads_forward<Pack>;
+  const Task task = task_of(p);
+  if (!task.exists) return;  // a whole warp
+  Pack x[count][held];
+  fetch(p, task, p.x, p.x_heads, x);
+  Turn turn = {};
+  load_turn<interleaved>(p, task, turn);
+  const int64_t first = y_heads.first(task.position, p.heads), step = y_heads.step();
 #pragma unroll
-    for (int j = 0; j < vector_width; ++j) {
-      squares += v[k][j] * v[k][j];
-      product += g[k][j] * v[k][j];
+  for (int u = 0; u < count; ++u) {
+    Values v;
+    unpack(x[u], p.x.dtype, v);
+    float squares = 0;
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+#pragma unroll
+      for (int j = 0; j < vector_width; ++j) squares += v[k][j] * v[k][j];
     }
-  });
-  squares = lanes_sum(squares, span.lanes);
-  product = lanes_sum(product, span.lanes);
-  if (!span.exists) return;
-  const float r = inverse_rms(squares, p), factor = product / static_cast<float>(p.width) * r * r;
-  const int64_t to = dx_lines.row(span.row);
-  each_pack<Pack, held>(span, [&](int k, int64_t column) {
+    const float r = inverse_rms(squares, p);
+    each_pair<interleaved>(v, turn, [r](float& a, float& b, float cos_a, float cos_b, float sin_a, float sin_b) {
+      const float turned = r * (a * cos_a - b * sin_b);
+      b = r * (a * sin_a + b * cos_b);
+      a = turned;
+    });
+    const int head = task.head + u * task.step;
+    if (head < task.end)
+      each_held(p, task.lane, [&](int k, int column) { put(y, first + head * step + column, v[k]); });
+  }
+}
+
+template <class Pack, bool interleaved, lk_dtype Type>
+__global__ void __launch_bounds__(task_threads, 4)
+    rms_norm_rope_dx_kernel(Heads p, In dy_rows, HeadPlaces dy_heads, Out dx, HeadPlaces dx_heads) {
+  await_previous();
+  if constexpr (Type != LK_F32) p.x.dtype = dy_rows.dtype = dx.dtype = Type;
+  constexpr int count = heads_backward<Pack>;
+  const Task task = task_of(p);
+  if (!task.exists) return;
+  Pack x[count][held], dy[count][held];
+  fetch(p, task, p.x, p.x_heads, x);
+  fetch(p, task, dy_rows, dy_heads, dy);
+  Turn turn = {};
+  load_turn<interleaved>(p, task, turn);
+  const int64_t first = dx_heads.first(task.position, p.heads), step = dx_heads.step();
 #pragma unroll
-    for (int j = 0; j < vector_width; ++j) g[k][j] = r * (g[k][j] - v[k][j] * factor);
-    put(dx, to + column, g[k]);
-  });
+  for (int u = 0; u < count; ++u) {
+    Values v, g;
+    unpack(dy[u], dy_rows.dtype, g);
+    each_pair<interleaved>(g, turn, [](float& a, float& b, float cos_a, float cos_b, float sin_a, float sin_b) {
+      const float back = a * cos_a + b * sin_a;
+      b = b * cos_b - a * sin_b;
+      a = back;
+    });
+    unpack(x[u], p.x.dtype, v);
+    float squares = 0, product = 0;
+#pragma unroll
+    for (int k = 0; k < held; ++k) {
+#pragma unroll
+      for (int j = 0; j < vector_width; ++j) {
+        squares += v[k][j] * v[k][j];
+        product += g[k][j] * v[k][j];
+      }
+    }
+    const float r = inverse_rms(squares, p);
+    const float factor = sum_of_head(product, p.lanes) * p.per_column * r * r;
+    const int head = task.head + u * task.step;
+    if (head >= task.end) continue;
+    each_held(p, task.lane, [&](int k, int column) {
+#pragma unroll
+      for (int j = 0; j < vector_width; ++j) g[k][j] = r * (g[k][j] - v[k][j] * factor);
+      put(dx, first + head * step + column, g[k]);
+    });
+  }
 }
 
 lk_tensor taken(Cuda& cuda, const lk_tensor& t) { return takes_lines(t, t.dims[3]) ? t : dense_copy(cuda, t); }
@@ -147,43 +237,64 @@ lk_tensor float_scratch(Cuda& cuda, const lk_tensor& like) {
   return t;
 }
 
-// Calls launch(plan, pack, interleaved) where lanes hold both halves of their pairs; false: nowhere.
+// Calls launch(lanes, pack, interleaved, type) where lanes hold both halves of their pairs; false: nowhere.
 template <class Params, class Launch>
 bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_tensor& result, const Launch& launch) {
   constexpr int64_t per_lane = held * vector_width, most_lanes = 32;
   const int64_t width = p.x.dims[3];
-  const RowPlan plan = plan_rows(numel(p.x) / width, ceil_div(width, per_lane));
-  if (plan.lanes > most_lanes || (p.interleaved == 0 && width != plan.lanes * per_lane)) return false;
-  bool packed = false;
+  const int lanes = plan_rows(1, ceil_div(width, per_lane)).lanes;
+  if (lanes > most_lanes || (p.interleaved == 0 && width != lanes * per_lane)) return false;
+  bool same = true, packed = false;
+  for (const In& x : fetched) same = same && x.dtype == result.dtype;
+  const auto of_type = [&](auto pack, auto type) {
+    packed = true;
+    if (p.interleaved != 0) {
+      launch(lanes, pack, std::true_type(), type);
+    } else {
+      launch(lanes, pack, std::false_type(), type);
+    }
+  };
   with_pack(fetched, {in(p.weight), in(p.cos), in(p.sin), in(result)}, width, [&](auto pack) {
-    if constexpr (decltype(pack)::width == vector_width) {
-      packed = true;
-      if (p.interleaved != 0) {
-        launch(plan, pack, std::true_type());
+    constexpr std::integral_constant<lk_dtype, LK_F32> any;
+    if constexpr (std::is_same_v<decltype(pack), Eight16>) {
+      if (same && result.dtype == LK_BF16) {
+        of_type(pack, std::integral_constant<lk_dtype, LK_BF16>());
+      } else if (same) {
+        of_type(pack, std::integral_constant<lk_dtype, LK_F16>());
       } else {
-        launch(plan, pack, std::false_type());
+        of_type(pack, any);
       }
+    } else if constexpr (decltype(pack)::width == vector_width) {
+      of_type(pack, any);
     }
   });
   return packed;
 }
 
+HeadPlaces head_places(const lk_tensor& t) { return {line_places(t, t.dims[3])}; }
+
+// `at_once`: heads that a group of lanes has on its way. A position's heads are shared out evenly to as few warps.
 template <class Params>
-Heads heads_of(const Params& p, int lanes) {
-  const int64_t width = p.x.dims[3];
+Heads heads_of(const Params& p, int lanes, int at_once) {
+  const int64_t heads = p.x.dims[2], parts = ceil_div(heads, at_once * (32 / lanes));
   return {in(p.x),
           in(p.weight),
-          line_places(p.x, width),
+          head_places(p.x),
           static_cast<const float*>(p.cos.data),
           static_cast<const float*>(p.sin.data),
-          numel(p.x) / width,
+          p.x.dims[0] * p.x.dims[1],
           p.x.dims[1],
-          p.x.dims[2],
-          width,
+          static_cast<int>(p.x.dims[3]),
+          lanes,
+          static_cast<int>(heads),
+          static_cast<int>(parts),
+          static_cast<int>(ceil_div(heads, parts)),
           p.cos.rank == 3,
-          p.eps,
-          lanes};
+          1.0f / static_cast<float>(p.x.dims[3]),
+          p.eps};
 }
+
+dim3 grid_of(const Heads& p) { return dim3(static_cast<unsigned>(ceil_div(p.positions * p.parts, task_threads / 32))); }
 
 void norm_then_turn(Cuda& cuda, const lk_rms_norm_rope_params& p) {
   const lk_tensor normed = float_scratch(cuda, p.x);
@@ -211,9 +322,11 @@ void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
   lk_rms_norm_rope_params p = given;
   const DenseOutput y(cuda, given.y, takes_lines(given.y, given.y.dims[3]));
   p.x = taken(cuda, given.x), p.y = y.tensor();
-  const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](const RowPlan& plan, auto pack, auto interleaved) {
-    cuda.launch(rms_norm_rope_kernel<decltype(pack), decltype(interleaved)::value>, plan.grid, plan.block, 0,
-                heads_of(p, plan.lanes), out(p.y), line_places(p.y, p.x.dims[3]));
+  const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto interleaved, auto type) {
+    using Pack = decltype(pack);
+    const Heads heads = heads_of(p, lanes, heads_forward<Pack>);
+    cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type()>, grid_of(heads), task_threads, 0, heads, out(p.y),
+                head_places(p.y));
   });
   if (!paired) norm_then_turn(cuda, p);
   y.store(cuda);
@@ -223,10 +336,11 @@ void rms_norm_rope_backward(Cuda& cuda, const lk_rms_norm_rope_backward_params& 
   lk_rms_norm_rope_backward_params p = given;
   const DenseOutput dx(cuda, given.dx, takes_lines(given.dx, given.dx.dims[3]));
   p.x = taken(cuda, given.x), p.dy = taken(cuda, given.dy), p.dx = dx.tensor();
-  const bool paired = with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](const RowPlan& plan, auto pack, auto interleaved) {
-    cuda.launch(rms_norm_rope_dx_kernel<decltype(pack), decltype(interleaved)::value>, plan.grid, plan.block, 0,
-                heads_of(p, plan.lanes), in(p.dy), line_places(p.dy, p.x.dims[3]), out(p.dx),
-                line_places(p.dx, p.x.dims[3]));
+  const bool paired = with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto interleaved, auto type) {
+    using Pack = decltype(pack);
+    const Heads heads = heads_of(p, lanes, heads_backward<Pack>);
+    cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type()>, grid_of(heads), task_threads, 0, heads, in(p.dy),
+                head_places(p.dy), out(p.dx), head_places(p.dx));
   });
   if (!paired) turn_back_then_norm(cuda, p);
   dx.store(cuda);
