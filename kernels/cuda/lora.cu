@@ -448,8 +448,15 @@ bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_forward_params> laye
   return sizes_of(layers.front()).rows > gemv_rows && skinny_takes(cuda, layers);
 }
 
-bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
-  return sizes_of(layers.front()).rows > gemv_rows && skinny_takes(cuda, layers);
+bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers, const lk_tensor& dx) {
+  const lk_lora_backward_params& first = layers.front();
+  const Sizes n = sizes_of(first);
+  if (n.rows <= gemv_rows || !skinny_takes(cuda, layers)) return false;
+  Through share;
+  share.out = n.in;
+  share.type = first.dy.dtype;
+  share.spread = out(dx);
+  return !present(dx) || takes_base(cuda, share, in(dx));
 }
 
 void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {

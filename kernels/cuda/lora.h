@@ -14,7 +14,7 @@ struct Dx {
 
 // Whether several layers can be one call of what is below.
 bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_forward_params> layers);
-bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers);
+bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers, const lk_tensor& dx);
 
 // Scratch memory that calls of one operation share.
 void* lora_workspace(Cuda& cuda, const lk_tensor& x);

@@ -13,8 +13,13 @@ void lora_group_forward(Cuda& cuda, const lk_lora_group_forward_params& p) {
 
 void lora_group_backward(Cuda& cuda, const lk_lora_group_backward_params& p) {
   const std::span layers(p.layers, static_cast<size_t>(p.count));
-  void* const workspace = lora_workspace(cuda, layers.front().x);
-  if (lora_at_once(cuda, layers)) return lora_backward(cuda, layers, {p.dx, p.added}, workspace);
+  void* workspace = lora_workspace(cuda, layers.front().x);
+  if (lora_at_once(cuda, layers, p.dx)) {
+    lora_backward(cuda, layers, {p.dx, p.added}, workspace);
+    if (!cuda.measuring()) return;
+    cuda.begin_operation();  // addresses may decide otherwise: the larger of both ways
+    workspace = lora_workspace(cuda, layers.front().x);
+  }
   // Two places by turns, as dx may not lie where it is added to; the last is p's.
   lk_tensor between = p.dx;
   if (present(p.dx) && p.count > 1) between.data = cuda.scratch<std::byte>(bytes_of(p.dx));

@@ -25,7 +25,7 @@ struct Through {
   Out projected{};
   int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
   Out spread{};
-  In base{};               // may be absent; `spread` itself, or where takes_base
+  In base{};               // may be absent, may be `spread`; only where takes_base
   void* narrow = nullptr;  // without `spread`: where gain v in `type` is left for a product that spreads; rank % 8 == 0
 };
 // As many at once as a group has layers, with the same rows, padded rank, type and by_rank.

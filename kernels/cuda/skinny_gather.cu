@@ -25,7 +25,7 @@ struct Job {
   unsigned first_slab;
   float* partial;  // [parts, cols, Rank] where there are several parts
 };
-// The kernels of one layer's jobs are apart from those of several: longer arguments take longer to launch.
+// The kernels of one layer's jobs are apart from those of several, which take longer to find theirs.
 template <int Jobs>
 struct Pass {
   int64_t span;  // rows of a part

@@ -33,7 +33,7 @@ struct Pass {
   int64_t part_cols, spread_cols;
   float* partial;  // [parts, rows, Rank]
 };
-// By blockIdx.z. The kernels of one job are apart from those of several: longer arguments take longer to launch.
+// By blockIdx.z. The kernels of one job are apart from those of several, whose arguments have to be looked up: 0.2 us.
 template <int Jobs>
 struct Passes {
   Pass of[Jobs];
@@ -316,11 +316,8 @@ __global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes)
 #pragma unroll
         for (int k = 0; k < 8; ++k) {
           if (col + 8 * t + k >= cols) break;
-          const auto put = [&](bool there, int64_t at, float value) {
-            if (there) store(p.spread, at, p.base.data != nullptr ? load(p.base, at) + value : value);
-          };
-          put(has_top, top + col + k, p.gain * out[k / 2][k % 2]);
-          put(has_bottom, bottom + col + k, p.gain * out[k / 2][2 + k % 2]);
+          if (has_top) store(p.spread, top + col + k, p.gain * out[k / 2][k % 2]);
+          if (has_bottom) store(p.spread, bottom + col + k, p.gain * out[k / 2][2 + k % 2]);
         }
       }
     }
