@@ -43,11 +43,13 @@ void print_times(bench* b, const timed_call* call);
 
 /* lora.c, cases.c, elementwise.c and optimizers.c: the calls. */
 typedef struct lora_shape {
-  int64_t tokens, width, rank;
+  int64_t tokens, in, out, rank;
 } lora_shape;
 void time_lora_forward(bench* b, lora_shape shape, lk_dtype dtype);
-/* The adapter's own gradients; with `frozen` also dx through the frozen weight, as in a layer. */
-void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, int frozen);
+/* The adapter's own gradients: dx, ddown and dup; without dx, as where the frozen layer's product makes it; or dx
+ * through the frozen weight too, as in a layer. */
+typedef enum gradients { ADAPTER, ADAPTER_WITHOUT_DX, LAYER } gradients;
+void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, gradients which);
 void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype);
 void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype);
 void time_copy(bench* b, int64_t bytes);

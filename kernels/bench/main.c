@@ -11,8 +11,11 @@
 #include "bench.h"
 
 static const lora_shape shapes[] = {
-    {77, 768, 16}, {256, 1536, 32}, {256, 3072, 64}, {4608, 3072, 16}, {4608, 3072, 64}};
-enum { SHAPES = sizeof shapes / sizeof *shapes };
+    {77, 768, 768, 16}, {256, 1536, 1536, 32}, {256, 3072, 3072, 64}, {4608, 3072, 3072, 16}, {4608, 3072, 3072, 64}};
+/* Flux.1's, whose dx and y the frozen layer's product makes. */
+static const lora_shape wide[] = {
+    {4608, 3072, 3072, 16}, {4096, 12288, 3072, 16}, {4608, 15360, 3072, 16}, {4608, 3072, 21504, 16}};
+enum { SHAPES = sizeof shapes / sizeof *shapes, WIDE = sizeof wide / sizeof *wide };
 
 static void time_updates(bench* b, int64_t count) {
   time_adamw_update(b, count);
@@ -26,9 +29,11 @@ static void time_cuda(bench* b) {
   int shape, dtype;
   time_copy(b, (int64_t)256 << 20);
   for (shape = 0; shape < SHAPES; ++shape)
-    for (dtype = 0; dtype < 3; ++dtype) time_lora_backward(b, shapes[shape], dtypes[dtype], 0);
+    for (dtype = 0; dtype < 3; ++dtype) time_lora_backward(b, shapes[shape], dtypes[dtype], ADAPTER);
   for (shape = 0; shape < SHAPES; ++shape)
     for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
+  for (shape = 0; shape < WIDE; ++shape) time_lora_backward(b, wide[shape], LK_BF16, ADAPTER_WITHOUT_DX);
+  for (shape = 1; shape < WIDE; ++shape) time_lora_forward(b, wide[shape], LK_BF16);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
   time_modulation(b, 4608, 3072); /* Flux.1 */
@@ -45,9 +50,9 @@ static void time_cuda(bench* b) {
 static void time_cpu(bench* b) {
   int shape;
   time_copy(b, (int64_t)64 << 20);
-  for (shape = 0; shape < SHAPES; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 0);
-  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_F32, 1);
-  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_BF16, 1);
+  for (shape = 0; shape < SHAPES; ++shape) time_lora_backward(b, shapes[shape], LK_F32, ADAPTER);
+  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_F32, LAYER);
+  for (shape = 0; shape < 3; ++shape) time_lora_backward(b, shapes[shape], LK_BF16, LAYER);
   for (shape = 0; shape < SHAPES; ++shape) time_lora_forward(b, shapes[shape], LK_F32);
   time_matmul(b, 1024, 1024, 1024, LK_F32);
   time_matmul(b, 1300, 1024, 256, LK_F32);
