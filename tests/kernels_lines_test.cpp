@@ -138,9 +138,9 @@ void add_rms_norm_rope(std::vector<Operation>& all, const Shape& shape, bool int
 }
 
 std::vector<Operation> operations() {
-  const Shape rows{2, 33, 4, 16}, matrix{2, 33, 72}, odd{2, 9, 5, 3};
+  const Shape rows{2, 33, 4, 16}, matrix{2, 33, 72}, odd{2, 9, 5, 3}, wide{2, 3, 2104};
   std::vector<Operation> all;
-  for (const Shape& shape : {rows, matrix, odd}) {
+  for (const Shape& shape : {rows, matrix, odd, wide}) {
     const Shape last{shape.back()};
     const int axes = static_cast<int>(shape.size()) - 2;
     all.push_back({"rms_norm",
@@ -195,7 +195,7 @@ std::vector<Operation> operations() {
                    }});
   }
   for (const bool interleaved : {true, false})
-    for (const int64_t width : {16, 6}) add_rms_norm_rope(all, {2, 9, 5, width}, interleaved);
+    for (const int64_t width : {16, 6, 128}) add_rms_norm_rope(all, {2, 9, 5, width}, interleaved);
   all.push_back(attention(2, 33, 65, 2, 32));
   all.push_back(attention(1, 130, 520, 27, 64));  // own kernels of capability 9.0
   all.push_back(attention(2, 130, 270, 23, 128));

@@ -3,6 +3,7 @@
 #include "cuda/activations.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/line_places.cuh"
+#include "cuda/wide_chunks.cuh"
 
 namespace lk::cuda {
 
@@ -82,20 +83,68 @@ __global__ void backward_kernel(ChunksIn dy, ChunksIn a, ChunksIn b, ChunksOut d
       lines.dy, lines.a, lines.b, lines.da, lines.db);
 }
 
+template <class Activation, lk_dtype Type>
+struct WideForward {
+  __device__ void operator()(const float (&in)[2][8], float (&out)[1][8]) const {
+    const auto& [a, b] = in;
+    auto& y = out[0];
+#pragma unroll
+    for (int k = 0; k < 8; ++k) y[k] = Activation{}.value(a[k]);
+    round_to(Type, y);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) y[k] *= b[k];
+  }
+};
+
+template <class Activation, lk_dtype Type>
+struct WideBackward {
+  __device__ void operator()(const float (&in)[3][8], float (&out)[2][8]) const {
+    const auto& [dy, a, b] = in;
+    auto& [da, db] = out;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) da[k] = b[k] * dy[k];
+    round_to(Type, da);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) {
+      const ValueAndSlope f = Activation{}.both(a[k]);
+      da[k] *= f.slope;
+      db[k] = f.value;
+    }
+    round_to(Type, db);
+#pragma unroll
+    for (int k = 0; k < 8; ++k) db[k] *= dy[k];
+  }
+};
+
+// For tensors of 16 bits.
+template <class Body>
+auto with_short_activation(lk_unary_kind kind, const Body& body) {
+  switch (kind) {
+    case LK_SILU: return body(SiluBy<Short>{});
+    case LK_GELU_ERF: return body(GeluErfShort{});
+    default: return body(GeluTanhBy<Short>{});  // arguments were checked
+  }
+}
+
 // Of tensors of `type`.
 template <class Body>
 void with_activation(lk_unary_kind kind, lk_dtype type, const Body& body) {
-  const bool narrow = type != LK_F32;
+  if (type != LK_F32) return with_short_activation(kind, body);
   switch (kind) {
-    case LK_SILU: return narrow ? body(SiluBy<Short>{}) : body(Silu{});
-    case LK_GELU_ERF: return narrow ? body(GeluErfShort{}) : body(GeluErf{});
-    default: return narrow ? body(GeluTanhBy<Short>{}) : body(GeluTanh{});  // arguments were checked
+    case LK_SILU: return body(Silu{});
+    case LK_GELU_ERF: return body(GeluErf{});
+    default: return body(GeluTanh{});
   }
 }
 
 }  // namespace
 
 void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
+  if (with_short_activation(p.kind, [&](auto activation) {
+        return pass_wide_chunks<2, 1>(cuda, {p.a, p.b}, {p.y},
+                                      [](auto type) { return WideForward<decltype(activation), type()>(); });
+      }))
+    return;
   const int64_t count = numel(p.a), width = common_line({&p.a, &p.b, &p.y});
   with_activation(p.kind, p.a.dtype, [&](auto activation) {
     cuda.launch(forward_kernel<decltype(activation)>, grid_for(cuda, chunks_of(count)), block_threads, 0,
@@ -105,6 +154,11 @@ void gated_activation(Cuda& cuda, const lk_gated_activation_params& p) {
 }
 
 void gated_activation_backward(Cuda& cuda, const lk_gated_activation_backward_params& p) {
+  if (with_short_activation(p.kind, [&](auto activation) {
+        return pass_wide_chunks<3, 2>(cuda, {p.dy, p.a, p.b}, {p.da, p.db},
+                                      [](auto type) { return WideBackward<decltype(activation), type()>(); });
+      }))
+    return;
   const int64_t count = numel(p.a), width = common_line({&p.dy, &p.a, &p.b, &p.da, &p.db});
   const auto lines = [=](const lk_tensor& t) { return line_places(t, width); };
   with_activation(p.kind, p.a.dtype, [&](auto activation) {

@@ -4,6 +4,7 @@
 #include "cuda/await_previous.cuh"
 #include "cuda/line_places.cuh"
 #include "cuda/unary_functions.cuh"
+#include "cuda/wide_chunks.cuh"
 #include "integers.h"
 #include "unary_list.h"
 
@@ -72,6 +73,35 @@ __global__ void unary_backward_kernel(Function function, ChunksIn dy, ChunksIn x
       dy_lines, x_lines, dx_lines);
 }
 
+template <class Activation>
+struct WideForward {
+  __device__ void operator()(const float (&in)[1][8], float (&out)[1][8]) const {
+#pragma unroll
+    for (int k = 0; k < 8; ++k) out[0][k] = Activation{}.value(in[0][k]);
+  }
+};
+
+template <class Activation>
+struct WideBackward {
+  __device__ void operator()(const float (&in)[2][8], float (&out)[1][8]) const {
+    const auto& [dy, x] = in;
+#pragma unroll
+    for (int k = 0; k < 8; ++k) out[0][k] = dy[k] * Activation{}.slope(x[k]);
+  }
+};
+
+// Calls body(activation) with the short form of one, or returns false for any other function: what the layers of a
+// network are wide.
+template <class Body>
+bool with_activation(lk_unary_kind kind, const Body& body) {
+  switch (kind) {
+    case LK_SILU: return body(SiluBy<Short>{});
+    case LK_GELU_ERF: return body(GeluErfShort{});
+    case LK_GELU_TANH: return body(GeluTanhBy<Short>{});
+    default: return false;
+  }
+}
+
 __global__ void integer_kernel(lk_unary_kind kind, int32_t a, int32_t b, const int32_t* x, int32_t* y, int64_t count) {
   await_previous();
   for (int64_t i = thread_index(); i < count; i += thread_count()) y[i] = integer_unary(kind, a, b, x[i]);
@@ -88,6 +118,10 @@ void unary(Cuda& cuda, const lk_unary_params& p) {
                 static_cast<const int32_t*>(p.x.data), static_cast<int32_t*>(p.y.data), count);
     return;
   }
+  if (with_activation(p.kind, [&](auto activation) {
+        return pass_wide_chunks<1, 1>(cuda, {p.x}, {p.y}, [](auto) { return WideForward<decltype(activation)>(); });
+      }))
+    return;
   const int64_t width = common_line({&p.x, &p.y});
   const bool narrow = p.y.dtype != LK_F32;
   const auto kernel = heavy_kind(p.kind) ? unary_kernel<true, false>
@@ -99,6 +133,11 @@ void unary(Cuda& cuda, const lk_unary_params& p) {
 }
 
 void unary_backward(Cuda& cuda, const lk_unary_backward_params& p) {
+  if (with_activation(p.kind, [&](auto activation) {
+        return pass_wide_chunks<2, 1>(cuda, {p.dy, p.x}, {p.dx},
+                                      [](auto) { return WideBackward<decltype(activation)>(); });
+      }))
+    return;
   const int64_t count = numel(p.x), width = common_line({&p.dy, &p.x, &p.dx});
   const bool narrow = p.dx.dtype != LK_F32;
   const auto kernel = heavy_kind(p.kind) ? unary_backward_kernel<true, false>
