@@ -168,6 +168,24 @@ TEST_P(KernelNorms, ModulatedLayerNorm) {
   }
 }
 
+// So many images that each is one block's, whose rows come to places that others had before them.
+TEST_P(KernelNorms, MoreRowsThanAreOnTheirWay) {
+  const Shape shape{400, 15, 1032};
+  const Operands o = operands(shape);
+  for (const bool rms : {false, true}) {
+    const Law law{shape[0], shape[1], shape[2], 1, !rms};
+    const Tensor y = empty(shape);
+    const Values ones(static_cast<size_t>(shape[2]), 1.0), factor = load(o.factor);
+    run(lk_modulated_norm,
+        {.x = o.z.view(), .scale = o.factor.view(), .shift = o.factor.view(), .y = y.view(), .eps = eps, .rms = rms});
+    Values want = law.forward(load(o.z), ones, factor);
+    for (size_t i = 0; i < want.size(); ++i)
+      want[i] += factor[i / static_cast<size_t>(shape[1] * shape[2]) * static_cast<size_t>(shape[2]) +
+                        i % static_cast<size_t>(shape[2])];
+    expect(rms ? "rms" : "layer norm", y, want, shape[2]);
+  }
+}
+
 TEST_P(KernelNorms, LayerNormWhoseWeightStays) {
   for (const Shape& shape : shapes) {
     const Operands o = operands(shape);

@@ -204,7 +204,7 @@ NormSlabs slabs_of(const LayerNorm& norm) {
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {}, {&norm.bias, &y})) {
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_forward_fit(cuda, slabs, norm.bias, false, y)) {
     norm_slabs_forward(cuda, slabs, norm.bias, false, y);
     return;
   }

@@ -29,6 +29,10 @@ struct NormSlabs {
 bool norm_slabs_fit(const Cuda& cuda, const NormSlabs& norm, std::initializer_list<const lk_tensor*> rows,
                     std::initializer_list<const lk_tensor*> others);
 
+// The same for norm_slabs_forward.
+bool norm_slabs_forward_fit(const Cuda& cuda, const NormSlabs& norm, const lk_tensor& added, bool by_row,
+                            const lk_tensor& y);
+
 // `added` is the shift, or, `by_row`, is like x; it may be absent.
 void norm_slabs_forward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& added, bool by_row, const lk_tensor& y);
 

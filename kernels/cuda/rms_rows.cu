@@ -176,8 +176,7 @@ NormSlabs slabs_of(const RmsRows& norm) {
 
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  const lk_tensor beside = by_row ? added : lk_tensor{};
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&beside}, {&added, &y})) {
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_forward_fit(cuda, slabs, added, by_row, y)) {
     norm_slabs_forward(cuda, slabs, added, by_row, y);
     return;
   }
