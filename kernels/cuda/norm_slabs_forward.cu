@@ -13,114 +13,107 @@ struct Problem {
   float unit;
   int64_t columns, rows_per_factor;
   float eps;
-  Out y;
+  uint16_t* y;
+  int64_t slabs;
 };
 
-template <bool Bf16, bool Centered, bool ByRow>
-__global__ void __launch_bounds__(most_threads, 2) norm_slabs_forward_kernel(Problem p, Slabs slabs) {
+constexpr int narrow = 384;  // threads of a block, three of which fit on a multiprocessor of capability 8.0
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
+constexpr int narrow_resident = 2;
+#else
+constexpr int narrow_resident = 3;
+#endif
+
+template <bool Bf16, bool Centered, bool ByRow, int Threads>
+__global__ void __launch_bounds__(Threads, Threads == narrow ? narrow_resident : 2)
+    norm_slabs_forward_kernel(Problem p) {
   await_previous();
-  constexpr int parts = 2, tensors = ByRow ? 2 : 1;          // of a row's sums: mean, squares
-  extern __shared__ uint4 ring[];                            // [ahead][x, added][packs][threads]
-  __shared__ float exchange[2][at_once][parts][most_warps];  // pairs of rows take turns: one barrier each
-  __shared__ float counts[most_warps];
-  const int thread = static_cast<int>(threadIdx.x), threads = static_cast<int>(blockDim.x);
-  const int warp = thread / 32, lane = thread % 32, other = lane % most_warps;
-  const int64_t image = blockIdx.x / slabs.count, slab = blockIdx.x % slabs.count;
-  const int64_t begin = image * p.rows_per_factor + slab * slabs.rows;
-  const int64_t end = min(begin + slabs.rows, (image + 1) * p.rows_per_factor);
+  constexpr int tensors = ByRow ? 2 : 1;
+  constexpr int values = Centered ? 2 : 1;  // squares around the mean, the next row's mean
+  extern __shared__ uint4 places[];         // [group][ahead][x, added][threads]
+  __shared__ Exchange<values> exchanges[most_groups];
+  const GroupRows rows(p.slabs, p.rows_per_factor, p.columns);
+  Exchange<values>& exchange = exchanges[rows.group];
+  const int threads = rows.threads, row_size = tensors * threads;
+  uint4* const mine = places + rows.group * ahead * row_size + rows.thread;
+  uint4* const behind = mine + ahead * row_size;
 
-  ColumnsOfRows<tensors> rows(ring, begin, end, p.columns);
-  rows.from[0] = p.x;
-  if constexpr (ByRow) rows.from[1] = p.added;
-  for (int i = 0; i < ahead; ++i) rows.fetch(begin + i);
-
-  float f[packs][width], shift[packs][width];
+  // Columns beyond the last and rows that are not there are 0.
+  const uint16_t *const x = p.x + rows.block, *const added = p.added + rows.block;
+  const auto fetch = [&](uint4* to, int at, bool there) {
+    copy_16_async(to, x + at, there && rows.inside);
+    if constexpr (ByRow) copy_16_async(to + threads, added + at, there && rows.inside);
+    commit_copies();
+  };
 #pragma unroll
-  for (int k = 0; k < packs; ++k) {
-    if (!rows.inside[k]) continue;
+  for (int k = 0; k < ahead; ++k) fetch(mine + k * row_size, rows.first + k * rows.step, k < rows.count);
+  float f[width] = {}, shift[width] = {};
+  if (rows.inside) {
     float w[width];
-    load_or(p.factor, image * p.columns + rows.column[k], 0.0f, f[k]);
-    load_or(p.weight, rows.column[k], 1.0f, w);
-    load_or(p.shift, image * p.columns + rows.column[k], 0.0f, shift[k]);
+    load_or(p.factor, rows.image * p.columns + rows.column, 0.0f, f);
+    load_or(p.weight, rows.column, 1.0f, w);
+    load_or(p.shift, rows.image * p.columns + rows.column, 0.0f, shift);
 #pragma unroll
-    for (int j = 0; j < width; ++j) f[k][j] = (p.unit + f[k][j]) * w[j];
+    for (int j = 0; j < width; ++j) f[j] = (p.unit + f[j]) * w[j];
   }
-  for (int i = thread; i < 2 * at_once * parts * most_warps; i += threads) (&exchange[0][0][0][0])[i] = 0;
-  const Counts numbers = count_numbers(rows.count, other, counts);  // and its barrier for what was set to 0
-  const float per_count = 1.0f / fmaxf(numbers.mine, 1.0f), per_column = 1.0f / static_cast<float>(p.columns);
+  exchange.clear(rows);
+  const float per_column = 1.0f / static_cast<float>(rows.columns);
 
-  int turn = 0;
-  for (int64_t first = begin; first < end; first += at_once, turn ^= 1) {
-    wait_copies<ahead - at_once>();
-    uint4 x[at_once][packs], added[at_once][packs];
+  float mean = 0;
+  if constexpr (Centered) {
+    wait_copies<ahead - 1>();
+    float v[values] = {0, sum_of_four_lanes<Bf16>(*mine)};
+    exchange.sum(v, 1, rows);
+    mean = rows.inside ? v[1] * 0.25f * per_column : 0.0f;
+  }
+
+  uint4* slot = mine;
+  uint16_t* const y = p.y + rows.block;
+  int at = rows.first, turn = 0;
+  for (int left = rows.count; left > 0; --left, turn ^= 1) {
+    if constexpr (!Centered) wait_copies<ahead - 1>();
+    float v[values] = {}, d[width];
+    uint4 beside;
+    unpack<Bf16>(*slot, d);
+    if constexpr (ByRow) beside = slot[threads];
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-#pragma unroll
-      for (int k = 0; k < packs; ++k) {
-        x[i][k] = make_uint4(0, 0, 0, 0);
-        if (!rows.inside[k] || first + i >= end) continue;
-        x[i][k] = rows.at(first + i, 0, k);
-        if constexpr (ByRow) added[i][k] = rows.at(first + i, 1, k);
-      }
+    for (int j = 0; j < width; ++j) {
+      if constexpr (Centered) d[j] -= mean;
+      v[0] += d[j] * d[j];
     }
-#pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      float v[width], mean = 0, squares = 0;
-      if constexpr (Centered) {
-#pragma unroll
-        for (int k = 0; k < packs; ++k) {
-          unpack<Bf16>(x[i][k], v);
-          mean += pairwise_sum(v);
-        }
-        mean = warp_sum(mean) * per_count;
-      }
-#pragma unroll
-      for (int k = 0; k < packs; ++k) {
-        if (!rows.inside[k]) continue;
-        unpack<Bf16>(x[i][k], v);
-#pragma unroll
-        for (int j = 0; j < width; ++j) squares += (v[j] - mean) * (v[j] - mean);
-      }
-      squares = warp_sum(squares);
-      if (lane == 0) {
-        exchange[turn][i][0][warp] = mean;
-        exchange[turn][i][1][warp] = squares;
-      }
+    uint4* const next = slot + row_size == behind ? mine : slot + row_size;
+    fetch(slot, at + ahead * rows.step, left > ahead);  // this thread has read what lies there
+    if constexpr (Centered) {
+      wait_copies<ahead - 1>();
+      v[1] = sum_of_four_lanes<Bf16>(*next);
     }
-    __syncthreads();
-    for (int i = 0; i < at_once; ++i) rows.fetch(first + ahead + i);  // all have read what lay there
+    exchange.sum(v, turn, rows);
+    const float r = rsqrtf(v[0] * per_column + p.eps);
+    if constexpr (ByRow) unpack<Bf16>(beside, shift);
 #pragma unroll
-    for (int i = 0; i < at_once; ++i) {
-      const int64_t row = first + i;
-      if (row >= end) break;
-      float mean = 0, squares = exchange[turn][i][1][other];
-      if constexpr (Centered) {
-        const float of_other = exchange[turn][i][0][other];
-        mean = warps_sum(numbers.of_other * of_other) * per_column;
-        squares += numbers.of_other * (of_other - mean) * (of_other - mean);
-      }
-      const float r = 1.0f / sqrtf(warps_sum(squares) * per_column + p.eps);
-#pragma unroll
-      for (int k = 0; k < packs; ++k) {
-        if (!rows.inside[k]) continue;
-        float v[width];
-        unpack<Bf16>(x[i][k], v);
-        if constexpr (ByRow) unpack<Bf16>(added[i][k], shift[k]);
-#pragma unroll
-        for (int j = 0; j < width; ++j) v[j] = (v[j] - mean) * r * f[k][j] + shift[k][j];
-        put(p.y, row * p.columns + rows.column[k], v);
-      }
-    }
+    for (int j = 0; j < width; ++j) d[j] = d[j] * r * f[j] + shift[j];
+    if (rows.inside) *reinterpret_cast<uint4*>(y + at) = packed<Bf16>(d);
+    if constexpr (Centered) mean = rows.inside ? v[1] * 0.25f * per_column : 0.0f;
+    at += rows.step;
+    slot = next;
   }
 }
 
-using Kernel = void (*)(Problem, Slabs);
+using Kernel = void (*)(Problem);
 
-template <bool Bf16>
+template <bool Bf16, int Threads>
 Kernel kernel_for(bool centered, bool by_row) {
   if (centered)
-    return by_row ? norm_slabs_forward_kernel<Bf16, true, true> : norm_slabs_forward_kernel<Bf16, true, false>;
-  return by_row ? norm_slabs_forward_kernel<Bf16, false, true> : norm_slabs_forward_kernel<Bf16, false, false>;
+    return by_row ? norm_slabs_forward_kernel<Bf16, true, true, Threads>
+                  : norm_slabs_forward_kernel<Bf16, true, false, Threads>;
+  return by_row ? norm_slabs_forward_kernel<Bf16, false, true, Threads>
+                : norm_slabs_forward_kernel<Bf16, false, false, Threads>;
+}
+
+template <int Threads>
+Kernel kernel_for(const NormSlabs& norm, bool by_row) {
+  return norm.x.dtype == LK_BF16 ? kernel_for<true, Threads>(norm.centered, by_row)
+                                 : kernel_for<false, Threads>(norm.centered, by_row);
 }
 
 }  // namespace
@@ -128,11 +121,10 @@ Kernel kernel_for(bool centered, bool by_row) {
 void norm_slabs_forward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t columns = norm.x.dims[norm.x.rank - 1], rows = norm.rows_per_factor;
   const int64_t images = numel(norm.x) / columns / rows;
-  const unsigned threads = threads_for(columns);
-  const size_t shared = sizeof(uint4) * ahead * (by_row ? 2 : 1) * packs * threads;
-  const Kernel kernel =
-      norm.x.dtype == LK_BF16 ? kernel_for<true>(norm.centered, by_row) : kernel_for<false>(norm.centered, by_row);
-  const Slabs slabs = plan(cuda, reinterpret_cast<const void*>(kernel), threads, shared, images, rows);
+  const bool is_narrow = threads_for(columns) <= narrow;
+  const Kernel kernel = is_narrow ? kernel_for<narrow>(norm, by_row) : kernel_for<most_threads>(norm, by_row);
+  const Plan how = plan(cuda, reinterpret_cast<const void*>(kernel), is_narrow ? narrow : most_threads,
+                        (by_row ? 2 : 1) * ahead, images, rows, columns);
   const Problem problem{static_cast<const uint16_t*>(norm.x.data),
                         by_row ? static_cast<const uint16_t*>(added.data) : nullptr,
                         in(norm.weight),
@@ -142,8 +134,9 @@ void norm_slabs_forward(Cuda& cuda, const NormSlabs& norm, const lk_tensor& adde
                         columns,
                         rows,
                         norm.eps,
-                        out(y)};
-  cuda.launch(kernel, dim3(static_cast<unsigned>(images * slabs.count)), threads, shared, problem, slabs);
+                        static_cast<uint16_t*>(y.data),
+                        how.slabs};
+  cuda.launch(kernel, how.grid, how.block, how.shared, problem);
 }
 
 }  // namespace lk::cuda
