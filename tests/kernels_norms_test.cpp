@@ -69,8 +69,9 @@ struct Law {
   }
 };
 
-// Rows of whole blocks, ragged at their end, and so many that a block has several; rows that are too wide for that.
-const Shape shapes[] = {{2, 300, 1032}, {1, 300, 3840}, {1, 5, 8200}};
+// Rows of whole blocks, ragged at their end, and so many that a block has several, more than are on their way at once
+// where each image is a block's; rows that are too wide for that.
+const Shape shapes[] = {{2, 300, 1032}, {1, 300, 3840}, {264, 5, 3080}, {1, 5, 8200}};
 
 class KernelNorms : public testing::TestWithParam<lk_dtype> {
  protected:

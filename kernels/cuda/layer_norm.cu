@@ -204,7 +204,7 @@ NormSlabs slabs_of(const LayerNorm& norm) {
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_forward_fit(cuda, slabs, norm.bias, false, y)) {
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&y}, {&norm.bias})) {
     norm_slabs_forward(cuda, slabs, norm.bias, false, y);
     return;
   }
@@ -220,7 +220,7 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   const Sums results{{out(dweight), out(dbias)}};
   const NormSlabs slabs = slabs_of(norm);
-  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, {&dy, &added}, {&dx})) {
+  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, {&dy, &added, &dx})) {
     norm_slabs_backward(cuda, slabs, dy, added, dx, results);
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }

@@ -26,11 +26,14 @@ constexpr int heads_forward = Pack::registers == 4 ? 3 : 1;
 template <class Pack>
 constexpr int heads_backward = Pack::registers == 4 ? 2 : 1;
 
-// Where the heads of a position lie in a tensor.
+// Where the heads of a position lie in a tensor: a line has some positions, or a position's heads have one pitch.
 struct HeadPlaces {
-  LinePlaces lines;
-  __device__ int64_t first(int64_t position, int64_t heads) const { return lines.row(position * heads); }
-  __device__ int64_t step() const { return lines.rows_of_line == 1 ? lines.pitch : lines.width; }
+  int64_t positions_of_line, pitch, position_size, step;  // step: from head to head
+  __device__ int64_t first(int64_t position) const {
+    if (positions_of_line == 1) return position * pitch;
+    const int64_t line = quotient(position, positions_of_line);
+    return line * pitch + (position - line * positions_of_line) * position_size;
+  }
 };
 
 struct Heads {
@@ -51,37 +54,43 @@ struct Task {
   bool exists;
 };
 
+// A block is (32, parts of a position, positions), without a division.
 __device__ inline Task task_of(const Heads& p) {
-  const int64_t warp = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;
-  const int in_warp = static_cast<int>(threadIdx.x) % 32;
-  const int64_t position = quotient(warp, p.parts);
-  const int first = static_cast<int>(warp - position * p.parts) * p.per_part;
-  return {position,          first + in_warp / p.lanes, 32 / p.lanes, min(first + p.per_part, p.heads),
-          in_warp % p.lanes, position < p.positions};
+  const int in_warp = static_cast<int>(threadIdx.x), part = static_cast<int>(blockIdx.y * blockDim.y + threadIdx.y);
+  Task task;
+  task.position = int64_t{blockIdx.x} * blockDim.z + threadIdx.z;
+  task.step = 32 / p.lanes;
+  task.head = part * p.per_part + in_warp / p.lanes;
+  task.end = min((part + 1) * p.per_part, p.heads);
+  task.lane = in_warp % p.lanes;
+  task.exists = task.position < p.positions && part < p.parts;
+  return task;
 }
 
-// Calls body(k, column) for both packs of a lane, where there are columns.
-template <class Body>
+// Calls body(k, column) for both packs of a lane; the second may lie behind the last column of pairs that are
+// neighbours.
+template <bool interleaved, class Body>
 __device__ inline void each_held(const Heads& p, int lane, const Body& body) {
 #pragma unroll
   for (int k = 0; k < held; ++k) {
     const int column = (k * p.lanes + lane) * vector_width;
-    if (column < p.width) body(k, column);
+    if (!interleaved || k == 0 || column < p.width) body(k, column);
   }
 }
 
 // A lane's part of `count` heads as they lie in memory; heads behind the last are 0.
-template <class Pack, int count>
+template <bool interleaved, class Pack, int count>
 __device__ inline void fetch(const Heads& p, const Task& task, const In& x, const HeadPlaces& places,
                              Pack (&packs)[count][held]) {
-  const int64_t first = places.first(task.position, p.heads), step = places.step();
+  const int64_t first = places.first(task.position), step = places.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     const int head = task.head + u * task.step;
 #pragma unroll
     for (int k = 0; k < held; ++k) packs[u][k] = {};
     if (head < task.end)
-      each_held(p, task.lane, [&](int k, int column) { packs[u][k] = Pack::fetch(x, first + head * step + column); });
+      each_held<interleaved>(p, task.lane,
+                             [&](int k, int column) { packs[u][k] = Pack::fetch(x, first + head * step + column); });
   }
 }
 
@@ -90,30 +99,31 @@ struct Turn {
   Values cos, sin;
 };
 
+// All that is read is on its way before the first of it is waited for.
 template <bool interleaved>
 __device__ inline void load_turn(const Heads& p, const Task& task, Turn& turn) {
-  const int64_t position = p.per_image ? task.position : task.position - quotient(task.position, p.length) * p.length;
+  constexpr int tables = interleaved ? held : 1;  // packs whose angles are their own
+  constexpr int pairs = interleaved ? vector_width / 2 : vector_width;
+  int64_t position = task.position;
+  if (!p.per_image && position >= p.length) position -= quotient(position, p.length) * p.length;
   const int64_t angles = position * int64_t{p.width / 2};
-  each_held(p, task.lane, [&](int k, int column) {
-    load_or(p.weight, column, 1.0f, turn.cos[k]);
-    if constexpr (interleaved) {
-      float cos[4], sin[4];
-      load_floats(p.cos + angles + column / 2, cos);
-      load_floats(p.sin + angles + column / 2, sin);
+  float cos[tables][pairs], sin[tables][pairs];
+  Eight weight[held];
+  each_held<interleaved>(p, task.lane, [&](int k, int column) {
+    if (p.weight.data != nullptr) weight[k] = Eight::fetch(p.weight, column);
+    if (k >= tables) return;
+    const int64_t first = angles + (interleaved ? column / 2 : column);
+    load_floats(p.cos + first, cos[k]);
+    load_floats(p.sin + first, sin[k]);
+  });
+  each_held<interleaved>(p, task.lane, [&](int k, int) {
+    float w[vector_width] = {1, 1, 1, 1, 1, 1, 1, 1};
+    if (p.weight.data != nullptr) weight[k].unpack(p.weight.dtype, w);
+    const int table = interleaved ? k : 0;
 #pragma unroll
-      for (int j = 0; j < vector_width; ++j) {
-        turn.sin[k][j] = turn.cos[k][j] * sin[j / 2];
-        turn.cos[k][j] *= cos[j / 2];
-      }
-    } else {
-      float cos[vector_width], sin[vector_width];  // of the same pairs for both packs
-      load_floats(p.cos + angles + task.lane * vector_width, cos);
-      load_floats(p.sin + angles + task.lane * vector_width, sin);
-#pragma unroll
-      for (int j = 0; j < vector_width; ++j) {
-        turn.sin[k][j] = turn.cos[k][j] * sin[j];
-        turn.cos[k][j] *= cos[j];
-      }
+    for (int j = 0; j < vector_width; ++j) {
+      turn.cos[k][j] = w[j] * cos[table][interleaved ? j / 2 : j];
+      turn.sin[k][j] = w[j] * sin[table][interleaved ? j / 2 : j];
     }
   });
 }
@@ -157,10 +167,10 @@ __global__ void __launch_bounds__(task_threads, 5) rms_norm_rope_kernel(Heads p,
   const Task task = task_of(p);
   if (!task.exists) return;  // a whole warp
   Pack x[count][held];
-  fetch(p, task, p.x, p.x_heads, x);
+  fetch<interleaved>(p, task, p.x, p.x_heads, x);
   Turn turn = {};
   load_turn<interleaved>(p, task, turn);
-  const int64_t first = y_heads.first(task.position, p.heads), step = y_heads.step();
+  const int64_t first = y_heads.first(task.position), step = y_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     Values v;
@@ -179,7 +189,7 @@ __global__ void __launch_bounds__(task_threads, 5) rms_norm_rope_kernel(Heads p,
     });
     const int head = task.head + u * task.step;
     if (head < task.end)
-      each_held(p, task.lane, [&](int k, int column) { put(y, first + head * step + column, v[k]); });
+      each_held<interleaved>(p, task.lane, [&](int k, int column) { put(y, first + head * step + column, v[k]); });
   }
 }
 
@@ -192,11 +202,11 @@ __global__ void __launch_bounds__(task_threads, 4)
   const Task task = task_of(p);
   if (!task.exists) return;
   Pack x[count][held], dy[count][held];
-  fetch(p, task, p.x, p.x_heads, x);
-  fetch(p, task, dy_rows, dy_heads, dy);
+  fetch<interleaved>(p, task, p.x, p.x_heads, x);
+  fetch<interleaved>(p, task, dy_rows, dy_heads, dy);
   Turn turn = {};
   load_turn<interleaved>(p, task, turn);
-  const int64_t first = dx_heads.first(task.position, p.heads), step = dx_heads.step();
+  const int64_t first = dx_heads.first(task.position), step = dx_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     Values v, g;
@@ -220,7 +230,7 @@ __global__ void __launch_bounds__(task_threads, 4)
     const float factor = sum_of_head(product, p.lanes) * p.per_column * r * r;
     const int head = task.head + u * task.step;
     if (head >= task.end) continue;
-    each_held(p, task.lane, [&](int k, int column) {
+    each_held<interleaved>(p, task.lane, [&](int k, int column) {
 #pragma unroll
       for (int j = 0; j < vector_width; ++j) g[k][j] = r * (g[k][j] - v[k][j] * factor);
       put(dx, first + head * step + column, g[k]);
@@ -238,8 +248,8 @@ lk_tensor float_scratch(Cuda& cuda, const lk_tensor& like) {
 }
 
 // Calls launch(lanes, pack, interleaved, type) where lanes hold both halves of their pairs; false: nowhere.
-template <class Params, class Launch>
-bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_tensor& result, const Launch& launch) {
+template <class Params, class Body>
+bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_tensor& result, const Body& launch) {
   constexpr int64_t per_lane = held * vector_width, most_lanes = 32;
   const int64_t width = p.x.dims[3];
   const int lanes = plan_rows(1, ceil_div(width, per_lane)).lanes;
@@ -271,7 +281,13 @@ bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_ten
   return packed;
 }
 
-HeadPlaces head_places(const lk_tensor& t) { return {line_places(t, t.dims[3])}; }
+// Lines are products of last axes: a head, a position's heads, or several positions.
+HeadPlaces head_places(const lk_tensor& t) {
+  const int64_t heads = t.dims[2], width = t.dims[3];
+  const LinePlaces lines = line_places(t, width);
+  if (lines.rows_of_line == 1) return {1, heads * lines.pitch, heads * lines.pitch, lines.pitch};
+  return {lines.rows_of_line / heads, lines.pitch, heads * width, width};
+}
 
 // `at_once`: heads that a group of lanes has on its way. A position's heads are shared out evenly to as few warps.
 template <class Params>
@@ -294,7 +310,17 @@ Heads heads_of(const Params& p, int lanes, int at_once) {
           p.eps};
 }
 
-dim3 grid_of(const Heads& p) { return dim3(static_cast<unsigned>(ceil_div(p.positions * p.parts, task_threads / 32))); }
+struct Launch {
+  dim3 grid, block;
+};
+
+Launch launch_of(const Heads& p) {
+  constexpr int warps = task_threads / 32;
+  const int parts = std::min(p.parts, warps), positions = warps / parts;
+  return {
+      dim3(static_cast<unsigned>(ceil_div(p.positions, positions)), static_cast<unsigned>(ceil_div(p.parts, parts))),
+      dim3(32, static_cast<unsigned>(parts), static_cast<unsigned>(positions))};
+}
 
 void norm_then_turn(Cuda& cuda, const lk_rms_norm_rope_params& p) {
   const lk_tensor normed = float_scratch(cuda, p.x);
@@ -325,7 +351,8 @@ void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
   const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto interleaved, auto type) {
     using Pack = decltype(pack);
     const Heads heads = heads_of(p, lanes, heads_forward<Pack>);
-    cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type()>, grid_of(heads), task_threads, 0, heads, out(p.y),
+    const Launch how = launch_of(heads);
+    cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type()>, how.grid, how.block, 0, heads, out(p.y),
                 head_places(p.y));
   });
   if (!paired) norm_then_turn(cuda, p);
@@ -339,7 +366,8 @@ void rms_norm_rope_backward(Cuda& cuda, const lk_rms_norm_rope_backward_params& 
   const bool paired = with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto interleaved, auto type) {
     using Pack = decltype(pack);
     const Heads heads = heads_of(p, lanes, heads_backward<Pack>);
-    cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type()>, grid_of(heads), task_threads, 0, heads, in(p.dy),
+    const Launch how = launch_of(heads);
+    cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type()>, how.grid, how.block, 0, heads, in(p.dy),
                 head_places(p.dy), out(p.dx), head_places(p.dx));
   });
   if (!paired) turn_back_then_norm(cuda, p);

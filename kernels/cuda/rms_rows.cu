@@ -176,7 +176,8 @@ NormSlabs slabs_of(const RmsRows& norm) {
 
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_forward_fit(cuda, slabs, added, by_row, y)) {
+  const lk_tensor beside = by_row ? added : lk_tensor{};
+  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&beside, &y}, {&added})) {
     norm_slabs_forward(cuda, slabs, added, by_row, y);
     return;
   }
@@ -199,7 +200,7 @@ void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, con
   const bool sums = present(dfactor);
   if (!sums && !present(dx)) return;
   const NormSlabs slabs = slabs_of(norm);
-  if (norm_slabs_fit(cuda, slabs, {&dy, &added}, {&dx})) {
+  if (norm_slabs_fit(cuda, slabs, {&dy, &added, &dx})) {
     norm_slabs_backward(cuda, slabs, dy, added, dx, {{out(dfactor)}});
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
