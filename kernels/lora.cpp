@@ -27,6 +27,17 @@ void check_adapter(const lk::Check& check, const Params& p) {
   check.finite("scale", p.scale);
 }
 
+// What an activation adds to a layer with so many columns: a tensor of those it takes.
+void check_activated(const lk::Check& check, const lk::Arg& arg, const lk_tensor& x, int32_t activation, int64_t from,
+                     int64_t columns) {
+  check.require(activation == LK_GELU_ERF || activation == LK_GELU_TANH, "activation",
+                "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", std::to_string(activation));
+  check.require(from >= 0 && from < columns, "activated_from", "0 to " + std::to_string(columns - 1),
+                std::to_string(from));
+  check.floating(arg);
+  check.shape(arg, lk::with_last(x, columns - from));
+}
+
 void check_lora_forward(const lk_lora_forward_params& p) {
   const lk::Check check("lora_forward");
   check_adapter(check, p);
@@ -40,11 +51,16 @@ void check_lora_forward(const lk_lora_forward_params& p) {
   check.shape(LK_ARG(p, y), lk::with_last(p.x, out));
   check.floating(LK_ARG(p, s));
   check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
-  for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s)}) {
+  const lk::Arg activated = LK_LINES(p, activated);
+  if (lk::present(p.activated)) {
+    check_activated(check, activated, p.x, p.activation, p.activated_from, out);
+  }
+  for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s), activated}) {
     check.separate(output, {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias), LK_ARG(p, down),
                             LK_ARG(p, up), LK_ARG(p, mask)});
   }
   check.separate(LK_ARG(p, y), {LK_ARG(p, s)});
+  check.separate(activated, {LK_ARG(p, y), LK_ARG(p, s)});
 }
 
 void check_lora_backward(const lk_lora_backward_params& p) {
@@ -54,7 +70,23 @@ void check_lora_backward(const lk_lora_backward_params& p) {
   check.floating(LK_ARG(p, dy));
   check.shape(LK_ARG(p, dy), lk::with_last(p.x, out));
   check.optional(LK_ARG(p, s), lk::with_last(p.x, r));
-  check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
+  const lk::Arg before = LK_LINES(p, before), dbefore = LK_LINES(p, dbefore);
+  if (lk::present(p.dbefore)) {
+    check_activated(check, before, p.x, p.activation, p.activated_from, in);
+    check_activated(check, dbefore, p.x, p.activation, p.activated_from, in);
+    check.require(
+        lk::present(p.dx) == (p.activated_from > 0), "dx",
+        p.activated_from > 0 ? "the columns in front of activated_from" : "none beside dbefore of all columns",
+        lk::present(p.dx) ? "dx" : "none");
+    if (lk::present(p.dx)) {
+      check.dtype(LK_ARG(p, dx), p.dbefore.dtype);
+      check.shape(LK_ARG(p, dx), lk::with_last(p.x, p.activated_from));
+    }
+    check.require(!lk::present(p.added), "added", "none beside dbefore", "a tensor");
+  } else {
+    check.require(!lk::present(p.before), "before", "dbefore beside it", "no dbefore");
+    check.optional(LK_ARG(p, dx), lk::shape_of(p.x));
+  }
   check.optional(LK_ARG(p, ddown), {r, in});
   check.optional(LK_ARG(p, dup), {out, r});
   check.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
@@ -62,10 +94,11 @@ void check_lora_backward(const lk_lora_backward_params& p) {
     check.dtype(LK_ARG(p, added), p.dx.dtype);
     check.shape(LK_ARG(p, added), lk::shape_of(p.x));
   }
-  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)}) {
+  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup), dbefore}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, s), LK_ARG(p, weight), LK_ARG(p, weight_scale),
-                            LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask), LK_ARG(p, added)});
+                            LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask), LK_ARG(p, added), before});
   }
+  check.separate(dbefore, {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)});
   check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup)});
   check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup)});
 }

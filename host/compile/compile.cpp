@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/fuse_activations.h"
 #include "passes/products.h"
 #include "passes/prune.h"
 #include "passes/recompute.h"
@@ -146,6 +147,8 @@ TrainGraph StepBeforeRecompute::kept_as(Pass& pass, const ActivationChoice& choi
     prune(graph);
     show("recompute", graph);
   }
+  fuse_activations(graph);
+  show("fuse_activations", graph);
   if (choice.offload > 0) {
     const auto all_of = [](const Graph& g) { return offloadable(g, external_to_step(g)); };
     if (!pass.offloadable) pass.offloadable = offloaded_bytes(pass.all_kept.graph, all_of(pass.all_kept.graph));
@@ -203,6 +206,7 @@ void make_forward(Graph& graph, const Model& model, const SelectAdapter& select)
   multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
   adapt(graph, select, false);
   prune(graph);
+  fuse_activations(graph);
 }
 
 std::set<Value> external_to_step(const Graph& graph) {

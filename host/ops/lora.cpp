@@ -1,11 +1,14 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
-// weight_scale multiplies a weight that is kept in fewer bits, as in linear.
+// weight_scale multiplies a weight that is kept in fewer bits, as in linear. Beside it are the forms with an
+// activation.
+#include "ops/lora_activated.h"
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
 enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK, WEIGHT_SCALE };
+enum BackwardInput : size_t { X_BACKWARD = 1, BEFORE = 9 };
 
 std::vector<Desc> infer(const Infer& a) {
   const Desc &x = required(a, X), &down = required(a, DOWN), &up = required(a, UP);
@@ -24,7 +27,20 @@ void gradient(Gradient& g) {
   if (g.needs(X)) g.set(X, d[2]);
 }
 
-lk_status launch(const Launch& l) {
+// Those after the attribute `from` of so many.
+Desc activated_columns(const Infer& a, const Desc& whole) {
+  const int64_t from = a.attrs.i("from"), columns = whole.shape[whole.shape.rank() - 1];
+  expect(from >= 0 && from < columns, fmt::format("from is {}, outside {} columns", from, columns));
+  return {whole.dtype, whole.shape.with(-1, columns - from)};
+}
+
+std::vector<Desc> infer_activated(const Infer& a) {
+  std::vector<Desc> out = infer(a);
+  out.push_back(activated_columns(a, out[0]));
+  return out;
+}
+
+lk_lora_forward_params forward_params(const Launch& l) {
   lk_lora_forward_params p{};
   p.x = l.in[X];
   p.weight = l.in[WEIGHT];
@@ -37,6 +53,19 @@ lk_status launch(const Launch& l) {
   p.y = l.out[0];
   p.s = l.out[1];
   p.products = products_of(l.attrs);
+  return p;
+}
+
+lk_status launch(const Launch& l) {
+  const lk_lora_forward_params p = forward_params(l);
+  return lk_lora_forward(l.context, &p);
+}
+
+lk_status launch_activated(const Launch& l) {
+  lk_lora_forward_params p = forward_params(l);
+  p.activated = l.out[2];
+  p.activation = LK_GELU_TANH;
+  p.activated_from = l.attrs.i("from");
   return lk_lora_forward(l.context, &p);
 }
 
@@ -46,7 +75,16 @@ std::vector<Desc> infer_backward(const Infer& a) {
   return out;
 }
 
-lk_status launch_backward(const Launch& l) {
+std::vector<Desc> infer_activated_backward(const Infer& a) {
+  const Desc &x = required(a, X_BACKWARD), &before = required(a, BEFORE);
+  expect(before == activated_columns(a, x),
+         fmt::format("x is {}, what was activated {}, from {}", x.text(), before.text(), a.attrs.i("from")));
+  std::vector<Desc> out{required(a, 4), required(a, 5), before};
+  if (a.attrs.i("from") > 0) out.push_back({x.dtype, x.shape.with(-1, a.attrs.i("from"))});
+  return out;
+}
+
+lk_lora_backward_params backward_params(const Launch& l) {
   lk_lora_backward_params p{};
   p.dy = l.in[0];
   p.x = l.in[1];
@@ -59,9 +97,24 @@ lk_status launch_backward(const Launch& l) {
   p.scale = static_cast<float>(l.attrs.f("scale"));
   p.ddown = l.out[0];
   p.dup = l.out[1];
+  p.products = products_of(l.attrs);
+  return p;
+}
+
+lk_status launch_backward(const Launch& l) {
+  lk_lora_backward_params p = backward_params(l);
   if (l.attrs.i("dx") != 0) p.dx = l.out[2];
   p.added = l.in[8];
-  p.products = products_of(l.attrs);
+  return lk_lora_backward(l.context, &p);
+}
+
+lk_status launch_activated_backward(const Launch& l) {
+  lk_lora_backward_params p = backward_params(l);
+  p.before = l.in[BEFORE];
+  p.dbefore = l.out[2];
+  p.activation = LK_GELU_TANH;
+  p.activated_from = l.attrs.i("from");
+  if (p.activated_from > 0) p.dx = l.out[3];
   return lk_lora_backward(l.context, &p);
 }
 
@@ -69,5 +122,13 @@ lk_status launch_backward(const Launch& l) {
 
 const OpDef lora_op{.name = "lora", .infer = infer, .gradient = gradient, .launch = launch};
 const OpDef lora_backward_op{.name = "lora_backward", .infer = infer_backward, .launch = launch_backward};
+
+const OpDef lora_activated_op{
+    .name = "lora_activated", .infer = infer_activated, .launch = launch_activated, .lines_out = {2}};
+const OpDef lora_activated_backward_op{.name = "lora_activated_backward",
+                                       .infer = infer_activated_backward,
+                                       .launch = launch_activated_backward,
+                                       .lines_in = {BEFORE},
+                                       .lines_out = {2}};
 
 }  // namespace lh

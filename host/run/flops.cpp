@@ -1,5 +1,6 @@
 #include "run/flops.h"
 
+#include "ops/lora_activated.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -25,11 +26,12 @@ double products(const Graph& graph, const Node& node) {
     const double one = numel(graph, in[0]) * last(graph, in[1]);
     return one * static_cast<double>(node.attrs.i("dx") + node.attrs.i("dweight"));
   }
-  if (op == &lora_op) {
+  if (op == &lora_op || op == &lora_activated_op) {
     const double rank = last(graph, node.outputs[1]);
     return numel(graph, node.outputs[0]) * (last(graph, in[0]) + rank) + numel(graph, in[0]) * rank;
   }
-  if (op == &lora_backward_op) {  // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
+  if (op == &lora_backward_op || op == &lora_activated_backward_op) {
+    // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
     const double rank = last(graph, in[2]), dx = static_cast<double>(node.attrs.i("dx"));
     return numel(graph, in[0]) * (2 * rank + dx * last(graph, in[1])) + numel(graph, in[1]) * rank * (1 + dx);
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "ops/lora_activated.h"
 #include "ops/ops.h"
 #include "run/flops.h"
 
@@ -45,7 +46,7 @@ double prepared_bytes(const Graph& graph, const Node& node) {
   if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
     const Desc& rows = graph.desc(node.inputs[0]);
     bytes += static_cast<double>(rows.bytes() + rows.shape.numel());
-    if (node.op == &lora_backward_op || node.op == &linear_backward_op)
+    if (node.op == &lora_backward_op || node.op == &lora_activated_backward_op || node.op == &linear_backward_op)
       for (const Value in : node.inputs)
         if (in && is_quantised(graph.desc(in).dtype)) bytes += 2.0 * static_cast<double>(graph.desc(in).bytes());
     return bytes;

@@ -1,13 +1,16 @@
 // A linear layer with a low-rank adapter. With M rows: x [M, in], s and mask [M, r], y [M, out].
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
-// The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
+// An activation is a pass over what these store. The adapter's share of y and dx is added into the base product's
+// result (beta = 1), so no [M, out] sum is stored.
+#include <algorithm>
 #include <cstring>
 
 #include "cpu/convert.h"
 #include "cpu/gemm.h"
 #include "cpu/linear.h"
 #include "cpu/weight_product.h"
+#include "lines.h"
 
 namespace lk::cpu {
 
@@ -24,9 +27,7 @@ void project(const Cpu& cpu, int64_t rows, int64_t rank, int64_t k, float scale,
   });
 }
 
-}  // namespace
-
-void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
+void layer_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
   const FloatIn x(cpu, p.x), bias(cpu, p.bias);
   const FloatIn down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
@@ -41,7 +42,7 @@ void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
 }
 
-void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
+void layer_backward(Cpu& cpu, const lk_lora_backward_params& p) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
   const FloatIn dy(cpu, p.dy), down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
   const FloatIn x(cpu, p.x);
@@ -79,6 +80,33 @@ void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {
     }
     gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);
   }
+}
+
+}  // namespace
+
+void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
+  layer_forward(cpu, p);
+  if (!present(p.activated)) return;
+  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
+  unary(cpu, {.kind = p.activation, .x = y, .y = p.activated});
+}
+
+void lora_backward(Cpu& cpu, const lk_lora_backward_params& given) {
+  if (!present(given.dbefore)) return layer_backward(cpu, given);
+  const int64_t in = given.down.dims[1], from = given.activated_from;
+  lk_lora_backward_params p = given;
+  const Scratch<std::byte> all(cpu, numel(p.x) * lk_dtype_size(given.dbefore.dtype));
+  p.dx = p.x;
+  p.dx.data = all.data();
+  p.dx.dtype = given.dbefore.dtype;
+  layer_backward(cpu, p);
+  if (present(given.dx)) {
+    lk_copy_block_params front{.x = p.dx, .y = given.dx};
+    std::copy_n(given.dx.dims, given.dx.rank, front.extent);
+    copy_block(cpu, front);
+  }
+  const lk_tensor dx = columns_of(p.dx, from, in - from);
+  unary_backward(cpu, {.kind = p.activation, .dy = dx, .x = p.before, .dx = p.dbefore});
 }
 
 }  // namespace lk::cpu

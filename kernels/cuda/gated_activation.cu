@@ -89,7 +89,7 @@ void with_activation(lk_unary_kind kind, lk_dtype type, const Body& body) {
   switch (kind) {
     case LK_SILU: return narrow ? body(SiluBy<Short>{}) : body(Silu{});
     case LK_GELU_ERF: return narrow ? body(GeluErfShort{}) : body(GeluErf{});
-    default: return narrow ? body(GeluTanhBy<Short>{}) : body(GeluTanh{});  // arguments were checked
+    default: return narrow ? body(GeluTanhShort{}) : body(GeluTanh{});  // arguments were checked
   }
 }
 

@@ -3,10 +3,14 @@
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
-// nothing is written before. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
+// nothing is written before, and it may make an activation on the way, which otherwise is a pass of its own over what
+// was stored. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
 // tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both;
 // otherwise by cuBLASLt.
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
+#include <string>
 
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
@@ -14,6 +18,7 @@
 #include "cuda/product_hopper.h"
 #include "cuda/skinny.h"
 #include "cuda/weight_product.h"
+#include "lines.h"
 
 namespace lk::cuda {
 
@@ -61,11 +66,36 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
   return call;
 }
 
+// Which way a layer with an activation goes, and so the memory it needs, is known without addresses.
+void require_aligned(const Cuda& cuda, const char* op, std::initializer_list<const lk_tensor*> tensors) {
+  for (const lk_tensor* t : tensors)
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
+      throw Error(LK_E_INVALID, std::string(op) + ": with an activation all tensors must be aligned to 16 bytes");
+}
+
+// What the product is told of an activation. Anything but gelu by tanh of rows that lie evenly has no type.
+template <class Params>
+Activation activation_of(const Params& p, const lk_tensor& to, const lk_tensor& before = {}) {
+  Activation activation{.from = p.activated_from};
+  bool even = p.activation == LK_GELU_TANH;
+  const auto columns = [&even](const lk_tensor& t) -> Activation::Columns {
+    if (!present(t)) return {};
+    const int64_t width = t.dims[t.rank - 1];
+    const Lines lines = *lines_of(t);
+    even = even && (lines.dense() || lines.line == width);
+    return {t.data, lines.dense() ? width : lines.pitch};
+  };
+  activation.out = columns(to);
+  activation.before = columns(before);
+  if (even && (!present(before) || before.dtype == to.dtype)) activation.type = to.dtype;
+  return activation;
+}
+
 // With the adapter's share as a step of its sum, where that is worth it: z [rows, rank] times v, which has a place and
 // is still to be left there.
 std::optional<SharedProduct> with_share(Cuda& cuda, const GemmCall& base, int64_t rank, const Out& z, int64_t pitch,
-                                        const lk_tensor& added = {}) {
-  SharedProduct call{.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
+                                        const Activation& activation = {}, const lk_tensor& added = {}) {
+  SharedProduct call{.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank, .activation = activation};
   if (added.dtype == base.d_dtype) call.c = added.data;
   if (!product_suits_hopper(cuda, call)) return {};
   call.v = cuda.scratch<uint16_t>(base.n * rank);
@@ -320,20 +350,26 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   cuda.gemm().run(call);
 }
 
-}  // namespace
-
-void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
+// Whether the product made what is activated, too.
+bool layer_forward(Cuda& cuda, const lk_lora_forward_params& p) {
   const Sizes n = sizes_of(p);
-  if (n.rows <= gemv_rows) return few_rows_forward(cuda, p, n);
+  if (n.rows <= gemv_rows) {
+    few_rows_forward(cuda, p, n);
+    return false;
+  }
   void* const workspace = cuda.gemm().workspace();
   const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank);
+  bool activated = false;
   GemmCall base;
   std::optional<SharedProduct> shared;
   if (present(p.weight)) {
     base = base_product(cuda, p, n, true, p.x, p.y, workspace);
     base.bias = p.bias.data;
     base.bias_dtype = p.bias.dtype;
-    if (skinny) shared = with_share(cuda, base, n.rank, out(p.s), n.rank);
+    if (skinny && present(p.activated))
+      shared = with_share(cuda, base, n.rank, out(p.s), n.rank, activation_of(p, p.activated));
+    activated = shared.has_value();
+    if (skinny && !activated) shared = with_share(cuda, base, n.rank, out(p.s), n.rank);
     if (!shared) cuda.gemm().prepare(adding(base));
   }
   if (skinny)
@@ -341,23 +377,45 @@ void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
   else
     gemm_forward(cuda, p, n, workspace);
   if (present(p.weight)) run_base(cuda, base, shared);
+  return activated;
 }
 
-void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
+// `p` as it was given, but for dx, which is as x: where it is to be is known when the product does not take the
+// activation along. Whether it did.
+bool layer_backward(Cuda& cuda, lk_lora_backward_params& p, const lk_tensor& columns_in_front) {
   const Sizes n = sizes_of(p);
-  if (n.rows <= gemv_rows) return few_rows_backward(cuda, p, n);
+  const bool activates = present(p.dbefore);
+  const auto place_dx = [&] {
+    const bool same = p.activated_from == 0 && is_dense(p.dbefore);
+    p.dx.data = same ? p.dbefore.data : cuda.scratch<std::byte>(n.rows * n.in * lk_dtype_size(p.dx.dtype));
+  };
+  if (n.rows <= gemv_rows) {
+    if (activates) place_dx();
+    few_rows_backward(cuda, p, n);
+    return false;
+  }
   void* const workspace = cuda.gemm().workspace();
   const bool skinny = skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank);
-  const bool adds_base = present(p.weight) && present(p.dx);
+  const bool adds_base = present(p.weight) && (present(p.dx) || activates);
   const int64_t pitch = padded_rank(n.rank);
   Out ds{};
-  if (skinny && (present(p.ddown) || present(p.dx))) ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
+  if (skinny && (present(p.ddown) || present(p.dx) || activates))
+    ds = {cuda.scratch<uint16_t>(n.rows * pitch), p.dy.dtype};
   GemmCall base;
   std::optional<SharedProduct> shared;
+  bool activated = false;
   if (adds_base) {
-    base = base_product(cuda, p, n, false, p.dy, p.dx, workspace);
-    if (skinny) shared = with_share(cuda, base, n.rank, ds, pitch, p.added);
+    base = base_product(cuda, p, n, false, p.dy, activates ? columns_in_front : p.dx, workspace);
+    if (skinny && activates) shared = with_share(cuda, base, n.rank, ds, pitch, activation_of(p, p.dbefore, p.before));
+    activated = shared.has_value();
+    if (activates && !activated) {
+      place_dx();
+      base.c = base.d = p.dx.data;
+    }
+    if (skinny && !activated) shared = with_share(cuda, base, n.rank, ds, pitch, {}, p.added);
     if (!shared) cuda.gemm().prepare(adding(base));
+  } else if (activates) {
+    place_dx();
   }
   bool added = true;
   if (skinny)
@@ -366,6 +424,36 @@ void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {
     gemm_backward(cuda, p, n, workspace);
   if (adds_base) run_base(cuda, base, shared);
   if (!added) add_to_dx(cuda, p);
+  return activated;
+}
+
+}  // namespace
+
+void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
+  if (present(p.activated)) require_aligned(cuda, "lora_forward", {&p.x, &p.weight, &p.y, &p.s, &p.activated});
+  if (layer_forward(cuda, p) || !present(p.activated)) return;
+  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
+  unary(cuda, {.kind = p.activation, .x = y, .y = p.activated});
+}
+
+void lora_backward(Cuda& cuda, const lk_lora_backward_params& given) {
+  lk_lora_backward_params p = given;
+  if (!present(given.dbefore)) {
+    layer_backward(cuda, p, {});
+    return;
+  }
+  require_aligned(cuda, "lora_backward", {&p.dy, &p.weight, &p.dx, &p.before, &p.dbefore});
+  p.dx = p.x;
+  p.dx.data = nullptr;
+  p.dx.dtype = given.dbefore.dtype;
+  if (layer_backward(cuda, p, present(given.dx) ? given.dx : given.dbefore)) return;
+  if (present(given.dx)) {
+    lk_copy_block_params front{.x = p.dx, .y = given.dx};
+    std::copy_n(given.dx.dims, given.dx.rank, front.extent);
+    copy_block(cuda, front);
+  }
+  const lk_tensor dx = columns_of(p.dx, p.activated_from, p.down.dims[1] - p.activated_from);
+  unary_backward(cuda, {.kind = p.activation, .dy = dx, .x = p.before, .dx = p.dbefore});
 }
 
 }  // namespace lk::cuda

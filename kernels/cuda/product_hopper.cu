@@ -2,13 +2,15 @@
 //
 // A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
 // the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
-// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
-// before, while the sums were made.
+// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c, or what the
+// slopes of an activation are taken at, has come there before, while the sums were made. What is activated leaves
+// beside the results, in turns with them: while a copy of the one reads its place, the other is computed.
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "cuda/activations.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/product_hopper.h"
@@ -23,7 +25,7 @@ constexpr int line = 64, line_bytes = 128;                       // what a row o
 constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
 constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
-constexpr int cluster = 2, boxes = 2;
+constexpr int cluster = 2, boxes = 2, widest = 256;
 
 struct Problem {
   In bias;
@@ -32,11 +34,15 @@ struct Problem {
   int row_tiles, col_tiles;  // of a cluster, 256 rows each
   int band;                  // so many rows of tiles are made together
   bool adds;                 // c
+  int activated_from;        // whole tiles
 };
 
 struct Maps {
-  CUtensorMap a, b, z, v, c, d;
+  CUtensorMap a, b, z, v, c, d, activated;
 };
+
+// What happens to sums on their way out: nothing, an activation makes more of them, or its slopes multiply them.
+enum class Ending { plain, activation, slopes };
 
 template <int Cols>  // of a tile
 struct Shared {
@@ -111,6 +117,15 @@ __device__ void load_parts(const Problem& p, const Maps& maps, Shared<Cols>& s) 
 template <class T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
+template <class T>
+__device__ inline float2 unpacked(uint32_t both) {
+  return unpack_pair(*reinterpret_cast<const Pair<T>*>(&both));
+}
+template <class T>
+__device__ inline float2 rounded(float2 v) {
+  return unpacked<T>(Multiply<T>::pack(v.x, v.y));
+}
+
 // The sum of 16 of a part.
 template <class T, bool Across, int Count>
 __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
@@ -120,7 +135,7 @@ __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const M
     Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
-template <class T, int Cols, bool Across>
+template <class T, int Cols, bool Across, Ending ending>
 __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -134,12 +149,15 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
+    const bool activated = ending != Ending::plain && col >= p.activated_from;
+    const bool fetches = ending == Ending::slopes ? activated : p.adds;
+    const int fetched_col = ending == Ending::slopes ? col - p.activated_from : col;
     const auto fetch_added = [&](int box) {  // by one thread, when its place is free
       uint64_t* const there = &s.added[group][box % boxes];
       barrier_arrive_with(there, box_bytes);
-      copy_box(s.d[group][box % boxes], maps.c, col + box * line, row, there);
+      copy_box(s.d[group][box % boxes], maps.c, fetched_col + box * line, row, there);
     };
-    if (p.adds && thread == 0) {
+    if (fetches && thread == 0) {
       bulk_wait_read<0>();
 #pragma unroll
       for (int box = 0; box < boxes; ++box) fetch_added(box);
@@ -185,57 +203,89 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     release(before);
 
     const int in_box = warp * 16 + lane % 16;
+    const auto leave = [&](unsigned char* to, int j, const uint32_t* packed) {
+      store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
+    };
 #pragma unroll
     for (int box = 0; box < Cols / line; ++box) {
-      unsigned char* const to = s.d[group][box % boxes];
-      if (p.adds) {
+      unsigned char* const to = s.d[group][ending == Ending::activation && activated ? 0 : box % boxes];
+      if (fetches) {
         barrier_wait(&s.added[group][box % boxes], (added + box / boxes) % 2);
       } else if (thread == 0) {
         bulk_wait_read<boxes - 1>();
       }
       meet();
+      uint32_t packed[line / 4];
 #pragma unroll
       for (int j = 0; j < 8; j += 2) {
-        uint32_t packed[4];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int first = box * line + (j + k) * 8 + lane % 4 * 2;
           const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
           const float* const v = sum + (box * 8 + j + k) * 4;
           float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
-          if (p.adds) {
+          if (fetches) {
             const auto more = [&](int of_box) {
               return unpack_pair(*reinterpret_cast<const Pair<T>*>(to + of_box * line_bytes +
                                                                    ((j + k) ^ of_box % 8) * 16 + lane % 4 * 4));
             };
             const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
-            top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
+            if constexpr (ending == Ending::slopes) {
+              const GeluTanhShort gelu;
+              top = rounded<T>(top), bottom = rounded<T>(bottom);  // as a pass over what is stored has it
+              top.x *= gelu.slope(above.x), top.y *= gelu.slope(above.y);
+              bottom.x *= gelu.slope(below.x), bottom.y *= gelu.slope(below.y);
+            } else {
+              top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
+            }
           }
-          packed[2 * k] = Multiply<T>::pack(top.x, top.y);
-          packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
+          packed[2 * (j + k)] = Multiply<T>::pack(top.x, top.y);
+          packed[2 * (j + k) + 1] = Multiply<T>::pack(bottom.x, bottom.y);
         }
-        if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
-        store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
+        if (fetches) __syncwarp();  // a warp has its 16 rows of the box to itself
+        leave(to, j, packed + 2 * j);
       }
       fence_async_shared();
       meet();
       if (thread == 0) {
-        if (col + box * line < p.cols && row < p.rows) store_box(maps.d, col + box * line, row, to);
+        const bool elsewhere = ending == Ending::slopes && activated;
+        if (col + box * line < p.cols && row < p.rows)
+          store_box(elsewhere ? maps.activated : maps.d, (elsewhere ? fetched_col : col) + box * line, row, to);
         bulk_commit();
-        if (p.adds && box + boxes < Cols / line) {
+        if (fetches && box + boxes < Cols / line) {
           bulk_wait_read<0>();
           fetch_added(box + boxes);
         }
       }
+      if constexpr (ending == Ending::activation) {
+        if (!activated) continue;
+#pragma unroll
+        for (uint32_t& both : packed) {
+          const float2 v = unpacked<T>(both);
+          both = Multiply<T>::pack(GeluTanhShort{}.value(v.x), GeluTanhShort{}.value(v.y));
+        }
+        unsigned char* const beside = s.d[group][1];
+        if (thread == 0) bulk_wait_read<boxes - 1>();
+        meet();
+#pragma unroll
+        for (int j = 0; j < 8; j += 2) leave(beside, j, packed + 2 * j);
+        fence_async_shared();
+        meet();
+        if (thread == 0) {
+          if (col + box * line < p.cols && row < p.rows)
+            store_box(maps.activated, col - p.activated_from + box * line, row, beside);
+          bulk_commit();
+        }
+      }
     }
-    added += Cols / line / boxes;
+    if (fetches) added += Cols / line / boxes;
   }
   if (thread == 0) bulk_wait();
 }
 
 #endif
 
-template <class T, int Cols, bool Across>
+template <class T, int Cols, bool Across, Ending ending>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
   await_previous();
@@ -257,7 +307,7 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     __syncwarp();
   } else {
     more_registers<232>();
-    multiply<T, Cols, Across>(p, maps, s);
+    multiply<T, Cols, Across, ending>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here
 #endif
@@ -277,11 +327,17 @@ struct Tile {
   Kernel kernel;
   size_t shared;
 };
+template <class T, int Cols>
+Kernel kernel_of(bool across, bool activates) {
+  if (activates)
+    return across ? product_kernel<T, Cols, true, Ending::slopes> : product_kernel<T, Cols, false, Ending::activation>;
+  return across ? product_kernel<T, Cols, true, Ending::plain> : product_kernel<T, Cols, false, Ending::plain>;
+}
 template <int Cols>
-Tile tile_of(lk_dtype type, bool across) {
-  const Kernel bf16 = across ? product_kernel<__nv_bfloat16, Cols, true> : product_kernel<__nv_bfloat16, Cols, false>;
-  const Kernel f16 = across ? product_kernel<__half, Cols, true> : product_kernel<__half, Cols, false>;
-  return {Cols, type == LK_BF16 ? bf16 : f16, sizeof(Shared<Cols>) + 1024};
+Tile tile_of(lk_dtype type, bool across, bool activates) {
+  const Kernel kernel =
+      type == LK_BF16 ? kernel_of<__nv_bfloat16, Cols>(across, activates) : kernel_of<__half, Cols>(across, activates);
+  return {Cols, kernel, sizeof(Shared<Cols>) + 1024};
 }
 
 struct Tiling {
@@ -301,13 +357,15 @@ struct Tiling {
 // Where it takes less time than the share's pass and a product of cuBLASLt's, which has tiles of more sizes. In steps
 // along the sum's axis, as lost(): the pass writes and reads d, which takes some 400, and is a kernel more, 4 us or
 // some 2^30 / (m n); tiles of 128 columns read more for each product and take about an eighth longer. Large products,
-// whose rounds are many, stay with wide tiles or cuBLASLt by that.
-std::optional<Tiling> tiling_of(const Cuda& cuda, const GemmCall& c) {
-  const bool across = !c.transpose_b;
-  constexpr int64_t pass = 400, kernel = int64_t{1} << 30;
-  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across));
+// whose rounds are many, stay with wide tiles or cuBLASLt by that. An activation would be a pass like that after it.
+std::optional<Tiling> tiling_of(const Cuda& cuda, const SharedProduct& p) {
+  const GemmCall& c = p.product;
+  const bool across = !c.transpose_b, activates = p.activation.out.data != nullptr;
+  constexpr int64_t kernel = int64_t{1} << 30;
+  const int64_t pass = activates ? 800 : 400;
+  const Tiling wide(cuda, c, tile_of<256>(c.a_dtype, across, activates));
   if (wide.places > 0 && wide.lost(c) <= pass) return wide;
-  const Tiling narrow(cuda, c, tile_of<128>(c.a_dtype, across));
+  const Tiling narrow(cuda, c, tile_of<128>(c.a_dtype, across, activates));
   if (narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n)) return narrow;
   return {};
 }
@@ -326,18 +384,28 @@ bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
     if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
   }
   if (p.rank > depth) return no("rank is over 64");  // the share is one part
-  for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c}) {
+  const Activation& activation = p.activation;
+  if (activation.out.data != nullptr) {
+    if (activation.type != type) return no("mixed types");
+    if (activation.from % widest != 0) return no("a tile would be activated in part");
+    if (activation.out.pitch % 8 != 0 || activation.before.pitch % 8 != 0)
+      return no("pitches are not all multiples of 8");
+  }
+  for (const void* data :
+       {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c, static_cast<const void*>(activation.out.data),
+        static_cast<const void*>(activation.before.data)}) {
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
   }
   if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 4) return no("too large");
-  return tiling_of(cuda, c).has_value() || no("its blocks find no place, or leave too many empty in the last round");
+  return tiling_of(cuda, p).has_value() || no("its blocks find no place, or leave too many empty in the last round");
 }
 
 void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
   const GemmCall& c = p.product;
   const bool across = !c.transpose_b;
   const lk_dtype type = c.a_dtype;
-  const Tiling tiles = tiling_of(cuda, c).value();
+  const Activation& activation = p.activation;
+  const Tiling tiles = tiling_of(cuda, p).value();
   // About as many rows as columns of tiles at a time, so that what they read stays in the cache; bands of equal height.
   const int64_t bands = ceil_div(tiles.rows, 8);
   const Problem problem{.bias = {c.bias, c.bias_dtype},
@@ -348,19 +416,33 @@ void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
                         .row_tiles = static_cast<int>(tiles.rows),
                         .col_tiles = static_cast<int>(tiles.cols),
                         .band = static_cast<int>(ceil_div(tiles.rows, bands)),
-                        .adds = p.c != nullptr};
+                        .adds = p.c != nullptr,
+                        .activated_from = static_cast<int>(activation.from)};
   if (cuda.measuring()) return;
   // b and v as they lie: rows along the sum's axis or across it.
   const auto right = [&](const void* data, int64_t sum) {
     return across ? map_of(data, type, sum, c.n, c.n, box_rows)
                   : map_of(data, type, c.n, sum, sum, tiles.tile.cols / 2);
   };
+  // Of d's columns; what is absent has the map of another.
+  const auto of_rows = [&](const void* data, int64_t cols, int64_t pitch) {
+    return map_of(data, type, c.m, cols, pitch, group_rows);
+  };
+  const auto activated = [&](const Activation::Columns& columns) {
+    return of_rows(columns.data, c.n - activation.from, columns.pitch);
+  };
+  const bool activates = activation.out.data != nullptr, slopes = activation.before.data != nullptr;
+  const int64_t d_cols = slopes ? activation.from : c.n;
+  const CUtensorMap d = d_cols > 0 ? of_rows(c.d, d_cols, d_cols) : activated(activation.out);
   const Maps maps{.a = map_of(c.a, type, c.m, c.k, c.k, tile_rows),
                   .b = right(c.b, c.k),
                   .z = map_of(p.z.data, type, c.m, p.rank, p.z_pitch, tile_rows),
                   .v = right(p.v, p.rank),
-                  .c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows),
-                  .d = map_of(c.d, type, c.m, c.n, c.n, group_rows)};
+                  .c = slopes           ? activated(activation.before)
+                       : p.c != nullptr ? of_rows(p.c, c.n, c.n)
+                                        : d,
+                  .d = d,
+                  .activated = activates ? activated(activation.out) : d};
   const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
   cuda.launch(tiles.tile.kernel, dim3(clusters * cluster), threads, tiles.tile.shared, problem, maps);
 }

@@ -257,6 +257,11 @@ typedef struct lk_lora_forward_params {
   float scale;    /* alpha / rank */
   lk_tensor y, s;
   lk_products products; /* of base */
+  /* optional, in lines: act(y[..., activated_from:]) of y as it is stored. On a GPU it is aligned to 16 bytes, and then
+   * x, weight, y and s are, too. */
+  lk_tensor activated;
+  int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH */
+  int64_t activated_from;
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 
@@ -273,6 +278,12 @@ typedef struct lk_lora_backward_params {
   lk_tensor dx, ddown, dup; /* optional outputs */
   lk_products products;     /* of dy weight */
   lk_tensor added;          /* optional, like dx, which it is added to */
+  /* optional, in lines: where x[..., activated_from:] = act(before), dbefore = act'(before) times these columns of dx
+   * as it would be stored. dx is then [..., activated_from], the columns in front of them, and absent where there are
+   * none; nothing is added; on a GPU both, dy, weight and dx are aligned to 16 bytes. */
+  lk_tensor before, dbefore;
+  int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH */
+  int64_t activated_from;
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 
