@@ -3,13 +3,16 @@
 // A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
 // the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
 // both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c, or what the
-// slopes of an activation are taken at, has come there before, while the sums were made. What is activated leaves
-// beside the results, in turns with them: while a copy of the one reads its place, the other is computed.
+// slopes of an activation are taken at, has come there before, while the sums were made. Warps that neither load nor
+// multiply activate what was stored while the next tile is made (activation_beside.cuh); what they do not get is
+// activated on its way out and leaves beside the results, in turns with them: while a copy of the one reads its place,
+// the other is computed.
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "cuda/activation_beside.cuh"
 #include "cuda/activations.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
@@ -26,6 +29,7 @@ constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
 constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
 constexpr int cluster = 2, boxes = 2, widest = 256;
+constexpr int warps_beside = 3;  // of the group that loads
 
 struct Problem {
   In bias;
@@ -35,6 +39,7 @@ struct Problem {
   int band;                  // so many rows of tiles are made together
   bool adds;                 // c
   int activated_from;        // whole tiles
+  hopper::Beside beside;
 };
 
 struct Maps {
@@ -52,6 +57,7 @@ struct Shared {
   alignas(1024) unsigned char d[groups][boxes][box_bytes];
   alignas(16) unsigned char bias[groups][Cols * 2];
   uint64_t full[stages], empty[stages], added[groups][boxes];
+  hopper::HandedOver handed[groups];
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -146,18 +152,21 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   };
   Turn<Shared<Cols>::stages> at;
   int added = 0;  // boxes of c that came into each place
+  // What others are to activate is handed over when it has been stored for certain, and before the next is kept or not.
+  const int tell_at = min(4, p.steps - 1), decide_at = max(tell_at, p.steps - 4);
+  int owed_row = -1, owed_col = 0;
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
     const bool activated = ending != Ending::plain && col >= p.activated_from;
-    const bool fetches = ending == Ending::slopes ? activated : p.adds;
+    bool kept = false;  // activated here
     const int fetched_col = ending == Ending::slopes ? col - p.activated_from : col;
     const auto fetch_added = [&](int box) {  // by one thread, when its place is free
       uint64_t* const there = &s.added[group][box % boxes];
       barrier_arrive_with(there, box_bytes);
       copy_box(s.d[group][box % boxes], maps.c, fetched_col + box * line, row, there);
     };
-    if (fetches && thread == 0) {
+    if (ending != Ending::slopes && p.adds && thread == 0) {
       bulk_wait_read<0>();
 #pragma unroll
       for (int box = 0; box < boxes; ++box) fetch_added(box);
@@ -187,6 +196,20 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
 #pragma unroll
       for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
       multiplies_commit();
+      if constexpr (ending != Ending::plain) {
+        if (thread == 0 && step == tell_at && owed_row >= 0) hand_over(s.handed[group], owed_row, owed_col);
+        if (thread == 0 && step == decide_at && activated) {
+          Tiles later = tiles;
+          later.next();
+          const bool keep = !later.there(p) || !is_taken(s.handed[group], warps_beside);
+          s.handed[group].kept = keep;
+          if (ending == Ending::slopes && keep) {
+            bulk_wait_read<0>();
+#pragma unroll
+            for (int box = 0; box < boxes; ++box) fetch_added(box);
+          }
+        }
+      }
       multiplies_wait<1>();
       if (step > 0) release(before);
       before = at.stage;
@@ -201,6 +224,13 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     multiplies_wait<0>();
     hold(sum);
     release(before);
+    if constexpr (ending != Ending::plain) {
+      meet();
+      kept = activated && s.handed[group].kept != 0;
+      owed_row = activated && !kept ? row : -1;
+      owed_col = col - p.activated_from;
+    }
+    const bool fetches = ending == Ending::slopes ? kept : p.adds;
 
     const int in_box = warp * 16 + lane % 16;
     const auto leave = [&](unsigned char* to, int j, const uint32_t* packed) {
@@ -208,7 +238,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     };
 #pragma unroll
     for (int box = 0; box < Cols / line; ++box) {
-      unsigned char* const to = s.d[group][ending == Ending::activation && activated ? 0 : box % boxes];
+      unsigned char* const to = s.d[group][ending == Ending::activation && kept ? 0 : box % boxes];
       if (fetches) {
         barrier_wait(&s.added[group][box % boxes], (added + box / boxes) % 2);
       } else if (thread == 0) {
@@ -258,7 +288,7 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
         }
       }
       if constexpr (ending == Ending::activation) {
-        if (!activated) continue;
+        if (!kept) continue;
 #pragma unroll
         for (uint32_t& both : packed) {
           const float2 v = unpacked<T>(both);
@@ -280,7 +310,10 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     }
     if (fetches) added += Cols / line / boxes;
   }
-  if (thread == 0) bulk_wait();
+  if (thread == 0) {
+    bulk_wait();
+    if constexpr (ending != Ending::plain) end_of_parts(s.handed[group]);
+  }
 }
 
 #endif
@@ -298,15 +331,24 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], groups * cluster);
     }
+    for (int i = 0; i < groups; ++i) s.handed[i] = {};
     fence_barriers();
   }
   cluster_barrier();
+  constexpr int registers = ending == Ending::plain ? 40 : 56;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
-    fewer_registers<40>();
+    fewer_registers<registers>();
     if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
     __syncwarp();
+    if constexpr (ending != Ending::plain) {
+      const int warp = static_cast<int>(threadIdx.x - multipliers) / 32 - 1;
+      const auto pack = [](float low, float high) { return Multiply<T>::pack(low, high); };
+      if (warp >= 0)
+        activate_beside<Pair<T>, decltype(pack), ending == Ending::slopes, group_rows, Cols>(p.beside, s.handed, warp,
+                                                                                             warps_beside, pack);
+    }
   } else {
-    more_registers<232>();
+    more_registers<(504 - registers) / 2>();
     multiply<T, Cols, Across, ending>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here
@@ -370,6 +412,21 @@ std::optional<Tiling> tiling_of(const Cuda& cuda, const SharedProduct& p) {
   return {};
 }
 
+// Of what the product stores: d's columns, or those that are then multiplied in their place.
+hopper::Beside beside_of(const GemmCall& c, const Activation& a) {
+  if (a.out.data == nullptr) return {};
+  const bool slopes = a.before.data != nullptr;
+  const auto* const columns = static_cast<const char*>(c.d) + a.from * lk_dtype_size(c.d_dtype);
+  return {.from = slopes ? a.out.data : columns,
+          .before = a.before.data,
+          .to = a.out.data,
+          .from_pitch = slopes ? a.out.pitch : c.n,
+          .before_pitch = a.before.pitch,
+          .to_pitch = a.out.pitch,
+          .rows = static_cast<int>(c.m),
+          .cols = static_cast<int>(c.n - a.from)};
+}
+
 }  // namespace
 
 bool product_suits_hopper(const Cuda& cuda, const SharedProduct& p) {
@@ -417,7 +474,8 @@ void product_on_hopper(Cuda& cuda, const SharedProduct& p) {
                         .col_tiles = static_cast<int>(tiles.cols),
                         .band = static_cast<int>(ceil_div(tiles.rows, bands)),
                         .adds = p.c != nullptr,
-                        .activated_from = static_cast<int>(activation.from)};
+                        .activated_from = static_cast<int>(activation.from),
+                        .beside = beside_of(c, activation)};
   if (cuda.measuring()) return;
   // b and v as they lie: rows along the sum's axis or across it.
   const auto right = [&](const void* data, int64_t sum) {
