@@ -2,18 +2,15 @@
 //
 // A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
 // the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
-// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c, or what the
-// slopes of an activation are taken at, has come there before, while the sums were made. Warps that neither load nor
-// multiply activate what was stored while the next tile is made (activation_beside.cuh); what they do not get is
-// activated on its way out and leaves beside the results, in turns with them: while a copy of the one reads its place,
-// the other is computed.
+// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
+// before, while the sums were made. Where what is stored then goes through an activation, two warps beside the one that
+// loads begin the copies, one for each warpgroup, and see to that while the next tile is made (activation_beside.cuh).
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
 #include "cuda/activation_beside.cuh"
-#include "cuda/activations.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/product_hopper.h"
@@ -29,7 +26,6 @@ constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
 constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
 constexpr int cluster = 2, boxes = 2, widest = 256;
-constexpr int warps_beside = 3;  // of the group that loads
 
 struct Problem {
   In bias;
@@ -46,8 +42,8 @@ struct Maps {
   CUtensorMap a, b, z, v, c, d, activated;
 };
 
-// What happens to sums on their way out: nothing, an activation makes more of them, or its slopes multiply them.
-enum class Ending { plain, activation, slopes };
+// What happens to results when they are stored: nothing, gelu of them beside them, or gelu's slopes multiply them.
+enum class Then { nothing, activation, slopes };
 
 template <int Cols>  // of a tile
 struct Shared {
@@ -57,7 +53,7 @@ struct Shared {
   alignas(1024) unsigned char d[groups][boxes][box_bytes];
   alignas(16) unsigned char bias[groups][Cols * 2];
   uint64_t full[stages], empty[stages], added[groups][boxes];
-  hopper::HandedOver handed[groups];
+  uint64_t written[groups][boxes], read[groups][boxes], stored[groups];  // with an activation
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -81,6 +77,16 @@ struct Tiles {
   __device__ bool there(const Problem& p) const { return now < p.row_tiles * p.col_tiles; }
   __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
 };
+
+// The first row and column of what a group makes.
+struct Part {
+  int row, col;
+};
+template <int Cols>
+__device__ Part part_of(const Problem& p, const Tiles& tiles, int group) {
+  const Place place(p, tiles.now);
+  return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
+}
 
 // Where a thread is in the ring of parts.
 template <int stages>
@@ -123,15 +129,6 @@ __device__ void load_parts(const Problem& p, const Maps& maps, Shared<Cols>& s) 
 template <class T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
-template <class T>
-__device__ inline float2 unpacked(uint32_t both) {
-  return unpack_pair(*reinterpret_cast<const Pair<T>*>(&both));
-}
-template <class T>
-__device__ inline float2 rounded(float2 v) {
-  return unpacked<T>(Multiply<T>::pack(v.x, v.y));
-}
-
 // The sum of 16 of a part.
 template <class T, bool Across, int Count>
 __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
@@ -141,7 +138,57 @@ __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const M
     Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
-template <class T, int Cols, bool Across, Ending ending>
+// Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
+// then.
+template <class T, int Cols, Then then>
+__device__ void store_tiles(const Problem& p, const Maps& maps, Shared<Cols>& s, int group) {
+  const bool first_lane = threadIdx.x % 32 == 0;
+  constexpr int count = Cols / line;
+  int turns = 0;
+  for (Tiles tiles; tiles.there(p); turns += count / boxes) {
+    const auto [row, col] = part_of<Cols>(p, tiles, group);
+    const bool activated = col >= p.activated_from;
+    const bool elsewhere = then == Then::slopes && activated;
+#pragma unroll
+    for (int box = 0; box < count; ++box) {
+      barrier_wait(&s.written[group][box % boxes], (turns + box / boxes) % 2);
+      if (first_lane) {
+        const int at = col + box * line;
+        if (at < p.cols && row < p.rows)
+          store_box(elsewhere ? maps.activated : maps.d, elsewhere ? at - p.activated_from : at, row,
+                    s.d[group][box % boxes]);
+        bulk_commit();
+        if (box > 0) {
+          bulk_wait_read<1>();
+          barrier_arrive(&s.read[group][(box - 1) % boxes]);
+        }
+        if (box == count - 1) {
+          bulk_wait();
+          barrier_arrive(&s.read[group][box % boxes]);
+        }
+      }
+      __syncwarp();
+    }
+    tiles.next();
+    if (!tiles.there(p)) {
+      if (first_lane) barrier_arrive(&s.stored[group]);
+    } else if (activated) {
+      activate_part<T, Pair<T>, then == Then::slopes, group_rows, Cols>(p.beside, row, col - p.activated_from, 0, 1);
+    }
+  }
+}
+
+template <class T, int Cols, Then then>
+__device__ void activate_last(const Problem& p, Shared<Cols>& s, int group, int warp) {
+  Tiles last;
+  for (Tiles tiles; tiles.there(p); tiles.next()) last = tiles;
+  const auto [row, col] = part_of<Cols>(p, last, group);
+  barrier_wait(&s.stored[group], 0);
+  if (col >= p.activated_from)
+    activate_part<T, Pair<T>, then == Then::slopes, group_rows, Cols>(p.beside, row, col - p.activated_from, warp, 4);
+}
+
+template <class T, int Cols, bool Across, Then then>
 __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -152,21 +199,15 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
   };
   Turn<Shared<Cols>::stages> at;
   int added = 0;  // boxes of c that came into each place
-  // What others are to activate is handed over when it has been stored for certain, and before the next is kept or not.
-  const int tell_at = min(4, p.steps - 1), decide_at = max(tell_at, p.steps - 4);
-  int owed_row = -1, owed_col = 0;
+  int turns = 0;  // of each place
   for (Tiles tiles; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
-    const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
-    const bool activated = ending != Ending::plain && col >= p.activated_from;
-    bool kept = false;  // activated here
-    const int fetched_col = ending == Ending::slopes ? col - p.activated_from : col;
+    const auto [row, col] = part_of<Cols>(p, tiles, group);
     const auto fetch_added = [&](int box) {  // by one thread, when its place is free
       uint64_t* const there = &s.added[group][box % boxes];
       barrier_arrive_with(there, box_bytes);
-      copy_box(s.d[group][box % boxes], maps.c, fetched_col + box * line, row, there);
+      copy_box(s.d[group][box % boxes], maps.c, col + box * line, row, there);
     };
-    if (ending != Ending::slopes && p.adds && thread == 0) {
+    if (p.adds && thread == 0) {
       bulk_wait_read<0>();
 #pragma unroll
       for (int box = 0; box < boxes; ++box) fetch_added(box);
@@ -196,20 +237,6 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
 #pragma unroll
       for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
       multiplies_commit();
-      if constexpr (ending != Ending::plain) {
-        if (thread == 0 && step == tell_at && owed_row >= 0) hand_over(s.handed[group], owed_row, owed_col);
-        if (thread == 0 && step == decide_at && activated) {
-          Tiles later = tiles;
-          later.next();
-          const bool keep = !later.there(p) || !is_taken(s.handed[group], warps_beside);
-          s.handed[group].kept = keep;
-          if (ending == Ending::slopes && keep) {
-            bulk_wait_read<0>();
-#pragma unroll
-            for (int box = 0; box < boxes; ++box) fetch_added(box);
-          }
-        }
-      }
       multiplies_wait<1>();
       if (step > 0) release(before);
       before = at.stage;
@@ -224,101 +251,68 @@ __device__ void multiply(const Problem& p, const Maps& maps, Shared<Cols>& s) {
     multiplies_wait<0>();
     hold(sum);
     release(before);
-    if constexpr (ending != Ending::plain) {
-      meet();
-      kept = activated && s.handed[group].kept != 0;
-      owed_row = activated && !kept ? row : -1;
-      owed_col = col - p.activated_from;
-    }
-    const bool fetches = ending == Ending::slopes ? kept : p.adds;
 
     const int in_box = warp * 16 + lane % 16;
-    const auto leave = [&](unsigned char* to, int j, const uint32_t* packed) {
-      store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
-    };
 #pragma unroll
     for (int box = 0; box < Cols / line; ++box) {
-      unsigned char* const to = s.d[group][ending == Ending::activation && kept ? 0 : box % boxes];
-      if (fetches) {
+      unsigned char* const to = s.d[group][box % boxes];
+      if constexpr (then != Then::nothing) {
+        barrier_wait(&s.read[group][box % boxes], (turns + box / boxes + 1) % 2);
+      } else if (p.adds) {
         barrier_wait(&s.added[group][box % boxes], (added + box / boxes) % 2);
       } else if (thread == 0) {
         bulk_wait_read<boxes - 1>();
       }
-      meet();
-      uint32_t packed[line / 4];
+      if (then == Then::nothing || box == 0) meet();  // all have made the bias
 #pragma unroll
       for (int j = 0; j < 8; j += 2) {
+        uint32_t packed[4];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
           const int first = box * line + (j + k) * 8 + lane % 4 * 2;
           const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
           const float* const v = sum + (box * 8 + j + k) * 4;
           float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
-          if (fetches) {
+          if (p.adds) {
             const auto more = [&](int of_box) {
               return unpack_pair(*reinterpret_cast<const Pair<T>*>(to + of_box * line_bytes +
                                                                    ((j + k) ^ of_box % 8) * 16 + lane % 4 * 4));
             };
             const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
-            if constexpr (ending == Ending::slopes) {
-              const GeluTanhShort gelu;
-              top = rounded<T>(top), bottom = rounded<T>(bottom);  // as a pass over what is stored has it
-              top.x *= gelu.slope(above.x), top.y *= gelu.slope(above.y);
-              bottom.x *= gelu.slope(below.x), bottom.y *= gelu.slope(below.y);
-            } else {
-              top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
-            }
+            top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
           }
-          packed[2 * (j + k)] = Multiply<T>::pack(top.x, top.y);
-          packed[2 * (j + k) + 1] = Multiply<T>::pack(bottom.x, bottom.y);
+          packed[2 * k] = Multiply<T>::pack(top.x, top.y);
+          packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
         }
-        if (fetches) __syncwarp();  // a warp has its 16 rows of the box to itself
-        leave(to, j, packed + 2 * j);
+        if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
+        store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
       }
       fence_async_shared();
+      if constexpr (then != Then::nothing) {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.written[group][box % boxes]);
+        continue;
+      }
       meet();
       if (thread == 0) {
-        const bool elsewhere = ending == Ending::slopes && activated;
-        if (col + box * line < p.cols && row < p.rows)
-          store_box(elsewhere ? maps.activated : maps.d, (elsewhere ? fetched_col : col) + box * line, row, to);
+        if (col + box * line < p.cols && row < p.rows) store_box(maps.d, col + box * line, row, to);
         bulk_commit();
-        if (fetches && box + boxes < Cols / line) {
+        if (p.adds && box + boxes < Cols / line) {
           bulk_wait_read<0>();
           fetch_added(box + boxes);
         }
       }
-      if constexpr (ending == Ending::activation) {
-        if (!kept) continue;
-#pragma unroll
-        for (uint32_t& both : packed) {
-          const float2 v = unpacked<T>(both);
-          both = Multiply<T>::pack(GeluTanhShort{}.value(v.x), GeluTanhShort{}.value(v.y));
-        }
-        unsigned char* const beside = s.d[group][1];
-        if (thread == 0) bulk_wait_read<boxes - 1>();
-        meet();
-#pragma unroll
-        for (int j = 0; j < 8; j += 2) leave(beside, j, packed + 2 * j);
-        fence_async_shared();
-        meet();
-        if (thread == 0) {
-          if (col + box * line < p.cols && row < p.rows)
-            store_box(maps.activated, col - p.activated_from + box * line, row, beside);
-          bulk_commit();
-        }
-      }
     }
-    if (fetches) added += Cols / line / boxes;
+    added += Cols / line / boxes;
+    turns += Cols / line / boxes;
   }
-  if (thread == 0) {
-    bulk_wait();
-    if constexpr (ending != Ending::plain) end_of_parts(s.handed[group]);
-  }
+  if (then == Then::nothing && thread == 0) bulk_wait();
+  if constexpr (then != Then::nothing) activate_last<T, Cols, then>(p, s, group, warp);
 }
 
 #endif
 
-template <class T, int Cols, bool Across, Ending ending>
+template <class T, int Cols, bool Across, Then then>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem p, const __grid_constant__ Maps maps) {
   await_previous();
@@ -331,25 +325,26 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], groups * cluster);
     }
-    for (int i = 0; i < groups; ++i) s.handed[i] = {};
+    for (int i = 0; i < groups * boxes; ++i) {
+      barrier_init(&s.written[0][0] + i, 4);
+      barrier_init(&s.read[0][0] + i, 1);
+    }
+    for (int i = 0; i < groups; ++i) barrier_init(&s.stored[i], 1);
     fence_barriers();
   }
   cluster_barrier();
-  constexpr int registers = ending == Ending::plain ? 40 : 56;  // the others have what is left of 504
+  constexpr int registers = then == Then::nothing ? 40 : 72;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
     fewer_registers<registers>();
     if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
     __syncwarp();
-    if constexpr (ending != Ending::plain) {
+    if constexpr (then != Then::nothing) {
       const int warp = static_cast<int>(threadIdx.x - multipliers) / 32 - 1;
-      const auto pack = [](float low, float high) { return Multiply<T>::pack(low, high); };
-      if (warp >= 0)
-        activate_beside<Pair<T>, decltype(pack), ending == Ending::slopes, group_rows, Cols>(p.beside, s.handed, warp,
-                                                                                             warps_beside, pack);
+      if (warp >= 0 && warp < groups) store_tiles<T, Cols, then>(p, maps, s, warp);
     }
   } else {
     more_registers<(504 - registers) / 2>();
-    multiply<T, Cols, Across, ending>(p, maps, s);
+    multiply<T, Cols, Across, then>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here
 #endif
@@ -372,8 +367,8 @@ struct Tile {
 template <class T, int Cols>
 Kernel kernel_of(bool across, bool activates) {
   if (activates)
-    return across ? product_kernel<T, Cols, true, Ending::slopes> : product_kernel<T, Cols, false, Ending::activation>;
-  return across ? product_kernel<T, Cols, true, Ending::plain> : product_kernel<T, Cols, false, Ending::plain>;
+    return across ? product_kernel<T, Cols, true, Then::slopes> : product_kernel<T, Cols, false, Then::activation>;
+  return across ? product_kernel<T, Cols, true, Then::nothing> : product_kernel<T, Cols, false, Then::nothing>;
 }
 template <int Cols>
 Tile tile_of(lk_dtype type, bool across, bool activates) {
