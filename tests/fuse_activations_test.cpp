@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t hidden = 64, inner = 192, rank = 4;
+constexpr int64_t hidden = 128, inner = 384, rank = 4;
 
 int64_t count(const Graph& g, const OpDef& op) {
   return std::ranges::count_if(g.nodes, [&](const Node& node) { return node.op == &op; });
@@ -115,15 +115,13 @@ TEST(FuseActivations, PutsThemIntoLayers) {
 TEST(FuseActivations, TakesColumnsThatStayWhereTheyAre) {
   for (const DType type : {DType::f32, DType::bf16}) {
     Layers plain = Layers(type).beside().differentiated(), fused = Layers(type).beside().differentiated().fused();
-    EXPECT_EQ(count(fused.g, gelu_op) + count(fused.g, unary_backward_op), 0);
+    EXPECT_EQ(count(fused.g, gelu_op), 0);
+    EXPECT_EQ(count(fused.g, unary_backward_op), 1);  // of tanh
     EXPECT_EQ(count(fused.g, slice_op), 0);
     expect_same_bits(plain, fused);
     // Its result lies in what it is joined to, and its gradient in that of the first layer's result.
     const Plan plan = plan_memory(fused.g, {});
     for (const Node& node : fused.g.nodes) {
-      if (node.op == &concat_op) {
-        for (const Value part : node.inputs) EXPECT_EQ(plan.views[part.id].root, plan.views[node.outputs[0].id].root);
-      }
       if (node.op == &lora_activated_backward_op) {
         EXPECT_EQ(node.attrs.i("from"), hidden);
         EXPECT_EQ(plan.views[node.outputs[2].id].pitch, 2 * hidden + inner);
