@@ -28,6 +28,17 @@ void check_adapter(const lk::Check& check, const Params& p) {
   check.finite("scale", p.scale);
 }
 
+// What an activation adds to a layer with so many columns: a tensor of those it takes.
+void check_activated(const lk::Check& check, const lk_lora_forward_params& p, int64_t columns) {
+  check.require(p.activation == LK_GELU_ERF || p.activation == LK_GELU_TANH, "activation",
+                "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", std::to_string(p.activation));
+  check.require(p.activated_from >= 0 && p.activated_from < columns, "activated_from",
+                "0 to " + std::to_string(columns - 1), std::to_string(p.activated_from));
+  const lk::Arg activated = LK_LINES(p, activated);
+  check.floating(activated);
+  check.shape(activated, lk::with_last(p.x, columns - p.activated_from));
+}
+
 }  // namespace
 
 void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p) {
@@ -42,11 +53,14 @@ void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p)
   check.shape(LK_ARG(p, y), lk::with_last(p.x, out));
   check.floating(LK_ARG(p, s));
   check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
-  for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s)}) {
+  const lk::Arg activated = LK_LINES(p, activated);
+  if (lk::present(p.activated)) check_activated(check, p, out);
+  for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s), activated}) {
     check.separate(output, {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias), LK_ARG(p, down),
                             LK_ARG(p, up), LK_ARG(p, mask)});
   }
   check.separate(LK_ARG(p, y), {LK_ARG(p, s)});
+  check.separate(activated, {LK_ARG(p, y), LK_ARG(p, s)});
 }
 
 void lk::check_lora_backward(const Check& check, const lk_lora_backward_params& p) {

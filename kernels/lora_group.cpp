@@ -65,6 +65,7 @@ void check_lora_group_forward(const lk_lora_group_forward_params& p) {
   for (int32_t i = 0; i < p.count; ++i) {
     const std::string name = layer_name(op, i);
     const lk::Check check(name.c_str());
+    check.require(!lk::present(p.layers[i].activated), "activated", "none in a group", "a tensor");
     lk::check_lora_forward(check, p.layers[i]);
     check_same_x(check, p.layers[i].x, p.layers[0].x);
   }

@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "ops/lora_activated.h"
 #include "ops/ops.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
@@ -78,9 +79,10 @@ TEST_P(EightBitProducts, AStepIsThatOfFullProductsWithinRounding) {
   const Graph graph = toy_graph(rounded.model, {}).graph;
   for (const Node& node : graph.nodes)
     if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
-      EXPECT_TRUE(node.op == &lora_op || node.op == &lora_backward_op) << node.op->name;
+      const bool forward = node.op == &lora_op || node.op == &lora_activated_op;
+      EXPECT_TRUE(forward || node.op == &lora_backward_op) << node.op->name;
       EXPECT_EQ(products_of(node.attrs), products_named(GetParam().name));
-      layers += node.op == &lora_op;
+      layers += forward;
     }
   EXPECT_EQ(layers, 22);  // ten of the double block, three of each single block
   const double error = GetParam().error * std::sqrt(2.0 * static_cast<double>(layers));

@@ -13,6 +13,7 @@
 #include "ops/ops.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
+#include "passes/fuse_activations.h"
 #include "passes/group_layers.h"
 #include "passes/products.h"
 #include "passes/prune.h"
@@ -150,6 +151,8 @@ TrainGraph StepBeforeRecompute::kept_as(Pass& pass, const ActivationChoice& choi
     prune(graph);
     show("recompute", graph);
   }
+  fuse_activations(graph);
+  show("fuse_activations", graph);
   if (choice.offload > 0) {
     const auto all_of = [](const Graph& g) { return offloadable(g, external_to_step(g)); };
     if (!pass.offloadable) pass.offloadable = offloaded_bytes(pass.all_kept.graph, all_of(pass.all_kept.graph));
@@ -208,6 +211,7 @@ void make_forward(Graph& graph, const Model& model, const SelectAdapter& select)
   adapt(graph, select, false);
   prune(graph);
   group_layers(graph);
+  fuse_activations(graph);
 }
 
 std::set<Value> external_to_step(const Graph& graph) {

@@ -1,5 +1,7 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
-// weight_scale multiplies a weight that is kept in fewer bits, as in linear.
+// weight_scale multiplies a weight that is kept in fewer bits, as in linear. Beside it is the form with an
+// activation behind it.
+#include "ops/lora_activated.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -24,7 +26,15 @@ void gradient(Gradient& g) {
   if (g.needs(X)) g.set(X, d[2]);
 }
 
-lk_status launch(const Launch& l) {
+std::vector<Desc> infer_activated(const Infer& a) {
+  std::vector<Desc> out = infer(a);
+  const int64_t from = a.attrs.i("from"), columns = out[0].shape[out[0].shape.rank() - 1];
+  expect(from >= 0 && from < columns, fmt::format("from is {}, outside {} columns", from, columns));
+  out.push_back({out[0].dtype, out[0].shape.with(-1, columns - from)});
+  return out;
+}
+
+lk_lora_forward_params forward_params(const Launch& l) {
   lk_lora_forward_params p{};
   p.x = l.in[X];
   p.weight = l.in[WEIGHT];
@@ -37,6 +47,19 @@ lk_status launch(const Launch& l) {
   p.y = l.out[0];
   p.s = l.out[1];
   p.products = products_of(l.attrs);
+  return p;
+}
+
+lk_status launch(const Launch& l) {
+  const lk_lora_forward_params p = forward_params(l);
+  return lk_lora_forward(l.context, &p);
+}
+
+lk_status launch_activated(const Launch& l) {
+  lk_lora_forward_params p = forward_params(l);
+  p.activated = l.out[2];
+  p.activation = LK_GELU_TANH;
+  p.activated_from = l.attrs.i("from");
   return lk_lora_forward(l.context, &p);
 }
 
@@ -69,5 +92,8 @@ lk_status launch_backward(const Launch& l) {
 
 const OpDef lora_op{.name = "lora", .infer = infer, .gradient = gradient, .launch = launch};
 const OpDef lora_backward_op{.name = "lora_backward", .infer = infer_backward, .launch = launch_backward};
+
+const OpDef lora_activated_op{
+    .name = "lora_activated", .infer = infer_activated, .launch = launch_activated, .lines_out = {2}};
 
 }  // namespace lh

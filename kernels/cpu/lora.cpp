@@ -2,6 +2,7 @@
 //   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
+// An activation is a pass over y.
 #include "cpu/lora.h"
 
 #include <cstring>
@@ -10,6 +11,7 @@
 #include "cpu/gemm.h"
 #include "cpu/linear.h"
 #include "cpu/weight_product.h"
+#include "lines.h"
 
 namespace lk::cpu {
 
@@ -26,9 +28,7 @@ void project(const Cpu& cpu, int64_t rows, int64_t rank, int64_t k, float scale,
   });
 }
 
-}  // namespace
-
-void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
+void layer_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
   const FloatIn x(cpu, p.x), bias(cpu, p.bias);
   const FloatIn down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
@@ -41,6 +41,15 @@ void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
     beta = 1.0f;
   }
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
+}
+
+}  // namespace
+
+void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
+  layer_forward(cpu, p);
+  if (!present(p.activated)) return;
+  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
+  unary(cpu, {.kind = p.activation, .x = y, .y = p.activated});
 }
 
 void lora_backward(Cpu& cpu, const lk_lora_backward_params& p, float* dx, float so_far) {

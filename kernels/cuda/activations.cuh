@@ -93,16 +93,41 @@ struct GeluErfShort {
 };
 
 // 1/2 (1 + tanh u) = sigmoid(2u), which keeps its relative accuracy for negative u.
-template <class Math>
-struct GeluTanhBy {
-  __device__ float value(float x) const { return x * sigmoid<Math>(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
+struct GeluTanh {
+  __device__ float value(float x) const { return x * sigmoid<Accurate>(2.0f * gelu_c * (x + gelu_k * x * x * x)); }
   __device__ float slope(float x) const { return both(x).slope; }
   __device__ ValueAndSlope both(float x) const {
-    const LogisticBy<Math> f(2.0f * gelu_c * (x + gelu_k * x * x * x));
+    const LogisticBy<Accurate> f(2.0f * gelu_c * (x + gelu_k * x * x * x));
     return {x * f.s, f.s + x * f.slope * (2.0f * gelu_c * (1.0f + 3.0f * gelu_k * x * x))};
   }
 };
-using GeluTanh = GeluTanhBy<Accurate>;
+
+// The same for 16-bit results, in few instructions: products make it of their sums on the way out (product_hopper.cu),
+// and give the bits that a pass over what they store does, so the roundings are spelled out. With p = e^-2u the value
+// is x / (1 + p), and the slope (1 + x 2u' p / (1 + p)) / (1 + p).
+struct GeluTanhShort {
+  __device__ float value(float x) const { return __fmul_rn(x, inverse(__fadd_rn(1.0f, power(x)))); }
+  __device__ float slope(float x) const { return both(x).slope; }
+  __device__ ValueAndSlope both(float x) const {
+    // Below, the slope is nearer to 0 than 1e-34, and p would be infinite.
+    const float at = x < -10.0f ? -10.0f : x, p = power(at), r = inverse(__fadd_rn(1.0f, p));
+    const float grows = __fmul_rn(at, __fmaf_rn(__fmul_rn(at, at), 6.0f * gelu_c * gelu_k, 2.0f * gelu_c));
+    return {value(x), __fmul_rn(r, __fmaf_rn(__fmul_rn(p, r), grows, 1.0f))};
+  }
+
+ private:
+  __device__ static float power(float x) {
+    constexpr float log2_e = 1.44269504088896341f, first = -2.0f * gelu_c * log2_e;
+    float p = 0;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(p) : "f"(__fmul_rn(x, __fmaf_rn(__fmul_rn(x, x), first * gelu_k, first))));
+    return p;
+  }
+  __device__ static float inverse(float x) {
+    float r = 0;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(r) : "f"(x));
+    return r;
+  }
+};
 
 // The form of a function for results that are stored in 16 bits, where it has one.
 template <class Function>
@@ -111,6 +136,6 @@ __device__ inline Function shortened(Function f) {
 }
 __device__ inline SiluBy<Short> shortened(Silu) { return {}; }
 __device__ inline GeluErfShort shortened(GeluErf) { return {}; }
-__device__ inline GeluTanhBy<Short> shortened(GeluTanh) { return {}; }
+__device__ inline GeluTanhShort shortened(GeluTanh) { return {}; }
 
 }  // namespace lk::cuda

@@ -122,7 +122,7 @@ auto with_short_activation(lk_unary_kind kind, const Body& body) {
   switch (kind) {
     case LK_SILU: return body(SiluBy<Short>{});
     case LK_GELU_ERF: return body(GeluErfShort{});
-    default: return body(GeluTanhBy<Short>{});  // arguments were checked
+    default: return body(GeluTanhShort{});  // arguments were checked
   }
 }
 

@@ -3,10 +3,12 @@
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
-// nothing is written before. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
+// nothing is written before, and it may make an activation on the way, which otherwise is a pass of its own over what
+// was stored. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
 // tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both, which
 // may be those of several layers of one x; otherwise by cuBLASLt.
 #include <algorithm>
+#include <string>
 #include <vector>
 
 #include "cuda/convert.h"
@@ -16,6 +18,7 @@
 #include "cuda/product_hopper.h"
 #include "cuda/skinny.h"
 #include "cuda/weight_product.h"
+#include "lines.h"
 
 namespace lk::cuda {
 
@@ -79,6 +82,24 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
                                         .workspace = workspace});
   call.c = call.d;
   return call;
+}
+
+// Which way a layer with an activation goes, and so the memory it needs, is known without addresses.
+void require_aligned(const Cuda& cuda, const lk_lora_forward_params& p) {
+  for (const lk_tensor* t : {&p.x, &p.weight, &p.y, &p.s, &p.activated})
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
+      throw Error(LK_E_INVALID, "lora_forward: with an activation all tensors must be aligned to 16 bytes");
+}
+
+// What the product is told of an activation. Anything but gelu by tanh of rows that lie evenly has no type.
+Activation activation_of(const lk_lora_forward_params& p) {
+  const int64_t width = p.activated.dims[p.activated.rank - 1];
+  const Lines lines = *lines_of(p.activated);
+  const bool even = lines.dense() || lines.line == width;
+  return {.type = p.activation == LK_GELU_TANH && even ? p.activated.dtype : LK_F32,
+          .from = p.activated_from,
+          .data = p.activated.data,
+          .pitch = lines.dense() ? width : lines.pitch};
 }
 
 // With the adapter's share as a step of its sum: z [rows, rank] times v, which with_shares gives a place and which is
@@ -386,8 +407,10 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   cuda.gemm().run(call);
 }
 
-void wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
+// Whether the product made what is activated, too, which one layer may have.
+bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
   const bool skinny = skinny_takes(cuda, layers);
+  const lk_lora_forward_params& first = layers.front();
   std::vector<SharedProduct> bases;
   for (const lk_lora_forward_params& p : layers) {
     if (!present(p.weight)) continue;
@@ -397,14 +420,22 @@ void wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
     base.bias_dtype = p.bias.dtype;
     bases.push_back(shared_product(base, n.rank, out(p.s), n.rank));
   }
-  const bool shared = skinny && bases.size() == layers.size() && with_shares(cuda, bases);
+  const bool can_share = skinny && bases.size() == layers.size();
+  bool activated = false;
+  if (can_share && present(first.activated)) {
+    bases.front().activation = activation_of(first);
+    activated = with_shares(cuda, bases);
+    if (!activated) bases.front().activation = {};
+  }
+  const bool shared = activated || (can_share && with_shares(cuda, bases));
   if (!shared)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   if (skinny)
     skinny_forward(cuda, layers, bases, shared);
   else
-    gemm_forward(cuda, layers.front(), sizes_of(layers.front()), workspace);
+    gemm_forward(cuda, first, sizes_of(first), workspace);
   run_bases(cuda, bases, shared);
+  return activated;
 }
 
 void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
@@ -470,7 +501,15 @@ void lora_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
 }
 
 void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
-  lora_forward(cuda, {&p, 1}, lora_workspace(cuda, p.x));
+  if (present(p.activated)) require_aligned(cuda, p);
+  void* const workspace = lora_workspace(cuda, p.x);
+  if (workspace == nullptr)
+    few_rows_forward(cuda, p, sizes_of(p));
+  else if (wide_forward(cuda, {&p, 1}, workspace))
+    return;
+  if (!present(p.activated)) return;
+  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
+  unary(cuda, {.kind = p.activation, .x = y, .y = p.activated});
 }
 
 void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {

@@ -3,15 +3,17 @@
 // A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
 // the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
 // both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
-// before, while the sums were made.
+// before, while the sums were made. Where what is stored then goes through an activation, two warps beside the one that
+// loads begin the copies, one for each warpgroup, and see to that while the next tile is made (activation_beside.cuh).
 //
 // Several layers are made by one kernel: where a is the same, their columns lie side by side, and a tile is of one
-// layer; where d is, their sums come one after the other, and a tile is of all.
+// layer; where d is, their sums come one after the other, and a tile is of all. They have no activation.
 #include <algorithm>
 #include <limits>
 #include <optional>
 #include <type_traits>
 
+#include "cuda/activation_beside.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/product_hopper.h"
@@ -26,7 +28,8 @@ constexpr int line = 64, line_bytes = 128;                       // what a row o
 constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
 constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
 constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
-constexpr int cluster = 2, boxes = 2;
+constexpr int cluster = 2, boxes = 2, widest = 256;
+constexpr int activated_depth = 2048;
 
 template <int Layers>  // at most
 struct Problem {
@@ -38,6 +41,8 @@ struct Problem {
   int row_tiles, col_tiles;          // of a cluster, 256 rows each
   int band;                          // so many rows of tiles are made together
   bool adds;                         // c
+  int activated_from;                // whole tiles
+  hopper::Beside beside;
 };
 
 template <int Layers>
@@ -56,6 +61,7 @@ struct Shared {
   alignas(1024) unsigned char d[groups][boxes][box_bytes];
   alignas(16) unsigned char bias[groups][Cols * 2];
   uint64_t full[stages], empty[stages], added[groups][boxes];
+  uint64_t written[groups][boxes], read[groups][boxes], stored[groups];  // with an activation
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -90,6 +96,15 @@ struct Tiles {
   }
   __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
 };
+
+// The first row and column of what a group makes.
+struct Part {
+  int row, col;
+};
+template <int Cols>
+__device__ Part part_of(const Place& place, int group) {
+  return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
+}
 
 // Where a thread is in the ring of parts.
 template <int stages>
@@ -145,7 +160,53 @@ __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const M
     Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
-template <class T, int Cols, bool Across, int Layers>
+// Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
+// then.
+template <class T, int Cols>
+__device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Cols>& s, int group) {
+  const bool first_lane = threadIdx.x % 32 == 0;
+  constexpr int count = Cols / line;
+  int turns = 0;
+  for (Tiles tiles; tiles.there(p); turns += count / boxes) {
+    const auto [row, col] = part_of<Cols>(Place(p, tiles.now), group);
+#pragma unroll
+    for (int box = 0; box < count; ++box) {
+      barrier_wait(&s.written[group][box % boxes], (turns + box / boxes) % 2);
+      if (first_lane) {
+        if (col + box * line < p.cols[0] && row < p.rows)
+          store_box(maps.of[0].d, col + box * line, row, s.d[group][box % boxes]);
+        bulk_commit();
+        if (box > 0) {
+          bulk_wait_read<1>();
+          barrier_arrive(&s.read[group][(box - 1) % boxes]);
+        }
+        if (box == count - 1) {
+          bulk_wait();
+          barrier_arrive(&s.read[group][box % boxes]);
+        }
+      }
+      __syncwarp();
+    }
+    tiles.next();
+    if (!tiles.there(p)) {
+      if (first_lane) barrier_arrive(&s.stored[group]);
+    } else if (col >= p.activated_from) {
+      activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, 0, 1);
+    }
+  }
+}
+
+template <class T, int Cols>
+__device__ void activate_last(const Problem<1>& p, Shared<Cols>& s, int group, int warp) {
+  Tiles last;
+  for (Tiles tiles; tiles.there(p); tiles.next()) last = tiles;
+  const auto [row, col] = part_of<Cols>(Place(p, last.now), group);
+  barrier_wait(&s.stored[group], 0);
+  if (col >= p.activated_from)
+    activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, warp, 4);
+}
+
+template <class T, int Cols, bool Across, bool Activates, int Layers>
 __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
@@ -156,9 +217,10 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   };
   Turn<Shared<Cols>::stages> at;
   int added = 0;  // boxes of c that came into each place
+  int turns = 0;  // of each place
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
-    const int row = (place.row * cluster + own) * tile_rows + group * group_rows, col = place.col * Cols;
+    const auto [row, col] = part_of<Cols>(place, group);
     const int cols = p.cols[place.layer];
     const auto fetch_added = [&](int box) {  // by one thread, when its place is free
       uint64_t* const there = &s.added[group][box % boxes];
@@ -224,12 +286,14 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
 #pragma unroll
     for (int box = 0; box < Cols / line; ++box) {
       unsigned char* const to = s.d[group][box % boxes];
-      if (p.adds) {
+      if constexpr (Activates) {
+        barrier_wait(&s.read[group][box % boxes], (turns + box / boxes + 1) % 2);
+      } else if (p.adds) {
         barrier_wait(&s.added[group][box % boxes], (added + box / boxes) % 2);
       } else if (thread == 0) {
         bulk_wait_read<boxes - 1>();
       }
-      meet();
+      if (!Activates || box == 0) meet();  // all have made the bias
 #pragma unroll
       for (int j = 0; j < 8; j += 2) {
         uint32_t packed[4];
@@ -254,6 +318,11 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
         store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
       }
       fence_async_shared();
+      if constexpr (Activates) {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.written[group][box % boxes]);
+        continue;
+      }
       meet();
       if (thread == 0) {
         if (col + box * line < cols && row < p.rows) store_box(maps.of[place.layer].d, col + box * line, row, to);
@@ -265,13 +334,17 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
       }
     }
     added += Cols / line / boxes;
+    turns += Cols / line / boxes;
   }
-  if (thread == 0) bulk_wait();
+  if constexpr (Activates)
+    activate_last<T, Cols>(p, s, group, warp);
+  else if (thread == 0)
+    bulk_wait();
 }
 
 #endif
 
-template <class T, int Cols, bool Across, int Layers>
+template <class T, int Cols, bool Across, bool Activates, int Layers>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem<Layers> p, const __grid_constant__ Maps<Layers> maps) {
   await_previous();
@@ -284,16 +357,26 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], groups * cluster);
     }
+    for (int i = 0; i < groups * boxes; ++i) {
+      barrier_init(&s.written[0][0] + i, 4);
+      barrier_init(&s.read[0][0] + i, 1);
+    }
+    for (int i = 0; i < groups; ++i) barrier_init(&s.stored[i], 1);
     fence_barriers();
   }
   cluster_barrier();
+  constexpr int registers = Activates ? 72 : 40;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
-    fewer_registers<40>();
+    fewer_registers<registers>();
     if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
     __syncwarp();
+    if constexpr (Activates) {
+      const int warp = static_cast<int>(threadIdx.x - multipliers) / 32 - 1;
+      if (warp >= 0 && warp < groups) store_tiles<T, Cols>(p, maps, s, warp);
+    }
   } else {
-    more_registers<232>();
-    multiply<T, Cols, Across>(p, maps, s);
+    more_registers<(504 - registers) / 2>();
+    multiply<T, Cols, Across, Activates>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here
 #endif
@@ -313,12 +396,17 @@ struct Tile {
   void (*kernel)(Problem<Layers>, Maps<Layers>);
   size_t shared;
 };
+template <class T, int Cols, int Layers>
+auto kernel_of(bool across, bool activates) {
+  if constexpr (Layers == 1)
+    if (activates) return product_kernel<T, Cols, false, true, 1>;
+  return across ? product_kernel<T, Cols, true, false, Layers> : product_kernel<T, Cols, false, false, Layers>;
+}
 template <int Cols, int Layers>
-Tile<Layers> tile_of(lk_dtype type, bool across) {
-  const auto bf16 =
-      across ? product_kernel<__nv_bfloat16, Cols, true, Layers> : product_kernel<__nv_bfloat16, Cols, false, Layers>;
-  const auto f16 = across ? product_kernel<__half, Cols, true, Layers> : product_kernel<__half, Cols, false, Layers>;
-  return {Cols, type == LK_BF16 ? bf16 : f16, sizeof(Shared<Cols>) + 1024};
+Tile<Layers> tile_of(lk_dtype type, bool across, bool activates) {
+  const auto kernel = type == LK_BF16 ? kernel_of<__nv_bfloat16, Cols, Layers>(across, activates)
+                                      : kernel_of<__half, Cols, Layers>(across, activates);
+  return {Cols, kernel, sizeof(Shared<Cols>) + 1024};
 }
 
 // What one product in place of all would have.
@@ -354,21 +442,32 @@ struct Tiling {
 // along the sum's axis, as lost(): the pass writes and reads d, which takes some 400, and is a kernel more, 4 us or
 // some 2^30 / (m n); tiles of 128 columns read more for each product and take about an eighth longer. Large products,
 // whose rounds are many, stay with wide tiles or cuBLASLt by that. Several layers would have a kernel more each, and
-// where they are summed a pass; of their tiles, which often fill places in either width, those that take less time.
+// where they are summed a pass; of their tiles, which often fill places in either width, those that take less time. An
+// activation would be a pass like that after it.
 template <int Layers>
 std::optional<Tiling<Layers>> tiling_of(const Cuda& cuda, SharedProducts layers) {
   const GemmCall c = joined(layers);
-  const bool across = !c.transpose_b;
+  const bool across = !c.transpose_b, activates = layers.front().activation.wanted();
   const auto count = static_cast<int64_t>(layers.size());
-  const int64_t pass = 400 * (across ? count : 1), kernel = count << 30;
-  const Tiling<Layers> wide(cuda, layers, tile_of<256, Layers>(c.a_dtype, across));
+  const int64_t pass = (activates ? 800 : 400) * (across ? count : 1), kernel = count << 30;
+  const Tiling<Layers> wide(cuda, layers, tile_of<256, Layers>(c.a_dtype, across, activates));
   const bool wide_fits = wide.places > 0 && wide.lost(c) <= pass;
   if (wide_fits && count == 1) return wide;
-  const Tiling<Layers> narrow(cuda, layers, tile_of<128, Layers>(c.a_dtype, across));
+  const Tiling<Layers> narrow(cuda, layers, tile_of<128, Layers>(c.a_dtype, across, activates));
   const bool narrow_fits = narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n);
   if (wide_fits && !(narrow_fits && narrow.rounds() * 9 < wide.rounds() * 16)) return wide;
   if (narrow_fits) return narrow;
   return {};
+}
+
+// Of what the product stores of d.
+hopper::Beside beside_of(const GemmCall& c, const Activation& a) {
+  return {.from = static_cast<const char*>(c.d) + a.from * lk_dtype_size(c.d_dtype),
+          .to = a.data,
+          .from_pitch = c.n,
+          .to_pitch = a.pitch,
+          .rows = static_cast<int>(c.m),
+          .cols = static_cast<int>(c.n - a.from)};
 }
 
 // Whether the layer, without regard to its size, can be one of those whose type is `type`.
@@ -383,7 +482,16 @@ bool takes(const Cuda& cuda, const SharedProduct& p, lk_dtype type) {
     if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
   }
   if (p.rank > depth) return no("rank is over 64");  // the share is one part
-  for (const void* data : {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c}) {
+  const Activation& activation = p.activation;
+  if (activation.wanted()) {
+    if (activation.type != type) return no("mixed types, or not gelu by tanh of even rows");
+    if (activation.from % widest != 0) return no("a tile would be activated in part");
+    if (activation.pitch % 8 != 0) return no("pitches are not all multiples of 8");
+    // Measured at 4250 x 1536 -> 6144: what is beside the product then takes as long as the product.
+    if (c.k < activated_depth) return no("the activation would take longer than the product beside it");
+  }
+  for (const void* data :
+       {c.a, c.b, static_cast<const void*>(c.d), p.z.data, p.c, static_cast<const void*>(activation.data)}) {
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
   }
   if (std::max({c.m, c.n, c.k}) > std::numeric_limits<int>::max() / 16) return no("too large");
@@ -412,7 +520,9 @@ void run(Cuda& cuda, SharedProducts layers) {
                           .row_tiles = static_cast<int>(tiles.rows),
                           .col_tiles = static_cast<int>(tiles.cols),
                           .band = static_cast<int>(ceil_div(tiles.rows, bands)),
-                          .adds = p.c != nullptr};
+                          .adds = p.c != nullptr,
+                          .activated_from = static_cast<int>(p.activation.from),
+                          .beside = beside_of(c, p.activation)};
   Maps<Layers> maps{.c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows)};
   for (int& first : problem.first) first = std::numeric_limits<int>::max();
   int64_t first = 0;

@@ -1,4 +1,5 @@
-// Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added.
+// Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added,
+// and which may go through an activation on their way out.
 #pragma once
 
 #include <span>
@@ -7,6 +8,16 @@
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
+
+// gelu by tanh of the last columns of d, as they are stored, beside d: of d's type, rows `pitch` elements apart.
+struct Activation {
+  lk_dtype type = LK_F32;
+  int64_t from = 0;  // the first of the columns
+  void* data = nullptr;
+  int64_t pitch = 0;  // 0: no activation
+
+  bool wanted() const { return pitch > 0; }
+};
 
 // d = a op(b) + z op(v) + bias + c: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
 // rank], or [rank, n] where b is [k, n]. The share is one more step of the sum: nothing of d's size is read or written
@@ -18,6 +29,7 @@ struct SharedProduct {
   int64_t rank = 0;
   void* v = nullptr;        // of z's type
   const void* c = nullptr;  // optional, as d, and may be d
+  Activation activation{};  // of b [n, k] without c
 };
 
 // The products of a group's layers, at most LK_LORA_GROUP_MAX: with b transposed they have one a and a d each,

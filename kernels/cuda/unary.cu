@@ -97,7 +97,7 @@ bool with_activation(lk_unary_kind kind, const Body& body) {
   switch (kind) {
     case LK_SILU: return body(SiluBy<Short>{});
     case LK_GELU_ERF: return body(GeluErfShort{});
-    case LK_GELU_TANH: return body(GeluTanhBy<Short>{});
+    case LK_GELU_TANH: return body(GeluTanhShort{});
     default: return false;
   }
 }

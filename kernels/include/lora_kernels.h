@@ -257,6 +257,11 @@ typedef struct lk_lora_forward_params {
   float scale;    /* alpha / rank */
   lk_tensor y, s;
   lk_products products; /* of base */
+  /* optional, in lines: act(y[..., activated_from:]) of y as it is stored. On a GPU it is aligned to 16 bytes, and then
+   * x, weight, y and s are, too. */
+  lk_tensor activated;
+  int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH */
+  int64_t activated_from;
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 

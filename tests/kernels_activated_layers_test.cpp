@@ -1,0 +1,116 @@
+// Layers with adapters that an activation follows: the bits of the layer and the activation one
+// after the other, whether a product makes both or a pass is added.
+#include <gtest/gtest.h>
+
+#include "lora_kernels_group.h"
+#include "support/kernel_tensors.h"
+
+namespace {
+
+using namespace lk_test;
+
+// `wide` columns, of whose last the activation is.
+struct Size {
+  int64_t rows, narrow, wide, rank, from;
+};
+constexpr Size sizes[] = {{3, 24, 40, 4, 0},          {300, 24, 520, 8, 0},      {129, 2048, 256, 16, 0},
+                          {257, 2056, 1032, 32, 256}, {257, 40, 1032, 16, 8},    {900, 2048, 4000, 16, 0},
+                          {300, 2304, 768, 64, 256},  {1100, 72, 3400, 16, 1024}};
+constexpr int64_t before_lines = 16, behind_lines = 8;
+
+class KernelsActivatedLayers : public Kernels, public testing::WithParamInterface<lk_dtype> {
+ protected:
+  Tensor drawn(const Shape& shape, lk_dtype type) { return random_tensor(context.get(), random, shape, type, -2, 2); }
+  Tensor empty(const Shape& shape, lk_dtype type) { return poisoned(context.get(), shape, type); }
+  // Columns of a wider matrix.
+  static lk_tensor columns(lk_tensor t, int64_t from, int64_t count) {
+    t.strides[0] = t.dims[1], t.strides[1] = 1;
+    t.data = static_cast<char*>(t.data) + from * lk_dtype_size(t.dtype);
+    t.dims[1] = count;
+    return t;
+  }
+  static int64_t width_of(int64_t count, bool in_lines) {
+    return in_lines ? before_lines + count + behind_lines : count;
+  }
+  static lk_tensor in_place(const Tensor& t, int64_t count, bool in_lines) {
+    return in_lines ? columns(t.view(), before_lines, count) : t.view();
+  }
+  void expect(lk_status status) { ASSERT_EQ(status, LK_OK) << lk_last_error(context.get()); }
+
+  void forward(const Size& n, int32_t kind, bool in_lines) {
+    const lk_dtype type = GetParam();
+    const int64_t count = n.wide - n.from;
+    const Tensor x = drawn({n.rows, n.narrow}, type), weight = drawn({n.wide, n.narrow}, type);
+    const Tensor bias = drawn({n.wide}, LK_F32), down = drawn({n.rank, n.narrow}, LK_F32);
+    const Tensor up = drawn({n.wide, n.rank}, LK_F32);
+    const Tensor y[] = {empty({n.rows, n.wide}, type), empty({n.rows, n.wide}, type)};
+    const Tensor activated[] = {empty({n.rows, width_of(count, in_lines)}, type),
+                                empty({n.rows, width_of(count, in_lines)}, type)};
+    const Tensor s = empty({n.rows, n.rank}, type);
+    lk_lora_forward_params p{};
+    p.x = x.view(), p.weight = weight.view(), p.bias = bias.view(), p.down = down.view(), p.up = up.view();
+    p.scale = 0.05f, p.y = y[0].view(), p.s = s.view();
+    expect(lk_lora_forward(context.get(), &p));
+    const lk_unary_params f{.kind = kind,
+                            .a = 0,
+                            .b = 0,
+                            .x = columns(y[0].view(), n.from, count),
+                            .y = in_place(activated[0], count, in_lines)};
+    expect(lk_unary(context.get(), &f));
+    p.y = y[1].view();
+    p.activated = in_place(activated[1], count, in_lines);
+    p.activation = kind;
+    p.activated_from = n.from;
+    expect(lk_lora_forward(context.get(), &p));
+    EXPECT_EQ(y[1].bytes(), y[0].bytes());
+    EXPECT_EQ(activated[1].bytes(), activated[0].bytes());
+  }
+};
+
+TEST_P(KernelsActivatedLayers, HaveTheBitsOfTheLayerAndTheActivation) {
+  for (const Size& n : sizes)
+    for (const int32_t kind : {LK_GELU_TANH, LK_GELU_ERF})
+      for (const bool in_lines : {false, true}) {
+        SCOPED_TRACE(testing::Message() << n.rows << " x " << n.narrow << ", " << n.wide << " rank " << n.rank
+                                        << " from " << n.from << (in_lines ? " in lines" : "") << " kind " << kind);
+        forward(n, kind, in_lines);
+        if (HasFailure()) return;
+      }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, KernelsActivatedLayers, testing::Values(LK_F32, LK_F16, LK_BF16),
+                         [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
+
+using KernelsActivatedLayer = Kernels;
+
+TEST_F(KernelsActivatedLayer, RefusesWhatDoesNotFit) {
+  const auto tensor = [&](const Shape& shape) { return poisoned(context.get(), shape, LK_F32); };
+  const Tensor x = tensor({9, 16}), weight = tensor({24, 16}), down = tensor({4, 16}), up = tensor({24, 4});
+  const Tensor y = tensor({9, 24}), s = tensor({9, 4}), all = tensor({9, 24}), some = tensor({9, 16});
+  lk_lora_forward_params p{};
+  p.x = x.view(), p.weight = weight.view(), p.down = down.view(), p.up = up.view(), p.scale = 1;
+  p.y = y.view(), p.s = s.view(), p.activated = all.view(), p.activation = LK_GELU_TANH;
+  const auto refused = [&](const char* text) {
+    EXPECT_EQ(lk_lora_forward(context.get(), &p), LK_E_INVALID);
+    EXPECT_NE(std::string(lk_last_error(context.get())).find(text), std::string::npos) << lk_last_error(context.get());
+  };
+  p.activation = LK_SILU;
+  refused("lora_forward: activation: expected LK_GELU_ERF or LK_GELU_TANH");
+  p.activation = LK_GELU_TANH;
+  p.activated_from = 24;
+  refused("activated_from: expected 0 to 23, found 24");
+  p.activated_from = 4;
+  refused("activated: expected shape [9, 20], found [9, 24]");
+  p.activated_from = 0;
+  p.activated = y.view();
+  refused("overlap");
+
+  p.activated = all.view();
+  lk_lora_group_forward_params group{};
+  group.layers = &p, group.count = 1;
+  EXPECT_EQ(lk_lora_group_forward(context.get(), &group), LK_E_INVALID);
+  EXPECT_NE(std::string(lk_last_error(context.get())).find("activated: expected none in a group"), std::string::npos)
+      << lk_last_error(context.get());
+}
+
+}  // namespace
