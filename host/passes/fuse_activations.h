@@ -1,10 +1,9 @@
-// Pass: an activation goes into the layer before it, whose kernel has the numbers at hand, and its gradient into the
-// layer behind it. Runs when all nodes of a step are there, recomputed ones too: what is kept and what is made again is
-// chosen before, when an activation costs what it costs by itself.
-//   y = lora(x); z = gelu(y)                              becomes   y, z = lora_activated(x)
-//   dx = lora_backward(dy); dz = unary_backward(dx, z)    becomes   dz = lora_activated_backward(dy, z)
-// for gelu by tanh, of the whole or of last columns: a piece of y that a split or a slice has cut off, and the piece of
-// dx that is the gradient of such an input of a concat. Values and rounding are those of the separate ops.
+// Pass: an activation goes into the layer before it, whose kernel has the numbers at hand. Runs when all nodes of a
+// step are there, recomputed ones too: what is kept and what is made again is chosen before, when an activation costs
+// what it costs by itself.
+//   y = lora(x); z = gelu(y)    becomes   y, z = lora_activated(x)
+// for gelu by tanh, of the whole or of last columns: a piece of y that a split or a slice has cut off. Values and
+// rounding are those of the separate ops.
 #pragma once
 
 #include "graph/graph.h"

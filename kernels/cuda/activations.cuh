@@ -102,8 +102,8 @@ struct GeluTanh {
   }
 };
 
-// The same for 16-bit results, in few instructions: products make it of their sums on the way out (product_hopper.cu),
-// and give the bits that a pass over what they store does, so the roundings are spelled out. With p = e^-2u the value
+// The same for 16-bit results, in few instructions: it is also made beside a product (activation_beside.cuh), with the
+// bits of a pass over what that stores, so the roundings are spelled out. With p = e^-2u the value
 // is x / (1 + p), and the slope (1 + x 2u' p / (1 + p)) / (1 + p).
 struct GeluTanhShort {
   __device__ float value(float x) const { return __fmul_rn(x, inverse(__fadd_rn(1.0f, power(x)))); }

@@ -271,7 +271,8 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
         at.next();
       }
     }
-    // In d's type, as cuBLASLt takes it. All have read the last tile's: they have met since.
+    // In d's type, as cuBLASLt takes it. All have read the last tile's: without an activation they have met since.
+    if constexpr (Activates) meet();
     const In bias = p.bias[place.layer];
 #pragma unroll
     for (int i = thread; i < Cols; i += 128) {

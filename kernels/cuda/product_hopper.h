@@ -1,5 +1,5 @@
 // Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added,
-// and which may go through an activation on their way out.
+// and beside which an activation of what they store may be made.
 #pragma once
 
 #include <span>
