@@ -28,13 +28,13 @@ void check_adapter(const lk::Check& check, const Params& p) {
   check.finite("scale", p.scale);
 }
 
-// What an activation adds to a layer with so many columns: a tensor of those it takes.
-void check_activated(const lk::Check& check, const lk_lora_forward_params& p, int64_t columns) {
+// What an activation adds to a layer: a tensor of the columns it takes.
+void check_activated(const lk::Check& check, const lk_lora_forward_params& p, const lk::Arg& activated) {
+  const int64_t columns = p.up.dims[0];
   check.require(p.activation == LK_GELU_ERF || p.activation == LK_GELU_TANH, "activation",
                 "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", std::to_string(p.activation));
   check.require(p.activated_from >= 0 && p.activated_from < columns, "activated_from",
                 "0 to " + std::to_string(columns - 1), std::to_string(p.activated_from));
-  const lk::Arg activated = LK_LINES(p, activated);
   check.floating(activated);
   check.shape(activated, lk::with_last(p.x, columns - p.activated_from));
 }
@@ -54,7 +54,7 @@ void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p)
   check.floating(LK_ARG(p, s));
   check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
   const lk::Arg activated = LK_LINES(p, activated);
-  if (lk::present(p.activated)) check_activated(check, p, out);
+  if (lk::present(p.activated)) check_activated(check, p, activated);
   for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s), activated}) {
     check.separate(output, {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias), LK_ARG(p, down),
                             LK_ARG(p, up), LK_ARG(p, mask)});

@@ -48,8 +48,7 @@ void layer_forward(Cpu& cpu, const lk_lora_forward_params& p) {
 void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   layer_forward(cpu, p);
   if (!present(p.activated)) return;
-  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
-  unary(cpu, {.kind = p.activation, .x = y, .y = p.activated});
+  unary(cpu, {.kind = p.activation, .x = columns_from(p.y, p.activated_from), .y = p.activated});
 }
 
 void lora_backward(Cpu& cpu, const lk_lora_backward_params& p, float* dx, float so_far) {

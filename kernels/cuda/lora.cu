@@ -508,8 +508,7 @@ void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
   else if (wide_forward(cuda, {&p, 1}, workspace))
     return;
   if (!present(p.activated)) return;
-  const lk_tensor y = columns_of(p.y, p.activated_from, p.up.dims[0] - p.activated_from);
-  unary(cuda, {.kind = p.activation, .x = y, .y = p.activated});
+  unary(cuda, {.kind = p.activation, .x = columns_from(p.y, p.activated_from), .y = p.activated});
 }
 
 void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {

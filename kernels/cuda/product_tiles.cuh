@@ -1,0 +1,380 @@
+// d = a op(b) + z op(v) + bias + c in 16-bit numbers, sums in float32.
+//
+// A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
+// the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
+// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
+// before, while the sums were made. Where what is stored then goes through an activation, two warps beside the one that
+// loads begin the copies, one for each warpgroup, and see to that while the next tile is made (activation_beside.cuh).
+//
+// Several layers are made by one kernel: where a is the same, their columns lie side by side, and a tile is of one
+// layer; where d is, their sums come one after the other, and a tile is of all. They have no activation.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/activation_beside.cuh"
+#include "cuda/await_previous.cuh"
+#include "cuda/hopper.cuh"
+
+namespace lk::cuda::product {
+
+constexpr int tile_rows = 128, depth = 64, group_rows = 64;
+constexpr int line = 64, line_bytes = 128;                       // what a row of a matrix in shared memory has
+constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
+constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
+constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
+constexpr int cluster = 2, boxes = 2;
+
+template <int Layers>  // at most
+struct Problem {
+  In bias[Layers];
+  int rows, cols[Layers];
+  int steps[Layers], share[Layers];  // parts of the sum; 16s of the adapter's
+  int first[Layers];                 // column of tiles; beyond all where there is none
+  int summed;                        // layers
+  int row_tiles, col_tiles;          // of a cluster, 256 rows each
+  int band;                          // so many rows of tiles are made together
+  bool adds;                         // c
+  int activated_from;                // whole tiles
+  hopper::Beside beside;
+};
+
+template <int Layers>
+struct Maps {
+  struct {
+    CUtensorMap a, b, z, v, d;
+  } of[Layers];
+  CUtensorMap c;
+};
+
+template <int Cols>  // of a tile
+struct Shared {
+  static constexpr int stages = Cols == 256 ? 4 : 6, half_b_bytes = Cols / 2 * line_bytes;
+  alignas(1024) unsigned char a[stages][a_bytes];
+  alignas(1024) unsigned char b[stages][2 * half_b_bytes];
+  alignas(1024) unsigned char d[groups][boxes][box_bytes];
+  alignas(16) unsigned char bias[groups][Cols * 2];
+  uint64_t full[stages], empty[stages], added[groups][boxes];
+  uint64_t written[groups][boxes], read[groups][boxes], stored[groups];  // with an activation
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+using namespace hopper;
+
+// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column. The column
+// is the layer's, and layers `layer` to `end` are summed.
+struct Place {
+  int row, col, layer = 0, end = 1;
+  template <int Layers>
+  __device__ Place(const Problem<Layers>& p, int tile) {
+    const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
+    const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
+    row = first + left % height;
+    col = left / height;
+    if constexpr (Layers > 1) {
+#pragma unroll
+      for (int i = 1; i < Layers; ++i) layer += col >= p.first[i] ? 1 : 0;
+      col -= p.first[layer];
+      end = layer + p.summed;
+    }
+  }
+};
+
+// The tiles of a cluster.
+struct Tiles {
+  int now = static_cast<int>(blockIdx.x) / cluster;
+  template <int Layers>
+  __device__ bool there(const Problem<Layers>& p) const {
+    return now < p.row_tiles * p.col_tiles;
+  }
+  __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
+};
+
+// The first row and column of what a group makes.
+struct Part {
+  int row, col;
+};
+template <int Cols>
+__device__ Part part_of(const Place& place, int group) {
+  return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
+}
+
+// Where a thread is in the ring of parts.
+template <int stages>
+struct Turn {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+// By one thread.
+template <int Cols, bool Across, int Layers>
+__device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
+  constexpr int half_b_bytes = Shared<Cols>::half_b_bytes;
+  const int own = block_of_cluster();
+  Turn<Shared<Cols>::stages> at;
+  for (Tiles tiles; tiles.there(p); tiles.next()) {
+    const Place place(p, tiles.now);
+    const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols + own * (Cols / 2);
+#pragma unroll 1
+    for (int layer = place.layer; layer < place.end; ++layer) {
+      const auto& of = maps.of[layer];
+      for (int step = -1; step < p.steps[layer]; ++step) {  // the adapter's first
+        const CUtensorMap &left = step < 0 ? of.z : of.a, &right = step < 0 ? of.v : of.b;
+        const int from = max(step, 0) * depth;
+        barrier_wait(&s.empty[at.stage], at.parity ^ 1);
+        uint64_t* const full = &s.full[at.stage];
+        barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
+        copy_box(s.a[at.stage], left, from, row, full);
+        unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
+        if constexpr (Across) {
+#pragma unroll
+          for (int i = 0; i < Cols / 2 / line; ++i)
+            copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
+        } else {
+          copy_box_to_both(b, right, from, col, full);
+        }
+        at.next();
+      }
+    }
+  }
+}
+
+template <class T>
+using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+// The sum of 16 of a part.
+template <class T, bool Across, int Count>
+__device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
+  if constexpr (Across)
+    Multiply<T>::template rows_across<true>(sum, a.at(i * 2), b.at(i * 128));
+  else
+    Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
+}
+
+// Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
+// then.
+template <class T, int Cols>
+__device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Cols>& s, int group) {
+  const bool first_lane = threadIdx.x % 32 == 0;
+  constexpr int count = Cols / line;
+  int turns = 0;
+  for (Tiles tiles; tiles.there(p); turns += count / boxes) {
+    const auto [row, col] = part_of<Cols>(Place(p, tiles.now), group);
+#pragma unroll
+    for (int box = 0; box < count; ++box) {
+      barrier_wait(&s.written[group][box % boxes], (turns + box / boxes) % 2);
+      if (first_lane) {
+        if (col + box * line < p.cols[0] && row < p.rows)
+          store_box(maps.of[0].d, col + box * line, row, s.d[group][box % boxes]);
+        bulk_commit();
+        if (box > 0) {
+          bulk_wait_read<1>();
+          barrier_arrive(&s.read[group][(box - 1) % boxes]);
+        }
+        if (box == count - 1) {
+          bulk_wait();
+          barrier_arrive(&s.read[group][box % boxes]);
+        }
+      }
+      __syncwarp();
+    }
+    tiles.next();
+    if (!tiles.there(p)) {
+      if (first_lane) barrier_arrive(&s.stored[group]);
+    } else if (col >= p.activated_from) {
+      activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, 0, 1);
+    }
+  }
+}
+
+template <class T, int Cols>
+__device__ void activate_last(const Problem<1>& p, Shared<Cols>& s, int group, int warp) {
+  Tiles last;
+  for (Tiles tiles; tiles.there(p); tiles.next()) last = tiles;
+  const auto [row, col] = part_of<Cols>(Place(p, last.now), group);
+  barrier_wait(&s.stored[group], 0);
+  if (col >= p.activated_from)
+    activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, warp, 4);
+}
+
+template <class T, int Cols, bool Across, bool Activates, int Layers>
+__device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
+  const int thread = static_cast<int>(threadIdx.x) % 128;
+  const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
+  const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
+  const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
+  const auto release = [&](int stage) {  // for both blocks that load
+    if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
+  };
+  Turn<Shared<Cols>::stages> at;
+  int turns = 0;  // of each place for a box
+  for (Tiles tiles; tiles.there(p); tiles.next()) {
+    const Place place(p, tiles.now);
+    const auto [row, col] = part_of<Cols>(place, group);
+    const int cols = p.cols[place.layer];
+    const auto fetch_added = [&](int box) {  // by one thread, when its place is free
+      uint64_t* const there = &s.added[group][box % boxes];
+      barrier_arrive_with(there, box_bytes);
+      copy_box(s.d[group][box % boxes], maps.c, col + box * line, row, there);
+    };
+    if (p.adds && thread == 0) {
+      bulk_wait_read<0>();
+#pragma unroll
+      for (int box = 0; box < boxes; ++box) fetch_added(box);
+    }
+    float sum[Cols / 2];
+#pragma unroll
+    for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
+    const auto left = [&] { return Matrix(shared_address(s.a[at.stage]) + group * (group_rows * line_bytes)); };
+    const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
+    int before = at.stage;
+#pragma unroll 1
+    for (int layer = place.layer; layer < place.end; ++layer) {
+      if (Layers > 1 && layer > place.layer) {
+        multiplies_wait<0>();
+        hold(sum);
+        release(before);
+      }
+      barrier_wait(&s.full[at.stage], at.parity);
+#pragma unroll 1
+      for (int i = 0; i < p.share[layer]; ++i) {
+        hold(sum);
+        multiplies_begin();
+        add_sixteen<T, Across>(sum, left(), right(), i);
+        multiplies_commit();
+        multiplies_wait<0>();
+        hold(sum);
+      }
+      release(at.stage);
+      at.next();
+      before = at.stage;
+#pragma unroll 1
+      for (int step = 0; step < p.steps[layer]; ++step) {
+        barrier_wait(&s.full[at.stage], at.parity);
+        multiplies_begin();
+#pragma unroll
+        for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
+        multiplies_commit();
+        multiplies_wait<1>();
+        if (step > 0) release(before);
+        before = at.stage;
+        at.next();
+      }
+    }
+    // In d's type, as cuBLASLt takes it. All have read the last tile's: without an activation they have met since.
+    if constexpr (Activates) meet();
+    const In bias = p.bias[place.layer];
+#pragma unroll
+    for (int i = thread; i < Cols; i += 128) {
+      const float value = bias.data != nullptr && col + i < cols ? load(bias, col + i) : 0.0f;
+      reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
+    }
+    multiplies_wait<0>();
+    hold(sum);
+    release(before);
+
+    const int in_box = warp * 16 + lane % 16;
+#pragma unroll
+    for (int box = 0; box < Cols / line; ++box) {
+      unsigned char* const to = s.d[group][box % boxes];
+      if constexpr (Activates) {
+        barrier_wait(&s.read[group][box % boxes], (turns + box / boxes + 1) % 2);
+      } else if (p.adds) {
+        barrier_wait(&s.added[group][box % boxes], (turns + box / boxes) % 2);
+      } else if (thread == 0) {
+        bulk_wait_read<boxes - 1>();
+      }
+      if (!Activates || box == 0) meet();  // all have made the bias
+#pragma unroll
+      for (int j = 0; j < 8; j += 2) {
+        uint32_t packed[4];
+#pragma unroll
+        for (int k = 0; k < 2; ++k) {
+          const int first = box * line + (j + k) * 8 + lane % 4 * 2;
+          const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
+          const float* const v = sum + (box * 8 + j + k) * 4;
+          float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
+          if (p.adds) {
+            const auto more = [&](int of_box) {
+              return unpack_pair(*reinterpret_cast<const Pair<T>*>(to + of_box * line_bytes +
+                                                                   ((j + k) ^ of_box % 8) * 16 + lane % 4 * 4));
+            };
+            const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
+            top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
+          }
+          packed[2 * k] = Multiply<T>::pack(top.x, top.y);
+          packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
+        }
+        if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
+        store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
+      }
+      fence_async_shared();
+      if constexpr (Activates) {
+        __syncwarp();
+        if (lane == 0) barrier_arrive(&s.written[group][box % boxes]);
+        continue;
+      }
+      meet();
+      if (thread == 0) {
+        if (col + box * line < cols && row < p.rows) store_box(maps.of[place.layer].d, col + box * line, row, to);
+        bulk_commit();
+        if (p.adds && box + boxes < Cols / line) {
+          bulk_wait_read<0>();
+          fetch_added(box + boxes);
+        }
+      }
+    }
+    turns += Cols / line / boxes;
+  }
+  if constexpr (Activates)
+    activate_last<T, Cols>(p, s, group, warp);
+  else if (thread == 0)
+    bulk_wait();
+}
+
+#endif
+
+template <class T, int Cols, bool Across, bool Activates, int Layers>
+__global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
+    product_kernel(const __grid_constant__ Problem<Layers> p, const __grid_constant__ Maps<Layers> maps) {
+  await_previous();
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+  extern __shared__ unsigned char memory[];
+  auto& s = *reinterpret_cast<Shared<Cols>*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < groups * boxes; ++i) barrier_init(&s.added[0][0] + i, 1);
+    for (int i = 0; i < Shared<Cols>::stages; ++i) {
+      barrier_init(&s.full[i], 1);
+      barrier_init(&s.empty[i], groups * cluster);
+    }
+    if constexpr (Activates) {
+      for (int i = 0; i < groups * boxes; ++i) {
+        barrier_init(&s.written[0][0] + i, 4);
+        barrier_init(&s.read[0][0] + i, 1);
+      }
+      for (int i = 0; i < groups; ++i) barrier_init(&s.stored[i], 1);
+    }
+    fence_barriers();
+  }
+  cluster_barrier();
+  constexpr int registers = Activates ? 72 : 40;  // the others have what is left of 504
+  if (threadIdx.x >= multipliers) {
+    fewer_registers<registers>();
+    if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
+    __syncwarp();
+    if constexpr (Activates) {
+      const int warp = static_cast<int>(threadIdx.x - multipliers) / 32 - 1;
+      if (warp >= 0 && warp < groups) store_tiles<T, Cols>(p, maps, s, warp);
+    }
+  } else {
+    more_registers<(504 - registers) / 2>();
+    multiply<T, Cols, Across, Activates>(p, maps, s);
+  }
+  cluster_barrier();  // the other block's copies and arrivals come here
+#endif
+}
+
+}  // namespace lk::cuda::product
