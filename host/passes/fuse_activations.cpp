@@ -50,20 +50,13 @@ class Joining {
     return at_end ? Columns{whole, from, n} : Columns{v};
   }
 
-  // The node of that op whose output `v` is; none: another one makes it.
-  size_t made_by(Value v, const OpDef& op, size_t output) const {
-    const size_t n = maker_[v.id];
-    if (n == none || graph_.nodes[n].op != &op) return none;
-    const std::vector<Value>& outputs = graph_.nodes[n].outputs;
-    return output < outputs.size() && outputs[output] == v ? n : none;
-  }
-
   // The first that reads what the layer made: others are of the backward pass, which makes it again.
   void join(size_t at) {
     const Value before = graph_.nodes[at].inputs[0], after = graph_.nodes[at].outputs[0];
     const Columns of = columns(before);
-    const size_t layer = made_by(of.whole, lora_op, 0);
-    if (layer == none || readers_[before.id].front() != at) return;
+    const size_t layer = maker_[of.whole.id];
+    if (layer == none || graph_.nodes[layer].op != &lora_op || graph_.nodes[layer].outputs[0] != of.whole) return;
+    if (readers_[before.id].front() != at) return;
     if (of.cut != none && readers_[of.whole.id].front() != of.cut) return;
     Node& node = graph_.nodes[layer];
     node.op = &lora_activated_op;
