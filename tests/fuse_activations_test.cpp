@@ -4,8 +4,6 @@
 
 #include <gmock/gmock.h>
 
-#include <algorithm>
-
 #include "ops/lora_activated.h"
 #include "ops/ops.h"
 #include "passes/differentiate.h"
@@ -25,16 +23,12 @@ namespace fs = std::filesystem;
 
 constexpr int64_t hidden = 128, inner = 384, rank = 4;
 
-int64_t count(const Graph& g, const OpDef& op) {
-  return std::ranges::count_if(g.nodes, [&](const Node& node) { return node.op == &op; });
-}
-
 // Two layers with adapters and gelu between them, and their gradients.
 struct Layers {
   Graph g;
   Tensors given;
   std::vector<Value> trained;
-  Value x, activated;
+  Value x;
 
   explicit Layers(DType type = DType::f32) : g(type) { x = param("x", {2, 5, hidden}); }
 
@@ -59,9 +53,7 @@ struct Layers {
                {in, param(name + ".weight", {out, width}), param(name + ".bias", {out}), down, up, Value{}, Value{}},
                {{"scale", 0.125}});
   }
-  Value gelu(Value in, const char* mode = "tanh") {
-    return activated = one(gelu_op, {in}, {{"mode", std::string(mode)}});
-  }
+  Value gelu(Value in, const char* mode = "tanh") { return one(gelu_op, {in}, {{"mode", std::string(mode)}}); }
   // fc2(gelu(fc1 x))
   Layers& mlp(const char* mode = "tanh") {
     g.outputs["y"] = layer("fc2", gelu(layer("fc1", x, inner), mode), hidden);
@@ -104,8 +96,8 @@ void expect_same_bits(Layers& plain, Layers& fused) {
 TEST(FuseActivations, PutsThemIntoLayers) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     Layers plain = Layers(type).mlp().differentiated(), fused = Layers(type).mlp().differentiated().fused();
-    EXPECT_EQ(count(fused.g, lora_activated_op), 1);
-    EXPECT_EQ(count(fused.g, gelu_op), 0);
+    EXPECT_EQ(count_nodes(fused.g, lora_activated_op), 1);
+    EXPECT_EQ(count_nodes(fused.g, gelu_op), 0);
     EXPECT_EQ(fused.g.nodes.size() + 1, plain.g.nodes.size());
     expect_same_bits(plain, fused);
   }
@@ -114,7 +106,7 @@ TEST(FuseActivations, PutsThemIntoLayers) {
 TEST(FuseActivations, TakesColumnsThatStayWhereTheyAre) {
   for (const DType type : {DType::f32, DType::bf16}) {
     Layers plain = Layers(type).beside().differentiated(), fused = Layers(type).beside().differentiated().fused();
-    EXPECT_EQ(count(fused.g, gelu_op), 0);
+    EXPECT_EQ(count_nodes(fused.g, gelu_op), 0);
     expect_same_bits(plain, fused);
     // Its result lies in what it is joined to.
     const Plan plan = plan_memory(fused.g, {});
@@ -128,15 +120,15 @@ TEST(FuseActivations, TakesColumnsThatStayWhereTheyAre) {
 
 TEST(FuseActivations, LeavesOthers) {
   Layers erf = Layers().mlp("erf").differentiated().fused();
-  EXPECT_EQ(count(erf.g, lora_activated_op), 0);
+  EXPECT_EQ(count_nodes(erf.g, lora_activated_op), 0);
 
-  // Something else reads what the layer makes, before the activation does: a group of layers beside it is one op then.
+  // Something else reads what the layer makes before the activation does.
   Layers read;
   const Value wide_read = read.layer("fc1", read.x, inner);
   const Value first = read.one(tanh_op, {wide_read});
   read.g.outputs["y"] = read.layer("fc2", read.one(mul_op, {first, read.gelu(wide_read)}), hidden);
   read.fused();
-  EXPECT_EQ(count(read.g, lora_activated_op), 0);
+  EXPECT_EQ(count_nodes(read.g, lora_activated_op), 0);
 
   // Other columns than the last ones.
   Layers front;
@@ -146,7 +138,7 @@ TEST(FuseActivations, LeavesOthers) {
   const Value joined = front.one(concat_op, {front.gelu(parts[0]), parts[1]}, {{"axis", int64_t{-1}}});
   front.g.outputs["y"] = front.layer("fc2", joined, hidden);
   front.differentiated().fused();
-  EXPECT_EQ(count(front.g, lora_activated_op), 0);
+  EXPECT_EQ(count_nodes(front.g, lora_activated_op), 0);
 }
 
 // Small models of the shipped families, and how many feed-forward parts with gelu by tanh they have.
@@ -178,11 +170,11 @@ TEST_P(FuseActivationsFamily, PutsAllOfThemIntoLayers) {
        {ActivationChoice{}, ActivationChoice{0.5, 0}, ActivationChoice{1, 0}, ActivationChoice{0, 1}}) {
     SCOPED_TRACE(testing::Message() << choice.recompute << " made again, " << choice.offload << " in host memory");
     const Graph g = toy_graph(opened.model, choice).graph;
-    const int64_t again = count(g, lora_activated_op) + count(g, gelu_op) - GetParam().activations;
-    EXPECT_GE(count(g, lora_activated_op), GetParam().activations);
+    const int64_t again = count_nodes(g, lora_activated_op) + count_nodes(g, gelu_op) - GetParam().activations;
+    EXPECT_GE(count_nodes(g, lora_activated_op), GetParam().activations);
     if (choice.recompute == 0) {
       EXPECT_EQ(again, 0);
-      EXPECT_EQ(count(g, lora_activated_op), GetParam().activations);
+      EXPECT_EQ(count_nodes(g, lora_activated_op), GetParam().activations);
     }
   }
 }

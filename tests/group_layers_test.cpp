@@ -40,10 +40,6 @@ Counts groups_in(const Graph& graph) {
   return found;
 }
 
-int64_t count(const Graph& graph, const OpDef& op) {
-  return std::ranges::count_if(graph.nodes, [&](const Node& node) { return node.op == &op; });
-}
-
 Value one_of(Graph& g, const OpDef& op, std::vector<Value> in, Attrs attrs = {}, int32_t scope = 0) {
   return g.add(op, std::move(in), std::move(attrs), scope)[0];
 }
@@ -144,7 +140,7 @@ TEST(LoraGroup, GradientsAreThoseOfDifferences) {
   };
   for (const Case& c : {Case{{0, 1, 2}, false}, Case{{0, 1, 2}, true}, Case{{0, 2}, true}, Case{{1}, false}}) {
     const GroupStep step(c.read, c.x_elsewhere);
-    EXPECT_EQ(count(step.g, lora_group_backward_op), 1);
+    EXPECT_EQ(count_nodes(step.g, lora_group_backward_op), 1);
     const Tensors got = run_graph(device, step.g, step.given);
     std::map<std::string, reference::Values> values;
     for (const auto& [name, tensor] : step.given) values[name] = {tensor.as<float>().begin(), tensor.as<float>().end()};
@@ -236,8 +232,8 @@ TEST(GroupLayers, TakesThoseOfOneInput) {
     Layered apart = t;
     group_layers(t.g);
     EXPECT_EQ(groups_in(t.g), (Counts{{3, 1}}));
-    EXPECT_EQ(count(t.g, lora_op), 2);    // of z, and of q
-    EXPECT_EQ(count(t.g, linear_op), 1);  // stays what it is
+    EXPECT_EQ(count_nodes(t.g, lora_op), 2);    // of z, and of q
+    EXPECT_EQ(count_nodes(t.g, linear_op), 1);  // stays what it is
     if (dropout == 0)
       EXPECT_THAT(t.ops(), ElementsAre(&lora_group_op, &linear_op, &tanh_op, &lora_op, &lora_op));
     else
@@ -255,7 +251,7 @@ TEST(GroupLayers, TakesNoMoreThanAKernelDoes) {
   t.adapted();
   group_layers(t.g);
   EXPECT_EQ(groups_in(t.g), (Counts{{LK_LORA_GROUP_MAX, 2}}));
-  EXPECT_EQ(count(t.g, lora_op), 1);
+  EXPECT_EQ(count_nodes(t.g, lora_op), 1);
 }
 
 TEST(GroupLayers, LeavesWhatGainsNothing) {
@@ -295,7 +291,7 @@ TEST(GroupLayers, LeavesWhatIsOfSeveralBlocksOrNumbers) {
   t.adapted();
   group_layers(t.g);
   EXPECT_THAT(groups_in(t.g), IsEmpty());
-  EXPECT_EQ(count(t.g, lora_op), 6);
+  EXPECT_EQ(count_nodes(t.g, lora_op), 6);
 }
 
 // Masks that follow from what a layer gives: the layer that waits for one stays alone.
@@ -408,9 +404,9 @@ TEST_P(GroupedFamily, KeepsItsBitsAndItsMemory) {
   GetParam().write(dir / "model.safetensors");
   const OpenedModel opened(dir / "model.safetensors", "auto");
   const FamilyStep apart(opened.model, false), grouped(opened.model, true);
-  EXPECT_EQ(count(apart.g, lora_group_op), 0);
-  EXPECT_GT(count(grouped.g, lora_group_op), 0);
-  EXPECT_EQ(count(grouped.g, lora_group_op), count(grouped.g, lora_group_backward_op));
+  EXPECT_EQ(count_nodes(apart.g, lora_group_op), 0);
+  EXPECT_GT(count_nodes(grouped.g, lora_group_op), 0);
+  EXPECT_EQ(count_nodes(grouped.g, lora_group_op), count_nodes(grouped.g, lora_group_backward_op));
   EXPECT_EQ(flops(grouped.g), flops(apart.g));
   EXPECT_LE(plan_memory(grouped.g, external_to_step(grouped.g)).live_peak,
             plan_memory(apart.g, external_to_step(apart.g)).live_peak);
@@ -432,7 +428,7 @@ TEST_P(GroupedFamily, StepsAreTheSameHoweverTheyAreKept) {
                                            {ActivationChoice{0, 1}, int64_t{1}}}) {
       SCOPED_TRACE(testing::Message() << dtype << ": " << choice.recompute << " made again, " << choice.offload
                                       << " in host memory, " << streamed << " blocks streamed");
-      EXPECT_GT(count(toy_graph(opened.model, choice, streamed).graph, lora_group_op), 0);
+      EXPECT_GT(count_nodes(toy_graph(opened.model, choice, streamed).graph, lora_group_op), 0);
       const Ran got = run_step(opened.model, choice, streamed);
       EXPECT_EQ(got.loss, want.loss);
       ASSERT_EQ(got.gradients.size(), want.gradients.size());

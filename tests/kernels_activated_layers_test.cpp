@@ -63,8 +63,11 @@ class KernelsActivatedLayers : public Kernels, public testing::WithParamInterfac
                             .y = in_place(activated[0], count, in_lines)};
     expect(lk_unary(context.get(), &f));
     EXPECT_EQ(activated[1].bytes(), activated[0].bytes());
-    // The layer alone may go to another product: both round y, and one of them also the adapter's share.
-    expect_near("y", load(y[1]), load(y[0]), type, n.narrow, 2);
+    // On a GPU the layer alone may go to another product: both round y, and one of them also the adapter's share.
+    if (lh::test::tested_device() == "cpu")
+      EXPECT_EQ(y[1].bytes(), y[0].bytes());
+    else
+      expect_near("y", load(y[1]), load(y[0]), type, n.narrow, 2);
   }
 };
 
@@ -87,7 +90,7 @@ using KernelsActivatedLayer = Kernels;
 TEST_F(KernelsActivatedLayer, RefusesWhatDoesNotFit) {
   const auto tensor = [&](const Shape& shape) { return poisoned(context.get(), shape, LK_F32); };
   const Tensor x = tensor({9, 16}), weight = tensor({24, 16}), down = tensor({4, 16}), up = tensor({24, 4});
-  const Tensor y = tensor({9, 24}), s = tensor({9, 4}), all = tensor({9, 24}), some = tensor({9, 16});
+  const Tensor y = tensor({9, 24}), s = tensor({9, 4}), all = tensor({9, 24});
   lk_lora_forward_params p{};
   p.x = x.view(), p.weight = weight.view(), p.down = down.view(), p.up = up.view(), p.scale = 1;
   p.y = y.view(), p.s = s.view(), p.activated = all.view(), p.activation = LK_GELU_TANH;

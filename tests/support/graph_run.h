@@ -1,6 +1,7 @@
 // Runs a graph once: parameters in memory of their own, inputs set by name, outputs back on the host.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <string>
@@ -10,6 +11,10 @@
 namespace lh::test {
 
 using Tensors = std::map<std::string, HostTensor>;
+
+inline int64_t count_nodes(const Graph& graph, const OpDef& op) {
+  return std::ranges::count_if(graph.nodes, [&](const Node& node) { return node.op == &op; });
+}
 
 inline Tensors run_graph(Device& device, const Graph& graph, const Tensors& given) {
   std::map<std::string, DeviceMemory> memory;
