@@ -94,6 +94,10 @@ class Backend {
   virtual bool capturing() const { return false; }
   virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need
   virtual void set_workspace(void*, int64_t) {}
+  // Of lora_kernels_choices.h; a backend that chooses nothing by time has none and takes any.
+  virtual void choose_by_time(bool) {}
+  virtual std::string choices() { return {}; }
+  virtual bool take_choices(const char*) { return true; }  // false: a line is damaged, nothing was taken
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const lk_context_params& params);

@@ -11,6 +11,7 @@
 struct lk_context {
   std::unique_ptr<lk::Backend> backend;
   std::string error;
+  std::string choices;  // as lk_get_choices gave them last
   bool measuring = false;
   bool conditional = false, skipping = false;  // between lk_if_finite_begin and _end; without effect there
   int32_t branches = 0;                        // between lk_fork and lk_join

@@ -222,5 +222,44 @@ TEST(Tuning, ChangedLinesAreTimedAgain) {
   EXPECT_EQ(found("b"), -1);
 }
 
+// What one process used goes before another one's file, and into what that one says it used; as a whole or not at all.
+TEST(Tuning, UsedLinesAreTakenByAnotherProcess) {
+  using lk::cuda::Tuning;
+  using Algorithm = std::array<unsigned char, Tuning::algorithm_bytes>;
+  const TempDir dir;
+  const auto of = [](unsigned char value) {
+    Algorithm bytes{};
+    bytes.fill(value);
+    return bytes;
+  };
+  Tuning first((dir / "first").string(), "device\tlibrary"), second((dir / "second").string(), "device\tlibrary");
+  for (unsigned char product = 1; product <= 3; ++product) {
+    Algorithm fast = of(product), other = of(static_cast<unsigned char>(product + 100));
+    first.keep(std::to_string(product), fast.data());
+    second.keep(std::to_string(product), other.data());
+  }
+  EXPECT_EQ(first.used(), "");
+  first.use("1", of(1).data());
+  first.use("2", of(2).data());
+  const std::string lines = first.used();
+  for (size_t at = 0; at < lines.size(); ++at) {
+    std::string damaged = lines;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_FALSE(second.take(damaged)) << at;
+  }
+  EXPECT_FALSE(second.take(lines.substr(0, lines.size() - 2)));
+  EXPECT_EQ(second.used(), "");
+  ASSERT_TRUE(second.take(lines));
+  EXPECT_EQ(second.used(), lines);
+  for (unsigned char product = 1; product <= 3; ++product) {
+    Algorithm found{};
+    ASSERT_TRUE(second.find(std::to_string(product), found.data()));
+    EXPECT_EQ(found[0], product < 3 ? product : product + 100);
+  }
+  Tuning elsewhere((dir / "first").string(), "another device\tlibrary");
+  EXPECT_TRUE(elsewhere.take(lines));
+  EXPECT_EQ(elsewhere.used(), "");
+}
+
 }  // namespace
 }  // namespace lh::test

@@ -62,6 +62,24 @@ TEST(SameBits, ProcessorsWithoutBf16AreOthers) {
   expect_trained(run_host(run.command({"--resume"}), without));
 }
 
+// On a GPU the products of a step are chosen by time: a state goes on with its own choices where others would be made.
+TEST(SameBits, ChosenProductsComeWithTheState) {
+  if (tested_device() == "cpu") GTEST_SKIP() << "nothing is chosen by time on the CPU";
+  ToyRun whole, moved;
+  const TempDir caches;
+  const auto with = [&](const char* cache) {
+    return HostOptions{.environment = {{"XDG_CACHE_HOME", (caches / cache).string()}}};
+  };
+  for (ToyRun* run : {&whole, &moved}) run->set("dtype", "fp32").set("steps", "6");
+  expect_trained(run_host(whole.command(), with("a")));
+  moved.set("steps", "2");
+  expect_trained(run_host(moved.command(), with("a")));
+  moved.set("steps", "6");
+  fs::remove_all(moved.folder() / "runs/cache");
+  expect_trained(run_host(moved.command({"--resume"}), with("b")));
+  EXPECT_TRUE(get(moved.lora()) == get(whole.lora()));
+}
+
 // Another VAE or text encoder is another training.
 TEST(SameBits, AnotherComponentIsRefused) {
   ToyRun run;

@@ -16,6 +16,7 @@
 #include "support/io_files.h"
 #include "support/log.h"
 #include "support/model_files.h"
+#include "train/fact_changes.h"
 #include "train/state.h"
 
 namespace lh {
@@ -323,6 +324,44 @@ TEST(State, RoundTrip) {
   EXPECT_EQ(state->step, 12);
   EXPECT_THAT(state->loss_scale, ElementsAre(1024, 7));
   EXPECT_EQ(loaded.content(), saved.content());
+}
+
+TEST(State, ChoicesComeBackByRank) {
+  const TempDir dir;
+  const Trained t;
+  RunState state{3, {1, 0}, facts};
+  state.choices = {{0, "a\tb\n"}, {11, "c\n"}};
+  save_state(dir / "state", state, *t.adapters, **t.update, 2);
+  EXPECT_EQ(check_state({dir / "state"}, facts)->choices, state.choices);
+  EXPECT_EQ(load_state({dir / "state"}, facts, *t.adapters, **t.update)->choices, state.choices);
+  const std::filesystem::path file = dir / "state/000000003.safetensors";
+  Record record = read_record(file, {"state/1", "000000003"});
+  record.metadata["choices.x"] = "c\n";
+  std::vector<TensorToWrite> list;
+  for (const auto& [name, value] : record.tensors) list.push_back({name, value.desc, value.data.data()});
+  write_record(file, {"state/1", "000000003"}, list, record.metadata);
+  EXPECT_THAT(error_of([&] { check_state({dir / "state"}, facts); }), HasSubstr("its choices are of no rank"));
+}
+
+// A build whose steps have other bits does not go on with a state, unless it is told to; what an older version wrote,
+// which does not say, goes on.
+TEST(State, OtherArithmeticIsRefused) {
+  const TempDir dir;
+  const Trained t;
+  const auto with = [](const char* revision) {
+    std::map<std::string, std::string> all = facts;
+    all[arithmetic_fact] = revision;
+    return all;
+  };
+  save_state(dir / "state", {1, {1, 0}, facts}, *t.adapters, **t.update, 2);
+  EXPECT_EQ(check_state({dir / "state"}, with("revision 2"))->broken, "");
+  save_state(dir / "state", {2, {1, 0}, with("revision 1")}, *t.adapters, **t.update, 2);
+  EXPECT_EQ(check_state({dir / "state"}, with("revision 1"))->broken, "");
+  EXPECT_THAT(error_of([&] { check_state({dir / "state"}, with("revision 2")); }),
+              AllOf(HasSubstr("arithmetic of lora-host: the saved run has revision 1, this one revision 2"),
+                    HasSubstr("--allow-changes")));
+  const auto allowed = check_state({.folder = dir / "state", .allow_changes = true}, with("revision 2"));
+  EXPECT_THAT(allowed->broken, HasSubstr("arithmetic of lora-host"));
 }
 
 TEST(State, RoundTripOfAnAverage) {

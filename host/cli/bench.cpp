@@ -151,6 +151,7 @@ int bench_alone(const Options& options) {
         size_text(peak), off(mib(plan.memory.total()), mib(peak)));
   if (!options.times) return 0;
   Program& program = plan.steps.begin()->second->program();
+  const TimedChoices timed(device);
   program.time_ops();  // places in the queue are made at first use
   for (const auto& [name, time] : program.time_ops())
     fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);

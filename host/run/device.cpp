@@ -12,6 +12,7 @@
 #include "core/cache_folder.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "lora_kernels_choices.h"
 #include "lora_kernels_trace.h"
 
 namespace lh {
@@ -74,6 +75,7 @@ Device::Device(const std::string& name, bool deterministic)
   if (status != LK_OK)
     fail(status == LK_E_INVALID ? Code::config : code_of(status),
          "device: {} cannot be used: {}. Or use `device: cpu`, which needs no GPU", name, lk_last_error(nullptr));
+  check(lk_choose_by_time(context_, 0), "choices");
   if (verbose("dispatch")) check(lk_set_trace(context_, log_call, nullptr), "trace");
 }
 
@@ -110,6 +112,24 @@ HostTensor Device::download(const lk_tensor& tensor) const {
 void Device::check(lk_status status, std::string_view what) const {
   if (status != LK_OK) fail(code_of(status), "{}: {}", what, lk_last_error(context_));
 }
+
+std::string Device::choices() const {
+  const char* lines = nullptr;
+  check(lk_get_choices(context_, &lines), "choices");
+  return lines;
+}
+
+void Device::take_choices(const std::string& lines) const {
+  const lk_status status = lk_take_choices(context_, lines.c_str());
+  if (status == LK_E_INVALID) fail(Code::data, "{}", lk_last_error(context_));
+  check(status, "choices");
+}
+
+TimedChoices::TimedChoices(const Device& device) : device_(device) {
+  device.check(lk_choose_by_time(device.context(), 1), "choices");
+}
+
+TimedChoices::~TimedChoices() { lk_choose_by_time(device_.context(), 0); }
 
 DeviceMemory::DeviceMemory(Device& device, int64_t bytes, std::string_view what) : device_(&device), bytes_(bytes) {
   if (device.limit_ > 0 && bytes > device.limit_ - device.taken_)

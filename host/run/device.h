@@ -37,6 +37,10 @@ class Device {
   SharedWeights* shared_weights() const { return shared_weights_; }
   void use(SharedWeights* shared) { shared_weights_ = shared; }
   HostTensor download(const lk_tensor& tensor) const;  // dense or in lines
+  // What TimedChoices came to, as lines of text (lora_kernels_choices.h).
+  std::string choices() const;
+  // Throws lh::Error(Code::data) where a line is damaged.
+  void take_choices(const std::string& lines) const;
   // Throws lh::Error naming the kernel's own text when status is not LK_OK.
   void check(lk_status status, std::string_view what) const;
 
@@ -46,6 +50,19 @@ class Device {
   bool cpu_, card_;
   int64_t limit_ = 0, taken_ = 0;
   SharedWeights* shared_weights_ = nullptr;
+};
+
+// While one lives, matrix products are chosen by time: for the steps of a run, whose states hold the choices. Otherwise
+// they are the library's first guesses, so that what is encoded, sampled and validated is the same elsewhere.
+class TimedChoices {
+ public:
+  explicit TimedChoices(const Device& device);
+  ~TimedChoices();
+  TimedChoices(const TimedChoices&) = delete;
+  TimedChoices& operator=(const TimedChoices&) = delete;
+
+ private:
+  const Device& device_;
 };
 
 // Device memory, move-only.

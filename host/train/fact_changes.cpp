@@ -19,6 +19,7 @@ constexpr std::string_view nothing = "(not recorded)";
 bool may_change(std::string_view key) {
   constexpr std::array others = {"datasets",
                                  "device",
+                                 arithmetic_fact,
                                  "objective",
                                  "network.dropout",
                                  "network.rank_dropout",

@@ -11,6 +11,8 @@ using Facts = std::map<std::string, std::string>;
 
 // The images of the run (picture_list.h): not compared itself, but what it says where `datasets` differs.
 inline constexpr const char* pictures_fact = "images";
+// Which build's steps have the same bits; states of older versions do not name it.
+inline constexpr const char* arithmetic_fact = "arithmetic of lora-host";
 
 struct FactChange {
   std::string text;  // "train.batch_size: the saved run has 4, this one 2"

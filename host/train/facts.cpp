@@ -15,6 +15,8 @@ namespace lh {
 namespace {
 
 constexpr size_t hex_digits = 16;  // of a fingerprint: enough that no two files agree by chance
+// Raised with every change of a pass or a kernel after which some step has other bits.
+constexpr int arithmetic_revision = 1;
 
 // The CPU promises the same bits with any number of threads, but not with other kernels of its library; a GPU where
 // train.deterministic promises them, on one kind of GPU with the same libraries. Empty: nothing is promised.
@@ -141,7 +143,10 @@ std::map<std::string, std::string> component_facts(Prepared& p) {
     facts["tokenizer of " + encoder] = sha256_hex(fingerprint).substr(0, hex_digits);
   facts["plugin " + p.model.id()] = p.model.plugin_version();
   facts["plugin of network.type " + p.adapter->id()] = p.adapter->plugin_version();
-  if (const std::string device = device_fact(p); !device.empty()) facts["device"] = device;
+  if (const std::string device = device_fact(p); !device.empty()) {
+    facts["device"] = device;
+    facts[arithmetic_fact] = fmt::format("revision {}", arithmetic_revision);
+  }
   return facts;
 }
 

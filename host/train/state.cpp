@@ -37,6 +37,7 @@ void check_facts(FoundState& found, const StateSource& from, const Facts& facts)
   for (const auto& [key, value] : found.record.metadata)
     if (key.starts_with(fact_prefix)) saved[key.substr(std::string_view(fact_prefix).size())] = value;
   Facts now = facts;
+  if (!saved.contains(arithmetic_fact)) now.erase(arithmetic_fact);
   if (from.micro_batches > 0 && from.micro_batches == found.state.micro_batches) now.erase(accumulation_fact);
   const std::vector<FactChange> changes = changed_facts(saved, now);
   if (changes.empty()) return;
@@ -129,6 +130,7 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
     metadata["settings"] = state.settings;
     metadata["changes"] = std::to_string(state.changes);
   }
+  for (const auto& [rank, lines] : state.choices) metadata[fmt::format("{}{}", choices_prefix, rank)] = lines;
   metadata.merge(optimizer_facts(update));
   const std::string name = state_name(state.step);
   write_record(folder / (name + ".safetensors"), {state_kind, name}, tensors, metadata);

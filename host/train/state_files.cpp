@@ -54,6 +54,12 @@ std::string parse_numbers(const Record& record, RunState& state) {
       state.saves.insert(step);
       at = end + 1;
     }
+  for (const auto& [key, value] : record.metadata)
+    if (key.starts_with(choices_prefix)) {
+      int64_t rank = 0;
+      if (!parse_step(std::string_view(key).substr(choices_prefix.size()), rank)) return "its choices are of no rank";
+      state.choices[rank] = value;
+    }
   const auto scale = record.tensors.find("loss_scale");
   if (scale == record.tensors.end() || scale->second.desc != Desc{DType::f32, {2}})
     return "it has no loss_scale, float32 [2]";

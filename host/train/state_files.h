@@ -25,7 +25,9 @@ struct RunState {
   int64_t changes = 0;                        // of the run's history, behind it
   std::optional<int64_t> averaged = {};       // updates of the average of the weights; none: there is no average
   int64_t micro_batches = 0;                  // of a step; 0: as train.gradient_accumulation says
-  std::string broken = {};                    // what this run has otherwise than the one that was saved, in words
+  // By rank, of the processes that train together: Device::choices(). A rank that is not there takes the first one's.
+  std::map<int64_t, std::string> choices = {};
+  std::string broken = {};  // what this run has otherwise than the one that was saved, in words
 };
 
 // States to go on from.
@@ -42,6 +44,7 @@ inline constexpr std::string_view state_kind = "state/1";
 inline constexpr const char* averaged_key = "ema.updates";
 inline constexpr const char* micro_batches_key = "micro_batches";
 inline constexpr const char* fact_prefix = "fact.";
+inline constexpr std::string_view choices_prefix = "choices.";  // and the rank
 inline constexpr const char* accumulation_fact = "train.gradient_accumulation";
 
 std::string state_name(int64_t step);  // "000000012": its key, and its file's name without the ending

@@ -115,6 +115,7 @@ void StepRunner::warm_together() {
   std::memset(feed_.host(), 0, static_cast<size_t>(plan_.message_bytes()));
   feed_.send(plan_.message_bytes());
   feed_.deliver();
+  const TimedChoices timed(device_);
   for (const auto& [shape, step] : plan_.steps) {
     step->program().run();
     warm_.insert(step.get());
@@ -319,6 +320,7 @@ MicroBatch StepRunner::enqueue_together(const std::vector<double>& lr,
 }
 
 void StepRunner::enqueue(const std::vector<double>& lr, const std::function<MicroBatch(int64_t micro)>& next) {
+  const TimedChoices timed(device_);
   MicroBatch batch;
   if (sum_) {
     batch = enqueue_together(lr, next);

@@ -66,6 +66,7 @@ void Trainer::check_start(const Start& start) {
   resume_from_.allow_changes = start.allow_changes;
   const auto look = [&] {
     saved_ = check_state(resume_from_, facts_of(p_));
+    take_choices();
     go_on_from_saved();
     changes_.emplace(p_, RunChanges::Start{.saved = saved_ ? &*saved_ : nullptr,
                                            .own_folder = resume_from_.own,
@@ -87,6 +88,31 @@ void Trainer::check_start(const Start& start) {
   else
     resume_from_.step = std::stoll(chosen);
   look();
+}
+
+void Trainer::take_choices() const {
+  if (!saved_ || !config_.train.deterministic) return;
+  auto lines = saved_->choices.find(world_.rank());
+  if (lines == saved_->choices.end()) lines = saved_->choices.find(0);
+  if (lines == saved_->choices.end()) return;
+  try {
+    p_.device.take_choices(lines->second);
+  } catch (const Error& e) {
+    fail(e.code(), "{}: the state of step {} was not written by lora-host: {}", resume_from_.folder.string(),
+         saved_->step, e.what());
+  }
+}
+
+void Trainer::note_choices() {
+  if (!config_.train.deterministic) return;
+  const std::string own = p_.device.choices();
+  std::vector<std::string> all;
+  if (apart_)
+    state_.choices[world_.rank()] = own;
+  else
+    all = world_.gather(own);
+  for (size_t rank = 0; rank < all.size(); ++rank) state_.choices[static_cast<int64_t>(rank)] = all[rank];
+  std::erase_if(state_.choices, [](const auto& of_rank) { return of_rank.second.empty(); });
 }
 
 void Trainer::go_on_from_saved() {
@@ -267,6 +293,7 @@ double Trainer::validate() {
 // after, and are made on resuming where they are missing.
 std::filesystem::path Trainer::save(int64_t step, bool final) {
   if (!apart_) compare_ranks();
+  note_choices();
   const WholeChange whole;
   state_.step = step;
   state_.settings = changes_->settings().text();
@@ -329,6 +356,7 @@ void Trainer::rescue(const RankLost& lost) {
       const std::filesystem::path file = config_.output_dir() / "state" / (state_name(state_.step) + ".safetensors");
       if (on_disk_ != state_.step || !std::filesystem::exists(file)) {
         if (!folder_) folder_.emplace(config_.output_dir());
+        note_choices();
         state_.settings = changes_->settings().text();
         state_.changes = static_cast<int64_t>(changes_->applied());
         state_.saves.insert(state_.step);

@@ -41,7 +41,9 @@ class Trainer {
   // Refuses at once what would be refused after hours of encoding.
   void check_start(const Start& start);
   void check_folder(const std::string& resume, const std::string& from);
-  void go_on_from_saved();  // a step has as many micro-batches as it had
+  void go_on_from_saved();    // a step has as many micro-batches as it had
+  void take_choices() const;  // those of the state that the run goes on from
+  void note_choices();        // those of all processes, into the state
   void load();
   void open_collectives();
   void start_or_resume();

@@ -440,6 +440,12 @@ int64_t Cuda::measure_end() {
   return workspace_.measured();
 }
 
+void Cuda::choose_by_time(bool on) { gemm_->choose_by_time(on); }
+
+std::string Cuda::choices() { return gemm_->choices(); }
+
+bool Cuda::take_choices(const char* lines) { return gemm_->take_choices(lines); }
+
 void Cuda::set_workspace(void* data, int64_t bytes) {
   synchronize();
   workspace_.lend(data, bytes);

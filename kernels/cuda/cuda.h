@@ -106,6 +106,9 @@ class Cuda final : public Backend {
   bool capturing() const override;  // by this context, or by whoever lent the stream
   bool runs_while_measuring() const override { return true; }
   void set_workspace(void* data, int64_t bytes) override;
+  void choose_by_time(bool on) override;
+  std::string choices() override;
+  bool take_choices(const char* lines) override;
 
   // For operations.
   cudaStream_t stream() const { return stream_; }

@@ -125,6 +125,7 @@ struct Plan {
   cublasLtMatmulAlgo_t algorithm;
   bool found = false;   // there is an algorithm
   bool chosen = false;  // and it was timed, now or by an earlier process
+  bool used = false;    // what was timed has run
 };
 
 // "cuBLASLt 4608 x 3072 x 3072 bf16 to bf16 + d, algorithm 66, timed"
@@ -174,7 +175,8 @@ struct Gemm::State {
   Tuning tuning;
   cublasLtHandle_t handle = nullptr;
   cudaEvent_t start = nullptr, stop = nullptr;
-  std::map<Key, Plan> plans;
+  bool by_time = true;
+  std::map<Key, Plan> guessed, plans;  // those of first guesses alone, and others
 };
 
 std::string Gemm::State::version() {
@@ -216,6 +218,10 @@ void Gemm::State::multiply(GemmCall call, bool only_prepare) {
   if (only_prepare) return;
   if (!chosen.found) return through_f32_operands(call);
   check(enqueue(call, chosen, chosen.algorithm), call);
+  if (chosen.chosen && !chosen.used) {
+    tuning.use(text(key_of(call, alignment)), &chosen.algorithm);
+    chosen.used = true;
+  }
   if (cuda.notes != nullptr) cuda.notes->ran.push_back(note(call, chosen));
 }
 
@@ -300,21 +306,22 @@ void Gemm::State::through_f32_operands(const GemmCall& call) {
 // Another algorithm adds in another order. Where runs must repeat to the bit, one is timed only if the choice can be
 // kept for the next process; otherwise it is the library's first guess, which is always the same.
 Plan& Gemm::State::plan(const GemmCall& call, const Alignment& alignment, bool may_time) {
-  may_time = may_time && (cuda.fast() || tuning.usable());
+  may_time = may_time && by_time && (cuda.fast() || tuning.usable());
   const Key key = key_of(call, alignment);
-  const auto [it, added] = plans.try_emplace(key);
+  std::map<Key, Plan>& made = by_time ? plans : guessed;
+  const auto [it, added] = made.try_emplace(key);
   Plan& plan = it->second;
   if (!added && (plan.chosen || !plan.found || !may_time)) return plan;
   if (added) {
     try {
       describe(call, plan);
-      if (const auto algorithm = known(plan, key)) {
+      if (const auto algorithm = by_time ? known(plan, key) : std::nullopt) {
         plan.algorithm = *algorithm;
         plan.found = plan.chosen = true;
         return plan;
       }
     } catch (...) {
-      plans.erase(it);
+      made.erase(it);
       throw;
     }
   }
@@ -471,5 +478,14 @@ void Gemm::run(const GemmCall& call) { state_->multiply(call, false); }
 void Gemm::prepare(const GemmCall& call) { state_->multiply(call, true); }
 void* Gemm::workspace() { return state_->cuda.scratch<std::byte>(state_->workspace_bytes); }
 std::string Gemm::version() const { return State::version(); }
+void Gemm::choose_by_time(bool on) { state_->by_time = on; }
+std::string Gemm::choices() const { return state_->tuning.used(); }
+
+// What was planned before, to say how much memory it needs, is planned again.
+bool Gemm::take_choices(const char* lines) {
+  if (!state_->tuning.take(lines)) return false;
+  state_->plans.clear();
+  return true;
+}
 
 }  // namespace lk::cuda

@@ -1,4 +1,5 @@
-// Matrix products through cuBLASLt. The algorithm of each shape is chosen by timing, once, and kept on disk.
+// Matrix products through cuBLASLt. The algorithm of each shape is chosen by timing, once, and kept on disk; or it is
+// the library's first guess.
 #pragma once
 
 #include <cublasLt.h>
@@ -41,6 +42,10 @@ class Gemm {
   // Chooses the algorithm now (d is overwritten): a run with beta != 0 cannot, and would take cuBLASLt's first guess.
   void prepare(const GemmCall& call);
   std::string version() const;  // "cuBLASLt 13.1.0"
+  // As lora_kernels_choices.h has them.
+  void choose_by_time(bool on);
+  std::string choices() const;
+  bool take_choices(const char* lines);
 
  private:
   struct State;

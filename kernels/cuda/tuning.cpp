@@ -28,6 +28,16 @@ void decode(const std::string& hex, void* algorithm) {
   }
 }
 
+std::string encode(const void* algorithm) {
+  const auto* const bytes = static_cast<const unsigned char*>(algorithm);
+  std::string hex;
+  for (size_t i = 0; i < Tuning::algorithm_bytes; ++i) {
+    hex += digits[bytes[i] / 16];
+    hex += digits[bytes[i] % 16];
+  }
+  return hex;
+}
+
 // FNV-1a of 64 bits: against a failing disk and a careless editor.
 std::string checksum(std::string_view line) {
   uint64_t sum = 0xcbf29ce484222325;
@@ -35,6 +45,22 @@ std::string checksum(std::string_view line) {
   std::string hex;
   for (int shift = 60; shift >= 0; shift -= 4) hex += digits[sum >> shift & 15];
   return hex;
+}
+
+std::string line_of(const std::string& product, const std::string& hex) {
+  const std::string line = product + '\t' + hex;
+  return line + '\t' + checksum(line) + '\n';
+}
+
+// What is before the last tab, and the hex behind it; nothing where the line is damaged.
+std::optional<std::pair<std::string, std::string>> parse(std::string_view line) {
+  const size_t sum = line.rfind('\t');
+  if (sum == std::string_view::npos || checksum(line.substr(0, sum)) != line.substr(sum + 1)) return {};
+  line = line.substr(0, sum);
+  const size_t tab = line.rfind('\t');
+  if (tab == std::string_view::npos || std::ranges::count(line, '\t') != 3 || !is_algorithm(line.substr(tab + 1)))
+    return {};
+  return std::pair(std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)));
 }
 
 }  // namespace
@@ -47,21 +73,21 @@ bool Tuning::usable() {
 }
 
 bool Tuning::find(const std::string& product, void* algorithm) {
+  const std::string key = owner_ + '\t' + product;
+  if (const auto used = used_.find(key); used != used_.end()) {
+    decode(used->second, algorithm);
+    return true;
+  }
   if (!loaded_) lines_ = read();
   loaded_ = true;
-  const auto line = lines_.find(owner_ + '\t' + product);
+  const auto line = lines_.find(key);
   if (line == lines_.end()) return false;
   decode(line->second, algorithm);
   return true;
 }
 
 void Tuning::keep(const std::string& product, void* algorithm) {
-  const auto* const bytes = static_cast<const unsigned char*>(algorithm);
-  std::string hex;
-  for (size_t i = 0; i < algorithm_bytes; ++i) {
-    hex += digits[bytes[i] / 16];
-    hex += digits[bytes[i] % 16];
-  }
+  const std::string hex = encode(algorithm);
   Lines lines = read();
   const auto [line, added] = lines.try_emplace(owner_ + '\t' + product, hex);
   if (!added)
@@ -70,19 +96,36 @@ void Tuning::keep(const std::string& product, void* algorithm) {
     write(lines);
 }
 
+void Tuning::use(const std::string& product, const void* algorithm) {
+  used_[owner_ + '\t' + product] = encode(algorithm);
+}
+
+std::string Tuning::used() const {
+  std::string text;
+  for (const auto& [product, hex] : used_) text += line_of(product, hex);
+  return text;
+}
+
+bool Tuning::take(std::string_view lines) {
+  Lines taken;
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    auto line = parse(lines.substr(0, end));
+    if (!line) return false;
+    if (line->first.starts_with(owner_ + '\t')) taken.insert(*std::move(line));
+    lines.remove_prefix(std::min(end + 1, lines.size()));
+  }
+  for (auto& [product, hex] : taken) used_[product] = std::move(hex);
+  return true;
+}
+
 // A damaged line is skipped, and gone once the file is written again.
 Tuning::Lines Tuning::read() const {
   Lines lines;
   if (path_.empty()) return lines;
   std::ifstream file(path_);
-  for (std::string line; std::getline(file, line);) {
-    const size_t sum = line.rfind('\t');
-    if (sum == std::string::npos || checksum(std::string_view(line).substr(0, sum)) != line.substr(sum + 1)) continue;
-    line.resize(sum);
-    const size_t tab = line.rfind('\t');
-    if (tab == std::string::npos || std::count(line.begin(), line.end(), '\t') != 3) continue;
-    if (is_algorithm(std::string_view(line).substr(tab + 1))) lines[line.substr(0, tab)] = line.substr(tab + 1);
-  }
+  for (std::string text; std::getline(file, text);)
+    if (auto line = parse(text)) lines[line->first] = line->second;
   return lines;
 }
 
@@ -90,10 +133,7 @@ Tuning::Lines Tuning::read() const {
 bool Tuning::write(const Lines& lines) const {
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::ofstream file(temporary, std::ios::trunc);
-  for (const auto& [product, algorithm] : lines) {
-    const std::string line = product + '\t' + algorithm;
-    file << line << '\t' << checksum(line) << '\n';
-  }
+  for (const auto& [product, hex] : lines) file << line_of(product, hex);
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(temporary, path_, error);
