@@ -70,7 +70,7 @@ TEST(KernelsChoices, AreTakenByAContextWithoutAFile) {
   std::string damaged = lines;
   damaged[damaged.size() - 2] = damaged[damaged.size() - 2] == '0' ? '1' : '0';
   EXPECT_EQ(lk_take_choices(second.get(), damaged.c_str()), LK_E_INVALID);
-  EXPECT_THAT(lk_last_error(second.get()), HasSubstr("a line is damaged"));
+  EXPECT_THAT(lk_last_error(second.get()), HasSubstr("lines: one is damaged"));
   EXPECT_EQ(choices_of(second.get()), "");
   ASSERT_EQ(lk_take_choices(second.get(), lines.c_str()), LK_OK) << lk_last_error(second.get());
   multiply(second.get());

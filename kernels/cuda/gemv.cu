@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
 }
 
 // A thread owns 8 columns of dx. A block has `lanes` threads for each group of columns, which take the rows of its part
-// of the weight in turn; each of them leaves a partial sum of its own.
+// of the weight in turn and add up their sums two and two.
 struct Split {
   int64_t span;           // weight rows of a block
-  int lanes;              // a power of two
+  int lanes;              // a power of two, at most the block's threads
   int64_t parts, groups;  // blocks along the weight's rows; groups of 8 columns
 };
 
@@ -183,11 +183,24 @@ __global__ void __launch_bounds__(threads)
       }
     }
   }
-  if (group >= split.groups) return;
-  float* const to = partial + (int64_t{blockIdx.y} * split.lanes + lane) * p.rows * w.in + col;
+  __shared__ float sums[threads][vector_width + 1];  // + 1: no bank conflicts
+  float* const to = partial + int64_t{blockIdx.y} * p.rows * w.in + col;
 #pragma unroll
   for (int m = 0; m < Rows; ++m) {
     if (m >= p.rows) break;
+    for (int half = split.lanes / 2; half > 0; half /= 2) {
+      __syncthreads();
+      if (lane >= half && lane < 2 * half) {
+#pragma unroll
+        for (int k = 0; k < vector_width; ++k) sums[threadIdx.x][k] = sum[m][k];
+      }
+      __syncthreads();
+      if (lane < half) {
+#pragma unroll
+        for (int k = 0; k < vector_width; ++k) sum[m][k] += sums[threadIdx.x + half * columns][k];
+      }
+    }
+    if (lane != 0 || group >= split.groups) continue;
 #pragma unroll
     for (int k = 0; k < vector_width; ++k) {
       if (col + k < w.in) to[m * w.in + k] = sum[m][k];
@@ -289,7 +302,7 @@ void gemv_transposed(Cuda& cuda, const GemvTransposed& p) {
   sum.out = p.dx;
   if (w.values.data != nullptr) {
     const Split split = split_of(cuda, w);
-    sum.count = split.parts * split.lanes;
+    sum.count = split.parts;
     float* const partial = cuda.scratch<float>(sum.count * sum.stride);
     sum.partial = partial;
     const dim3 grid(static_cast<unsigned>(ceil_div(split.groups, threads / split.lanes)),

@@ -55,6 +55,13 @@ __device__ inline void copy_bulk(void* to, const void* from, int bytes, uint64_t
                "l"(from), "r"(bytes), "r"(shared_address(barrier))
                : "memory");
 }
+// Bytes that will be read soon, for the second-level cache; both are multiples of 16.
+__device__ inline void expect_soon(const void* from, int bytes) {
+  asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+}
+__device__ inline void expect_soon(const CUtensorMap& map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(&map) : "memory");
+}
 // A box of a matrix; zeros where it has nothing.
 __device__ inline void copy_box(void* to, const CUtensorMap& from, int col, int row, uint64_t* barrier) {
   asm volatile(

@@ -6,6 +6,9 @@
 // before, while the sums were made. Where what is stored then goes through an activation, two warps beside the one that
 // loads begin the copies, one for each warpgroup, and see to that while the next tile is made (activation_beside.cuh).
 //
+// The kernel in front makes the adapter's part or its gradients and leaves b alone, whose first parts are loaded before
+// it has ended.
+//
 // Several layers are made by one kernel: where a is the same, their columns lie side by side, and a tile is of one
 // layer; where d is, their sums come one after the other, and a tile is of all. They have no activation.
 #pragma once
@@ -112,30 +115,43 @@ struct Turn {
 // By one thread.
 template <int Cols, bool Across, int Layers>
 __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
-  constexpr int half_b_bytes = Shared<Cols>::half_b_bytes;
+  constexpr int half_b_bytes = Shared<Cols>::half_b_bytes, stages = Shared<Cols>::stages;
   const int own = block_of_cluster();
-  Turn<Shared<Cols>::stages> at;
-  for (Tiles tiles; tiles.there(p); tiles.next()) {
+  const auto load_right = [&](int stage, const CUtensorMap& right, const Place& place, int from) {
+    uint64_t* const full = &s.full[stage];
+    barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
+    unsigned char* const b = s.b[stage] + own * half_b_bytes;
+    const int col = place.col * Cols + own * (Cols / 2);
+    if constexpr (Across) {
+#pragma unroll
+      for (int i = 0; i < Cols / 2 / line; ++i) copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
+    } else {
+      copy_box_to_both(b, right, from, col, full);
+    }
+  };
+  Tiles tiles;
+  int early = 0;  // parts of b, behind the adapter's
+  if (tiles.there(p)) {
     const Place place(p, tiles.now);
-    const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols + own * (Cols / 2);
+    for (; early < min(stages - 1, p.steps[place.layer]); ++early)
+      load_right(early + 1, maps.of[place.layer].b, place, early * depth);
+  }
+  await_previous();
+  Turn<stages> at;
+  for (; tiles.there(p); tiles.next()) {
+    const Place place(p, tiles.now);
+    const int row = (place.row * cluster + own) * tile_rows;
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
       const auto& of = maps.of[layer];
       for (int step = -1; step < p.steps[layer]; ++step) {  // the adapter's first
-        const CUtensorMap &left = step < 0 ? of.z : of.a, &right = step < 0 ? of.v : of.b;
         const int from = max(step, 0) * depth;
         barrier_wait(&s.empty[at.stage], at.parity ^ 1);
-        uint64_t* const full = &s.full[at.stage];
-        barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
-        copy_box(s.a[at.stage], left, from, row, full);
-        unsigned char* const b = s.b[at.stage] + own * half_b_bytes;
-        if constexpr (Across) {
-#pragma unroll
-          for (int i = 0; i < Cols / 2 / line; ++i)
-            copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
-        } else {
-          copy_box_to_both(b, right, from, col, full);
-        }
+        if (step < 0 || early == 0)
+          load_right(at.stage, step < 0 ? of.v : of.b, place, from);
+        else
+          --early;
+        copy_box(s.a[at.stage], step < 0 ? of.z : of.a, from, row, &s.full[at.stage]);
         at.next();
       }
     }
@@ -340,10 +356,13 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
 template <class T, int Cols, bool Across, bool Activates, int Layers>
 __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem<Layers> p, const __grid_constant__ Maps<Layers> maps) {
-  await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   auto& s = *reinterpret_cast<Shared<Cols>*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  if (threadIdx.x == multipliers) {
+    const auto& of = maps.of[0];
+    for (const CUtensorMap* map : {&of.b, &of.v, &of.z, &of.a, &of.d}) expect_soon(*map);
+  }
   if (threadIdx.x == 0) {
     for (int i = 0; i < groups * boxes; ++i) barrier_init(&s.added[0][0] + i, 1);
     for (int i = 0; i < Shared<Cols>::stages; ++i) {
@@ -366,11 +385,13 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
     __syncwarp();
     if constexpr (Activates) {
+      await_previous();
       const int warp = static_cast<int>(threadIdx.x - multipliers) / 32 - 1;
       if (warp >= 0 && warp < groups) store_tiles<T, Cols>(p, maps, s, warp);
     }
   } else {
     more_registers<(504 - registers) / 2>();
+    await_previous();
     multiply<T, Cols, Across, Activates>(p, maps, s);
   }
   cluster_barrier();  // the other block's copies and arrivals come here

@@ -197,9 +197,14 @@ Variant<Jobs> variant(const Cuda& cuda, bool bf16) {
   return deep ? variant<Jobs, Rank, 3>(bf16) : variant<Jobs, Rank, 2>(bf16);
 }
 
-// The fewest parts of the rows with which at least nine in ten of the places for blocks are taken, of up to 8 rounds.
+// Of the rows. As many as find room at once with their slab's others, which then are a cluster. Otherwise, with many
+// rows, the fewest with which at least nine in ten of the places for blocks are taken, of up to 8 rounds; with few rows
+// the second kernel would take longer than what places stay empty.
 int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
   const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, most = ceil_div(rows, tile_rows * warps);
+  constexpr int64_t few_rows = 2048;
+  const bool as_cluster = places / slabs > 1 && places / slabs <= most_of_cluster;
+  if (as_cluster || (slabs * 2 > places && rows <= few_rows)) return std::clamp<int64_t>(places / slabs, 1, most);
   int64_t best = 1, best_taken = 0;  // in thousandths
   for (int64_t parts = 1; parts <= most && slabs * parts <= 8 * places; ++parts) {
     const int64_t taken = slabs * parts * 1000 / (ceil_div(slabs * parts, places) * places);

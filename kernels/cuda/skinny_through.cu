@@ -1,10 +1,12 @@
 // Two kernels: one projects, one spreads. A block takes some rows and a part of the columns, so that the weights are
 // read once for many rows, and its warps share out the rows, 16 each, and where there are few of them the columns too.
-// The parts' sums are added up, in order, by every block that spreads them.
+// Weights come a slice at a time, the next one while a slice is multiplied. The parts' sums are added up, in order, by
+// every block that spreads them.
 #include <algorithm>
 
 #include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
+#include "cuda/hopper.cuh"
 #include "cuda/skinny.h"
 
 namespace lk::cuda {
@@ -16,8 +18,9 @@ constexpr int step_cols = 64;           // a warp reads 128 bytes of each of its
 constexpr int slice_bytes = 16 * 1024;  // of w or v, in shared memory
 constexpr int most_parts = 8;
 
-template <int Rank>
-constexpr int slice_cols = slice_bytes / 2 / Rank;
+// Of w, of which two are there.
+template <int Stages>
+constexpr int project_slice = Stages > 2 ? slice_bytes : slice_bytes / 2;
 
 // Which operands are read and written in pieces of 16 bytes: width and address allow it.
 struct Whole {
@@ -39,75 +42,110 @@ struct Passes {
   Pass of[Jobs];
 };
 
-// Numbers first .. first + 7 of a line of `length` in 16 bits; those beyond the end count as zero.
-template <bool Bf16>
-__device__ inline uint4 load_line(const float* line, int64_t first, int64_t length, bool whole) {
-  float4 low = make_float4(0, 0, 0, 0), high = low;
+// Numbers first .. first + 7 of a line of `length`; those beyond the end count as zero.
+struct Eight {
+  float4 low, high;
+};
+__device__ inline Eight load_line(const float* line, int64_t first, int64_t length, bool whole) {
+  Eight v = {};
   if (whole) {
     const auto* const from = reinterpret_cast<const float4*>(line + first);
-    if (first < length) low = from[0];
-    if (first + 4 < length) high = from[1];
+    if (first < length) v.low = from[0];
+    if (first + 4 < length) v.high = from[1];
   } else {
     const auto at = [&](int64_t i) { return i < length ? line[i] : 0.0f; };
-    low = make_float4(at(first), at(first + 1), at(first + 2), at(first + 3));
-    high = make_float4(at(first + 4), at(first + 5), at(first + 6), at(first + 7));
+    v.low = make_float4(at(first), at(first + 1), at(first + 2), at(first + 3));
+    v.high = make_float4(at(first + 4), at(first + 5), at(first + 6), at(first + 7));
   }
-  return make_uint4(pack<Bf16>(low.x, low.y), pack<Bf16>(low.z, low.w), pack<Bf16>(high.x, high.y),
-                    pack<Bf16>(high.z, high.w));
+  return v;
 }
 
-// Columns of a matrix [width, rank] or, `Lines`, [rank, width] as a slice in shared memory.
+// `Cols` columns of a matrix [width, rank] or, `Lines`, [rank, width], which come as they are and go into a slice in
+// shared memory in 16 bits.
 //   [rank, width]: a row for each rank, whose chunk c of 8 columns lies in place c ^ (rank % 8)
 //   [width, rank]: a row for each column, whose chunks of 8 ranks change places so that 8 rows have no bank conflict
-template <int Rank>
-__device__ inline int place_of_column(int col, int chunk) {
-  return col * Rank + (chunk ^ col / (64 / Rank) % (Rank / 8)) * 8;
-}
-template <int Rank>
-__device__ inline int place_of_line(int rank, int chunk) {
-  return rank * slice_cols<Rank> + (chunk ^ rank % 8) * 8;
-}
+// `Turned`: of each 32 columns, 8 q + 2 i + e comes into place 8 i + 2 q + e.
+template <int Rank, int Cols, bool Bf16, bool Lines, bool Turned>
+class Slice {
+ public:
+  __device__ static int place_of_column(int col, int chunk) {
+    return col * Rank + (chunk ^ col / (64 / Rank) % rank_chunks) * 8;
+  }
+  __device__ static int place_of_line(int rank, int chunk) { return rank * Cols + (chunk ^ rank % 8) * 8; }
 
-// `cols` is a multiple of 32. `Turned`: of each 32 columns, 8 q + 2 i + e comes into place 8 i + 2 q + e.
-template <int Rank, bool Bf16, bool Lines, bool Turned>
-__device__ inline void fill_slice(const float* weights, int64_t width, int64_t rank, int64_t first_col, int cols,
-                                  bool whole, uint16_t* slice) {
-  constexpr int rank_chunks = Rank / 8;
-#pragma unroll 4
-  for (int i = static_cast<int>(threadIdx.x); i < cols * rank_chunks; i += threads) {
-    if constexpr (Lines) {
-      const int q = i % 4, j = i / 4 % Rank, block = i / (4 * Rank);
-      const int64_t col = first_col + block * 32 + q * 8;
-      const uint4 v = load_line<Bf16>(weights + j * width, col, j < rank ? width : 0, whole);
-      if constexpr (Turned) {
-        const uint32_t words[4] = {v.x, v.y, v.z, v.w};
+  // `cols` is a multiple of 32; beyond them there are zeros.
+  __device__ void load(const float* weights, int64_t width, int64_t rank, int64_t first_col, int cols, bool whole) {
 #pragma unroll
-        for (int k = 0; k < 4; ++k)
-          *reinterpret_cast<uint32_t*>(slice + place_of_line<Rank>(j, block * 4 + k) + 2 * q) = words[k];
+    for (int k = 0; k < pieces; ++k) {
+      const int i = piece(k);
+      const bool wanted = i < cols * rank_chunks;
+      if constexpr (Lines) {
+        const int q = i % 4, j = i / 4 % Rank, block = i / (4 * Rank);
+        pieces_[k] =
+            load_line(weights + j * width, first_col + block * 32 + q * 8, wanted && j < rank ? width : 0, whole);
       } else {
-        *reinterpret_cast<uint4*>(slice + place_of_line<Rank>(j, block * 4 + q)) = v;
+        const int col = i / rank_chunks;
+        const bool inside = wanted && first_col + col < width;
+        pieces_[k] = load_line(weights + (first_col + col) * rank, i % rank_chunks * 8, inside ? rank : 0, whole);
       }
-    } else {
-      const int col = i / rank_chunks, chunk = i % rank_chunks;
-      const bool inside = first_col + col < width;
-      const uint4 v = load_line<Bf16>(weights + (first_col + col) * rank, chunk * 8, inside ? rank : 0, whole);
-      const int place = Turned ? col / 32 * 32 + col / 2 % 4 * 8 + col % 32 / 8 * 2 + col % 2 : col;
-      *reinterpret_cast<uint4*>(slice + place_of_column<Rank>(place, chunk)) = v;
     }
   }
-}
+  __device__ void store(uint16_t* slice) const {
+#pragma unroll
+    for (int k = 0; k < pieces; ++k) {
+      const int i = piece(k);
+      const float4 &low = pieces_[k].low, &high = pieces_[k].high;
+      const uint32_t words[4] = {pack<Bf16>(low.x, low.y), pack<Bf16>(low.z, low.w), pack<Bf16>(high.x, high.y),
+                                 pack<Bf16>(high.z, high.w)};
+      const uint4 line = make_uint4(words[0], words[1], words[2], words[3]);
+      if constexpr (!Lines) {
+        const int col = i / rank_chunks;
+        const int place = Turned ? col / 32 * 32 + col / 2 % 4 * 8 + col % 32 / 8 * 2 + col % 2 : col;
+        *reinterpret_cast<uint4*>(slice + place_of_column(place, i % rank_chunks)) = line;
+      } else {
+        const int q = i % 4, j = i / 4 % Rank, block = i / (4 * Rank);
+        if constexpr (Turned) {
+#pragma unroll
+          for (int n = 0; n < 4; ++n)
+            *reinterpret_cast<uint32_t*>(slice + place_of_line(j, block * 4 + n) + 2 * q) = words[n];
+        } else {
+          *reinterpret_cast<uint4*>(slice + place_of_line(j, block * 4 + q)) = line;
+        }
+      }
+    }
+  }
+
+ private:
+  static constexpr int rank_chunks = Rank / 8, pieces = Cols * rank_chunks / threads;
+  static_assert(pieces * threads == Cols * rank_chunks);
+  __device__ static int piece(int k) { return k * threads + static_cast<int>(threadIdx.x); }
+  Eight pieces_[pieces];
+};
 
 // What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
 using Stage = uint16_t[tile_rows][step_cols];
 
+// The part's weights are wanted in the second-level cache, where any kernel in front would find them, too.
+__device__ inline void expect_weights(const Pass& pass) {
+#if __CUDA_ARCH__ >= 900
+  const Through& p = pass.p;
+  const int64_t begin = blockIdx.y * pass.part_cols, cols = min(pass.part_cols, p.in - begin);
+  const int64_t lines = p.by_rank ? 1 : p.rank, count = p.by_rank ? cols * p.rank : cols;
+  if (!pass.whole.w || threadIdx.x >= lines) return;
+  const float* const from = p.w + (p.by_rank ? begin * p.rank : threadIdx.x * p.in + begin);
+  hopper::expect_soon(from, static_cast<int>(count) * 4);
+#endif
+}
+
 template <int Rank, bool Bf16, bool ByRank, int Stages, int Jobs>
 __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes) {
-  await_previous();
   const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
   if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.parts) return;
-  constexpr int slice = slice_cols<Rank>;
+  if (blockIdx.x == 0) expect_weights(pass);
+  await_previous();
+  constexpr int slice = project_slice<Stages> / 2 / Rank;
   extern __shared__ __align__(128) unsigned char memory[];
-  __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
+  __shared__ alignas(128) uint16_t weights[2][project_slice<Stages> / 2];
   const Through& p = pass.p;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   const int group = warp % pass.row_groups, share = warp / pass.row_groups, shares = warps / pass.row_groups;
@@ -143,13 +181,21 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes
 #pragma unroll
   for (int stage = 0; stage < Stages - 1; ++stage, next += stride) fetch(next, stage);
 
-  float sum[Rank / 8][4] = {};
-  int turn = 0;
-  for (int first = 0; first < cols; first += slice) {
-    if (first != 0) __syncthreads();
+  using Weights = Slice<Rank, slice, Bf16, !ByRank, false>;
+  Weights coming;
+  const auto load = [&](int first) {
     const int width = min(slice, (cols - first + step_cols - 1) / step_cols * step_cols);
-    fill_slice<Rank, Bf16, !ByRank, false>(p.w, p.in, p.rank, begin + first, width, pass.whole.w, weights);
-    __syncthreads();
+    coming.load(p.w, p.in, p.rank, begin + first, width, pass.whole.w);
+  };
+  load(0);
+  coming.store(weights[0]);
+  __syncthreads();
+  float sum[Rank / 8][4] = {};
+  int turn = 0, buffer = 0;
+  for (int first = 0; first < cols; first += slice, buffer ^= 1) {
+    const bool more = first + slice < cols;
+    if (more) load(first + slice);
+    const uint16_t* const w = weights[buffer];
     for (; col < min(first + slice, cols); col += stride, next += stride, ++turn) {
       wait_copies<Stages - 2>();
       __syncwarp();
@@ -164,16 +210,19 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes
         for (int n = 0; n < Rank / 16; ++n) {
           uint32_t b[4];
           if constexpr (ByRank)
-            load_matrices<true>(b, weights + place_of_column<Rank>(in_slice + k + lane % 16, n * 2 + lane / 16));
+            load_matrices<true>(b, w + Weights::place_of_column(in_slice + k + lane % 16, n * 2 + lane / 16));
           else
             load_matrices<false>(
-                b, weights + place_of_line<Rank>(n * 16 + lane / 16 * 8 + lane % 8, (in_slice + k) / 8 + lane / 8 % 2));
+                b, w + Weights::place_of_line(n * 16 + lane / 16 * 8 + lane % 8, (in_slice + k) / 8 + lane / 8 % 2));
           const uint32_t right[2][2] = {{b[0], b[1]}, {b[2], b[3]}};
           multiply_add<Bf16>(sum[2 * n], left, right[0]);
           multiply_add<Bf16>(sum[2 * n + 1], left, right[1]);
         }
       }
     }
+    if (!more) break;
+    coming.store(weights[buffer ^ 1]);
+    __syncthreads();
   }
 
   // Over the warps that share a group's columns, in order.
@@ -201,7 +250,8 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes
   }
 }
 
-// By blocks beyond those that add up what was projected: eight numbers a thread.
+// By blocks beyond those that add up what was projected: eight numbers a thread. The kernel in front, which projects,
+// has nothing to do with them.
 __device__ inline void narrow(const Through& p, bool whole) {
   const int64_t block = int64_t{blockIdx.y - 1} * gridDim.x + blockIdx.x, i = (block * threads + threadIdx.x) * 8;
   if (i >= p.out * p.rank) return;
@@ -214,11 +264,13 @@ __device__ inline void narrow(const Through& p, bool whole) {
 
 template <int Rank, bool Bf16, bool ByRank, int Jobs>
 __global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes) {
-  await_previous();
   const Pass& pass = passes.of[Jobs == 1 ? 0 : blockIdx.z];
   if (Jobs > 1 && static_cast<int>(blockIdx.y) >= pass.pieces) return;
-  if (pass.p.narrow != nullptr && blockIdx.y > 0) return narrow(pass.p, pass.whole.v);
-  constexpr int slice = slice_cols<Rank>;
+  if (pass.p.narrow != nullptr && blockIdx.y > 0) {
+    narrow(pass.p, pass.whole.v);
+    return await_previous();
+  }
+  constexpr int slice = slice_bytes / 2 / Rank;
   __shared__ alignas(128) uint16_t weights[slice_bytes / 2];
   __shared__ alignas(16) uint16_t z_tiles[warps][tile_rows][Rank + 8];  // + 8: no bank conflicts
   const Through& p = pass.p;
@@ -228,11 +280,14 @@ __global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes)
                 first_row = block_row + group * tile_rows;
   const int64_t left = blockIdx.y * pass.spread_cols;
   const int cols = p.spread.data != nullptr ? static_cast<int>(min(pass.spread_cols, p.out - left)) : 0;
+  using Weights = Slice<Rank, slice, Bf16, ByRank, true>;
   const auto fill = [&](int first) {
-    fill_slice<Rank, Bf16, ByRank, true>(p.v, p.out, p.rank, left + first, min(slice, (cols - first + 31) / 32 * 32),
-                                         pass.whole.v, weights);
+    Weights coming;
+    coming.load(p.v, p.out, p.rank, left + first, min(slice, (cols - first + 31) / 32 * 32), pass.whole.v);
+    coming.store(weights);
   };
-  fill(0);
+  if (cols > 0) fill(0);  // which the kernel in front does not write
+  await_previous();
   for (int i = thread * 4; i < pass.row_groups * tile_rows * Rank; i += threads * 4) {
     const int local = i / Rank, first = i % Rank;
     const int64_t row = block_row + local;
@@ -284,9 +339,10 @@ __global__ void __launch_bounds__(threads, 2) spread_kernel(Passes<Jobs> passes)
           uint32_t b[4];
           const int tile = pair * 2 + lane / 16, half = lane / 8 % 2;
           if constexpr (ByRank)
-            load_matrices<true>(b, weights + place_of_line<Rank>(step * 16 + half * 8 + matrix_row, first / 8 + tile));
+            load_matrices<true>(b,
+                                weights + Weights::place_of_line(step * 16 + half * 8 + matrix_row, first / 8 + tile));
           else
-            load_matrices<false>(b, weights + place_of_column<Rank>(first + tile * 8 + matrix_row, step * 2 + half));
+            load_matrices<false>(b, weights + Weights::place_of_column(first + tile * 8 + matrix_row, step * 2 + half));
           const uint32_t words[2][2] = {{b[0], b[1]}, {b[2], b[3]}};
           multiply_add<Bf16>(out[pair * 2], z[step], words[0]);
           multiply_add<Bf16>(out[pair * 2 + 1], z[step], words[1]);
@@ -330,28 +386,42 @@ struct Kernels {
   size_t shared;  // of project
 };
 
-template <int Jobs, int Rank, bool Bf16, bool ByRank>
-Kernels<Jobs> kernels_for(bool deep) {
-  return {deep ? project_kernel<Rank, Bf16, ByRank, 4, Jobs> : project_kernel<Rank, Bf16, ByRank, 2, Jobs>,
-          spread_kernel<Rank, Bf16, ByRank, Jobs>, sizeof(Stage) * warps * (deep ? 4 : 2)};
+template <int Jobs, int Rank, bool Bf16, bool ByRank, int Stages>
+Kernels<Jobs> kernels_for() {
+  return {project_kernel<Rank, Bf16, ByRank, Stages, Jobs>, spread_kernel<Rank, Bf16, ByRank, Jobs>,
+          sizeof(Stage) * warps * Stages};
 }
 
-template <int Jobs, int Rank>
-Kernels<Jobs> kernels_for(const Through& p, bool deep) {
+template <int Jobs, int Rank, int Stages>
+Kernels<Jobs> kernels_for(const Through& p) {
   if (p.type == LK_BF16)
-    return p.by_rank ? kernels_for<Jobs, Rank, true, true>(deep) : kernels_for<Jobs, Rank, true, false>(deep);
-  return p.by_rank ? kernels_for<Jobs, Rank, false, true>(deep) : kernels_for<Jobs, Rank, false, false>(deep);
+    return p.by_rank ? kernels_for<Jobs, Rank, true, true, Stages>() : kernels_for<Jobs, Rank, true, false, Stages>();
+  return p.by_rank ? kernels_for<Jobs, Rank, false, true, Stages>() : kernels_for<Jobs, Rank, false, false, Stages>();
+}
+
+// With as many stages as two blocks find room for.
+template <int Jobs, int Rank>
+Kernels<Jobs> kernels_for(const Cuda& cuda, const Through& p) {
+  const auto fit = [&](int stages, int slice) {
+    return cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * stages + 2 * slice + 1024);
+  };
+  if (fit(4, project_slice<4>)) return kernels_for<Jobs, Rank, 4>(p);
+  return fit(3, project_slice<3>) ? kernels_for<Jobs, Rank, 3>(p) : kernels_for<Jobs, Rank, 2>(p);
 }
 
 template <int Jobs>
 void run(Cuda& cuda, std::span<const Through> jobs) {
   const Through& first = jobs.front();
   const auto count = static_cast<unsigned>(jobs.size());
-  // Two blocks for each multiprocessor, with as many rows as leave no more than `most_parts` parts.
+  // At most two blocks for each multiprocessor. With as many rows, for each block reads the weights of its part, as
+  // leave two in three of these places taken by parts that have a slice at least.
+  int64_t widest = 0;
+  for (const Through& p : jobs) widest = std::max(widest, p.in);
   const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2 / count,
-                tiles = ceil_div(first.rows, tile_rows);
+                tiles = ceil_div(first.rows, tile_rows),
+                useful = std::clamp<int64_t>(widest * padded_rank(first.rank) * 2 / slice_bytes, 1, most_parts);
   int row_groups = warps;
-  while (row_groups > 1 && ceil_div(tiles, row_groups) * most_parts < places) row_groups /= 2;
+  while (row_groups > 1 && ceil_div(tiles, row_groups) * useful * 3 < places * 2) row_groups /= 2;
   const int64_t row_blocks = ceil_div(tiles, row_groups);
   const int64_t parts = std::clamp<int64_t>(places / row_blocks, 1, most_parts);
   const int64_t rank = padded_rank(first.rank);
@@ -377,8 +447,7 @@ void run(Cuda& cuda, std::span<const Through> jobs) {
     projects.y = std::max(projects.y, static_cast<unsigned>(pass.parts));
     spreads.y = std::max(spreads.y, static_cast<unsigned>(pass.pieces));
   }
-  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (sizeof(Stage) * warps * 4 + slice_bytes + 1024);
-  const Kernels<Jobs> kernels = rank == 16 ? kernels_for<Jobs, 16>(first, deep) : kernels_for<Jobs, 32>(first, deep);
+  const Kernels<Jobs> kernels = rank == 16 ? kernels_for<Jobs, 16>(cuda, first) : kernels_for<Jobs, 32>(cuda, first);
   cuda.launch(kernels.project, projects, dim3(threads), kernels.shared, passes);
   cuda.launch(kernels.spread, spreads, dim3(threads), 0, passes);
 }
