@@ -55,9 +55,14 @@ void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p)
   check.shape(LK_ARG(p, s), lk::with_last(p.x, r));
   const lk::Arg activated = LK_LINES(p, activated);
   if (lk::present(p.activated)) check_activated(check, p, activated);
+  if (lk::present(p.added)) {
+    check.require(!lk::present(p.activated), "added", "none beside an activation", "a tensor");
+    check.dtype(LK_ARG(p, added), p.y.dtype);
+    check.shape(LK_ARG(p, added), lk::with_last(p.x, out));
+  }
   for (const lk::Arg& output : {LK_ARG(p, y), LK_ARG(p, s), activated}) {
     check.separate(output, {LK_ARG(p, x), LK_ARG(p, weight), LK_ARG(p, weight_scale), LK_ARG(p, bias), LK_ARG(p, down),
-                            LK_ARG(p, up), LK_ARG(p, mask)});
+                            LK_ARG(p, up), LK_ARG(p, mask), LK_ARG(p, added)});
   }
   check.separate(LK_ARG(p, y), {LK_ARG(p, s)});
   check.separate(activated, {LK_ARG(p, y), LK_ARG(p, s)});

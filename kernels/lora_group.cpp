@@ -66,6 +66,7 @@ void check_lora_group_forward(const lk_lora_group_forward_params& p) {
     const std::string name = layer_name(op, i);
     const lk::Check check(name.c_str());
     check.require(!lk::present(p.layers[i].activated), "activated", "none in a group", "a tensor");
+    check.require(!lk::present(p.layers[i].added), "added", "none in a group", "a tensor");
     lk::check_lora_forward(check, p.layers[i]);
     check_same_x(check, p.layers[i].x, p.layers[0].x);
   }

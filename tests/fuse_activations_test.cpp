@@ -6,12 +6,11 @@
 
 #include "ops/lora_activated.h"
 #include "ops/ops.h"
-#include "passes/differentiate.h"
-#include "passes/prune.h"
 #include "run/plan.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
+#include "support/layer_graph.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/toy_step.h"
@@ -21,38 +20,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t hidden = 128, inner = 384, rank = 4;
+constexpr int64_t hidden = LayerGraph::width, inner = 384;
 
 // Two layers with adapters and gelu between them, and their gradients.
-struct Layers {
-  Graph g;
-  Tensors given;
-  std::vector<Value> trained;
-  Value x;
+struct Layers : LayerGraph {
+  using LayerGraph::LayerGraph;
 
-  explicit Layers(DType type = DType::f32) : g(type) { x = param("x", {2, 5, hidden}); }
-
-  Value one(const OpDef& op, std::vector<Value> in, Attrs attrs = {}) {
-    return g.add(op, std::move(in), std::move(attrs), 0)[0];
-  }
-  Value param(const std::string& name, Shape shape, DType type) {
-    const HostTensor floats = ramp(shape, static_cast<int64_t>(given.size()));
-    HostTensor tensor({type, shape});
-    convert(DType::f32, floats.data.data(), type, tensor.data.data(), shape.numel());
-    given[name] = std::move(tensor);
-    return g.add_param(name, {type, std::move(shape)});
-  }
-  Value param(const std::string& name, Shape shape) { return param(name, std::move(shape), g.compute); }
-  Value layer(const std::string& name, Value in, int64_t out) {
-    const int64_t width = g.desc(in).shape[2];
-    const Value down = param(name + ".down", {rank, width}, DType::f32),
-                up = param(name + ".up", {out, rank}, DType::f32);
-    trained.push_back(down);
-    trained.push_back(up);
-    return one(lora_op,
-               {in, param(name + ".weight", {out, width}), param(name + ".bias", {out}), down, up, Value{}, Value{}},
-               {{"scale", 0.125}});
-  }
   Value gelu(Value in, const char* mode = "tanh") { return one(gelu_op, {in}, {{"mode", std::string(mode)}}); }
   // fc2(gelu(fc1 x))
   Layers& mlp(const char* mode = "tanh") {
@@ -69,15 +42,7 @@ struct Layers {
     return *this;
   }
   Layers& differentiated() {
-    const Value y = g.outputs.at("y"), f32 = one(cast_op, {y}, {{"dtype", static_cast<int64_t>(DType::f32)}});
-    const Value target = g.add_constant(ramp(g.desc(y).shape, 77));
-    g.outputs["loss"] = one(mse_op, {f32, target, Value{}});
-    const float seed = 1;
-    const Value start = g.add_constant(HostTensor::from_floats({1}, std::span(&seed, 1)));
-    trained.push_back(x);
-    for (const auto& [v, gradient] : differentiate(g, g.outputs.at("loss"), start, trained))
-      g.outputs["d" + g.info(v).name] = gradient;
-    prune(g);
+    add_gradients();
     return *this;
   }
   Layers& fused() {
@@ -85,13 +50,6 @@ struct Layers {
     return *this;
   }
 };
-
-void expect_same_bits(Layers& plain, Layers& fused) {
-  Device device(tested_device());
-  const Tensors want = run_graph(device, plain.g, plain.given), got = run_graph(device, fused.g, fused.given);
-  ASSERT_EQ(got.size(), want.size());
-  for (const auto& [name, tensor] : want) EXPECT_EQ(got.at(name).data, tensor.data) << name;
-}
 
 TEST(FuseActivations, PutsThemIntoLayers) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {

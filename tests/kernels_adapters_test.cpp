@@ -40,7 +40,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
   // A layer's tensors; what is computed is poisoned.
   struct Layer {
     Size n;
-    Tensor x, dy, weight, bias, down, up, mask, added, y, s, dx, ddown, dup;
+    Tensor x, dy, weight, bias, down, up, mask, residual, added, y, s, dx, ddown, dup;
   };
   Layer layer(const Size& n, bool with_mask) {
     const lk_dtype type = GetParam();
@@ -55,6 +55,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
             drawn({n.rank, n.in}, LK_F32),
             drawn({n.out, n.rank}, LK_F32),
             mask,
+            drawn({n.rows, n.out}, type),
             drawn({n.rows, n.in}, type),
             empty({n.rows, n.out}, type),
             empty({n.rows, n.rank}, type),
@@ -62,11 +63,12 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
             empty({n.rank, n.in}, LK_F32),
             empty({n.out, n.rank}, LK_F32)};
   }
-  void run(const Layer& l, bool with_mask) {
+  void run(const Layer& l, bool with_mask, bool with_residual) {
     lk_lora_forward_params p{};
     p.x = l.x.view(), p.weight = l.weight.view(), p.bias = l.bias.view(), p.down = l.down.view(), p.up = l.up.view();
     p.scale = scale, p.y = l.y.view(), p.s = l.s.view();
     if (with_mask) p.mask = l.mask.view();
+    if (with_residual) p.added = l.residual.view();
     ASSERT_EQ(lk_lora_forward(context.get(), &p), LK_OK) << lk_last_error(context.get());
     lk_lora_backward_params b{};
     b.dy = l.dy.view(), b.x = l.x.view(), b.s = l.s.view(), b.weight = l.weight.view(), b.down = l.down.view();
@@ -82,7 +84,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
 };
 
 // Rounded on the way: s, or ds, and the adapter's matrix that it is multiplied with; the share on its own where it is
-// not part of the sum, and the sum before it is added. dx is rounded once more, before what it is added to.
+// not part of the sum, and the sum before it is added. dx is rounded once more, before what it is added to; so is y.
 constexpr int roundings = 4;
 
 TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
@@ -90,14 +92,16 @@ TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
     SCOPED_TRACE(text(n));
     const bool with_mask = n.rows % 2 == 0;
     const Layer l = layer(n, with_mask);
-    run(l, with_mask);
+    const bool with_residual = n.out % 16 != 0;
+    run(l, with_mask, with_residual);
     const std::vector<int64_t> some = sample(n.rows);
     const auto count = static_cast<int64_t>(some.size());
     const Values x = rows_of(l.x, some, n.in), mask = rows_of(l.mask, some, n.rank), weight = load(l.weight);
     Values y = reference::lora({n.in, n.out, n.rank, scale}, x, weight, load(l.down), load(l.up), mask);
     const Values bias = load(l.bias);
-    for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()];
-    expect_near("y", rows_of(l.y, some, n.out), y, GetParam(), n.in, roundings);
+    const Values residual = rows_of(l.residual, some, n.out);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()] + (with_residual ? residual[i] : 0);
+    expect_near("y", rows_of(l.y, some, n.out), y, GetParam(), n.in, roundings + (with_residual ? 1 : 0));
 
     const Values dy = rows_of(l.dy, some, n.out);
     Values ds = reference::matmul({1, count, n.out, n.rank, false, false}, dy, load(l.up));
@@ -116,10 +120,10 @@ TEST_P(KernelsAdapters, EqualCallsGiveEqualBits) {
   for (const Size& n : {Size{900, 328, 4000, 16}, Size{1100, 3400, 200, 16}}) {
     SCOPED_TRACE(text(n));
     const Layer l = layer(n, false);
-    run(l, false);
+    run(l, false, true);
     const auto y = l.y.bytes(), dx = l.dx.bytes();
     for (int repeat = 0; repeat < 4; ++repeat) {
-      run(l, false);
+      run(l, false, true);
       EXPECT_TRUE(y == l.y.bytes() && dx == l.dx.bytes()) << "repeat " << repeat;
     }
   }

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "ops/lora_activated.h"
+#include "ops/lora_added.h"
 #include "ops/ops.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
@@ -79,7 +80,7 @@ TEST_P(EightBitProducts, AStepIsThatOfFullProductsWithinRounding) {
   const Graph graph = toy_graph(rounded.model, {}).graph;
   for (const Node& node : graph.nodes)
     if (products_of(node.attrs) != LK_PRODUCTS_WIDE) {
-      const bool forward = node.op == &lora_op || node.op == &lora_activated_op;
+      const bool forward = node.op == &lora_op || node.op == &lora_activated_op || node.op == &lora_added_op;
       EXPECT_TRUE(forward || node.op == &lora_backward_op) << node.op->name;
       EXPECT_EQ(products_of(node.attrs), products_named(GetParam().name));
       layers += forward;

@@ -14,6 +14,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_activations.h"
+#include "passes/fuse_residuals.h"
 #include "passes/group_layers.h"
 #include "passes/products.h"
 #include "passes/prune.h"
@@ -102,6 +103,8 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   // Layers with adapters that read one x are one op, forward and backward.
   group_layers(graph);
   show("group_layers", graph);
+  fuse_residuals(graph);
+  show("fuse_residuals", graph);
   const Value loss_scale = graph.add_input("loss_scale", {DType::f32, {1}});
   std::vector<Value> trained;
   for (const AdaptedModule& m : pass.all_kept.modules)
@@ -211,6 +214,7 @@ void make_forward(Graph& graph, const Model& model, const SelectAdapter& select)
   adapt(graph, select, false);
   prune(graph);
   group_layers(graph);
+  fuse_residuals(graph);
   fuse_activations(graph);
 }
 

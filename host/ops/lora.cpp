@@ -1,13 +1,14 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
-// weight_scale multiplies a weight that is kept in fewer bits, as in linear. Beside it is the form with an
-// activation behind it.
+// weight_scale multiplies a weight that is kept in fewer bits, as in linear. Beside it are the forms with an
+// activation behind it, and with a tensor that y is added to.
 #include "ops/lora_activated.h"
+#include "ops/lora_added.h"
 #include "ops/ops.h"
 
 namespace lh {
 namespace {
 
-enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK, WEIGHT_SCALE };
+enum Input : size_t { X, WEIGHT, BIAS, DOWN, UP, MASK, WEIGHT_SCALE, ADDED };
 
 std::vector<Desc> infer(const Infer& a) {
   const Desc &x = required(a, X), &down = required(a, DOWN), &up = required(a, UP);
@@ -26,11 +27,23 @@ void gradient(Gradient& g) {
   if (g.needs(X)) g.set(X, d[2]);
 }
 
+void gradient_added(Gradient& g) {
+  gradient(g);
+  if (g.needs(ADDED)) g.set(ADDED, g.dout());
+}
+
 std::vector<Desc> infer_activated(const Infer& a) {
   std::vector<Desc> out = infer(a);
   const int64_t from = a.attrs.i("from"), columns = out[0].shape[out[0].shape.rank() - 1];
   expect(from >= 0 && from < columns, fmt::format("from is {}, outside {} columns", from, columns));
   out.push_back({out[0].dtype, out[0].shape.with(-1, columns - from)});
+  return out;
+}
+
+std::vector<Desc> infer_added(const Infer& a) {
+  std::vector<Desc> out = infer(a);
+  const Desc& added = required(a, ADDED);
+  expect(added == out[0], fmt::format("expected to add {}, found {}", out[0].text(), added.text()));
   return out;
 }
 
@@ -60,6 +73,12 @@ lk_status launch_activated(const Launch& l) {
   p.activated = l.out[2];
   p.activation = LK_GELU_TANH;
   p.activated_from = l.attrs.i("from");
+  return lk_lora_forward(l.context, &p);
+}
+
+lk_status launch_added(const Launch& l) {
+  lk_lora_forward_params p = forward_params(l);
+  p.added = l.in[ADDED];
   return lk_lora_forward(l.context, &p);
 }
 
@@ -95,5 +114,8 @@ const OpDef lora_backward_op{.name = "lora_backward", .infer = infer_backward, .
 
 const OpDef lora_activated_op{
     .name = "lora_activated", .infer = infer_activated, .launch = launch_activated, .lines_out = {2}};
+
+const OpDef lora_added_op{
+    .name = "lora_added", .infer = infer_added, .gradient = gradient_added, .launch = launch_added};
 
 }  // namespace lh

@@ -1,6 +1,7 @@
 #include "run/flops.h"
 
 #include "ops/lora_activated.h"
+#include "ops/lora_added.h"
 #include "ops/lora_group.h"
 #include "ops/ops.h"
 
@@ -38,7 +39,8 @@ double products(const Graph& graph, const Node& node) {
     const double one = numel(graph, in[0]) * last(graph, in[1]);
     return one * static_cast<double>(node.attrs.i("dx") + node.attrs.i("dweight"));
   }
-  if (op == &lora_op || op == &lora_activated_op) return lora_products(graph, in[0], node.outputs[0], node.outputs[1]);
+  if (op == &lora_op || op == &lora_activated_op || op == &lora_added_op)
+    return lora_products(graph, in[0], node.outputs[0], node.outputs[1]);
   if (op == &lora_backward_op)  // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
     return lora_backward_products(graph, in[0], in[1], in[2], node.attrs.i("dx") != 0);
   using Group = LoraGroup;

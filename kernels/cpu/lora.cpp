@@ -1,5 +1,5 @@
 // A linear layer with a low-rank adapter. With M rows: x [M, in], s and mask [M, r], y [M, out].
-//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
+//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T + added
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is added into the base product's result (beta = 1), so no [M, out] sum is stored.
 // An activation is a pass over y.
@@ -41,6 +41,14 @@ void layer_forward(Cpu& cpu, const lk_lora_forward_params& p) {
     beta = 1.0f;
   }
   gemm(cpu, rows, out, rank, p.scale, {s, rank}, {up, rank, true}, beta, y, out);
+  if (!present(p.added)) return;
+  const FloatIn added(cpu, p.added);
+  float* const sum = y;
+  const float* const more = added;
+  parallel_for(cpu, rows * out, 1, [=](int64_t begin, int64_t end) {
+#pragma omp simd
+    for (int64_t i = begin; i < end; ++i) sum[i] += more[i];
+  });
 }
 
 }  // namespace

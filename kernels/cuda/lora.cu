@@ -1,5 +1,5 @@
 // A linear layer with a low-rank adapter; shapes and formulas are those of the CPU's lora.cpp. With M rows:
-//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T
+//   s = (x down^T) mask,  y = x weight^T + bias + scale s up^T + added
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
@@ -175,6 +175,11 @@ Through through_x(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
   return call;
 }
 
+// Where y or dx was made without it.
+void add_to(Cuda& cuda, const lk_tensor& d, const lk_tensor& added) {
+  if (present(added)) binary(cuda, {.kind = LK_ADD, .a = d, .b = added, .y = d});
+}
+
 void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
   gemv(cuda, few_rows_s(p, n, out(p.s)));
   Gemv call;
@@ -190,11 +195,14 @@ void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& 
   call.branch_scale = p.scale;
   call.y = out(p.y);
   gemv(cuda, call);
+  add_to(cuda, p.y, p.added);
 }
 
-// s, and the adapters' shares of y or what the product needs that takes them along.
-void skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
+// s, and the adapters' shares of y or what the product needs that takes them along. Whether y has what it is added to,
+// or will get it from the product.
+bool skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
                     bool shared) {
+  bool added = shared;
   std::vector<Through> jobs;
   for (size_t i = 0; i < layers.size(); ++i) {
     const lk_lora_forward_params& p = layers[i];
@@ -205,9 +213,22 @@ void skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, 
       job.narrow = bases[i].v;
     else
       job.spread = out(p.y);
+    if (!shared && present(p.added) && takes_base(cuda, job, in(p.added))) {
+      job.base = in(p.added);
+      added = true;
+    }
     jobs.push_back(job);
   }
   skinny_through(cuda, jobs);
+  return added;
+}
+
+// The sum begins with `added`, where it is there.
+void onto(Cuda& cuda, GemmCall& call, const lk_tensor& added) {
+  if (!present(added)) return;
+  call.c = added.data;
+  call.beta = 1;
+  cuda.gemm().prepare(call);
 }
 
 void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
@@ -218,12 +239,8 @@ void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, v
   call = product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), as_type(cuda, p.up, type), type, out(p.y), workspace);
   call.transpose_b = true;
   call.alpha = p.scale;
+  onto(cuda, call, p.added);
   cuda.gemm().run(call);
-}
-
-// Where dx was made without it.
-void add_to_dx(Cuda& cuda, const Dx& d) {
-  if (present(d.added)) binary(cuda, {.kind = LK_ADD, .a = d.dx, .b = d.added, .y = d.dx});
 }
 
 void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
@@ -258,7 +275,7 @@ void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes
   call.rank = n.rank;
   call.dx = out(d.dx);
   gemv_transposed(cuda, call);
-  add_to_dx(cuda, d);
+  add_to(cuda, d.dx, d.added);
 }
 
 // The s that dup is made of, and made again where a layer lacks it.
@@ -399,11 +416,7 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   }
   if (!present(d.dx)) return;
   call = product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
-  if (present(d.added)) {
-    call.c = d.added.data;
-    call.beta = 1;
-    cuda.gemm().prepare(call);
-  }
+  onto(cuda, call, d.added);
   cuda.gemm().run(call);
 }
 
@@ -420,6 +433,7 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
     base.bias_dtype = p.bias.dtype;
     bases.push_back(shared_product(base, n.rank, out(p.s), n.rank));
   }
+  if (!bases.empty()) bases.front().c = first.added.data;
   const bool can_share = skinny && bases.size() == layers.size();
   bool activated = false;
   if (can_share && present(first.activated)) {
@@ -430,11 +444,13 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
   const bool shared = activated || (can_share && with_shares(cuda, bases));
   if (!shared)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
+  bool added = true;
   if (skinny)
-    skinny_forward(cuda, layers, bases, shared);
+    added = skinny_forward(cuda, layers, bases, shared);
   else
     gemm_forward(cuda, first, sizes_of(first), workspace);
   run_bases(cuda, bases, shared);
+  if (!added) add_to(cuda, first.y, first.added);
   return activated;
 }
 
@@ -466,7 +482,7 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
     gemm_backward(cuda, layers.front(), sizes_of(layers.front()), d, workspace);
   }
   run_bases(cuda, bases, shared);
-  if (!added) add_to_dx(cuda, d);
+  if (!added) add_to(cuda, d.dx, d.added);
 }
 
 }  // namespace

@@ -246,7 +246,7 @@ typedef struct lk_linear_backward_params {
 } lk_linear_backward_params;
 LK_API lk_status lk_linear_backward(lk_context*, const lk_linear_backward_params*);
 
-/* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T, where base = x weight^T + bias.
+/* s[..., r] = (x down^T) * mask ;  y = base + scale * s up^T + added, where base = x weight^T + bias.
  * down [r, in], up [out, r]. Without a weight, base is zero and y holds the LoRA branch alone. */
 typedef struct lk_lora_forward_params {
   int64_t struct_size LK_SIZE_OF(lk_lora_forward_params);
@@ -262,6 +262,7 @@ typedef struct lk_lora_forward_params {
   lk_tensor activated;
   int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH */
   int64_t activated_from;
+  lk_tensor added; /* optional, like y; not beside `activated` */
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 

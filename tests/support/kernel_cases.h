@@ -60,16 +60,22 @@ inline Case linear_case(int64_t rows, int64_t in, int64_t out) {
   return c;
 }
 
-inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
+// residual: y is added to one more input.
+inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank, bool residual = false) {
   Case c;
-  c.inner = 2;
-  c.name = "lora";
+  c.inner = residual ? 3 : 2;
+  c.name = residual ? "lora_added" : "lora";
   c.inputs = {{rows, in}, {out, in}, {rank, in}, {out, rank}, {rows, rank}};
+  if (residual) c.inputs.push_back({rows, out});
   c.output = {rows, out};
   c.depth = std::max({rows, in, out});
   constexpr double scale = 0.5;
   const reference::Lora law{in, out, rank, scale};
-  c.reference = [=](const Inputs& v) { return reference::lora(law, v[0], v[1], v[2], v[3], v[4]); };
+  c.reference = [=](const Inputs& v) {
+    Values y = reference::lora(law, v[0], v[1], v[2], v[3], v[4]);
+    for (size_t i = 0; residual && i < y.size(); ++i) y[i] += v[5][i];
+    return y;
+  };
   c.changed = [=](const Inputs& v, size_t input, size_t element) {
     if (input != 0) return reference::lora(law, v[0], {}, v[2], v[3], v[4]);  // a factor is not in x weight^T
     const auto row = static_cast<int64_t>(element) / in;
@@ -91,7 +97,8 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
                  .mask = in_views[4],
                  .scale = scale,
                  .y = y,
-                 .s = s.view()});
+                 .s = s.view(),
+                 .added = residual ? in_views[5] : lk_tensor{}});
   };
   c.backward = [](lk_context* context, const Views& in_views, lk_tensor, lk_tensor dy, const Views& g) {
     return call(lk_lora_backward, context,
@@ -108,6 +115,7 @@ inline Case lora_case(int64_t rows, int64_t in, int64_t out, int64_t rank) {
                  .dup = g[3]});
   };
   c.differentiable = {true, false, true, true, false};
+  if (residual) c.differentiable.push_back(false);  // it is dy
   return c;
 }
 
@@ -633,6 +641,10 @@ inline std::vector<Case> all_cases() {
                              lora_case(65, 64, 128, 40),
                              lora_case(300, 1096, 520, 16),  // on CUDA: columns in parts and slices
                              lora_case(2200, 264, 136, 6),   // and many rows to a block
+                             lora_case(1, 33, 31, 4, true),
+                             lora_case(65, 33, 129, 5, true),
+                             lora_case(65, 64, 128, 40, true),
+                             lora_case(300, 264, 136, 16, true),
                              conv_case(2, 7, 9, 5, 6, 3, 1, 1),
                              conv_case(1, 9, 8, 3, 4, 3, 2, 0),
                              conv_case(1, 33, 31, 4, 5, 1, 1, 0),
