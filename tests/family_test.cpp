@@ -15,6 +15,7 @@
 #include "io/lora_file.h"
 #include "io/lora_merge.h"
 #include "sample/denoiser.h"
+#include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/golden.h"
 #include "support/model_shapes.h"
@@ -334,11 +335,14 @@ TEST_P(Families, EveryAdapterIsTrained) {
         << prefix;
 }
 
-// With the configuration alone, text encoders where they are trained.
+// With the configuration alone, text encoders where they are trained; and what its operations take is named.
 TEST_P(Families, BenchTimesTheSameStep) {
-  const HostResult result = run_host({"bench", "--config", run().config_file.string(), "--repeat", "2"});
+  const HostResult result = run_host({"bench", "--config", run().config_file.string(), "--repeat", "2", "--tune"});
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_NE(result.output.find(fmt::format("on {} modules", GetParam().modules)), std::string::npos) << result.output;
+  const char* const library = tested_device() == "cpu" ? "OpenBLAS|oneDNN" : "cuBLASLt|product_kernel";
+  EXPECT_THAT(result.output, testing::ContainsRegex(fmt::format(
+                                 "\nchoice +[0-9]+ calls +[0-9.]+ ms, +[0-9.]+ each: .*({})", library)));
 }
 
 // All modules are named as this family's. In the spelling of diffusers, layers of several families have the same names.

@@ -23,7 +23,7 @@ struct Arguments {
       seed, repeats, text_length, into, rank, energy, card, link, models, purpose, vram, from, port, processes,
       restarts;
   std::vector<std::string> budgets;
-  bool times = false, json = false, verbose = false;
+  bool times = false, tune = false, json = false, verbose = false;
   bool force = false, skip_unmatched = false, exact = false, biases = false;
   bool fp16 = false, bf16 = false, fp32 = false, dry_run = false, resume_given = false, allow_changes = false;
 };

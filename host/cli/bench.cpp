@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "cli/bench_choices.h"
 #include "cli/bench_steps.h"
 #include "cli/bench_together.h"
 #include "cli/commands.h"
@@ -149,9 +150,10 @@ int bench_alone(const Options& options) {
         size_text(total(train.activations.again)), size_text(plan.memory.offloaded), size_text(plan.memory.streamed),
         1e3 * predicted.seconds, 1e3 * measured, off(predicted.seconds, measured), size_text(plan.memory.total()),
         size_text(peak), off(mib(plan.memory.total()), mib(peak)));
-  if (!options.times) return 0;
   Program& program = plan.steps.begin()->second->program();
   const TimedChoices timed(device);
+  if (options.tune) print_choices(device, [&] { program.run(); });
+  if (!options.times) return 0;
   program.time_ops();  // places in the queue are made at first use
   for (const auto& [name, time] : program.time_ops())
     fmt::print("op                     {:<28} {:>6} calls {:>10.3f} ms\n", name, time.calls, 1e3 * time.seconds);

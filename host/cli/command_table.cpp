@@ -298,6 +298,8 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
       ->type_name("RATE");
   bench->get_option("--recompute")->expected(0, 1);  // alone: all of it
   bench->add_flag("--times", raw.times, "Show the time by op as well.");
+  bench->add_flag("--tune", raw.tune,
+                  "Show which kernels run, which algorithm each product takes, and why others do not.");
 
   auto* plan = app.add_subcommand("plan", "Show what a run takes of memory and time under several budgets.")
                    ->footer(examples::plan);

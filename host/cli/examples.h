@@ -96,7 +96,8 @@ inline constexpr const char* make = R"(Examples:
   lora-host make-checkpoint --like keys.json toy.safetensors --seed 1)";
 inline constexpr const char* bench = R"(Examples:
   lora-host bench --model model.safetensors --resolution 1024 --rank 16
-  lora-host bench --plugin NAME --like keys.json --resolution 1024 --rank 16 --times)";
+  lora-host bench --plugin NAME --like keys.json --resolution 1024 --rank 16 --times
+  lora-host bench --config train.yaml --tune)";
 
 inline constexpr const char* plan = R"(Examples:
   lora-host plan --config train.yaml

@@ -311,6 +311,7 @@ Options parse_options(int argc, const char* const* argv) {
   options.card = raw.card;
   options.link = raw.link;
   options.times = raw.times;
+  options.tune = raw.tune;
   options.json = raw.json;
   options.verbose = raw.verbose;
   options.programs = raw.programs;

@@ -67,6 +67,7 @@ struct Options {
   std::vector<std::string> budgets = {};   // plan: sizes
   std::string card = {}, link = {};        // plan: instead of this machine's; bench: link
   bool times = false;                      // bench: time by op as well
+  bool tune = false;                       // bench: the kernels that were chosen as well
   bool json = false;                       // check, inspect, verify: for tools
   bool verbose = false;                    // plugins: all that they take; train --dry-run: all of the plan
   std::vector<std::string> programs = {};  // verify: that have to load the file
