@@ -12,6 +12,7 @@
 #include <set>
 
 #include "core/signals.h"
+#include "support/device.h"
 #include "support/run_host.h"
 
 namespace lh::test {
@@ -78,6 +79,7 @@ TEST(Stop, AnExitOfALibraryIsSaid) {
 // Whatever address space there is, a run does its work or is refused; OpenBLAS used to ask for its buffers for ever.
 TEST(Stop, TooLittleAddressSpaceIsNoHang) {
   if (sanitized) GTEST_SKIP() << "the sanitizer takes terabytes of address space";
+  if (tested_device() != "cpu") GTEST_SKIP() << "CUDA takes address space for all memory that there is";
   ToyRun run;
   run.set("steps", "1").set("save_every", "0");
   const auto limited = [&](int64_t mib, const std::vector<std::string>& words) {
