@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <stdexcept>
 
 #include "config/nearest.h"
 #include "core/error.h"
@@ -33,10 +34,10 @@ std::string nearest_name(const std::string& pattern, const std::vector<std::stri
 
 }  // namespace
 
-std::regex module_pattern(const std::string& key, const std::string& text) {
+Pattern module_pattern(const std::string& key, const std::string& text) {
   try {
-    return std::regex(text);
-  } catch (const std::regex_error& error) {
+    return Pattern(text);
+  } catch (const std::invalid_argument& error) {
     fail(Code::config, "{}: '{}' is no regular expression: {}", key, text, error.what());
   }
 }
@@ -48,14 +49,13 @@ ModuleNumbers::ModuleNumbers(const char* key, const std::map<std::string, double
 std::optional<double> ModuleNumbers::of(const std::string& module) const {
   const One* found = nullptr;
   for (const One& one : all_)
-    if (std::regex_match(module, one.pattern) && (found == nullptr || one.text.size() > found->text.size()))
-      found = &one;
+    if (one.pattern.matches(module) && (found == nullptr || one.text.size() > found->text.size())) found = &one;
   return found == nullptr ? std::nullopt : std::optional(found->number);
 }
 
 void ModuleNumbers::require_use(const std::vector<std::string>& modules) const {
   for (const One& one : all_) {
-    if (std::ranges::any_of(modules, [&](const std::string& m) { return std::regex_match(m, one.pattern); })) continue;
+    if (std::ranges::any_of(modules, [&](const std::string& m) { return one.pattern.matches(m); })) continue;
     const std::string near = nearest_name(one.text, modules);
     fail(Code::config, "{}: no trained module is like '{}'.{} One of them is {}", key_, one.text,
          near.empty() ? "" : fmt::format(" Did you mean {}?", near), modules.empty() ? "" : modules.front());

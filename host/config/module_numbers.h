@@ -4,9 +4,10 @@
 
 #include <map>
 #include <optional>
-#include <regex>
 #include <string>
 #include <vector>
+
+#include "core/pattern.h"
 
 namespace lh {
 
@@ -21,7 +22,7 @@ class ModuleNumbers {
  private:
   struct One {
     std::string text;
-    std::regex pattern;
+    Pattern pattern;
     double number = 0;
   };
   std::string key_;
@@ -29,6 +30,6 @@ class ModuleNumbers {
 };
 
 // Throws lh::Error(Code::config) that names the key.
-std::regex module_pattern(const std::string& key, const std::string& text);
+Pattern module_pattern(const std::string& key, const std::string& text);
 
 }  // namespace lh

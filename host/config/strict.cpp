@@ -5,6 +5,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "config/nearest.h"
 #include "config/scalar.h"
@@ -97,11 +98,11 @@ std::vector<int64_t> Strict::integers(const Node& node, const std::string& what,
   return all;
 }
 
-std::regex Strict::pattern(const Node& node, const std::string& what) const {
+Pattern Strict::pattern(const Node& node, const std::string& what) const {
   const std::string written = text(node, what);
   try {
-    return std::regex(written);
-  } catch (const std::regex_error& error) {
+    return Pattern(written);
+  } catch (const std::invalid_argument& error) {
     wrong(node, fmt::format("{}: `{}` is no regular expression: {}", what, written, error.what()));
   }
 }

@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <initializer_list>
-#include <regex>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +12,7 @@
 #include "config/range.h"
 #include "config/yaml.h"
 #include "core/error.h"
+#include "core/pattern.h"
 
 namespace lh::yaml {
 
@@ -44,7 +44,7 @@ class Strict {
   int64_t integer(const Node& node, const std::string& what, const Range& range = {}) const;
   double number(const Node& node, const std::string& what, const Range& range = {}) const;
   std::vector<int64_t> integers(const Node& node, const std::string& what, const Range& range = {}) const;
-  std::regex pattern(const Node& node, const std::string& what) const;
+  Pattern pattern(const Node& node, const std::string& what) const;
 
   // The same for a field that may be absent: `out` then stays as it is.
   void set(const Node& node, std::string_view field, std::string& out) const;

@@ -34,12 +34,12 @@ void add_family(const Strict& in, const Node& node, const std::string& name, std
     in.wrong(node, fmt::format("tensors `{}` is unknown; known: pairs, {}", name, fmt::join(all, ", ")));
 }
 
-std::vector<std::regex> read_patterns(const Strict& in, const Node& rule, std::string_view field) {
+std::vector<Pattern> read_patterns(const Strict& in, const Node& rule, std::string_view field) {
   const Node* node = rule.find(field);
   if (node == nullptr) return {};
   const std::string what(field);
   if (node->kind == Kind::scalar) return {in.pattern(*node, what)};
-  std::vector<std::regex> all;
+  std::vector<Pattern> all;
   for (const Node& item : in.list(*node, what)) all.push_back(in.pattern(item, "an item of " + what));
   return all;
 }

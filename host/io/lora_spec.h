@@ -3,11 +3,11 @@
 #pragma once
 
 #include <map>
-#include <regex>
 #include <set>
 #include <string>
 #include <vector>
 
+#include "core/pattern.h"
 #include "core/tensor.h"
 
 namespace lh {
@@ -48,7 +48,7 @@ struct LoraLoaderRule {
   std::vector<std::string> components;
   std::vector<LoraSpelling> names;
   std::set<std::string> tensors;           // families of io/lora_keys.h
-  std::vector<std::regex> only, except;    // whole canonical module names
+  std::vector<Pattern> only, except;       // whole canonical module names
   std::vector<std::string> not_beside;     // not where the file has a key with one of these prefixes
   std::map<std::string, Shape> full_size;  // weights that must have these shapes
   bool one_rank = false;                   // all modules of a component must have one rank

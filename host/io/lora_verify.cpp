@@ -140,7 +140,7 @@ class ProgramCheck {
 
   // Why a rule with the right names does not take a module; empty: it does.
   std::string refused(const LoraLoaderRule& rule, const LoraPlace& place) const {
-    const auto fits = [&](const std::regex& pattern) { return std::regex_match(place.native, pattern); };
+    const auto fits = [&](const Pattern& pattern) { return pattern.matches(place.native); };
     if ((!rule.only.empty() && std::ranges::none_of(rule.only, fits)) || std::ranges::any_of(rule.except, fits))
       return fmt::format("{} does not load this layer by such a name", loader_.program);
     for (const std::string& prefix : rule.not_beside)

@@ -44,8 +44,10 @@ ImageKeys Recipe::image_keys_of_samples() const {
   return keys;
 }
 
+LoraTargets::LoraTargets(const std::vector<std::string>& patterns) : patterns_(patterns.begin(), patterns.end()) {}
+
 bool LoraTargets::contain(const std::string& module) const {
-  return std::ranges::any_of(patterns_, [&](const std::regex& p) { return std::regex_match(module, p); });
+  return std::ranges::any_of(patterns_, [&](const Pattern& p) { return p.matches(module); });
 }
 
 namespace {

@@ -4,13 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <regex>
 #include <set>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "config/config.h"
+#include "core/pattern.h"
 #include "data/further_images.h"
 #include "data/tokenizer_spec.h"
 
@@ -135,11 +135,11 @@ struct SamplingSpec {
 class LoraTargets {
  public:
   LoraTargets() = default;
-  explicit LoraTargets(const std::vector<std::string>& patterns) : patterns_(patterns.begin(), patterns.end()) {}
+  explicit LoraTargets(const std::vector<std::string>& patterns);
   bool contain(const std::string& module) const;
 
  private:
-  std::vector<std::regex> patterns_;
+  std::vector<Pattern> patterns_;
 };
 
 struct Recipe {
