@@ -1,7 +1,6 @@
 #include "cli/launcher.h"
 
 #include <spawn.h>
-#include <spdlog/spdlog.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,6 +11,7 @@
 
 #include "cli/commands.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "world/world.h"
 
@@ -66,11 +66,11 @@ int run_launcher(const Options& options) {
     if (!lost_a_process(status) || stop_requested()) return status;
     if (left == 0) {
       if (options.restarts > 0)
-        spdlog::error("a process of the run was lost for the {}. time; continue with --resume", options.restarts + 1);
+        log_error("a process of the run was lost for the {}. time; continue with --resume", options.restarts + 1);
       return status;
     }
-    spdlog::warn("a process of the run was lost (exit status {}): it goes on from its last state, {} more times",
-                 status, left - 1);
+    log_warning("a process of the run was lost (exit status {}): it goes on from its last state, {} more times", status,
+                left - 1);
   }
 }
 

@@ -1,6 +1,5 @@
 // lora-host sample: images from prompts, with LoRA files applied.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <optional>
@@ -10,6 +9,7 @@
 #include "compile/plugin_lora.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
@@ -80,8 +80,8 @@ int run_sample(const Options& options) {
   if (room_beside().total(made->decoding()) > limit && config.memory.stream != "0") {
     const int64_t beside = made->decoding().weights + made->decoding().constants;
     const ForwardFit fit = fit_forward(device, made->graph(), model.checkpoint(), limit - beside);
-    spdlog::info("the weights of {} of {} blocks stay in host memory ({})", fit.streamed_blocks, fit.blocks,
-                 size_text(fit.streamed));
+    log_info("the weights of {} of {} blocks stay in host memory ({})", fit.streamed_blocks, fit.blocks,
+             size_text(fit.streamed));
     make(fit.streaming);
     made->plan_decoding(vae, room_beside());
   }

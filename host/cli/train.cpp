@@ -1,11 +1,11 @@
 // lora-host train: trains a LoRA, or with --dry-run checks everything and prints the plan.
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include "cli/commands.h"
 #include "cli/launcher.h"
 #include "cli/preflight.h"
 #include "cli/ranks.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -31,7 +31,7 @@ void keep_configuration(const Options& options) {
   std::error_code none;
   if (!options.resume.empty() && std::filesystem::exists(file, none))
     if (const std::string changes = changed_settings(read_text(file, most_bytes), now); !changes.empty())
-      spdlog::info("settings since the run was last started: {}", changes);
+      log_info("settings since the run was last started: {}", changes);
   publish_text(file, now);
 }
 

@@ -1,5 +1,4 @@
 // What trained tensors begin with: numbers of a stream for each, what a rule's graph makes of the weight, its factors.
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <span>
@@ -8,6 +7,7 @@
 #include "compile/adapters.h"
 #include "compile/weight_factors.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/parallel.h"
 #include "core/random.h"
 
@@ -62,7 +62,7 @@ std::map<size_t, WeightFactors> Adapters::factors(uint64_t seed, const BaseWeigh
       wanted.push_back(m);
   if (wanted.empty()) return {};
   if (!base) fail(Code::internal, "adapters begin with factors of weights, which are not at hand");
-  spdlog::info("adapters begin with factors of {} weights, which are computed now", wanted.size());
+  log_info("adapters begin with factors of {} weights, which are computed now", wanted.size());
   std::map<size_t, WeightFactors> all;
   const auto at_once = static_cast<size_t>(std::clamp(std::thread::hardware_concurrency(), 1U, 16U));
   for (size_t first = 0; first < wanted.size(); first += at_once) {

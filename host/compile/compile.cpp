@@ -1,8 +1,6 @@
 // Model to training step: adapters, loss, differentiation, then what makes it fast and small.
 #include "compile/compile.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "compile/preserve.h"
@@ -59,7 +57,7 @@ Value in_own_memory(Graph& graph, Value gradient, std::set<Value>& given) {
 }
 
 void show(const char* pass, const Graph& graph) {
-  if (verbose("graph")) spdlog::info("graph after {}:\n{}", pass, print(graph));
+  if (verbose("graph")) log_info("graph after {}:\n{}", pass, print(graph));
 }
 
 }  // namespace

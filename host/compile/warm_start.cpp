@@ -1,11 +1,10 @@
 // A LoRA file of any tool as the start of training: each module found, its tensors put where they are trained.
 #include "compile/warm_start.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/lora_merge.h"
 #include "io/lora_seal.h"
 
@@ -150,9 +149,8 @@ void WarmStart::apply(const Adapters& adapters) const {
 
 void WarmStart::said(size_t trained) const {
   const size_t fresh = trained - static_cast<size_t>(modules());
-  spdlog::info(
-      "starting from {}: {} modules{}", file_.file->path().string(), modules(),
-      fresh == 0 ? "" : fmt::format("; {} more are trained that it does not have: they start as new ones", fresh));
+  log_info("starting from {}: {} modules{}", file_.file->path().string(), modules(),
+           fresh == 0 ? "" : fmt::format("; {} more are trained that it does not have: they start as new ones", fresh));
 }
 
 }  // namespace lh

@@ -2,7 +2,6 @@
 #include "config/load.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <fstream>
@@ -17,6 +16,7 @@
 #include "config/value.h"
 #include "config/yaml.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lh {
 namespace {
@@ -65,9 +65,9 @@ class Reader {
       if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run);
     }
     if (!problems_.empty()) report();
-    for (const std::string& note : config_.notes) spdlog::info("{}: {}", file_, note);
+    for (const std::string& note : config_.notes) log_info("{}: {}", file_, note);
     if (!ignored_.empty())
-      spdlog::info("{}: keys without effect here (docs/config.md says why): {}", file_, fmt::join(ignored_, ", "));
+      log_info("{}: keys without effect here (docs/config.md says why): {}", file_, fmt::join(ignored_, ", "));
     return std::move(config_);
   }
 

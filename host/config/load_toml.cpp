@@ -1,6 +1,5 @@
 // Files of kohya's scripts: TOML becomes our keys (kohya.h), which are then read as those of a YAML file are.
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <functional>
@@ -10,6 +9,7 @@
 #include "config/load.h"
 #include "config/toml.h"
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lh {
 namespace {
@@ -70,8 +70,8 @@ Read read_toml(const fs::path& file, const std::function<kohya::Translated(const
   }
   if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(lines, "\n")));
   if (!made.ignored.empty())
-    spdlog::info("{}: keys without effect here (docs/from-kohya.md says why): {}", file.string(),
-                 fmt::join(made.ignored, ", "));
+    log_info("{}: keys without effect here (docs/from-kohya.md says why): {}", file.string(),
+             fmt::join(made.ignored, ", "));
   return {std::move(config), std::move(made)};
 }
 

@@ -39,7 +39,14 @@ void init_log() {
   const bool known = parsed != spdlog::level::off || name == "off";  // from_str answers off for what it does not know
   logger->set_level(known ? parsed : spdlog::level::info);
   spdlog::set_default_logger(logger);
-  if (!known) spdlog::warn("LORA_LOG: unknown level {}. Known: trace, debug, info, warning, error, off", name);
+  if (!known) log_warning("LORA_LOG: unknown level {}. Known: trace, debug, info, warning, error, off", name);
+}
+
+void write_log(LogLevel level, fmt::string_view format, fmt::format_args arguments) {
+  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
+                                                  spdlog::level::err};
+  const spdlog::level::level_enum known = levels[static_cast<int>(level)];
+  if (spdlog::should_log(known)) spdlog::log(known, fmt::vformat(format, arguments));
 }
 
 std::vector<std::string> parse_topics(std::string_view text, std::vector<std::string>& unknown) {
@@ -61,8 +68,7 @@ bool verbose(std::string_view topic) {
     std::vector<std::string> unknown;
     auto found = parse_topics(text ? text : "", unknown);
     if (!unknown.empty())
-      spdlog::warn("LORA_VERBOSE: unknown topic {}. Known: {}", fmt::join(unknown, ", "),
-                   fmt::join(known_topics, ", "));
+      log_warning("LORA_VERBOSE: unknown topic {}. Known: {}", fmt::join(unknown, ", "), fmt::join(known_topics, ", "));
     return found;
   }();
   return std::ranges::find(topics, topic) != topics.end();

@@ -1,8 +1,6 @@
 // Opening the training set: which images there are, whether they can be used, and what is said about them.
 #include "data/dataset.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <atomic>
 #include <charconv>
@@ -14,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/random.h"
 #include "data/caption_files.h"
 #include "data/codecs.h"
@@ -80,9 +79,8 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
                 });
   }
   if (!missing.empty() && config.missing_captions == "empty")
-    spdlog::info("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(),
-                 missing.size(), candidates.size(),
-                 trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"");
+    log_info("dataset {}: {} of {} images have no caption; theirs is {}", config.folder_path.string(), missing.size(),
+             candidates.size(), trigger_word.empty() || config.is_reg ? "empty" : "\"" + trigger_word + "\"");
   else if (!missing.empty())
     problems.push_back(
         fmt::format("dataset {}: {} of {} images have no caption: {} (add {} beside each, or set default_caption, or "
@@ -90,8 +88,8 @@ void read_captions(const DatasetConfig& config, const ImageList& list, const Cap
                     config.folder_path.string(), missing.size(), candidates.size(), some_names(missing),
                     caption_file("<name>", config).string()));
   if (mark_left)
-    spdlog::warn("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
-                 config.folder_path.string());
+    log_warning("dataset {}: captions contain \"[trigger]\" but trigger_word is not set; it is used as it stands",
+                config.folder_path.string());
 }
 
 void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images, std::vector<Candidate>& candidates,
@@ -125,8 +123,8 @@ void find_masks(const DatasetConfig& config, const std::vector<fs::path>& images
                     "its image)",
                     config.folder_path.string(), config.mask_path.string(), candidates.size()));
   else
-    spdlog::info("dataset {}: {} of {} images have no mask and count everywhere: {}", config.folder_path.string(),
-                 without.size(), candidates.size(), some_names(without));
+    log_info("dataset {}: {} of {} images have no mask and count everywhere: {}", config.folder_path.string(),
+             without.size(), candidates.size(), some_names(without));
 }
 
 // What is kept of an image that can be used: "<hash> <width> <height> <1 for one with more images than one>".
@@ -264,7 +262,7 @@ void drop_unusable(const DatasetConfig& config, std::vector<Candidate>& candidat
       if (config.strict) {
         problems.push_back(candidate.corrupt + " [strict]");
       } else if (warn) {
-        spdlog::warn("{}; left out of the training set", candidate.corrupt);
+        log_warning("{}; left out of the training set", candidate.corrupt);
       }
     }
   }

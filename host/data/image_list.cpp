@@ -1,11 +1,11 @@
 #include "data/image_list.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
 
+#include "core/log.h"
 #include "data/caption_files.h"
 #include "data/further_images.h"
 #include "data/image_formats.h"
@@ -112,8 +112,8 @@ std::vector<DatasetConfig> with_class_folders(const std::vector<DatasetConfig>& 
       all.push_back(std::move(each));
     }
     if (!others.empty())
-      spdlog::info("dataset {}: class_folders: left out, for no number of repeats and _ stand in front: {}",
-                   dataset.folder_path.string(), some_names(others));
+      log_info("dataset {}: class_folders: left out, for no number of repeats and _ stand in front: {}",
+               dataset.folder_path.string(), some_names(others));
     if (!error && all.size() == before)
       problems.push_back(fmt::format(
           "dataset {}: class_folders: expected sub-folders such as 10_sks dog, found {} (10 is how often each image is "

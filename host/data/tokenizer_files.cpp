@@ -1,14 +1,13 @@
 // Looks for a tokenizer's files in the checkpoint, under a key of the user, beside the plugin and in share.
 #include "data/tokenizer_files.h"
 
-#include <spdlog/spdlog.h>
-
 #include <cstdlib>
 #include <map>
 #include <optional>
 #include <system_error>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lh {
 
@@ -122,7 +121,7 @@ std::vector<fs::path> find_tokenizer_files(const std::string& algorithm, const T
   const auto taken = [&](const std::vector<fs::path>& found) {
     std::vector<std::string> names;
     for (const fs::path& file : found) names.push_back(file.filename());
-    spdlog::info("tokenizer: {} of {}", fmt::join(names, ", "), found.front().parent_path().string());
+    log_info("tokenizer: {} of {}", fmt::join(names, ", "), found.front().parent_path().string());
     return found;
   };
   if (!places.user.empty()) {
@@ -135,8 +134,8 @@ std::vector<fs::path> find_tokenizer_files(const std::string& algorithm, const T
     const std::vector<fs::path> found = search.look(folder, "of the checkpoint");
     if (!found.empty()) return taken(found);
     if (is_folder(folder) && !files.bundled.empty())
-      spdlog::warn("tokenizer: {} holds no files of kind {}: those that ship with the program are used instead",
-                   folder.string(), algorithm);
+      log_warning("tokenizer: {} holds no files of kind {}: those that ship with the program are used instead",
+                  folder.string(), algorithm);
   }
   if (!files.bundled.empty()) {
     // The first folder that exists decides: half an installation is an error and no reason to look elsewhere.

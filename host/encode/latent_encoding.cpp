@@ -1,14 +1,13 @@
 // Keys of the cache, and the encoder at work on those that it does not have.
 #include "encode/latent_encoding.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <optional>
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "data/inpaint_mask.h"
 #include "encode/shared_work.h"
@@ -117,7 +116,7 @@ void LatentEncoding::prepare(const std::vector<ImageCut>& cuts, World& world) {
 }
 
 void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& world) {
-  spdlog::info("encoding {} images", cuts.size());
+  log_info("encoding {} images", cuts.size());
   std::optional<Weights> weights;
   std::optional<VaePlan> plan;
   OwnedProgram program;
@@ -127,7 +126,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
     if (!program || bucket != cut.bucket) {
       bucket = cut.bucket;
       plan.emplace(vae_.plan(VaeRole::encode, encoder(bucket).tiles));
-      if (!plan->grid.whole()) spdlog::info("the VAE encodes images of {}", plan->text());
+      if (!plan->grid.whole()) log_info("the VAE encodes images of {}", plan->text());
       if (!weights) weights.emplace(vae_.device, vae_.model.checkpoint(), plan->graph);
       program = {};  // frees the memory of the last bucket first
       program = OwnedProgram(vae_.device, plan->graph, weights->bind(plan->graph), "VAE encoder");

@@ -1,7 +1,6 @@
 #include "encode/tensor_cache.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <unistd.h>
 
 #include <charconv>
@@ -9,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/record.h"
 
 namespace lh {
@@ -113,7 +113,7 @@ TensorCache::Entry TensorCache::find(const std::string& key, const Check& check)
   }
   seen_.forget(file_of(key));
   if (record.answer == RecordAnswer::ok) why = fmt::format("{}: {}", file_of(key).string(), why);
-  spdlog::warn("cache entry is made again: {}", why);
+  log_warning("cache entry is made again: {}", why);
   return nullptr;
 }
 
@@ -131,8 +131,8 @@ TensorCache::Entry TensorCache::put(const std::string& key, NamedTensors tensors
       in_file = true;
       if (const auto stamp = stamp_of(file_of(key))) seen_.note(file_of(key), *stamp, shapes_text(tensors));
     } else {
-      spdlog::warn("{}: expected a file of the cache, found something else: move it away. The entry is kept in memory",
-                   file_of(key).string());
+      log_warning("{}: expected a file of the cache, found something else: move it away. The entry is kept in memory",
+                  file_of(key).string());
     }
   }
   return keep(key, std::move(tensors), in_file);

@@ -1,8 +1,6 @@
 // Keys of the cache, and tokenizers and conditioner at work on the prompts that it does not have.
 #include "encode/text_encoding.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <memory>
 #include <set>
@@ -10,6 +8,7 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "core/rows.h"
 #include "core/signals.h"
 #include "encode/shared_work.h"
@@ -210,10 +209,10 @@ std::shared_ptr<const Tokens> TextEncoding::tokens(const std::string& prompt) {
   for (const auto& [encoder, spec] : specs) {
     const TokenRows rows = tokenize(tokenizer(encoder), prompt, spec.length, spec.rows);
     if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt).second)
-      spdlog::warn("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt,
-                   spec.rows < spec.max_rows
-                       ? fmt::format(" (model.max_token_length: {} takes longer ones)", spec.max_rows * spec.row_tokens)
-                       : "");
+      log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt,
+                  spec.rows < spec.max_rows
+                      ? fmt::format(" (model.max_token_length: {} takes longer ones)", spec.max_rows * spec.row_tokens)
+                      : "");
     const Shape shape{spec.rows, spec.length};
     made[encoder + ".input_ids"] = HostTensor::from_ints(shape, rows.ids);
     if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints(shape, rows.mask);
@@ -247,15 +246,15 @@ NamedTensors TextEncoding::conditioning(Program& conditioner) const {
 void TextEncoding::encode(const std::vector<std::string>& prompts, World& world) {
   std::optional<Weights> weights;
   OwnedProgram program;
-  spdlog::info("encoding {} prompts", prompts.size());
+  log_info("encoding {} prompts", prompts.size());
   const auto make = [&](size_t index) {
     const std::string& prompt = prompts[index];
     if (!program) {
       Graph fitted = graph();
       stream(fitted, fit().streaming);
       if (fit().streamed_blocks > 0)
-        spdlog::info("the weights of {} of {} blocks of the text encoders stay in host memory ({})",
-                     fit().streamed_blocks, fit().blocks, size_text(fit().streamed));
+        log_info("the weights of {} of {} blocks of the text encoders stay in host memory ({})", fit().streamed_blocks,
+                 fit().blocks, size_text(fit().streamed));
       weights.emplace(device_, model_.checkpoint(), fitted);
       const Externals externals = weights->bind(fitted);
       program = OwnedProgram(device_, std::move(fitted), externals, "text encoders");

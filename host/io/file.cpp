@@ -2,7 +2,6 @@
 #include "io/file.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
@@ -15,6 +14,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/temp_folder.h"
 
 namespace lh {
@@ -311,7 +311,7 @@ bool remove_old(const fs::path& path) {
   do error = ::unlink(path.c_str()) == 0 ? 0 : errno;
   while (error == EINTR);
   if (error == 0 || error == ENOENT) return true;
-  spdlog::warn("{}: could not be removed: {}. It is not needed any more", path.string(), reason(error));
+  log_warning("{}: could not be removed: {}. It is not needed any more", path.string(), reason(error));
   return false;
 }
 

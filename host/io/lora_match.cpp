@@ -1,10 +1,9 @@
 #include "io/lora_match.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/lora_delta.h"
 
 namespace lh {
@@ -91,15 +90,15 @@ LoraMatches match_lora(const LoraFile& file, const LoraNameTable& names, const s
   if (unmatched != Unmatched::leave_out)
     problems.insert(problems.end(), strangers.begin(), strangers.end());
   else if (!strangers.empty())
-    spdlog::info("{}: {} modules match no layer of this model and are left out:{}", path, strangers.size(),
-                 listed(strangers));
+    log_info("{}: {} modules match no layer of this model and are left out:{}", path, strangers.size(),
+             listed(strangers));
   if (!problems.empty())
     fail(Code::data,
          "{}: {} of its parts cannot be applied to this model:{}\nUse a LoRA that was trained for this model; "
          "lora-host verify FILE --model MODEL shows every key",
          path, problems.size(), listed(problems));
   for (const auto& [component, count] : absent)
-    spdlog::info("{}: {} modules are for text encoder {}, which is not there: left out", path, count, component);
+    log_info("{}: {} modules are for text encoder {}, which is not there: left out", path, count, component);
   return found;
 }
 

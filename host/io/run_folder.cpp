@@ -2,7 +2,6 @@
 #include "io/run_folder.h"
 
 #include <fcntl.h>
-#include <spdlog/spdlog.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,6 +15,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/file.h"
 
 namespace lh {
@@ -77,7 +77,7 @@ RunFolder::RunFolder(const std::filesystem::path& folder) : file_(folder / ".loc
       make_folder(folder / part);
       removed += remove_leftovers(folder / part);
     }
-    if (removed > 0) spdlog::info("{}: {} unfinished files of a killed run removed", folder.string(), removed);
+    if (removed > 0) log_info("{}: {} unfinished files of a killed run removed", folder.string(), removed);
   } catch (...) {
     ::close(lock_);
     throw;

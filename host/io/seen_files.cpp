@@ -1,7 +1,6 @@
 // One line for each file, in a record: its stamp, the lengths of its path and of what was noted, and both of them.
 #include "io/seen_files.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -9,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "io/record.h"
 
 namespace lh {
@@ -102,7 +102,7 @@ void SeenFiles::save() try {
                {});
   changed_ = false;
 } catch (const Error& e) {
-  spdlog::warn("{}: what was seen of files is not kept for the next run: {}", list_.string(), e.what());
+  log_warning("{}: what was seen of files is not kept for the next run: {}", list_.string(), e.what());
 }
 
 }  // namespace lh

@@ -4,7 +4,6 @@
 #ifndef BOOST_DLL_USE_STD_FS
 #define BOOST_DLL_USE_STD_FS
 #endif
-#include <spdlog/spdlog.h>
 
 #include <boost/dll/shared_library.hpp>
 #include <cstddef>
@@ -17,6 +16,7 @@
 #endif
 
 #include "core/error.h"
+#include "core/log.h"
 #include "plugin/call.h"
 #include "plugin/descriptors.h"
 #include "plugin/elf_note.h"
@@ -169,7 +169,7 @@ void Plugin::stop() noexcept {
     Call call(library_->host, "deinit");
     call.run([&] { library_->entry->deinit(); });
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    log_error("{}", error.what());
   }
 }
 

@@ -1,14 +1,13 @@
 // Chooses the plugin of a checkpoint and opens the model: weights, recipe, roles.
 #include "plugin/model.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "config/dtype.h"
 #include "config/model_keys.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "ops/ops.h"
 #include "passes/adapt.h"
 #include "passes/layout.h"
@@ -37,7 +36,7 @@ Opinion choose(const Registry& registry, const ModelConfig& config, const std::s
   if (plugin.empty()) {
     const auto broke = std::ranges::find_if(opinions, [](const Opinion& o) { return o.mistake && o.has_marker; });
     if (!opinions.empty() && opinions[0].confidence > 0) {
-      if (broke != opinions.end()) spdlog::warn("{}", broke->mistake->what());
+      if (broke != opinions.end()) log_warning("{}", broke->mistake->what());
       return opinions[0];
     }
     if (broke != opinions.end()) throw Error(*broke->mistake);
@@ -121,7 +120,7 @@ void Model::settle_rows(int64_t tokens) {
     spec.rows = tokens / spec.row_tokens;
     used = true;
   }
-  if (!used) spdlog::info("model.max_token_length: no text encoder of '{}' reads text in rows: it is not used", id_);
+  if (!used) log_info("model.max_token_length: no text encoder of '{}' reads text in rows: it is not used", id_);
 }
 
 void Model::settle_tokenizers(const ModelConfig& config) {
@@ -148,7 +147,7 @@ void Model::settle_tokenizers(const ModelConfig& config) {
   if (std::ranges::none_of(recipe_.tokenizers, there)) return;  // no prompt will be encoded
   std::erase_if(recipe_.tokenizers, [&](const auto& item) {
     const bool left_out = item.second.optional && !there(item);
-    if (left_out) spdlog::info("no file for text encoder {}: going on without it", item.first);
+    if (left_out) log_info("no file for text encoder {}: going on without it", item.first);
     return left_out;
   });
 }

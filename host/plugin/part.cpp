@@ -2,9 +2,10 @@
 #include "plugin/part.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <vector>
+
+#include "core/log.h"
 
 namespace lh {
 
@@ -29,7 +30,7 @@ PartObject::~PartObject() {
   try {
     call("destroy").run([&] { destroy_(self_); });
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    log_error("{}", error.what());
   }
 }
 

@@ -1,5 +1,4 @@
 // Where plugins are looked for, and which of them are loaded.
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <cstdlib>
@@ -8,6 +7,7 @@
 
 #include "config/value.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "plugin/elf_note.h"
 #include "plugin/loader.h"
 #include "plugin/trial.h"
@@ -30,7 +30,7 @@ std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& fro
   std::error_code error;
   fs::path executable = fs::read_symlink("/proc/self/exe", error);
   if (error) {
-    spdlog::warn(
+    log_warning(
         "/proc/self/exe: {}: plugins beside the program are not found. Mount /proc, or name their folder with "
         "--plugin-dir",
         error.message());
@@ -85,7 +85,7 @@ Plugins load_plugins(const std::vector<PluginDirectory>& dirs, const std::vector
       } catch (const Error& failure) {
         bool named = std::find(asked_for.begin(), asked_for.end(), name) != asked_for.end();
         if (named || dir.asked_for || failure.code() != Code::plugin) throw;
-        spdlog::warn("plugin left out: {}", failure.what());
+        log_warning("plugin left out: {}", failure.what());
       }
     }
   }

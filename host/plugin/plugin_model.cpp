@@ -1,9 +1,8 @@
 // A model plugin's functions, each as one call.
 #include "plugin/plugin_model.h"
 
-#include <spdlog/spdlog.h>
-
 #include "core/error.h"
+#include "core/log.h"
 #include "plugin/call.h"
 
 namespace lh {
@@ -59,7 +58,7 @@ void PluginModel::destroy() noexcept {
     call.run([&] { offered_.descriptor->destroy(self_); });
     call.check();
   } catch (const std::exception& error) {
-    spdlog::error("{}", error.what());
+    log_error("{}", error.what());
   }
 }
 

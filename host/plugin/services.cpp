@@ -1,10 +1,9 @@
 // Fills the table; graph and model services have files of their own.
 #include "plugin/services.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 
+#include "core/log.h"
 #include "graph/catalogue.h"
 #include "plugin/call.h"
 
@@ -36,7 +35,7 @@ void report_misuse(const PluginHost* plugin, Gate* gate, const char* function, c
     call->doom(Code::plugin, text);
   else if (gate != nullptr)
     gate->report(text);
-  spdlog::debug("plugin '{}' {}", plugin == nullptr ? "?" : plugin->id, text);
+  log_debug("plugin '{}' {}", plugin == nullptr ? "?" : plugin->id, text);
 }
 
 template <typename Context, typename Handle>
@@ -50,14 +49,13 @@ Context* checked(const Handle* handle, const char* function, const char* kind) {
 }
 
 void log(const lh_host* host, int32_t level, const char* text) {
-  constexpr spdlog::level::level_enum levels[] = {spdlog::level::debug, spdlog::level::info, spdlog::level::warn,
-                                                  spdlog::level::err};
+  constexpr LogLevel levels[] = {LogLevel::debug, LogLevel::info, LogLevel::warning, LogLevel::error};
   const Call* call = Call::current();
   const PluginHost* plugin = host != nullptr   ? static_cast<const PluginHost*>(host)
                              : call != nullptr ? &call->plugin()
                                                : nullptr;
-  spdlog::log(levels[std::clamp(level, 0, 3)], "{}{}", plugin == nullptr ? "" : plugin->id + ": ",
-              text == nullptr ? "(no text)" : text);
+  log_at(levels[std::clamp(level, 0, 3)], "{}{}", plugin == nullptr ? "" : plugin->id + ": ",
+         text == nullptr ? "(no text)" : text);
 }
 
 lh_status fail_call(lh_status code, const char* text) {

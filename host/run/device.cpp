@@ -1,8 +1,6 @@
 // RAII over the kernel library.
 #include "run/device.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
@@ -52,7 +50,7 @@ Code code_of(lk_status status) {
 void log_call(void*, const lk_call_trace* call) {
   const std::string time = call->milliseconds < 0 ? "recorded" : fmt::format("{:.3f} ms", call->milliseconds);
   const std::string passed = *call->passed_over == '\0' ? "" : fmt::format(" (not {})", call->passed_over);
-  spdlog::info("dispatch:   {}: {}{}", time, call->kernels, passed);
+  log_info("dispatch:   {}: {}{}", time, call->kernels, passed);
 }
 
 }  // namespace

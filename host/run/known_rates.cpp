@@ -1,8 +1,6 @@
 // One small text file for each device and kind of product.
 #include "run/known_rates.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -13,6 +11,7 @@
 
 #include "core/cache_folder.h"
 #include "core/hash.h"
+#include "core/log.h"
 #include "io/file.h"
 #include "run/card.h"
 
@@ -95,7 +94,7 @@ KnownRates kept_rates(const std::filesystem::path& folder, const std::string& wh
     make_folder(folder);
     publish_text(file, text);
   } catch (const Error& error) {
-    spdlog::warn("{}: the rates of the device are not kept for later runs: {}", file.string(), error.what());
+    log_warning("{}: the rates of the device are not kept for later runs: {}", file.string(), error.what());
   }
   return known;
 }

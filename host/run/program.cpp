@@ -1,8 +1,6 @@
 // Binds addresses and launches nodes in order.
 #include "run/program.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 #include <set>
@@ -121,7 +119,7 @@ void Program::run(const Probe& after) {
     const Node& node = graph_.nodes[step.node];
     if (device_.is_cpu()) check_hurry();  // a GPU is through in a moment
     // The device tells the rest and waits for each operation, so that what the last line names is what failed.
-    if (dispatch) spdlog::info("dispatch: {}", graph_.describe(node));
+    if (dispatch) log_info("dispatch: {}", graph_.describe(node));
     launch(step);
     if (after) after(node, step.out);
   }
@@ -170,8 +168,8 @@ void print(const std::map<std::string, Program::OpTime>& times) {
   double total = 0;
   for (const auto& [name, t] : rows) total += t.seconds;
   for (const auto& [name, t] : rows)
-    spdlog::info("time: {:<28} {:>6} calls {:>10.3f} ms {:>5.1f}%", name, t.calls, 1e3 * t.seconds,
-                 100 * t.seconds / std::max(total, 1e-12));
+    log_info("time: {:<28} {:>6} calls {:>10.3f} ms {:>5.1f}%", name, t.calls, 1e3 * t.seconds,
+             100 * t.seconds / std::max(total, 1e-12));
 }
 
 }  // namespace lh

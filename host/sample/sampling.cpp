@@ -1,10 +1,9 @@
 // Requests from a configuration, and latents to images.
 #include "sample/sampling.h"
 
-#include <spdlog/spdlog.h>
-
 #include "config/value.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "data/caption.h"
 #include "data/further_images.h"
 #include "encode/latent_encoding.h"
@@ -108,7 +107,7 @@ std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const 
 }
 
 std::shared_ptr<const Weights> Decoder::bind(std::byte* arena, std::shared_ptr<const Weights> weights) {
-  if (!plan_.grid.whole()) spdlog::info("the VAE decodes images of {}", plan_.text());
+  if (!plan_.grid.whole()) log_info("the VAE decodes images of {}", plan_.text());
   weights_ =
       weights ? std::move(weights) : std::make_shared<const Weights>(vae_.device, vae_.model.checkpoint(), plan_.graph);
   program_ = std::make_unique<Program>(vae_.device, plan_.graph, plan_.plan, arena, weights_->bind(plan_.graph));

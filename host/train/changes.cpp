@@ -2,7 +2,6 @@
 #include "train/changes.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <charconv>
@@ -10,6 +9,7 @@
 
 #include "config/value.h"
 #include "core/error.h"
+#include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
 #include "run/lr_schedule.h"
@@ -64,8 +64,8 @@ RunChanges::RunChanges(Prepared& prepared, const Start& start)
          (p_.config.output_dir() / "history.jsonl").string(), all[applied_].step, step);
   if (last_file(all) != file) {
     for (size_t i = applied_; i < all.size(); ++i)
-      spdlog::info("no longer repeated, because the configuration is another one: after step {}, {} {}", all[i].step,
-                   all[i].kind, all[i].value);
+      log_info("no longer repeated, because the configuration is another one: after step {}, {} {}", all[i].step,
+               all[i].kind, all[i].value);
     history_.keep(applied_);
     history_.insert(applied_, {step, std::string(file_change), file});
   }
@@ -101,7 +101,7 @@ void RunChanges::begin(const Start& start, const std::string& file) {
   } else if (start.saved != nullptr && (!start.own_folder || start.saved->changes == 0 ||
                                         history_.changes().size() < static_cast<size_t>(start.saved->changes))) {
     if (start.own_folder && start.saved->changes > 0)
-      spdlog::warn(
+      log_warning(
           "history.jsonl has {} changes, the state of step {} was made after {}: what came later cannot be "
           "repeated",
           history_.changes().size(), start.saved->step, start.saved->changes);
@@ -152,7 +152,7 @@ void RunChanges::apply_due(StepRunner& runner, RunState& state) {
                                     : take_over(changed(settings_, change, "history.jsonl"), runner, state);
     ++applied_;
     Progress::make_room();
-    spdlog::info("after step {}: {}", state.step, what);
+    log_info("after step {}: {}", state.step, what);
   }
 }
 

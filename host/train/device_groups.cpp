@@ -1,8 +1,6 @@
 // Finds out whether all processes can use NCCL, each with a GPU of its own, and what to do where they cannot.
 #include "train/device_groups.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <future>
@@ -12,6 +10,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/signals.h"
 #include "lora_kernels_stream.h"
 #include "world/module.h"
@@ -140,7 +139,7 @@ std::unique_ptr<DeviceGroup> open_device_group(World& world, Device& device, Dev
   }
   if (!obstacle.empty()) {
     if (world.first())
-      spdlog::warn("between the GPUs everything goes through the memory of the host, not by NCCL: {}", obstacle);
+      log_warning("between the GPUs everything goes through the memory of the host, not by NCCL: {}", obstacle);
     return by_host;
   }
   return join(world, queue);

@@ -1,8 +1,6 @@
 // Opens everything in order, then compiles with more and more recomputing until the step fits.
 #include "train/prepare.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <iterator>
 #include <set>

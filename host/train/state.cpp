@@ -2,12 +2,12 @@
 #include "train/state.h"
 
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <algorithm>
 #include <vector>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "run/optimizer_state.h"
 #include "train/fact_changes.h"
 
@@ -79,12 +79,12 @@ void load_average(FoundState& found, const Adapters& adapters) {
   const bool kept = adapters.has(average_section);
   if (found.state.averaged && kept) return upload_trained(found, adapters, average_section);
   if (found.state.averaged)
-    spdlog::warn(
+    log_warning(
         "train.ema_config.use_ema: the saved run has an average of the weights, this one keeps none; after step {} "
         "files and samples hold the weights themselves",
         found.state.step);
   else if (kept)
-    spdlog::warn(
+    log_warning(
         "train.ema_config.use_ema: the saved run has no average of the weights; it begins as a copy of those after "
         "step {}",
         found.state.step);
@@ -157,7 +157,7 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   found->state.facts = facts;
   const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);
   if (!taken.all_kept()) found->state.updates = 0;
-  if (!taken.same_rule || !taken.all_kept()) spdlog::warn("{}: {}", found->path.string(), taken.text());
+  if (!taken.same_rule || !taken.all_kept()) log_warning("{}: {}", found->path.string(), taken.text());
   return found->state;
 }
 

@@ -1,12 +1,11 @@
 // Reading a state trusts nothing: neither the file's name nor what its record says of itself.
 #include "train/state_files.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <charconv>
 
 #include "core/error.h"
+#include "core/log.h"
 
 namespace lh {
 namespace {
@@ -138,7 +137,7 @@ std::optional<FoundState> find_state(const StateSource& from, bool act) {
         if (from.own && from.writes) set_aside(path, end);
       return found;
     }
-    if (act) spdlog::warn("checkpoint passed over: {}", why);
+    if (act) log_warning("checkpoint passed over: {}", why);
     reasons += (reasons.empty() ? "" : "\n") + why;
     passed_over.emplace_back(generation.path, answer == RecordAnswer::foreign ? ".foreign" : ".damaged");
   }

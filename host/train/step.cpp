@@ -1,8 +1,6 @@
 // Inputs of a step in one message, and the search for the op that first overflows.
 #include "train/step.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -25,7 +23,7 @@ TrainStep::TrainStep(TrainGraph graph)
     input_offsets_[name] = input_bytes_;
     input_bytes_ += placed_bytes(train_.graph.desc(value).bytes());
   }
-  if (verbose("plan")) spdlog::info("plan: {}", print(train_.graph, plan_, 40));
+  if (verbose("plan")) log_info("plan: {}", print(train_.graph, plan_, 40));
 }
 
 void TrainStep::bind(Device& device, const StepMemory& memory, const Weights& weights, const Adapters& adapters) {

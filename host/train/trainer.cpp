@@ -1,8 +1,6 @@
 // The loop: enqueue, collect, save, sample, and what happens when it is told to stop.
 #include "train/trainer.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cmath>
 
@@ -117,11 +115,11 @@ void Trainer::note_choices() {
 
 void Trainer::go_on_from_saved() {
   if (!saved_ || saved_->micro_batches < 1 || saved_->micro_batches == p_.micro_batches) return;
-  spdlog::info("a step of this run has {} micro-batches, as it began; {} processes share them", saved_->micro_batches,
-               world_.size());
+  log_info("a step of this run has {} micro-batches, as it began; {} processes share them", saved_->micro_batches,
+           world_.size());
   if (saved_->micro_batches < world_.size())
-    spdlog::warn("{} of {} processes have no part of a step: it has {} micro-batches",
-                 world_.size() - saved_->micro_batches, world_.size(), saved_->micro_batches);
+    log_warning("{} of {} processes have no part of a step: it has {} micro-batches",
+                world_.size() - saved_->micro_batches, world_.size(), saved_->micro_batches);
   p_.use_micro_batches(saved_->micro_batches);
 }
 
@@ -185,7 +183,7 @@ void Trainer::start_or_resume() {
         fail(Code::config,
              "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
              state_.step, config_.train.steps);
-      spdlog::info("resuming after step {}", state_.step);
+      log_info("resuming after step {}", state_.step);
       if (!resume_from_.own) state_.saves.clear();  // files of another folder
       if (resume_from_.own && resume_from_.step && resume_from_.writes)
         set_aside_states(resume_from_.folder, state_.step);
@@ -193,7 +191,7 @@ void Trainer::start_or_resume() {
     } else if (!resume_from_.own) {
       fail(Code::data, "{}: there is no valid checkpoint to resume from", resume_from_.folder.string());
     } else {
-      spdlog::info("no checkpoint in {}: starting at step 0", resume_from_.folder.string());
+      log_info("no checkpoint in {}: starting at step 0", resume_from_.folder.string());
     }
   }
   if (!resumed) {
@@ -319,18 +317,18 @@ std::filesystem::path Trainer::write_lora(int64_t step, bool final) {
                     lora_metadata(p_, changes_->settings().train(), step));
   output_->prune_loras(state_.saves);
   Progress::make_room();
-  spdlog::info("saved {}", path.string());
+  log_info("saved {}", path.string());
   return path;
 }
 
 int Trainer::leave() {
   const std::string who = told_to_stop_ ? "by ctl" : "by a signal";
   if (state_.step == 0) {
-    spdlog::warn("stopped {} before the first step; continue with --resume", who);
+    log_warning("stopped {} before the first step; continue with --resume", who);
     return exit_interrupted;
   }
   if (on_disk_ != state_.step) save(state_.step, false);
-  spdlog::warn("stopped {} after step {}; continue with --resume", who, state_.step);
+  log_warning("stopped {} after step {}; continue with --resume", who, state_.step);
   return exit_interrupted;
 }
 
@@ -484,11 +482,11 @@ int Trainer::run_steps() {
   std::vector<std::string> prompts;
   for (const SampleRequest& request : p_.requests) prompts.push_back(request.prompt);
   if (const auto grid = output_->comparison(steps, prompts)) fmt::print("images      {}\n", grid->string());
-  if (skipped_ > 0) spdlog::info("{} steps were skipped by loss scaling", skipped_);
+  if (skipped_ > 0) log_info("{} steps were skipped by loss scaling", skipped_);
   if (verbose("time") && world_.alone_here())
     print(p_.plan->steps.begin()->second->program().time_ops());  // one more step, after the save
   if (verbose("memory"))
-    spdlog::info("memory: planned {} MiB, peak {} MiB", p_.plan->memory.total() >> 20, p_.device.peak() >> 20);
+    log_info("memory: planned {} MiB, peak {} MiB", p_.plan->memory.total() >> 20, p_.device.peak() >> 20);
   return 0;
 }
 

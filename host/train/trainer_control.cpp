@@ -1,11 +1,11 @@
 // The trainer between two steps: changes of its settings, and what `lora-host ctl` asks for.
 #include <fmt/ranges.h>
-#include <spdlog/spdlog.h>
 
 #include <chrono>
 #include <thread>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/progress.h"
 #include "core/signals.h"
 #include "data/caption.h"
@@ -24,7 +24,7 @@ void Trainer::listen() {
   try {
     control_.emplace(config_.output_dir());
   } catch (const Error& error) {  // some file systems have no sockets
-    spdlog::warn("lora-host ctl will not reach this run: {}", error.what());
+    log_warning("lora-host ctl will not reach this run: {}", error.what());
   }
 }
 
@@ -70,7 +70,7 @@ void Trainer::serve(int64_t step) {
 
 ControlAnswer Trainer::answer(const ControlRequest& request, int64_t step) {
   Progress::make_room();
-  spdlog::info("ctl: {} {}", request.command, fmt::join(request.arguments, " "));
+  log_info("ctl: {} {}", request.command, fmt::join(request.arguments, " "));
   std::optional<RunSettings> next;
   std::optional<ControlAnswer> refused;
   try {  // what changes nothing of the run, and may go wrong
