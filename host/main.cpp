@@ -8,7 +8,7 @@
 //   plan_memory     one arena, every buffer placed before a byte is taken               run/plan
 //   Trainer         load weights, then the steps: assemble, run, clip, update, save     train/trainer
 //   Program::run    one kernel call for each node                                       run/program, kernels/
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <exception>

@@ -1,5 +1,5 @@
 // Writes the manual page and the completions of shells, when lora-host is built: lora_host_pages FOLDER PLUGIN_FOLDER.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdio>
 #include <exception>

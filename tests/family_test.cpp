@@ -1,6 +1,7 @@
 // Every family from images to a LoRA that people use: a small model is trained by the command, and its file is loaded
 // by the programs that it is for, shows what training showed, and is what a resumed run ends with. On the CPU in
 // float32, where adapters beside the weights and in them differ by rounding only.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -341,8 +342,8 @@ TEST_P(Families, BenchTimesTheSameStep) {
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_NE(result.output.find(fmt::format("on {} modules", GetParam().modules)), std::string::npos) << result.output;
   const char* const library = tested_device() == "cpu" ? "OpenBLAS|oneDNN" : "cuBLASLt|product_kernel";
-  EXPECT_THAT(result.output, testing::ContainsRegex(fmt::format(
-                                 "\nchoice +[0-9]+ calls +[0-9.]+ ms, +[0-9.]+ each: .*({})", library)));
+  EXPECT_THAT(result.output, testing::ContainsRegex(
+                                 fmt::format("\nchoice +[0-9]+ calls +[0-9.]+ ms, +[0-9.]+ each: .*({})", library)));
 }
 
 // All modules are named as this family's. In the spelling of diffusers, layers of several families have the same names.

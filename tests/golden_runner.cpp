@@ -7,7 +7,7 @@
 // out), and what it gives is compared with what the same graph gives with weights of full width, whose values are made
 // of the same codes and factors in float64: there the limits are those of the unrounded case. golden_error=<z> is the
 // distance from the expected tensor, which is what the rounding costs.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>

@@ -1,5 +1,6 @@
 // Updates as a whole: what an optimizer may not do, tensors that are stacked, states that go on, and what all of it
 // costs.
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cstdlib>

@@ -1,6 +1,8 @@
 // The reader takes what the format allows and nothing else; the writer's files pass it.
 #include "io/safetensors.h"
 
+#include <fmt/format.h>
+
 #include <ctime>
 #include <random>
 

@@ -4,7 +4,7 @@
 // with each action that suits them. The exit status is 1 where one of them did not end as it must.
 #include "support/torture.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/wait.h>
 #include <unistd.h>
 

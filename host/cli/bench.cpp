@@ -1,5 +1,5 @@
 // lora-host bench: whole training steps without a dataset, with the weights of a checkpoint or with made-up ones.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>

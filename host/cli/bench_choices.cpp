@@ -1,6 +1,6 @@
 #include "cli/bench_choices.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <map>

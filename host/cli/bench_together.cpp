@@ -1,7 +1,7 @@
 // The same steps by each process for itself, all at the same time, and then together.
 #include "cli/bench_together.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string>

@@ -1,5 +1,5 @@
 // lora-host check: looks at training data before it is trained on.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

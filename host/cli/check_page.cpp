@@ -1,6 +1,6 @@
 // Sections from what stops the training to all pictures by bucket. The page loads nothing and runs nothing: its policy
 // says so to the browser, whatever the names and captions are.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // texts.
 #include "cli/command_table.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>

@@ -1,5 +1,5 @@
 // lora-host convert: a LoRA file in another spelling or type.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/lora_output.h"

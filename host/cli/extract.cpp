@@ -1,7 +1,7 @@
 // lora-host extract: what a tuned checkpoint has and its base has not, as a LoRA.
 #include "lora/extract.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/lora_output.h"

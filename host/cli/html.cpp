@@ -1,6 +1,6 @@
 #include "cli/html.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <openssl/evp.h>
 
 #include "data/caption.h"

@@ -1,5 +1,5 @@
 // lora-host init: writes a configuration to begin with, or turns one of another program into one of ours.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cctype>

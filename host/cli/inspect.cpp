@@ -1,7 +1,7 @@
 // lora-host inspect: what a safetensors file or model directory holds.
 #include "io/inspect.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

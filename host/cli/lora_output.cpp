@@ -1,6 +1,6 @@
 #include "cli/lora_output.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "compile/plugin_lora.h"
 #include "config/dtype.h"

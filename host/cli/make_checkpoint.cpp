@@ -1,5 +1,5 @@
 // lora-host make-checkpoint: a checkpoint of synthetic weights with the tensors of a key list.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "io/synthetic.h"

@@ -1,5 +1,5 @@
 // Troff: what begins with a dot or a quote, and every backslash and hyphen, has to be kept from being read as more.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/pages.h"
 

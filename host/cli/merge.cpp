@@ -1,5 +1,5 @@
 // lora-host merge: LoRA files into a checkpoint, or into one LoRA.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/lora_output.h"

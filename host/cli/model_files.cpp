@@ -1,7 +1,7 @@
 // Each file is shown to the plugins, as `inspect` does: what a file is called says nothing.
 #include "cli/model_files.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

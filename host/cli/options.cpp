@@ -2,7 +2,7 @@
 // missing.
 #include "cli/options.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

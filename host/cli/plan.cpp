@@ -1,6 +1,6 @@
 // lora-host plan: what a run would take of memory and time under several budgets, on this device or on another card.
 // Nothing is taken and nothing runs.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/step_without_data.h"

@@ -1,6 +1,6 @@
 #include "cli/ranks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <spdlog/spdlog.h>
 
 #include <cstdlib>

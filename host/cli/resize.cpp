@@ -1,7 +1,7 @@
 // lora-host resize: a LoRA file at another rank.
 #include "lora/resize.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/lora_output.h"

@@ -1,5 +1,5 @@
 // lora-host sample: images from prompts, with LoRA files applied.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <optional>

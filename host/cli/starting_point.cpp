@@ -1,8 +1,9 @@
 #include "cli/starting_point.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
 #include "data/caption_files.h"

@@ -1,5 +1,5 @@
 // lora-host train: trains a LoRA, or with --dry-run checks everything and prints the plan.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "cli/commands.h"
 #include "cli/launcher.h"

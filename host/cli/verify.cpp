@@ -1,5 +1,5 @@
 // lora-host verify: which programs load every key of a LoRA file.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
 // lora-host watch: a page about a run, for this machine's browser alone.
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <httplib.h>
 #include <sys/socket.h>
 

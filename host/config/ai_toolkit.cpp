@@ -2,7 +2,7 @@
 // lora_special.py, samplers/custom_flowmatch_sampler.py, jobs/process/BaseSDTrainProcess.py).
 #include "config/ai_toolkit.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstdlib>

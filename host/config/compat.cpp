@@ -1,5 +1,5 @@
 // Keys of ai-toolkit files that are spelled differently here, mean nothing here, or are not supported.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "config/arch.h"
 #include "config/model_keys.h"

@@ -1,7 +1,7 @@
 // The settings that need more than another name (kohya_keys.cpp).
 #include "config/kohya.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,7 +1,7 @@
 // A Config as YAML, and the table of keys as Markdown.
 #include "config/print.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

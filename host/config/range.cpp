@@ -1,6 +1,6 @@
 #include "config/range.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <cstdint>
 

@@ -1,7 +1,7 @@
 // Finds rows of the tables of keys, and the nearest one for a word that is in none.
 #include "config/schema.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // Walks the tables of toml++ and keeps their places.
 #include "config/toml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,7 +1,7 @@
 // yaml-cpp's events become nodes with places; what is not harmless is refused while they come.
 #include "config/yaml.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/yaml.h>
 

@@ -1,7 +1,7 @@
 // Children that are handed one task after another, each over a socket of its own. What a child was at when it ended is
 // known, so that only this task is lost, and another child takes its place.
 #include <fcntl.h>
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/prctl.h>

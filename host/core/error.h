@@ -2,11 +2,10 @@
 // status.
 #pragma once
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <stdexcept>
 #include <string>
-#include <utility>
 
 namespace lh {
 
@@ -34,9 +33,11 @@ class Error : public std::runtime_error {
   Code code_;
 };
 
+[[noreturn]] void throw_error(Code code, fmt::string_view format, fmt::format_args arguments);
+
 template <typename... Args>
 [[noreturn]] void fail(Code code, fmt::format_string<Args...> format, Args&&... args) {
-  throw Error(code, fmt::format(format, std::forward<Args>(args)...));
+  throw_error(code, format, fmt::make_format_args(args...));
 }
 
 }  // namespace lh

@@ -42,7 +42,7 @@ std::string Sha256::hex() {
   if (EVP_DigestFinal_ex(impl_->context.get(), digest.data(), &length) != 1)
     fail(Code::internal, "OpenSSL could not finish a SHA-256");
   std::string text;
-  for (unsigned i = 0; i < length; ++i) fmt::format_to(std::back_inserter(text), "{:02x}", digest[i]);
+  for (unsigned i = 0; i < length; ++i) text += fmt::format("{:02x}", digest[i]);
   return text;
 }
 

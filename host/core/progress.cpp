@@ -1,7 +1,7 @@
 // Draws the bar on a terminal, and a line now and then where there is none.
 #include "core/progress.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

@@ -1,6 +1,8 @@
 // Shapes and conversions between storage types, element by element.
 #include "core/tensor.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>

@@ -1,7 +1,7 @@
 // Merges the symbols of a word by rank until none is left to merge (Sennrich et al. 2016).
 #include "data/bpe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <queue>

@@ -1,6 +1,6 @@
 #include "data/examine.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>

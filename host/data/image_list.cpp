@@ -1,6 +1,6 @@
 #include "data/image_list.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <charconv>

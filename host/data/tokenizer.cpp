@@ -1,6 +1,8 @@
 // Chooses the files of a tokenizer, fills the template, and pads and cuts what the model of tokens gives.
 #include "data/tokenizer.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <nlohmann/json.hpp>

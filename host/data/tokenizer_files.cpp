@@ -1,6 +1,8 @@
 // Looks for a tokenizer's files in the checkpoint, under a key of the user, beside the plugin and in share.
 #include "data/tokenizer_files.h"
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <map>
 #include <optional>

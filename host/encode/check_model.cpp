@@ -1,6 +1,8 @@
 // Builds every role at one small size and compares it with the recipe.
 #include "encode/check_model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.h"

@@ -1,6 +1,6 @@
 #include "encode/loss_masks.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,6 +1,7 @@
 #include "encode/tensor_cache.h"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <charconv>

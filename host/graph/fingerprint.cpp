@@ -1,5 +1,7 @@
 #include "graph/fingerprint.h"
 
+#include <fmt/format.h>
+
 #include "core/error.h"
 #include "core/hash.h"
 #include "graph/op.h"

@@ -1,6 +1,6 @@
 #include "graph/print.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "graph/op.h"
 

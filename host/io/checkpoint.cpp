@@ -1,6 +1,8 @@
 // Puts the components together: which path holds which, and one list of canonical names.
 #include "io/checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 

@@ -2,6 +2,7 @@
 // the canonical ones.
 #include "io/component.h"
 
+#include <fmt/format.h>
 #include <fnmatch.h>
 
 #include <algorithm>

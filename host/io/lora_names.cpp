@@ -1,7 +1,7 @@
 // Forms of a name, and the table from all of them back to weights.
 #include "io/lora_names.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,8 @@
 // Follows each program's rules over the keys of a file and says which it leaves.
 #include "io/lora_verify.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <optional>

@@ -1,7 +1,7 @@
 // Strict YAML to ModelKey.
 #include "io/model_key_spec.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <string_view>

@@ -1,6 +1,6 @@
 #include "io/repository.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

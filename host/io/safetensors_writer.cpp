@@ -1,4 +1,6 @@
 // The writer: nothing takes the file's name before it has been read back through the strict reader.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <nlohmann/json.hpp>

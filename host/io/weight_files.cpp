@@ -1,6 +1,8 @@
 // Finds the files of a component in the layouts that people have, and opens each once.
 #include "io/weight_files.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <mutex>

@@ -1,4 +1,6 @@
 // concat, split, slice, pad and every: all are copies of a block from one tensor to a place in another.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 

@@ -1,6 +1,8 @@
 // Opens what a plugin takes and lists components, types and what is missing.
 #include "plugin/inspect_checkpoint.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,8 @@
 // Chooses the plugin of a checkpoint and opens the model: weights, recipe, roles.
 #include "plugin/model.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 

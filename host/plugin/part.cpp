@@ -1,7 +1,7 @@
 // Checks options, creates the object, and destroys it without an exception.
 #include "plugin/part.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <vector>
 

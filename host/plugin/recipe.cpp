@@ -1,7 +1,7 @@
 // Strict YAML to Recipe; inputs and sampling have files of their own.
 #include "plugin/recipe.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

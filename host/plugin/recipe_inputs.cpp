@@ -1,5 +1,5 @@
 // The `inputs` of a recipe: every input of the denoiser's graph but its latents, and what it is given.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 

@@ -1,5 +1,5 @@
 // The parts of a recipe that say how a model is trained and sampled: noise schedule, timestep law, sampling.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "plugin/recipe_parts.h"
 

@@ -1,6 +1,8 @@
 // Asks every plugin about a path, and puts the answers together.
 #include "plugin/recognise.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <set>
 

@@ -1,6 +1,8 @@
 // Requests from a configuration, and latents to images.
 #include "sample/sampling.h"
 
+#include <fmt/format.h>
+
 #include "config/value.h"
 #include "core/error.h"
 #include "core/log.h"

@@ -1,6 +1,6 @@
 #include "train/fact_changes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
 #include "train/facts.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "config/load.h"
 #include "core/hash.h"

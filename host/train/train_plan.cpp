@@ -1,6 +1,8 @@
 // Compiles a step for each shape and takes the largest of what they need.
 #include "train/train_plan.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "config/dtype.h"

@@ -1,6 +1,6 @@
 // Configurations and what else is written as YAML or as lines of JSON: taken means that it can be written and read
 // back.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <set>
 

@@ -1,6 +1,6 @@
 // Edits of text. What is a word, a bracket or a line is told by characters alone, so that what was edited before, and
 // is no JSON or YAML any more, can be edited on.
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <array>

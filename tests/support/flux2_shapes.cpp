@@ -1,7 +1,7 @@
 // Names and shapes of Flux2.
 #include "support/flux2_shapes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "support/model_shapes.h"
 

@@ -1,7 +1,7 @@
 // Names and shapes of Qwen-Image.
 #include "support/qwen_image_shapes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "support/model_shapes.h"
 #include "support/z_image_shapes.h"

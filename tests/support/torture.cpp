@@ -1,7 +1,7 @@
 // Runs, faults and what they leave.
 #include "support/torture.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 #include <signal.h>
 
 #include <algorithm>

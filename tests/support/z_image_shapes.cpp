@@ -1,7 +1,7 @@
 // Names and shapes of NextDit and of language models.
 #include "support/z_image_shapes.h"
 
-#include <fmt/format.h>
+#include <fmt/core.h>
 
 #include "support/model_shapes.h"
 
