@@ -2,6 +2,7 @@
 #include "data/bpe_files.h"
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "core/error.h"

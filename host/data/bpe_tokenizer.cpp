@@ -1,6 +1,7 @@
 // Byte-pair encoding as a tokenizer.json describes it: added tokens are cut out, the texts between them changed, cut
 // into words, and each word encoded.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
 

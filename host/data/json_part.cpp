@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 
@@ -16,6 +17,7 @@ std::string JsonPart::where() const {
 void JsonPart::wrong(const std::string& what) const { fail(Code::data, "{}: {}", where(), what); }
 
 void JsonPart::expected(const std::string& what) const {
+  std::string found = value_->dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   if (found.size() > 60) found = found.substr(0, 57) + "...";
   wrong(fmt::format("expected {}, found {}", what, found));
 }
@@ -95,10 +97,13 @@ constexpr int max_depth = 512;
 
 }  // namespace
 
+nlohmann::json parse_json(const std::string& bytes, const std::string& file) {
   if (const int depth = depth_of(bytes); depth > max_depth)
     fail(Code::data, "tokenizer {}: {} levels of lists and objects, expected at most {} (install it anew)", file, depth,
          max_depth);
   try {
+    return nlohmann::json::parse(bytes);
+  } catch (const nlohmann::json::exception& error) {
     fail(Code::data, "tokenizer {}: this is no JSON (install it anew): {}", file, error.what());
   }
 }

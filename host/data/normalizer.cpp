@@ -2,6 +2,7 @@
 #include <unicode/uchar.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "data/text_rules.h"
 

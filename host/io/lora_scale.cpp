@@ -4,6 +4,7 @@
 #include <unicode/unistr.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "io/file.h"
@@ -61,16 +62,17 @@ LoraScales::LoraScales(const Safetensors& file) {
     where_ = path.string();
     text = read_text(path, largest_neighbour);
   }
-  configuration_ = json::parse(text, nullptr, false);
-  if (!configuration_.is_object())
+  json found = json::parse(text, nullptr, false);
+  if (!found.is_object())
     fail(Code::data, "{}: expected a JSON object, the configuration of PEFT: the scale of its modules is not known",
          where_);
+  configuration_ = std::make_shared<const json>(std::move(found));
 }
 
 std::optional<double> LoraScales::alpha(const std::string& module, int64_t rank) const {
   // A component's keys stand behind its name; PEFT's own file has no component.
   const std::string component = source_ == adapter_metadata_entry ? module.substr(0, module.find('.')) + "." : "";
-  const auto keys = configuration_.get_ptr<const json::object_t*>();
+  const auto keys = configuration_->get_ptr<const json::object_t*>();
   if (const auto first = keys->lower_bound(component); first == keys->end() || !first->first.starts_with(component))
     return std::nullopt;
   const std::string name = module.substr(component.size());

@@ -4,7 +4,8 @@
 // applied at scale 1.
 #pragma once
 
-#include <nlohmann/json.hpp>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 
@@ -19,7 +20,7 @@ class LoraScales {
   // The metadata's, else the neighbour's; without either it has none. Throws lh::Error(Code::data) for what is no
   // configuration.
   explicit LoraScales(const Safetensors& file);
-  explicit operator bool() const { return !configuration_.is_null(); }
+  explicit operator bool() const { return configuration_ != nullptr; }
   // "lora_adapter_metadata" or "adapter_config.json".
   const std::string& source() const { return source_; }
   // Of a module as the file names it, with matrices of `rank`: lora_alpha or what alpha_pattern has for it, times
@@ -29,7 +30,7 @@ class LoraScales {
 
  private:
   std::string where_, source_;
-  nlohmann::json configuration_;
+  std::shared_ptr<const nlohmann::json> configuration_;  // an object
 };
 
 }  // namespace lh
