@@ -134,6 +134,8 @@ std::string OptionSpec::value_name() const {
   }
 }
 
+void OptionValues::add(std::string name, Value value) { values_.emplace_back(std::move(name), std::move(value)); }
+
 std::vector<lh_attr> OptionValues::attrs() const {
   std::vector<lh_attr> out;
   for (const auto& [name, value] : values_) {

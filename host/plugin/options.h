@@ -31,7 +31,7 @@ class OptionValues {
  public:
   using Value = std::variant<double, int64_t, bool, std::string, std::vector<double>>;
 
-  void add(std::string name, Value value) { values_.emplace_back(std::move(name), std::move(value)); }
+  void add(std::string name, Value value);
   // Points into this object.
   std::vector<lh_attr> attrs() const;
   // "betas=[0.9, 0.999] eps=1e-08": two with one text are the same.
