@@ -20,6 +20,7 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <utility>
 
 #include "core/error.h"
 
