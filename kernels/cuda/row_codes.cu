@@ -1,6 +1,7 @@
+#include <algorithm>
+
 #include "cuda/await_previous.cuh"
 #include "cuda/raw.cuh"
-#include "cuda/reduce.cuh"
 #include "cuda/row_codes.h"
 #include "cuda/types.cuh"
 #include "row_rounding.h"
@@ -19,19 +20,6 @@ struct RowsToRound {
   uint8_t* codes;
   float* factors;
 };
-
-__device__ void scale_columns(const RowsToRound& p, int64_t col, float (&v)[pack]) {
-  if (p.column_factors == nullptr) return;
-  if (!p.factor_per_column) {
-#pragma unroll
-    for (float& value : v) value *= p.column_factors[0];
-    return;
-  }
-  float factors[pack];
-  load8({p.column_factors, LK_F32}, col, factors);
-#pragma unroll
-  for (int k = 0; k < pack; ++k) v[k] *= factors[k];
-}
 
 __device__ uint32_t code_of(float v, bool integers) {
   if (!integers) return __nv_cvt_float_to_fp8(v, __NV_SATFINITE, __NV_E4M3);
@@ -53,59 +41,82 @@ __device__ uint2 codes_of(const float (&v)[pack], float inverse, bool integers) 
   return {words[0], words[1]};
 }
 
-// Of what a thread has seen of a row.
-struct Largest {
-  float most = 0;
-  bool is_number = true;
-  __device__ void see(float v) {
-    most = fmaxf(most, fabsf(v));
-    is_number &= v == v;
-  }
-};
+// Of magnitudes: their bits are in the order of the numbers, and those of a NaN above all.
+__device__ uint32_t magnitude(float v) { return __float_as_uint(fabsf(v)); }
 
-__device__ float keep_factor(const RowsToRound& p, const Largest& seen) {
-  __shared__ float shared[32];
-  const bool numbers = __syncthreads_and(seen.is_number) != 0;
-  const float largest = block_max(seen.most, shared);
-  const float limit = p.integers ? largest_i8_code : largest_e4m3_code;
-  const float factor = numbers ? fmaxf(largest / limit, least_row_factor) : __uint_as_float(0x7fc00000u);  // NaN
-  if (threadIdx.x == 0) p.factors[blockIdx.x] = factor;
-  return 1 / factor;
+__device__ uint32_t warp_most(uint32_t v) {
+#if __CUDA_ARCH__ >= 800
+  return __reduce_max_sync(0xffffffffu, v);
+#else
+#pragma unroll
+  for (int offset = 16; offset > 0; offset /= 2) v = max(v, __shfl_xor_sync(0xffffffffu, v, offset));
+  return v;
+#endif
 }
 
-// A block has a row and keeps it in registers, as it is stored: Packs times 8 elements of 16 bits a thread.
-template <int Packs>
-__global__ void __launch_bounds__(block_threads) round_row_kernel(RowsToRound p) {
+// A row's factor, of the largest magnitude in it that each thread has seen. All threads meet once; `shared` has 32
+// places, which may be used again when all have met again.
+__device__ float factor_of(uint32_t seen, bool integers, uint32_t* shared) {
+  const int lane = static_cast<int>(threadIdx.x) % 32, warps = static_cast<int>(blockDim.x) / 32;
+  seen = warp_most(seen);
+  if (lane == 0) shared[threadIdx.x / 32] = seen;
+  __syncthreads();
+  const float largest = __uint_as_float(warp_most(lane < warps ? shared[lane] : 0u));
+  const float factor = fmaxf(largest / (integers ? largest_i8_code : largest_e4m3_code), least_row_factor);
+  return largest == largest ? factor : largest;
+}
+
+// A block goes over rows and keeps one in registers, as it is stored: up to row_packs times 8 elements of 16 bits a
+// thread. The next one comes while this one's largest is found, and the factors of columns stay.
+constexpr int row_packs = 3, most_threads = 1024;
+template <bool PerColumn>
+__global__ void __launch_bounds__(most_threads) round_rows_kernel(RowsToRound p, int64_t rows) {
   await_previous();
-  const int64_t row = int64_t{blockIdx.x} * p.cols;
-  Raw<16> raw[Packs];
+  __shared__ uint32_t shared[2][32];
+  const auto col_of = [&](int i) { return (i * static_cast<int>(blockDim.x) + static_cast<int>(threadIdx.x)) * pack; };
+  const int cols = static_cast<int>(p.cols);
+  float factors[PerColumn ? row_packs : 1][pack];
+  if constexpr (PerColumn) {
 #pragma unroll
-  for (int i = 0; i < Packs; ++i) {
-    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
-    raw[i] = col < p.cols ? load_raw<16>(p.a.data, row + col) : Raw<16>{};
+    for (int i = 0; i < row_packs; ++i)
+      if (col_of(i) < cols) load8({p.column_factors, LK_F32}, col_of(i), factors[i]);
   }
-  const auto values = [&](int i, int64_t col, float(&v)[pack]) {
-    unpack(raw[i], p.a.dtype, v);
-    scale_columns(p, col, v);
+  const float for_all = !PerColumn && p.column_factors != nullptr ? p.column_factors[0] : 1.0f;
+  const auto fetch = [&](int64_t row, Raw<16>(&raw)[row_packs]) {
+#pragma unroll
+    for (int i = 0; i < row_packs; ++i)
+      raw[i] = row < rows && col_of(i) < cols ? load_raw<16>(p.a.data, row * p.cols + col_of(i)) : Raw<16>{};
   };
-  Largest seen;
+  const auto values = [&](const Raw<16>& raw, int i, float(&v)[pack]) {
+    unpack(raw, p.a.dtype, v);
 #pragma unroll
-  for (int i = 0; i < Packs; ++i) {
-    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
-    if (col >= p.cols) continue;
-    float v[pack];
-    values(i, col, v);
+    for (int k = 0; k < pack; ++k) v[k] *= PerColumn ? factors[PerColumn ? i : 0][k] : for_all;
+  };
+  Raw<16> now[row_packs], next[row_packs];
+  fetch(blockIdx.x, next);
+  int turn = 0;
+  for (int64_t row = blockIdx.x; row < rows; row += gridDim.x, turn ^= 1) {
+    uint32_t seen = 0;
 #pragma unroll
-    for (const float value : v) seen.see(value);
-  }
-  const float inverse = keep_factor(p, seen);
+    for (int i = 0; i < row_packs; ++i) {
+      now[i] = next[i];
+      if (col_of(i) >= cols) continue;
+      float v[pack];
+      values(now[i], i, v);
 #pragma unroll
-  for (int i = 0; i < Packs; ++i) {
-    const int64_t col = (int64_t{i} * block_threads + threadIdx.x) * pack;
-    if (col >= p.cols) continue;
-    float v[pack];
-    values(i, col, v);
-    *reinterpret_cast<uint2*>(p.codes + row + col) = codes_of(v, inverse, p.integers);
+      for (const float value : v) seen = max(seen, magnitude(value));
+    }
+    fetch(row + gridDim.x, next);
+    const float factor = factor_of(seen, p.integers, shared[turn]);
+    if (threadIdx.x == 0) p.factors[row] = factor;
+    const float inverse = 1 / factor;
+#pragma unroll
+    for (int i = 0; i < row_packs; ++i) {
+      if (col_of(i) >= cols) continue;
+      float v[pack];
+      values(now[i], i, v);
+      *reinterpret_cast<uint2*>(p.codes + row * p.cols + col_of(i)) = codes_of(v, inverse, p.integers);
+    }
   }
 }
 
@@ -117,9 +128,11 @@ __global__ void __launch_bounds__(block_threads) round_any_row_kernel(RowsToRoun
     const float factor = p.column_factors == nullptr ? 1.0f : p.column_factors[p.factor_per_column ? col : 0];
     return load(p.a, row + col) * factor;
   };
-  Largest seen;
-  for (int64_t col = threadIdx.x; col < p.cols; col += block_threads) seen.see(value(col));
-  const float inverse = keep_factor(p, seen);
+  __shared__ uint32_t shared[32];
+  uint32_t seen = 0;
+  for (int64_t col = threadIdx.x; col < p.cols; col += block_threads) seen = max(seen, magnitude(value(col)));
+  const float factor = factor_of(seen, p.integers, shared), inverse = 1 / factor;
+  if (threadIdx.x == 0) p.factors[blockIdx.x] = factor;
   for (int64_t col = threadIdx.x; col < p.cols; col += block_threads)
     p.codes[row + col] = static_cast<uint8_t>(code_of(value(col) * inverse, p.integers));
 }
@@ -247,16 +260,15 @@ RowCodes round_rows(Cuda& cuda, lk_products products, const lk_tensor& a, int64_
   const auto address = [](const void* data) { return reinterpret_cast<uintptr_t>(data); };
   const bool vector =
       a.dtype != LK_F32 && cols % pack == 0 && address(a.data) % 16 == 0 && address(column_factors) % 16 == 0;
-  const int64_t packs = ceil_div(cols, int64_t{block_threads} * pack);
-  const auto run = [&](auto* kernel) { cuda.launch(kernel, dim3(static_cast<unsigned>(rows)), block_threads, 0, p); };
-  if (!vector || packs > 12)
-    run(round_any_row_kernel);
-  else if (packs <= 2)
-    run(round_row_kernel<2>);
-  else if (packs <= 6)
-    run(round_row_kernel<6>);
-  else
-    run(round_row_kernel<12>);
+  // Whole warps, of which a processor then holds as many as there is room for at 64 registers a thread.
+  const int64_t threads = ceil_div(ceil_div(cols, int64_t{pack} * row_packs), int64_t{32}) * 32;
+  if (!vector || threads > most_threads) {
+    cuda.launch(round_any_row_kernel, dim3(static_cast<unsigned>(rows)), block_threads, 0, p);
+  } else {
+    const int64_t blocks = std::min(rows, cuda.device().multiProcessorCount * (most_threads / threads));
+    cuda.launch(factor_per_column ? round_rows_kernel<true> : round_rows_kernel<false>,
+                dim3(static_cast<unsigned>(blocks)), dim3(static_cast<unsigned>(threads)), 0, p, rows);
+  }
   return {p.codes, p.factors};
 }
 
