@@ -82,12 +82,15 @@ void lk::check_lora_backward(const Check& check, const lk_lora_backward_params& 
     check.dtype(LK_ARG(p, added), p.dx.dtype);
     check.shape(LK_ARG(p, added), lk::shape_of(p.x));
   }
-  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup)}) {
+  check.optional(LK_ARG(p, ds), lk::with_last(p.x, r));
+  if (lk::present(p.ds)) check.dtype(LK_ARG(p, ds), p.dy.dtype);
+  for (const lk::Arg& output : {LK_ARG(p, dx), LK_ARG(p, ddown), LK_ARG(p, dup), LK_ARG(p, ds)}) {
     check.separate(output, {LK_ARG(p, dy), LK_ARG(p, x), LK_ARG(p, s), LK_ARG(p, weight), LK_ARG(p, weight_scale),
                             LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask), LK_ARG(p, added)});
   }
-  check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup)});
-  check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup)});
+  check.separate(LK_ARG(p, dx), {LK_ARG(p, ddown), LK_ARG(p, dup), LK_ARG(p, ds)});
+  check.separate(LK_ARG(p, ddown), {LK_ARG(p, dup), LK_ARG(p, ds)});
+  check.separate(LK_ARG(p, dup), {LK_ARG(p, ds)});
 }
 
 namespace {

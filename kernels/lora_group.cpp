@@ -4,23 +4,10 @@
 #include <vector>
 
 #include "dispatch.h"
+#include "layers.h"
 #include "lora.h"
 
 namespace {
-
-std::string layer_name(const char* op, int32_t i) { return std::string(op) + ": layer " + std::to_string(i); }
-
-// The structs lie side by side, so that they have to have the size that they have here.
-template <class Layer>
-void check_count(const lk::Check& check, const Layer* layers, int32_t count) {
-  check.require(layers != nullptr, "layers", "an array of parameters", "NULL");
-  check.require(count >= 1 && count <= LK_LORA_GROUP_MAX, "count", "1 to " + std::to_string(LK_LORA_GROUP_MAX),
-                std::to_string(count));
-  for (int32_t i = 0; i < count; ++i)
-    check.require(layers[i].struct_size == static_cast<int64_t>(sizeof(Layer)), "layers",
-                  "struct_size " + std::to_string(sizeof(Layer)) + " in each",
-                  std::to_string(layers[i].struct_size) + " in layer " + std::to_string(i));
-}
 
 void check_same_x(const lk::Check& check, const lk_tensor& x, const lk_tensor& first) {
   check.require(x.data == first.data, "x", "the x of layer 0", "another");
@@ -37,54 +24,36 @@ std::vector<lk::Arg> read_by(const lk_lora_backward_params& p) {
           LK_ARG(p, weight_scale), LK_ARG(p, down), LK_ARG(p, up), LK_ARG(p, mask)};
 }
 std::vector<lk::Arg> written_by(const lk_lora_forward_params& p) { return {LK_ARG(p, y), LK_ARG(p, s)}; }
-std::vector<lk::Arg> written_by(const lk_lora_backward_params& p) { return {LK_ARG(p, ddown), LK_ARG(p, dup)}; }
-
-void separate(const lk::Check& check, const lk::Arg& output, const std::vector<lk::Arg>& others) {
-  for (const lk::Arg& other : others) check.separate(output, {other});
-}
-
-// What each writes and others read or write; of itself each was asked before.
-template <class Layer>
-void check_apart(const char* op, const Layer* layers, int32_t count) {
-  for (int32_t i = 0; i < count; ++i) {
-    const std::string name = layer_name(op, i);
-    const lk::Check check(name.c_str());
-    for (int32_t other = 0; other < count; ++other) {
-      if (other == i) continue;
-      for (const lk::Arg& output : written_by(layers[i])) {
-        separate(check, output, read_by(layers[other]));
-        if (other > i) separate(check, output, written_by(layers[other]));
-      }
-    }
-  }
+std::vector<lk::Arg> written_by(const lk_lora_backward_params& p) {
+  return {LK_ARG(p, ddown), LK_ARG(p, dup), LK_ARG(p, ds)};
 }
 
 void check_lora_group_forward(const lk_lora_group_forward_params& p) {
   constexpr const char* op = "lora_group_forward";
-  check_count(lk::Check(op), p.layers, p.count);
+  lk::check_layers(lk::Check(op), p.layers, p.count, LK_LORA_GROUP_MAX);
   for (int32_t i = 0; i < p.count; ++i) {
-    const std::string name = layer_name(op, i);
+    const std::string name = lk::layer_name(op, i);
     const lk::Check check(name.c_str());
     check.require(!lk::present(p.layers[i].activated), "activated", "none in a group", "a tensor");
     check.require(!lk::present(p.layers[i].added), "added", "none in a group", "a tensor");
     lk::check_lora_forward(check, p.layers[i]);
     check_same_x(check, p.layers[i].x, p.layers[0].x);
   }
-  check_apart(op, p.layers, p.count);
+  lk::check_layers_apart(op, p.layers, p.count, read_by, written_by);
 }
 
 void check_lora_group_backward(const lk_lora_group_backward_params& p) {
   constexpr const char* op = "lora_group_backward";
   const lk::Check group(op);
-  check_count(group, p.layers, p.count);
+  lk::check_layers(group, p.layers, p.count, LK_LORA_GROUP_MAX);
   for (int32_t i = 0; i < p.count; ++i) {
-    const std::string name = layer_name(op, i);
+    const std::string name = lk::layer_name(op, i);
     const lk::Check check(name.c_str());
     lk::check_lora_backward(check, p.layers[i]);
     check_same_x(check, p.layers[i].x, p.layers[0].x);
     check.require(!lk::present(p.layers[i].dx), "dx", "none: it is the group's", "one");
   }
-  check_apart(op, p.layers, p.count);
+  lk::check_layers_apart(op, p.layers, p.count, read_by, written_by);
   group.optional(LK_ARG(p, dx), lk::shape_of(p.layers[0].x));
   group.require(!lk::present(p.added) || lk::present(p.dx), "added", "dx beside it", "no dx");
   if (lk::present(p.added)) {
@@ -93,8 +62,8 @@ void check_lora_group_backward(const lk_lora_group_backward_params& p) {
   }
   group.separate(LK_ARG(p, dx), {LK_ARG(p, added)});
   for (int32_t i = 0; i < p.count; ++i) {
-    separate(group, LK_ARG(p, dx), read_by(p.layers[i]));
-    separate(group, LK_ARG(p, dx), written_by(p.layers[i]));
+    lk::separate(group, LK_ARG(p, dx), read_by(p.layers[i]));
+    lk::separate(group, LK_ARG(p, dx), written_by(p.layers[i]));
     for (const lk::Arg& output : written_by(p.layers[i])) group.separate(output, {LK_ARG(p, added)});
   }
 }

@@ -9,6 +9,7 @@
   X(lora_backward, lk_lora_backward_params)                         \
   X(lora_group_forward, lk_lora_group_forward_params)               \
   X(lora_group_backward, lk_lora_group_backward_params)             \
+  X(lora_gradients, lk_lora_gradients_params)                       \
   X(matmul, lk_matmul_params)                                       \
   X(conv2d, lk_conv2d_params)                                       \
   X(conv2d_backward, lk_conv2d_backward_params)                     \

@@ -13,6 +13,7 @@
 #include "passes/fuse.h"
 #include "passes/fuse_activations.h"
 #include "passes/fuse_residuals.h"
+#include "passes/group_gradients.h"
 #include "passes/group_layers.h"
 #include "passes/products.h"
 #include "passes/prune.h"
@@ -121,6 +122,8 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   show("differentiate", graph);
 
   prune(graph);
+  group_gradients(graph);
+  show("group_gradients", graph);
   return pass;
 }
 

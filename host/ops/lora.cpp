@@ -1,8 +1,11 @@
 // lora: a linear layer with an adapter. s = (x down^T) * mask ; y = x weight^T + bias + scale s up^T. Outputs y, s.
 // weight_scale multiplies a weight that is kept in fewer bits, as in linear. Beside it are the forms with an
 // activation behind it, and with a tensor that y is added to.
+// lora_backward: ds = scale (dy up) * mask, of dy's type, and where the attribute says so dx = dy weight + ds down +
+// added; the adapter's gradients are lora_gradients.
 #include "ops/lora_activated.h"
 #include "ops/lora_added.h"
+#include "ops/lora_gradients.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -20,11 +23,12 @@ void gradient(Gradient& g) {
   take_products(g.attrs(), attrs);
   const std::vector<Value> d = g.emit_all(
       lora_backward_op,
-      {g.dout(), g.in(X), g.out(1), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE), g.take_sum(X)},
-      attrs);
-  g.set(DOWN, d[0]);
-  g.set(UP, d[1]);
-  if (g.needs(X)) g.set(X, d[2]);
+      {g.dout(), g.in(X), g.in(WEIGHT), g.in(DOWN), g.in(UP), g.in(MASK), g.in(WEIGHT_SCALE), g.take_sum(X)}, attrs);
+  const auto [ddown, dup] =
+      emit_lora_gradients(g, {g.in(X), g.dout(), g.out(1), d[0], g.in(DOWN), g.in(UP)}, g.attrs().f("scale"));
+  g.set(DOWN, ddown);
+  g.set(UP, dup);
+  if (g.needs(X)) g.set(X, d[1]);
 }
 
 void gradient_added(Gradient& g) {
@@ -83,8 +87,9 @@ lk_status launch_added(const Launch& l) {
 }
 
 std::vector<Desc> infer_backward(const Infer& a) {
-  std::vector<Desc> out{required(a, 4), required(a, 5)};
-  if (a.attrs.i("dx") != 0) out.push_back(required(a, 1));
+  const Desc &dy = required(a, 0), &x = required(a, 1), &down = required(a, 3);
+  std::vector<Desc> out{{dy.dtype, dy.shape.with(-1, down.shape[0])}};
+  if (a.attrs.i("dx") != 0) out.push_back(x);
   return out;
 }
 
@@ -92,17 +97,15 @@ lk_status launch_backward(const Launch& l) {
   lk_lora_backward_params p{};
   p.dy = l.in[0];
   p.x = l.in[1];
-  p.s = l.in[2];
-  p.weight = l.in[3];
-  p.down = l.in[4];
-  p.up = l.in[5];
-  p.mask = l.in[6];
-  p.weight_scale = l.in[7];
+  p.weight = l.in[2];
+  p.down = l.in[3];
+  p.up = l.in[4];
+  p.mask = l.in[5];
+  p.weight_scale = l.in[6];
   p.scale = static_cast<float>(l.attrs.f("scale"));
-  p.ddown = l.out[0];
-  p.dup = l.out[1];
-  if (l.attrs.i("dx") != 0) p.dx = l.out[2];
-  p.added = l.in[8];
+  p.ds = l.out[0];
+  if (l.attrs.i("dx") != 0) p.dx = l.out[1];
+  p.added = l.in[7];
   p.products = products_of(l.attrs);
   return lk_lora_backward(l.context, &p);
 }

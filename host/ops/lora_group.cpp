@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lora_kernels_group.h"
+#include "ops/lora_gradients.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -32,14 +33,18 @@ void gradient(Gradient& g) {
   for (size_t i = 0; i < G::layers(g.input_count()); ++i) {
     if (!g.dout(2 * i)) continue;
     attrs.set(lora_scale_attr(flowing.size()), g.attrs().f(lora_scale_attr(i)));
-    inputs.insert(inputs.end(), {g.dout(2 * i), g.out(2 * i + 1), g.in(G::at(i, G::WEIGHT)), g.in(G::at(i, G::DOWN)),
+    inputs.insert(inputs.end(), {g.dout(2 * i), g.in(G::at(i, G::WEIGHT)), g.in(G::at(i, G::DOWN)),
                                  g.in(G::at(i, G::UP)), g.in(G::at(i, G::MASK)), g.in(G::at(i, G::WEIGHT_SCALE))});
     flowing.push_back(i);
   }
   const std::vector<Value> d = g.emit_all(lora_group_backward_op, std::move(inputs), std::move(attrs));
   for (size_t k = 0; k < flowing.size(); ++k) {
-    g.set(G::at(flowing[k], G::DOWN), d[2 * k]);
-    g.set(G::at(flowing[k], G::UP), d[2 * k + 1]);
+    const size_t i = flowing[k];
+    const auto [ddown, dup] = emit_lora_gradients(
+        g, {g.in(x_input), g.dout(2 * i), g.out(2 * i + 1), d[k], g.in(G::at(i, G::DOWN)), g.in(G::at(i, G::UP))},
+        g.attrs().f(lora_scale_attr(i)));
+    g.set(G::at(i, G::DOWN), ddown);
+    g.set(G::at(i, G::UP), dup);
   }
   if (g.needs(x_input)) g.set(x_input, d.back());
 }
@@ -70,8 +75,8 @@ lk_status launch(const Launch& l) {
 std::vector<Desc> infer_backward(const Infer& a) {
   std::vector<Desc> out;
   for (size_t i = 0; i < G::backward_layers(a.in.size()); ++i) {
-    out.push_back(required(a, G::at(i, G::B_DOWN)));
-    out.push_back(required(a, G::at(i, G::B_UP)));
+    const Desc& dy = required(a, G::at(i, G::DY));
+    out.push_back({dy.dtype, dy.shape.with(-1, required(a, G::at(i, G::B_DOWN)).shape[0])});
   }
   if (a.attrs.i("dx") != 0) out.push_back(required(a, x_input));
   return out;
@@ -84,21 +89,19 @@ lk_status launch_backward(const Launch& l) {
     lk_lora_backward_params& p = layers.at(i);
     p.dy = l.in[G::at(i, G::DY)];
     p.x = l.in[x_input];
-    p.s = l.in[G::at(i, G::S)];
     p.weight = l.in[G::at(i, G::B_WEIGHT)];
     p.down = l.in[G::at(i, G::B_DOWN)];
     p.up = l.in[G::at(i, G::B_UP)];
     p.mask = l.in[G::at(i, G::B_MASK)];
     p.weight_scale = l.in[G::at(i, G::B_WEIGHT_SCALE)];
     p.scale = static_cast<float>(l.attrs.f(lora_scale_attr(i)));
-    p.ddown = l.out[2 * i];
-    p.dup = l.out[2 * i + 1];
+    p.ds = l.out[i];
     p.products = products_of(l.attrs);
   }
   lk_lora_group_backward_params p{};
   p.layers = layers.data();
   p.count = static_cast<int32_t>(count);
-  if (l.attrs.i("dx") != 0) p.dx = l.out[2 * count];
+  if (l.attrs.i("dx") != 0) p.dx = l.out[count];
   p.added = l.in[added_input];
   return lk_lora_group_backward(l.context, &p);
 }

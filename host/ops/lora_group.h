@@ -2,9 +2,9 @@
 //   inputs   x, then of each layer those of LoraGroup::Input, as lora has them; absent ones are 0
 //   outputs  of each layer y and s
 //   attrs    lora_scale_attr(i), and products where all layers have it
-// lora_group_backward: its gradient.
+// lora_group_backward: the same of lora_backward.
 //   inputs   x, added (optional), then of each layer those of LoraGroup::BackwardInput
-//   outputs  of each layer ddown and dup; dx where the attribute of that name says so
+//   outputs  of each layer ds; dx where the attribute of that name says so
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ extern const OpDef lora_group_op, lora_group_backward_op;
 
 struct LoraGroup {
   enum Input : size_t { WEIGHT, BIAS, DOWN, UP, MASK, WEIGHT_SCALE, inputs };
-  enum BackwardInput : size_t { DY, S, B_WEIGHT, B_DOWN, B_UP, B_MASK, B_WEIGHT_SCALE, backward_inputs };
+  enum BackwardInput : size_t { DY, B_WEIGHT, B_DOWN, B_UP, B_MASK, B_WEIGHT_SCALE, backward_inputs };
   static constexpr size_t before = 1, before_backward = 2;  // inputs that all layers share
 
   // Of a node with so many inputs.

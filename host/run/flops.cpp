@@ -2,6 +2,7 @@
 
 #include "ops/lora_activated.h"
 #include "ops/lora_added.h"
+#include "ops/lora_gradients.h"
 #include "ops/lora_group.h"
 #include "ops/ops.h"
 
@@ -26,9 +27,19 @@ double lora_products(const Graph& graph, Value x, Value y, Value s) {
   return numel(graph, y) * (last(graph, x) + rank) + numel(graph, x) * rank;
 }
 
-double lora_backward_products(const Graph& graph, Value dy, Value x, Value s, bool with_dx) {
-  const double rank = last(graph, s), dx = with_dx ? 1 : 0;
-  return numel(graph, dy) * (2 * rank + dx * last(graph, x)) + numel(graph, x) * rank * (1 + dx);
+double lora_backward_products(const Graph& graph, Value dy, Value x, Value ds, bool with_dx) {
+  const double rank = last(graph, ds), dx = with_dx ? 1 : 0;
+  return numel(graph, dy) * (rank + dx * last(graph, x)) + dx * numel(graph, x) * rank;
+}
+
+double lora_gradients_products(const Graph& graph, const Node& node) {
+  using G = LoraGradients;
+  double total = 0;
+  for (size_t i = 0; i < G::layers(node); ++i) {
+    const auto in = [&](G::Input input) { return node.inputs[G::at(i, input)]; };
+    total += last(graph, in(G::S)) * (numel(graph, in(G::X)) + numel(graph, in(G::DY)));
+  }
+  return total;
 }
 
 double products(const Graph& graph, const Node& node) {
@@ -41,8 +52,9 @@ double products(const Graph& graph, const Node& node) {
   }
   if (op == &lora_op || op == &lora_activated_op || op == &lora_added_op)
     return lora_products(graph, in[0], node.outputs[0], node.outputs[1]);
-  if (op == &lora_backward_op)  // inputs: dy, x, s, weight, down, up, mask, weight_scale, added
-    return lora_backward_products(graph, in[0], in[1], in[2], node.attrs.i("dx") != 0);
+  if (op == &lora_backward_op)  // inputs: dy, x, weight, down, up, mask, weight_scale, added
+    return lora_backward_products(graph, in[0], in[1], node.outputs[0], node.attrs.i("dx") != 0);
+  if (op == &lora_gradients_op) return lora_gradients_products(graph, node);
   using Group = LoraGroup;
   double total = 0;
   if (op == &lora_group_op)
@@ -50,8 +62,8 @@ double products(const Graph& graph, const Node& node) {
       total += lora_products(graph, in[0], node.outputs[2 * i], node.outputs[2 * i + 1]);
   if (op == &lora_group_backward_op)
     for (size_t i = 0; i < Group::backward_layers(in.size()); ++i)
-      total += lora_backward_products(graph, in[Group::at(i, Group::DY)], in[0], in[Group::at(i, Group::S)],
-                                      node.attrs.i("dx") != 0);
+      total +=
+          lora_backward_products(graph, in[Group::at(i, Group::DY)], in[0], node.outputs[i], node.attrs.i("dx") != 0);
   if (total > 0) return total;
   if (op == &matmul_op)
     return numel(graph, node.outputs[0]) *

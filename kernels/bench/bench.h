@@ -10,7 +10,7 @@
 /* Every call exists with this many sets of tensors, used in turn: what a large call reads is then not what the one
  * before it left in the caches. Small shapes do stay there, as they do in a network, where the neighbour has just
  * written them. */
-enum { COPIES = 4, MOST_TENSORS = 64 };
+enum { COPIES = 4, MOST_TENSORS = 512 };
 
 typedef struct bench {
   lk_context* context;
@@ -41,7 +41,7 @@ typedef struct timed_call {
 void print_header(void);
 void print_times(bench* b, const timed_call* call);
 
-/* lora.c, cases.c, elementwise.c and optimizers.c: the calls. */
+/* lora.c, gradients.c, cases.c, elementwise.c and optimizers.c: the calls. */
 typedef struct lora_shape {
   int64_t tokens, in, out, rank;
 } lora_shape;
@@ -50,6 +50,8 @@ void time_lora_forward(bench* b, lora_shape shape, lk_dtype dtype);
  * through the frozen weight too, as in a layer. */
 typedef enum gradients { ADAPTER, ADAPTER_WITHOUT_DX, LAYER } gradients;
 void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, gradients which);
+/* Of a block's layers in bf16, `at_once` in a call. */
+void time_lora_gradients(bench* b, const char* name, const lora_shape* shapes, int count, int at_once);
 void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype);
 void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype);
 void time_copy(bench* b, int64_t bytes);

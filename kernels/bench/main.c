@@ -16,6 +16,41 @@ static const lora_shape shapes[] = {
 static const lora_shape wide[] = {
     {4608, 3072, 3072, 16}, {4096, 12288, 3072, 16}, {4608, 15360, 3072, 16}, {4608, 3072, 21504, 16}};
 enum { SHAPES = sizeof shapes / sizeof *shapes, WIDE = sizeof wide / sizeof *wide };
+/* Layers of a block, as the backward pass comes to them. */
+typedef struct layers {
+  const char* name;
+  int count;
+  lora_shape shapes[12];
+} layers;
+static const layers blocks[] = {
+    {"SDXL 32 x 32",
+     10,
+     {{1024, 5120, 1280, 16},
+      {1024, 1280, 10240, 16},
+      {1024, 1280, 1280, 16},
+      {77, 2048, 1280, 16},
+      {77, 2048, 1280, 16},
+      {1024, 1280, 1280, 16},
+      {1024, 1280, 1280, 16},
+      {1024, 1280, 1280, 16},
+      {1024, 1280, 1280, 16},
+      {1024, 1280, 1280, 16}}},
+    {"SDXL 64 x 64", 3, {{4096, 2560, 640, 16}, {4096, 640, 5120, 16}, {4096, 640, 640, 16}}},
+    {"SD 3.5 medium", 3, {{4096, 6144, 1536, 16}, {4096, 1536, 6144, 16}, {4096, 1536, 1536, 16}}},
+    {"SD 3.5 medium, attention",
+     4,
+     {{4096, 1536, 1536, 16}, {4096, 1536, 1536, 16}, {4096, 1536, 1536, 16}, {333, 1536, 1536, 16}}},
+    {"Flux 512, single", 2, {{1536, 15360, 3072, 16}, {1536, 3072, 21504, 16}}},
+};
+enum { BLOCKS = sizeof blocks / sizeof *blocks };
+
+static void time_blocks(bench* b) {
+  int i;
+  for (i = 0; i < BLOCKS; ++i) {
+    time_lora_gradients(b, blocks[i].name, blocks[i].shapes, blocks[i].count, 1);
+    time_lora_gradients(b, blocks[i].name, blocks[i].shapes, blocks[i].count, blocks[i].count);
+  }
+}
 
 static void time_updates(bench* b, int64_t count) {
   time_adamw_update(b, count);
@@ -34,6 +69,7 @@ static void time_cuda(bench* b) {
     for (dtype = 0; dtype < 3; ++dtype) time_lora_forward(b, shapes[shape], dtypes[dtype]);
   for (shape = 0; shape < WIDE; ++shape) time_lora_backward(b, wide[shape], LK_BF16, ADAPTER_WITHOUT_DX);
   for (shape = 1; shape < WIDE; ++shape) time_lora_forward(b, wide[shape], LK_BF16);
+  time_blocks(b);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
   time_modulation(b, 4608, 3072); /* Flux.1 */

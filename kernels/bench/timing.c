@@ -100,7 +100,7 @@ static int rounds_for(double call_seconds) {
 }
 
 void print_header(void) {
-  printf("%-22s %-20s %-4s %10s %10s %9s %9s\n", "call", "shape", "type", "us", "us alone", "GB/s", "TFLOP/s");
+  printf("%-26s %-34s %-4s %10s %10s %9s %9s\n", "call", "shape", "type", "us", "us alone", "GB/s", "TFLOP/s");
 }
 
 void print_times(bench* b, const timed_call* call) {
@@ -111,7 +111,7 @@ void print_times(bench* b, const timed_call* call) {
   alone = time_alone(b, call);
   each = time_rounds(b, call, rounds_for(alone));
   check(b, lk_set_workspace(b->context, NULL, 0));
-  printf("%-22s %-20s %-4s %10.1f %10.1f %9.0f %9.2f\n", call->name, call->shape, lk_dtype_name(call->dtype),
+  printf("%-26s %-34s %-4s %10.1f %10.1f %9.0f %9.2f\n", call->name, call->shape, lk_dtype_name(call->dtype),
          1e6 * each, 1e6 * alone, 1e-9 * call->bytes / each, 1e-12 * call->flops / each);
   fflush(stdout);
 }

@@ -62,33 +62,41 @@ void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
 void lora_backward(Cpu& cpu, const lk_lora_backward_params& p, float* dx, float so_far) {
   const int64_t rank = p.down.dims[0], in = p.down.dims[1], out = p.up.dims[0], rows = numel(p.x) / in;
   const FloatIn dy(cpu, p.dy), down(cpu, p.down), up(cpu, p.up), mask(cpu, p.mask);
-  const FloatIn x(cpu, p.x);
-  const float beta = p.accumulate ? 1.0f : 0.0f;
-  if (present(p.dup)) {
-    const FloatIn given(cpu, p.s);
-    Scratch<float> recomputed;
-    const float* s = given;
-    if (s == nullptr) {
-      recomputed.take(cpu, rows * rank);
-      project(cpu, rows, rank, in, 1.0f, {x, in}, {down, in, true}, mask, recomputed.data());
-      s = recomputed.data();
-    }
-    const FloatOut dup(cpu, p.dup, p.accumulate != 0);
-    gemm(cpu, out, rank, rows, p.scale, {dy, out, true}, {s, rank}, beta, dup, rank);
+  const bool reads_x = present(p.ddown) || (present(p.dup) && !present(p.s));
+  const FloatIn x(cpu, reads_x ? p.x : lk_tensor{}), given(cpu, p.s);
+  const float* s = given;
+  Scratch<float> recomputed;
+  if (present(p.dup) && s == nullptr) {
+    recomputed.take(cpu, rows * rank);
+    project(cpu, rows, rank, in, 1.0f, {x, in}, {down, in, true}, mask, recomputed.data());
+    s = recomputed.data();
   }
-  if (!present(p.ddown) && dx == nullptr) return;
-  const Scratch<float> ds(cpu, rows * rank);
-  project(cpu, rows, rank, out, p.scale, {dy, out}, {up, rank}, mask, ds.data());
-  if (present(p.ddown)) {
-    const FloatOut ddown(cpu, p.ddown, p.accumulate != 0);
-    gemm(cpu, rank, in, rows, 1.0f, {ds.data(), rank, true}, {x, in}, beta, ddown, in);
+  Scratch<float> own;
+  const FloatOut wanted(cpu, p.ds);
+  float* ds = wanted;
+  if (ds == nullptr && (present(p.ddown) || dx != nullptr)) {
+    own.take(cpu, rows * rank);
+    ds = own.data();
   }
+  if (ds != nullptr) project(cpu, rows, rank, out, p.scale, {dy, out}, {up, rank}, mask, ds);
+  adapter_gradients(cpu, {.rows = rows,
+                          .in = in,
+                          .out = out,
+                          .rank = rank,
+                          .x = x,
+                          .dy = dy,
+                          .s = s,
+                          .ds = ds,
+                          .scale = p.scale,
+                          .accumulate = p.accumulate != 0,
+                          .ddown = p.ddown,
+                          .dup = p.dup});
   if (dx == nullptr) return;
   if (present(p.weight)) {
     weight_product(cpu, {p.products, false, rows, p.weight, p.weight_scale, p.dy, dy}, so_far, dx);
     so_far = 1.0f;
   }
-  gemm(cpu, rows, in, rank, 1.0f, {ds.data(), rank}, {down, in}, so_far, dx, in);
+  gemm(cpu, rows, in, rank, 1.0f, {ds, rank}, {down, in}, so_far, dx, in);
 }
 
 void lora_backward(Cpu& cpu, const lk_lora_backward_params& p) {

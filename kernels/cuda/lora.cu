@@ -14,6 +14,7 @@
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
 #include "cuda/lora.h"
+#include "cuda/lora_gradients.h"
 #include "cuda/partial_sum.h"
 #include "cuda/product_hopper.h"
 #include "cuda/skinny.h"
@@ -243,34 +244,54 @@ void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, v
   cuda.gemm().run(call);
 }
 
+// What both gradients are made of, but for s and ds.
+AdapterGradients gradients_of(const lk_lora_backward_params& p, const Sizes& n) {
+  return {.rows = n.rows,
+          .in = n.in,
+          .out = n.out,
+          .rank = n.rank,
+          .x = p.x,
+          .dy = p.dy,
+          .ds_pitch = n.rank,
+          .scale = p.scale,
+          .add = p.accumulate != 0,
+          .ddown = p.ddown,
+          .dup = p.dup};
+}
+
+// Whether something is made of ds, or it is wanted itself.
+bool needs_ds(const lk_lora_backward_params& p, const Dx& d) {
+  return present(p.ds) || present(p.ddown) || present(d.dx);
+}
+
 void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
-  if (present(p.dup)) {
-    In s = in(p.s);
-    if (!present(p.s)) {
-      s = {cuda.scratch<float>(n.rows * n.rank), LK_F32};
-      gemv(cuda, few_rows_s(p, n, {const_cast<void*>(s.data), LK_F32}));
-    }
-    outer(cuda, n.rows, n.out, n.rank, p.scale, in(p.dy), s, out(p.dup), p.accumulate != 0);
+  AdapterGradients gradients = gradients_of(p, n);
+  gradients.s = in(p.s);
+  if (present(p.dup) && !present(p.s)) {
+    float* const s = cuda.scratch<float>(n.rows * n.rank);
+    gemv(cuda, few_rows_s(p, n, {s, LK_F32}));
+    gradients.s = {s, LK_F32};
   }
-  if (!present(p.ddown) && !present(d.dx)) return;
-  float* const ds = cuda.scratch<float>(n.rows * n.rank);
-  GemvTransposed call;
-  call.rows = n.rows;
-  call.dy = in(p.dy);
-  call.weight = weight_of(p.up);
-  call.alpha = p.scale;
-  call.mask = in(p.mask);
-  call.dx = {ds, LK_F32};
-  gemv_transposed(cuda, call);
-  if (present(p.ddown)) outer(cuda, n.rows, n.rank, n.in, 1.0f, {ds, LK_F32}, in(p.x), out(p.ddown), p.accumulate != 0);
+  if (needs_ds(p, d)) {
+    GemvTransposed call;
+    call.rows = n.rows;
+    call.dy = in(p.dy);
+    call.weight = weight_of(p.up);
+    call.alpha = p.scale;
+    call.mask = in(p.mask);
+    call.dx = present(p.ds) ? out(p.ds) : Out{cuda.scratch<float>(n.rows * n.rank), LK_F32};
+    gemv_transposed(cuda, call);
+    gradients.ds = {call.dx.data, call.dx.dtype};
+  }
+  gradients_of_few_rows(cuda, gradients);
   if (!present(d.dx)) return;
-  call = {};
+  GemvTransposed call;
   call.rows = n.rows;
   call.dy = in(p.dy);
   if (present(p.weight)) call.weight = weight_of(p.weight, p.weight_scale);
   call.weight.out = n.out;
   call.weight.in = n.in;
-  call.left = {ds, LK_F32};
+  call.left = gradients.ds;
   call.right = in(p.down);
   call.rank = n.rank;
   call.dx = out(d.dx);
@@ -294,8 +315,19 @@ std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers
   return all;
 }
 
+// Where a layer's ds is, if anywhere: the caller's, or scratch with the padded rank's zeros.
+struct Ds {
+  Out to{};
+  int64_t pitch = 0;
+};
+Ds place_of_ds(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
+  if (present(p.ds)) return {out(p.ds), n.rank};
+  const int64_t pitch = padded_rank(n.rank);
+  return {{needs_ds(p, d) ? cuda.scratch<uint16_t>(n.rows * pitch) : nullptr, p.dy.dtype}, pitch};
+}
+
 // From dy to ds and, with a `spread`, to the adapter's share of dx.
-Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Out& ds) {
+Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Ds& ds) {
   const Sizes n = sizes_of(p);
   Through call;
   call.rows = n.rows;
@@ -309,13 +341,13 @@ Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Out& ds) 
   call.by_rank = true;
   call.alpha = p.scale;
   call.mask = in(p.mask);
-  call.projected = ds;
-  call.pitch = padded_rank(n.rank);
+  call.projected = ds.to;
+  call.pitch = ds.pitch;
   return call;
 }
 
 // ds, and the adapters' shares of dx one after the other. Whether dx has what it is added to.
-bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Out>& ds,
+bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
                    const Dx& d) {
   bool added = false;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -333,11 +365,11 @@ bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
 }
 
 // ds, and what the products need that take the adapters' shares of dx along.
-void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Out>& ds,
+void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
                    const std::vector<SharedProduct>& bases) {
   std::vector<Through> jobs;
   for (size_t i = 0; i < layers.size(); ++i) {
-    if (ds[i].data == nullptr) continue;
+    if (ds[i].to.data == nullptr) continue;
     jobs.push_back(through_dy(cuda, layers[i], ds[i]));
     if (!bases.empty()) jobs.back().narrow = bases[i].v;
   }
@@ -346,76 +378,48 @@ void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
 
 // One pass over dy and x for dup and ddown.
 void skinny_gradients(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<In>& s,
-                      const std::vector<Out>& ds) {
-  std::vector<Gather> jobs, more;  // of x, where it has another type
+                      const std::vector<Ds>& ds) {
+  std::vector<AdapterGradients> all;
   for (size_t i = 0; i < layers.size(); ++i) {
-    const lk_lora_backward_params& p = layers[i];
-    const Sizes n = sizes_of(p);
-    Gather job;
-    job.rows = n.rows;
-    job.rank = n.rank;
-    job.add = p.accumulate != 0;
-    if (present(p.dup)) {
-      job.cols = n.out;
-      job.type = p.dy.dtype;
-      job.a = p.dy.data;
-      job.z = s[i];
-      job.pitch = n.rank;
-      job.alpha = p.scale;
-      job.out = out(p.dup);
-      jobs.push_back(job);
-    }
-    if (present(p.ddown)) {
-      job.cols = n.in;
-      job.type = p.x.dtype;
-      job.a = p.x.data;
-      job.z = {ds[i].data, ds[i].dtype};
-      job.pitch = padded_rank(n.rank);
-      job.alpha = 1;
-      job.out = out(p.ddown);
-      job.transposed = true;
-      (p.x.dtype == p.dy.dtype ? jobs : more).push_back(job);
-    }
+    AdapterGradients& g = all.emplace_back(gradients_of(layers[i], sizes_of(layers[i])));
+    g.s = s[i];
+    g.ds = {ds[i].to.data, ds[i].to.dtype};
+    g.ds_pitch = ds[i].pitch;
   }
-  for (const std::vector<Gather>& of_a_type : {more, jobs})
-    if (!of_a_type.empty()) skinny_gather(cuda, of_a_type);
+  skinny_gradients(cuda, all);
 }
 
 void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, void* workspace) {
   const lk_dtype type = product_type(p.dy.dtype, p.x.dtype);
-  const float beta = p.accumulate != 0 ? 1.0f : 0.0f;
-  const void *const dy = as_type(cuda, p.dy, type), *const x = as_type(cuda, p.x, type);
+  const auto narrow = [&] { return Out{cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type)), type}; };
   const void* const down = as_type(cuda, p.down, type);
-  if (present(p.dup)) {
-    const void* s = nullptr;
-    if (present(p.s)) {
-      s = as_type(cuda, p.s, type);
-    } else {
-      void* const recomputed = cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
-      GemmCall call = product(n.rows, n.rank, n.in, x, down, type, {recomputed, type}, workspace);
-      call.transpose_b = true;
-      project(cuda, call, p.mask);
-      s = recomputed;
-    }
-    GemmCall call = product(n.out, n.rank, n.rows, dy, s, type, out(p.dup), workspace);
-    call.transpose_a = true;
+  AdapterGradients gradients = gradients_of(p, n);
+  gradients.s = in(p.s);
+  if (present(p.dup) && !present(p.s)) {
+    const Out s = narrow();
+    GemmCall call = product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), down, type, s, workspace);
+    call.transpose_b = true;
+    project(cuda, call, p.mask);
+    gradients.s = {s.data, s.dtype};
+  }
+  if (needs_ds(p, d)) {
+    const Out ds = present(p.ds) ? out(p.ds) : narrow();
+    GemmCall call =
+        product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), as_type(cuda, p.up, type), type, ds, workspace);
     call.alpha = p.scale;
-    call.beta = beta;
-    cuda.gemm().run(call);
+    project(cuda, call, p.mask);
+    gradients.ds = {ds.data, ds.dtype};
   }
-  if (!present(p.ddown) && !present(d.dx)) return;
-  void* const ds = cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
-  GemmCall call = product(n.rows, n.rank, n.out, dy, as_type(cuda, p.up, type), type, {ds, type}, workspace);
-  call.alpha = p.scale;
-  project(cuda, call, p.mask);
-  if (present(p.ddown)) {
-    call = product(n.rank, n.in, n.rows, ds, x, type, out(p.ddown), workspace);
-    call.transpose_a = true;
-    call.beta = beta;
-    cuda.gemm().run(call);
-  }
+  gemm_gradients(cuda, gradients, workspace);
   if (!present(d.dx)) return;
-  call = product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
+  const In& ds = gradients.ds;
+  const void* left = ds.data;
+  if (ds.dtype != type) {
+    const Out wide = narrow();
+    convert(cuda, {ds.data, ds.dtype, n.rank, 0}, {wide.data, type, n.rank, 0}, 1, n.rows, n.rank);
+    left = wide.data;
+  }
+  GemmCall call = product(n.rows, n.in, n.rank, left, down, type, out(d.dx), workspace);
   onto(cuda, call, d.added);
   cuda.gemm().run(call);
 }
@@ -456,15 +460,14 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
 
 void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
   const bool skinny = skinny_takes(cuda, layers);
-  std::vector<Out> ds;
+  std::vector<Ds> ds;
   std::vector<SharedProduct> bases;
   for (const lk_lora_backward_params& p : layers) {
     const Sizes n = sizes_of(p);
-    const int64_t pitch = padded_rank(n.rank);
-    ds.push_back({nullptr, p.dy.dtype});
-    if (skinny && (present(p.ddown) || present(d.dx))) ds.back().data = cuda.scratch<uint16_t>(n.rows * pitch);
+    ds.push_back(skinny ? place_of_ds(cuda, p, n, d) : Ds{});
     if (present(p.weight) && present(d.dx))
-      bases.push_back(shared_product(base_product(cuda, p, n, false, p.dy, d.dx, workspace), n.rank, ds.back(), pitch));
+      bases.push_back(shared_product(base_product(cuda, p, n, false, p.dy, d.dx, workspace), n.rank, ds.back().to,
+                                     ds.back().pitch));
   }
   if (!bases.empty()) bases.front().c = d.added.data;
   const bool shared = skinny && bases.size() == layers.size() && with_shares(cuda, bases);

@@ -46,7 +46,7 @@ struct Gather {
   Out out{};
   bool transposed = false, add = false;
 };
-// Two at once for each layer of a group, with the same rows, padded rank and type.
+// As many at once as lk_lora_gradients takes layers, two of each, with the same padded rank and type.
 void skinny_gather(Cuda& cuda, std::span<const Gather> jobs);
 
 // Ranks are padded to this in memory between the two.

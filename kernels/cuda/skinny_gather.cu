@@ -23,13 +23,14 @@ struct Job {
   Gather p;
   bool whole_a, whole_z;  // read in pieces of 16 bytes: width and address allow it
   unsigned first_slab;
+  int64_t span;    // rows of a part
   float* partial;  // [parts, cols, Rank] where there are several parts
 };
 // The kernels of one layer's jobs are apart from those of several, which take longer to find theirs.
+constexpr int most_jobs = 2 * LK_LORA_GRADIENTS_MAX;
 template <int Jobs>
 struct Pass {
-  int64_t span;  // rows of a part
-  bool joined;   // the parts of a slab are a cluster
+  bool joined;  // the parts of a slab are a cluster
   int count;
   Job jobs[Jobs];
 };
@@ -51,11 +52,12 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   extern __shared__ __align__(16) unsigned char memory[];
   int index = 0;
 #pragma unroll
-  for (int i = 1; i < Jobs; ++i) index += i < pass.count && blockIdx.x >= pass.jobs[i].first_slab ? 1 : 0;
+  for (int step = Jobs / 2; step > 0; step /= 2)
+    if (index + step < pass.count && blockIdx.x >= pass.jobs[index + step].first_slab) index += step;
   const Job& job = pass.jobs[index];
   const Gather& p = job.p;
   const int64_t first_col = int64_t{blockIdx.x - job.first_slab} * cols;
-  const int64_t begin = int64_t{blockIdx.y} * pass.span, end = min(begin + pass.span, p.rows);
+  const int64_t begin = int64_t{blockIdx.y} * job.span, end = min(begin + job.span, p.rows);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + warp * Stages;
   const bool whole_a = job.whole_a, whole_z = job.whole_z;
@@ -216,11 +218,12 @@ int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
 
 template <int Jobs>
 void run(Cuda& cuda, std::span<const Gather> jobs) {
+  static_assert(sizeof(Pass<Jobs>) <= 4096);  // what a kernel's parameters may take
   const Gather& first = jobs.front();
   const int64_t rank = padded_rank(first.rank), cols = 2048 / rank;
   Pass<Jobs> pass{};
   pass.count = static_cast<int>(jobs.size());
-  int64_t slabs = 0;
+  int64_t slabs = 0, most_rows = 0;
   for (int i = 0; i < pass.count; ++i) {
     const Gather& p = jobs[static_cast<size_t>(i)];
     pass.jobs[i] = {.p = p,
@@ -228,11 +231,15 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
                     .whole_z = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8),
                     .first_slab = static_cast<unsigned>(slabs)};
     slabs += ceil_div(p.cols, cols);
+    most_rows = std::max(most_rows, p.rows);
   }
   const auto [kernel, shared] =
       rank == 16 ? variant<Jobs, 16>(cuda, first.type == LK_BF16) : variant<Jobs, 32>(cuda, first.type == LK_BF16);
-  pass.span = ceil_div(ceil_div(first.rows, parts_of(cuda, slabs, first.rows)), tile_rows) * tile_rows;
-  const int64_t parts = ceil_div(first.rows, pass.span);
+  const auto span_of = [](int64_t rows, int64_t parts) {
+    return ceil_div(ceil_div(rows, parts), int64_t{tile_rows}) * tile_rows;
+  };
+  const int64_t parts = ceil_div(most_rows, span_of(most_rows, parts_of(cuda, slabs, most_rows)));
+  for (int i = 0; i < pass.count; ++i) pass.jobs[i].span = span_of(pass.jobs[i].p.rows, parts);
   const dim3 grid(static_cast<unsigned>(slabs), static_cast<unsigned>(parts));
   // All at once: clusters that wait for a second round would take longer than a second kernel.
   pass.joined = parts > 1 && parts <= most_of_cluster &&
@@ -254,13 +261,14 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
     sum.add = p.add;
   }
   cuda.launch(kernel, grid, dim3(threads), shared, pass);
-  for (int i = 0; i < pass.count && parts > 1; i += 2) sum_partials(cuda, sums[i], sums[i + 1]);
+  for (int i = 0; i < pass.count && parts > 1; i += 2)
+    sum_partials(cuda, sums[i], i + 1 < pass.count ? sums[i + 1] : PartialSum{});
 }
 
 }  // namespace
 
 void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
-  jobs.size() <= 2 ? run<2>(cuda, jobs) : run<2 * LK_LORA_GROUP_MAX>(cuda, jobs);
+  jobs.size() <= 2 ? run<2>(cuda, jobs) : run<most_jobs>(cuda, jobs);
 }
 
 }  // namespace lk::cuda

@@ -279,6 +279,7 @@ typedef struct lk_lora_backward_params {
   lk_tensor dx, ddown, dup; /* optional outputs */
   lk_products products;     /* of dy weight */
   lk_tensor added;          /* optional, like dx, which it is added to */
+  lk_tensor ds;             /* optional output [..., r] of dy's type: for lk_lora_gradients */
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 

@@ -1,5 +1,5 @@
-/* Layers with adapters that read one x, such as q, k and v of an attention, as one operation: small products of one
- * launch fill a device that none of them fills alone. */
+/* Layers with adapters as one operation: small products of one launch fill a device that none of them fills alone. Of
+ * layers that read one x, such as q, k and v of an attention, that is all; of any layers, the adapters' gradients. */
 #ifndef LORA_KERNELS_GROUP_H
 #define LORA_KERNELS_GROUP_H
 
@@ -26,6 +26,24 @@ typedef struct lk_lora_group_backward_params {
   lk_tensor dx, added; /* optional */
 } lk_lora_group_backward_params;
 LK_API lk_status lk_lora_group_backward(lk_context*, const lk_lora_group_backward_params*);
+
+#define LK_LORA_GRADIENTS_MAX 16
+/* What lk_lora_backward makes of ds and s, from the s of lk_lora_forward and the ds of lk_lora_backward:
+ * ddown = ds^T x ;  dup = scale * dy^T s. */
+typedef struct lk_lora_gradients_layer {
+  int64_t struct_size LK_SIZE_OF(lk_lora_gradients_layer);
+  lk_tensor x, dy, s, ds; /* [..., in], [..., out], [..., r], [..., r] */
+  float scale;
+  int32_t accumulate;   /* 1: ddown and dup are added to */
+  lk_tensor ddown, dup; /* outputs [r, in] and [out, r] */
+} lk_lora_gradients_layer;
+/* Of layers that may differ in everything. */
+typedef struct lk_lora_gradients_params {
+  int64_t struct_size LK_SIZE_OF(lk_lora_gradients_params);
+  const lk_lora_gradients_layer* layers;
+  int32_t count; /* 1 to LK_LORA_GRADIENTS_MAX */
+} lk_lora_gradients_params;
+LK_API lk_status lk_lora_gradients(lk_context*, const lk_lora_gradients_params*);
 
 #ifdef __cplusplus
 }

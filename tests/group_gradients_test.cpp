@@ -1,0 +1,108 @@
+// The pass that puts the gradients of several layers' adapters into one op: which go together, and that nothing else
+// becomes of them.
+#include "passes/group_gradients.h"
+
+#include <gmock/gmock.h>
+
+#include "lora_kernels_group.h"
+#include "ops/lora_gradients.h"
+#include "support/layer_graph.h"
+#include "support/model_shapes.h"
+#include "support/toy_step.h"
+
+namespace lh::test {
+namespace {
+
+using testing::ElementsAre;
+
+// Layers of each op, in order.
+std::vector<size_t> groups_in(const Graph& graph) {
+  std::vector<size_t> found;
+  for (const Node& node : graph.nodes)
+    if (node.op == &lora_gradients_op) found.push_back(LoraGradients::layers(node));
+  return found;
+}
+
+struct Chain : LayerGraph {
+  using LayerGraph::LayerGraph;
+
+  Chain& layers(int count) {
+    Value y = x;
+    for (int i = 0; i < count; ++i) y = one(tanh_op, {layer("fc" + std::to_string(i), y, width)});
+    g.outputs["y"] = y;
+    return *this;
+  }
+  Chain& differentiated() {
+    add_gradients();
+    return *this;
+  }
+  Chain& grouped() {
+    group_gradients(g);
+    return *this;
+  }
+};
+
+TEST(GroupGradients, OfAsManyLayersAsAnOpTakes) {
+  EXPECT_THAT(groups_in(Chain().layers(1).differentiated().grouped().g), ElementsAre(1));
+  EXPECT_THAT(groups_in(Chain().layers(3).differentiated().grouped().g), ElementsAre(3));
+  EXPECT_THAT(groups_in(Chain().layers(18).differentiated().grouped().g), ElementsAre(LK_LORA_GRADIENTS_MAX, 2));
+}
+
+TEST(GroupGradients, OnTheCpuKeepTheirBits) {
+  if (tested_device() != "cpu") GTEST_SKIP() << "a GPU shares the rows out by what is there together";
+  for (const DType type : {DType::f32, DType::f16, DType::bf16})
+    expect_same_bits(Chain(type).layers(18).differentiated(), Chain(type).layers(18).differentiated().grouped());
+}
+
+// x and dy of layers that wait stay in memory.
+TEST(GroupGradients, OfNoMoreThanAFewMegabytes) {
+  Graph g(DType::bf16);
+  const auto layer = [&](int64_t rows) {
+    const auto input = [&](const char* name, const Shape& shape, DType type) {
+      return g.add_input(name + std::to_string(g.nodes.size()), {type, shape});
+    };
+    const Value wide = input("x", {rows, 1024}, DType::bf16), narrow = input("s", {rows, 16}, DType::bf16);
+    const Value down = input("down", {16, 1024}, DType::f32), up = input("up", {1024, 16}, DType::f32);
+    g.add(lora_gradients_op, {wide, wide, narrow, narrow, down, up}, {{"scale.0", 1.0}}, 0);
+  };
+  constexpr int64_t mebibyte = 256;  // of x and dy together, in rows
+  for (const int64_t rows : {60 * mebibyte, 60 * mebibyte, 60 * mebibyte, 90 * mebibyte, 200 * mebibyte, mebibyte})
+    layer(rows);
+  group_gradients(g);
+  EXPECT_THAT(groups_in(g), ElementsAre(2, 2, 1, 1));
+}
+
+// What is made of a gradient, as where two layers share their matrices, comes behind it.
+TEST(GroupGradients, StandBeforeWhatReadsThem) {
+  const auto shared = [] {
+    Chain chain;
+    const Value y = chain.layer("fc", chain.x, Chain::width);
+    const Node layer = chain.g.nodes.back();
+    const auto again = [&](Value x) {
+      std::vector<Value> inputs = layer.inputs;
+      inputs[0] = chain.one(tanh_op, {x});
+      return chain.one(lora_op, inputs, layer.attrs);
+    };
+    chain.g.outputs["y"] = again(again(y));
+    return chain.differentiated();
+  };
+  Chain grouped = shared();
+  grouped.grouped();
+  EXPECT_THAT(groups_in(grouped.g), ElementsAre(2, 1));
+  if (tested_device() == "cpu") expect_same_bits(shared(), grouped);
+}
+
+// The same layers together, whatever is made again or waits in host memory: sums of other sets would have other bits.
+TEST(GroupGradients, FollowFromTheModelAlone) {
+  const TempDir dir;
+  write_small_sdxl(dir / "model.safetensors");
+  const OpenedModel opened(dir / "model.safetensors", "auto");
+  const std::vector<size_t> all = groups_in(toy_graph(opened.model, ActivationChoice{}).graph);
+  EXPECT_LT(all.size(), 60u);
+  EXPECT_GT(all.front(), 8u);
+  for (const ActivationChoice choice : {ActivationChoice{0.5, 0}, ActivationChoice{1, 0}, ActivationChoice{0, 1}})
+    EXPECT_EQ(groups_in(toy_graph(opened.model, choice).graph), all);
+}
+
+}  // namespace
+}  // namespace lh::test
