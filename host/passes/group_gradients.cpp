@@ -14,17 +14,25 @@ namespace {
 using G = LoraGradients;
 
 // What the layers of an op read together, at most: by then a GPU is busy for ten times as long as it takes to start.
-constexpr int64_t most_bytes = int64_t{160} << 20;
+// And of what all layers read, so that those that wait are a small part of the memory of a small model, too.
+constexpr int64_t most_bytes = int64_t{160} << 20, most_share = 32;
 
 int64_t bytes_read(const Graph& graph, const Node& layer) {
   return graph.desc(layer.inputs[G::X]).bytes() + graph.desc(layer.inputs[G::DY]).bytes();
 }
 
-// Layers that go together, in order.
+int64_t limit_of(const Graph& graph) {
+  int64_t all = 0;
+  for (const Node& node : graph.nodes)
+    if (node.op == &lora_gradients_op) all += bytes_read(graph, node);
+  return std::min(most_bytes, all / most_share);
+}
+
+// Layers that go together, in order: one at least.
 class Group {
  public:
-  bool takes(const Graph& graph, const Node& layer) const {
-    return nodes_.size() < LK_LORA_GRADIENTS_MAX && bytes_ + bytes_read(graph, layer) <= most_bytes;
+  bool takes(const Graph& graph, const Node& layer, int64_t limit) const {
+    return nodes_.size() < LK_LORA_GRADIENTS_MAX && bytes_ + bytes_read(graph, layer) <= limit;
   }
   void add(const Graph& graph, size_t number, const Node& layer) {
     nodes_.push_back(number);
@@ -43,12 +51,13 @@ class Group {
 };
 
 std::vector<Group> groups_of(const Graph& graph) {
+  const int64_t limit = limit_of(graph);
   std::vector<Group> groups(1);
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     if (groups.back().makes_input_of(node)) groups.emplace_back();
     if (node.op != &lora_gradients_op) continue;
-    if (!groups.back().takes(graph, node)) groups.emplace_back();
+    if (!groups.back().takes(graph, node, limit)) groups.emplace_back();
     groups.back().add(graph, n, node);
   }
   return groups;
