@@ -21,7 +21,7 @@ using testing::ElementsAre;
 std::vector<size_t> groups_in(const Graph& graph) {
   std::vector<size_t> found;
   for (const Node& node : graph.nodes)
-    if (node.op == &lora_gradients_op) found.push_back(LoraGradients::layers(node));
+    if (node.op == &lora_gradients_op) found.push_back(LoraGradients::layers(node.inputs.size()));
   return found;
 }
 
@@ -102,8 +102,8 @@ TEST(GroupGradients, StandBeforeWhatReadsThem) {
   };
   Chain grouped = shared();
   grouped.grouped();
-  std::vector<size_t> want(31,
-                           3);  // of 96 layers, but for the three of one pair of matrices, whose gradients are added
+  // Of 96 layers three have one pair of matrices, whose gradients are added.
+  std::vector<size_t> want(31, 3);
   want.insert(want.begin(), {2, 1});
   EXPECT_EQ(groups_in(grouped.g), want);
   if (tested_device() == "cpu") expect_same_bits(shared(), grouped);

@@ -13,7 +13,7 @@ using G = LoraGradients;
 
 std::vector<Desc> infer(const Infer& a) {
   std::vector<Desc> out;
-  for (size_t i = 0; i < a.in.size() / G::inputs; ++i) {
+  for (size_t i = 0; i < G::layers(a.in.size()); ++i) {
     out.push_back(required(a, G::at(i, G::DOWN)));
     out.push_back(required(a, G::at(i, G::UP)));
   }
@@ -22,7 +22,7 @@ std::vector<Desc> infer(const Infer& a) {
 
 lk_status launch(const Launch& l) {
   std::array<lk_lora_gradients_layer, LK_LORA_GRADIENTS_MAX> layers{};
-  const size_t count = l.in.size() / G::inputs;
+  const size_t count = G::layers(l.in.size());
   for (size_t i = 0; i < count; ++i) {
     lk_lora_gradients_layer& p = layers.at(i);
     p.x = l.in[G::at(i, G::X)];

@@ -17,7 +17,7 @@ struct LoraGradients {
   // The gradients are like down and up, which are not read.
   enum Input : size_t { X, DY, S, DS, DOWN, UP, inputs };
 
-  static size_t layers(const Node& node) { return node.inputs.size() / inputs; }
+  static size_t layers(size_t count) { return count / inputs; }  // of a node with so many inputs
   static size_t at(size_t layer, Input input) { return layer * inputs + input; }
 };
 

@@ -64,7 +64,7 @@ std::vector<Group> groups_of(const Graph& graph) {
 }
 
 void append(Node& group, const Node& layer) {
-  group.attrs.set(lora_scale_attr(G::layers(group)), layer.attrs.f(lora_scale_attr(0)));
+  group.attrs.set(lora_scale_attr(G::layers(group.inputs.size())), layer.attrs.f(lora_scale_attr(0)));
   group.inputs.insert(group.inputs.end(), layer.inputs.begin(), layer.inputs.end());
   group.outputs.insert(group.outputs.end(), layer.outputs.begin(), layer.outputs.end());
 }

@@ -35,7 +35,7 @@ double lora_backward_products(const Graph& graph, Value dy, Value x, Value ds, b
 double lora_gradients_products(const Graph& graph, const Node& node) {
   using G = LoraGradients;
   double total = 0;
-  for (size_t i = 0; i < G::layers(node); ++i) {
+  for (size_t i = 0; i < G::layers(node.inputs.size()); ++i) {
     const auto in = [&](G::Input input) { return node.inputs[G::at(i, input)]; };
     total += last(graph, in(G::S)) * (numel(graph, in(G::X)) + numel(graph, in(G::DY)));
   }

@@ -53,22 +53,6 @@ bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_backward_params> lay
   });
 }
 
-// d = alpha op(a) op(b) + beta d for dense operands of one type.
-GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
-                 void* workspace) {
-  GemmCall call;
-  call.m = m;
-  call.n = n;
-  call.k = k;
-  call.a = a;
-  call.b = b;
-  call.c = call.d = d.data;
-  call.a_dtype = call.b_dtype = type;
-  call.d_dtype = d.dtype;
-  call.workspace = workspace;
-  return call;
-}
-
 // The frozen layer's y or dx.
 template <class Params>
 GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward, const lk_tensor& a, const lk_tensor& d,
@@ -412,14 +396,8 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   }
   gemm_gradients(cuda, gradients, workspace);
   if (!present(d.dx)) return;
-  const In& ds = gradients.ds;
-  const void* left = ds.data;
-  if (ds.dtype != type) {
-    const Out wide = narrow();
-    convert(cuda, {ds.data, ds.dtype, n.rank, 0}, {wide.data, type, n.rank, 0}, 1, n.rows, n.rank);
-    left = wide.data;
-  }
-  GemmCall call = product(n.rows, n.in, n.rank, left, down, type, out(d.dx), workspace);
+  const void* const ds = present(p.ds) ? as_type(cuda, p.ds, type) : gradients.ds.data;
+  GemmCall call = product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
   onto(cuda, call, d.added);
   cuda.gemm().run(call);
 }

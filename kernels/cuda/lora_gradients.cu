@@ -61,6 +61,21 @@ AdapterGradients gradients_of(const lk_lora_gradients_layer& p) {
 
 }  // namespace
 
+GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
+                 void* workspace) {
+  GemmCall call;
+  call.m = m;
+  call.n = n;
+  call.k = k;
+  call.a = a;
+  call.b = b;
+  call.c = call.d = d.data;
+  call.a_dtype = call.b_dtype = type;
+  call.d_dtype = d.dtype;
+  call.workspace = workspace;
+  return call;
+}
+
 void gradients_of_few_rows(Cuda& cuda, const AdapterGradients& g) {
   if (present(g.dup)) outer(cuda, g.rows, g.out, g.rank, g.scale, in(g.dy), g.s, out(g.dup), g.add);
   if (present(g.ddown)) outer(cuda, g.rows, g.rank, g.in, 1.0f, g.ds, in(g.x), out(g.ddown), g.add);
@@ -85,24 +100,15 @@ void gemm_gradients(Cuda& cuda, const AdapterGradients& g, void* workspace) {
     return copy;
   };
   // d [m, n] = alpha a^T b
-  const auto product = [&](int64_t m, int64_t n, const void* a, const void* b, float alpha, const Out& d) {
-    GemmCall call;
-    call.m = m;
-    call.n = n;
-    call.k = g.rows;
-    call.a = a;
-    call.b = b;
-    call.c = call.d = d.data;
-    call.a_dtype = call.b_dtype = type;
-    call.d_dtype = d.dtype;
+  const auto gather = [&](int64_t m, int64_t n, const void* a, const void* b, float alpha, const Out& d) {
+    GemmCall call = product(m, n, g.rows, a, b, type, d, workspace);
     call.transpose_a = true;
     call.alpha = alpha;
     call.beta = g.add ? 1.0f : 0.0f;
-    call.workspace = workspace;
     cuda.gemm().run(call);
   };
-  if (present(g.dup)) product(g.out, g.rank, as_type(cuda, g.dy, type), narrow(g.s), g.scale, out(g.dup));
-  if (present(g.ddown)) product(g.rank, g.in, narrow(g.ds), as_type(cuda, g.x, type), 1.0f, out(g.ddown));
+  if (present(g.dup)) gather(g.out, g.rank, as_type(cuda, g.dy, type), narrow(g.s), g.scale, out(g.dup));
+  if (present(g.ddown)) gather(g.rank, g.in, narrow(g.ds), as_type(cuda, g.x, type), 1.0f, out(g.ddown));
 }
 
 // Those that the tensor cores take as one call for each padded rank and pair of types; the others one by one.
