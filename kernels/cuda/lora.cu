@@ -218,10 +218,12 @@ void onto(Cuda& cuda, GemmCall& call, const lk_tensor& added) {
 
 void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
   const lk_dtype type = p.x.dtype;
-  GemmCall call = product(n.rows, n.rank, n.in, p.x.data, as_type(cuda, p.down, type), type, out(p.s), workspace);
+  GemmCall call =
+      adapter_product(n.rows, n.rank, n.in, p.x.data, as_type(cuda, p.down, type), type, out(p.s), workspace);
   call.transpose_b = true;
   project(cuda, call, p.mask);
-  call = product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), as_type(cuda, p.up, type), type, out(p.y), workspace);
+  call = adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), as_type(cuda, p.up, type), type, out(p.y),
+                         workspace);
   call.transpose_b = true;
   call.alpha = p.scale;
   onto(cuda, call, p.added);
@@ -381,15 +383,15 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   gradients.s = in(p.s);
   if (present(p.dup) && !present(p.s)) {
     const Out s = narrow();
-    GemmCall call = product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), down, type, s, workspace);
+    GemmCall call = adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), down, type, s, workspace);
     call.transpose_b = true;
     project(cuda, call, p.mask);
     gradients.s = {s.data, s.dtype};
   }
   if (needs_ds(p, d)) {
     const Out ds = present(p.ds) ? out(p.ds) : narrow();
-    GemmCall call =
-        product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), as_type(cuda, p.up, type), type, ds, workspace);
+    GemmCall call = adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), as_type(cuda, p.up, type), type,
+                                    ds, workspace);
     call.alpha = p.scale;
     project(cuda, call, p.mask);
     gradients.ds = {ds.data, ds.dtype};
@@ -397,7 +399,7 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   gemm_gradients(cuda, gradients, workspace);
   if (!present(d.dx)) return;
   const void* const ds = present(p.ds) ? as_type(cuda, p.ds, type) : gradients.ds.data;
-  GemmCall call = product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
+  GemmCall call = adapter_product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
   onto(cuda, call, d.added);
   cuda.gemm().run(call);
 }

@@ -61,8 +61,8 @@ AdapterGradients gradients_of(const lk_lora_gradients_layer& p) {
 
 }  // namespace
 
-GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
-                 void* workspace) {
+GemmCall adapter_product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
+                         void* workspace) {
   GemmCall call;
   call.m = m;
   call.n = n;
@@ -101,7 +101,7 @@ void gemm_gradients(Cuda& cuda, const AdapterGradients& g, void* workspace) {
   };
   // d [m, n] = alpha a^T b
   const auto gather = [&](int64_t m, int64_t n, const void* a, const void* b, float alpha, const Out& d) {
-    GemmCall call = product(m, n, g.rows, a, b, type, d, workspace);
+    GemmCall call = adapter_product(m, n, g.rows, a, b, type, d, workspace);
     call.transpose_a = true;
     call.alpha = alpha;
     call.beta = g.add ? 1.0f : 0.0f;

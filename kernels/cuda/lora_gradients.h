@@ -21,8 +21,8 @@ struct AdapterGradients {
 };
 
 // d = alpha op(a) op(b) + beta d for dense operands of one type.
-GemmCall product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
-                 void* workspace);
+GemmCall adapter_product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
+                         void* workspace);
 
 // Three ways: up to 8 rows, on tensor cores with a rank up to 32, and cuBLASLt's. The second takes layers at once that
 // have one padded rank and one type of x and dy.
