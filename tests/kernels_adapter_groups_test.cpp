@@ -23,18 +23,31 @@ constexpr double scale = 0.5, before = 0.25;  // of gradients that are added to
 class KernelsAdapterGroups : public Kernels, public testing::WithParamInterface<lk_dtype> {
  protected:
   static std::vector<GroupCase> cases() {
-    return {{300, 264, 16, {520, 520, 520}, true, true, true, true},
-            {333, 320, 8, {320, 648, 72}, false, true, true, true, true, false},
-            {333, 128, 32, {72, 640, 264}, true, false, true, false, false, true},
-            {900, 328, 16, {400, 400, 400, 400}, false, false, true, true, false, true},
-            {257, 1032, 24, {40, 136}, true, true, true, false, true, false},
-            {1100, 200, 16, {904, 904}, false, true, true, true},
-            {77, 512, 16, {328, 328}, false, false, false},
-            {77, 264, 16, {72, 72, 72}, true, true, true, true},
-            {130, 60, 12, {52, 36, 44}, true, true, true, true},
-            {140, 72, 64, {264, 136, 72}, false, true, true, true},
-            {5, 64, 8, {40, 72}, true, true, true, true},
-            {300, 264, 16, {136}, false, true, true, true}};
+    std::vector<GroupCase> all = {{300, 264, 16, {520, 520, 520}, true, true, true, true},
+                                  {333, 320, 8, {320, 648, 72}, false, true, true, true, true, false},
+                                  {333, 128, 32, {72, 640, 264}, true, false, true, false, false, true},
+                                  {900, 328, 16, {400, 400, 400, 400}, false, false, true, true, false, true},
+                                  {257, 1032, 24, {40, 136}, true, true, true, false, true, false},
+                                  {1100, 200, 16, {904, 904}, false, true, true, true},
+                                  {77, 512, 16, {328, 328}, false, false, false},
+                                  {77, 264, 16, {72, 72, 72}, true, true, true, true},
+                                  {130, 60, 12, {52, 36, 44}, true, true, true, true},
+                                  {140, 72, 64, {264, 136, 72}, false, true, true, true},
+                                  {5, 64, 8, {40, 72}, true, true, true, true},
+                                  {300, 264, 16, {136}, false, true, true, true}};
+    // On a GPU of 132 processors of tiles of 128, 160, 192, 208 and 256 columns, forward and then backward.
+    const std::vector<GroupCase> tiles = {{300, 72, 16, {1544, 1608}, false, true, true, true},
+                                          {520, 72, 16, {1352, 1416}},
+                                          {520, 72, 16, {1704, 1768}},
+                                          {1540, 72, 16, {776, 840}, true, true},
+                                          {1540, 72, 16, {840, 904}},
+                                          {1540, 872, 16, {72, 136}, false, false, true, true},
+                                          {1540, 1160, 16, {72, 136}},
+                                          {1540, 1448, 16, {72, 136}, true},
+                                          {1540, 1736, 16, {72, 136}, false, false, true, true},
+                                          {2056, 1464, 16, {72, 136}}};
+    if (lh::test::tested_device() == "cuda") all.insert(all.end(), tiles.begin(), tiles.end());
+    return all;
   }
 
   // Of the first and last rows of tiles, and some in between.

@@ -21,6 +21,16 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
       {300, 24, 520, 8},     {300, 520, 24, 8},    {257, 40, 1032, 32},    {257, 1032, 40, 32},   {140, 72, 264, 24},
       {129, 64, 256, 16},    {900, 328, 4000, 16}, {900, 4000, 328, 16},   {1100, 200, 3400, 16}, {1100, 3400, 200, 16},
       {2304, 136, 2048, 16}, {300, 264, 136, 64},  {1000, 1288, 1272, 16}, {8200, 648, 632, 8}};
+  // On a GPU of 132 processors of tiles of 128, 160, 192, 208 and 256 columns, forward and backward; above mostly
+  // of 96.
+  static constexpr Size tiles[] = {
+      {300, 72, 3176, 16}, {300, 3176, 72, 16},  {520, 72, 2824, 16},  {520, 2824, 72, 8},   {520, 72, 3528, 8},
+      {520, 3528, 72, 16}, {1540, 72, 1736, 16}, {1540, 1736, 72, 16}, {1540, 72, 1880, 16}, {1540, 1880, 72, 16}};
+  static std::vector<Size> tested_sizes() {
+    std::vector<Size> all(std::begin(sizes), std::end(sizes));
+    if (lh::test::tested_device() == "cuda") all.insert(all.end(), std::begin(tiles), std::end(tiles));
+    return all;
+  }
 
   // Of the first and last rows of tiles, and some in between.
   static std::vector<int64_t> sample(int64_t rows) {
@@ -88,7 +98,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
 constexpr int roundings = 4;
 
 TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
-  for (const Size& n : sizes) {
+  for (const Size& n : tested_sizes()) {
     SCOPED_TRACE(text(n));
     const bool with_mask = n.rows % 2 == 0;
     const Layer l = layer(n, with_mask);

@@ -5,6 +5,7 @@
 
 #include "cuda/activations.cuh"
 #include "cuda/hopper.cuh"
+#include "cuda/matrix_instructions.cuh"
 
 namespace lk::cuda::hopper {
 

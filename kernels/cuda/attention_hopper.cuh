@@ -3,6 +3,7 @@
 
 #include "cuda/attention.h"
 #include "cuda/hopper.cuh"
+#include "cuda/matrix_instructions.cuh"
 #include "cuda/tensor_map.h"
 
 namespace lk::cuda {

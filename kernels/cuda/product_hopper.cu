@@ -2,9 +2,10 @@
 #include <algorithm>
 #include <limits>
 #include <optional>
+#include <utility>
 
 #include "cuda/product_hopper.h"
-#include "cuda/product_tiles.cuh"
+#include "cuda/product_problem.cuh"
 #include "cuda/tensor_map.h"
 
 namespace lk::cuda {
@@ -17,30 +18,12 @@ constexpr int widest = 256;            // tile, in columns
 constexpr int activated_depth = 2048;  // of the sum, at least
 
 // Of a matrix [rows, cols].
-CUtensorMap map_of(const void* data, lk_dtype dtype, int64_t rows, int64_t cols, int64_t pitch, int high) {
+CUtensorMap map_of(const void* data, lk_dtype dtype, int64_t rows, int64_t cols, int64_t pitch, int high,
+                   int wide = line) {
   return tensor_map<2>(data, dtype,
                        {.dims = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)},
                         .pitches = {static_cast<cuuint64_t>(pitch) * 2},
-                        .box = {line, static_cast<cuuint32_t>(high)}});
-}
-
-template <int Layers>
-struct Tile {
-  int cols;
-  void (*kernel)(Problem<Layers>, Maps<Layers>);
-  size_t shared;
-};
-template <class T, int Cols, int Layers>
-auto kernel_of(bool across, bool activates) {
-  if constexpr (Layers == 1)
-    if (activates) return product_kernel<T, Cols, false, true, 1>;
-  return across ? product_kernel<T, Cols, true, false, Layers> : product_kernel<T, Cols, false, false, Layers>;
-}
-template <int Cols, int Layers>
-Tile<Layers> tile_of(lk_dtype type, bool across, bool activates) {
-  const auto kernel = type == LK_BF16 ? kernel_of<__nv_bfloat16, Cols, Layers>(across, activates)
-                                      : kernel_of<__half, Cols, Layers>(across, activates);
-  return {Cols, kernel, sizeof(Shared<Cols>) + 1024};
+                        .box = {static_cast<cuuint32_t>(wide), static_cast<cuuint32_t>(high)}});
 }
 
 // What one product in place of all would have.
@@ -68,30 +51,50 @@ struct Tiling {
   }
   int64_t count() const { return rows * cols; }
   int64_t rounds() const { return ceil_div(count(), places); }
-  // So much longer along the sum's axis all tiles could be if no place were empty in the last round.
-  int64_t lost(const GemmCall& c) const { return c.k * (rounds() * places - count()) / count(); }
 };
 
-// Where it takes less time than the share's pass and a product of cuBLASLt's, which has tiles of more sizes. In steps
-// along the sum's axis, as lost(): the pass writes and reads d, which takes some 400, and is a kernel more, 4 us or
-// some 2^30 / (m n); tiles of 128 columns read more for each product and take about an eighth longer. Large products,
-// whose rounds are many, stay with wide tiles or cuBLASLt by that. Several layers would have a kernel more each, and
-// where they are summed a pass; of their tiles, which often fill places in either width, those that take less time. An
-// activation would be a pass like that after it.
+// The time of all in units of what a product of d's size takes for one of k, if every processor multiplies all the
+// time. Tiles without all their columns and places without a tile in the last round multiply nothing. And a part of 64
+// takes 4 cycles a column, but what it moves through shared memory, 128 bytes a cycle: a's rows come and are read once,
+// 256 cycles, b's columns come once, in whole lines where they lie across, and are read by both warpgroups.
+template <int Layers>
+double time_of(const GemmCall& c, const Tiling<Layers>& tiling) {
+  const int cols = tiling.tile.cols, come = c.transpose_b ? cols : static_cast<int>(ceil_div(cols, line)) * line;
+  const int cycles = std::max(4 * cols, 256 + 2 * cols + come);
+  const double made = static_cast<double>(tiling.rounds() * tiling.places) * cluster * tile_rows * cycles / 4;
+  return static_cast<double>(c.k) * made / static_cast<double>(ceil_div(c.m, tile_rows) * tile_rows * c.n);
+}
+
+// And of passes that write the shares, or activate, and cuBLASLt's products. In these units such a pass, which reads
+// and writes d, takes some 500, and the launch of a kernel 4 us. The constants are those by which the choice was best
+// for the layers of all models at 512 and 1024 pixels (docs/performance.md).
+double time_apart(const GemmCall& c, int64_t layers, bool activates) {
+  const bool across = !c.transpose_b;
+  const double group = layers > 1 ? 1.05 : 1, passes = (activates ? 2 : 1) * (across ? static_cast<double>(layers) : 1);
+  return 1.05 * group * static_cast<double>(c.k) + 500 * passes +
+         static_cast<double>(layers) * 0x1p31 / (static_cast<double>(c.m) * static_cast<double>(c.n));
+}
+
+// The tiles that take the least time, if that is less than what it takes without them.
 template <int Layers>
 std::optional<Tiling<Layers>> tiling_of(const Cuda& cuda, SharedProducts layers) {
   const GemmCall c = joined(layers);
   const bool across = !c.transpose_b, activates = layers.front().activation.wanted();
-  const auto count = static_cast<int64_t>(layers.size());
-  const int64_t pass = (activates ? 800 : 400) * (across ? count : 1), kernel = count << 30;
-  const Tiling<Layers> wide(cuda, layers, tile_of<256, Layers>(c.a_dtype, across, activates));
-  const bool wide_fits = wide.places > 0 && wide.lost(c) <= pass;
-  if (wide_fits && count == 1) return wide;
-  const Tiling<Layers> narrow(cuda, layers, tile_of<128, Layers>(c.a_dtype, across, activates));
-  const bool narrow_fits = narrow.places > 0 && narrow.lost(c) + c.k / 8 <= pass + kernel / (c.m * c.n);
-  if (wide_fits && !(narrow_fits && narrow.rounds() * 9 < wide.rounds() * 16)) return wide;
-  if (narrow_fits) return narrow;
-  return {};
+  double least = time_apart(c, static_cast<int64_t>(layers.size()), activates);
+  std::optional<Tiling<Layers>> best;
+  const auto consider = [&]<int... Cols>(std::integer_sequence<int, Cols...>) {
+    for (const Tile<Layers>& tile : {tile_of<Cols, Layers>(c.a_dtype, across, activates)...}) {
+      const Tiling<Layers> tiling(cuda, layers, tile);
+      if (tiling.places == 0 || time_of(c, tiling) >= least) continue;
+      least = time_of(c, tiling);
+      best = tiling;
+    }
+  };
+  if (activates)
+    consider(std::integer_sequence<int, 256, 128>());
+  else
+    consider(std::integer_sequence<int, 256, 208, 192, 160, 128, 96>());
+  return best;
 }
 
 // Of what the product stores of d.
@@ -157,7 +160,11 @@ void run(Cuda& cuda, SharedProducts layers) {
                           .adds = p.c != nullptr,
                           .activated_from = static_cast<int>(p.activation.from),
                           .beside = beside_of(c, p.activation)};
-  Maps<Layers> maps{.c = map_of(p.c != nullptr ? p.c : c.d, type, c.m, c.n, c.n, group_rows)};
+  // Boxes of what leaves the tile, and of what it is added to.
+  const auto leaving = [&](const void* data, int64_t cols) {
+    return map_of(data, type, c.m, cols, cols, group_rows, leaving_cols(tiles.tile.cols));
+  };
+  Maps<Layers> maps{.c = leaving(p.c != nullptr ? p.c : c.d, c.n)};
   for (int& first : problem.first) first = std::numeric_limits<int>::max();
   int64_t first = 0;
   for (size_t i = 0; i < layers.size(); ++i) {
@@ -177,7 +184,7 @@ void run(Cuda& cuda, SharedProducts layers) {
                   .b = right(own.b, own.k),
                   .z = map_of(layers[i].z.data, type, own.m, layers[i].rank, layers[i].z_pitch, tile_rows),
                   .v = right(layers[i].v, layers[i].rank),
-                  .d = map_of(own.d, type, own.m, own.n, own.n, group_rows)};
+                  .d = leaving(own.d, own.n)};
   }
   const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
   cuda.launch(tiles.tile.kernel, dim3(clusters * cluster), threads, tiles.tile.shared, problem, maps);

@@ -1,10 +1,11 @@
 // d = a op(b) + z op(v) + bias + c in 16-bit numbers, sums in float32.
 //
-// A block makes tiles of 128 x 256 or 128 x 128 of d, two warpgroups 64 rows each; one thread loads parts of 64 along
-// the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's part for
-// both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has come there
-// before, while the sums were made. Where what is stored then goes through an activation, two warps beside the one that
-// loads begin the copies, one for each warpgroup, and see to that while the next tile is made (activation_beside.cuh).
+// A block makes tiles of d of 128 rows and 48 to 256 columns, two warpgroups 64 rows each; one thread loads parts of 64
+// along the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's
+// part for both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has
+// come there before, while the sums were made. Where what is stored then goes through an activation, two warps beside
+// the one that loads begin the copies, one for each warpgroup, and see to that while the next tile is made
+// (activation_beside.cuh).
 //
 // The kernel in front makes the adapter's part or its gradients and leaves b alone, whose first parts are loaded before
 // it has ended.
@@ -13,52 +14,42 @@
 // layer; where d is, their sums come one after the other, and a tile is of all. They have no activation.
 #pragma once
 
+#include <algorithm>
 #include <type_traits>
 
-#include "cuda/activation_beside.cuh"
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
+#include "cuda/matrix_instructions.cuh"
+#include "cuda/product_problem.cuh"
 
 namespace lk::cuda::product {
 
-constexpr int tile_rows = 128, depth = 64, group_rows = 64;
-constexpr int line = 64, line_bytes = 128;                       // what a row of a matrix in shared memory has
-constexpr int a_bytes = tile_rows * line_bytes;                  // of a part
-constexpr int box_rows = 64, box_bytes = box_rows * line_bytes;  // of b [k, n], of c and of d
-constexpr int groups = 2, multipliers = groups * 128, threads = multipliers + 128;
-constexpr int cluster = 2, boxes = 2;
+constexpr int block_bytes = 227 * 1024, tables_bytes = 2048;  // shared memory of a block; biases and barriers in it
 
-template <int Layers>  // at most
-struct Problem {
-  In bias[Layers];
-  int rows, cols[Layers];
-  int steps[Layers], share[Layers];  // parts of the sum; 16s of the adapter's
-  int first[Layers];                 // column of tiles; beyond all where there is none
-  int summed;                        // layers
-  int row_tiles, col_tiles;          // of a cluster, 256 rows each
-  int band;                          // so many rows of tiles are made together
-  bool adds;                         // c
-  int activated_from;                // whole tiles
-  hopper::Beside beside;
-};
-
-template <int Layers>
-struct Maps {
-  struct {
-    CUtensorMap a, b, z, v, d;
-  } of[Layers];
-  CUtensorMap c;
-};
-
+// How what a group has made leaves, and c comes: in boxes of 64 rows, whose lines are as long as the tile's columns
+// allow, so many at a time. Tiles of whole boxes of 128 bytes a line leave in turns, others at once.
 template <int Cols>  // of a tile
+struct Leaving {
+  static constexpr int cols = leaving_cols(Cols), bytes = group_rows * cols * 2;  // of a box
+  static constexpr bool in_turns = Cols % (2 * line) == 0;
+  static constexpr int boxes = in_turns ? 1 : Cols / cols;  // at a time
+  static constexpr int turns = Cols / (boxes * cols), places = in_turns ? 2 : 1;
+};
+
+template <int Cols, bool Across>
 struct Shared {
-  static constexpr int stages = Cols == 256 ? 4 : 6, half_b_bytes = Cols / 2 * line_bytes;
+  using Out = Leaving<Cols>;
+  // Of b [k, n], whole boxes.
+  static constexpr int b_boxes = (Cols + line - 1) / line, b_bytes = Across ? b_boxes * box_bytes : Cols * line_bytes;
+  static constexpr int d_bytes = groups * Out::places * Out::boxes * Out::bytes;
+  static constexpr int stages =
+      std::min(8, (block_bytes - 1024 - d_bytes - tables_bytes) / (a_bytes + b_bytes));  // parts on their way
   alignas(1024) unsigned char a[stages][a_bytes];
-  alignas(1024) unsigned char b[stages][2 * half_b_bytes];
-  alignas(1024) unsigned char d[groups][boxes][box_bytes];
+  alignas(1024) unsigned char b[stages][b_bytes];
+  alignas(1024) unsigned char d[groups][Out::places][Out::boxes][Out::bytes];
   alignas(16) unsigned char bias[groups][Cols * 2];
-  uint64_t full[stages], empty[stages], added[groups][boxes];
-  uint64_t written[groups][boxes], read[groups][boxes], stored[groups];  // with an activation
+  uint64_t full[stages], empty[stages], added[groups][Out::places];
+  uint64_t written[groups][Out::places], read[groups][Out::places], stored[groups];  // with an activation
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
@@ -114,19 +105,19 @@ struct Turn {
 
 // By one thread.
 template <int Cols, bool Across, int Layers>
-__device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
-  constexpr int half_b_bytes = Shared<Cols>::half_b_bytes, stages = Shared<Cols>::stages;
+__device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols, Across>& s) {
+  using S = Shared<Cols, Across>;
+  constexpr int stages = S::stages;
   const int own = block_of_cluster();
   const auto load_right = [&](int stage, const CUtensorMap& right, const Place& place, int from) {
     uint64_t* const full = &s.full[stage];
-    barrier_arrive_with(full, a_bytes + 2 * half_b_bytes);
-    unsigned char* const b = s.b[stage] + own * half_b_bytes;
-    const int col = place.col * Cols + own * (Cols / 2);
+    barrier_arrive_with(full, a_bytes + S::b_bytes);
+    const int col = place.col * Cols;
     if constexpr (Across) {
-#pragma unroll
-      for (int i = 0; i < Cols / 2 / line; ++i) copy_box_to_both(b + i * box_bytes, right, col + i * line, from, full);
+      for (int i = own; i < S::b_boxes; i += cluster)
+        copy_box_to_both(s.b[stage] + i * box_bytes, right, col + i * line, from, full);
     } else {
-      copy_box_to_both(b, right, from, col, full);
+      copy_box_to_both(s.b[stage] + own * (S::b_bytes / 2), right, from, col + own * (Cols / 2), full);
     }
   };
   Tiles tiles;
@@ -161,6 +152,13 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
 template <class T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 
+// Where the 16 bytes `chunk` of a line lie in a box whose lines have so many columns: the swizzle of a line's bytes.
+template <int Cols>
+__device__ inline int place_in_box(int row, int chunk) {
+  constexpr int chunks = Cols / 8;
+  return row * Cols * 2 + (chunk ^ row / (line / Cols) % chunks) * 16;
+}
+
 // The sum of 16 of a part.
 template <class T, bool Across, int Count>
 __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
@@ -173,9 +171,11 @@ __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const M
 // Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
 // then.
 template <class T, int Cols>
-__device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Cols>& s, int group) {
+__device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Cols, false>& s, int group) {
+  using Out = Leaving<Cols>;
+  static_assert(Out::in_turns);
   const bool first_lane = threadIdx.x % 32 == 0;
-  constexpr int count = Cols / line;
+  constexpr int count = Out::turns, boxes = Out::places;
   int turns = 0;
   for (Tiles tiles; tiles.there(p); turns += count / boxes) {
     const auto [row, col] = part_of<Cols>(Place(p, tiles.now), group);
@@ -184,7 +184,7 @@ __device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Col
       barrier_wait(&s.written[group][box % boxes], (turns + box / boxes) % 2);
       if (first_lane) {
         if (col + box * line < p.cols[0] && row < p.rows)
-          store_box(maps.of[0].d, col + box * line, row, s.d[group][box % boxes]);
+          store_box(maps.of[0].d, col + box * line, row, s.d[group][box % boxes][0]);
         bulk_commit();
         if (box > 0) {
           bulk_wait_read<1>();
@@ -207,7 +207,7 @@ __device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Col
 }
 
 template <class T, int Cols>
-__device__ void activate_last(const Problem<1>& p, Shared<Cols>& s, int group, int warp) {
+__device__ void activate_last(const Problem<1>& p, Shared<Cols, false>& s, int group, int warp) {
   Tiles last;
   for (Tiles tiles; tiles.there(p); tiles.next()) last = tiles;
   const auto [row, col] = part_of<Cols>(Place(p, last.now), group);
@@ -217,7 +217,8 @@ __device__ void activate_last(const Problem<1>& p, Shared<Cols>& s, int group, i
 }
 
 template <class T, int Cols, bool Across, bool Activates, int Layers>
-__device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols>& s) {
+__device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols, Across>& s) {
+  using Out = Leaving<Cols>;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
   const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
@@ -225,21 +226,23 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   const auto release = [&](int stage) {  // for both blocks that load
     if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
   };
-  Turn<Shared<Cols>::stages> at;
-  int turns = 0;  // of each place for a box
+  Turn<Shared<Cols, Across>::stages> at;
+  int turns = 0;  // of each place for boxes
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const auto [row, col] = part_of<Cols>(place, group);
     const int cols = p.cols[place.layer];
-    const auto fetch_added = [&](int box) {  // by one thread, when its place is free
-      uint64_t* const there = &s.added[group][box % boxes];
-      barrier_arrive_with(there, box_bytes);
-      copy_box(s.d[group][box % boxes], maps.c, col + box * line, row, there);
+    const auto fetch_added = [&](int turn) {  // by one thread, when its place is free
+      const int place = turn % Out::places;
+      uint64_t* const there = &s.added[group][place];
+      barrier_arrive_with(there, Out::boxes * Out::bytes);
+      for (int box = 0; box < Out::boxes; ++box)
+        copy_box(s.d[group][place][box], maps.c, col + (turn * Out::boxes + box) * Out::cols, row, there);
     };
     if (p.adds && thread == 0) {
       bulk_wait_read<0>();
 #pragma unroll
-      for (int box = 0; box < boxes; ++box) fetch_added(box);
+      for (int turn = 0; turn < Out::places; ++turn) fetch_added(turn);
     }
     float sum[Cols / 2];
 #pragma unroll
@@ -294,29 +297,32 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
 
     const int in_box = warp * 16 + lane % 16;
 #pragma unroll
-    for (int box = 0; box < Cols / line; ++box) {
-      unsigned char* const to = s.d[group][box % boxes];
+    for (int turn = 0; turn < Out::turns; ++turn) {
+      const int at_place = turn % Out::places, parity = (turns + turn / Out::places) % 2;
+      unsigned char(&to)[Out::boxes][Out::bytes] = s.d[group][at_place];
       if constexpr (Activates) {
-        barrier_wait(&s.read[group][box % boxes], (turns + box / boxes + 1) % 2);
+        barrier_wait(&s.read[group][at_place], parity ^ 1);
       } else if (p.adds) {
-        barrier_wait(&s.added[group][box % boxes], (turns + box / boxes) % 2);
+        barrier_wait(&s.added[group][at_place], parity);
       } else if (thread == 0) {
-        bulk_wait_read<boxes - 1>();
+        bulk_wait_read<Out::places - 1>();
       }
-      if (!Activates || box == 0) meet();  // all have made the bias
+      if (!Activates || turn == 0) meet();  // all have made the bias
 #pragma unroll
-      for (int j = 0; j < 8; j += 2) {
+      for (int j = 0; j < Out::boxes * Out::cols / 8; j += 2) {
+        constexpr int chunks = Out::cols / 8;  // of a line
+        const uint32_t box = shared_address(to[j / chunks]);
         uint32_t packed[4];
 #pragma unroll
         for (int k = 0; k < 2; ++k) {
-          const int first = box * line + (j + k) * 8 + lane % 4 * 2;
-          const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[first / 2]);
-          const float* const v = sum + (box * 8 + j + k) * 4;
+          const int chunk = turn * Out::boxes * chunks + j + k;
+          const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[chunk * 4 + lane % 4]);
+          const float* const v = sum + chunk * 4;
           float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
           if (p.adds) {
             const auto more = [&](int of_box) {
-              return unpack_pair(*reinterpret_cast<const Pair<T>*>(to + of_box * line_bytes +
-                                                                   ((j + k) ^ of_box % 8) * 16 + lane % 4 * 4));
+              return unpack_pair(*reinterpret_cast<const Pair<T>*>(
+                  to[j / chunks] + place_in_box<Out::cols>(of_box, j % chunks + k) + lane % 4 * 4));
             };
             const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
             top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
@@ -325,25 +331,28 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
           packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
         }
         if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
-        store_matrices(shared_address(to) + in_box * line_bytes + ((j + lane / 16) ^ in_box % 8) * 16, packed);
+        store_matrices(box + place_in_box<Out::cols>(in_box, j % chunks + lane / 16), packed);
       }
       fence_async_shared();
       if constexpr (Activates) {
         __syncwarp();
-        if (lane == 0) barrier_arrive(&s.written[group][box % boxes]);
+        if (lane == 0) barrier_arrive(&s.written[group][at_place]);
         continue;
       }
       meet();
       if (thread == 0) {
-        if (col + box * line < cols && row < p.rows) store_box(maps.of[place.layer].d, col + box * line, row, to);
+        for (int box = 0; box < Out::boxes; ++box) {
+          const int first = col + (turn * Out::boxes + box) * Out::cols;
+          if (first < cols && row < p.rows) store_box(maps.of[place.layer].d, first, row, to[box]);
+        }
         bulk_commit();
-        if (p.adds && box + boxes < Cols / line) {
+        if (p.adds && turn + Out::places < Out::turns) {
           bulk_wait_read<0>();
-          fetch_added(box + boxes);
+          fetch_added(turn + Out::places);
         }
       }
     }
-    turns += Cols / line / boxes;
+    turns += Out::turns / Out::places;
   }
   if constexpr (Activates)
     activate_last<T, Cols>(p, s, group, warp);
@@ -358,19 +367,21 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
     product_kernel(const __grid_constant__ Problem<Layers> p, const __grid_constant__ Maps<Layers> maps) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
-  auto& s = *reinterpret_cast<Shared<Cols>*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  using S = Shared<Cols, Across>;
+  auto& s = *reinterpret_cast<S*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
   if (threadIdx.x == multipliers) {
     const auto& of = maps.of[0];
     for (const CUtensorMap* map : {&of.b, &of.v, &of.z, &of.a, &of.d}) expect_soon(*map);
   }
   if (threadIdx.x == 0) {
-    for (int i = 0; i < groups * boxes; ++i) barrier_init(&s.added[0][0] + i, 1);
-    for (int i = 0; i < Shared<Cols>::stages; ++i) {
+    constexpr int places = groups * Leaving<Cols>::places;
+    for (int i = 0; i < places; ++i) barrier_init(&s.added[0][0] + i, 1);
+    for (int i = 0; i < S::stages; ++i) {
       barrier_init(&s.full[i], 1);
       barrier_init(&s.empty[i], groups * cluster);
     }
     if constexpr (Activates) {
-      for (int i = 0; i < groups * boxes; ++i) {
+      for (int i = 0; i < places; ++i) {
         barrier_init(&s.written[0][0] + i, 4);
         barrier_init(&s.read[0][0] + i, 1);
       }
@@ -396,6 +407,20 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
   }
   cluster_barrier();  // the other block's copies and arrivals come here
 #endif
+}
+
+template <class T, int Cols, int Layers>
+auto kernel_of(bool across, bool activates) {
+  if constexpr (Layers == 1 && Leaving<Cols>::in_turns)
+    if (activates) return product_kernel<T, Cols, false, true, 1>;
+  return across ? product_kernel<T, Cols, true, false, Layers> : product_kernel<T, Cols, false, false, Layers>;
+}
+
+template <int Cols, int Layers>
+Tile<Layers> tile_of(lk_dtype type, bool across, bool activates) {
+  const auto kernel = type == LK_BF16 ? kernel_of<__nv_bfloat16, Cols, Layers>(across, activates)
+                                      : kernel_of<__half, Cols, Layers>(across, activates);
+  return {Cols, kernel, (across ? sizeof(Shared<Cols, true>) : sizeof(Shared<Cols, false>)) + 1024};
 }
 
 }  // namespace lk::cuda::product
