@@ -1,5 +1,5 @@
-// What of a step was chosen: for each kind of operation the kernels that run, with the algorithm of a product and whether
-// it was timed, and those that were passed over, with the reason.
+// What of a step was chosen: for each kind of operation the kernels that run, with the algorithm of a product and
+// whether it was timed, and those that were passed over, with the reason.
 #pragma once
 
 #include <functional>
