@@ -12,12 +12,12 @@
 namespace lh {
 namespace {
 
-// Shares of a device's rates that the kernels reach, from steps of three models on an H200 (docs/memory.md).
+// Shares of a device's rates that the kernels reach, from steps of eight models on an H200 (docs/memory.md).
 constexpr double product_share = 0.85, memory_share = 0.7, link_share = 0.95;
 // Attention's products are as narrow as its heads.
 constexpr int64_t wide_head = 128;  // channels
 constexpr double wide_attention_share = 0.75, wide_attention_backward_share = 0.7, narrow_attention_share = 0.5;
-constexpr double start = 12e-6;  // seconds that an operation of a recorded step takes beside its work
+constexpr double start = 10e-6;  // seconds that an operation of a recorded step takes beside its work
 // And more where copies of other queues are in the step: 7900 short operations took 10 to 13 ms longer.
 constexpr double start_beside_copies = 1.3e-6;
 
