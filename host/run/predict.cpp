@@ -125,10 +125,11 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
 namespace {
 
 // Seconds of one, from the fastest row of several: as in a step, none waits for its launch. A device that idled takes a
-// part of a second to come to its clock.
+// part of a second to come to its clock. On a CPU nothing is launched, and a row of one does.
 template <class Work>
 double least_seconds(Device& device, const Work& work) {
-  constexpr int row = 8, least_rows = 4;
+  constexpr int least_rows = 4;
+  const int row = device.is_cpu() ? 1 : 8;
   constexpr double long_enough = 0.2;
   const Event start(device), end(device);
   double best = 1e30, spent = 0;
