@@ -1,6 +1,6 @@
 // d = a op(b) + z op(v) + bias + c in 16-bit numbers, sums in float32.
 //
-// A block makes tiles of d of 128 rows and 48 to 256 columns, two warpgroups 64 rows each; one thread loads parts of 64
+// A block makes tiles of d of 128 rows and 96 to 256 columns, two warpgroups 64 rows each; one thread loads parts of 64
 // along the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's
 // part for both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has
 // come there before, while the sums were made. Where what is stored then goes through an activation, two warps beside
