@@ -130,6 +130,11 @@ TEST(BenchCommand, MeasuresUnderABudgetAndOnASlowerLink) {
   EXPECT_EQ(figure(slow.output, loss), figure(free.output, loss));
   EXPECT_THAT(slow.output, AllOf(HasSubstr("link 0.5 GB/s, as usual, not measured, the link as given"),
                                  HasSubstr("| 64.0 MiB | 0.5 GB/s |")));
+  for (const std::string flag : {"--tune", "--times"}) {
+    const HostResult of_one = bench({"--processes", "2", flag});
+    EXPECT_EQ(of_one.code, 2) << of_one.output;
+    EXPECT_THAT(of_one.output, HasSubstr("bench: " + flag + " shows a step of one process"));
+  }
   const HostResult none = bench({"--link", "0.0001"});
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.output, HasSubstr("--link: expected 0.001 GB/s or more, found 0.0001"));

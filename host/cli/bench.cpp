@@ -160,12 +160,25 @@ int bench_alone(const Options& options) {
   return 0;
 }
 
+// What --tune and --times show is of a step of one process.
+void refuse_rows_of_one(const Options& options) {
+  if (options.tune || options.times)
+    fail(Code::config, "bench: {} shows a step of one process: run it without --processes or mpirun",
+         options.tune ? "--tune" : "--times");
+}
+
 }  // namespace
 
 int run_bench(const Options& options) {
-  if (options.processes > 0) return run_launcher(options);
-  return run_together(
-      [&](World& world) { return world.alone_here() ? bench_alone(options) : bench_together(options, world); });
+  if (options.processes > 0) {
+    refuse_rows_of_one(options);
+    return run_launcher(options);
+  }
+  return run_together([&](World& world) {
+    if (world.alone_here()) return bench_alone(options);
+    refuse_rows_of_one(options);
+    return bench_together(options, world);
+  });
 }
 
 }  // namespace lh
