@@ -99,45 +99,41 @@ struct MatrixOfPieces {
   __device__ static void rows_across(float(&d)[count], uint64_t a, uint64_t b) {      \
     LK_MULTIPLY("m64n" #cols "k16.f32." name "." name, count, first, second, "0, 1"); \
   }
-#define LK_MULTIPLIES(T, name)                                                                       \
-  template <>                                                                                        \
-  struct Multiply<T> {                                                                               \
-    LK_WIDTH(name, 64, 32, "%32", "%33")                                                             \
-    LK_WIDTH(name, 96, 48, "%48", "%49")                                                             \
-    LK_WIDTH(name, 128, 64, "%64", "%65")                                                            \
-    LK_WIDTH(name, 160, 80, "%80", "%81")                                                            \
-    LK_WIDTH(name, 192, 96, "%96", "%97")                                                            \
-    LK_WIDTH(name, 208, 104, "%104", "%105")                                                         \
-    LK_WIDTH(name, 256, 128, "%128", "%129")                                                         \
-    /* [64, 128] added to d, both across */                                                          \
-    __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {                      \
-      constexpr bool add = true;                                                                     \
-      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "1, 1");                        \
-    }                                                                                                \
-    /* [64, 64], both across */                                                                      \
-    template <bool add>                                                                              \
-    __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {                          \
-      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");                         \
-    }                                                                                                \
-    /* [64, 64] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across */ \
-    __device__ static void add_from_registers(float (&d)[32], const uint32_t* a, uint64_t b) {       \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n64k16.f32." name "." name " {" LK_NAMES32       \
-                   "}, {%32, %33, %34, %35}, %36, 1, 1, 1, 1;\n"                                     \
-                   : LK_REGISTERS32("+f", 0)                                                         \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
-    }                                                                                                \
-    /* The same, [64, 128] */                                                                        \
-    __device__ static void add_from_registers(float (&d)[64], const uint32_t* a, uint64_t b) {       \
-      asm volatile("wgmma.mma_async.sync.aligned.m64n128k16.f32." name "." name " {" LK_NAMES64      \
-                   "}, {%64, %65, %66, %67}, %68, 1, 1, 1, 1;\n"                                     \
-                   : LK_REGISTERS64("+f", 0)                                                         \
-                   : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                            \
-    }                                                                                                \
-    __device__ static uint32_t pack(float low, float high) {                                         \
-      uint32_t both = 0;                                                                             \
-      asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));                   \
-      return both;                                                                                   \
-    }                                                                                                \
+// [64, cols] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across.
+#define LK_FROM_REGISTERS(name, cols, count, first, second)                                              \
+  __device__ static void add_from_registers(float(&d)[count], const uint32_t* a, uint64_t b) {           \
+    asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." name "." name " {" LK_NAMES##count \
+                 "}, {" first "}, " second ", 1, 1, 1, 1;\n"                                             \
+                 : LK_REGISTERS##count("+f", 0)                                                          \
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                  \
+  }
+#define LK_MULTIPLIES(T, name)                                                     \
+  template <>                                                                      \
+  struct Multiply<T> {                                                             \
+    LK_WIDTH(name, 64, 32, "%32", "%33")                                           \
+    LK_WIDTH(name, 96, 48, "%48", "%49")                                           \
+    LK_WIDTH(name, 128, 64, "%64", "%65")                                          \
+    LK_WIDTH(name, 160, 80, "%80", "%81")                                          \
+    LK_WIDTH(name, 192, 96, "%96", "%97")                                          \
+    LK_WIDTH(name, 208, 104, "%104", "%105")                                       \
+    LK_WIDTH(name, 256, 128, "%128", "%129")                                       \
+    /* [64, 128] added to d, both across */                                        \
+    __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {    \
+      constexpr bool add = true;                                                   \
+      LK_MULTIPLY("m64n128k16.f32." name "." name, 64, "%64", "%65", "1, 1");      \
+    }                                                                              \
+    /* [64, 64], both across */                                                    \
+    template <bool add>                                                            \
+    __device__ static void across(float (&d)[32], uint64_t a, uint64_t b) {        \
+      LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");       \
+    }                                                                              \
+    LK_FROM_REGISTERS(name, 64, 32, "%32, %33, %34, %35", "%36")                   \
+    LK_FROM_REGISTERS(name, 128, 64, "%64, %65, %66, %67", "%68")                  \
+    __device__ static uint32_t pack(float low, float high) {                       \
+      uint32_t both = 0;                                                           \
+      asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low)); \
+      return both;                                                                 \
+    }                                                                              \
   };
 
 template <class T>
@@ -151,6 +147,7 @@ LK_MULTIPLIES(__half, "f16")
 
 #undef LK_MULTIPLIES
 #undef LK_WIDTH
+#undef LK_FROM_REGISTERS
 #undef LK_MULTIPLY
 #undef LK_NAMES32
 #undef LK_NAMES48

@@ -420,7 +420,9 @@ template <int Cols, int Layers>
 Tile<Layers> tile_of(lk_dtype type, bool across, bool activates) {
   const auto kernel = type == LK_BF16 ? kernel_of<__nv_bfloat16, Cols, Layers>(across, activates)
                                       : kernel_of<__half, Cols, Layers>(across, activates);
-  return {Cols, kernel, (across ? sizeof(Shared<Cols, true>) : sizeof(Shared<Cols, false>)) + 1024};
+  constexpr size_t bytes[] = {sizeof(Shared<Cols, false>) + 1024, sizeof(Shared<Cols, true>) + 1024};
+  static_assert(std::max(bytes[0], bytes[1]) <= block_bytes);
+  return {Cols, kernel, bytes[across ? 1 : 0]};
 }
 
 }  // namespace lk::cuda::product
