@@ -12,7 +12,7 @@
 namespace lh {
 namespace {
 
-// Shares of a device's rates that the kernels reach, from steps of eight models on an H200 (docs/memory.md).
+// Shares of a device's rates that the kernels reach, from nine steps of seven models on an H200 (docs/memory.md).
 constexpr double product_share = 0.85, memory_share = 0.7, link_share = 0.95;
 // Attention's products are as narrow as its heads.
 constexpr int64_t wide_head = 128;  // channels
