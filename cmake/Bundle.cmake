@@ -1,13 +1,12 @@
 # Copies the shared libraries that the program needs into the installed tree, for an archive that runs where they are
-# not installed, with the notices of their packages. The C and C++ libraries, which every machine has, and those of CUDA,
-# which belong to the driver and toolkit there, are left out.
+# not installed, with the notices of their packages. The C and C++ libraries, which every machine has, are left out, and so
+# are those of the module for CUDA, which belong to the driver and toolkit there.
 #
 #   program, kernels   the program and its library, as built      libraries   where they go, in the tree
 #   own                libraries below this folder are ours       notices     where their notices go
 file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${program} LIBRARIES ${kernels}
   RESOLVED_DEPENDENCIES_VAR found UNRESOLVED_DEPENDENCIES_VAR missing
   PRE_EXCLUDE_REGEXES "^ld-linux" "^lib(c|m|dl|rt|pthread|gcc_s|stdc\\+\\+)\\.so"
-    "^lib(cuda|cudart|cublas|cublasLt|nvrtc|cudnn)[^/]*\\.so"
   POST_EXCLUDE_REGEXES "^${own}")
 if(missing)
   message(FATAL_ERROR "libraries of ${program} are not found: ${missing}")

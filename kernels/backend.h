@@ -1,5 +1,6 @@
 // What a backend is: memory, and one function per operation. A backend adds itself by a class derived from Backend, a
-// filled OpTable and a line in context.cpp; an operation that it lacks stays a null pointer.
+// filled OpTable and a line in context.cpp, which may name a module (backend_module.h); an operation that it lacks
+// stays a null pointer.
 //
 // Operations run with arguments that were already checked (see check.h). Failures are thrown as lk::Error and become
 // the status and the text of the public call.
@@ -17,7 +18,7 @@
 
 namespace lk {
 
-class Error : public std::runtime_error {
+class LK_API Error : public std::runtime_error {
  public:
   Error(lk_status status, const std::string& text) : std::runtime_error(text), status_(status) {}
   lk_status status() const { return status_; }
@@ -101,8 +102,5 @@ class Backend {
 };
 
 std::unique_ptr<Backend> make_cpu_backend(const lk_context_params& params);
-#ifdef LORA_HAVE_CUDA
-std::unique_ptr<Backend> make_cuda_backend(const lk_context_params& params);
-#endif
 
 }  // namespace lk

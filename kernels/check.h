@@ -25,7 +25,7 @@ using Shape = std::span<const int64_t>;
 
 inline bool present(const lk_tensor& tensor) { return tensor.data != nullptr; }
 inline Shape shape_of(const lk_tensor& tensor) { return {tensor.dims, static_cast<size_t>(tensor.rank)}; }
-std::string shape_text(Shape shape);
+LK_API std::string shape_text(Shape shape);
 std::vector<int64_t> with_last(const lk_tensor& tensor, int64_t size);  // its shape with the last axis replaced
 
 class Check {

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "backend_module.h"
 #include "dispatch.h"
 
 namespace {
@@ -52,10 +53,7 @@ void read_params(const char* what, const void* given, int64_t given_size, void* 
 const char* lk_version(void) { return "0.2.0"; }
 
 int32_t lk_backend_available(lk_backend backend) {
-#ifdef LORA_HAVE_CUDA
-  if (backend == LK_CUDA) return 1;
-#endif
-  return backend == LK_CPU ? 1 : 0;
+  return backend == LK_CPU || (backend == LK_CUDA && lk::backend_module_there("cuda")) ? 1 : 0;
 }
 
 lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
@@ -67,14 +65,7 @@ lk_status lk_context_create(const lk_context_params* params, lk_context** out) {
     auto context = std::make_unique<lk_context>();
     switch (known.backend) {
       case LK_CPU: context->backend = lk::make_cpu_backend(known); break;
-      case LK_CUDA:
-#ifdef LORA_HAVE_CUDA
-        context->backend = lk::make_cuda_backend(known);
-        break;
-#else
-        throw lk::Error(LK_E_UNSUPPORTED,
-                        "context_create: backend: this build has the CPU backend only, found LK_CUDA");
-#endif
+      case LK_CUDA: context->backend = lk::make_backend_of_module("cuda", known); break;
       default:
         throw lk::Error(LK_E_INVALID, "context_create: backend: expected LK_CPU (0) or LK_CUDA (1), found " +
                                           std::to_string(known.backend));

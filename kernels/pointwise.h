@@ -1,4 +1,4 @@
-// What both backends ask about the program of an lk_pointwise.
+// What both backends ask about the program of an lk_pointwise. LK_API: for those that are modules.
 #pragma once
 
 #include <span>
@@ -8,7 +8,7 @@
 
 namespace lk {
 
-struct PointwiseProgram {
+struct LK_API PointwiseProgram {
   explicit PointwiseProgram(const lk_pointwise_params& p);
 
   std::span<const lk_pointwise_input> inputs;
@@ -25,7 +25,7 @@ struct PointwiseProgram {
 constexpr int32_t pointwise_max_values = LK_POINTWISE_MAX_INPUTS + LK_POINTWISE_MAX_INSTRUCTIONS;
 
 // How many operands an instruction has that are values to compute with; the step of a stochastic rounding is none.
-int32_t pointwise_operands(lk_pointwise_code code);
+LK_API int32_t pointwise_operands(lk_pointwise_code code);
 // What a program that reduces stores before anything is reduced: its outputs, of which those that are reduced are
 // float32 of the program's shape at the address that `place` gives for their number.
 template <class Place>
@@ -41,7 +41,7 @@ std::vector<lk_pointwise_output> stored_outputs(const PointwiseProgram& program,
 }
 
 // By value: the same for all elements, so that it need be computed once only. Rounding at random never is.
-struct PointwiseScalars {
+struct LK_API PointwiseScalars {
   explicit PointwiseScalars(const PointwiseProgram& program);
   bool operator[](int32_t value) const { return scalar_[value]; }
 

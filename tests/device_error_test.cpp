@@ -102,7 +102,7 @@ lk_status open_gpu() {
 class DeviceError : public ::testing::TestWithParam<Refusal> {
  protected:
   void SetUp() override {
-    if (lk_backend_available(LK_CUDA) == 0) GTEST_SKIP() << "built without the CUDA backend";
+    if (lk_backend_available(LK_CUDA) == 0) GTEST_SKIP() << "there is no CUDA backend";
   }
 };
 
@@ -114,6 +114,45 @@ TEST_P(DeviceError, HasItsCodeAndText) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, DeviceError, ::testing::ValuesIn(refusals),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// The module of the CUDA backend is not there, or not what this build made: `file` lies in its place beside a copy of
+// the library of kernels, which lora-host is made to load first.
+struct Misplaced {
+  const char* name;
+  const char* file;  // below the build folder; "" for none
+  int code;
+  const char* text;  // regular expression
+};
+
+const Misplaced misplaced[] = {
+    {"nothing", "", 4,
+     R"(device: cuda was asked for \(it is the default\), but this lora-host has no CUDA backend\. Use `device: cpu`)"},
+    {"no_library", "CMakeCache.txt", 12,
+     R"(device: cuda cannot be used: the cuda backend cannot be loaded: .*/lora-kernels/cuda\.so: .*(ELF|file too short))"},
+    {"another_library", "lib/lora-host/optim.so", 12,
+     R"(lora-kernels/cuda\.so: expected a backend of this build \([0-9a-f]{16}\), found none\. Install both from the same build)"},
+    {"another_build", "lib/lora-host-test/shims/other_backend.so", 12,
+     R"(lora-kernels/cuda\.so: expected a backend of this build \([0-9a-f]{16}\), found another\. Install both)"},
+};
+
+std::ostream& operator<<(std::ostream& out, const Misplaced& m) { return out << m.name; }
+
+class MisplacedModule : public ::testing::TestWithParam<Misplaced> {};
+
+TEST_P(MisplacedModule, IsRefused) {
+  const Misplaced& m = GetParam();
+  const TempDir folder;
+  const std::filesystem::path built(binary_dir()), library = folder / "liblora_kernels.so.0";
+  std::filesystem::copy_file(built / "lib/liblora_kernels.so.0", library);
+  std::filesystem::create_directory(folder / "lora-kernels");
+  if (*m.file != '\0') std::filesystem::copy_file(built / m.file, folder / "lora-kernels/cuda.so");
+  const HostResult result =
+      train_on_gpu({.environment = {{"LD_PRELOAD", library.string()}, {"ASAN_OPTIONS", "verify_asan_link_order=0"}}});
+  expect_refusal(result, m.code, m.text);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, MisplacedModule, ::testing::ValuesIn(misplaced),
                          [](const auto& info) { return std::string(info.param.name); });
 
 // Memory is compared with the plan before anything is taken.
@@ -135,7 +174,8 @@ TEST(NoGpu, IsRefusedWithTheReason) {
     const HostResult result = train_on_gpu(hidden, by_default);
     EXPECT_THAT(result.output, ::testing::HasSubstr("`device: cpu`"));
     if (lk_backend_available(LK_CUDA) == 0) {
-      expect_refusal(result, 4, R"(device: cuda was asked for \(it is the default\), but .*without the CUDA backend)");
+      expect_refusal(result, 4,
+                     R"(device: cuda was asked for \(it is the default\), but this lora-host has no CUDA backend)");
       continue;
     }
     switch (open_gpu()) {

@@ -40,9 +40,10 @@ std::optional<Card> card_for(const Options& options, lk_products products = LK_P
   }
   if (options.config.device == "cpu") return std::nullopt;
   if (lk_backend_available(LK_CUDA) == 0)
-    fail(Code::config,
-         "init: this lora-host was built without the CUDA backend, so it cannot ask the card. Say what memory it has: "
-         "--vram 24, or which it is: --vram \"rtx 4070\"");
+    fail(
+        Code::config,
+        "init: this lora-host has no CUDA backend (lora-host-cuda), so it cannot ask the card. Say what memory it has: "
+        "--vram 24, or which it is: --vram \"rtx 4070\"");
   const lk_device_info info = Device(options.config.device, false).info();
   const std::string memory = fmt::format("{:.1f} GB", static_cast<double>(info.memory_total) / 0x1p30);
   if (!is_card(info.name)) return card_of(memory, products);

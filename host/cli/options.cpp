@@ -342,7 +342,7 @@ Options parse_options(int argc, const char* const* argv) {
 }
 
 std::string version_text() {
-  const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (built without CUDA)";
+  const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (no lora-host-cuda)";
   const std::string missing = formats_without_library();
   return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n{}\n", LORA_HOST_VERSION,
                      LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(),

@@ -49,7 +49,7 @@ int run_plan(const Options& options) {
   const bool gpu_here = config.device != "cpu" && lk_backend_available(LK_CUDA) != 0;
   if (config.device != "cpu" && options.card.empty() && !gpu_here)
     fail(Code::config,
-         "plan: this lora-host was built without the CUDA backend. Name the card that the plan is for: --card \"rtx "
+         "plan: this lora-host has no CUDA backend (lora-host-cuda). Name the card that the plan is for: --card \"rtx "
          "4070\" or "
          "--card \"12 GB, 58 TFLOP/s, 504 GB/s\"");
   std::optional<Card> card;

@@ -61,8 +61,8 @@ Device::Device(const std::string& name, bool deterministic)
   if (index < 0) fail(Code::config, "device: '{}' is none of cuda, cuda:<number> and cpu", name);
   if (!cpu_ && lk_backend_available(LK_CUDA) == 0)
     fail(Code::resource,
-         "device: cuda was asked for (it is the default), but this lora-host was built without the CUDA backend. Use "
-         "`device: cpu`, or build with a CUDA toolkit");
+         "device: cuda was asked for (it is the default), but this lora-host has no CUDA backend. Use `device: cpu`, "
+         "or install lora-host-cuda, or build with a CUDA toolkit");
   const std::string cache = cpu_ ? "" : tuning_cache();
   const lk_context_params params{.backend = cpu_ ? LK_CPU : LK_CUDA,
                                  .device = index,

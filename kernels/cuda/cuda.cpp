@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "backend_module.h"
 #include "cuda/dnn.h"
 #include "cuda/gemm.h"
 #include "cuda/kernel_name.h"
@@ -518,8 +519,12 @@ void Cuda::fill_zero(void* data, int64_t bytes) {
 
 }  // namespace cuda
 
-std::unique_ptr<Backend> make_cuda_backend(const lk_context_params& params) {
-  return std::make_unique<cuda::Cuda>(params);
-}
-
 }  // namespace lk
+
+extern "C" LK_API const lk::BackendModule lk_backend_module;
+const lk::BackendModule lk_backend_module{
+    LK_BACKEND_INTERFACE,
+    [](const lk_context_params& params) -> std::unique_ptr<lk::Backend> {
+      return std::make_unique<lk::cuda::Cuda>(params);
+    },
+};

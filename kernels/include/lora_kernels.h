@@ -57,7 +57,7 @@ typedef int32_t lk_status;
 #define LK_E_DEVICE 4      /* no such device, or the device failed */
 #define LK_E_NO_DRIVER 5   /* the machine has no driver for the backend's devices */
 #define LK_E_OLD_DRIVER 6  /* it has one that is too old for this library */
-#define LK_E_LIBRARY 7     /* a library that the backend needs has a version that does not work */
+#define LK_E_LIBRARY 7     /* a library that the backend needs is missing, or of a version that does not work */
 
 typedef int32_t lk_dtype;
 #define LK_F32 0
@@ -105,7 +105,7 @@ typedef struct lk_context_params {
   const char* tuning_cache;
 } lk_context_params;
 
-LK_API int32_t lk_backend_available(lk_backend backend); /* 1 if this build of the library has it */
+LK_API int32_t lk_backend_available(lk_backend backend); /* 1 if it is there; LK_CUDA is lora-kernels/cuda.so */
 LK_API lk_status lk_context_create(const lk_context_params* params, lk_context** out);
 LK_API void lk_context_destroy(lk_context* context);
 LK_API const char* lk_last_error(const lk_context* context); /* never NULL; also valid for NULL context */
