@@ -95,6 +95,10 @@ class Backend {
   virtual bool capturing() const { return false; }
   virtual bool runs_while_measuring() const { return false; }  // operations are called, to say what they need
   virtual void set_workspace(void*, int64_t) {}
+  // Of lora_kernels_stream.h, for backends whose compute queue is one; nullptr: its own.
+  virtual bool has_streams() const { return false; }
+  virtual void* current_stream() const { return nullptr; }
+  virtual void use_stream(void*) {}
   // Of lora_kernels_choices.h; a backend that chooses nothing by time has none and takes any.
   virtual void choose_by_time(bool) {}
   virtual std::string choices() { return {}; }

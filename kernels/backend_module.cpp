@@ -22,7 +22,6 @@ const BackendModule& open(const char* name) {
   const auto* const module = static_cast<const BackendModule*>(::dlsym(library, "lk_backend_module"));
   if (module == nullptr || std::strcmp(module->interface, LK_BACKEND_INTERFACE) != 0) {
     const std::string found = module == nullptr ? "none" : module->interface;
-    ::dlclose(library);
     throw Error(LK_E_LIBRARY, path + ": expected a backend of this build (" LK_BACKEND_INTERFACE "), found " + found +
                                   ". Install both from the same build");
   }

@@ -28,6 +28,7 @@ class LoraTools : public ::testing::Test {
     write_file(base, base_tensors());
     write_file(clip, {{"text_model.layers.0.fc1.weight", wave({8, 4}, 9)}});
   }
+  ~LoraTools() override { set_fault_hook({}); }
 
   Checkpoint open() const { return {spec, {{"name_or_path", base}, {"clip_path", clip}}}; }
 

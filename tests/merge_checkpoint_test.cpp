@@ -31,6 +31,7 @@ class MergeCheckpoint : public ::testing::Test {
                       {"diffusion_model.res.1.skip.lora_up.weight", wave({6, 1, 1, 1}, 7)}});
     inputs = {{lora, 0.75}};
   }
+  ~MergeCheckpoint() override { set_fault_hook({}); }
 
   using Paths = std::map<std::string, fs::path>;
   std::vector<MergedFile> merge(const Paths& paths, std::optional<DType> dtype = {}) const {

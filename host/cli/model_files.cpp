@@ -51,7 +51,7 @@ ModelFiles find_files(const Registry& registry, const std::string& plugin, const
           files.others["name_or_path"].push_back(path);
         continue;
       }
-      for (const Part& part : parts_at(registry, path)) {
+      for (const FoundComponent& part : parts_at(registry, path)) {
         if (std::ranges::find(part.plugins, plugin) == part.plugins.end()) continue;
         if (!files.parts.emplace(part.config_key, path).second) files.others[part.config_key].push_back(path);
       }

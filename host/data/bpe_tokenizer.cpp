@@ -170,10 +170,10 @@ class BpeTokenizer : public TokenModel {
         ids.push_back(part.id);
         continue;
       }
-      std::vector<Piece> pieces{
+      std::vector<TextPiece> pieces{
           {icu::UnicodeString(text, part.begin, part.end - part.begin), first && part.begin == 0}};
       for (const PieceStep& step : rules_.pre_tokenizer.steps) step(pieces);
-      for (const Piece& piece : pieces) bpe_.encode(to_utf8(piece.text), ids);
+      for (const TextPiece& piece : pieces) bpe_.encode(to_utf8(piece.text), ids);
     }
   }
 

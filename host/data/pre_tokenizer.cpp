@@ -53,9 +53,9 @@ std::vector<Segment> joined(const std::vector<Segment>& segments, Behavior behav
   return out;
 }
 
-void split(std::vector<Piece>& pieces, const TextPattern& pattern, Behavior behavior, bool invert = false) {
-  std::vector<Piece> out;
-  for (const Piece& piece : pieces)
+void split(std::vector<TextPiece>& pieces, const TextPattern& pattern, Behavior behavior, bool invert = false) {
+  std::vector<TextPiece> out;
+  for (const TextPiece& piece : pieces)
     for (const Segment& segment : joined(segments_of(piece.text, pattern, invert), behavior))
       out.push_back({icu::UnicodeString(piece.text, segment.begin, segment.end - segment.begin),
                      piece.first && segment.begin == 0});
@@ -63,7 +63,7 @@ void split(std::vector<Piece>& pieces, const TextPattern& pattern, Behavior beha
 }
 
 PieceStep split_step(TextPattern pattern, Behavior behavior, bool invert = false) {
-  return [=](std::vector<Piece>& pieces) { split(pieces, pattern, behavior, invert); };
+  return [=](std::vector<TextPiece>& pieces) { split(pieces, pattern, behavior, invert); };
 }
 
 PieceStep split_step(std::string_view expression, Behavior behavior, bool invert = false) {
@@ -87,13 +87,13 @@ constexpr std::string_view byte_level_words =
 void add_byte_level(const JsonPart& part, PreTokenizer& out) {
   part.only({"type", "add_prefix_space", "trim_offsets", "use_regex"});
   if (part.flag("add_prefix_space", true))
-    out.steps.emplace_back([](std::vector<Piece>& pieces) {
-      for (Piece& piece : pieces)
+    out.steps.emplace_back([](std::vector<TextPiece>& pieces) {
+      for (TextPiece& piece : pieces)
         if (!piece.text.startsWith(u" ", 1)) piece.text.insert(0, u' ');
     });
   if (part.flag("use_regex", true)) out.steps.push_back(split_step(byte_level_words, Behavior::isolated));
-  out.steps.emplace_back([](std::vector<Piece>& pieces) {
-    for (Piece& piece : pieces) piece.text = byte_characters(piece.text);
+  out.steps.emplace_back([](std::vector<TextPiece>& pieces) {
+    for (TextPiece& piece : pieces) piece.text = byte_characters(piece.text);
   });
   out.byte_level = true;
 }
@@ -105,8 +105,8 @@ void add_metaspace(const JsonPart& part, PreTokenizer& out) {
   const std::string scheme = part.text("prepend_scheme", part.flag("add_prefix_space", true) ? "always" : "never");
   if (scheme != "always" && scheme != "first" && scheme != "never")
     part["prepend_scheme"].expected("always, first or never");
-  out.steps.emplace_back([mark, scheme](std::vector<Piece>& pieces) {
-    for (Piece& piece : pieces) {
+  out.steps.emplace_back([mark, scheme](std::vector<TextPiece>& pieces) {
+    for (TextPiece& piece : pieces) {
       piece.text.findAndReplace(icu::UnicodeString(u' '), mark);
       if (scheme != "never" && (scheme == "always" || piece.first) && !piece.text.startsWith(mark))
         piece.text.insert(0, mark);

@@ -11,13 +11,13 @@
 namespace lh {
 
 // A piece of the prompt on its way to a word.
-struct Piece {
+struct TextPiece {
   icu::UnicodeString text;
   bool first = false;  // the prompt begins with it
 };
 
 using TextStep = std::function<void(icu::UnicodeString&)>;
-using PieceStep = std::function<void(std::vector<Piece>&)>;
+using PieceStep = std::function<void(std::vector<TextPiece>&)>;
 
 // The member `normalizer`. Throws lh::Error(Code::data) for every rule that is not known.
 std::vector<TextStep> read_normalizer(const JsonPart& part);

@@ -98,7 +98,7 @@ class Converter {
 };
 
 // Elements [first, first + count) of the stored tensor, converted.
-void read_elements(const Piece& piece, int64_t first, int64_t count, DType to, std::byte* out) {
+void read_elements(const ScaledKey& piece, int64_t first, int64_t count, DType to, std::byte* out) {
   const StoredTensor& tensor = *piece.weight.tensor;
   const DType from = tensor.desc.dtype;
   const int64_t size = dtype_size(from), to_size = dtype_size(to);
@@ -173,7 +173,7 @@ void read_assembly(const Assembly& recipe, const std::string& name, DType dtype,
              ordered = !transpose && (!channels_last || shape.rank() < 3);
   const std::unique_ptr<std::byte[]> scratch(ordered ? nullptr : new std::byte[out.size()]);
   std::byte* target = ordered ? out.data() : scratch.get();
-  for (const Piece& piece : recipe.pieces) {
+  for (const ScaledKey& piece : recipe.pieces) {
     const int64_t count = piece.weight.tensor->desc.shape.numel() / recipe.parts;
     if (recipe.assemble == Assemble::swap_halves) {
       read_elements(piece, count / 2, count / 2, dtype, target);

@@ -46,12 +46,12 @@ void apply_aliases(const ComponentSpec& component, std::map<std::string, Assembl
   std::erase_if(weights, [&](const auto& item) { return ignored(component, item.first); });
 }
 
-Assembly as_stored(const Piece& piece) { return {piece.weight.tensor->desc, Assemble::copy, {piece}}; }
+Assembly as_stored(const ScaledKey& piece) { return {piece.weight.tensor->desc, Assemble::copy, {piece}}; }
 
 // Canonical tensor in the making: pieces by source number of the rule.
 struct Draft {
   const KeyRule* rule = nullptr;
-  std::map<size_t, Piece> pieces;
+  std::map<size_t, ScaledKey> pieces;
 };
 
 Assembly finish(const std::string& name, const Draft& draft) {
@@ -135,7 +135,7 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
   const auto rows = rows_per_column(keys);
   std::map<std::string, Draft> drafts;
   std::vector<const StoredKey*> strangers;
-  const Pieces pieces = resolve_scales(keys);
+  const ScaledKeys pieces = resolve_scales(keys);
   for (const auto& [key, piece] : pieces) {
     auto natives = map.native(key, rows);
     if (natives.empty()) {

@@ -18,7 +18,7 @@ namespace lh {
 struct Assembly {  // how to make one canonical tensor
   Desc desc;
   Assemble assemble = Assemble::copy;
-  std::vector<Piece> pieces;
+  std::vector<ScaledKey> pieces;
   int64_t part = 0, parts = 1;  // of the rows of its only piece: which of so many equal parts
 };
 

@@ -65,9 +65,9 @@ void check_scale(const StoredKey& scale, const StoredTensor& weight) {
 
 }  // namespace
 
-Pieces resolve_scales(const StoredKeys& keys) {
+ScaledKeys resolve_scales(const StoredKeys& keys) {
   std::set<const Safetensors*> checked;
-  Pieces pieces;
+  ScaledKeys pieces;
   std::map<std::string, StoredKey> scales;  // by weight
   for (const auto& [key, stored] : keys) {
     if (checked.insert(stored.file.get()).second) check_header_formats(stored.file);
@@ -83,17 +83,17 @@ Pieces resolve_scales(const StoredKeys& keys) {
         fail(Code::data, "{}: weight \"{}\" has two scales, .scale_weight and .weight_scale",
              stored.file->path().string(), weight);
     }
-    if (!description) pieces.emplace(key, Piece{stored, std::nullopt});
+    if (!description) pieces.emplace(key, ScaledKey{stored, std::nullopt});
   }
   for (auto& [weight, scale] : scales) {
-    Piece& piece = pieces.at(weight);
+    ScaledKey& piece = pieces.at(weight);
     check_scale(scale, *piece.weight.tensor);
     piece.scale = scale;
   }
   return pieces;
 }
 
-std::vector<float> scale_values(const Piece& piece) {
+std::vector<float> scale_values(const ScaledKey& piece) {
   if (!piece.scale) return {};
   const StoredTensor& tensor = *piece.scale->tensor;
   HostTensor stored(tensor.desc);

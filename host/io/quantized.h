@@ -11,16 +11,16 @@
 
 namespace lh {
 
-struct Piece {  // one stored tensor, with what it has to be multiplied by
+struct ScaledKey {  // one stored tensor, with what it has to be multiplied by
   StoredKey weight;
   std::optional<StoredKey> scale;  // one value, or one per row
 };
-using Pieces = std::map<std::string, Piece>;
+using ScaledKeys = std::map<std::string, ScaledKey>;
 
 // Throws, naming the format, for a quantisation that is not fp8.
-Pieces resolve_scales(const StoredKeys& keys);
+ScaledKeys resolve_scales(const StoredKeys& keys);
 // The values of a piece's scale; empty where it has none.
-std::vector<float> scale_values(const Piece& piece);
+std::vector<float> scale_values(const ScaledKey& piece);
 
 // Does the tensor describe how one of these weights, "x.weight", is quantised, and nothing else?
 bool describes_one_of(const std::string& key, const std::set<std::string>& weights);

@@ -25,7 +25,7 @@ std::optional<WeightForm> stored_fp8(const Assembly& recipe) {
   const bool rows_in_order = recipe.assemble == Assemble::copy || recipe.assemble == Assemble::concat_rows;
   if (!rows_in_order || !is_fp8(dtype)) return std::nullopt;
   int64_t factors = 0;
-  for (const Piece& piece : recipe.pieces) {
+  for (const ScaledKey& piece : recipe.pieces) {
     if (piece.weight.tensor->desc.dtype != dtype) return std::nullopt;
     if (piece.scale) factors = std::max(factors, piece.scale->tensor->desc.shape.numel());
   }
@@ -35,7 +35,7 @@ std::optional<WeightForm> stored_fp8(const Assembly& recipe) {
 }
 
 void read_stored_fp8(const Assembly& recipe, std::span<std::byte> codes, std::span<float> factors) {
-  for (const Piece& piece : recipe.pieces) {
+  for (const ScaledKey& piece : recipe.pieces) {
     const Desc& desc = piece.weight.tensor->desc;
     const int64_t bytes = desc.bytes() / recipe.parts;
     piece.weight.file->read_part(*piece.weight.tensor, recipe.part * bytes, codes.first(static_cast<size_t>(bytes)));

@@ -59,14 +59,14 @@ Plan plan_of(const CheckpointSpec& spec, const std::map<std::string, fs::path>& 
   for (const auto& [component, loaded] : plan.components)
     for (const auto& [key, recipe] : loaded.weights)
       for (size_t p = 0; p < recipe.pieces.size(); ++p) {
-        const Piece& piece = recipe.pieces[p];
+        const ScaledKey& piece = recipe.pieces[p];
         plan.uses[piece.weight.tensor].push_back({weight_name(component, key), &recipe, p});
         if (piece.scale) plan.scales[piece.scale->tensor] = piece.weight.tensor;
       }
   return plan;
 }
 
-const Piece& piece_of(const Plan& plan, const StoredTensor& tensor) {
+const ScaledKey& piece_of(const Plan& plan, const StoredTensor& tensor) {
   const Use& use = plan.uses.at(&tensor).front();
   return use.recipe->pieces[use.piece];
 }
@@ -100,7 +100,7 @@ struct Codes {
   std::vector<float> factors;
 };
 Codes quantised(const Plan& plan, const Safetensors& file, const StoredTensor& tensor) {
-  const Piece& piece = piece_of(plan, tensor);
+  const ScaledKey& piece = piece_of(plan, tensor);
   const std::vector<float> values = changed_values(plan, file, tensor);
   Codes out{std::vector<std::byte>(values.size()),
             std::vector<float>(static_cast<size_t>(piece.scale->tensor->desc.shape.numel()))};
@@ -113,7 +113,7 @@ void check_fp8(const Plan& plan, const Safetensors& file) {
   if (plan.dtype) return;
   for (const StoredTensor& tensor : file.tensors()) {
     if (!is_fp8(tensor.desc.dtype) || !plan.changes(tensor)) continue;
-    const Piece& piece = piece_of(plan, tensor);
+    const ScaledKey& piece = piece_of(plan, tensor);
     std::string why;
     if (!piece.scale)
       why = "has no scale beside it, and rounded to bare codes most of a small change would be lost";

@@ -97,7 +97,7 @@ std::string report_text(const CheckpointReport& report) {
   if (report.plugin.empty()) {
     for (const auto& [plugin, words] : report.words) out += fmt::format("  {}: {}\n", plugin, words);
     bool shared = false;
-    for (const Part& part : report.parts) {
+    for (const FoundComponent& part : report.parts) {
       shared |= part.plugins.size() > 1;
       out += fmt::format("  fits component {} of {}: model.{}\n", part.component, fmt::join(part.plugins, ", "),
                          part.config_key);
@@ -131,7 +131,7 @@ nlohmann::json report_json(const CheckpointReport& report) {
                                   {"parameters", c.parameters},
                                   {"dtypes", c.dtypes},
                                   {"fp8", c.fp8}});
-  for (const Part& part : report.parts)
+  for (const FoundComponent& part : report.parts)
     json["fits"].push_back(
         {{"component", part.component}, {"config", "model." + part.config_key}, {"plugins", part.plugins}});
   return json;

@@ -28,7 +28,7 @@ struct CheckpointReport {
   std::string problem;                       // why the plugin does not open it, in its words
   std::vector<ComponentReport> components;   // of the plugin's checkpoint
   std::map<std::string, std::string> words;  // plugin -> what it takes the path for, where it does not take it
-  std::vector<Part> parts;                   // where no plugin takes it: encoders and autoencoders in it
+  std::vector<FoundComponent> parts;         // where no plugin takes it: encoders and autoencoders in it
 };
 
 CheckpointReport inspect_checkpoint(const Registry& registry, const std::filesystem::path& path);

@@ -64,13 +64,13 @@ std::vector<Opinion> ask_plugins(const Registry& registry, const fs::path& path,
   return opinions;
 }
 
-std::vector<Part> parts_at(const Registry& registry, const fs::path& path) {
-  std::vector<Part> parts;
+std::vector<FoundComponent> parts_at(const Registry& registry, const fs::path& path) {
+  std::vector<FoundComponent> parts;
   for (const ListedModel& model : registry.listed_models()) {
     const CheckpointSpec spec = CheckpointSpec::parse(model.checkpoint, model.id);
     for (const ComponentSpec& component : spec.components) {
       if (component.name == "denoiser" || !takes(model, component, path)) continue;
-      auto part = std::ranges::find_if(parts, [&](const Part& known) {
+      auto part = std::ranges::find_if(parts, [&](const FoundComponent& known) {
         return known.component == component.name && known.config_key == component.config_key;
       });
       if (part == parts.end()) part = parts.insert(part, {component.name, component.config_key, {}});
@@ -84,7 +84,7 @@ std::string what_it_is(const Registry& registry, const fs::path& path) {
   if (!fs::is_directory(path) && is_lora(Safetensors(path)))
     return "\n  It is a LoRA file. model.name_or_path is the model that it was trained on; the LoRA goes with --lora";
   std::string lines;
-  for (const Part& part : parts_at(registry, path))
+  for (const FoundComponent& part : parts_at(registry, path))
     lines += fmt::format("\n  It holds {} of {}: give it as model.{}", part.component, fmt::join(part.plugins, ", "),
                          part.config_key);
   if (!lines.empty()) return lines + "\n  model.name_or_path is the file or folder of the denoiser";

@@ -31,13 +31,13 @@ std::vector<Opinion> ask_plugins(const Registry& registry, const std::filesystem
                                  const std::string& named = {});
 
 // A component that a plugin could take from a path: it is there, and the plugin opens it.
-struct Part {
+struct FoundComponent {
   std::string component;             // "vae"
   std::string config_key;            // "vae_path"
   std::vector<std::string> plugins;  // that take it for this component
 };
 // All but denoisers.
-std::vector<Part> parts_at(const Registry& registry, const std::filesystem::path& path);
+std::vector<FoundComponent> parts_at(const Registry& registry, const std::filesystem::path& path);
 
 // Lines that say what the path holds, where it is no model that a plugin takes: a LoRA, an encoder alone, a folder of
 // other files. Each begins with a line break; empty where there is nothing to say.

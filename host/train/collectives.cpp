@@ -86,7 +86,7 @@ void Collectives::bring(const std::byte* kept, std::byte* weight, int64_t bytes)
 }
 
 void Collectives::offer(const std::byte* weight, int64_t bytes) {
-  const Piece given{.rank = 1 - world_.rank(), .data = const_cast<std::byte*>(weight), .bytes = bytes};
+  const DevicePiece given{.rank = 1 - world_.rank(), .data = const_cast<std::byte*>(weight), .bytes = bytes};
   call([&] { group_->exchange({given}, {}); });
 }
 

@@ -75,13 +75,13 @@ std::unique_ptr<DeviceGroup> join(World&, Device&) { fail(Code::internal, "NCCL 
 
 }  // namespace
 
-void HostGroup::exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) {
+void HostGroup::exchange(const std::vector<DevicePiece>& give, const std::vector<DevicePiece>& take) {
   const auto ranks = static_cast<size_t>(world_.size());
   auto parcel = std::make_shared<Parcel>();
-  const auto lay_out = [&](const std::vector<Piece>& pieces, Pieces& laid) {
+  const auto lay_out = [&](const std::vector<DevicePiece>& pieces, Pieces& laid) {
     laid.at.assign(ranks, 0);
     laid.bytes.assign(ranks, 0);
-    for (const Piece& p : pieces) laid.bytes[static_cast<size_t>(p.rank)] += p.bytes;
+    for (const DevicePiece& p : pieces) laid.bytes[static_cast<size_t>(p.rank)] += p.bytes;
     int64_t total = 0;
     for (size_t r = 0; r < ranks; ++r) {
       laid.at[r] = total;
@@ -92,19 +92,19 @@ void HostGroup::exchange(const std::vector<Piece>& give, const std::vector<Piece
   lay_out(give, parcel->out);
   lay_out(take, parcel->in);
   std::vector<int64_t> at = parcel->out.at;
-  const auto place = [&](Pieces& laid, const Piece& p) {
+  const auto place = [&](Pieces& laid, const DevicePiece& p) {
     return laid.data.data() + std::exchange(at[static_cast<size_t>(p.rank)], at[static_cast<size_t>(p.rank)] + p.bytes);
   };
-  for (const Piece& p : give)
+  for (const DevicePiece& p : give)
     device_.check(lk_download(device_.context(), place(parcel->out, p), p.data, p.bytes), "what goes to another rank");
   world_.exchange(parcel, limit_);
   at = parcel->in.at;
-  for (const Piece& p : take)
+  for (const DevicePiece& p : take)
     device_.check(lk_upload(device_.context(), p.data, place(parcel->in, p), p.bytes), "what comes from another rank");
 }
 
 void HostGroup::gather(const std::byte* own, std::byte* all, int64_t bytes) {
-  std::vector<Piece> give, take;
+  std::vector<DevicePiece> give, take;
   for (int r = 0; r < world_.size(); ++r) {
     give.push_back({r, const_cast<std::byte*>(own), bytes});
     take.push_back({r, all + r * bytes, bytes});
@@ -112,7 +112,7 @@ void HostGroup::gather(const std::byte* own, std::byte* all, int64_t bytes) {
   exchange(give, take);
 }
 
-void HostGroup::sum(const std::vector<Piece>&, Summand) {
+void HostGroup::sum(const std::vector<DevicePiece>&, Summand) {
   fail(Code::internal, "sums through the host are made in order");
 }
 

@@ -17,9 +17,9 @@ class HostGroup final : public DeviceGroup {
   HostGroup(World& world, Device& device) : world_(world), device_(device) {}
   std::string library() const override { return "the memory of the host"; }
   bool queued() const override { return false; }
-  void exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) override;
+  void exchange(const std::vector<DevicePiece>& give, const std::vector<DevicePiece>& take) override;
   void gather(const std::byte* own, std::byte* all, int64_t bytes) override;
-  void sum(const std::vector<Piece>& values, Summand type) override;
+  void sum(const std::vector<DevicePiece>& values, Summand type) override;
   std::string offer(const std::byte*) override { return {}; }
   std::vector<const std::byte*> open(const std::byte*, const std::vector<std::string>&) override { return {}; }
   void take_less() override;

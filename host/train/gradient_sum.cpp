@@ -116,14 +116,15 @@ void GradientSum::cast(const lk_tensor& x, const lk_tensor& y) {
   worker.check(lk_cast(worker.context(), &params), "gradients on their way");
 }
 
-std::vector<Piece> GradientSum::part_on_its_way(const GradientBucket& bucket, int64_t rank, std::byte* section) const {
+std::vector<DevicePiece> GradientSum::part_on_its_way(const GradientBucket& bucket, int64_t rank,
+                                                      std::byte* section) const {
   const int64_t ranks = collectives_.world().size(), width = dtype_size(travel_);
   if (rounds()) {
     const GradientRange place = bucket.place(rank, ranks);
     if (place.elements == 0) return {};
     return {{.rank = 0, .data = rounded_ + place.begin * width, .bytes = place.elements * width}};
   }
-  std::vector<Piece> pieces;
+  std::vector<DevicePiece> pieces;
   for (const GradientRange& range : bucket.part(rank, ranks))
     pieces.push_back({.rank = 0, .data = section + range.begin * size, .bytes = range.elements * size});
   return pieces;
@@ -163,18 +164,18 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
   const int64_t own_place = bucket.place(rank, ranks).begin, width = dtype_size(travel_);
   const int64_t slot = most_in_part(bucket.elements, ranks) * width;
   const auto from = [&](int64_t other) { return staging_.data() + (other < rank ? other : other - 1) * slot; };
-  std::vector<Piece> give, take;
-  const auto to = [](std::vector<Piece>& pieces, int64_t other, std::byte* data, int64_t bytes) {
+  std::vector<DevicePiece> give, take;
+  const auto to = [](std::vector<DevicePiece>& pieces, int64_t other, std::byte* data, int64_t bytes) {
     pieces.push_back({.rank = static_cast<int>(other), .data = data, .bytes = bytes});
   };
   if (rounds() && gives()) round(bucket.ranges, 0, memory_.gradient);
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
     if (gives())
-      for (const Piece& p : part_on_its_way(bucket, r, memory_.gradient)) to(give, r, p.data, p.bytes);
+      for (const DevicePiece& p : part_on_its_way(bucket, r, memory_.gradient)) to(give, r, p.data, p.bytes);
     if (r >= round_.ranks) continue;
     std::byte* at = from(r);
-    for (const Piece& p : part_on_its_way(bucket, rank, memory_.gradient)) {
+    for (const DevicePiece& p : part_on_its_way(bucket, rank, memory_.gradient)) {
       to(take, r, at, p.bytes);
       at += p.bytes;
     }
@@ -195,15 +196,15 @@ void GradientSum::reduce_in_order(const GradientBucket& bucket) {
   take.clear();
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
-    for (const Piece& p : part_on_its_way(bucket, rank, memory_.total)) to(give, r, p.data, p.bytes);
-    for (const Piece& p : part_on_its_way(bucket, r, memory_.total)) to(take, r, p.data, p.bytes);
+    for (const DevicePiece& p : part_on_its_way(bucket, rank, memory_.total)) to(give, r, p.data, p.bytes);
+    for (const DevicePiece& p : part_on_its_way(bucket, r, memory_.total)) to(take, r, p.data, p.bytes);
   }
   collectives_.group().exchange(give, take);
   if (rounds()) widen(bucket.ranges, 0, memory_.total);
 }
 
 void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
-  std::vector<Piece> sums;
+  std::vector<DevicePiece> sums;
   for (const GradientRange& range : bucket.ranges) {
     std::byte* const total = memory_.total + range.begin * size;
     if (gives()) {
@@ -227,7 +228,7 @@ void GradientSum::reduce_in_any_order(const GradientBucket& bucket) {
 // Of all givers to all, which add them up alike.
 void GradientSum::reduce_loss() {
   const int64_t ranks = collectives_.world().size(), rank = collectives_.world().rank();
-  std::vector<Piece> give, take;
+  std::vector<DevicePiece> give, take;
   for (int64_t r = 0; r < ranks; ++r) {
     if (r == rank) continue;
     if (gives()) give.push_back({static_cast<int>(r), memory_.loss, size});

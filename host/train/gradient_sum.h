@@ -72,7 +72,7 @@ class GradientSum {
   void round(const std::vector<GradientRange>& ranges, int64_t at, std::byte* section);
   void widen(const std::vector<GradientRange>& ranges, int64_t at, std::byte* section);
   // The part of a rank as it travels: in this section, or rounded.
-  std::vector<Piece> part_on_its_way(const GradientBucket& bucket, int64_t rank, std::byte* section) const;
+  std::vector<DevicePiece> part_on_its_way(const GradientBucket& bucket, int64_t rank, std::byte* section) const;
   bool gives() const { return collectives_.world().rank() < round_.ranks; }
 
   Collectives& collectives_;

@@ -10,7 +10,7 @@
 namespace lh {
 
 // Memory that goes to a rank, or comes from it.
-struct Piece {
+struct DevicePiece {
   int rank = 0;
   std::byte* data = nullptr;
   int64_t bytes = 0;
@@ -29,12 +29,12 @@ class DeviceGroup {
   virtual bool queued() const = 0;
   // [together] The pieces for a rank are, one after another, as long as those that it takes from this one. What goes to
   // the rank itself is copied.
-  virtual void exchange(const std::vector<Piece>& give, const std::vector<Piece>& take) = 0;
+  virtual void exchange(const std::vector<DevicePiece>& give, const std::vector<DevicePiece>& take) = 0;
   // [together] From each rank so many bytes, in the order of the ranks.
   virtual void gather(const std::byte* own, std::byte* all, int64_t bytes) = 0;
   // [together] What is in these places becomes the sum of all ranks', added in an order that the library chooses. Only
   // where queued().
-  virtual void sum(const std::vector<Piece>& values, Summand type) = 0;
+  virtual void sum(const std::vector<DevicePiece>& values, Summand type) = 0;
   // What other processes of this machine need in order to read this allocation; empty where they cannot.
   virtual std::string offer(const std::byte* own) = 0;
   // With the offers of all ranks: where this device can read their allocations, its own included, by rank. Empty where

@@ -106,13 +106,15 @@ class Cuda final : public Backend {
   bool capturing() const override;  // by this context, or by whoever lent the stream
   bool runs_while_measuring() const override { return true; }
   void set_workspace(void* data, int64_t bytes) override;
+  bool has_streams() const override { return true; }
+  void* current_stream() const override { return stream_; }
+  void use_stream(void* stream) override;
   void choose_by_time(bool on) override;
   std::string choices() override;
   bool take_choices(const char* lines) override;
 
   // For operations.
   cudaStream_t stream() const { return stream_; }
-  void use_stream(void* stream);  // nullptr: its own
   const cudaDeviceProp& device() const { return device_; }
   int capability() const { return device_.major * 10 + device_.minor; }  // 90 = 9.0
   bool has_clusters() const { return compiled_for_ >= 90; }

@@ -52,12 +52,12 @@ class Group final : public lh::DeviceGroup {
   std::string library() const override { return version(); }
   bool queued() const override { return true; }
 
-  void exchange(const std::vector<lh::Piece>& give, const std::vector<lh::Piece>& take) override {
+  void exchange(const std::vector<lh::DevicePiece>& give, const std::vector<lh::DevicePiece>& take) override {
     enqueue([&] {
       check(ncclGroupStart(), "ncclGroupStart");
-      for (const lh::Piece& p : give)
+      for (const lh::DevicePiece& p : give)
         check(ncclSend(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.rank, comm_, stream_), "ncclSend");
-      for (const lh::Piece& p : take)
+      for (const lh::DevicePiece& p : take)
         check(ncclRecv(p.data, static_cast<size_t>(p.bytes), ncclInt8, p.rank, comm_, stream_), "ncclRecv");
       check(ncclGroupEnd(), "ncclGroupEnd");
     });
@@ -68,11 +68,11 @@ class Group final : public lh::DeviceGroup {
         [&] { check(ncclAllGather(own, all, static_cast<size_t>(bytes), ncclInt8, comm_, stream_), "ncclAllGather"); });
   }
 
-  void sum(const std::vector<lh::Piece>& values, lh::Summand type) override {
+  void sum(const std::vector<lh::DevicePiece>& values, lh::Summand type) override {
     const auto [element, width] = type == lh::Summand::float32 ? std::pair(ncclFloat32, 4) : std::pair(ncclBfloat16, 2);
     enqueue([&, element = element, width = width] {
       check(ncclGroupStart(), "ncclGroupStart");
-      for (const lh::Piece& p : values)
+      for (const lh::DevicePiece& p : values)
         check(ncclAllReduce(p.data, p.data, static_cast<size_t>(p.bytes / width), element, ncclSum, comm_, stream_),
               "ncclAllReduce");
       check(ncclGroupEnd(), "ncclGroupEnd");
