@@ -82,8 +82,10 @@ lk_status lk_copy_async(lk_context* context, lk_queue queue, void* dst, const vo
 }
 
 lk_status lk_event_create(lk_context* context, lk_event** out) {
-  return call(context, "event_create",
-              [&](lk::Backend& backend) { *given(out, "event_create", "out") = backend.event_create(); });
+  return call(context, "event_create", [&](lk::Backend& backend) {
+    lk_event** const event = given(out, "event_create", "out");
+    *event = backend.event_create();
+  });
 }
 
 void lk_event_destroy(lk_context* context, lk_event* event) {
