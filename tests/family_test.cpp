@@ -338,7 +338,8 @@ TEST_P(Families, EveryAdapterIsTrained) {
 
 // With the configuration alone, text encoders where they are trained; and what its operations take is named.
 TEST_P(Families, BenchTimesTheSameStep) {
-  const HostResult result = run_host({"bench", "--config", run().config_file.string(), "--repeat", "2", "--tune"});
+  const HostResult result = run_host(
+      {"bench", "--config", run().config_file.string(), "--device", tested_device(), "--repeat", "2", "--tune"});
   ASSERT_EQ(result.code, 0) << result.output;
   EXPECT_NE(result.output.find(fmt::format("on {} modules", GetParam().modules)), std::string::npos) << result.output;
   const char* const library = tested_device() == "cpu" ? "OpenBLAS|oneDNN" : "cuBLASLt|product_kernel";

@@ -222,6 +222,33 @@ TEST(Tuning, ChangedLinesAreTimedAgain) {
   EXPECT_EQ(found("b"), -1);
 }
 
+// Several runs that are started together find algorithms at the same time, for one file.
+TEST(Tuning, ProcessesLoseNothingOfEachOther) {
+  using lk::cuda::Tuning;
+  constexpr int processes = 4, products = 60;
+  const TempDir dir;
+  const auto name = [](int process, int product) { return fmt::format("{}x{}", process, product); };
+  std::vector<pid_t> children;
+  for (int process = 0; process < processes; ++process) {
+    children.push_back(::fork());
+    if (children.back() != 0) continue;
+    Tuning tuning((dir / "tuning").string(), "device\tlibrary");
+    std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+    for (int product = 0; product < products; ++product) tuning.keep(name(process, product), bytes.data());
+    ::_exit(0);
+  }
+  for (const pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  Tuning tuning((dir / "tuning").string(), "device\tlibrary");
+  std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+  for (int process = 0; process < processes; ++process)
+    for (int product = 0; product < products; ++product)
+      EXPECT_TRUE(tuning.find(name(process, product), bytes.data())) << name(process, product);
+}
+
 // What one process used goes before another one's file, and into what that one says it used; as a whole or not at all.
 TEST(Tuning, UsedLinesAreTakenByAnotherProcess) {
   using lk::cuda::Tuning;

@@ -56,7 +56,7 @@ void log_call(void*, const lk_call_trace* call) {
 }  // namespace
 
 Device::Device(const std::string& name, bool deterministic)
-    : cpu_(name == "cpu" || name == "card"), card_(name == "card") {
+    : name_(name), cpu_(name == "cpu" || name == "card"), card_(name == "card") {
   const int32_t index = cpu_ ? 0 : cuda_index(name);
   if (index < 0) fail(Code::config, "device: '{}' is none of cuda, cuda:<number> and cpu", name);
   if (!cpu_ && lk_backend_available(LK_CUDA) == 0)

@@ -23,6 +23,7 @@ class Device {
   Device& operator=(const Device&) = delete;
 
   lk_context* context() const { return context_; }
+  const std::string& name() const { return name_; }
   bool is_cpu() const { return cpu_; }
   // "card": a CPU on which a run of a GPU is planned and nothing is run.
   bool stands_for_gpu() const { return card_; }
@@ -47,6 +48,7 @@ class Device {
  private:
   friend class DeviceMemory;
   lk_context* context_ = nullptr;
+  std::string name_;
   bool cpu_, card_;
   int64_t limit_ = 0, taken_ = 0;
   SharedWeights* shared_weights_ = nullptr;

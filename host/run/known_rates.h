@@ -27,6 +27,6 @@ KnownRates kept_rates(const std::filesystem::path& folder, const std::string& wh
 
 // Of a GPU kept ones, by device, versions of driver and libraries, and what is computed in; of a CPU the usual ones.
 // room: bytes that measuring may take. products: what layers will be asked for.
-KnownRates known_rates(Device& device, DType compute, int64_t room, lk_products products);
+KnownRates known_rates(const Device& device, DType compute, int64_t room, lk_products products);
 
 }  // namespace lh

@@ -1,9 +1,12 @@
 // Reads the file once, and replaces it as a whole when something is found.
 #include "cuda/tuning.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -63,12 +66,33 @@ std::optional<std::pair<std::string, std::string>> parse(std::string_view line) 
   return std::pair(std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)));
 }
 
+// While one lives, other processes and contexts that ask for it wait: who reads the file and writes it again would lose
+// what came between. Without effect where files cannot be locked.
+class Turn {
+ public:
+  explicit Turn(const std::string& path)
+      : file_(path.empty() ? -1 : ::open((path + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+    while (file_ >= 0 && ::flock(file_, LOCK_EX) != 0 && errno == EINTR) {
+    }
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+  ~Turn() {
+    if (file_ >= 0) ::close(file_);
+  }
+
+ private:
+  int file_;
+};
+
 }  // namespace
 
 Tuning::Tuning(std::string path, std::string owner) : path_(std::move(path)), owner_(std::move(owner)) {}
 
 bool Tuning::usable() {
-  if (!usable_) usable_ = !path_.empty() && write(read());
+  if (usable_) return *usable_;
+  const Turn turn(path_);
+  usable_ = !path_.empty() && write(read());
   return *usable_;
 }
 
@@ -88,6 +112,7 @@ bool Tuning::find(const std::string& product, void* algorithm) {
 
 void Tuning::keep(const std::string& product, void* algorithm) {
   const std::string hex = encode(algorithm);
+  const Turn turn(path_);
   Lines lines = read();
   const auto [line, added] = lines.try_emplace(owner_ + '\t' + product, hex);
   if (!added)

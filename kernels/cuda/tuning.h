@@ -1,8 +1,8 @@
 // The algorithms that were fastest, on disk: one line per product, "device <tab> library <tab> product <tab> hex
 // <tab> checksum": another algorithm would give other bits. What a process has used it can say in the same lines, which
 // another one takes in place of its own file's.
-// Lines of other devices and library versions are kept. Failing to read or write is not an error: it only means timing
-// again.
+// Processes take turns (a file beside it, .lock), so that none loses what another found. Lines of other devices and
+// library versions are kept. Failing to read or write is not an error: it only means timing again.
 #pragma once
 
 #include <map>
