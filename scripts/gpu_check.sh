@@ -50,7 +50,18 @@ if wanted build; then
 fi
 
 if wanted tests; then
-  part tests "$build/bin/lora_tests" --device cuda
+  # Most of the time a test waits for the host or for another process, so several share the GPU; shards are small, so that
+  # all end together.
+  shards() {
+    local logs status=0
+    logs=$(mktemp -d)
+    seq 0 39 | xargs -P 8 -I{} env GTEST_TOTAL_SHARDS=40 GTEST_SHARD_INDEX={} OMP_NUM_THREADS=2 \
+      sh -c '"$0" --device cuda >"$1" 2>&1' "$build/bin/lora_tests" "$logs/{}" || status=1
+    cat "$logs"/*
+    rm -rf "$logs"
+    return $status
+  }
+  part tests shards
 fi
 if wanted golden; then
   cases=("$root"/tests/data/golden/*/)
