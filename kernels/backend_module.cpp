@@ -28,6 +28,15 @@ const BackendModule& open(const char* name) {
   return *module;
 }
 
+const BackendModule& opened(const char* name) {
+  static std::mutex mutex;
+  static std::map<std::string, const BackendModule*> modules;
+  const std::lock_guard lock(mutex);
+  const BackendModule*& module = modules[name];
+  if (module == nullptr) module = &open(name);
+  return *module;
+}
+
 }  // namespace
 
 std::string backend_module_path(const char* name) {
@@ -44,12 +53,7 @@ bool backend_module_there(const char* name) {
 }
 
 std::unique_ptr<Backend> make_backend_of_module(const char* name, const lk_context_params& params) {
-  static std::mutex mutex;
-  static std::map<std::string, const BackendModule*> opened;
-  const std::lock_guard lock(mutex);
-  const BackendModule*& module = opened[name];
-  if (module == nullptr) module = &open(name);
-  return module->make(params);
+  return opened(name).make(params);
 }
 
 }  // namespace lk

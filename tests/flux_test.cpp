@@ -161,7 +161,7 @@ class FillRun : public testing::Test {
     for (const auto& photo : fs::directory_iterator(photos_))
       if (photo.path().extension() == ".jpg") half_white(photo.path());
     run_.replace(toy.string(), (run_.folder() / "fill.safetensors").string());
-    run_.replace("network:\n", "  max_sequence_length: 64\nnetwork:\n");
+    run_.set("max_sequence_length", "64");
     run_.replace("    resolution: 64\n", "    resolution: 64\n    inpaint_masks: 3\n");
     run_.set("flip_x", "true");
     run_.replace("prompts: []", fmt::format("prompts: [one, \"two --mask {}\"]\n  images: {{image: {}, mask: {}}}",
@@ -245,7 +245,7 @@ TEST(FluxGuidance, IsLeftOutOfTrainingWhereItIsBypassed) {
   const auto run = [&](const fs::path& denoiser, const std::string& more) {
     ToyRun toy_run;
     toy_run.replace(toy.string(), denoiser.string());
-    toy_run.replace("network:\n", "  max_sequence_length: 64\nnetwork:\n");
+    toy_run.set("max_sequence_length", "64");
     toy_run.replace("  seed: 42\n", "  seed: 42\n  timestep_type: sigmoid\n  timestep_shift: 1\n" + more);
     expect_trained(toy_run.set("steps", "2").train());
     return trained(toy_run);

@@ -35,6 +35,7 @@ model:
   vae_path: $root/examples/toy_flux/ae.safetensors
   clip_path: $root/examples/toy_flux/clip_l.safetensors
   t5_path: $root/examples/toy_flux/t5xxl.safetensors
+  max_sequence_length: 32
 network:
   linear: 2
   dropout: 0.1
@@ -191,11 +192,12 @@ check "one process with weights in 4 bits" alone codes
 check "two with a part of them each, and of their factors" ranks 2 parts_of_codes
 check "give its bytes" same codes parts_of_codes
 total_of() { ranks 2 "$1" --dry-run | sed -n 's/^memory *\([0-9.]*\) MiB.*/\1/p'; }
-within_budget() {
-  local budget
-  budget=$(awk -v all="$(total_of parts)" 'BEGIN { printf "%.2f", 0.97 * all }')
-  config parts_in_budget 2 6 "${parts[@]}" -e "s/  shard_base: true/  shard_base: true\n  budget: $budget MiB/"
-  ranks 2 parts_in_budget && same calm parts_in_budget
+within_budget() {  # with all tokens that the model has, whose activations can be made again
+  local budget all=("${parts[@]}" -e '/max_sequence_length/d')
+  config parts_of_more 2 6 "${all[@]}"
+  budget=$(awk -v all="$(total_of parts_of_more)" 'BEGIN { printf "%.2f", 0.97 * all }')
+  config parts_in_budget 2 6 "${all[@]}" -e "s/  shard_base: true/  shard_base: true\n  budget: $budget MiB/"
+  ranks 2 parts_of_more && ranks 2 parts_in_budget && same parts_of_more parts_in_budget
 }
 check "in less memory than that takes, they give the same bytes" within_budget
 config parts_of_three 2 4 -e 's/^train:/memory:\n  shard_base: true\n  recompute: 60%\ntrain:/'

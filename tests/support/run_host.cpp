@@ -28,6 +28,7 @@ model:
   vae_path: SOURCE/examples/toy_flux/ae.safetensors
   clip_path: SOURCE/examples/toy_flux/clip_l.safetensors
   t5_path: SOURCE/examples/toy_flux/t5xxl.safetensors
+  max_sequence_length: 32
 network:
   linear: 2
   dropout: 0
