@@ -69,11 +69,15 @@ const Refusal refusals[] = {
 
 std::ostream& operator<<(std::ostream& out, const Refusal& r) { return out << r.name; }
 
-HostOptions preload(const std::string& shim, Environment environment) {
-  environment.emplace_back("LD_PRELOAD", std::string(binary_dir()) + "/lib/lora-host-test/shims/" + shim + ".so");
+HostOptions preload(const std::filesystem::path& library, Environment environment) {
+  environment.emplace_back("LD_PRELOAD", library.string());
   // A sanitized program wants its runtime to be the first library.
   environment.emplace_back("ASAN_OPTIONS", "verify_asan_link_order=0");
   return {.environment = std::move(environment)};
+}
+
+HostOptions preload_shim(const std::string& name, Environment environment) {
+  return preload(std::string(binary_dir()) + "/lib/lora-host-test/shims/" + name + ".so", std::move(environment));
 }
 
 // The toy run on a GPU; with `by_default` the configuration names no device.
@@ -108,7 +112,7 @@ class DeviceError : public ::testing::TestWithParam<Refusal> {
 
 TEST_P(DeviceError, HasItsCodeAndText) {
   const Refusal& r = GetParam();
-  const HostResult result = train_on_gpu(preload(r.shim, r.environment));
+  const HostResult result = train_on_gpu(preload_shim(r.shim, r.environment));
   expect_refusal(result, r.code, R"(device: cuda cannot be used: )" + std::string(r.text));
   EXPECT_THAT(result.output, ::testing::HasSubstr("Or use `device: cpu`, which needs no GPU"));
 }
@@ -147,8 +151,7 @@ TEST_P(MisplacedModule, IsRefused) {
   std::filesystem::copy_file(built / "lib/liblora_kernels.so.0", library);
   std::filesystem::create_directory(folder / "lora-kernels");
   if (*m.file != '\0') std::filesystem::copy_file(built / m.file, folder / "lora-kernels/cuda.so");
-  const HostResult result =
-      train_on_gpu({.environment = {{"LD_PRELOAD", library.string()}, {"ASAN_OPTIONS", "verify_asan_link_order=0"}}});
+  const HostResult result = train_on_gpu(preload(library, {}));
   expect_refusal(result, m.code, m.text);
 }
 
@@ -159,10 +162,10 @@ INSTANTIATE_TEST_SUITE_P(All, MisplacedModule, ::testing::ValuesIn(misplaced),
 TEST(DeviceMemoryError, IsForeseenByThePlan) {
   if (lk_backend_available(LK_CUDA) == 0 || open_gpu() != LK_OK) GTEST_SKIP() << "there is no usable GPU";
   expect_refusal(
-      train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "260"}})), 4,
+      train_on_gpu(preload_shim("memory", {{"LORA_TEST_FREE_MIB", "260"}})), 4,
       R"(the run does not fit: 4\.0 MiB of memory may be used, and it takes[\s\S]*datasets\.resolution, half of what it is)");
   // Less than what the libraries load: nothing is left, not less than nothing.
-  expect_refusal(train_on_gpu(preload("memory", {{"LORA_TEST_FREE_MIB", "100"}})), 4,
+  expect_refusal(train_on_gpu(preload_shim("memory", {{"LORA_TEST_FREE_MIB", "100"}})), 4,
                  R"(the run does not fit: 0\.0 MiB of memory may be used)");
 }
 
