@@ -1,6 +1,6 @@
-// lora where an adapter's share may be a step of the frozen product's own sum (on devices of capability 9.0): tiles
-// that are full and not along every axis, one and several of them, every rank's number of steps. Rows are independent,
-// so a sample of them is compared with the float64 loops.
+// lora where an adapter's share may be a step of the frozen product's own sum, which may make s and ds too where they
+// have no mask (on devices of capability 9.0): tiles that are full and not along every axis, one and several of them,
+// every rank's number of steps. Rows are independent, so a sample of them is compared with the float64 loops.
 #include <gtest/gtest.h>
 
 #include "support/kernel_tensors.h"
@@ -22,14 +22,21 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
       {129, 64, 256, 16},    {900, 328, 4000, 16}, {900, 4000, 328, 16},   {1100, 200, 3400, 16}, {1100, 3400, 200, 16},
       {2304, 136, 2048, 16}, {300, 264, 136, 64},  {1000, 1288, 1272, 16}, {8200, 648, 632, 8}};
   // On a GPU of 132 processors of tiles of 128, 160, 192, 208 and 256 columns, forward and backward; above mostly
-  // of 96.
-  static constexpr Size tiles[] = {
-      {300, 72, 3176, 16}, {300, 3176, 72, 16},  {520, 72, 2824, 16},  {520, 2824, 72, 8},   {520, 72, 3528, 8},
-      {520, 3528, 72, 16}, {1540, 72, 1736, 16}, {1540, 1736, 72, 16}, {1540, 72, 1880, 16}, {1540, 1880, 72, 16}};
+  // of 96. Without a mask of 96, 128 and 160 that make s and ds, with ranks up to 16 and 32.
+  static constexpr Size tiles[] = {{300, 72, 3176, 16},  {300, 3176, 72, 16},  {520, 72, 2824, 16},
+                                   {520, 2824, 72, 8},   {520, 72, 3528, 8},   {520, 3528, 72, 16},
+                                   {1540, 72, 1736, 16}, {1540, 1736, 72, 16}, {1540, 72, 1880, 16},
+                                   {1540, 1880, 72, 16}, {300, 72, 3176, 24},  {4100, 328, 632, 32}};
   static std::vector<Size> tested_sizes() {
     std::vector<Size> all(std::begin(sizes), std::end(sizes));
     if (lh::test::tested_device() == "cuda") all.insert(all.end(), std::begin(tiles), std::end(tiles));
     return all;
+  }
+
+  // A mask decides which kernels a GPU takes.
+  static std::vector<bool> masks_of(const Size& n) {
+    if (lh::test::tested_device() == "cuda") return {false, true};
+    return {n.rows % 2 == 0};
   }
 
   // Of the first and last rows of tiles, and some in between.
@@ -50,7 +57,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
   // A layer's tensors; what is computed is poisoned.
   struct Layer {
     Size n;
-    Tensor x, dy, weight, bias, down, up, mask, residual, added, y, s, dx, ddown, dup;
+    Tensor x, dy, weight, bias, down, up, mask, residual, added, y, s, ds, dx, ddown, dup;
   };
   Layer layer(const Size& n, bool with_mask) {
     const lk_dtype type = GetParam();
@@ -69,6 +76,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
             drawn({n.rows, n.in}, type),
             empty({n.rows, n.out}, type),
             empty({n.rows, n.rank}, type),
+            empty({n.rows, n.rank}, type),
             empty({n.rows, n.in}, type),
             empty({n.rank, n.in}, LK_F32),
             empty({n.out, n.rank}, LK_F32)};
@@ -83,7 +91,7 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
     lk_lora_backward_params b{};
     b.dy = l.dy.view(), b.x = l.x.view(), b.s = l.s.view(), b.weight = l.weight.view(), b.down = l.down.view();
     b.up = l.up.view(), b.scale = scale, b.dx = l.dx.view(), b.ddown = l.ddown.view(), b.dup = l.dup.view();
-    b.added = l.added.view();
+    b.added = l.added.view(), b.ds = l.ds.view();
     if (with_mask) b.mask = l.mask.view();
     ASSERT_EQ(lk_lora_backward(context.get(), &b), LK_OK) << lk_last_error(context.get());
   }
@@ -99,30 +107,36 @@ constexpr int roundings = 4;
 
 TEST_P(KernelsAdapters, SharesArePartOfTheSum) {
   for (const Size& n : tested_sizes()) {
-    SCOPED_TRACE(text(n));
-    const bool with_mask = n.rows % 2 == 0;
-    const Layer l = layer(n, with_mask);
-    const bool with_residual = n.out % 16 != 0;
-    run(l, with_mask, with_residual);
-    const std::vector<int64_t> some = sample(n.rows);
-    const auto count = static_cast<int64_t>(some.size());
-    const Values x = rows_of(l.x, some, n.in), mask = rows_of(l.mask, some, n.rank), weight = load(l.weight);
-    Values y = reference::lora({n.in, n.out, n.rank, scale}, x, weight, load(l.down), load(l.up), mask);
-    const Values bias = load(l.bias);
-    const Values residual = rows_of(l.residual, some, n.out);
-    for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()] + (with_residual ? residual[i] : 0);
-    expect_near("y", rows_of(l.y, some, n.out), y, GetParam(), n.in, roundings + (with_residual ? 1 : 0));
+    for (const bool with_mask : masks_of(n)) {
+      SCOPED_TRACE(text(n) + (with_mask ? ", mask" : ""));
+      const Layer l = layer(n, with_mask);
+      const bool with_residual = n.out % 16 != 0;
+      run(l, with_mask, with_residual);
+      const std::vector<int64_t> some = sample(n.rows);
+      const auto count = static_cast<int64_t>(some.size());
+      const Values x = rows_of(l.x, some, n.in), mask = rows_of(l.mask, some, n.rank), weight = load(l.weight);
+      const Values down = load(l.down), up = load(l.up);
+      Values s = reference::matmul({1, count, n.in, n.rank, false, true}, x, down);
+      for (size_t i = 0; i < s.size(); ++i) s[i] *= mask[i];
+      expect_near("s", rows_of(l.s, some, n.rank), s, GetParam(), n.in, 1);
+      Values y = reference::lora({n.in, n.out, n.rank, scale}, x, weight, down, up, mask);
+      const Values bias = load(l.bias);
+      const Values residual = rows_of(l.residual, some, n.out);
+      for (size_t i = 0; i < y.size(); ++i) y[i] += bias[i % bias.size()] + (with_residual ? residual[i] : 0);
+      expect_near("y", rows_of(l.y, some, n.out), y, GetParam(), n.in, roundings + (with_residual ? 1 : 0));
 
-    const Values dy = rows_of(l.dy, some, n.out);
-    Values ds = reference::matmul({1, count, n.out, n.rank, false, false}, dy, load(l.up));
-    for (size_t i = 0; i < ds.size(); ++i) ds[i] *= scale * mask[i];
-    Values dx = reference::matmul({1, count, n.out, n.in, false, false}, dy, weight);
-    const Values share = reference::matmul({1, count, n.rank, n.in, false, false}, ds, load(l.down));
-    const Values added = rows_of(l.added, some, n.in);
-    for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i] + added[i];
-    expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings + 1);
-    for (const Tensor& whole : {l.y, l.s, l.dx, l.ddown, l.dup})
-      for (const double value : load(whole)) ASSERT_TRUE(std::isfinite(value));
+      const Values dy = rows_of(l.dy, some, n.out);
+      Values ds = reference::matmul({1, count, n.out, n.rank, false, false}, dy, up);
+      for (size_t i = 0; i < ds.size(); ++i) ds[i] *= scale * mask[i];
+      expect_near("ds", rows_of(l.ds, some, n.rank), ds, GetParam(), n.out, 1);
+      Values dx = reference::matmul({1, count, n.out, n.in, false, false}, dy, weight);
+      const Values share = reference::matmul({1, count, n.rank, n.in, false, false}, ds, down);
+      const Values added = rows_of(l.added, some, n.in);
+      for (size_t i = 0; i < dx.size(); ++i) dx[i] += share[i] + added[i];
+      expect_near("dx", rows_of(l.dx, some, n.in), dx, GetParam(), n.out, roundings + 1);
+      for (const Tensor& whole : {l.y, l.s, l.ds, l.dx, l.ddown, l.dup})
+        for (const double value : load(whole)) ASSERT_TRUE(std::isfinite(value));
+    }
   }
 }
 

@@ -33,6 +33,8 @@ const Group groups[] = {
     {77, 96, {{40, 16}, {40, 16}}, false},
     {130, 72, {{48, 16, false}, {24, 32}, {136, 16, true, true}, {8, 4, true, false, true}}, true, true, true},
     {300, 136, {{264, 64}}},
+    {300, 328, {{400, 16, true, true}, {264, 8}, {504, 16}}, true, true},
+    {300, 328, {{400, 32}, {264, 24, true, true}}, true, true},
     {90, 48, {{32, 16, true, true, false, LK_I8}, {48, 16, true, false, true, LK_F8_E4M3}, {16, 16}}, true, true},
 };
 

@@ -70,6 +70,11 @@ __device__ inline void copy_box(void* to, const CUtensorMap& from, int col, int 
       "l"(&from), "r"(col), "r"(row), "r"(shared_address(barrier))
       : "memory");
 }
+// One that will be copied soon, for the second-level cache.
+__device__ inline void expect_box_soon(const CUtensorMap& from, int col, int row) {
+  asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global [%0, {%1, %2}];" ::"l"(&from), "r"(col), "r"(row)
+               : "memory");
+}
 // A box of a tensor [batch, rows, heads, width]: rows of a head; zeros where there are none.
 __device__ inline void copy_rows(void* to, const CUtensorMap& from, int batch, int row, int head, uint64_t* barrier) {
   asm volatile(

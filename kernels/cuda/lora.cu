@@ -3,10 +3,10 @@
 //   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + dy weight + ds down
 // The adapter's share of y and dx is written first and the frozen layer's product added to it (beta = 1), so that its
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
-// nothing is written before, and it may make an activation on the way, which otherwise is a pass of its own over what
-// was stored. An operation goes one of three ways: up to 8 rows by products that stream the weights; on
-// tensor cores with a rank up to 32 by a pass from one wide operand to the other, backward one more over both, which
-// may be those of several layers of one x; otherwise by cuBLASLt.
+// nothing is written before; it may make s or ds, too, where that costs less than a pass over x or dy, or an activation
+// on the way, which otherwise is a pass of its own over what was stored. An operation goes one of three ways: up to 8
+// rows by products that stream the weights; on tensor cores with a rank up to 32 by a pass from one wide operand to the
+// other, backward one more over both, which may be those of several layers of one x; otherwise by cuBLASLt.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -87,17 +87,26 @@ Activation activation_of(const lk_lora_forward_params& p) {
           .pitch = lines.dense() ? width : lines.pitch};
 }
 
-// With the adapter's share as a step of its sum: z [rows, rank] times v, which with_shares gives a place and which is
-// still to be left there.
-SharedProduct shared_product(const GemmCall& base, int64_t rank, const Out& z, int64_t pitch) {
-  return {.product = base, .z = {z.data, z.dtype}, .z_pitch = pitch, .rank = rank};
+// With the adapter's share as a step of its sum: z [rows, rank], which the product may make itself, times v.
+SharedProduct shared_product(const GemmCall& base, int64_t rank, const Out& z, int64_t pitch,
+                             const Projection& projection) {
+  return {.product = base, .z = z, .z_pitch = pitch, .rank = rank, .projection = projection};
 }
 
-// Whether that is worth it, for all layers together.
-bool with_shares(Cuda& cuda, std::span<SharedProduct> layers) {
-  if (!product_suits_hopper(cuda, layers)) return false;
-  for (SharedProduct& layer : layers) layer.v = cuda.scratch<uint16_t>(layer.product.n * layer.rank);
-  return true;
+// s of an adapter's matrices, and ds of them; none with a mask, which is applied before z is rounded.
+template <class Params>
+Projection projection_of(const Params& p, bool forward) {
+  if (present(p.mask) || p.down.dtype != LK_F32 || p.up.dtype != LK_F32) return {};
+  const auto *const down = static_cast<const float*>(p.down.data), *const up = static_cast<const float*>(p.up.data);
+  return forward ? Projection{.w = down, .v = up, .gain = p.scale} : Projection{.w = up, .v = down, .alpha = p.scale};
+}
+
+// What is quickest for all layers together. v, if it is to be given, has a place then and is still to be left there.
+Shares with_shares(Cuda& cuda, std::span<SharedProduct> layers) {
+  const Shares shares = shares_of(cuda, layers);
+  if (shares == Shares::given || (shares == Shares::made && cuda.measuring()))
+    for (SharedProduct& layer : layers) layer.v = cuda.scratch<uint16_t>(layer.product.n * layer.rank);
+  return shares;
 }
 
 // Otherwise it is added to what the share has left.
@@ -106,10 +115,10 @@ GemmCall adding(GemmCall base) {
   return base;
 }
 
-// Addresses, which are unknown while measuring, may decide: both ways then find their memory.
-void run_bases(Cuda& cuda, const std::vector<SharedProduct>& bases, bool shared) {
-  if (shared) product_on_hopper(cuda, bases);
-  if (shared && !cuda.measuring()) return;
+// Addresses, which are unknown while measuring, may decide: all ways then find their memory.
+void run_bases(Cuda& cuda, const std::vector<SharedProduct>& bases, Shares shares) {
+  if (shares != Shares::apart) product_on_hopper(cuda, bases, shares);
+  if (shares != Shares::apart && !cuda.measuring()) return;
   for (const SharedProduct& base : bases) cuda.gemm().run(adding(base.product));
 }
 
@@ -415,25 +424,26 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
     GemmCall base = base_product(cuda, p, n, true, p.x, p.y, workspace);
     base.bias = p.bias.data;
     base.bias_dtype = p.bias.dtype;
-    bases.push_back(shared_product(base, n.rank, out(p.s), n.rank));
+    bases.push_back(shared_product(base, n.rank, out(p.s), n.rank, projection_of(p, true)));
   }
   if (!bases.empty()) bases.front().c = first.added.data;
   const bool can_share = skinny && bases.size() == layers.size();
-  bool activated = false;
+  Shares shares = Shares::apart;
   if (can_share && present(first.activated)) {
     bases.front().activation = activation_of(first);
-    activated = with_shares(cuda, bases);
-    if (!activated) bases.front().activation = {};
+    shares = with_shares(cuda, bases);
+    if (shares == Shares::apart) bases.front().activation = {};
   }
-  const bool shared = activated || (can_share && with_shares(cuda, bases));
-  if (!shared)
+  const bool activated = shares != Shares::apart;
+  if (can_share && !activated) shares = with_shares(cuda, bases);
+  if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   bool added = true;
-  if (skinny)
-    added = skinny_forward(cuda, layers, bases, shared);
-  else
+  if (!skinny)
     gemm_forward(cuda, first, sizes_of(first), workspace);
-  run_bases(cuda, bases, shared);
+  else if (shares != Shares::made || cuda.measuring())
+    added = skinny_forward(cuda, layers, bases, shares != Shares::apart);
+  run_bases(cuda, bases, shares);
   if (!added) add_to(cuda, first.y, first.added);
   return activated;
 }
@@ -447,24 +457,26 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
     ds.push_back(skinny ? place_of_ds(cuda, p, n, d) : Ds{});
     if (present(p.weight) && present(d.dx))
       bases.push_back(shared_product(base_product(cuda, p, n, false, p.dy, d.dx, workspace), n.rank, ds.back().to,
-                                     ds.back().pitch));
+                                     ds.back().pitch, projection_of(p, false)));
   }
   if (!bases.empty()) bases.front().c = d.added.data;
-  const bool shared = skinny && bases.size() == layers.size() && with_shares(cuda, bases);
-  if (!shared)
+  const bool can_share = skinny && bases.size() == layers.size();
+  const Shares shares = can_share ? with_shares(cuda, bases) : Shares::apart;
+  if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   bool added = true;
   if (skinny) {
     const std::vector<In> s = s_of(cuda, layers);
-    if (present(d.dx) && !shared)
+    if (present(d.dx) && shares == Shares::apart)
       added = skinny_spread(cuda, layers, ds, d);
-    else
+    else if (shares != Shares::made || cuda.measuring())
       skinny_narrow(cuda, layers, ds, bases);
+    if (shares == Shares::made) run_bases(cuda, bases, shares);  // with ds
     skinny_gradients(cuda, layers, s, ds);
   } else {
     gemm_backward(cuda, layers.front(), sizes_of(layers.front()), d, workspace);
   }
-  run_bases(cuda, bases, shared);
+  if (shares != Shares::made) run_bases(cuda, bases, shares);
   if (!added) add_to(cuda, d.dx, d.added);
 }
 

@@ -47,8 +47,11 @@ struct MatrixOfPieces {
 #define LK_REGISTERS16(how, i) LK_REGISTERS8(how, i), LK_REGISTERS8(how, i + 8)
 #define LK_REGISTERS32(how, i) LK_REGISTERS16(how, i), LK_REGISTERS16(how, i + 16)
 #define LK_REGISTERS48(how, i) LK_REGISTERS32(how, i), LK_REGISTERS16(how, i + 32)
+#define LK_REGISTERS56(how, i) LK_REGISTERS48(how, i), LK_REGISTERS8(how, i + 48)
 #define LK_REGISTERS64(how, i) LK_REGISTERS48(how, i), LK_REGISTERS16(how, i + 48)
+#define LK_REGISTERS72(how, i) LK_REGISTERS64(how, i), LK_REGISTERS8(how, i + 64)
 #define LK_REGISTERS80(how, i) LK_REGISTERS64(how, i), LK_REGISTERS16(how, i + 64)
+#define LK_REGISTERS88(how, i) LK_REGISTERS80(how, i), LK_REGISTERS8(how, i + 80)
 #define LK_REGISTERS96(how, i) LK_REGISTERS80(how, i), LK_REGISTERS16(how, i + 80)
 #define LK_REGISTERS104(how, i) LK_REGISTERS96(how, i), LK_REGISTERS8(how, i + 96)
 #define LK_REGISTERS128(how, i) LK_REGISTERS96(how, i), LK_REGISTERS32(how, i + 96)
@@ -70,9 +73,12 @@ struct MatrixOfPieces {
 #define LK_OCTET15 "%120, %121, %122, %123, %124, %125, %126, %127"
 #define LK_NAMES32 LK_OCTET0 ", " LK_OCTET1 ", " LK_OCTET2 ", " LK_OCTET3
 #define LK_NAMES48 LK_NAMES32 ", " LK_OCTET4 ", " LK_OCTET5
-#define LK_NAMES64 LK_NAMES48 ", " LK_OCTET6 ", " LK_OCTET7
-#define LK_NAMES80 LK_NAMES64 ", " LK_OCTET8 ", " LK_OCTET9
-#define LK_NAMES96 LK_NAMES80 ", " LK_OCTET10 ", " LK_OCTET11
+#define LK_NAMES56 LK_NAMES48 ", " LK_OCTET6
+#define LK_NAMES64 LK_NAMES56 ", " LK_OCTET7
+#define LK_NAMES72 LK_NAMES64 ", " LK_OCTET8
+#define LK_NAMES80 LK_NAMES72 ", " LK_OCTET9
+#define LK_NAMES88 LK_NAMES80 ", " LK_OCTET10
+#define LK_NAMES96 LK_NAMES88 ", " LK_OCTET11
 #define LK_NAMES104 LK_NAMES96 ", " LK_OCTET12
 #define LK_NAMES128 LK_NAMES104 ", " LK_OCTET13 ", " LK_OCTET14 ", " LK_OCTET15
 // d = a b^T, or with `add` that more; sums over 16. `layouts`: 0 for a matrix whose rows in memory are rows of the
@@ -99,24 +105,38 @@ struct MatrixOfPieces {
   __device__ static void rows_across(float(&d)[count], uint64_t a, uint64_t b) {      \
     LK_MULTIPLY("m64n" #cols "k16.f32." name "." name, count, first, second, "0, 1"); \
   }
-// [64, cols] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across.
-#define LK_FROM_REGISTERS(name, cols, count, first, second)                                              \
-  __device__ static void add_from_registers(float(&d)[count], const uint32_t* a, uint64_t b) {           \
-    asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." name "." name " {" LK_NAMES##count \
-                 "}, {" first "}, " second ", 1, 1, 1, 1;\n"                                             \
-                 : LK_REGISTERS##count("+f", 0)                                                          \
-                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));                                  \
+// [64, cols] added to d; a in registers, packed from a result's v[8 s] .. v[8 s + 7]; b across, or by rows.
+#define LK_ADD_FROM_REGISTERS(name, cols, count, first, second, across)                                \
+  asm volatile("wgmma.mma_async.sync.aligned.m64n" #cols "k16.f32." name "." name " {" LK_NAMES##count \
+               "}, {" first "}, " second ", 1, 1, 1, " across ";\n"                                    \
+               : LK_REGISTERS##count("+f", 0)                                                          \
+               : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
+#define LK_FROM_REGISTERS(name, cols, count, first, second)                                    \
+  __device__ static void add_from_registers(float(&d)[count], const uint32_t* a, uint64_t b) { \
+    LK_ADD_FROM_REGISTERS(name, cols, count, first, second, "1");                              \
   }
+#define LK_ROWS_FROM_REGISTERS(name, cols, count, first, second)                                    \
+  __device__ static void add_rows_from_registers(float(&d)[count], const uint32_t* a, uint64_t b) { \
+    LK_ADD_FROM_REGISTERS(name, cols, count, first, second, "0");                                   \
+  }
+// All four, of the widths of tiles that project (product_through.cuh).
+#define LK_WIDTH_THROUGH(name, cols, count, first, second, registers, behind) \
+  LK_WIDTH(name, cols, count, first, second)                                  \
+  LK_FROM_REGISTERS(name, cols, count, registers, behind)                     \
+  LK_ROWS_FROM_REGISTERS(name, cols, count, registers, behind)
 #define LK_MULTIPLIES(T, name)                                                     \
   template <>                                                                      \
   struct Multiply<T> {                                                             \
     LK_WIDTH(name, 64, 32, "%32", "%33")                                           \
     LK_WIDTH(name, 96, 48, "%48", "%49")                                           \
-    LK_WIDTH(name, 128, 64, "%64", "%65")                                          \
-    LK_WIDTH(name, 160, 80, "%80", "%81")                                          \
     LK_WIDTH(name, 192, 96, "%96", "%97")                                          \
     LK_WIDTH(name, 208, 104, "%104", "%105")                                       \
     LK_WIDTH(name, 256, 128, "%128", "%129")                                       \
+    LK_WIDTH_THROUGH(name, 112, 56, "%56", "%57", "%56, %57, %58, %59", "%60")     \
+    LK_WIDTH_THROUGH(name, 128, 64, "%64", "%65", "%64, %65, %66, %67", "%68")     \
+    LK_WIDTH_THROUGH(name, 144, 72, "%72", "%73", "%72, %73, %74, %75", "%76")     \
+    LK_WIDTH_THROUGH(name, 160, 80, "%80", "%81", "%80, %81, %82, %83", "%84")     \
+    LK_WIDTH_THROUGH(name, 176, 88, "%88", "%89", "%88, %89, %90, %91", "%92")     \
     /* [64, 128] added to d, both across */                                        \
     __device__ static void add_across(float (&d)[64], uint64_t a, uint64_t b) {    \
       constexpr bool add = true;                                                   \
@@ -128,7 +148,6 @@ struct MatrixOfPieces {
       LK_MULTIPLY("m64n64k16.f32." name "." name, 32, "%32", "%33", "1, 1");       \
     }                                                                              \
     LK_FROM_REGISTERS(name, 64, 32, "%32, %33, %34, %35", "%36")                   \
-    LK_FROM_REGISTERS(name, 128, 64, "%64, %65, %66, %67", "%68")                  \
     __device__ static uint32_t pack(float low, float high) {                       \
       uint32_t both = 0;                                                           \
       asm("cvt.rn." name "x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low)); \
@@ -147,12 +166,18 @@ LK_MULTIPLIES(__half, "f16")
 
 #undef LK_MULTIPLIES
 #undef LK_WIDTH
+#undef LK_WIDTH_THROUGH
 #undef LK_FROM_REGISTERS
+#undef LK_ROWS_FROM_REGISTERS
+#undef LK_ADD_FROM_REGISTERS
 #undef LK_MULTIPLY
 #undef LK_NAMES32
 #undef LK_NAMES48
+#undef LK_NAMES56
 #undef LK_NAMES64
+#undef LK_NAMES72
 #undef LK_NAMES80
+#undef LK_NAMES88
 #undef LK_NAMES96
 #undef LK_NAMES104
 #undef LK_NAMES128
@@ -160,8 +185,11 @@ LK_MULTIPLIES(__half, "f16")
 #undef LK_REGISTERS16
 #undef LK_REGISTERS32
 #undef LK_REGISTERS48
+#undef LK_REGISTERS56
 #undef LK_REGISTERS64
+#undef LK_REGISTERS72
 #undef LK_REGISTERS80
+#undef LK_REGISTERS88
 #undef LK_REGISTERS96
 #undef LK_REGISTERS104
 #undef LK_REGISTERS128

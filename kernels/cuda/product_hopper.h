@@ -1,5 +1,5 @@
 // Products of 16-bit numbers with the matrix instructions of capability 9.0, to whose sums an adapter's share is added,
-// and beside which an activation of what they store may be made.
+// and beside which an activation of what they store may be made, or what the adapter projects on the way.
 #pragma once
 
 #include <span>
@@ -19,26 +19,35 @@ struct Activation {
   bool wanted() const { return pitch > 0; }
 };
 
+// How z comes about, where the product makes it: alpha a op(w) without a mask, with w [rank, k], or [k, rank] where b
+// is [k, n]; and v, which is multiplied by `gain`.
+struct Projection {
+  const float *w = nullptr, *v = nullptr;  // w absent: the product cannot
+  float alpha = 1, gain = 1;
+};
+
 // d = a op(b) + z op(v) + bias + c: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
 // rank], or [rank, n] where b is [k, n]. The share is one more step of the sum: nothing of d's size is read or written
 // for it.
 struct SharedProduct {
   GemmCall product;
-  In z{};
+  Out z{};
   int64_t z_pitch = 0;  // elements from one row of z to the next
   int64_t rank = 0;
-  void* v = nullptr;        // of z's type
+  void* v = nullptr;        // of z's type, where z is given
   const void* c = nullptr;  // optional, as d, and may be d
   Activation activation{};  // of b [n, k] without c
+  Projection projection{};
 };
 
 // The products of a group's layers, at most LK_LORA_GROUP_MAX: with b transposed they have one a and a d each,
 // otherwise one d, the sum of all, with the first's bias and c.
 using SharedProducts = std::span<const SharedProduct>;
 
-// Whether it applies, and takes less time than passes that write the shares and products of cuBLASLt's that add to
-// them.
-bool product_suits_hopper(const Cuda& cuda, SharedProducts layers);
-void product_on_hopper(Cuda& cuda, SharedProducts layers);
+// What is quickest: passes that write the shares and products of cuBLASLt's that add to them, one product that is given
+// z and v in 16 bits, or one that makes z.
+enum class Shares { apart, given, made };
+Shares shares_of(const Cuda& cuda, SharedProducts layers);
+void product_on_hopper(Cuda& cuda, SharedProducts layers, Shares shares);
 
 }  // namespace lk::cuda

@@ -1,4 +1,4 @@
-// What a kernel of product_tiles.cuh is given, and which there are.
+// What a kernel of product_tiles.cuh or product_through.cuh is given, and which there are.
 #pragma once
 
 #include <cuda.h>
@@ -29,12 +29,18 @@ struct Problem {
   bool adds;                         // c
   int activated_from;                // whole tiles
   hopper::Beside beside;
+  // Of tiles that make z themselves, alpha a op(w): where it is left, and what v is multiplied by.
+  struct {
+    void* z;
+    int pitch;
+    float alpha, gain;
+  } made[Layers];
 };
 
 template <int Layers>
 struct Maps {
   struct {
-    CUtensorMap a, b, z, v, d;
+    CUtensorMap a, b, z, v, d;  // w in the place of z, where tiles make that
   } of[Layers];
   CUtensorMap c;
 };
@@ -53,5 +59,11 @@ struct Tile {
 // [k, n]. Of 128 and 256 columns of one layer, b [n, k], there are some whose results go through an activation.
 template <int Cols, int Layers>
 Tile<Layers> tile_of(lk_dtype type, bool across, bool activates);
+
+// The same of product_through.cuh, of 96, 128 or 160 columns, which make z too: w and v are float32. Without a kernel
+// where v does not fit, of 160 columns with a rank over 16.
+constexpr int most_made = 32;  // rank
+template <int Cols, int Layers>
+Tile<Layers> through_tile_of(lk_dtype type, bool across, int64_t rank);
 
 }  // namespace lk::cuda::product

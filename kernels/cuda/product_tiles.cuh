@@ -15,26 +15,10 @@
 #pragma once
 
 #include <algorithm>
-#include <type_traits>
 
-#include "cuda/await_previous.cuh"
-#include "cuda/hopper.cuh"
-#include "cuda/matrix_instructions.cuh"
-#include "cuda/product_problem.cuh"
+#include "cuda/product_common.cuh"
 
 namespace lk::cuda::product {
-
-constexpr int block_bytes = 227 * 1024, tables_bytes = 2048;  // shared memory of a block; biases and barriers in it
-
-// How what a group has made leaves, and c comes: in boxes of 64 rows, whose lines are as long as the tile's columns
-// allow, so many at a time. Tiles of whole boxes of 128 bytes a line leave in turns, others at once.
-template <int Cols>  // of a tile
-struct Leaving {
-  static constexpr int cols = leaving_cols(Cols), bytes = group_rows * cols * 2;  // of a box
-  static constexpr bool in_turns = Cols % (2 * line) == 0;
-  static constexpr int boxes = in_turns ? 1 : Cols / cols;  // at a time
-  static constexpr int turns = Cols / (boxes * cols), places = in_turns ? 2 : 1;
-};
 
 template <int Cols, bool Across>
 struct Shared {
@@ -55,53 +39,6 @@ struct Shared {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 using namespace hopper;
-
-// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column. The column
-// is the layer's, and layers `layer` to `end` are summed.
-struct Place {
-  int row, col, layer = 0, end = 1;
-  template <int Layers>
-  __device__ Place(const Problem<Layers>& p, int tile) {
-    const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
-    const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
-    row = first + left % height;
-    col = left / height;
-    if constexpr (Layers > 1) {
-#pragma unroll
-      for (int i = 1; i < Layers; ++i) layer += col >= p.first[i] ? 1 : 0;
-      col -= p.first[layer];
-      end = layer + p.summed;
-    }
-  }
-};
-
-// The tiles of a cluster.
-struct Tiles {
-  int now = static_cast<int>(blockIdx.x) / cluster;
-  template <int Layers>
-  __device__ bool there(const Problem<Layers>& p) const {
-    return now < p.row_tiles * p.col_tiles;
-  }
-  __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
-};
-
-// The first row and column of what a group makes.
-struct Part {
-  int row, col;
-};
-template <int Cols>
-__device__ Part part_of(const Place& place, int group) {
-  return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
-}
-
-// Where a thread is in the ring of parts.
-template <int stages>
-struct Turn {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
 
 // By one thread.
 template <int Cols, bool Across, int Layers>
@@ -147,25 +84,6 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
       }
     }
   }
-}
-
-template <class T>
-using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
-
-// Where the 16 bytes `chunk` of a line lie in a box whose lines have so many columns: the swizzle of a line's bytes.
-template <int Cols>
-__device__ inline int place_in_box(int row, int chunk) {
-  constexpr int chunks = Cols / 8;
-  return row * Cols * 2 + (chunk ^ row / (line / Cols) % chunks) * 16;
-}
-
-// The sum of 16 of a part.
-template <class T, bool Across, int Count>
-__device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
-  if constexpr (Across)
-    Multiply<T>::template rows_across<true>(sum, a.at(i * 2), b.at(i * 128));
-  else
-    Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
 }
 
 // Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
@@ -221,8 +139,6 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   using Out = Leaving<Cols>;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  const int warp = thread / 32, lane = thread % 32, own = block_of_cluster();
-  const auto meet = [&] { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); };
   const auto release = [&](int stage) {  // for both blocks that load
     if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
   };
@@ -230,20 +146,8 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   int turns = 0;  // of each place for boxes
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
-    const auto [row, col] = part_of<Cols>(place, group);
-    const int cols = p.cols[place.layer];
-    const auto fetch_added = [&](int turn) {  // by one thread, when its place is free
-      const int place = turn % Out::places;
-      uint64_t* const there = &s.added[group][place];
-      barrier_arrive_with(there, Out::boxes * Out::bytes);
-      for (int box = 0; box < Out::boxes; ++box)
-        copy_box(s.d[group][place][box], maps.c, col + (turn * Out::boxes + box) * Out::cols, row, there);
-    };
-    if (p.adds && thread == 0) {
-      bulk_wait_read<0>();
-#pragma unroll
-      for (int turn = 0; turn < Out::places; ++turn) fetch_added(turn);
-    }
+    const Part part = part_of<Cols>(place, group);
+    if (p.adds && thread == 0) fetch_first_added<Cols>(maps, s, group, part);
     float sum[Cols / 2];
 #pragma unroll
     for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
@@ -283,81 +187,20 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
         at.next();
       }
     }
-    // In d's type, as cuBLASLt takes it. All have read the last tile's: without an activation they have met since.
-    if constexpr (Activates) meet();
-    const In bias = p.bias[place.layer];
-#pragma unroll
-    for (int i = thread; i < Cols; i += 128) {
-      const float value = bias.data != nullptr && col + i < cols ? load(bias, col + i) : 0.0f;
-      reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
-    }
+    // All have read the last tile's: without an activation they have met since.
+    if constexpr (Activates) meet(group);
+    note_bias<T, Cols>(p.bias[place.layer], s, group, thread, part.col, p.cols[place.layer]);
     multiplies_wait<0>();
     hold(sum);
     release(before);
 
-    const int in_box = warp * 16 + lane % 16;
-#pragma unroll
-    for (int turn = 0; turn < Out::turns; ++turn) {
-      const int at_place = turn % Out::places, parity = (turns + turn / Out::places) % 2;
-      unsigned char(&to)[Out::boxes][Out::bytes] = s.d[group][at_place];
-      if constexpr (Activates) {
-        barrier_wait(&s.read[group][at_place], parity ^ 1);
-      } else if (p.adds) {
-        barrier_wait(&s.added[group][at_place], parity);
-      } else if (thread == 0) {
-        bulk_wait_read<Out::places - 1>();
-      }
-      if (!Activates || turn == 0) meet();  // all have made the bias
-#pragma unroll
-      for (int j = 0; j < Out::boxes * Out::cols / 8; j += 2) {
-        constexpr int chunks = Out::cols / 8;  // of a line
-        const uint32_t box = shared_address(to[j / chunks]);
-        uint32_t packed[4];
-#pragma unroll
-        for (int k = 0; k < 2; ++k) {
-          const int chunk = turn * Out::boxes * chunks + j + k;
-          const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[chunk * 4 + lane % 4]);
-          const float* const v = sum + chunk * 4;
-          float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
-          if (p.adds) {
-            const auto more = [&](int of_box) {
-              return unpack_pair(*reinterpret_cast<const Pair<T>*>(
-                  to[j / chunks] + place_in_box<Out::cols>(of_box, j % chunks + k) + lane % 4 * 4));
-            };
-            const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
-            top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
-          }
-          packed[2 * k] = Multiply<T>::pack(top.x, top.y);
-          packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
-        }
-        if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
-        store_matrices(box + place_in_box<Out::cols>(in_box, j % chunks + lane / 16), packed);
-      }
-      fence_async_shared();
-      if constexpr (Activates) {
-        __syncwarp();
-        if (lane == 0) barrier_arrive(&s.written[group][at_place]);
-        continue;
-      }
-      meet();
-      if (thread == 0) {
-        for (int box = 0; box < Out::boxes; ++box) {
-          const int first = col + (turn * Out::boxes + box) * Out::cols;
-          if (first < cols && row < p.rows) store_box(maps.of[place.layer].d, first, row, to[box]);
-        }
-        bulk_commit();
-        if (p.adds && turn + Out::places < Out::turns) {
-          bulk_wait_read<0>();
-          fetch_added(turn + Out::places);
-        }
-      }
-    }
+    leave<T, Cols, Activates>(p, maps, s, place, group, part, turns, sum);
     turns += Out::turns / Out::places;
   }
   if constexpr (Activates)
-    activate_last<T, Cols>(p, s, group, warp);
+    activate_last<T, Cols>(p, s, group, thread / 32);
   else if (thread == 0)
-    bulk_wait();
+    bulk_wait_read<0>();
 }
 
 #endif

@@ -1,0 +1,194 @@
+// What the kernels that make products of 16-bit numbers have in common (product_tiles.cuh, product_through.cuh): which
+// tiles a cluster makes, where a thread is in the ring of parts that are on their way, and how results leave.
+#pragma once
+
+#include <type_traits>
+
+#include "cuda/await_previous.cuh"
+#include "cuda/hopper.cuh"
+#include "cuda/matrix_instructions.cuh"
+#include "cuda/product_problem.cuh"
+
+namespace lk::cuda::product {
+
+constexpr int block_bytes = 227 * 1024, tables_bytes = 2048;  // shared memory of a block; biases and barriers in it
+
+// How what a group has made leaves, and c comes: in boxes of 64 rows, whose lines are as long as the tile's columns
+// allow, so many at a time. Tiles of whole boxes of 128 bytes a line leave in turns, others at once.
+template <int Cols>  // of a tile
+struct Leaving {
+  static constexpr int cols = leaving_cols(Cols), bytes = group_rows * cols * 2;  // of a box
+  static constexpr bool in_turns = Cols % (2 * line) == 0;
+  static constexpr int boxes = in_turns ? 1 : Cols / cols;  // at a time
+  static constexpr int turns = Cols / (boxes * cols), places = in_turns ? 2 : 1;
+};
+
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+
+using namespace hopper;
+
+// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column. The column
+// is the layer's, and layers `layer` to `end` are summed.
+struct Place {
+  int row, col, layer = 0, end = 1;
+  template <int Layers>
+  __device__ Place(const Problem<Layers>& p, int tile) {
+    const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
+    const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
+    row = first + left % height;
+    col = left / height;
+    if constexpr (Layers > 1) {
+#pragma unroll
+      for (int i = 1; i < Layers; ++i) layer += col >= p.first[i] ? 1 : 0;
+      col -= p.first[layer];
+      end = layer + p.summed;
+    }
+  }
+};
+
+// The tiles of a cluster.
+struct Tiles {
+  int now = static_cast<int>(blockIdx.x) / cluster;
+  template <int Layers>
+  __device__ bool there(const Problem<Layers>& p) const {
+    return now < p.row_tiles * p.col_tiles;
+  }
+  __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
+};
+
+// The first row and column of what a group makes.
+struct Part {
+  int row, col;
+};
+template <int Cols>
+__device__ Part part_of(const Place& place, int group) {
+  return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
+}
+
+// Where a thread is in the ring of parts.
+template <int stages>
+struct Turn {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
+template <class T>
+using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
+
+// Where the 16 bytes `chunk` of a line lie in a box whose lines have so many columns: the swizzle of a line's bytes.
+template <int Cols>
+__device__ inline int place_in_box(int row, int chunk) {
+  constexpr int chunks = Cols / 8;
+  return row * Cols * 2 + (chunk ^ row / (line / Cols) % chunks) * 16;
+}
+
+// The sum of 16 of a part.
+template <class T, bool Across, int Count>
+__device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
+  if constexpr (Across)
+    Multiply<T>::template rows_across<true>(sum, a.at(i * 2), b.at(i * 128));
+  else
+    Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
+}
+
+// c, in d's type as cuBLASLt takes it, into the places of a turn; by one thread, when they are free.
+template <int Cols, int Layers, class Memory>
+__device__ inline void fetch_added(const Maps<Layers>& maps, Memory& s, int group, const Part& part, int turn) {
+  using Out = Leaving<Cols>;
+  const int place = turn % Out::places;
+  uint64_t* const there = &s.added[group][place];
+  barrier_arrive_with(there, Out::boxes * Out::bytes);
+  for (int box = 0; box < Out::boxes; ++box)
+    copy_box(s.d[group][place][box], maps.c, part.col + (turn * Out::boxes + box) * Out::cols, part.row, there);
+}
+template <int Cols, int Layers, class Memory>
+__device__ inline void fetch_first_added(const Maps<Layers>& maps, Memory& s, int group, const Part& part) {
+  bulk_wait_read<0>();
+#pragma unroll
+  for (int turn = 0; turn < Leaving<Cols>::places; ++turn) fetch_added<Cols>(maps, s, group, part, turn);
+}
+
+// The tile's bias in d's type, as cuBLASLt takes it, by all of a group; they meet before it is read.
+template <class T, int Cols, class Memory>
+__device__ inline void note_bias(const In& bias, Memory& s, int group, int thread, int col, int cols) {
+#pragma unroll
+  for (int i = thread; i < Cols; i += 128) {
+    const float value = bias.data != nullptr && col + i < cols ? load(bias, col + i) : 0.0f;
+    reinterpret_cast<T*>(s.bias[group])[i] = static_cast<T>(value);
+  }
+}
+
+__device__ inline void meet(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
+
+// A group's sums, with the bias and c, by all of its threads; `turns` is how often each place for boxes was taken
+// before. With an activation others begin the copies (store_tiles).
+template <class T, int Cols, bool Activates, int Layers, class Memory, int Count>
+__device__ __forceinline__ void leave(const Problem<Layers>& p, const Maps<Layers>& maps, Memory& s, const Place& place,
+                                      int group, const Part& part, int turns, const float (&sum)[Count]) {
+  using Out = Leaving<Cols>;
+  const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
+  const int in_box = warp * 16 + lane % 16;
+#pragma unroll
+  for (int turn = 0; turn < Out::turns; ++turn) {
+    const int at_place = turn % Out::places, parity = (turns + turn / Out::places) % 2;
+    unsigned char(&to)[Out::boxes][Out::bytes] = s.d[group][at_place];
+    if constexpr (Activates) {
+      barrier_wait(&s.read[group][at_place], parity ^ 1);
+    } else if (p.adds) {
+      barrier_wait(&s.added[group][at_place], parity);
+    } else if (thread == 0) {
+      bulk_wait_read<Out::places - 1>();
+    }
+    if (!Activates || turn == 0) meet(group);  // all have made the bias
+#pragma unroll
+    for (int j = 0; j < Out::boxes * Out::cols / 8; j += 2) {
+      constexpr int chunks = Out::cols / 8;  // of a line
+      const uint32_t box = shared_address(to[j / chunks]);
+      uint32_t packed[4];
+#pragma unroll
+      for (int k = 0; k < 2; ++k) {
+        const int chunk = turn * Out::boxes * chunks + j + k;
+        const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[chunk * 4 + lane % 4]);
+        const float* const v = sum + chunk * 4;
+        float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
+        if (p.adds) {
+          const auto more = [&](int of_box) {
+            return unpack_pair(*reinterpret_cast<const Pair<T>*>(
+                to[j / chunks] + place_in_box<Out::cols>(of_box, j % chunks + k) + lane % 4 * 4));
+          };
+          const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
+          top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
+        }
+        packed[2 * k] = Multiply<T>::pack(top.x, top.y);
+        packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
+      }
+      if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
+      store_matrices(box + place_in_box<Out::cols>(in_box, j % chunks + lane / 16), packed);
+    }
+    fence_async_shared();
+    if constexpr (Activates) {
+      __syncwarp();
+      if (lane == 0) barrier_arrive(&s.written[group][at_place]);
+      continue;
+    }
+    meet(group);
+    if (thread == 0) {
+      for (int box = 0; box < Out::boxes; ++box) {
+        const int first = part.col + (turn * Out::boxes + box) * Out::cols;
+        if (first < p.cols[place.layer] && part.row < p.rows)
+          store_box(maps.of[place.layer].d, first, part.row, to[box]);
+      }
+      bulk_commit();
+      if (p.adds && turn + Out::places < Out::turns) {
+        bulk_wait_read<0>();
+        fetch_added<Cols>(maps, s, group, part, turn + Out::places);
+      }
+    }
+  }
+}
+
+#endif
+
+}  // namespace lk::cuda::product
