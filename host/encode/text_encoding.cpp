@@ -75,7 +75,7 @@ void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
        "streamed "
        "from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end other "
        "programs that use the device",
-       size_text(memory_), size_text(fit().bytes), fit().streamed_blocks, fit().blocks);
+       size_text(memory_), room_text(fit().bytes), fit().streamed_blocks, fit().blocks);
 }
 
 const Graph& TextEncoding::graph() {
