@@ -273,6 +273,7 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
     cache_.put(key(prompt), std::move(made));
   };
   std::vector<std::string> keys;
+  keys.reserve(prompts.size());
   for (const std::string& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
   for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {
