@@ -25,8 +25,7 @@ include(\"${CMAKE_SOURCE_DIR}/cmake/Bundle.cmake\")
 install(SCRIPT ${CMAKE_BINARY_DIR}/bundle.cmake COMPONENT bundled EXCLUDE_FROM_ALL)
 
 # All that is installed, and no tests.
-add_custom_target(packaged DEPENDS lora-host lora_kernels pages chroma flux flux2 qwen_image sd35 sdxl z_image adapters optim samplers
-  schedules)
+add_custom_target(packaged DEPENDS lora-host lora_kernels pages ${plugins})
 foreach(target lora_kernels_cuda world_mpi world_nccl golden_runner)
   if(TARGET ${target})
     add_dependencies(packaged ${target})

@@ -38,7 +38,8 @@ struct Family {
   size_t modules;
   const char* diffusers_loads;  // these formats
   // Further lines of the configuration's sections.
-  const char *model = "", *network = "", *train = "", *sample = "";
+  std::string model;
+  const char *network = "", *train = "", *sample = "";
   size_t named = 1;  // plugins all of whose layers have such names
   // Of other adapters than plain LoRA: what programs load their files.
   const char* lr = "1e-2";
@@ -84,16 +85,12 @@ fs::path flux_fill(const fs::path& folder) {
   return folder / "model.safetensors";
 }
 
-// With fewer tokens than the model has: text is most of a step at 64 x 64.
-constexpr const char* flux_files = R"(
-  vae_path: TOY/ae.safetensors
-  clip_path: TOY/clip_l.safetensors
-  t5_path: TOY/t5xxl.safetensors
-  max_sequence_length: 32)";
-constexpr const char* flux_files_of_all_tokens = R"(
+const std::string flux_files_of_all_tokens = R"(
   vae_path: TOY/ae.safetensors
   clip_path: TOY/clip_l.safetensors
   t5_path: TOY/t5xxl.safetensors)";
+// With fewer tokens than the model has: text is most of a step at 64 x 64.
+const std::string flux_files = flux_files_of_all_tokens + "\n  max_sequence_length: 32";
 constexpr const char* z_image_files = R"(
   variant: turbo
   tokenizer_path: SOURCE/tests/data/qwen_small)";

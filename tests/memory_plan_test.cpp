@@ -3,13 +3,16 @@
 
 #include <regex>
 
+#include "config/load.h"
 #include "core/bytes.h"
 #include "run/card.h"
 #include "support/device.h"
+#include "support/model_files.h"
 #include "support/paths.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
 #include "train/memory_text.h"
+#include "train/prepare.h"
 
 namespace lh::test {
 namespace {
@@ -30,6 +33,9 @@ TEST(Sizes, AreReadAsPeopleWriteThem) {
     EXPECT_EQ(size_of(text), std::nullopt) << text;
   EXPECT_EQ(size_text(12 * gib), "12.0 GiB");
   EXPECT_EQ(size_text(800 << 20), "800.0 MiB");
+  EXPECT_EQ(room_text(800 << 20), "800.0 MiB");
+  for (const int64_t bytes : {(800 << 20) + 1, (801 << 20) - 1, 24523008}) EXPECT_GE(size_of(room_text(bytes)), bytes);
+  EXPECT_EQ(room_text(12 * gib + 1), "12.1 GiB");
 }
 
 TEST(Cards, ByNameAndByFigures) {
@@ -138,6 +144,41 @@ TEST(BenchCommand, MeasuresUnderABudgetAndOnASlowerLink) {
   const HostResult none = bench({"--link", "0.0001"});
   EXPECT_EQ(none.code, 2);
   EXPECT_THAT(none.output, HasSubstr("--link: expected 0.001 GB/s or more, found 0.0001"));
+}
+
+// What is made again at a time takes memory, too.
+TEST(LeastMemory, LiesBetweenNothingAndEverythingMadeAgain) {
+  ToyRun run;
+  run.replace("device: " + tested_device(), "device: cpu").command();
+  Prepared prepared(built_plugins(), load_config(run.folder() / "train.yaml"));
+  MemoryPlanner& planner = prepared.memory_planner();
+  const PlannedMemory least = planner.least();
+  const int64_t bytes = least.memory.total();
+  MemoryChoice other = least.choice;
+  for (const double share : {0.0, 1.0}) {
+    other.recompute = share;
+    EXPECT_LT(bytes, planner.at(other).memory.total()) << share;
+  }
+  for (int part = 0; part < 128; ++part)
+    for (const double offload : {0.0, 1.0}) {
+      other.recompute = part / 128.0;
+      other.offload = offload;
+      EXPECT_LE(bytes, planner.at(other).memory.total()) << other.recompute << " " << offload;
+    }
+  EXPECT_TRUE(planner.best(bytes).has_value());
+  EXPECT_FALSE(planner.best(bytes - 1).has_value());
+}
+
+// The figure of a refusal is one that a run may be given.
+TEST(LeastMemory, IsWhatARefusalNames) {
+  ToyRun run;
+  run.replace("device: " + tested_device(), "device: cpu");
+  const auto dry = [&](const std::string& budget) { return run.train({"--dry-run", "--budget", budget}); };
+  const HostResult refused = dry("21MiB");
+  EXPECT_EQ(refused.code, 4) << refused.output;
+  const double least = std::stod(figure(refused.output, R"(and it takes ([\d.]+) MiB at least)"));
+  EXPECT_EQ(dry(fmt::format("{:.1f}MiB", least)).code, 0);
+  EXPECT_EQ(dry(fmt::format("{:.1f}MiB", least - 0.1)).code, 4);
 }
 
 TEST(DryRun, SaysByWhichRatesItPredicts) {

@@ -50,6 +50,7 @@ int into_checkpoint(const Options& options, const Model& model, const std::vecto
 int into_lora(const Options& options, const Model& model, const std::vector<LoraInput>& loras, Unmatched unmatched) {
   const MergedLora merged = merge_loras(model.spec(), model.checkpoint(), loras, options.tool.choice, unmatched);
   std::vector<fs::path> paths;
+  paths.reserve(loras.size());
   for (const LoraInput& lora : loras) paths.push_back(lora.path);
   LoraMetadata metadata{shared_metadata(paths)};
   for (const auto& [key, value] : model_metadata(model)) metadata.entries[key] = value;

@@ -213,7 +213,10 @@ constexpr std::string_view of_several[] = {"cache_text_encoder_outputs",
                                            "logit_mean",
                                            "logit_std",
                                            "mode_scale",
-                                           "sigmoid_scale"};
+                                           "sigmoid_scale",
+                                           "train_data_dir",
+                                           "reg_data_dir",
+                                           "in_json"};
 
 // The optimizer whose states the driver moves between device and host memory, page by page, without them.
 std::optional<std::string> paged(const std::string& optimizer) {
@@ -257,7 +260,7 @@ class Training {
       if (find("text_encoder_lr") == nullptr) put("train.text_encoder_lr", key, value);
     } else if (name == "masked_loss") {
       to_.masked_loss = on(name);
-    } else if (name == "train_data_dir" || name == "reg_data_dir" || name == "in_json") {
+    } else if (std::ranges::find(of_several, name) != std::end(of_several)) {
       return;  // settle() looks at them
     } else if (is_of_datasets(name)) {
       to_.arguments.entries.emplace_back(key, value);
@@ -320,8 +323,6 @@ class Training {
         reader_.problem(key, name,
                         "must be raw: what the model says is compared with noise - image. Other programs train "
                         "it so, too; for the weights of sigma_scaled there is weighting_scheme = \"sigma_sqrt\"");
-    } else if (std::ranges::find(of_several, name) != std::end(of_several)) {
-      return;  // settle() looks at them
     } else if (!reader_.read(key, value, to_.document, "")) {
       reader_.unknown(key);
     }

@@ -186,7 +186,7 @@ class Reader {
     for (const auto& [key, value] : section.entries) {
       if (enough()) return;
       const auto join = [&word = key.text](const std::string& front) {
-        return front.empty() ? word : front + "." + word;
+        return front.empty() ? word : fmt::format("{}.{}", front, word);
       };
       const std::string full = join(path), name = join(shown);
       if (full == "datasets") {

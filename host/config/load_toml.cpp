@@ -57,6 +57,7 @@ Read read_toml(const fs::path& file, const std::function<kohya::Translated(const
   problems.insert(problems.end(), made.problems.begin(), made.problems.end());
   read_prompts(made.document, problems);
   std::vector<std::string> lines;
+  lines.reserve(problems.size());
   std::ranges::stable_sort(problems, {}, &yaml::Problem::place);
   for (const auto& [place, text] : problems)
     lines.push_back(fmt::format("{}:{}:{}: {}", file.string(), place.line, place.column, text));

@@ -17,6 +17,7 @@ Node Strict::parse(const std::string& text) const {
   Node root = yaml::parse(text, problems);
   if (problems.empty()) return root;
   std::vector<std::string> lines;
+  lines.reserve(problems.size());
   for (const auto& [place, what] : problems)
     lines.push_back(fmt::format("{}:{}:{}: {}", source_, place.line, place.column, what));
   throw Error(code_, fmt::format("{}", fmt::join(lines, "\n")));

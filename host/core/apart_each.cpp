@@ -180,6 +180,7 @@ std::vector<ApartAnswer> each_apart(size_t tasks, size_t children, double second
     for (Child& child : crew)
       if (!child.busy() && next < tasks) child.hand(next++, body);
     std::vector<pollfd> watched;
+    watched.reserve(crew.size());
     for (const Child& child : crew) watched.push_back({child.busy() ? child.socket() : -1, POLLIN, 0});
     ::poll(watched.data(), watched.size(), patience(crew, allowed));
     for (size_t i = 0; i < crew.size(); ++i) {

@@ -15,6 +15,13 @@ std::string size_text(int64_t bytes) {
                                     : fmt::format("{:.1f} GiB", mib(bytes) / 1024);
 }
 
+std::string room_text(int64_t bytes) {
+  const bool small = bytes < int64_t{1} << 30;
+  const int64_t unit = int64_t{1} << (small ? 20 : 30);
+  const int64_t tenths = (10 * bytes + unit - 1) / unit;
+  return fmt::format("{}.{} {}", tenths / 10, tenths % 10, small ? "MiB" : "GiB");
+}
+
 std::optional<int64_t> size_of(std::string_view text) {
   constexpr std::pair<std::string_view, double> units[] = {
       {"", 0x1p30},    {"b", 1},      {"k", 0x1p10}, {"kb", 1e3},     {"kib", 0x1p10}, {"m", 0x1p20}, {"mb", 1e6},

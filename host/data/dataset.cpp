@@ -44,6 +44,7 @@ void find_images(const DatasetConfig& config, const std::string& section, const 
   problems.insert(problems.end(), wrong.begin(), wrong.end());
   if (!wrong.empty()) return;
   std::vector<fs::path> names;
+  names.reserve(candidates.size());
   for (const Candidate& candidate : candidates) names.push_back(candidate.file.path);
   for (const auto& [key, folder] : config.images) {
     const std::vector<fs::path> files = files_beside(config, key, names, problems);

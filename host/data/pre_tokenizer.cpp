@@ -1,6 +1,7 @@
 // The pre_tokenizer of a tokenizer.json: cutting a text into words.
 #include <array>
 #include <string_view>
+#include <utility>
 
 #include "data/text_rules.h"
 
@@ -63,7 +64,9 @@ void split(std::vector<TextPiece>& pieces, const TextPattern& pattern, Behavior 
 }
 
 PieceStep split_step(TextPattern pattern, Behavior behavior, bool invert = false) {
-  return [=](std::vector<TextPiece>& pieces) { split(pieces, pattern, behavior, invert); };
+  return [pattern = std::move(pattern), behavior, invert](std::vector<TextPiece>& pieces) {
+    split(pieces, pattern, behavior, invert);
+  };
 }
 
 PieceStep split_step(std::string_view expression, Behavior behavior, bool invert = false) {

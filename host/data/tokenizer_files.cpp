@@ -122,6 +122,7 @@ std::vector<fs::path> find_tokenizer_files(const std::string& algorithm, const T
   Search search(algorithm);
   const auto taken = [&](const std::vector<fs::path>& found) {
     std::vector<std::string> names;
+    names.reserve(found.size());
     for (const fs::path& file : found) names.push_back(file.filename());
     log_info("tokenizer: {} of {}", fmt::join(names, ", "), found.front().parent_path().string());
     return found;

@@ -134,6 +134,7 @@ void LatentEncoding::encode(const std::vector<const ImageCut*>& cuts, World& wor
     cache_.put(key(cut), {{"posterior", encode(cut, *plan, *program)}});
   };
   std::vector<std::string> keys;
+  keys.reserve(cuts.size());
   for (const ImageCut* cut : cuts) keys.push_back(key(*cut));
   make_together(world, {cache_, "encoding images", std::move(keys), make});
   for (size_t i = 0; i < cuts.size() && !stop_requested(); ++i)

@@ -83,7 +83,7 @@ TensorCache::Entry TensorCache::keep(const std::string& key, NamedTensors tensor
     }
     kept_.erase(old);
   }
-  const auto entry = std::make_shared<const NamedTensors>(std::move(tensors));
+  auto entry = std::make_shared<const NamedTensors>(std::move(tensors));
   if (!in_file) return kept_.emplace(key, Kept{entry, order_.end()}).first->second.entry;
   order_.push_front(key);
   kept_.emplace(key, Kept{entry, order_.begin()});

@@ -75,7 +75,7 @@ void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
        "streamed "
        "from host memory. They run alone, before the first step. Raise memory.budget where it is set, or end other "
        "programs that use the device",
-       size_text(memory_), size_text(fit().bytes), fit().streamed_blocks, fit().blocks);
+       size_text(memory_), room_text(fit().bytes), fit().streamed_blocks, fit().blocks);
 }
 
 const Graph& TextEncoding::graph() {
@@ -273,6 +273,7 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
     cache_.put(key(prompt), std::move(made));
   };
   std::vector<std::string> keys;
+  keys.reserve(prompts.size());
   for (const std::string& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
   for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {

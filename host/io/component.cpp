@@ -140,7 +140,7 @@ LoadedComponent renamed(const ComponentSpec& component, const StoredKeys& keys, 
     auto natives = map.native(key, rows);
     if (natives.empty()) {
       const bool alias = std::ranges::any_of(
-          component.aliases, [&](const auto& item) { return KeyPattern(item.second).match(key).has_value(); });
+          component.aliases, [&key = key](const auto& item) { return KeyPattern(item.second).match(key).has_value(); });
       if (alias || std::ranges::find(component.also, key) != component.also.end())
         natives.push_back({nullptr, 0, key});
       else if (!ignored(component, key))

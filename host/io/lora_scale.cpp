@@ -1,5 +1,6 @@
 #include "io/lora_scale.h"
 
+#include <fmt/core.h>
 #include <unicode/regex.h>
 #include <unicode/unistr.h>
 
@@ -86,7 +87,8 @@ std::optional<double> LoraScales::alpha(const std::string& module, int64_t rank)
         fail(Code::data, "{}: {}{}: expected an object of patterns, found {}", where_, component, patterns,
              by_name->dump());
       for (const auto& [pattern, value] : by_name->items())
-        if (is_like(name, pattern, where_)) return number_of(value, where_, component + patterns + "." + pattern);
+        if (is_like(name, pattern, where_))
+          return number_of(value, where_, fmt::format("{}{}.{}", component, patterns, pattern));
     }
     const json* own = find(key);
     return own == nullptr ? static_cast<double>(usual) : number_of(*own, where_, component + key);

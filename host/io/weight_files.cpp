@@ -90,7 +90,7 @@ std::string variant_of(std::string_view name) {
       rest.remove_prefix(index.size());
     else if (!rest.ends_with(".safetensors"))
       continue;
-    const std::string variant(rest.substr(0, rest.find_first_of(".-")));
+    std::string variant(rest.substr(0, rest.find_first_of(".-")));
     if (variant != "safetensors" && variant != "json") return variant;
   }
   return {};

@@ -81,6 +81,7 @@ std::vector<Desc> infer_split(const Infer& a) {
   expect(std::accumulate(sizes.begin(), sizes.end(), int64_t{0}) == x.shape[axis],
          fmt::format("sizes [{}] do not add up to axis {} of {}", fmt::join(sizes, ", "), axis, x.text()));
   std::vector<Desc> out;
+  out.reserve(sizes.size());
   for (const int64_t size : sizes) out.push_back({x.dtype, x.shape.with(axis, size)});
   return out;
 }

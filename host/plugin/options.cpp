@@ -7,7 +7,6 @@
 #include <cmath>
 #include <limits>
 #include <optional>
-#include <ranges>
 #include <set>
 
 #include "config/nearest.h"
@@ -234,7 +233,9 @@ OptionValues check_options(const std::vector<OptionSpec>& specs, const GivenOpti
       problem(found->second, wrong.place, spec.name, wrong.text);
     }
   }
-  if (!lines.empty()) throw Error(Code::config, fmt::format("{}", fmt::join(std::views::values(lines), "\n")));
+  std::string text;
+  for (const auto& [place, line] : lines) text += (text.empty() ? "" : "\n") + line;
+  if (!text.empty()) throw Error(Code::config, text);
   return values;
 }
 

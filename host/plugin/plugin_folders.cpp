@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 
 std::vector<PluginDirectory> plugin_directories(const std::vector<fs::path>& from_command_line) {
   std::vector<PluginDirectory> dirs;
+  dirs.reserve(from_command_line.size());
   for (const fs::path& path : from_command_line) dirs.push_back({path, true});
   if (const char* variable = std::getenv("LORA_HOST_PLUGIN_PATH")) {
     std::string list = variable;

@@ -33,6 +33,26 @@ double least_good(double from, double to, int parts, const std::function<bool(do
   return std::min(to, static_cast<double>(fine) / parts);
 }
 
+constexpr double coarse_step = 1.0 / 8;
+
+// Shares of recomputation that are looked at first; then those on both sides of the best, which `best` gives.
+std::vector<double> coarse_shares(const MemoryWishes& wishes) {
+  std::vector<double> shares;
+  for (double share = wishes.least_share; share < wishes.most_share; share += coarse_step) shares.push_back(share);
+  shares.push_back(wishes.most_share);
+  return shares;
+}
+
+void look_beside(const std::function<double()>& best, const MemoryWishes& wishes,
+                 const std::function<void(double)>& look) {
+  constexpr double fine_step = 1.0 / 128;
+  for (double step = coarse_step / 2; step >= fine_step; step /= 2) {
+    const double middle = best();
+    for (const double share : {middle - step, middle + step})
+      if (share > wishes.least_share && share < wishes.most_share) look(share);
+  }
+}
+
 }  // namespace
 
 MemoryWishes::MemoryWishes(const Config& config, int64_t blocks) {
@@ -234,16 +254,10 @@ void MemoryPlanner::improve(std::optional<PlannedMemory>& best, double offload, 
     }
     return !found || found->choice.streamed > wishes_.least;
   };
-  // Coarsely first, then on both sides of what was best.
-  constexpr double coarse = 1.0 / 8, fine = 1.0 / 128;
-  const double from = wishes_.least_share, to = wishes_.most_share;
-  for (double share = from; share < to && look(share); share += coarse) continue;
-  look(to);
-  for (double step = coarse / 2; better && step >= fine; step /= 2) {
-    const double middle = best->choice.recompute;
-    for (const double share : {middle - step, middle + step})
-      if (share > from && share < to) look(share);
-  }
+  for (const double share : coarse_shares(wishes_))
+    if (!look(share)) break;
+  look(wishes_.most_share);
+  if (better) look_beside([&] { return best->choice.recompute; }, wishes_, look);
 }
 
 bool MemoryPlanner::improve_offloaded(PlannedMemory& best, double offload, int64_t budget) {
@@ -270,11 +284,15 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   std::optional<PlannedMemory> best = best_with(wishes_.least_states, budget);
   const bool all_kept = best && best->choice.recompute <= wishes_.least_share &&
                         best->choice.streamed <= wishes_.least && best->choice.offload <= wishes_.least_offload;
-  if (all_kept || wishes_.least_states || !wishes_.most_states) return best;
-  constexpr double certain = 0.98;
-  const std::optional<PlannedMemory> other = best_with(true, budget);
-  if (other && (!best || other->time.seconds < certain * best->time.seconds)) best = other;
-  return best;
+  if (all_kept) return best;
+  if (!wishes_.least_states && wishes_.most_states) {
+    constexpr double certain = 0.98;
+    const std::optional<PlannedMemory> other = best_with(true, budget);
+    if (other && (!best || other->time.seconds < certain * best->time.seconds)) best = other;
+  }
+  if (best) return best;
+  PlannedMemory least = this->least();  // which is found between the shares that were looked at
+  return fits(least, budget) ? std::optional(std::move(least)) : std::nullopt;
 }
 
 // Offloading takes the place of what would be made again. More of it is better until the link is busy all the time.
@@ -313,14 +331,26 @@ void MemoryPlanner::use_less_host_memory(PlannedMemory& planned, int64_t budget)
   if (least < chosen.offload) planned = at(with(least));
 }
 
+// What is made again at a time takes memory as well, so that the least is not always with all of it made again.
 PlannedMemory MemoryPlanner::least() {
-  const double share = wishes_.most_share;
-  const bool states = wishes_.most_states;
-  const std::vector<PlannedMemory> all{at({share, wishes_.least, wishes_.least_offload, wishes_.least_states}),
-                                       at({share, wishes_.least, wishes_.least_offload, states}),
-                                       at({share, wishes_.most, wishes_.least_offload, states}),
-                                       at({share, wishes_.most, wishes_.most_offload, states})};
-  return *std::ranges::min_element(all, {}, [](const PlannedMemory& p) { return p.memory.total(); });
+  const MemoryWishes& w = wishes_;
+  PlannedMemory least = at({w.most_share, w.least, w.least_offload, w.least_states});
+  const auto look = [&](const MemoryChoice& other_choice) {
+    const PlannedMemory& other = within(other_choice, least.memory.total());
+    const int64_t less = least.memory.total() - other.memory.total();
+    if (less > 0 || (less == 0 && other.time.seconds < least.time.seconds)) least = other;
+  };
+  look({w.most_share, w.least, w.least_offload, w.most_states});
+  look({w.most_share, w.most, w.least_offload, w.most_states});
+  const MemoryChoice& choice = least.choice;
+  for (const double share : coarse_shares(w))
+    for (const double offload : {w.most_offload, w.least_offload})
+      look({share, choice.streamed, offload, choice.states});
+  look_beside([&] { return choice.recompute; }, w,
+              [&](double share) {
+                look({share, choice.streamed, choice.offload, choice.states});
+              });
+  return least;
 }
 
 }  // namespace lh

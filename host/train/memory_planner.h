@@ -75,7 +75,7 @@ class MemoryPlanner {
   PlannedMemory at(const MemoryChoice& choice);
   // The fastest that takes no more than `budget` bytes of the device; nothing where none does.
   std::optional<PlannedMemory> best(int64_t budget);
-  // The one that takes least.
+  // The one that takes least of the device, of whose bytes best() makes a plan, where host memory is not short.
   PlannedMemory least();
   const TrainGraph& step(const ActivationChoice& choice);
 

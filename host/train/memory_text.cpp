@@ -76,7 +76,7 @@ std::string memory_table(MemoryPlanner& planner, const std::vector<int64_t>& bud
     if (const std::optional<PlannedMemory> best = planner.best(budget))
       text += row(name, *best, planner.blocks());
     else
-      text += fmt::format("  {:>9}  does not fit: at least {}\n", name, size_text(planner.least().memory.total()));
+      text += fmt::format("  {:>9}  does not fit: at least {}\n", name, room_text(planner.least().memory.total()));
   }
   return text;
 }
@@ -104,7 +104,7 @@ std::string does_not_fit(MemoryPlanner& planner, const Config& config, const Mod
       "the run does not fit: {} of memory may be used, and it takes {} at least: weights {}, LoRA and optimizer {}, "
       "activations {}, workspace and inputs {}, with {:.0f}% of what blocks can make again recomputed, {} of "
       "activations and {} of optimizer states in host memory and the weights of {} of {} blocks streamed from there",
-      size_text(budget), size_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
+      size_text(budget), room_text(m.total()), size_text(m.weights), size_text(m.adapters), size_text(m.activations),
       size_text(m.workspace + m.small), 100 * least.choice.recompute, size_text(m.offloaded), size_text(m.states),
       least.choice.streamed, planner.blocks());
   if (m.on_host() > planner.host_memory())

@@ -7,6 +7,8 @@
 # constant of recipe.yaml is recipe_yaml. A line "@include nn/clip.yaml" is replaced by that file of the SDK.
 #
 # DATA: folders that go beside the plugin, into lib/lora-host/<name>/<folder>: the host finds tokenizers/<bundled> there.
+#
+# The global property LORA_HOST_PLUGINS is the list of all that were added.
 set(LORA_HOST_CMAKE_DIR ${CMAKE_CURRENT_LIST_DIR})
 if(NOT LORA_HOST_FRAGMENTS)  # the installed package says where they are
   get_filename_component(LORA_HOST_FRAGMENTS ${CMAKE_CURRENT_LIST_DIR}/.. ABSOLUTE)
@@ -24,6 +26,7 @@ function(lora_host_add_plugin name)
   endif()
 
   add_library(${name} MODULE ${arg_SOURCES})
+  set_property(GLOBAL APPEND PROPERTY LORA_HOST_PLUGINS ${name})
   target_link_libraries(${name} PRIVATE ${sdk})
   target_compile_features(${name} PRIVATE cxx_std_20)
   # A plugin is compiled with hidden symbols; -fno-gnu-unique keeps its inline variables its own in the host's process.
