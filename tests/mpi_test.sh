@@ -288,7 +288,7 @@ check "one process goes on from what each of them left, to the bytes of one" res
 # --- mpirun started here, and again
 config restarted 2 6 -e "s/prompts: \[\]/prompts: [a photo]/" -e 's/sample_every: 0/sample_every: 3/'
 restarts() {  # restarts NAME N: the first is killed when it saves the state after step 2, which is there from then on
-  RANK_FAULT_RANK=0 RANK_FAULT_PATH=state/000000002 RANK_FAULT_SIGNAL=9 LD_PRELOAD=$shim \
+  RANK_FAULT_RANK=0 RANK_FAULT_PATH=state/000000002 RANK_FAULT_SIGNAL=9 LD_PRELOAD=$shim OMPI_MCA_odls_base_sigkill_timeout=5 \
     timeout 100 "$host" train --config "$work/$1/train.yaml" --processes 2 --restarts "$2"
 }
 started_again() { restarts restarted 1 >"$work/said" 2>&1 || { cat "$work/said"; return 1; } && said "it goes on from its last state"; }
@@ -296,6 +296,14 @@ check "--restarts: a run that lost a process goes on by itself" started_again
 check "to the bytes of one that nothing disturbed" same calm restarted
 config once 2 6
 check "without it the exit status is mpirun's" ends 137 restarts once 0
+mkdir "$work/launcher"
+printf '#!/bin/sh\necho "mpirun $*"\n' >"$work/launcher/mpirun"
+chmod +x "$work/launcher/mpirun"
+launched() { PATH=$work/launcher:$PATH "$host" train --config "$work/once/train.yaml" --processes 2 >"$work/said"; }
+rescued() { launched && said "mpirun -n 2 --mca odls_base_sigkill_timeout 30 $host train"; }
+check "the others have half a minute to save" rescued
+rescued_as_told() { OMPI_MCA_odls_base_sigkill_timeout=5 launched && said "mpirun -n 2 $host train"; }
+check "or what the environment says" rescued_as_told
 check "--restarts without --processes is refused" refuses "give --processes N too" alone once --restarts 1
 
 # --- spoken to

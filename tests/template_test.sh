@@ -103,7 +103,8 @@ for compiler in "$(cache CMAKE_CXX_COMPILER)" clang++; do
   unset LORA_HOST_PLUGIN_PATH
   for project in template chroma flux2 qwen_image z_image; do
     check "$project finds the installed SDK ($compiler)" cmake -S "sources/$project" -B "$folder/$project" \
-      -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-O0 -Wall -Wextra -Werror"
+      -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_CXX_FLAGS="-Wall -Wextra -Werror" \
+      -DCMAKE_CXX_FLAGS_RELEASE=-O0  # their -O3 would come behind -O0 in the flags before
     check "$project builds" cmake --build "$folder/$project" --parallel 2
     export LORA_HOST_PLUGIN_PATH=${LORA_HOST_PLUGIN_PATH:+$LORA_HOST_PLUGIN_PATH:}$folder/$project/lib/lora-host
   done

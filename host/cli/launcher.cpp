@@ -20,12 +20,14 @@ namespace {
 
 constexpr int by_signal = 128;  // and its number, is the status of a process that a signal ended
 
-// Open MPI ends all processes a second after one was killed; the others save what there is, which may take longer.
+// Open MPI ends all processes a second after one was killed; the others save what there is, which may take longer. It
+// waits that long even where they have ended, and twice; who has set another time in the environment is left with that.
 constexpr const char* rescue_seconds = "30";
+constexpr const char* seconds_given = "OMPI_MCA_odls_base_sigkill_timeout";
 
 std::vector<std::string> command_of(const Options& options, bool again) {
   std::vector<std::string> command{"mpirun", "-n", std::to_string(options.processes)};
-  if (world_library_text().find("Open MPI") != std::string::npos)
+  if (world_library_text().find("Open MPI") != std::string::npos && std::getenv(seconds_given) == nullptr)
     command.insert(command.end(), {"--mca", "odls_base_sigkill_timeout", rescue_seconds});
   command.push_back(std::filesystem::read_symlink("/proc/self/exe").string());
   command.insert(command.end(), options.arguments.begin(), options.arguments.end());
