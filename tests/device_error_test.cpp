@@ -84,7 +84,7 @@ HostOptions preload_shim(const std::string& name, Environment environment) {
 HostResult train_on_gpu(const HostOptions& options, bool by_default = false) {
   ToyRun run;
   run.set("steps", "1").replace(fmt::format("device: {}\n", tested_device()), by_default ? "" : "device: cuda\n");
-  const HostResult result = run_host(run.command(), options);
+  HostResult result = run_host(run.command(), options);
   EXPECT_FALSE(std::filesystem::exists(run.lora()));
   return result;
 }

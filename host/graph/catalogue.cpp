@@ -39,7 +39,8 @@ Attrs checked_attrs(const CatalogueEntry& entry, Attrs given, size_t input_count
     fail(Code::plugin, "{} takes {} to {} inputs, got {}", entry.name, entry.min_inputs,
          entry.max_inputs < 0 ? "any number of" : std::to_string(entry.max_inputs), inputs);
   for (const auto& [name, item] : given.items()) {
-    const auto attr = std::ranges::find_if(entry.attrs, [&](const CatalogueAttr& a) { return name == a.name; });
+    const auto attr =
+        std::ranges::find_if(entry.attrs, [&name = name](const CatalogueAttr& a) { return name == a.name; });
     if (attr == entry.attrs.end()) fail(Code::plugin, "{} has no attribute '{}'", entry.name, name);
     if (!fits(attr->type, item)) fail(Code::plugin, "{}: attribute '{}' has the wrong type", entry.name, name);
   }

@@ -28,7 +28,8 @@ bool is_pair(const LoraEntry& entry) { return entry.kind == LoraKind::lora && !e
 // The rows of a tensor in the order of the weight.
 HostTensor in_order(HostTensor tensor, const LoraPlace& place) {
   if (!place.swapped_halves) return tensor;
-  std::ranges::rotate(tensor.data, tensor.data.begin() + static_cast<std::ptrdiff_t>(tensor.data.size() / 2));
+  const auto middle = tensor.data.begin() + static_cast<std::ptrdiff_t>(tensor.data.size() / 2);
+  std::rotate(tensor.data.begin(), middle, tensor.data.end());
   return tensor;
 }
 

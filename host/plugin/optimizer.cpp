@@ -1,12 +1,11 @@
 // Creates the rule with the user's options and checks the graphs that it builds.
 #include "plugin/optimizer.h"
 
-#include <fmt/ranges.h>
+#include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "graph/op.h"
@@ -36,12 +35,18 @@ struct Allowed {
   bool reductions = false, scalars = false;  // may be given, under names of the rule's choice
 };
 
+std::string names_of(const std::map<std::string, Desc>& tensors) {
+  std::string names;
+  for (const auto& [name, tensor] : tensors) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
 void check_graph(const Call& call, const Graph& graph, const Allowed& allowed) {
   for (const auto& [name, value] : graph.inputs) {
     const auto want = allowed.inputs.find(name);
     if (want == allowed.inputs.end())
       call.wrong(fmt::format("asks for the input '{}', which this graph does not have. It has {}", name,
-                             fmt::join(std::views::keys(allowed.inputs), ", ")));
+                             names_of(allowed.inputs)));
     if (graph.desc(value) != want->second)
       call.wrong(fmt::format("declares the input '{}' as {}, expected {}", name, graph.desc(value).text(),
                              want->second.text()));
@@ -57,8 +62,7 @@ void check_graph(const Call& call, const Graph& graph, const Allowed& allowed) {
       if (got != number) call.wrong(fmt::format("gives '{}' as {}, expected {}", name, got.text(), number.text()));
     } else {
       call.wrong(fmt::format("gives '{}', which is no result of this graph. Results are {}{}", name,
-                             fmt::join(std::views::keys(allowed.outputs), ", "),
-                             allowed.reductions ? ", sum.<x> and max.<x>" : ""));
+                             names_of(allowed.outputs), allowed.reductions ? ", sum.<x> and max.<x>" : ""));
     }
   }
 }

@@ -86,7 +86,7 @@ KnownRates kept_rates(const std::filesystem::path& folder, const std::string& wh
     } catch (const Error&) {  // measured anew
     }
   const std::string when = now();
-  const KnownRates known{measure(), fmt::format("measured {}", when)};
+  KnownRates known{measure(), fmt::format("measured {}", when)};
   if (file.empty()) return known;
   std::string text = fmt::format("of {}\nmeasured {}\n", what, when);
   for (const auto& [name, member] : lines) text += fmt::format("{} {}\n", name, known.rates.*member);

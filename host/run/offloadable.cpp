@@ -51,7 +51,7 @@ std::vector<Voyage> offloadable(const Graph& graph, const std::set<Value>& exter
   std::vector<Voyage> voyages;
   for (const auto& [root, cluster] : clusters) {
     if (!cluster.whole || cluster.later.empty() || cluster.stays) continue;
-    const auto had = [&](Value v) { return parts.origin(v, {cluster.whole}).has_value(); };
+    const auto had = [&, &cluster = cluster](Value v) { return parts.origin(v, {cluster.whole}).has_value(); };
     if (!std::ranges::all_of(cluster.later, had)) continue;
     if (const auto found = voyage(blocks, cluster.whole, maker[cluster.whole.id], cluster.needed))
       voyages.push_back(*found);

@@ -1,11 +1,8 @@
 // Repeats a history, begins phases, and hands the states of one optimizer to the next.
 #include "train/changes.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <charconv>
-#include <ranges>
 
 #include "config/value.h"
 #include "core/error.h"
@@ -44,9 +41,9 @@ RunSettings changed(RunSettings settings, const Change& change, const std::strin
 }
 
 std::string last_file(const std::vector<Change>& changes) {
-  for (const Change& change : std::views::reverse(changes))
-    if (change.kind == file_change) return change.value;
-  return "";
+  const auto last =
+      std::find_if(changes.rbegin(), changes.rend(), [](const Change& c) { return c.kind == file_change; });
+  return last == changes.rend() ? "" : last->value;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@ constexpr int64_t gib = int64_t{1} << 30;
 // "products 1.2 GiB, norms 0.3 GiB", the largest first.
 std::string by_kind(const std::map<std::string, int64_t>& kinds) {
   std::vector<std::pair<int64_t, std::string>> order;
+  order.reserve(kinds.size());
   for (const auto& [kind, bytes] : kinds) order.emplace_back(-bytes, kind);
   std::ranges::sort(order);
   std::string text;

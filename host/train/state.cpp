@@ -22,7 +22,7 @@ std::string lora_beside(const std::filesystem::path& state, int64_t step) {
   std::error_code error;
   const std::filesystem::path folder = state.parent_path().parent_path();
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
-    const std::string path = entry->path().string();
+    std::string path = entry->path().string();
     if (!path.ends_with(".safetensors")) continue;
     if (path.ends_with(fmt::format("_{:09}.safetensors", step))) return path;
     best = std::max(best, path);

@@ -225,7 +225,7 @@ void Trainer::enqueue(int64_t step) {
   runner_->enqueue(changes_->rates(step), [&](int64_t micro) { return micro_batch(step * p_.micro_batches + micro); });
 }
 
-void Trainer::report_non_finite(int64_t step, MicroBatch batch, const std::string& what) {
+void Trainer::report_non_finite(int64_t step, const MicroBatch& batch, const std::string& what) {
   std::string op;
   const std::string here = batch.step != nullptr ? find_non_finite(p_.device, *batch.step, batch.inputs) : "";
   for (const std::string& found : world_.gather(here))
@@ -243,11 +243,11 @@ double Trainer::collect(int64_t step) {
   state_.updates = result.updates;
   if (p_.plan->ema) state_.averaged = result.averaged;
   if (p_.compute == DType::f16) state_.loss_scale = result.loss_scale;
-  if (!std::isfinite(result.loss)) report_non_finite(step, std::move(result.last), "the loss");
+  if (!std::isfinite(result.loss)) report_non_finite(step, result.last, "the loss");
   if (!std::isfinite(result.grad_norm)) {
     ++skipped_;
     if (p_.compute != DType::f16 || ++skipped_in_a_row_ > most_skipped_in_a_row)
-      report_non_finite(step, std::move(result.last), "the gradient");
+      report_non_finite(step, result.last, "the gradient");
   } else {
     skipped_in_a_row_ = 0;
   }
@@ -312,9 +312,8 @@ std::filesystem::path Trainer::save(int64_t step, bool final) {
 std::filesystem::path Trainer::write_lora(int64_t step, bool final) {
   const WholeChange whole;
   runner_->refresh_shown();
-  const std::filesystem::path path =
-      output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()), p_.model.spec(),
-                    lora_metadata(p_, changes_->settings().train(), step));
+  std::filesystem::path path = output_->lora(step, final, p_.plan->adapters->modules(p_.plan->adapters->shown()),
+                                             p_.model.spec(), lora_metadata(p_, changes_->settings().train(), step));
   output_->prune_loras(state_.saves);
   Progress::make_room();
   log_info("saved {}", path.string());

@@ -77,7 +77,7 @@ class Trainer {
   ControlAnswer answer(const ControlRequest& request, int64_t step);
   std::string sample(const std::vector<std::string>& prompts, int64_t step);
   std::string status(int64_t step) const;
-  [[noreturn]] void report_non_finite(int64_t step, MicroBatch batch, const std::string& what);
+  [[noreturn]] void report_non_finite(int64_t step, const MicroBatch& batch, const std::string& what);
 
   Prepared& p_;
   World& world_;

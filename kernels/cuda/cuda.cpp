@@ -455,7 +455,7 @@ void Cuda::set_workspace(void* data, int64_t bytes) {
 namespace {
 
 void allow_shared(const void* kernel, size_t bytes) {
-  constexpr size_t usual = 48 * 1024;  // more has to be asked for
+  constexpr size_t usual = size_t{48} * 1024;  // more has to be asked for
   if (bytes > usual)
     check(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(bytes)),
           "shared memory of a kernel");

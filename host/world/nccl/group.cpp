@@ -37,7 +37,7 @@ std::string version() {
 
 class Group final : public lh::DeviceGroup {
  public:
-  Group(const std::string& id, int rank, int size, cudaStream_t stream) : rank_(rank), size_(size), stream_(stream) {
+  Group(const std::string& id, int rank, int size, cudaStream_t stream) : rank_(rank), stream_(stream) {
     ncclUniqueId unique;
     if (id.size() != sizeof unique.internal) throw std::runtime_error("NCCL: an id of another length");
     std::memcpy(unique.internal, id.data(), id.size());
@@ -155,7 +155,7 @@ class Group final : public lh::DeviceGroup {
     return name.data();
   }
 
-  int rank_, size_;
+  int rank_;
   cudaStream_t stream_;
   ncclComm_t comm_ = nullptr, before_ = nullptr;  // before_: that comm_ is made from, if any
   std::vector<void*> opened_;
