@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds lora-host with Ninja.
 #
-#   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [--precompile] [BUILD_DIR]
+#   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [BUILD_DIR]
 #
 # BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs. --arch names the
 # GPUs to compile for (compute capabilities; `native` for the one in this machine; `one` for LORA_CUDA_ARCH, or else the
-# one in this machine, or else 9.0); by default those that BUILD_DIR was built for before, at first all from 7.5 on.
-# --precompile reads the library headers that most sources include once, for a first build. Prints which backends were built.
+# one in this machine, or else 9.0); by default those that BUILD_DIR was built for before, at first all from 7.5 on. Prints
+# which backends were built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,7 +15,6 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 cuda=auto
 arch=
 sanitize=OFF
-precompile=
 build=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -24,7 +23,6 @@ while [ $# -gt 0 ]; do
     --arch) arch=${2:-}; shift ;;
     --arch=*) arch=${1#*=} ;;
     --sanitize) sanitize=ON ;;
-    --precompile) precompile=ON ;;
     -h | --help) usage; exit 0 ;;
     -*) echo "build: unknown option $1" >&2; usage >&2; exit 2 ;;
     *)
@@ -57,7 +55,7 @@ quietly() {
 }
 
 quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize \
-  ${precompile:+-DLORA_PRECOMPILE=ON} ${arch:+-DCMAKE_CUDA_ARCHITECTURES="${arch// /;}"}
+  ${arch:+-DCMAKE_CUDA_ARCHITECTURES="${arch// /;}"}
 grep -E '^-- lora-host:' "$log" | sed 's/^-- //' || true
 quietly cmake --build "$build" --parallel "${JOBS:-$(nproc)}"
 echo "build: programs in $build/bin, libraries and plugins in $build/lib"

@@ -11,7 +11,7 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
-options=(--arch one --precompile)
+options=(--arch one)
 for argument in "$@"; do
   case $argument in
     --sanitize) build=$root/build-sanitize; options=(--sanitize --cuda off) ;;

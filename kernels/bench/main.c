@@ -72,10 +72,10 @@ static void time_cuda(bench* b) {
   time_blocks(b);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
   time_attention(b, 4608, 24, 128, LK_BF16);
-  time_modulation(b, 4608, 3072); /* Flux.1 */
-  time_modulation(b, 4096, 2432); /* 3.5 large */
+  time_modulation(b, 4608, 3072);         /* Flux.1 */
+  time_modulation(b, 4096, 2432);         /* 3.5 large */
   time_copy(b, (int64_t)4608 * 3072 * 2); /* what each pass of the first of these reads, and writes */
-  time_layer_norm(b, 1024, 1280); /* SDXL */
+  time_layer_norm(b, 1024, 1280);         /* SDXL */
   time_positions(b, 4608, 24, 128);
   time_activation(b, LK_GELU_TANH, 4608, 12288);
   time_gate(b, LK_SILU, 4352, 10240);    /* Z-Image */
