@@ -79,6 +79,14 @@ __device__ inline void load_rows(unsigned char* to, const Heads& x, int head, in
   }
 }
 
+// Asks for a row of a head, if it is one of `rows`, into the second-level cache. The operation in front may still write
+// it: nothing is read here.
+__device__ inline void expect_row(const Heads& x, int head, int heads, int row, int rows) {
+  if (row < 0 || row >= rows) return;
+  const auto* const at = static_cast<const uint16_t*>(x.data) + head_at<width>(x.at, head, heads) + row * x.at.row;
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
 template <int rows, int threads>
 __device__ inline void load_queries(unsigned char* to, const Problem& p, const Heads& x, int head, int first) {
   load_rows<rows, threads>(to, x, head, p.heads, first, [&](int query) { return query < p.queries; });

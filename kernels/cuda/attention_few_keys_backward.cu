@@ -219,10 +219,19 @@ __device__ inline void store_keys(const Backward& b, const float (&sums)[squares
   }
 }
 
+// What the forward pass has left, long before: first tile, keys and values, while the operation in front still runs.
+template <int threads>
+__device__ inline void expect_first(const Problem& p, int head, int first) {
+  for (int i = static_cast<int>(threadIdx.x); i < tile + 2 * p.keys; i += threads) {
+    if (i < tile) expect_row(p.q, head, p.heads, first + i, p.queries);
+    expect_row(p.k, head, p.heads, i - tile, p.keys);
+    expect_row(p.v, head, p.heads, i - tile - p.keys, p.keys);
+  }
+}
+
 template <bool Bf16, int keys, int tall>
 __global__ void __launch_bounds__(Division<keys, tall>::threads, Division<keys, tall>::together)
     few_keys_backward_kernel(const __grid_constant__ Backward b) {
-  await_previous();
   using D = Division<keys, tall>;
   extern __shared__ __align__(16) unsigned char memory[];
   auto& shared = *reinterpret_cast<Shared<keys, tall>*>(memory);
@@ -232,6 +241,8 @@ __global__ void __launch_bounds__(Division<keys, tall>::threads, Division<keys, 
   const int begin = run_at(split), end = run_at(split + 1);
   const int warp = static_cast<int>(threadIdx.x) / 32, side = warp / (D::warps / 2), along = warp % (D::warps / 2);
   const int row = along * 16 * tall, column = along * D::columns;
+  expect_first<D::threads>(p, head, begin * tile);
+  await_previous();
   load_keys<keys, D::threads>(shared.k, p, p.k, head);
   load_keys<keys, D::threads>(shared.v, p, p.v, head);
   load_tile<D::threads>(shared.q[0], shared.d_o[0], b, head, begin * tile);
