@@ -2,12 +2,15 @@
 // for 16 bit), exact zeros where nothing is seen, equal bits, and refused arguments.
 #include <gmock/gmock.h>
 
+#include "lora_kernels_trace.h"
 #include "support/kernel_cases.h"
 
 namespace {
 
 using namespace lk_test;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 constexpr double scale = 0.5;
 
@@ -87,31 +90,50 @@ struct Memory {
   }
 };
 
+// To few keys, which a GPU has own kernels for: widths of their tiles filled and not, queries that do not fill theirs,
+// heads whose queries are one block's, those of several blocks, and tiles that a block has one after the other.
+std::vector<AttentionCase> few_keys() {
+  return {{.b = 1, .sq = 1024, .sk = 77, .h = 3, .d = 64, .key_heads = 3},
+          {.b = 2, .sq = 77, .sk = 77, .h = 2, .d = 64, .key_heads = 2},
+          {.b = 2, .sq = 300, .sk = 16, .h = 2, .d = 64, .key_heads = 2},
+          {.b = 1, .sq = 300, .sk = 33, .h = 64, .d = 64, .key_heads = 64},
+          {.b = 3, .sq = 130, .sk = 20, .h = 90, .d = 64, .key_heads = 90, .mask = true},
+          {.b = 1, .sq = 300, .sk = 128, .h = 2, .d = 64, .key_heads = 2},
+          {.b = 1, .sq = 140, .sk = 81, .h = 64, .d = 64, .key_heads = 64},
+          {.b = 3, .sq = 300, .sk = 77, .h = 2, .d = 64, .key_heads = 2, .lengths = true},
+          {.b = 3, .sq = 300, .sk = 77, .h = 2, .d = 64, .key_heads = 2, .mask = true},
+          {.b = 3, .sq = 130, .sk = 128, .h = 2, .d = 64, .key_heads = 2, .lengths = true, .mask = true}};
+}
+
 // The second has more tasks than a GPU has processors, and heads whose tasks are in two rounds; the third as many of
 // 128 numbers, in two items, with rows that do not fill the tiles, and with keys that are not seen the next two.
 std::vector<AttentionCase> cases() {
-  return {{.b = 2, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2},
-          {.b = 1, .sq = 140, .sk = 520, .h = 27, .d = 64, .key_heads = 27},
-          {.b = 2, .sq = 130, .sk = 270, .h = 23, .d = 128, .key_heads = 23},
-          {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true},
-          {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true, .mask = true},
-          {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2},
-          {.b = 1, .sq = 128, .sk = 128, .h = 4, .d = 32, .key_heads = 1},
-          {.b = 2, .sq = 130, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .causal = true},
-          {.b = 1, .sq = 128, .sk = 128, .h = 2, .d = 128, .key_heads = 2, .causal = true},
-          {.b = 2, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true},
-          {.b = 3, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
-          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
-          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .lengths = true},
-          {.b = 2, .sq = 33, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true},
-          {.b = 2, .sq = 65, .sk = 33, .h = 2, .d = 64, .key_heads = 1, .causal = true},
-          {.b = 3, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .mask = true},
-          {.b = 1, .sq = 33, .sk = 600, .h = 2, .d = 64, .key_heads = 2, .mask = true},
-          {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .mask = true},
-          {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 1, .lengths = true, .mask = true},
-          {.b = 2, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .mask = true},
-          {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
-          {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .mask = true, .soft_cap = 2}};
+  std::vector<AttentionCase> all = {
+      {.b = 2, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2},
+      {.b = 1, .sq = 140, .sk = 520, .h = 27, .d = 64, .key_heads = 27},
+      {.b = 2, .sq = 130, .sk = 270, .h = 23, .d = 128, .key_heads = 23},
+      {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true},
+      {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true, .mask = true},
+      {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2},
+      {.b = 1, .sq = 128, .sk = 128, .h = 4, .d = 32, .key_heads = 1},
+      {.b = 2, .sq = 130, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .causal = true},
+      {.b = 1, .sq = 128, .sk = 128, .h = 2, .d = 128, .key_heads = 2, .causal = true},
+      {.b = 2, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true},
+      {.b = 3, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
+      {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .lengths = true},
+      {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .lengths = true},
+      {.b = 2, .sq = 33, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true},
+      {.b = 2, .sq = 65, .sk = 33, .h = 2, .d = 64, .key_heads = 1, .causal = true},
+      {.b = 3, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .mask = true},
+      {.b = 1, .sq = 33, .sk = 600, .h = 2, .d = 64, .key_heads = 2, .mask = true},
+      {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .mask = true},
+      {.b = 3, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 1, .lengths = true, .mask = true},
+      {.b = 2, .sq = 65, .sk = 65, .h = 2, .d = 64, .key_heads = 2, .causal = true, .mask = true},
+      {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
+      {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .mask = true, .soft_cap = 2},
+      {.b = 1, .sq = 300, .sk = 129, .h = 2, .d = 64, .key_heads = 2}};
+  std::ranges::copy(few_keys(), std::back_inserter(all));
+  return all;
 }
 
 std::string name_of(const AttentionCase& a) { return attention_case(a).name; }
@@ -187,6 +209,61 @@ TEST_P(KernelAttention, EqualCallsGiveEqualBits) {
       }
     }
   }
+}
+
+// Of one key the weight is 1, and what flows through the weights is the rounding of float32 alone.
+TEST_P(KernelAttention, OneKeyIsCopied) {
+  const AttentionCase a{.b = 2, .sq = 70, .sk = 1, .h = 2, .d = 64, .key_heads = 2};
+  const Memory m(context.get(), random, a, GetParam());
+  const Results got = run(m);
+  const Values v = m.v.load(context.get()), d_o = m.d_o.load(context.get());
+  Values dv(v.size());
+  const int64_t line = a.h * a.d;
+  for (int64_t i = 0; i < a.b * a.sq * line; ++i) {
+    const int64_t at = i / (a.sq * line) * line + i % line;
+    ASSERT_EQ(got.o[i], v[at]) << i;
+    dv[at] += d_o[i];
+    ASSERT_NEAR(got.dq[i], 0, 1e-4) << i;
+  }
+  expect_near("dv", got.dv, dv, GetParam(), a.sq, 6);
+  for (const double dk : got.dk) ASSERT_NEAR(dk, 0, 1e-3);
+}
+
+// What ran is told (lora_kernels_trace.h).
+TEST_P(KernelAttention, FewKeysHaveKernelsOnAGpu) {
+  if (lh::test::tested_device() != "cuda" || GetParam() == LK_F32) GTEST_SKIP() << "for 16 bits on a GPU";
+  std::string ran;
+  const auto note = [](void* user, const lk_call_trace* call) {
+    static_cast<std::string*>(user)->append(call->kernels).append("; ").append(call->passed_over).append("\n");
+  };
+  ASSERT_EQ(lk_set_trace(context.get(), note, &ran), LK_OK);
+  const auto ran_for = [&](const AttentionCase& a, int64_t offset) {
+    const Memory m(context.get(), random, a, GetParam());
+    lk_attention_backward_params p = m.params();
+    const Tensor wide(Shape{a.b * a.sq * a.h * a.d + offset}, GetParam());
+    if (offset > 0) p.q.data = static_cast<char*>(wide.view().data) + offset * lk_dtype_size(GetParam());
+    ran.clear();
+    EXPECT_EQ(run_attention(context.get(), p), LK_OK) << name_of(a) << ": " << lk_last_error(context.get());
+    return ran;
+  };
+  for (const AttentionCase& a : few_keys())
+    EXPECT_THAT(ran_for(a, 0), AllOf(HasSubstr("few_keys_kernel"), HasSubstr("few_keys_backward_kernel")));
+  const AttentionCase taken{.b = 1, .sq = 130, .sk = 128, .h = 2, .d = 64, .key_heads = 2};
+  const auto expect_passed_over = [&](const AttentionCase& a, int64_t offset, const char* why) {
+    EXPECT_THAT(ran_for(a, offset), AllOf(Not(HasSubstr("few_keys_")), HasSubstr(why)));
+  };
+  AttentionCase other = taken;
+  other.sk = 129;
+  expect_passed_over(other, 0, "own kernel for few keys: more than 128 keys");
+  other = taken, other.sq = 127;
+  expect_passed_over(other, 0, "own kernel for few keys: fewer queries than keys");
+  other = taken, other.d = 128;
+  expect_passed_over(other, 0, "own kernel for few keys: width of heads");
+  other = taken, other.key_heads = 1;
+  expect_passed_over(other, 0, "own kernel for few keys: grouped heads");
+  other = taken, other.sk = other.sq = 128, other.causal = true;
+  expect_passed_over(other, 0, "own kernel for few keys: bias, soft_cap or causal");
+  expect_passed_over(taken, 1, "own kernel for few keys: not aligned to 16 bytes");
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, KernelAttention, testing::Values(LK_F32, LK_F16, LK_BF16),

@@ -201,6 +201,8 @@ std::vector<Operation> operations() {
   all.push_back(attention(2, 130, 270, 23, 128));
   all.push_back(attention(1, 130, 130, 2, 128));
   all.push_back(attention(2, 33, 65, 2, 32, true));
+  all.push_back(attention(2, 130, 77, 3, 64));  // own kernels for few keys
+  all.push_back(attention(2, 130, 77, 3, 64, true));
   return all;
 }
 

@@ -53,7 +53,7 @@ void time_lora_backward(bench* b, lora_shape shape, lk_dtype dtype, gradients wh
 /* Of a block's layers in bf16, `at_once` in a call. */
 void time_lora_gradients(bench* b, const char* name, const lora_shape* shapes, int count, int at_once);
 void time_matmul(bench* b, int64_t m, int64_t n, int64_t k, lk_dtype dtype);
-void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype);
+void time_attention(bench* b, int64_t tokens, int64_t keys, int64_t heads, int64_t width, lk_dtype dtype);
 void time_copy(bench* b, int64_t bytes);
 /* In bf16, forward and backward. */
 void time_modulation(bench* b, int64_t rows, int64_t columns);

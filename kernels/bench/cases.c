@@ -58,42 +58,44 @@ static lk_attention_backward_params backward_of(bench* b, const lk_attention_par
   g.lse = p->lse;
   g.scale = p->scale;
   g.dq = tensor4(b, p->q.dtype, d[0], d[1], d[2], d[3]);
-  g.dk = tensor4(b, p->q.dtype, d[0], d[1], d[2], d[3]);
-  g.dv = tensor4(b, p->q.dtype, d[0], d[1], d[2], d[3]);
+  g.dk = tensor4(b, p->q.dtype, d[0], p->k.dims[1], d[2], d[3]);
+  g.dv = tensor4(b, p->q.dtype, d[0], p->k.dims[1], d[2], d[3]);
   return g;
 }
 
 /* Forward, two products with the scores, then backward, five. */
-void time_attention(bench* b, int64_t tokens, int64_t heads, int64_t width, lk_dtype dtype) {
-  const double product = 2.0 * (double)heads * (double)tokens * (double)tokens * (double)width;
+void time_attention(bench* b, int64_t tokens, int64_t keys, int64_t heads, int64_t width, lk_dtype dtype) {
+  const double product = 2.0 * (double)heads * (double)tokens * (double)keys * (double)width;
   timed_call call = {0};
   lk_attention_params forward[COPIES] = {0};
   lk_attention_backward_params backward[COPIES];
-  double tensor, lse;
+  double rows, both, lse;
   int i;
   for (i = 0; i < COPIES; ++i) {
     lk_attention_params* const p = &forward[i];
     p->struct_size = sizeof *p;
     p->q = tensor4(b, dtype, 1, tokens, heads, width);
-    p->k = tensor4(b, dtype, 1, tokens, heads, width);
-    p->v = tensor4(b, dtype, 1, tokens, heads, width);
+    p->k = tensor4(b, dtype, 1, keys, heads, width);
+    p->v = tensor4(b, dtype, 1, keys, heads, width);
     p->scale = 1.0f / sqrtf((float)width);
     p->o = tensor4(b, dtype, 1, tokens, heads, width);
     p->lse = log_sums(b, heads, tokens);
     backward[i] = backward_of(b, p);
   }
-  tensor = (double)bytes_of(forward[0].q);
+  rows = (double)bytes_of(forward[0].q);
+  both = 2 * (double)bytes_of(forward[0].k); /* k and v */
   lse = (double)bytes_of(forward[0].lse);
-  snprintf(call.shape, sizeof call.shape, "%lldx%lldx%lld", (long long)tokens, (long long)heads, (long long)width);
+  snprintf(call.shape, sizeof call.shape, "%lldx%lldx%lldx%lld", (long long)tokens, (long long)keys, (long long)heads,
+           (long long)width);
   call.dtype = dtype;
   call.name = "attention";
-  call.bytes = 4 * tensor + lse;
+  call.bytes = 2 * rows + both + lse;
   call.flops = 2 * product;
   call.run = run_attention;
   call.copies = forward;
   print_times(b, &call);
   call.name = "attention backward";
-  call.bytes = 8 * tensor + lse;
+  call.bytes = 4 * rows + 2 * both + lse;
   call.flops = 5 * product;
   call.run = run_attention_backward;
   call.copies = backward;

@@ -71,7 +71,9 @@ static void time_cuda(bench* b) {
   for (shape = 1; shape < WIDE; ++shape) time_lora_forward(b, wide[shape], LK_BF16);
   time_blocks(b);
   time_matmul(b, 8192, 8192, 8192, LK_BF16);
-  time_attention(b, 4608, 24, 128, LK_BF16);
+  time_attention(b, 4608, 4608, 24, 128, LK_BF16);
+  time_attention(b, 1024, 77, 20, 64, LK_BF16); /* SDXL, to its text */
+  time_attention(b, 4096, 77, 10, 64, LK_BF16);
   time_modulation(b, 4608, 3072);         /* Flux.1 */
   time_modulation(b, 4096, 2432);         /* 3.5 large */
   time_copy(b, (int64_t)4608 * 3072 * 2); /* what each pass of the first of these reads, and writes */
@@ -93,7 +95,7 @@ static void time_cpu(bench* b) {
   for (shape = 0; shape < SHAPES; ++shape) time_lora_forward(b, shapes[shape], LK_F32);
   time_matmul(b, 1024, 1024, 1024, LK_F32);
   time_matmul(b, 1300, 1024, 256, LK_F32);
-  time_attention(b, 512, 24, 128, LK_F32);
+  time_attention(b, 512, 512, 24, 128, LK_F32);
   time_updates(b, 4000000);
 }
 

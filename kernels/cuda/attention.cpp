@@ -1,4 +1,6 @@
-// Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else.
+// Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else. In front
+// of both come own kernels with matrix instructions, where they are faster: for few keys (attention_few_keys.h), and
+// for the backward pass on capability 9.0 (attention_hopper.h).
 //
 // cuDNN takes bf16 or f16 throughout, no bias, no cap on the scores, and head widths that are multiples of 8. Lengths
 // of keys become its padding mask. What it does with items of length 0 and with gradients of keys after the length is
@@ -16,6 +18,7 @@
 #include <limits>
 
 #include "check.h"
+#include "cuda/attention_few_keys.h"
 #include "cuda/attention_hopper.h"
 #include "cuda/attention_plans.h"
 #include "cuda/dense.h"
@@ -269,6 +272,7 @@ bool heads_in_lines(const lk_tensor& x) {
 void attention(Cuda& cuda, const lk_attention_params& p) {
   named_failures([&] { return name("attention", p); },
                  [&] {
+                   if (attention_of_few_keys(cuda, p)) return;
                    if (!attention_by_cudnn(cuda, p)) attention_dense(cuda, p);
                  });
 }
@@ -276,6 +280,7 @@ void attention(Cuda& cuda, const lk_attention_params& p) {
 void attention_backward(Cuda& cuda, const lk_attention_backward_params& p) {
   named_failures([&] { return name("attention_backward", p); },
                  [&] {
+                   if (attention_backward_of_few_keys(cuda, p)) return;
                    if (attention_backward_on_hopper(cuda, p) || attention_backward_wide_on_hopper(cuda, p)) return;
                    if (attention_backward_by_cudnn(cuda, p)) return;
                    attention_backward_dense(cuda, p);

@@ -1,20 +1,12 @@
 // What the backward passes of attention with the matrix instructions of capability 9.0 share.
 #pragma once
 
-#include "cuda/attention.h"
+#include "cuda/attention.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/matrix_instructions.cuh"
 #include "cuda/tensor_map.h"
 
 namespace lk::cuda {
-
-constexpr float log2_e = 1.4426950408889634f;
-
-// To the first row of head number `head` of all items, of heads of `width` numbers.
-template <int width>
-__device__ int64_t head_at(const Spacing& at, int head, int heads) {
-  return int64_t{head / heads} * at.item + int64_t{head % heads} * width;
-}
 
 // sum_d(do o) of a row of a head, by width / 8 neighbouring lanes. `at`: of the row in o and do.
 template <class T, int width>
@@ -35,30 +27,6 @@ __device__ inline float delta_of_row(const void* o, int64_t o_at, const void* d_
 }
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-
-// The lane, asked anew: what follows from it is not kept in registers from before.
-__device__ inline int lane_now() {
-  int lane = 0;
-  asm volatile("mov.u32 %0, %%laneid;" : "=r"(lane));
-  return lane;
-}
-
-// A packed pair of each of four neighbouring lanes, for each of four columns of pairs: the lane gets those of its own.
-__device__ inline uint4 transposed(const uint32_t (&v)[4]) {
-  const int own = lane_now() % 4;
-  uint32_t out[4];
-#pragma unroll
-  for (int step = 0; step < 4; ++step) {
-    const int other = own ^ step;
-    uint32_t sent = v[0];
-#pragma unroll
-    for (int i = 1; i < 4; ++i) sent = other == i ? v[i] : sent;
-    const uint32_t got = __shfl_xor_sync(0xffffffffu, sent, step);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) out[i] = other == i ? got : out[i];
-  }
-  return make_uint4(out[0], out[1], out[2], out[3]);
-}
 
 // A row of a warpgroup's result [64, 2 * count], times scale: the upper (half 0) or lower one of the lane's two.
 template <class T, int count>

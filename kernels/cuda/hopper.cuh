@@ -197,10 +197,4 @@ __device__ inline void fewer_registers() {
   asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(count));
 }
 
-__device__ inline float exp2_fast(float x) {
-  float y = 0;
-  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-  return y;
-}
-
 }  // namespace lk::cuda::hopper
