@@ -74,6 +74,30 @@ struct Turn {
   }
 };
 
+// How a block begins: its memory where boxes may lie, the maps on their way to where they are read from, and the
+// barriers of the ring and of what is added, by the two threads that need them first. `more` begins a kernel's own.
+template <class Memory>
+__device__ inline Memory& aligned(unsigned char* memory) {
+  return *reinterpret_cast<Memory*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+}
+template <int Cols, int Layers, class Memory, class More>
+__device__ inline void begin(const Maps<Layers>& maps, Memory& s, const More& more) {
+  if (threadIdx.x == multipliers) {
+    const auto& of = maps.of[0];
+    for (const CUtensorMap* map : {&of.b, &of.a, &of.z, &of.v, &of.d}) expect_soon(*map);
+  }
+  if (threadIdx.x == 0) {
+    for (int i = 0; i < groups * Leaving<Cols>::places; ++i) barrier_init(&s.added[0][0] + i, 1);
+    for (int i = 0; i < Memory::stages; ++i) {
+      barrier_init(&s.full[i], 1);
+      barrier_init(&s.empty[i], groups * cluster);
+    }
+    more();
+    fence_barriers();
+  }
+  cluster_barrier();
+}
+
 template <class T>
 using Pair = std::conditional_t<std::is_same_v<T, __half>, __half2, __nv_bfloat162>;
 

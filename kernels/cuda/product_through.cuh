@@ -249,21 +249,10 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   using S = SharedThrough<Cols, Rank, Across>;
-  auto& s = *reinterpret_cast<S*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
-  if (threadIdx.x == multipliers) {
-    const auto& of = maps.of[0];
-    for (const CUtensorMap* map : {&of.b, &of.a, &of.z, &of.v, &of.d}) expect_soon(*map);
-  }
-  if (threadIdx.x == 0) {
-    for (int i = 0; i < groups * S::Out::places; ++i) barrier_init(&s.added[0][0] + i, 1);
-    for (int i = 0; i < S::stages; ++i) {
-      barrier_init(&s.full[i], 1);
-      barrier_init(&s.rounded[i], rounding_warps);
-      barrier_init(&s.empty[i], groups * cluster);
-    }
-    fence_barriers();
-  }
-  cluster_barrier();
+  S& s = aligned<S>(memory);
+  begin<Cols>(maps, s, [&] {
+    for (int i = 0; i < S::stages; ++i) barrier_init(&s.rounded[i], rounding_warps);
+  });
   constexpr int registers = 56;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
     fewer_registers<registers>();

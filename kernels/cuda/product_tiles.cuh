@@ -211,28 +211,16 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   using S = Shared<Cols, Across>;
-  auto& s = *reinterpret_cast<S*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
-  if (threadIdx.x == multipliers) {
-    const auto& of = maps.of[0];
-    for (const CUtensorMap* map : {&of.b, &of.v, &of.z, &of.a, &of.d}) expect_soon(*map);
-  }
-  if (threadIdx.x == 0) {
-    constexpr int places = groups * Leaving<Cols>::places;
-    for (int i = 0; i < places; ++i) barrier_init(&s.added[0][0] + i, 1);
-    for (int i = 0; i < S::stages; ++i) {
-      barrier_init(&s.full[i], 1);
-      barrier_init(&s.empty[i], groups * cluster);
-    }
+  S& s = aligned<S>(memory);
+  begin<Cols>(maps, s, [&] {
     if constexpr (Activates) {
-      for (int i = 0; i < places; ++i) {
+      for (int i = 0; i < groups * Leaving<Cols>::places; ++i) {
         barrier_init(&s.written[0][0] + i, 4);
         barrier_init(&s.read[0][0] + i, 1);
       }
       for (int i = 0; i < groups; ++i) barrier_init(&s.stored[i], 1);
     }
-    fence_barriers();
-  }
-  cluster_barrier();
+  });
   constexpr int registers = Activates ? 72 : 40;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
     fewer_registers<registers>();
