@@ -125,6 +125,10 @@ void run(Cuda& cuda, const Forward& f, dim3 blocks) {
 bool attention_of_few_keys(Cuda& cuda, const lk_attention_params& p) {
   if (const char* const why = unsuitable(cuda, p, {&p.q, &p.k, &p.v, &p.o}); why != nullptr)
     return cuda.passes_over("own kernel for few keys", why);
+  // cuDNN takes as long or less (H200, 10 heads of 4096 rows and 77 keys: 10.8 us, 13.2 here), but for unseen keys it
+  // has to be given copies and lengths first.
+  if (!present(p.key_lengths) && !present(p.key_mask))
+    return cuda.passes_over("own kernel for few keys", "every key is seen");
   const Forward f{problem_of(p, tile), heads_of(p.o), static_cast<float*>(p.lse.data)};
   const dim3 blocks(static_cast<unsigned>(p.q.dims[0] * p.q.dims[2] * f.problem.tiles));
   p.q.dtype == LK_BF16 ? run<true>(cuda, f, blocks) : run<false>(cuda, f, blocks);

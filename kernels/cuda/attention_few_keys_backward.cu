@@ -320,7 +320,7 @@ void run(Cuda& cuda, Backward b, int64_t heads) {
 template <bool Bf16>
 void run(Cuda& cuda, const Backward& b, int64_t heads) {
   if (b.problem.keys <= 32) return run<Bf16, 32, 1>(cuda, b, heads);
-  if (b.problem.keys <= 80) return run<Bf16, 80, 1>(cuda, b, heads);
+  if (b.problem.keys <= 80) return run<Bf16, 80, 2>(cuda, b, heads);
   run<Bf16, most_keys, 1>(cuda, b, heads);
 }
 
