@@ -1,6 +1,6 @@
 // Attention: cuDNN's fused kernels where they apply, own kernels (attention_kernels.cu) for everything else. In front
 // of both come own kernels with matrix instructions, where they are faster: for few keys (attention_few_keys.h), and
-// for the backward pass on capability 9.0 (attention_hopper.h).
+// on capability 9.0 for heads of 64 and for the backward pass of those of 128 (attention_hopper.h).
 //
 // cuDNN takes bf16 or f16 throughout, no bias, no cap on the scores, and head widths that are multiples of 8. Lengths
 // of keys become its padding mask. What it does with items of length 0 and with gradients of keys after the length is
@@ -272,7 +272,7 @@ bool heads_in_lines(const lk_tensor& x) {
 void attention(Cuda& cuda, const lk_attention_params& p) {
   named_failures([&] { return name("attention", p); },
                  [&] {
-                   if (attention_of_few_keys(cuda, p)) return;
+                   if (attention_of_few_keys(cuda, p) || attention_on_hopper(cuda, p)) return;
                    if (!attention_by_cudnn(cuda, p)) attention_dense(cuda, p);
                  });
 }

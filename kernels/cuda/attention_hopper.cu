@@ -1,22 +1,20 @@
 // The backward pass of attention with heads of 64, in a fixed order of sums.
 //
-// A block owns 128 keys of a head: k and v stay in shared memory, dk and dv in registers, and it passes over tiles of
-// 128 queries. One warpgroup loads tiles, two multiply, 64 keys each:
+// An item is 128 keys of a head: a block keeps their k and v in shared memory, dk and dv in registers, and passes over
+// tiles of 128 queries. One warpgroup loads tiles, two multiply, 64 keys each:
 //   s^T = k q^T,  p^T = exp(scale s^T - lse),  dp^T = v do^T,  ds^T = p^T (dp^T - delta),  delta = sum_d(do o)
 //   dv += p^T do,  dk += ds^T q;  dq += ds k, in which the blocks of a head meet
 // p goes into its product from registers, ds through shared memory; dq is made of 64 queries by each warpgroup.
 //
-// The order of dq. Each tile of dq is a float32 sum in global memory to which blocks add in turns, counted by the tile.
-// So that they seldom wait, the blocks of a head that run together begin at tiles that are far apart and go round. The
-// blocks of a head that come in a later round of the device add after all of the earlier one. A block waits only for
-// blocks of its own round, all of which run at once (a cooperative launch), or of an earlier one: block j passes tile t
-// at time (t - start(j)) mod tiles, turns are ordered by time, then by larger j first, and a block meets its turns in
-// that same order, so some block can always go on.
-#include <algorithm>
-
+// Where an item begins in one block and ends in another (attention_order.cuh), who does not begin it leaves its dk and
+// dv in memory, who does adds them to its own. All blocks run at once, by a cooperative launch.
+//
+// Each tile of dq is a float32 sum in global memory to which blocks add in turns, counted by the tile.
 #include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
+#include "cuda/attention_order.cuh"
 #include "cuda/await_previous.cuh"
+#include "cuda/pointwise_arguments.h"
 
 namespace lk::cuda {
 
@@ -24,8 +22,8 @@ namespace {
 
 constexpr int width = 64, tile_rows = 128, row_bytes = width * 2, tile_bytes = tile_rows * row_bytes;
 constexpr int multipliers = 256, threads = 128 + multipliers;
-constexpr int loader = 0, writer = 32;        // threads of the first warpgroup
-constexpr int tile_sums = tile_rows * width;  // of dq
+constexpr int loader = 0, writer = 32, counters = 2;  // threads and a warp of the first warpgroup
+constexpr int tile_sums = tile_rows * width;          // of dq
 
 struct Problem {
   const void *o, *d_o;  // [batch, rows, heads, 64]
@@ -34,7 +32,10 @@ struct Problem {
   float *lse2, *delta;  // [batch, heads, query_tiles * 128]: lse / ln 2, infinity where there is no query
   float* dq_sums;       // [batch, heads, query_tiles, tile_sums], in the order of the threads that make them
   uint32_t* turns;      // [batch, heads, query_tiles]: blocks that have added
-  int queries, keys, heads, query_tiles, key_tiles, items;  // an item: 128 keys of a head
+  float* ends;          // [blocks, 2, tile_sums]: dk and dv of an item that another block began
+  uint32_t* ended;      // [blocks]: whether they are there; 0 before and after
+  int queries, keys, heads;
+  Order order;
   Spacing o_at, d_o_at, dq_at, dk_at, dv_at;
   float scale;
 };
@@ -44,53 +45,45 @@ struct Maps {
   CUtensorMap q, k, v, d_o;
 };
 
+// When the block may add to a tile of dq.
+struct Turn {
+  int tile;         // of all heads; -1: there is no more
+  uint32_t before;  // how many add before
+};
+
 struct Shared {
   alignas(1024) unsigned char k[tile_bytes], v[tile_bytes], q[2][tile_bytes], d_o[2][tile_bytes];
   alignas(1024) unsigned char ds[2][2][tile_bytes];  // ds^T: [turn][half of the queries][key][64 queries]
   alignas(128) float dq[tile_sums], lse2[2][tile_rows], delta[2][tile_rows];
-  uint64_t keys_full, keys_empty, full[2], empty[2], dq_full, dq_empty;
-};
-
-// Where a block is in the order of its head.
-struct Order {
-  int head, first_key, start, place, count, before;
-
-  __device__ Order(const Problem& p, int item) {
-    const int blocks = p.key_tiles, block = item % blocks, processors = static_cast<int>(gridDim.x);
-    head = item / blocks;
-    first_key = block * tile_rows;
-    const int first = head * blocks, left = (first / processors + 1) * processors - first;
-    const int together = left < blocks ? left : blocks;  // of this head, in the round of its first block
-    const bool later = block >= together;
-    count = later ? blocks - together : together;
-    place = later ? block - together : block;
-    before = later ? together : 0;
-    start = place * p.query_tiles / count;
-  }
-  __device__ uint32_t turn(const Problem& p, int t) const {
-    const int begun = ((t + 1) * count + p.query_tiles - 1) / p.query_tiles - 1, last = min(count - 1, begun);
-    return static_cast<uint32_t>(before + (place <= last ? last - place : last + count - place));
-  }
+  uint64_t keys_full, keys_empty, full[2], empty[2], dq_full, dq_empty, turn_full[2], turn_empty[2];
+  Part part;  // with keys_full
+  Turn turns[2];
 };
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
 using namespace hopper;
 
+__device__ inline int first_key(const Part& part) { return part.item_of_head * tile_rows; }
+
 // By one thread.
 __device__ void load(const Problem& p, const Maps& maps, Shared& s) {
   int stage = 0, parity = 1, keys_parity = 1;
-  for (int item = static_cast<int>(blockIdx.x); item < p.items; item += static_cast<int>(gridDim.x)) {
-    const Order order(p, item);
-    const int batch = order.head / p.heads, head = order.head % p.heads;
+  for (Parts parts(p.order);; keys_parity ^= 1) {
+    const Part part = parts.next(p.order);
     barrier_wait(&s.keys_empty, keys_parity);
-    keys_parity ^= 1;
+    s.part = part;
+    if (part.begin == part.end) {
+      barrier_arrive(&s.keys_full);
+      return;
+    }
+    const int batch = part.head / p.heads, head = part.head % p.heads;
     barrier_arrive_with(&s.keys_full, 2 * tile_bytes);
-    copy_rows(s.k, maps.k, batch, order.first_key, head, &s.keys_full);
-    copy_rows(s.v, maps.v, batch, order.first_key, head, &s.keys_full);
-    int t = order.start;
-    for (int i = 0; i < p.query_tiles; ++i) {
-      const int64_t at = (static_cast<int64_t>(order.head) * p.query_tiles + t) * tile_rows;
+    copy_rows(s.k, maps.k, batch, first_key(part), head, &s.keys_full);
+    copy_rows(s.v, maps.v, batch, first_key(part), head, &s.keys_full);
+    int t = Parts::first_tile(p.order, part);
+    for (int i = part.begin; i < part.end; ++i) {
+      const int64_t at = (static_cast<int64_t>(part.head) * p.order.tiles + t) * tile_rows;
       barrier_wait(&s.empty[stage], parity);
       barrier_arrive_with(&s.full[stage], 2 * tile_bytes + 2 * static_cast<int>(sizeof s.lse2[0]));
       copy_rows(s.q[stage], maps.q, batch, t * tile_rows, head, &s.full[stage]);
@@ -99,35 +92,60 @@ __device__ void load(const Problem& p, const Maps& maps, Shared& s) {
       copy_bulk(s.delta[stage], p.delta + at, sizeof s.delta[0], &s.full[stage]);
       stage ^= 1;
       if (stage == 0) parity ^= 1;
-      if (++t == p.query_tiles) t = 0;
+      if (++t == p.order.tiles) t = 0;
     }
   }
 }
 
-__device__ void write_dq(const Problem& p, Shared& s) {
-  int parity = 0;
-  for (int item = static_cast<int>(blockIdx.x); item < p.items; item += static_cast<int>(gridDim.x)) {
-    const Order order(p, item);
-    int t = order.start;
-    for (int i = 0; i < p.query_tiles; ++i) {
-      const int64_t at = static_cast<int64_t>(order.head) * p.query_tiles + t;
-      const uint32_t turn = order.turn(p, t);
-      barrier_wait(&s.dq_full, parity);
-      parity ^= 1;
-      while (load_acquire(p.turns + at) != turn) __nanosleep(20);
-      fence_async();
-      if (turn == 0)
-        bulk_store(p.dq_sums + at * tile_sums, shared_address(s.dq), tile_sums * 4);
-      else
-        bulk_add(p.dq_sums + at * tile_sums, shared_address(s.dq), tile_sums * 4);
-      bulk_commit();
-      bulk_wait_read();
-      barrier_arrive(&s.dq_empty);
-      bulk_wait();
-      fence_async();
-      add_release(p.turns + at);
-      if (++t == p.query_tiles) t = 0;
+// By a warp, ahead of the thread that adds, whose time the products wait for.
+__device__ void count_turns(const Problem& p, Shared& s) {
+  const bool hands_over = threadIdx.x % 32 == 0;
+  int place = 0, parity = 1, time = 0;
+  const auto hand_over = [&](const Turn& turn) {
+    if (hands_over) {
+      barrier_wait(&s.turn_empty[place], parity);
+      s.turns[place] = turn;
+      barrier_arrive(&s.turn_full[place]);
     }
+    __syncwarp();
+    place ^= 1;
+    if (place == 0) parity ^= 1;
+  };
+  for (Parts parts(p.order);;) {
+    const Part part = parts.next(p.order);
+    if (part.begin == part.end) return hand_over({-1, 0});
+    int t = Parts::first_tile(p.order, part);
+    for (int i = part.begin; i < part.end; ++i, ++time) {
+      hand_over({part.head * p.order.tiles + t, turn_of(p.order, part, t, time)});
+      if (++t == p.order.tiles) t = 0;
+    }
+  }
+}
+
+// By one thread.
+__device__ void write_dq(const Problem& p, Shared& s) {
+  int place = 0, turn_parity = 0;
+  for (int parity = 0;; parity ^= 1) {
+    barrier_wait(&s.turn_full[place], turn_parity);
+    const Turn turn = s.turns[place];
+    if (turn.tile < 0) return;
+    barrier_arrive(&s.turn_empty[place]);
+    place ^= 1;
+    if (place == 0) turn_parity ^= 1;
+    barrier_wait(&s.dq_full, parity);
+    while (load_acquire(p.turns + turn.tile) != turn.before) __nanosleep(20);
+    fence_async();
+    float* const sums = p.dq_sums + int64_t{turn.tile} * tile_sums;
+    if (turn.before == 0)
+      bulk_store(sums, shared_address(s.dq), tile_sums * 4);
+    else
+      bulk_add(sums, shared_address(s.dq), tile_sums * 4);
+    bulk_commit();
+    bulk_wait_read();
+    barrier_arrive(&s.dq_empty);
+    bulk_wait();
+    fence_async();
+    add_release(p.turns + turn.tile);
   }
 }
 
@@ -138,6 +156,41 @@ __device__ inline void store_rows(const float (&v)[32], float scale, T* to, int6
 #pragma unroll
   for (int half = 0; half < 2; ++half)
     store_row(v, half, scale, to + (row + half * 8) * row_pitch, row + half * 8 < rows);
+}
+
+// The two halves of a block's place for the end of an item: dk and dv, as a multiplying thread has them.
+__device__ inline float4* end_of(const Problem& p, int block, int half) {
+  return reinterpret_cast<float4*>(p.ends + (int64_t{block} * 2 + half) * tile_sums) + threadIdx.x - 128;
+}
+__device__ inline void leave_end(const float (&v)[32], float4* to) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) to[j * multipliers] = make_float4(v[j * 4], v[j * 4 + 1], v[j * 4 + 2], v[j * 4 + 3]);
+}
+__device__ inline void add_end(float (&v)[32], const float4* from) {
+#pragma unroll
+  for (int j = 0; j < 8; ++j) {
+    const float4 four = __ldcg(from + j * multipliers);
+    v[j * 4] += four.x, v[j * 4 + 1] += four.y, v[j * 4 + 2] += four.z, v[j * 4 + 3] += four.w;
+  }
+}
+
+// For the block that began the item.
+__device__ inline void leave_ends(const Problem& p, const float (&dk)[32], const float (&dv)[32]) {
+  const int block = static_cast<int>(blockIdx.x);
+  leave_end(dk, end_of(p, block, 0));
+  leave_end(dv, end_of(p, block, 1));
+  tell_end<multipliers>(p.ended + block);
+}
+
+// What other blocks made of an item that this one began, in their order.
+__device__ inline void add_ends(const Problem& p, int item_end, float (&dk)[32], float (&dv)[32]) {
+  for (int block = static_cast<int>(blockIdx.x) + 1; first_unit(p.order.units, p.order.blocks, block) < item_end;
+       ++block) {
+    await_end(p.ended + block);
+    add_end(dk, end_of(p, block, 0));
+    add_end(dv, end_of(p, block, 1));
+    forget_end<multipliers>(p.ended + block);
+  }
 }
 
 template <class T>
@@ -151,13 +204,13 @@ __device__ void multiply(const Problem& p, Shared& s) {
   // Of the matrix that a lane stores a row of: keys down, queries in chunks along.
   const int stored_row = group * 64 + warp * 16 + lane / 8 % 2 * 8 + lane % 8;
   int stage = 0, parity = 0, keys_parity = 0, dq_parity = 1;
-  for (int item = static_cast<int>(blockIdx.x); item < p.items; item += static_cast<int>(gridDim.x)) {
-    const Order order(p, item);
-    const int keys_left = p.keys - order.first_key - group * 64;
-    float dk[32] = {}, dv[32] = {};
+  for (;; keys_parity ^= 1) {
     barrier_wait(&s.keys_full, keys_parity);
-    keys_parity ^= 1;
-    for (int i = 0; i < p.query_tiles; ++i) {
+    int left = s.part.end - s.part.begin;
+    if (left == 0) return;
+    const int keys_left = p.keys - first_key(s.part) - group * 64;
+    float dk[32] = {}, dv[32] = {};
+    for (; left > 0; --left) {
       const Matrix q_rows(shared_address(s.q[stage])), do_rows(shared_address(s.d_o[stage]));
       float scores[64], dp[64];
       barrier_wait(&s.full[stage], parity);
@@ -201,13 +254,13 @@ __device__ void multiply(const Problem& p, Shared& s) {
 #pragma unroll
       for (int step = 0; step < 8; ++step) M::add_from_registers(dv, packed + step * 4, do_rows.at(step * 128));
       multiplies_commit();
-      unsigned char(&kept)[2][tile_bytes] = s.ds[i % 2];
+      unsigned char(&kept)[2][tile_bytes] = s.ds[stage];
 #pragma unroll
       for (int step = 0; step < 8; ++step) {
         const int chunk = (step % 4 * 2 + lane / 16) ^ (stored_row % 8);
         store_matrices(shared_address(kept[step / 4]) + stored_row * row_bytes + chunk * 16, ds + step * 4);
       }
-      fence_async();
+      fence_async_shared();
       barrier_among<1, multipliers>();
       float dq[32];
       const Matrix ds_across(shared_address(kept[group])), k_across(shared_address(s.k));
@@ -232,7 +285,7 @@ __device__ void multiply(const Problem& p, Shared& s) {
       auto* const sums = reinterpret_cast<float4*>(s.dq) + group * 1024 + thread % 128;
 #pragma unroll
       for (int j = 0; j < 8; ++j) sums[j * 128] = make_float4(dq[j * 4], dq[j * 4 + 1], dq[j * 4 + 2], dq[j * 4 + 3]);
-      fence_async();
+      fence_async_shared();
       barrier_arrive(&s.dq_full);
       multiplies_wait<0>();
       hold(dv);
@@ -241,10 +294,16 @@ __device__ void multiply(const Problem& p, Shared& s) {
       stage ^= 1;
       if (stage == 0) parity ^= 1;
     }
+    const Part part = s.part;  // not kept in registers meanwhile
     barrier_arrive(&s.keys_empty);
-    const int64_t row = order.first_key + group * 64;
-    const int64_t dk_at = head_at<width>(p.dk_at, order.head, p.heads) + row * p.dk_at.row;
-    const int64_t dv_at = head_at<width>(p.dv_at, order.head, p.heads) + row * p.dv_at.row;
+    if (part.begin > 0) {
+      leave_ends(p, dk, dv);
+      continue;
+    }
+    if (part.end < p.order.tiles) add_ends(p, part.first_unit + p.order.tiles, dk, dv);
+    const int64_t row = first_key(part) + group * 64;
+    const int64_t dk_at = head_at<width>(p.dk_at, part.head, p.heads) + row * p.dk_at.row;
+    const int64_t dv_at = head_at<width>(p.dv_at, part.head, p.heads) + row * p.dv_at.row;
     store_rows(dk, p.scale, static_cast<T*>(p.dk) + dk_at, p.dk_at.row, keys_left);
     store_rows(dv, 1.0f, static_cast<T*>(p.dv) + dv_at, p.dv_at.row, keys_left);
   }
@@ -268,6 +327,10 @@ __global__ void __launch_bounds__(threads, 1)
     }
     barrier_init(&s.dq_full, multipliers);
     barrier_init(&s.dq_empty, 1);
+    for (int place = 0; place < 2; ++place) {
+      barrier_init(&s.turn_full[place], 1);
+      barrier_init(&s.turn_empty[place], 1);
+    }
     fence_async();
   }
   __syncthreads();
@@ -277,6 +340,8 @@ __global__ void __launch_bounds__(threads, 1)
       load(p, maps, s);
     else if (threadIdx.x == writer)
       write_dq(p, s);
+    else if (threadIdx.x / 32 == counters)
+      count_turns(p, s);
   } else {
     more_registers<240>();
     multiply<T>(p, s);
@@ -289,7 +354,7 @@ template <class T>
 __global__ void prepare_kernel(const Problem p, int64_t rows) {
   await_previous();
   const int64_t at = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 8;
-  const int padded = p.query_tiles * tile_rows;
+  const int padded = p.order.tiles * tile_rows;
   const int head = static_cast<int>(at % p.heads), query = static_cast<int>(at / p.heads % padded);
   const int64_t batch = at / p.heads / padded, place = (batch * p.heads + head) * padded + query;
   const bool there = at < rows && query < p.queries;
@@ -306,8 +371,8 @@ template <class T>
 __global__ void finish_kernel(const Problem p) {
   await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
-  const int tile = static_cast<int>(blockIdx.x) % p.query_tiles, group = static_cast<int>(threadIdx.x) / 128;
-  const int head = static_cast<int>(blockIdx.x) / p.query_tiles;
+  const int tile = static_cast<int>(blockIdx.x) % p.order.tiles, group = static_cast<int>(threadIdx.x) / 128;
+  const int head = static_cast<int>(blockIdx.x) / p.order.tiles;
   const auto* const sums = reinterpret_cast<const float4*>(p.dq_sums) + int64_t{blockIdx.x} * (tile_sums / 4) +
                            group * 1024 + threadIdx.x % 128;
   float v[32];
@@ -322,57 +387,25 @@ __global__ void finish_kernel(const Problem p) {
 #endif
 }
 
-CUtensorMap map_of(const lk_tensor& x) {
-  const Spacing spacing = spacing_of(x);
-  return tensor_map<4>(
-      x.data, x.dtype,
-      {.dims = {width, static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[1]),
-                static_cast<cuuint64_t>(x.dims[0])},
-       .pitches = {row_bytes, static_cast<cuuint64_t>(spacing.row) * 2, static_cast<cuuint64_t>(spacing.item) * 2},
-       .box = {width, 1, tile_rows, 1}});
-}
-
 template <class T>
-void run(Cuda& cuda, const Problem& p, const Maps& maps) {
-  const int64_t heads = p.items / p.key_tiles;
-  const int64_t rows = heads * p.query_tiles * tile_rows;
+void run(Cuda& cuda, const Problem& p, int64_t heads, const Maps& maps) {
+  const int64_t rows = heads * p.order.tiles * tile_rows;
   cuda.launch(prepare_kernel<T>, dim3(static_cast<unsigned>(ceil_div(rows * 8, 256))), 256, 0, p, rows);
   constexpr size_t bytes = sizeof(Shared) + 1024;
-  cuda.launch_together(backward_kernel<T>,
-                       dim3(static_cast<unsigned>(std::min(p.items, cuda.device().multiProcessorCount))), threads,
-                       bytes, p, maps);
-  cuda.launch(finish_kernel<T>, dim3(static_cast<unsigned>(heads * p.query_tiles)), 256, 0, p);
+  cuda.launch_together(backward_kernel<T>, dim3(static_cast<unsigned>(p.order.blocks)), threads, bytes, p, maps);
+  cuda.launch(finish_kernel<T>, dim3(static_cast<unsigned>(heads * p.order.tiles)), 256, 0, p);
 }
 
 }  // namespace
 
-bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen) {
-  if (p.q.dims[3] != width) return false;  // the other one's
-  if (cuda.capability() != 90) return pass_over(cuda, "capability is not 9.0");
-  if (p.k.dims[2] != p.q.dims[2]) return pass_over(cuda, "grouped heads");
-  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return pass_over(cuda, "neither bf16 nor f16");
-  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return pass_over(cuda, "bias, soft_cap or causal");
-  if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask)))
-    return pass_over(cuda, "keys that are not seen");
-  for (const lk_tensor* t : {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv}) {
-    if (t->dtype != p.q.dtype) return pass_over(cuda, "mixed types");
-    if (!heads_in_lines(*t)) return pass_over(cuda, "heads not in lines");
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
-      return pass_over(cuda, "not aligned to 16 bytes");
-  }
-  return true;
-}
-
 bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
-  if (cuda.fast() || !suits_hopper(cuda, p, width, false)) return false;
+  if (!suits_hopper(cuda, p, width, false, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv})) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
-  const int64_t processors = cuda.device().multiProcessorCount, items = batch * heads * key_tiles;
-  // All blocks of a head that are in one round have to run together; with fewer than one for each processor cuDNN,
-  // which shares out queries as well, is faster.
-  if (queries == 0 || key_tiles > processors || items < processors)
-    return pass_over(cuda, "too few keys for each processor, or too many");
-  if (batch * heads * std::max(query_tiles, key_tiles) > (int64_t{1} << 24)) return pass_over(cuda, "too many tiles");
+  if (batch * heads * key_tiles * query_tiles == 0) return pass_over(cuda, "nothing to attend to");
+  if (batch * heads * key_tiles * query_tiles > most_tiles || cuda.device().multiProcessorCount > pointwise_arrivals)
+    return pass_over(cuda, "too many tiles");
+  const Order order = order_of(batch * heads, key_tiles, query_tiles, cuda.device().multiProcessorCount);
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,
@@ -383,12 +416,12 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
                   .delta = cuda.scratch<float>(batch * heads * query_tiles * tile_rows),
                   .dq_sums = cuda.scratch<float>(batch * heads * query_tiles * tile_sums),
                   .turns = cuda.scratch<uint32_t>(batch * heads * query_tiles),
+                  .ends = cuda.scratch<float>(int64_t{order.blocks} * 2 * tile_sums),
+                  .ended = cuda.arrivals(),
                   .queries = static_cast<int>(queries),
                   .keys = static_cast<int>(keys),
                   .heads = static_cast<int>(heads),
-                  .query_tiles = static_cast<int>(query_tiles),
-                  .key_tiles = static_cast<int>(key_tiles),
-                  .items = static_cast<int>(items),
+                  .order = order,
                   .o_at = spacing_of(p.o),
                   .d_o_at = spacing_of(p.d_o),
                   .dq_at = spacing_of(p.dq),
@@ -396,8 +429,10 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
                   .dv_at = spacing_of(p.dv),
                   .scale = p.scale};
   if (cuda.measuring()) return true;
+  const auto map_of = [](const lk_tensor& x) { return head_rows<width>(x, tile_rows); };
   const Maps maps{map_of(p.q), map_of(p.k), map_of(p.v), map_of(p.d_o)};
-  p.q.dtype == LK_BF16 ? run<__nv_bfloat16>(cuda, problem, maps) : run<__half>(cuda, problem, maps);
+  p.q.dtype == LK_BF16 ? run<__nv_bfloat16>(cuda, problem, batch * heads, maps)
+                       : run<__half>(cuda, problem, batch * heads, maps);
   return true;
 }
 

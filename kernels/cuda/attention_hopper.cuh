@@ -1,5 +1,7 @@
-// What the backward passes of attention with the matrix instructions of capability 9.0 share.
+// What the passes of attention with the matrix instructions of capability 9.0 share.
 #pragma once
+
+#include <initializer_list>
 
 #include "cuda/attention.cuh"
 #include "cuda/hopper.cuh"
@@ -28,6 +30,23 @@ __device__ inline float delta_of_row(const void* o, int64_t o_at, const void* d_
 
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
 
+// Of an item that begins in one block and ends in another: all of the `count` threads that multiply, which are those
+// from number 128 on, tell in the block's counter that what they made is in memory, wait for another's, and forget it.
+template <int count>
+__device__ inline void tell_end(uint32_t* ended) {
+  __threadfence();
+  hopper::barrier_among<1, count>();
+  if (threadIdx.x == 128) hopper::add_release(ended);
+}
+__device__ inline void await_end(const uint32_t* ended) {
+  while (hopper::load_acquire(ended) == 0) __nanosleep(20);
+}
+template <int count>
+__device__ inline void forget_end(uint32_t* ended) {
+  hopper::barrier_among<1, count>();  // all have seen it
+  if (threadIdx.x == 128) *ended = 0;
+}
+
 // A row of a warpgroup's result [64, 2 * count], times scale: the upper (half 0) or lower one of the lane's two.
 template <class T, int count>
 __device__ inline void store_row(const float (&v)[count], int half, float scale, T* to, bool there) {
@@ -49,8 +68,37 @@ __device__ inline void store_row(const float (&v)[count], int half, float scale,
 // False, and why these kernels do not take a call.
 inline bool pass_over(const Cuda& cuda, const char* why) { return cuda.passes_over("own kernel of 9.0", why); }
 
-// Whether a backward pass of heads of `width` takes the call: 16-bit numbers, heads in lines, as many heads of k as of
-// q, and every key seen unless they may be unseen. While measuring, addresses mean nothing: operands count as aligned.
-bool suits_hopper(const Cuda& cuda, const lk_attention_backward_params& p, int64_t width, bool keys_may_be_unseen);
+// Whether kernels for heads of `width` take the call: 16-bit numbers, heads in lines, as many heads of k as of q, and
+// every key seen unless they may be unseen. While measuring, addresses mean nothing: operands count as aligned.
+template <class Params>
+bool suits_hopper(const Cuda& cuda, const Params& p, int64_t width, bool keys_may_be_unseen,
+                  std::initializer_list<const lk_tensor*> tensors) {
+  if (p.q.dims[3] != width) return false;  // the other one's
+  if (cuda.capability() != 90) return pass_over(cuda, "capability is not 9.0");
+  if (p.k.dims[2] != p.q.dims[2]) return pass_over(cuda, "grouped heads");
+  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return pass_over(cuda, "neither bf16 nor f16");
+  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return pass_over(cuda, "bias, soft_cap or causal");
+  if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask)))
+    return pass_over(cuda, "keys that are not seen");
+  for (const lk_tensor* t : tensors) {
+    if (t->dtype != p.q.dtype) return pass_over(cuda, "mixed types");
+    if (!heads_in_lines(*t)) return pass_over(cuda, "heads not in lines");
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
+      return pass_over(cuda, "not aligned to 16 bytes");
+  }
+  return true;
+}
+
+// x as boxes of so many rows of a head.
+template <int width>
+CUtensorMap head_rows(const lk_tensor& x, int rows) {
+  const Spacing spacing = spacing_of(x);
+  return tensor_map<4>(
+      x.data, x.dtype,
+      {.dims = {width, static_cast<cuuint64_t>(x.dims[2]), static_cast<cuuint64_t>(x.dims[1]),
+                static_cast<cuuint64_t>(x.dims[0])},
+       .pitches = {width * 2, static_cast<cuuint64_t>(spacing.row) * 2, static_cast<cuuint64_t>(spacing.item) * 2},
+       .box = {width, 1, static_cast<cuuint32_t>(rows), 1}});
+}
 
 }  // namespace lk::cuda

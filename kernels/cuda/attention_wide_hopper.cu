@@ -453,7 +453,7 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 }  // namespace
 
 bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
-  if (!suits_hopper(cuda, p, width, true)) return false;
+  if (!suits_hopper(cuda, p, width, true, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv})) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
   const int64_t query_parts = ceil_div(queries, part_rows);

@@ -25,6 +25,12 @@ __device__ inline void hold(float (&v)[count]) {
   for (int i = 0; i < count; ++i) asm volatile("" : "+f"(v[i])::"memory");
 }
 
+template <int count>
+__device__ inline void hold(uint32_t (&v)[count]) {
+#pragma unroll
+  for (int i = 0; i < count; ++i) asm volatile("" : "+r"(v[i])::"memory");
+}
+
 // A matrix that begins at `address`: its rows along the sum's axis or across it, 8 of them every 1024 bytes. In units
 // of 16 bytes: 2 more for 16 columns further, 128 for 16 rows. Of one that is read across, columns 64 to 127 begin
 // `next_columns` bytes after the first.
