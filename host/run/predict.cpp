@@ -16,7 +16,8 @@ namespace {
 constexpr double product_share = 0.85, memory_share = 0.7, link_share = 0.95;
 // Attention's products are as narrow as its heads.
 constexpr int64_t wide_head = 128;  // channels
-constexpr double wide_attention_share = 0.75, wide_attention_backward_share = 0.7, narrow_attention_share = 0.5;
+constexpr double wide_attention_share = 0.75, wide_attention_backward_share = 0.7;
+constexpr double narrow_attention_share = 0.65, narrow_attention_backward_share = 0.58;
 constexpr double start = 10e-6;  // seconds that an operation of a recorded step takes beside its work
 // And more where copies of other queues are in the step: 7900 short operations took 10 to 13 ms longer.
 constexpr double start_beside_copies = 1.3e-6;
@@ -71,7 +72,8 @@ double prepared_bytes(const Graph& graph, const Node& node) {
 double share_of(const Graph& graph, const Node& node) {
   const bool forward = node.op == &attention_op;
   if (!forward && node.op != &attention_backward_op) return product_share;
-  if (graph.desc(node.inputs[forward ? 0 : 1]).shape[3] < wide_head) return narrow_attention_share;
+  if (graph.desc(node.inputs[forward ? 0 : 1]).shape[3] < wide_head)
+    return forward ? narrow_attention_share : narrow_attention_backward_share;
   return forward ? wide_attention_share : wide_attention_backward_share;
 }
 

@@ -291,7 +291,7 @@ __global__ void __launch_bounds__(128 + groups * 128, 1)
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
   using S = Shared<groups>;
-  S& s = *reinterpret_cast<S*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  S& s = aligned<S>(memory);
   if (threadIdx.x == 0) {
     constexpr int warps = groups * 4;
     barrier_init(&s.q_full, 1);

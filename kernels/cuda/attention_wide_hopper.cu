@@ -383,7 +383,7 @@ __global__ void __launch_bounds__(threads, 1)
   await_previous();
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
   extern __shared__ unsigned char memory[];
-  Shared& s = *reinterpret_cast<Shared*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
+  Shared& s = aligned<Shared>(memory);
   if (threadIdx.x == 0) {
     barrier_init(&s.keys_full, 1);
     barrier_init(&s.keys_empty, multiplier_warps);

@@ -15,6 +15,13 @@ namespace lk::cuda::hopper {
 
 __device__ inline uint32_t shared_address(const void* p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
 
+// What a kernel keeps in its dynamic shared memory, of which 1023 bytes are spare: where matrices may begin. By an
+// offset, from which the compiler still sees what memory this is; of an address that was a number it does not.
+template <class Memory>
+__device__ inline Memory& aligned(unsigned char* memory) {
+  return *reinterpret_cast<Memory*>(memory + (1024 - shared_address(memory) % 1024) % 1024);
+}
+
 // Barriers in shared memory, in turns of parity 0, 1, 0, ...
 __device__ inline void barrier_init(uint64_t* barrier, int arrivals) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)), "r"(arrivals) : "memory");

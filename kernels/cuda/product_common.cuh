@@ -74,12 +74,8 @@ struct Turn {
   }
 };
 
-// How a block begins: its memory where boxes may lie, the maps on their way to where they are read from, and the
-// barriers of the ring and of what is added, by the two threads that need them first. `more` begins a kernel's own.
-template <class Memory>
-__device__ inline Memory& aligned(unsigned char* memory) {
-  return *reinterpret_cast<Memory*>((reinterpret_cast<uintptr_t>(memory) + 1023) / 1024 * 1024);
-}
+// How a block begins: the maps on their way to where they are read from, and the barriers of the ring and of what is
+// added, by the two threads that need them first. `more` begins a kernel's own.
 template <int Cols, int Layers, class Memory, class More>
 __device__ inline void begin(const Maps<Layers>& maps, Memory& s, const More& more) {
   if (threadIdx.x == multipliers) {
