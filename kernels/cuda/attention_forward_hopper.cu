@@ -268,6 +268,7 @@ __device__ void multiply(const Problem& p, Shared<groups>& s) {
       pack(scores, packed);
     }
     const Part part = s.part;  // not kept in registers meanwhile
+    __syncwarp();
     if (tells) barrier_arrive(&s.q_empty);
     add_values(o, packed);
     multiplies_wait<0>();
