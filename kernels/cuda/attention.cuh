@@ -2,12 +2,28 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 
 #include "cuda/attention.h"
 
 namespace lk::cuda {
 
 constexpr float log2_e = 1.4426950408889634f;
+
+// Why kernels for 16-bit numbers, ungrouped heads in lines and plain scores do not take a call, or nullptr. While
+// measuring, addresses mean nothing: operands count as aligned.
+template <class Params>
+const char* not_plain(const Cuda& cuda, const Params& p, std::initializer_list<const lk_tensor*> tensors) {
+  if (p.k.dims[2] != p.q.dims[2]) return "grouped heads";
+  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return "neither bf16 nor f16";
+  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return "bias, soft_cap or causal";
+  for (const lk_tensor* t : tensors) {
+    if (t->dtype != p.q.dtype) return "mixed types";
+    if (!heads_in_lines(*t)) return "heads not in lines";
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return "not aligned to 16 bytes";
+  }
+  return nullptr;
+}
 
 // To the first row of head number `head` of all items, of heads of `width` numbers.
 template <int width>
@@ -19,6 +35,16 @@ __device__ inline float exp2_fast(float x) {
   float y = 0;
   asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
   return y;
+}
+
+// Over the four lanes that share rows of a result of matrix instructions.
+__device__ inline float quad_sum(float v) {
+  v += __shfl_xor_sync(0xffffffffu, v, 1);
+  return v + __shfl_xor_sync(0xffffffffu, v, 2);
+}
+__device__ inline float quad_max(float v) {
+  v = fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 1));
+  return fmaxf(v, __shfl_xor_sync(0xffffffffu, v, 2));
 }
 
 // The lane, asked anew: what follows from it is not kept in registers from before.

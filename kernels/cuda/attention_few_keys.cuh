@@ -5,8 +5,6 @@
 // chunk ^ (r % 8) of it, so that a chunk of eight rows is in all banks.
 #pragma once
 
-#include <initializer_list>
-
 #include "cuda/attention.cuh"
 #include "cuda/fragments.cuh"
 
@@ -14,7 +12,6 @@ namespace lk::cuda::few_keys {
 
 constexpr int width = 64, row_bytes = width * 2, row_chunks = row_bytes / 16;
 constexpr int most_keys = 128;
-constexpr unsigned all_lanes = 0xffffffffu;
 
 // [batch, rows, heads, 64] of 16 bits.
 struct Heads {
@@ -147,16 +144,6 @@ __device__ inline void multiply_rows(float (&sums)[tall][pieces][4], unsigned ch
   }
 }
 
-// Over the four lanes that share rows of sums.
-__device__ inline float quad_sum(float v) {
-  v += __shfl_xor_sync(all_lanes, v, 1);
-  return v + __shfl_xor_sync(all_lanes, v, 2);
-}
-__device__ inline float quad_max(float v) {
-  v = fmaxf(v, __shfl_xor_sync(all_lanes, v, 1));
-  return fmaxf(v, __shfl_xor_sync(all_lanes, v, 2));
-}
-
 // Of sums [16, 32] from piece `first` on, the upper row of the lane's two (half 0) or the lower one, times factor: into
 // 32 columns at `to`.
 template <bool Bf16, int pieces>
@@ -170,7 +157,7 @@ __device__ inline void store_row(const float (&sums)[pieces][4], int first, int 
   if (there) *reinterpret_cast<uint4*>(to + lane_now() % 4 * 8) = chunk;
 }
 
-// Why these kernels do not take a call, or nullptr. While measuring, addresses mean nothing: operands count as aligned.
+// Why these kernels do not take a call, or nullptr.
 template <class Params>
 const char* unsuitable(const Cuda& cuda, const Params& p, std::initializer_list<const lk_tensor*> tensors) {
   const int64_t keys = p.k.dims[1], queries = p.q.dims[1];
@@ -178,18 +165,10 @@ const char* unsuitable(const Cuda& cuda, const Params& p, std::initializer_list<
   if (p.q.dims[3] != width) return "width of heads";
   if (keys > most_keys) return "more than 128 keys";
   if (queries < keys) return "fewer queries than keys";
-  if (p.k.dims[2] != p.q.dims[2]) return "grouped heads";
-  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return "neither bf16 nor f16";
-  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return "bias, soft_cap or causal";
   // Blocks are numbered by int.
   if (numel(p.q) == 0 || queries > (1 << 30) || p.q.dims[0] * p.q.dims[2] * ceil_div(queries, 64) > (1 << 30))
     return "too many queries";
-  for (const lk_tensor* t : tensors) {
-    if (t->dtype != p.q.dtype) return "mixed types";
-    if (!heads_in_lines(*t)) return "heads not in lines";
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return "not aligned to 16 bytes";
-  }
-  return nullptr;
+  return not_plain(cuda, p, tensors);
 }
 
 // Of tiles of `tile` queries.

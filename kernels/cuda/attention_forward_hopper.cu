@@ -3,15 +3,13 @@
 // An item is some queries of a head, 64 of them in each warpgroup that multiplies, and passes over tiles of 128 keys,
 // which one thread of another warpgroup loads. A warpgroup has a tile's scores in registers:
 //   s = q k^T,  p = exp(scale s - largest so far),  o = o exp(what the largest has grown by) + p v
-// The products of a tile's q k^T and of p v of the tile before run while it makes exponentials of the one before that.
+// p v of a tile and q k^T of the next are issued together: the one runs while it makes exponentials of the other.
 //
 // Where an item begins in one block and ends in another (attention_order.cuh), who does not begin it leaves its o, not
 // yet divided by the sum of p, with that sum and the largest score; who does adds them up in order.
 #include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
-#include "cuda/attention_order.cuh"
 #include "cuda/await_previous.cuh"
-#include "cuda/pointwise_arguments.h"
 
 namespace lk::cuda {
 
@@ -48,18 +46,10 @@ struct Shared {
 
 using namespace hopper;
 
-// Where a thread is in the ring of stages.
-struct Turn {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
-
 // By one thread.
 template <int groups>
 __device__ void load(const Problem& p, const Maps& maps, Shared<groups>& s) {
-  Turn at;
+  Ring<stages> at;
   int parity = 1;
   for (Parts parts(p.order);; parity ^= 1) {
     const Part part = parts.next(p.order);
@@ -96,8 +86,7 @@ __device__ inline void exponentials(float (&scores)[64], Rows& rows, float (&shr
     float most = rows.largest[half];
 #pragma unroll
     for (int j = 0; j < 16; ++j) most = fmaxf(most, fmaxf(scores[j * 4 + half * 2], scores[j * 4 + half * 2 + 1]));
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 1));
-    most = fmaxf(most, __shfl_xor_sync(0xffffffffu, most, 2));
+    most = quad_max(most);
     const float shift = most * factor;
     shrink[half] = exp2_fast(fmaf(rows.largest[half], factor, -shift));
     rows.largest[half] = most;
@@ -122,10 +111,9 @@ __device__ inline void hide(float (&scores)[64], int keys_left) {
   for (int j = 0; j < 64; ++j) scores[j] = j / 4 * 8 + column + j % 2 < keys_left ? scores[j] : -INFINITY;
 }
 
-template <int count>
-__device__ inline void multiply_halves(float (&o)[count], const float (&by)[2]) {
+__device__ inline void multiply_halves(float (&o)[32], const float (&by)[2]) {
 #pragma unroll
-  for (int j = 0; j < count; ++j) o[j] *= by[j % 4 / 2];
+  for (int j = 0; j < 32; ++j) o[j] *= by[j % 4 / 2];
 }
 
 // Places of a block for the end of an item, as a multiplying thread has them.
@@ -180,9 +168,7 @@ __device__ inline void store(const Problem& p, const Part& part, int first, cons
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
     const int lane = lane_now(), query = first + static_cast<int>(threadIdx.x) % 128 / 32 * 16 + lane / 4 + half * 8;
-    float sum = rows.sum[half];
-    sum += __shfl_xor_sync(0xffffffffu, sum, 1);
-    sum += __shfl_xor_sync(0xffffffffu, sum, 2);
+    const float sum = quad_sum(rows.sum[half]);
     const bool there = query < p.queries;
     store_row(o, half, 1 / sum, static_cast<T*>(p.o) + to + query * p.o_at.row, there);
     if (p.lse != nullptr && there && lane % 4 == 0)
@@ -205,7 +191,7 @@ __device__ void multiply(const Problem& p, Shared<groups>& s) {
   const bool tells = threadIdx.x % 32 == 0;
   const Matrix q_rows(shared_address(s.q[group]));
   const float factor = p.scale * log2_e;
-  Turn k_at, v_at;
+  Ring<stages> k_at, v_at;
   const auto multiply_keys = [&](float(&scores)[64]) {
     const Matrix k_rows(shared_address(s.k[k_at.stage]));
     barrier_wait(&s.k_full[k_at.stage], k_at.parity);
@@ -227,7 +213,7 @@ __device__ void multiply(const Problem& p, Shared<groups>& s) {
 #pragma unroll
     for (int j = 0; j < 32; ++j) packed[j] = M::pack(scores[j * 2], scores[j * 2 + 1]);
   };
-  const auto release = [&](uint64_t* empty, Turn& at) {
+  const auto release = [&](uint64_t* empty, Ring<stages>& at) {
     if (tells) barrier_arrive(empty + at.stage);
     at.next();
   };
@@ -346,11 +332,10 @@ bool attention_on_hopper(Cuda& cuda, const lk_attention_params& p) {
   if (!suits_hopper(cuda, p, width, false, {&p.q, &p.k, &p.v, &p.o})) return false;
   if (!(p.scale > 0)) return pass_over(cuda, "scale is not above 0");
   const int64_t heads = p.q.dims[0] * p.q.dims[2], tiles = ceil_div(p.k.dims[1], key_rows);
-  const int64_t items = heads * ceil_div(p.q.dims[1], 2 * group_rows), processors = cuda.device().multiProcessorCount;
-  if (items * tiles == 0) return pass_over(cuda, "nothing to attend to");
-  if (items * tiles > most_tiles || processors > pointwise_arrivals) return pass_over(cuda, "too many tiles");
+  const int64_t items = heads * ceil_div(p.q.dims[1], 2 * group_rows);
+  if (!can_share_out(cuda, items * tiles)) return false;
   // Where short items are many, cuDNN's blocks, of which several are on a processor, begin and end beside each other.
-  if (tiles <= 8 && items >= 2 * processors) return pass_over(cuda, "many short items");
+  if (tiles <= 8 && items >= 2 * cuda.device().multiProcessorCount) return pass_over(cuda, "many short items");
   const Problem problem{.o = p.o.data,
                         .lse = static_cast<float*>(p.lse.data),
                         .ended = cuda.arrivals(),

@@ -12,9 +12,7 @@
 // Each tile of dq is a float32 sum in global memory to which blocks add in turns, counted by the tile.
 #include "cuda/attention_hopper.cuh"
 #include "cuda/attention_hopper.h"
-#include "cuda/attention_order.cuh"
 #include "cuda/await_previous.cuh"
-#include "cuda/pointwise_arguments.h"
 
 namespace lk::cuda {
 
@@ -402,10 +400,9 @@ bool attention_backward_on_hopper(Cuda& cuda, const lk_attention_backward_params
   if (!suits_hopper(cuda, p, width, false, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv})) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
-  if (batch * heads * key_tiles * query_tiles == 0) return pass_over(cuda, "nothing to attend to");
-  if (batch * heads * key_tiles * query_tiles > most_tiles || cuda.device().multiProcessorCount > pointwise_arrivals)
-    return pass_over(cuda, "too many tiles");
-  const Order order = order_of(batch * heads, key_tiles, query_tiles, cuda.device().multiProcessorCount);
+  if (!can_share_out(cuda, batch * heads * key_tiles * query_tiles)) return false;
+  Order order = order_of(batch * heads, key_tiles, query_tiles, cuda.device().multiProcessorCount);
+  order.rotation = rotation_of(order);
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,

@@ -4,8 +4,10 @@
 #include <initializer_list>
 
 #include "cuda/attention.cuh"
+#include "cuda/attention_order.cuh"
 #include "cuda/hopper.cuh"
 #include "cuda/matrix_instructions.cuh"
+#include "cuda/pointwise_arguments.h"
 #include "cuda/tensor_map.h"
 
 namespace lk::cuda {
@@ -69,23 +71,23 @@ __device__ inline void store_row(const float (&v)[count], int half, float scale,
 inline bool pass_over(const Cuda& cuda, const char* why) { return cuda.passes_over("own kernel of 9.0", why); }
 
 // Whether kernels for heads of `width` take the call: 16-bit numbers, heads in lines, as many heads of k as of q, and
-// every key seen unless they may be unseen. While measuring, addresses mean nothing: operands count as aligned.
+// every key seen unless they may be unseen.
 template <class Params>
 bool suits_hopper(const Cuda& cuda, const Params& p, int64_t width, bool keys_may_be_unseen,
                   std::initializer_list<const lk_tensor*> tensors) {
   if (p.q.dims[3] != width) return false;  // the other one's
   if (cuda.capability() != 90) return pass_over(cuda, "capability is not 9.0");
-  if (p.k.dims[2] != p.q.dims[2]) return pass_over(cuda, "grouped heads");
-  if (p.q.dtype != LK_BF16 && p.q.dtype != LK_F16) return pass_over(cuda, "neither bf16 nor f16");
-  if (present(p.bias) || p.soft_cap != 0.0f || p.causal != 0) return pass_over(cuda, "bias, soft_cap or causal");
   if (!keys_may_be_unseen && (present(p.key_lengths) || present(p.key_mask)))
     return pass_over(cuda, "keys that are not seen");
-  for (const lk_tensor* t : tensors) {
-    if (t->dtype != p.q.dtype) return pass_over(cuda, "mixed types");
-    if (!heads_in_lines(*t)) return pass_over(cuda, "heads not in lines");
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
-      return pass_over(cuda, "not aligned to 16 bytes");
-  }
+  const char* const why = not_plain(cuda, p, tensors);
+  return why == nullptr || pass_over(cuda, why);
+}
+
+// Whether blocks can share out so many tiles and tell each other, by a counter each, of the items that they cut.
+inline bool can_share_out(const Cuda& cuda, int64_t tiles) {
+  if (tiles == 0) return pass_over(cuda, "nothing to attend to");
+  if (tiles > most_tiles || cuda.device().multiProcessorCount > pointwise_arrivals)
+    return pass_over(cuda, "too many tiles");
   return true;
 }
 

@@ -106,6 +106,19 @@ __device__ inline uint32_t turn_of(const Order& order, const Part& part, int t, 
   return before;
 }
 
+// Of so many heads; all their tiles are most_tiles at most. Items begin with their first tile where they are shared
+// out: only who adds to tiles needs a rotation.
+inline Order order_of(int64_t heads, int64_t items, int64_t tiles, int64_t processors) {
+  const int64_t rounds = std::max<int64_t>(heads * items / processors - 1, 0);
+  const int64_t units = (heads * items - rounds * processors) * tiles;
+  return {.blocks = static_cast<int>(std::min(units, processors)),
+          .tiles = static_cast<int>(tiles),
+          .items = static_cast<int>(items),
+          .rounds = static_cast<int>(rounds),
+          .units = static_cast<int>(units),
+          .rotation = 0};
+}
+
 // The rotation with which the tiles that blocks of the first items' head begin with are farthest apart.
 inline int rotation_of(const Order& order) {
   const int units = order.units, blocks = order.blocks, tiles = order.tiles;
@@ -124,20 +137,6 @@ inline int rotation_of(const Order& order) {
     if (nearest > farthest) best = rotation, farthest = nearest;
   }
   return best;
-}
-
-// Of so many heads; all their tiles are most_tiles at most.
-inline Order order_of(int64_t heads, int64_t items, int64_t tiles, int64_t processors) {
-  const int64_t rounds = std::max<int64_t>(heads * items / processors - 1, 0);
-  const int64_t units = (heads * items - rounds * processors) * tiles;
-  Order order{.blocks = static_cast<int>(std::min(units, processors)),
-              .tiles = static_cast<int>(tiles),
-              .items = static_cast<int>(items),
-              .rounds = static_cast<int>(rounds),
-              .units = static_cast<int>(units),
-              .rotation = 0};
-  order.rotation = rotation_of(order);
-  return order;
 }
 
 }  // namespace lk::cuda

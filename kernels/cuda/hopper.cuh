@@ -46,6 +46,15 @@ __device__ inline void barrier_among() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
 
+// Where a thread is in a ring of stages, each with barriers.
+template <int stages>
+struct Ring {
+  int stage = 0, parity = 0;
+  __device__ void next() {
+    if (++stage == stages) stage = 0, parity ^= 1;
+  }
+};
+
 // What threads wrote to memory is seen by matrix instructions and bulk copies that come later.
 __device__ inline void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 // Of shared memory alone, which takes far less time.

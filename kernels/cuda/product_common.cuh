@@ -1,5 +1,5 @@
 // What the kernels that make products of 16-bit numbers have in common (product_tiles.cuh, product_through.cuh): which
-// tiles a cluster makes, where a thread is in the ring of parts that are on their way, and how results leave.
+// tiles a cluster makes, how its blocks begin, and how results leave.
 #pragma once
 
 #include <type_traits>
@@ -64,15 +64,6 @@ template <int Cols>
 __device__ Part part_of(const Place& place, int group) {
   return {(place.row * cluster + block_of_cluster()) * tile_rows + group * group_rows, place.col * Cols};
 }
-
-// Where a thread is in the ring of parts.
-template <int stages>
-struct Turn {
-  int stage = 0, parity = 0;
-  __device__ void next() {
-    if (++stage == stages) stage = 0, parity ^= 1;
-  }
-};
 
 // How a block begins: the maps on their way to where they are read from, and the barriers of the ring and of what is
 // added, by the two threads that need them first. `more` begins a kernel's own.

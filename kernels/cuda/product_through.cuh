@@ -66,7 +66,7 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
     }
   }
   await_previous();
-  Turn<S::stages> at;
+  Ring<S::stages> at;
   for (; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols;
@@ -134,7 +134,7 @@ __device__ void round_parts(const Problem<Layers>& p, SharedThrough<Cols, Rank, 
       }
     }
   };
-  Turn<S::stages> at;
+  Ring<S::stages> at;
   int turn = 0;
   const auto round_part = [&](const auto& round) {
     // Every warp sees every turn of a barrier: one that left some out could take one for another.
@@ -165,7 +165,7 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   using Out = Leaving<Cols>;
   const int thread = static_cast<int>(threadIdx.x) % 128, lane = thread % 32;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  Turn<S::stages> at;
+  Ring<S::stages> at;
   const auto release = [&](int stage) {  // for both blocks that load
     if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
   };

@@ -65,7 +65,7 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
       load_right(early + 1, maps.of[place.layer].b, place, early * depth);
   }
   await_previous();
-  Turn<stages> at;
+  Ring<stages> at;
   for (; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
     const int row = (place.row * cluster + own) * tile_rows;
@@ -142,7 +142,7 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   const auto release = [&](int stage) {  // for both blocks that load
     if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
   };
-  Turn<Shared<Cols, Across>::stages> at;
+  Ring<Shared<Cols, Across>::stages> at;
   int turns = 0;  // of each place for boxes
   for (Tiles tiles; tiles.there(p); tiles.next()) {
     const Place place(p, tiles.now);
