@@ -354,6 +354,44 @@ TEST_F(Flight, BranchesHaveWorkspacesOfTheirOwn) {
   ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
 }
 
+// From the two ends of one workspace, as much as the largest operation of each takes.
+TEST_F(Flight, TwoBranchesShareTheirWorkspace) {
+  std::vector<Layer> layers;
+  for (int i = 0; i < 6; ++i) layers.emplace_back(context.get(), random);
+  const auto forked = [&] {
+    ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
+    for (size_t i = 0; i < layers.size(); ++i) {
+      ASSERT_EQ(lk_branch(context.get(), i % 3 == 0 ? 1 : 0), LK_OK) << error();
+      ASSERT_EQ(layers[i].backward(context.get()), LK_OK) << error();
+    }
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+  };
+  std::vector<std::vector<std::vector<unsigned char>>> alone;
+  for (const Layer& layer : layers) {
+    ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+    alone.push_back(layer.results());
+  }
+  const auto expect = [&] {
+    for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].results(), alone[i]) << "layer " << i;
+  };
+  const int64_t one = workspace_of([&] { ASSERT_EQ(layers[0].backward(context.get()), LK_OK) << error(); });
+  const int64_t both = workspace_of(forked);
+  EXPECT_EQ(both, 2 * one);
+  for (int i = 0; i < 2; ++i) forked();  // with a workspace of the context's own, in pieces and as a whole
+  expect();
+  const Tensor memory({std::max<int64_t>(both, 1)}, LK_U8);
+  ASSERT_EQ(lk_set_workspace(context.get(), memory.view().data, both), LK_OK) << error();
+  forked();
+  expect();
+  if (records()) {
+    const Graph graph = record(forked);
+    for (Layer& layer : layers) layer.poison(context.get());
+    launch(graph);
+    expect();
+  }
+  ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
+}
+
 TEST_F(Flight, ForksAreWithinConditions) {
   const Tensor condition({1}, LK_F32), left({2}, LK_F32), right({2}, LK_F32);
   const lk_tensor value = condition.view();

@@ -34,6 +34,9 @@ class Device {
   // the device has: a large card stands for a small one. 0: no such limit.
   void limit_memory(int64_t bytes) { limit_ = bytes; }
   void synchronize() const;
+  // Whether what is enqueued is recorded, and so has run before (recording.h).
+  bool is_recording() const { return recording_; }
+  void set_recording(bool on) { recording_ = on; }
   // What fetch nodes of programs on this device read are parts of weights, where this is set.
   SharedWeights* shared_weights() const { return shared_weights_; }
   void use(SharedWeights* shared) { shared_weights_ = shared; }
@@ -49,7 +52,7 @@ class Device {
   friend class DeviceMemory;
   lk_context* context_ = nullptr;
   std::string name_;
-  bool cpu_, card_;
+  bool cpu_, card_, recording_ = false;
   int64_t limit_ = 0, taken_ = 0;
   SharedWeights* shared_weights_ = nullptr;
 };

@@ -56,12 +56,14 @@ Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout p
   const auto count = static_cast<int64_t>(graph.nodes.size());
   Plan plan;
   plan.views = share_storage(graph, external, pieces);
+  plan.side_by_side = side_by_side(graph);
 
   std::map<uint32_t, PlannedBuffer> buffers;  // by root value
   const auto touch = [&](Value v, int64_t node) {
     const uint32_t root = plan.views[v.id].root;
     if (external.contains(Value{root}) || graph.info(Value{root}).kind == ValueKind::constant) return;
     auto [it, fresh] = buffers.try_emplace(root, PlannedBuffer{Value{root}, 0, plan.views[root].storage, node, node});
+    it->second.first = std::min(it->second.first, node);
     it->second.last = std::max(it->second.last, node);
   };
   const auto keep = [&](Value v) {
@@ -71,12 +73,16 @@ Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout p
   for (uint32_t id = 1; id < plan.views.size(); ++id) {
     if (graph.info(Value{id}).kind == ValueKind::input) keep(Value{id});
   }
-  for (int64_t n = 0; n < count; ++n) {
-    const Node& node = graph.nodes[static_cast<size_t>(n)];
-    for (const Value in : node.inputs)
-      if (in) touch(in, n);
-    for (const Value out : node.outputs) touch(out, n);
-  }
+  const auto touch_all = [&](int64_t node, int64_t at) {
+    const Node& it = graph.nodes[static_cast<size_t>(node)];
+    for (const std::vector<Value>* values : {&it.inputs, &it.outputs})
+      for (const Value v : *values)
+        if (v) touch(v, at);
+  };
+  for (int64_t n = 0; n < count; ++n) touch_all(n, n);
+  for (const SideBySide& side : plan.side_by_side)
+    for (const int64_t n : side.aside)
+      for (const int64_t end : {side.first, side.last}) touch_all(n, end);
   for (const auto& [name, v] : graph.outputs) touch(v, count);
   for (const auto& [root, buffer] : buffers) plan.buffers.push_back(buffer);
   plan.bytes = plan.live_peak = live_peak(plan.buffers, count);
@@ -134,8 +140,8 @@ Plan plan_within(const Graph& graph, const std::set<Value>& external, int64_t mo
 }
 
 std::string print(const Graph& graph, const Plan& plan, size_t most) {
-  std::string text =
-      fmt::format("{} buffers in {} bytes; {} bytes live at most\n", plan.buffers.size(), plan.bytes, plan.live_peak);
+  std::string text = fmt::format("{} buffers in {} bytes; {} bytes live at most; {} stretches side by side\n",
+                                 plan.buffers.size(), plan.bytes, plan.live_peak, plan.side_by_side.size());
   std::vector<const PlannedBuffer*> order;
   for (const PlannedBuffer& b : plan.buffers) order.push_back(&b);
   std::ranges::stable_sort(order, std::greater{}, &PlannedBuffer::bytes);

@@ -1,7 +1,8 @@
 // Pass: gives every buffer of a graph a place in one arena, so that the peak is known before a byte is taken.
 //
 // A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
-// overlap in memory. Inputs and outputs live throughout. Values that share storage (views.h) are one buffer; pieces in
+// overlap in memory. What nodes read and write that run beside others (side_by_side.h) lives as long as they may run.
+// Inputs and outputs live throughout. Values that share storage (views.h) are one buffer; pieces in
 // lines are views where that takes little more memory, since a storage lives as long as the last of its pieces.
 // Constants, which a program keeps in memory of its own, and values that the caller binds to memory of its own
 // (weights, trained tensors, their gradients, the inputs of a training step) take no place.
@@ -13,6 +14,7 @@
 #include <vector>
 
 #include "graph/graph.h"
+#include "run/side_by_side.h"
 #include "run/views.h"
 
 namespace lh {
@@ -26,9 +28,10 @@ struct PlannedBuffer {
 struct Plan {
   std::vector<PlannedBuffer> buffers;
   std::vector<View> views;  // by value id
-  int64_t bytes = 0;        // of the arena
-  int64_t live_peak = 0;    // largest sum of live buffers: a lower bound for any plan
-  bool placed = false;      // else buffers have no offsets yet, and bytes is such a bound
+  std::vector<SideBySide> side_by_side;
+  int64_t bytes = 0;      // of the arena
+  int64_t live_peak = 0;  // largest sum of live buffers: a lower bound for any plan
+  bool placed = false;    // else buffers have no offsets yet, and bytes is such a bound
 };
 
 struct PlannedGraph {

@@ -102,7 +102,11 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
   const double longer = std::ranges::any_of(graph.nodes, is_transfer) ? start_beside_copies : 0;
   double there_free = 0, back_free = 0;  // each way of the link
   std::map<uint32_t, double> arrival;    // by storage
-  for (const Node& node : graph.nodes) {
+  auto side = plan.side_by_side.begin();
+  double along = 0, aside = 0;  // of what is side by side
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
+    const auto here = static_cast<int64_t>(n);
     if (node.op == &fetch_op || node.op == &offload_op) {
       const double takes = link_seconds(graph.desc(node.outputs[0]).bytes(), rates);
       double& link_free = node.op == &fetch_op ? there_free : back_free;
@@ -118,8 +122,19 @@ PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates) 
         time.seconds += wait;
         arrival.erase(found);
       }
-    const double takes = predicted_seconds(graph, plan, node, rates);
-    time.seconds += takes > 0 ? takes + longer : 0;
+    double takes = predicted_seconds(graph, plan, node, rates);
+    takes += takes > 0 ? longer : 0;
+    const bool beside = side != plan.side_by_side.end() && here >= side->first;
+    if (beside && std::ranges::binary_search(side->aside, here)) {
+      aside += takes;
+    } else {
+      time.seconds += takes;
+      along += beside ? takes : 0;
+    }
+    if (!beside || here < side->last) continue;
+    time.seconds += std::max(0.0, aside - along);
+    along = aside = 0;
+    ++side;
   }
   return time;
 }

@@ -10,6 +10,7 @@
 #include "core/signals.h"
 #include "graph/op.h"
 #include "ops/ops.h"
+#include "run/branching.h"
 #include "run/shared_weights.h"
 
 namespace lh {
@@ -113,7 +114,18 @@ void Program::launch(Step& step) {
   if (step.sends != nullptr) step.sends->there.record(sender, queue);
 }
 
+// Side by side only when recorded: what runs first times algorithms, which others beside them would disturb.
+void Program::record() {
+  Branching branching(device_, plan_.side_by_side);
+  for (Step& step : steps_) {
+    branching.before(static_cast<int64_t>(step.node));
+    launch(step);
+  }
+  branching.join();
+}
+
 void Program::run(const Probe& after) {
+  if (device_.is_recording() && !after) return record();
   const bool dispatch = verbose("dispatch");
   for (Step& step : steps_) {
     const Node& node = graph_.nodes[step.node];

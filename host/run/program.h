@@ -54,6 +54,7 @@ class Program {
     bool shared = false;            // sends a weight that processes have in parts
   };
   void launch(Step& step);
+  void record();
   void order_transfers();
   Device& device_;
   Graph graph_;

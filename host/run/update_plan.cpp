@@ -114,6 +114,7 @@ UpdateGraphPlan::UpdateGraphPlan(Graph g) : graph(std::move(g)) {
   std::set<Value> values;
   for (const auto& [value, name] : external) values.insert(value);
   plan = plan_memory(graph, values);
+  plan.side_by_side.clear();  // whole blocks are
 }
 
 UpdatePlan::UpdatePlan(const std::vector<UpdateGroup>& groups, std::vector<TrainedTensor> tensors, StatePlace place,

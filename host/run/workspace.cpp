@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "graph/op.h"
-#include "run/fork.h"
+#include "run/branching.h"
 
 namespace lh {
 
@@ -22,7 +22,8 @@ int64_t measured_workspace(Device& device, const std::function<void()>& work) {
 
 namespace {
 
-void enqueue(Device& device, const Graph& graph, const std::vector<View>& views) {
+void enqueue(Device& device, const Graph& graph, const Plan& plan) {
+  const std::vector<View>& views = plan.views;
   // Places that no two storages share, as the checks of the kernels expect; nothing is there.
   auto* place = reinterpret_cast<std::byte*>(int64_t{1} << 40);
   std::vector<std::byte*> storage(views.size());
@@ -36,8 +37,11 @@ void enqueue(Device& device, const Graph& graph, const std::vector<View>& views)
     tensors.push_back(kernel_tensor(graph.desc(Value{id}), storage[views[id].root] + views[id].offset));
     set_strides(views[id], tensors.back());
   }
-  for (const Node& node : graph.nodes) {
+  Branching branching(device, plan.side_by_side);
+  for (size_t n = 0; n < graph.nodes.size(); ++n) {
+    const Node& node = graph.nodes[n];
     if (node.op->alias) continue;
+    branching.before(static_cast<int64_t>(n));
     std::vector<lk_tensor> in, out;
     for (const Value v : node.inputs) in.push_back(tensors[v.id]);
     for (const Value v : node.outputs) out.push_back(tensors[v.id]);
@@ -45,6 +49,7 @@ void enqueue(Device& device, const Graph& graph, const std::vector<View>& views)
       if (const size_t from = node.op->in_place[i]; from < in.size() && in[from].data != nullptr) out[i] = in[from];
     device.check(node.op->launch({device.context(), in, out, node.attrs}), graph.describe(node));
   }
+  branching.join();
 }
 
 // About what a GPU's libraries ask for: an accumulator of the largest activation in float32 and half as much again, and
@@ -76,7 +81,7 @@ int64_t workspace_bytes(Device& device, const std::vector<PlannedGraph>& graphs)
   if (device.is_cpu()) return 0;  // takes its scratch from the host's heap
   return measured_workspace(device, [&] {
     Fork fork(device, static_cast<int32_t>(std::min<size_t>(graphs.size(), LK_MAX_BRANCHES)));
-    for (const PlannedGraph& planned : graphs) enqueue(device, *planned.graph, planned.plan->views);
+    for (const PlannedGraph& planned : graphs) enqueue(device, *planned.graph, *planned.plan);
     fork.join();
   });
 }

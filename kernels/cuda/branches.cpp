@@ -17,7 +17,7 @@ cudaEvent_t make_event() {
 }  // namespace
 
 Branches::~Branches() {
-  for (const Branch& branch : branches_) {
+  for (const Branch& branch : beside_) {
     if (branch.end != nullptr) cudaEventDestroy(branch.end);
     if (branch.stream != nullptr) cudaStreamDestroy(branch.stream);
   }
@@ -26,8 +26,8 @@ Branches::~Branches() {
 
 void Branches::fork(cudaStream_t main, int32_t count) {
   if (begin_ == nullptr) begin_ = make_event();
-  while (branches_.size() < static_cast<size_t>(count)) {
-    Branch& branch = branches_.emplace_back();
+  while (beside_.size() + 1 < static_cast<size_t>(count)) {
+    Branch& branch = beside_.emplace_back();
     check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking), "stream of a branch");
     branch.end = make_event();
   }
@@ -37,16 +37,17 @@ void Branches::fork(cudaStream_t main, int32_t count) {
 }
 
 cudaStream_t Branches::enter(int32_t branch) {
-  Branch& entered = branches_[static_cast<size_t>(branch)];
+  current_ = branch;
+  if (branch == 0) return main_;
+  Branch& entered = beside_[static_cast<size_t>(branch) - 1];
   if (!entered.entered) check(cudaStreamWaitEvent(entered.stream, begin_, 0), "branch");
   entered.entered = true;
-  current_ = branch;
   return entered.stream;
 }
 
 cudaStream_t Branches::join() {
   const cudaStream_t main = std::exchange(main_, nullptr);
-  for (Branch& branch : branches_) {
+  for (Branch& branch : beside_) {
     if (!std::exchange(branch.entered, false)) continue;
     check(cudaEventRecord(branch.end, branch.stream), "join");
     check(cudaStreamWaitEvent(main, branch.end, 0), "join");

@@ -1,4 +1,5 @@
-// Streams beside the compute stream, for operations that do not wait for each other (lk_fork). Recorded, they become
+// Streams beside the compute stream, for operations that do not wait for each other (lk_fork). Branch 0 is the compute
+// stream itself, so that its operations follow those in front of the fork like any other. Recorded, the others become
 // branches of the graph.
 #pragma once
 
@@ -16,8 +17,8 @@ class Branches {
   Branches& operator=(const Branches&) = delete;
   ~Branches();
   void fork(cudaStream_t main, int32_t count);
-  cudaStream_t enter(int32_t branch);  // which then waits for what `main` had when it forked
-  cudaStream_t join();                 // `main`, which waits for every branch that was entered
+  cudaStream_t enter(int32_t branch);  // one beside `main` waits for what that had when it forked
+  cudaStream_t join();                 // `main`, which waits for every branch that was entered beside it
   bool forked() const { return main_ != nullptr; }
   int32_t current() const { return forked() ? current_ : 0; }
 
@@ -30,7 +31,7 @@ class Branches {
   cudaStream_t main_ = nullptr;
   cudaEvent_t begin_ = nullptr;
   int32_t current_ = 0;
-  std::vector<Branch> branches_;  // made when they are first wanted
+  std::vector<Branch> beside_;  // from branch 1 on; made when they are first wanted
 };
 
 }  // namespace lk::cuda

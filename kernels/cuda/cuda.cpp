@@ -77,34 +77,35 @@ void open_device(int32_t index) {
 
 void Workspace::begin() {
   if (kept_) return;
+  used_[end_] = 0;
+  if (paired_) return;
   if (!spilled_.empty()) {
     if (owner->capturing())
       throw Error(LK_E_MEMORY,
                   "the workspace is in pieces, which cannot become one while recording; run an operation more before "
                   "it, or lend a workspace (lk_set_workspace)");
-    for (void* block : spilled_) owner->release(block);
-    spilled_.clear();
-    if (base_ != nullptr) owner->release(base_);
-    base_ = nullptr;
-    capacity_ = 0;
-    base_ = static_cast<std::byte*>(owner->allocate(used_));
-    if (base_ == nullptr) throw Error(LK_E_MEMORY, "no memory for a workspace of " + std::to_string(used_) + " bytes");
-    capacity_ = used_;
+    const int64_t wanted = reached_[0] + reached_[1];
+    release();
+    base_ = static_cast<std::byte*>(owner->allocate(wanted));
+    if (base_ == nullptr) throw Error(LK_E_MEMORY, "no memory for a workspace of " + std::to_string(wanted) + " bytes");
+    capacity_ = wanted;
   }
-  used_ = 0;
+  reached_[0] = reached_[1] = 0;
 }
 
 void* Workspace::take(int64_t bytes) {
-  const int64_t offset = used_;
-  used_ += round_up(bytes);
+  const int64_t offset = used_[end_];
+  used_[end_] += round_up(bytes);
+  reached_[end_] = std::max(reached_[end_], used_[end_]);
+  const int64_t wanted = reached_[0] + reached_[1];
   if (measuring_) {
-    most_ = std::max(most_, used_);
+    most_ = std::max(most_, wanted);
     return reinterpret_cast<void*>(alignment);
   }
-  if (used_ <= capacity_) return base_ + offset;
+  if (wanted <= capacity_) return base_ + (end_ == 0 ? offset : capacity_ / alignment * alignment - used_[1]);
   if (lent_)
     throw Error(LK_E_MEMORY, "the workspace has " + std::to_string(capacity_) + " bytes, expected at least " +
-                                 std::to_string(used_) + " (lk_measure_begin and _end say how many)");
+                                 std::to_string(wanted) + " (lk_measure_begin and _end say how many)");
   if (owner->capturing())
     throw Error(LK_E_MEMORY, "a larger workspace cannot be had while recording; run the operation once before");
   void* const block = owner->allocate(bytes);
@@ -121,15 +122,21 @@ void Workspace::lend(void* data, int64_t bytes) {
   capacity_ = bytes;
 }
 
-void Workspace::keep(bool on) {
+void Workspace::fork(int32_t branches) {
   begin();
-  kept_ = on;
+  (branches == 2 ? paired_ : kept_) = true;
+}
+
+void Workspace::join() {
+  kept_ = paired_ = false;
+  end_ = 0;
+  begin();
 }
 
 void Workspace::measure(bool on) {
   measuring_ = on;
   if (on) most_ = 0;
-  used_ = 0;
+  for (int end = 0; end < 2; ++end) used_[end] = reached_[end] = 0;
 }
 
 void Workspace::release() {
@@ -137,7 +144,7 @@ void Workspace::release() {
   spilled_.clear();
   if (base_ != nullptr && !lent_) owner->release(base_);
   base_ = nullptr;
-  capacity_ = used_ = 0;
+  capacity_ = 0;
 }
 
 Cuda::Cuda(const lk_context_params& params)
@@ -415,17 +422,18 @@ void Cuda::if_finite_end() {
 }
 
 void Cuda::fork(int32_t branches) {
-  workspace_.keep(true);
+  workspace_.fork(branches);
   if (!measuring_) branches_.fork(stream_, branches);
 }
 
 void Cuda::branch(int32_t branch) {
+  workspace_.enter(branch);
   if (!measuring_) stream_ = branches_.enter(branch);
 }
 
 void Cuda::join() {
   if (!measuring_) stream_ = branches_.join();
-  workspace_.keep(false);
+  workspace_.join();
 }
 
 uint32_t* Cuda::arrivals() { return arrivals_ + int64_t{branches_.current()} * pointwise_arrivals; }

@@ -40,7 +40,11 @@ class Workspace {
   void begin();               // of an operation: everything is free again, unless it is kept
   void* take(int64_t bytes);  // 256-byte aligned
   void lend(void* data, int64_t bytes);
-  void keep(bool on);  // what operations take from now on stays taken: they run side by side
+  // Operations run side by side until the join: those of two branches take from one end each, and are one after the
+  // other there; of more than two, what they take stays taken.
+  void fork(int32_t branches);
+  void enter(int32_t branch) { end_ = paired_ ? branch : 0; }
+  void join();
   void measure(bool on);
   int64_t measured() const { return most_; }
   void release();  // the own block
@@ -50,8 +54,11 @@ class Workspace {
 
  private:
   std::byte* base_ = nullptr;
-  int64_t capacity_ = 0, used_ = 0, most_ = 0;
-  bool lent_ = false, measuring_ = false, kept_ = false;
+  // From the lower and the upper end: what the operation has, and the most that one had since all was free.
+  int64_t used_[2] = {0, 0}, reached_[2] = {0, 0};
+  int64_t capacity_ = 0, most_ = 0;
+  int end_ = 0;
+  bool lent_ = false, measuring_ = false, kept_ = false, paired_ = false;
   std::vector<void*> spilled_;  // blocks of the running operation that did not fit; replaced by a larger base
 };
 

@@ -173,7 +173,8 @@ LK_API lk_status lk_if_finite_end(lk_context* context);
 /* Between fork and join, operations and compute-queue copies that come after lk_branch(i), 0 <= i < branches, happen in
  * order within branch i and beside those of other branches: many small operations together fill a device that none of
  * them fills alone. All branches begin with what came before the fork, and what comes after the join waits for all of
- * them. What one branch writes, no other may read or write. Their workspaces are not shared, so measure with the fork.
+ * them. What one branch writes, no other may read or write. Their workspaces are not shared, so measure with the fork:
+ * of two branches each takes what the largest of its operations needs, of more than two every operation its own.
  * Fork at most LK_MAX_BRANCHES, not nested, with a branch before the first operation; a condition begins and ends
  * outside. On the CPU everything happens in the order of the calls. */
 #define LK_MAX_BRANCHES 16
