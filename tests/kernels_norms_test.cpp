@@ -69,9 +69,10 @@ struct Law {
   }
 };
 
-// Rows of whole blocks, ragged at their end, and so many that a block has several, more than are on their way at once
-// where each image is a block's; rows that are too wide for that.
-const Shape shapes[] = {{2, 300, 1032}, {1, 300, 3840}, {264, 5, 3080}, {1, 5, 8200}};
+// Rows of a warp each, of several, and of as many as there may be, whole and ragged at their end; so many that a block
+// has several; rows that are too wide for that.
+const Shape shapes[] = {{3, 77, 640},   {2, 300, 1032}, {1, 30, 2048}, {1, 300, 3840},
+                        {264, 5, 3080}, {1, 5, 8192},   {1, 5, 8200}};
 
 class KernelNorms : public testing::TestWithParam<lk_dtype> {
  protected:
@@ -171,19 +172,29 @@ TEST_P(KernelNorms, ModulatedLayerNorm) {
 
 // So many images that each is one block's, whose rows come to places that others had before them.
 TEST_P(KernelNorms, MoreRowsThanAreOnTheirWay) {
-  const Shape shape{400, 15, 1032};
+  const Shape shape{400, 20, 1032};
   const Operands o = operands(shape);
-  for (const bool rms : {false, true}) {
-    const Law law{shape[0], shape[1], shape[2], 1, !rms};
-    const Tensor y = empty(shape);
-    const Values ones(static_cast<size_t>(shape[2]), 1.0), factor = load(o.factor);
-    run(lk_modulated_norm,
-        {.x = o.z.view(), .scale = o.factor.view(), .shift = o.factor.view(), .y = y.view(), .eps = eps, .rms = rms});
-    Values want = law.forward(load(o.z), ones, factor);
-    for (size_t i = 0; i < want.size(); ++i)
-      want[i] += factor[i / static_cast<size_t>(shape[1] * shape[2]) * static_cast<size_t>(shape[2]) +
-                        i % static_cast<size_t>(shape[2])];
-    expect(rms ? "rms" : "layer norm", y, want, shape[2]);
+  const Values ones(static_cast<size_t>(shape[2]), 1.0);
+  for (const int32_t rms : {0, 1}) {
+    SCOPED_TRACE(rms);
+    const Law law{shape[0], shape[1], shape[2], 1, rms == 0};
+    const Law::Gradients want = law.backward(load(o.dy), load(o.z), ones, load(o.factor));
+    for (const bool onto : {false, true}) {
+      const Tensor dx = empty(shape), dscale = empty({shape[0], 1, shape[2]});
+      run(lk_modulated_norm_backward, {.dy = o.dy.view(),
+                                       .x = o.z.view(),
+                                       .scale = o.factor.view(),
+                                       .eps = eps,
+                                       .dx = dx.view(),
+                                       .dscale = dscale.view(),
+                                       .rms = rms,
+                                       .added = onto ? o.x.view() : lk_tensor{}});
+      Values sum = want.dx;
+      const Values x = load(o.x);
+      for (size_t i = 0; onto && i < sum.size(); ++i) sum[i] += x[i];
+      expect("dx", dx, sum, shape[2]);
+      expect("dscale", dscale, want.dfactor, shape[2]);
+    }
   }
 }
 

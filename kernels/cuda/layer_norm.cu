@@ -6,8 +6,8 @@
 #include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/layer_norm.cuh"
-#include "cuda/norm_slabs.cuh"
 #include "cuda/row_norm.cuh"
+#include "cuda/wide_norm.cuh"
 
 namespace lk::cuda {
 
@@ -196,7 +196,7 @@ Rows rows_of(const LayerNorm& norm, int lanes) {
   return {in(norm.x), in(norm.weight), norm.unit, numel(norm.x) / width, width, norm.rows_per_weight, norm.eps, lanes};
 }
 
-NormSlabs slabs_of(const LayerNorm& norm) {
+WideNorm wide_of(const LayerNorm& norm) {
   return {norm.x, {}, norm.weight, present(norm.weight) ? norm.unit : 1.0f, norm.rows_per_weight, norm.eps, true};
 }
 
@@ -204,8 +204,8 @@ NormSlabs slabs_of(const LayerNorm& norm) {
 
 void layer_norm_rows(Cuda& cuda, const LayerNorm& norm, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&y}, {&norm.bias})) {
-    norm_slabs_forward(cuda, slabs, norm.bias, false, y);
+  if (const WideNorm wide = wide_of(norm); wide_norm_fits(cuda, wide, {&y}, {&norm.bias})) {
+    norm_rows(cuda, wide, norm.bias, false, y);
     return;
   }
   with_rows({in(norm.x)}, {in(norm.weight), in(norm.bias), in(y)}, rows, width, [&](const RowPlan& plan, auto pack) {
@@ -219,9 +219,13 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const Columns columns{rows / norm.rows_per_weight, norm.rows_per_weight, width};
   const Sums results{{out(dweight), out(dbias)}};
-  const NormSlabs slabs = slabs_of(norm);
-  if ((present(dx) || present(dweight)) && norm_slabs_fit(cuda, slabs, {&dy, &added, &dx})) {
-    norm_slabs_backward(cuda, slabs, dy, added, dx, results);
+  const WideNorm wide = wide_of(norm);
+  if ((present(dx) || present(dweight)) && wide_norm_fits(cuda, wide, {&dy, &added, &dx})) {
+    if (present(dweight) || present(dbias)) {
+      norm_slabs(cuda, wide, dy, added, dx, results);
+    } else {
+      norm_rows_dx(cuda, wide, dy, added, dx);
+    }
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;

@@ -1,5 +1,8 @@
 // RMS norm over the last axis C of x [M, C]: y = x r w, r = 1 / sqrt(mean(x^2) + eps).
 // Backward, with g = dy w:  dx = r (g - x r^2 mean(g x)),  dw = sum dy x r.
+//
+// Narrow rows, which are heads, have kernels of their own: a lane has eight values, so that the loads of a warp are of
+// whole lines, and many threads with a load or two each come nearest to what memory can do.
 #include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/dense.h"
@@ -14,7 +17,7 @@ struct Rows {
   In x, weight;
   LinePlaces x_lines;
   int64_t rows, width;
-  float eps;
+  float eps, per_column;  // 1 / width
   int lanes;
 };
 
@@ -47,6 +50,108 @@ __global__ void __launch_bounds__(row_threads) rms_norm_kernel(Rows p, Out y, Li
     for (int j = 0; j < Pack::width; ++j) v[j] = v[j] * r * w[j];
     put(y, to + column, v);
   });
+}
+
+constexpr int widest_head = 32 * vector_width;
+
+// A lane's part of a narrow row.
+template <int Lanes>
+struct HeadPart {
+  int64_t row;
+  int column;
+  bool inside;
+  __device__ explicit HeadPart(const Rows& p)
+      : row(int64_t{blockIdx.x} * (block_threads / Lanes) + threadIdx.x / Lanes),
+        column(static_cast<int>(threadIdx.x) % Lanes * vector_width),
+        inside(row < p.rows && column < p.width) {}
+  // 0 where there is nothing.
+  __device__ Eight16 fetch(const In& x, int64_t row_at) const {
+    return inside ? Eight16::fetch(x, row_at + column) : Eight16{};
+  }
+  __device__ void weigh(const In& weight, float (&v)[vector_width]) const {
+    if (weight.data == nullptr || !inside) return;
+    float w[vector_width];
+    load8(weight, column, w);
+#pragma unroll
+    for (int j = 0; j < vector_width; ++j) v[j] *= w[j];
+  }
+};
+
+template <int Lanes>
+__device__ inline float sum_of_head(float v) {
+#pragma unroll
+  for (int offset = Lanes / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  return v;
+}
+
+template <lk_dtype Type, int Lanes>
+__global__ void __launch_bounds__(block_threads) rms_heads_kernel(Rows p, Out y, LinePlaces y_lines) {
+  await_previous();
+  const HeadPart<Lanes> part(p);
+  const Eight16 x = part.fetch(p.x, p.x_lines.row(part.row));
+  float v[vector_width], squares = 0;
+  x.unpack(Type, v);
+#pragma unroll
+  for (int j = 0; j < vector_width; ++j) squares += v[j] * v[j];
+  const float r = rsqrtf(sum_of_head<Lanes>(squares) * p.per_column + p.eps);
+#pragma unroll
+  for (int j = 0; j < vector_width; ++j) v[j] *= r;
+  part.weigh(p.weight, v);
+  if (part.inside) put({y.data, Type}, y_lines.row(part.row) + part.column, v);
+}
+
+template <lk_dtype Type, int Lanes>
+__global__ void __launch_bounds__(block_threads) rms_heads_dx_kernel(Rows p, In dy_rows, LinePlaces dy_lines, In added,
+                                                                     Out dx, LinePlaces dx_lines, float* inverse) {
+  await_previous();
+  const HeadPart<Lanes> part(p);
+  const Eight16 x = part.fetch(p.x, p.x_lines.row(part.row)), dy = part.fetch(dy_rows, dy_lines.row(part.row));
+  float v[vector_width], g[vector_width], squares = 0, product = 0;
+  x.unpack(Type, v);
+  dy.unpack(Type, g);
+  part.weigh(p.weight, g);
+#pragma unroll
+  for (int j = 0; j < vector_width; ++j) {
+    squares += v[j] * v[j];
+    product += g[j] * v[j];
+  }
+  const float r = rsqrtf(sum_of_head<Lanes>(squares) * p.per_column + p.eps);
+  const float factor = sum_of_head<Lanes>(product) * p.per_column * r * r;
+  if (!part.inside) return;
+  if (inverse != nullptr && part.column == 0) inverse[part.row] = r;
+  if (dx.data == nullptr) return;
+#pragma unroll
+  for (int j = 0; j < vector_width; ++j) g[j] = r * (g[j] - v[j] * factor);
+  if (added.data != nullptr) {
+    Eight16::fetch(added, part.row * p.width + part.column).unpack(Type, v);
+#pragma unroll
+    for (int j = 0; j < vector_width; ++j) g[j] += v[j];
+  }
+  put({dx.data, Type}, dx_lines.row(part.row) + part.column, g);
+}
+
+// Calls launch(type, lanes, grid) of constants for narrow rows that are all of one 16-bit type, or returns false.
+template <class Launch>
+bool with_heads(std::initializer_list<const lk_tensor*> rows, const lk_tensor& weight, int64_t width,
+                const Launch& launch) {
+  const lk_tensor& first = **rows.begin();
+  bool fits = first.dtype != LK_F32 && width <= widest_head && aligned(weight, width);
+  for (const lk_tensor* const t : rows) fits = fits && aligned(*t, width) && (!present(*t) || t->dtype == first.dtype);
+  if (!fits) return false;
+  const auto of_lanes = [&](auto type, auto lanes) {
+    launch(type, lanes, dim3(static_cast<unsigned>(ceil_div(numel(first) / width, block_threads / lanes()))));
+  };
+  const auto of_type = [&](auto type) {
+    if (width <= 8 * vector_width) return of_lanes(type, std::integral_constant<int, 8>());
+    if (width <= 16 * vector_width) return of_lanes(type, std::integral_constant<int, 16>());
+    of_lanes(type, std::integral_constant<int, 32>());
+  };
+  if (first.dtype == LK_BF16) {
+    of_type(std::integral_constant<lk_dtype, LK_BF16>());
+  } else {
+    of_type(std::integral_constant<lk_dtype, LK_F16>());
+  }
+  return true;
 }
 
 // dx may be absent; inverse [rows] keeps r, or is NULL.
@@ -123,11 +228,18 @@ void rms_norm(Cuda& cuda, const lk_rms_norm_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
   const lk_tensor x = takes_lines(p.x, width) ? p.x : dense_copy(cuda, p.x);
   const DenseOutput y(cuda, p.y, takes_lines(p.y, width));
-  with_rows({in(x)}, {in(p.weight), in(y.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
-    cuda.launch(rms_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0,
-                Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, out(y.tensor()),
+  Rows problem{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, 1.0f / static_cast<float>(width), 0};
+  const bool heads = with_heads({&x, &y.tensor()}, p.weight, width, [&](auto type, auto lanes, dim3 grid) {
+    cuda.launch(rms_heads_kernel<type(), lanes()>, grid, block_threads, 0, problem, out(y.tensor()),
                 line_places(y.tensor(), width));
   });
+  if (!heads) {
+    with_rows({in(x)}, {in(p.weight), in(y.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
+      problem.lanes = plan.lanes;
+      cuda.launch(rms_norm_kernel<decltype(pack)>, plan.grid, plan.block, 0, problem, out(y.tensor()),
+                  line_places(y.tensor(), width));
+    });
+  }
   y.store(cuda);
 }
 
@@ -141,12 +253,21 @@ void rms_norm_backward(Cuda& cuda, const lk_rms_norm_backward_params& p) {
   const lk_tensor x = taken(p.x), dy = taken(p.dy);
   const DenseOutput dx(cuda, p.dx, takes_lines(p.dx, width));
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;
-  with_rows(
-      {in(x), in(dy)}, {in(p.weight), in(p.added), in(dx.tensor())}, rows, width, [&](const RowPlan& plan, auto pack) {
-        cuda.launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block, 0,
-                    Rows{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, plan.lanes}, in(dy),
-                    line_places(dy, width), in(p.added), out(dx.tensor()), line_places(dx.tensor(), width), inverse);
-      });
+  Rows problem{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, 1.0f / static_cast<float>(width), 0};
+  const auto launch = [&](auto kernel, dim3 grid, dim3 block) {
+    cuda.launch(kernel, grid, block, 0, problem, in(dy), line_places(dy, width), in(p.added), out(dx.tensor()),
+                line_places(dx.tensor(), width), inverse);
+  };
+  const bool heads = with_heads(
+      {&x, &dy, &p.added, &dx.tensor()}, p.weight, width,
+      [&](auto type, auto lanes, dim3 grid) { launch(rms_heads_dx_kernel<type(), lanes()>, grid, block_threads); });
+  if (!heads) {
+    with_rows({in(x), in(dy)}, {in(p.weight), in(p.added), in(dx.tensor())}, rows, width,
+              [&](const RowPlan& plan, auto pack) {
+                problem.lanes = plan.lanes;
+                launch(rms_norm_dx_kernel<decltype(pack)>, plan.grid, plan.block);
+              });
+  }
   dx.store(cuda);
   if (!sums) return;
   with_pack({in(dy), in(x)}, {in(p.dweight)}, width, [&](auto kind) {

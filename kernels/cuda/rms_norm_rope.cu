@@ -3,8 +3,9 @@
 //
 // A warp has heads of one position, which share its angles: what they and the weight make of a pair is worked out once
 // and stays in registers. The lanes of a head hold both halves of their pairs, so that it is read once and nothing but
-// the sums goes from lane to lane; all heads of a warp are on their way before the first is waited for. Heads that do
-// not lie so are normed and turned one after the other, in float32.
+// the sums goes from lane to lane; all heads of a warp are on their way before the first is waited for. They are few:
+// many threads with a load or two each come nearest to what memory can do. Heads that do not lie so are normed and
+// turned one after the other, in float32.
 #include "cuda/await_previous.cuh"
 #include "cuda/dense.h"
 #include "cuda/line_places.cuh"
@@ -15,14 +16,20 @@ namespace lk::cuda {
 
 namespace {
 
-constexpr int held = 2;  // packs of a lane: of a head's first half and of its second, where pairs lie so
-constexpr int task_threads = 128;
-using Values = float[held][vector_width];
+// Packs of a lane: one of a head's first half and one of its second, or one where pairs are neighbours.
+template <bool interleaved>
+constexpr int held = interleaved ? 1 : 2;
+template <bool interleaved>
+using Values = float[held<interleaved>][vector_width];
+template <bool interleaved>
+constexpr int task_threads = interleaved ? 256 : 128;  // at most
 
 // Heads that a group of lanes has on its way, so that what they hold of them fits into the registers beside the
 // factors.
-template <class Pack>
-constexpr int heads_forward = Pack::registers == 4 ? 3 : 1;
+template <class Pack, bool interleaved>
+constexpr int heads_forward = Pack::registers != 4 ? 1
+                              : interleaved        ? 4
+                                                   : 3;
 template <class Pack>
 constexpr int heads_backward = Pack::registers == 4 ? 2 : 1;
 
@@ -67,27 +74,26 @@ __device__ inline Task task_of(const Heads& p) {
   return task;
 }
 
-// Calls body(k, column) for both packs of a lane; the second may lie behind the last column of pairs that are
-// neighbours.
+// Calls body(k, column) for the packs of a lane; that of pairs that are neighbours may lie behind the last column.
 template <bool interleaved, class Body>
 __device__ inline void each_held(const Heads& p, int lane, const Body& body) {
 #pragma unroll
-  for (int k = 0; k < held; ++k) {
+  for (int k = 0; k < held<interleaved>; ++k) {
     const int column = (k * p.lanes + lane) * vector_width;
-    if (!interleaved || k == 0 || column < p.width) body(k, column);
+    if (!interleaved || column < p.width) body(k, column);
   }
 }
 
 // A lane's part of `count` heads as they lie in memory; heads behind the last are 0.
 template <bool interleaved, class Pack, int count>
 __device__ inline void fetch(const Heads& p, const Task& task, const In& x, const HeadPlaces& places,
-                             Pack (&packs)[count][held]) {
+                             Pack (&packs)[count][held<interleaved>]) {
   const int64_t first = places.first(task.position), step = places.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
     const int head = task.head + u * task.step;
 #pragma unroll
-    for (int k = 0; k < held; ++k) packs[u][k] = {};
+    for (int k = 0; k < held<interleaved>; ++k) packs[u][k] = {};
     if (head < task.end)
       each_held<interleaved>(p, task.lane,
                              [&](int k, int column) { packs[u][k] = Pack::fetch(x, first + head * step + column); });
@@ -95,54 +101,53 @@ __device__ inline void fetch(const Heads& p, const Task& task, const In& x, cons
 }
 
 // Weight times cosine and weight times sine of each value's own column.
+template <bool interleaved>
 struct Turn {
-  Values cos, sin;
+  Values<interleaved> cos, sin;
 };
 
 // All that is read is on its way before the first of it is waited for.
 template <bool interleaved>
-__device__ inline void load_turn(const Heads& p, const Task& task, Turn& turn) {
-  constexpr int tables = interleaved ? held : 1;  // packs whose angles are their own
-  constexpr int pairs = interleaved ? vector_width / 2 : vector_width;
+__device__ inline void load_turn(const Heads& p, const Task& task, Turn<interleaved>& turn) {
+  constexpr int pairs = interleaved ? vector_width / 2 : vector_width;  // of a lane
   int64_t position = task.position;
   if (!p.per_image && position >= p.length) position -= quotient(position, p.length) * p.length;
   const int64_t angles = position * int64_t{p.width / 2};
-  float cos[tables][pairs], sin[tables][pairs];
-  Eight weight[held];
+  float cos[pairs], sin[pairs];
+  Eight weight[held<interleaved>];
   each_held<interleaved>(p, task.lane, [&](int k, int column) {
     if (p.weight.data != nullptr) weight[k] = Eight::fetch(p.weight, column);
-    if (k >= tables) return;
+    if (k > 0) return;
     const int64_t first = angles + (interleaved ? column / 2 : column);
-    load_floats(p.cos + first, cos[k]);
-    load_floats(p.sin + first, sin[k]);
+    load_floats(p.cos + first, cos);
+    load_floats(p.sin + first, sin);
   });
   each_held<interleaved>(p, task.lane, [&](int k, int) {
     float w[vector_width] = {1, 1, 1, 1, 1, 1, 1, 1};
     if (p.weight.data != nullptr) weight[k].unpack(p.weight.dtype, w);
-    const int table = interleaved ? k : 0;
 #pragma unroll
     for (int j = 0; j < vector_width; ++j) {
-      turn.cos[k][j] = w[j] * cos[table][interleaved ? j / 2 : j];
-      turn.sin[k][j] = w[j] * sin[table][interleaved ? j / 2 : j];
+      turn.cos[k][j] = w[j] * cos[interleaved ? j / 2 : j];
+      turn.sin[k][j] = w[j] * sin[interleaved ? j / 2 : j];
     }
   });
 }
 
 // Calls body(a, b, cos of a, cos of b, sin of a, sin of b) for every pair of a lane.
 template <bool interleaved, class Body>
-__device__ inline void each_pair(Values& v, const Turn& turn, const Body& body) {
+__device__ inline void each_pair(Values<interleaved>& v, const Turn<interleaved>& turn, const Body& body) {
 #pragma unroll
-  for (int i = 0; i < vector_width; ++i) {
-    const int k = interleaved ? i / 4 : 0, j = interleaved ? 2 * (i % 4) : i;
-    const int l = interleaved ? k : 1, m = interleaved ? j + 1 : j;
-    body(v[k][j], v[l][m], turn.cos[k][j], turn.cos[l][m], turn.sin[k][j], turn.sin[l][m]);
+  for (int i = 0; i < held<interleaved> * vector_width / 2; ++i) {
+    constexpr int l = held<interleaved> - 1;
+    const int j = interleaved ? 2 * i : i, m = interleaved ? j + 1 : j;
+    body(v[0][j], v[l][m], turn.cos[0][j], turn.cos[l][m], turn.sin[0][j], turn.sin[l][m]);
   }
 }
 
-template <class Pack>
-__device__ inline void unpack(const Pack (&packs)[held], lk_dtype dtype, Values& v) {
+template <class Pack, int count>
+__device__ inline void unpack(const Pack (&packs)[count], lk_dtype dtype, float (&v)[count][vector_width]) {
 #pragma unroll
-  for (int k = 0; k < held; ++k) packs[k].unpack(dtype, v[k]);
+  for (int k = 0; k < count; ++k) packs[k].unpack(dtype, v[k]);
 }
 
 // The lanes of a head are a power of two.
@@ -158,26 +163,37 @@ __device__ inline float inverse_rms(float squares, const Heads& p) {
   return rsqrtf(sum_of_head(squares, p.lanes) * p.per_column + p.eps);
 }
 
+// `Width` is that of a head, known when this is compiled, or 0.
+template <bool interleaved, int Width>
+__device__ inline void know_width(Heads& p) {
+  if constexpr (Width > 0) {
+    p.width = Width, p.lanes = Width / (held<interleaved> * vector_width);
+    p.per_column = 1.0f / static_cast<float>(Width);
+  }
+}
+
 // `Type` is that of x and y, known when this is compiled, or LK_F32: any.
-template <class Pack, bool interleaved, lk_dtype Type>
-__global__ void __launch_bounds__(task_threads, 5) rms_norm_rope_kernel(Heads p, Out y, HeadPlaces y_heads) {
+template <class Pack, bool interleaved, lk_dtype Type, int Width>
+__global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 4 : 5)
+    rms_norm_rope_kernel(Heads p, Out y, HeadPlaces y_heads) {
   await_previous();
+  know_width<interleaved, Width>(p);
   if constexpr (Type != LK_F32) p.x.dtype = y.dtype = Type;
-  constexpr int count = heads_forward<Pack>;
+  constexpr int count = heads_forward<Pack, interleaved>;
   const Task task = task_of(p);
   if (!task.exists) return;  // a whole warp
-  Pack x[count][held];
+  Pack x[count][held<interleaved>];
   fetch<interleaved>(p, task, p.x, p.x_heads, x);
-  Turn turn = {};
+  Turn<interleaved> turn = {};
   load_turn<interleaved>(p, task, turn);
   const int64_t first = y_heads.first(task.position), step = y_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    Values v;
+    Values<interleaved> v;
     unpack(x[u], p.x.dtype, v);
     float squares = 0;
 #pragma unroll
-    for (int k = 0; k < held; ++k) {
+    for (int k = 0; k < held<interleaved>; ++k) {
 #pragma unroll
       for (int j = 0; j < vector_width; ++j) squares += v[k][j] * v[k][j];
     }
@@ -193,23 +209,24 @@ __global__ void __launch_bounds__(task_threads, 5) rms_norm_rope_kernel(Heads p,
   }
 }
 
-template <class Pack, bool interleaved, lk_dtype Type>
-__global__ void __launch_bounds__(task_threads, 4)
+template <class Pack, bool interleaved, lk_dtype Type, int Width>
+__global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 3 : 4)
     rms_norm_rope_dx_kernel(Heads p, In dy_rows, HeadPlaces dy_heads, Out dx, HeadPlaces dx_heads) {
   await_previous();
+  know_width<interleaved, Width>(p);
   if constexpr (Type != LK_F32) p.x.dtype = dy_rows.dtype = dx.dtype = Type;
   constexpr int count = heads_backward<Pack>;
   const Task task = task_of(p);
   if (!task.exists) return;
-  Pack x[count][held], dy[count][held];
+  Pack x[count][held<interleaved>], dy[count][held<interleaved>];
   fetch<interleaved>(p, task, p.x, p.x_heads, x);
   fetch<interleaved>(p, task, dy_rows, dy_heads, dy);
-  Turn turn = {};
+  Turn<interleaved> turn = {};
   load_turn<interleaved>(p, task, turn);
   const int64_t first = dx_heads.first(task.position), step = dx_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
-    Values v, g;
+    Values<interleaved> v, g;
     unpack(dy[u], dy_rows.dtype, g);
     each_pair<interleaved>(g, turn, [](float& a, float& b, float cos_a, float cos_b, float sin_a, float sin_b) {
       const float back = a * cos_a + b * sin_a;
@@ -219,7 +236,7 @@ __global__ void __launch_bounds__(task_threads, 4)
     unpack(x[u], p.x.dtype, v);
     float squares = 0, product = 0;
 #pragma unroll
-    for (int k = 0; k < held; ++k) {
+    for (int k = 0; k < held<interleaved>; ++k) {
 #pragma unroll
       for (int j = 0; j < vector_width; ++j) {
         squares += v[k][j] * v[k][j];
@@ -247,21 +264,28 @@ lk_tensor float_scratch(Cuda& cuda, const lk_tensor& like) {
   return t;
 }
 
-// Calls launch(lanes, pack, interleaved, type) where lanes hold both halves of their pairs; false: nowhere.
+// Calls launch(lanes, pack, interleaved, type, width) where lanes hold both halves of their pairs; false: nowhere.
 template <class Params, class Body>
 bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_tensor& result, const Body& launch) {
-  constexpr int64_t per_lane = held * vector_width, most_lanes = 32;
-  const int64_t width = p.x.dims[3];
+  constexpr int64_t most_lanes = 32;
+  const int64_t width = p.x.dims[3], per_lane = vector_width * (p.interleaved != 0 ? held<true> : held<false>);
   const int lanes = plan_rows(1, ceil_div(width, per_lane)).lanes;
   if (lanes > most_lanes || (p.interleaved == 0 && width != lanes * per_lane)) return false;
   bool same = true, packed = false;
   for (const In& x : fetched) same = same && x.dtype == result.dtype;
+  const auto of_width = [&](auto pack, auto interleaved, auto type) {
+    if constexpr (type() != LK_F32) {
+      if (width == 64) return launch(lanes, pack, interleaved, type, std::integral_constant<int, 64>());
+      if (width == 128) return launch(lanes, pack, interleaved, type, std::integral_constant<int, 128>());
+    }
+    launch(lanes, pack, interleaved, type, std::integral_constant<int, 0>());
+  };
   const auto of_type = [&](auto pack, auto type) {
     packed = true;
     if (p.interleaved != 0) {
-      launch(lanes, pack, std::true_type(), type);
+      of_width(pack, std::true_type(), type);
     } else {
-      launch(lanes, pack, std::false_type(), type);
+      of_width(pack, std::false_type(), type);
     }
   };
   with_pack(fetched, {in(p.weight), in(p.cos), in(p.sin), in(result)}, width, [&](auto pack) {
@@ -314,12 +338,12 @@ struct Launch {
   dim3 grid, block;
 };
 
+template <bool interleaved>
 Launch launch_of(const Heads& p) {
-  constexpr int warps = task_threads / 32;
-  const int parts = std::min(p.parts, warps), positions = warps / parts;
-  return {
-      dim3(static_cast<unsigned>(ceil_div(p.positions, positions)), static_cast<unsigned>(ceil_div(p.parts, parts))),
-      dim3(32, static_cast<unsigned>(parts), static_cast<unsigned>(positions))};
+  constexpr int64_t warps = task_threads<interleaved> / 32;
+  const int64_t across = ceil_div(p.parts, warps), parts = ceil_div(p.parts, across), positions = warps / parts;
+  return {dim3(static_cast<unsigned>(ceil_div(p.positions, positions)), static_cast<unsigned>(across)),
+          dim3(32, static_cast<unsigned>(parts), static_cast<unsigned>(positions))};
 }
 
 void norm_then_turn(Cuda& cuda, const lk_rms_norm_rope_params& p) {
@@ -348,13 +372,14 @@ void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
   lk_rms_norm_rope_params p = given;
   const DenseOutput y(cuda, given.y, takes_lines(given.y, given.y.dims[3]));
   p.x = taken(cuda, given.x), p.y = y.tensor();
-  const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto interleaved, auto type) {
-    using Pack = decltype(pack);
-    const Heads heads = heads_of(p, lanes, heads_forward<Pack>);
-    const Launch how = launch_of(heads);
-    cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type()>, how.grid, how.block, 0, heads, out(p.y),
-                head_places(p.y));
-  });
+  const bool paired =
+      with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto interleaved, auto type, auto of_head) {
+        using Pack = decltype(pack);
+        const Heads heads = heads_of(p, lanes, heads_forward<Pack, interleaved>);
+        const Launch how = launch_of<interleaved()>(heads);
+        cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type(), of_head()>, how.grid, how.block, 0, heads,
+                    out(p.y), head_places(p.y));
+      });
   if (!paired) norm_then_turn(cuda, p);
   y.store(cuda);
 }
@@ -363,13 +388,14 @@ void rms_norm_rope_backward(Cuda& cuda, const lk_rms_norm_rope_backward_params& 
   lk_rms_norm_rope_backward_params p = given;
   const DenseOutput dx(cuda, given.dx, takes_lines(given.dx, given.dx.dims[3]));
   p.x = taken(cuda, given.x), p.dy = taken(cuda, given.dy), p.dx = dx.tensor();
-  const bool paired = with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto interleaved, auto type) {
-    using Pack = decltype(pack);
-    const Heads heads = heads_of(p, lanes, heads_backward<Pack>);
-    const Launch how = launch_of(heads);
-    cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type()>, how.grid, how.block, 0, heads, in(p.dy),
-                head_places(p.dy), out(p.dx), head_places(p.dx));
-  });
+  const bool paired =
+      with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto interleaved, auto type, auto of_head) {
+        using Pack = decltype(pack);
+        const Heads heads = heads_of(p, lanes, heads_backward<Pack>);
+        const Launch how = launch_of<interleaved()>(heads);
+        cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type(), of_head()>, how.grid, how.block, 0, heads,
+                    in(p.dy), head_places(p.dy), out(p.dx), head_places(p.dx));
+      });
   if (!paired) turn_back_then_norm(cuda, p);
   dx.store(cuda);
 }

@@ -2,9 +2,9 @@
 // Backward, with g = dy w f:  dx = r (g - x r^2 mean(g x)),  dfactor = w sum dy x r.
 #include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
-#include "cuda/norm_slabs.cuh"
 #include "cuda/rms_rows.cuh"
 #include "cuda/row_norm.cuh"
+#include "cuda/wide_norm.cuh"
 
 namespace lk::cuda {
 
@@ -168,7 +168,7 @@ Rows rows_of(const RmsRows& norm, int lanes) {
           width,      norm.rows_per_factor, norm.eps,        lanes};
 }
 
-NormSlabs slabs_of(const RmsRows& norm) {
+WideNorm wide_of(const RmsRows& norm) {
   return {norm.x, norm.weight, norm.factor, norm.unit, norm.rows_per_factor, norm.eps, false};
 }
 
@@ -177,8 +177,8 @@ NormSlabs slabs_of(const RmsRows& norm) {
 void rms_rows(Cuda& cuda, const RmsRows& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const int64_t width = norm.x.dims[norm.x.rank - 1], rows = numel(norm.x) / width;
   const lk_tensor beside = by_row ? added : lk_tensor{};
-  if (const NormSlabs slabs = slabs_of(norm); norm_slabs_fit(cuda, slabs, {&beside, &y}, {&added})) {
-    norm_slabs_forward(cuda, slabs, added, by_row, y);
+  if (const WideNorm wide = wide_of(norm); wide_norm_fits(cuda, wide, {&beside, &y}, {&added})) {
+    norm_rows(cuda, wide, added, by_row, y);
     return;
   }
   const auto run = [&](const RowPlan& plan, auto pack) {
@@ -199,9 +199,13 @@ void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, con
   const Columns columns{rows / norm.rows_per_factor, norm.rows_per_factor, width};
   const bool sums = present(dfactor);
   if (!sums && !present(dx)) return;
-  const NormSlabs slabs = slabs_of(norm);
-  if (norm_slabs_fit(cuda, slabs, {&dy, &added, &dx})) {
-    norm_slabs_backward(cuda, slabs, dy, added, dx, {{out(dfactor)}});
+  const WideNorm wide = wide_of(norm);
+  if (wide_norm_fits(cuda, wide, {&dy, &added, &dx})) {
+    if (sums) {
+      norm_slabs(cuda, wide, dy, added, dx, {{out(dfactor)}});
+    } else {
+      norm_rows_dx(cuda, wide, dy, added, dx);
+    }
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;

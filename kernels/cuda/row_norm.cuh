@@ -57,8 +57,9 @@ struct RowSpan {
 };
 
 __device__ inline RowSpan row_span(int64_t rows, int64_t width, int lanes) {
-  const int64_t row = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / lanes;
-  return {min(row, rows - 1), width, static_cast<int>(threadIdx.x) % lanes, lanes, row < rows};
+  const int thread = static_cast<int>(threadIdx.x), of_block = static_cast<int>(blockDim.x) / lanes;
+  const int64_t row = int64_t{blockIdx.x} * of_block + thread / lanes;
+  return {min(row, rows - 1), width, thread % lanes, lanes, row < rows};
 }
 
 // Calls body(k, column) for every pack of the row that is this thread's; k is a constant where rows are held.

@@ -661,6 +661,9 @@ inline std::vector<Case> all_cases() {
                              norm_case(1, 1, 31, 0),
                              norm_case(3, 31, 33, 0),
                              norm_case(3, 31, 33, 1),
+                             norm_case(3, 31, 64, 1),  // on CUDA: 8, 16 and 32 lanes of a row
+                             norm_case(1, 67, 80, 1),
+                             norm_case(2, 9, 200, 1),
                              norm_case(2, 33, 12, 3),
                              norm_case(1, 257, 64, 32),
                              rms_norm_rope_case({{2, 5, 3, 8}, false, true}),
@@ -668,6 +671,8 @@ inline std::vector<Case> all_cases() {
                              rms_norm_rope_case({{1, 31, 1, 2}, false, false}),
                              rms_norm_rope_case({{2, 3, 2, 66}, true, false}, false),
                              rms_norm_rope_case({{2, 5, 3, 64}, false, false}),
+                             rms_norm_rope_case({{2, 5, 3, 64}, true, false}),
+                             rms_norm_rope_case({{1, 9, 19, 200}, true, true}),
                              rms_norm_rope_case({{1, 9, 4, 128}, false, true}),
                              rms_norm_rope_case({{2, 5, 2, 128}, true, false}),
                              rms_norm_rope_case({{2, 3, 2, 40}, true, true}, false),

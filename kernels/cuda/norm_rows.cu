@@ -1,0 +1,333 @@
+// A few warps have a row, all of which is on its way at once and stays in registers as it lies in memory: 3 to 5 pieces
+// of eight values a thread. Each warp sums squares around its own mean; the parts are joined by Chan's formula behind
+// the only barrier of a block. So many blocks of a row each are on a multiprocessor that some wait for memory while
+// others compute, and they come one by one, so that no round is uneven.
+#include "cuda/await_previous.cuh"
+#include "cuda/line_places.cuh"
+#include "cuda/reduce.cuh"
+#include "cuda/wide_norm.cuh"
+
+namespace lk::cuda {
+
+namespace {
+
+using namespace wide_norm;
+
+constexpr int most_columns = 8192, most_row_warps = 8;
+constexpr int row_block = 128;  // threads of a block whose rows have a warp each
+
+struct Problem {
+  const uint16_t *x, *dy, *added;  // added: where it is by row
+  In weight, factor, shift;
+  float unit, eps;
+  int columns;
+  int64_t rows, rows_per_factor;
+  uint16_t* y;  // or dx
+};
+
+// A thread's place in a row: a warp has pieces that lie together, of which its lanes take turns, so that all of a
+// thread's are at constant distances.
+template <int Pieces>
+struct Place {
+  int lane, warp, warps;
+  int first, left;  // the thread's first piece, and how many there are from it on
+  int64_t row;
+  float count;  // values of this warp
+
+  __device__ explicit Place(int columns)
+      : lane(static_cast<int>(threadIdx.x) % 32),
+        warp(static_cast<int>(threadIdx.x) / 32),
+        warps(static_cast<int>(blockDim.x) / 32),
+        first(warp * Pieces * 32 + lane),
+        left(columns / width - first),
+        row(int64_t{blockIdx.x} * blockDim.y + threadIdx.y),
+        count(static_cast<float>(min(left + lane, Pieces * 32) * width)) {}
+  // Calls body(k, element from the first on) for each piece.
+  template <class Body>
+  __device__ void each(const Body& body) const {
+#pragma unroll
+    for (int k = 0; k < Pieces; ++k) {
+      if (k * 32 < left) body(k, k * 32 * width);
+    }
+  }
+  // What lies behind the end is 0.
+  __device__ void fetch(const uint16_t* from, uint4 (&held)[Pieces]) const {
+#pragma unroll
+    for (int k = 0; k < Pieces; ++k) held[k] = make_uint4(0, 0, 0, 0);
+    each([&](int k, int at) { held[k] = *reinterpret_cast<const uint4*>(from + at); });
+  }
+};
+
+// The mean of what a warp has of a row.
+template <bool Bf16, int Pieces>
+__device__ inline float mean_of_warp(const uint4 (&held)[Pieces], float count) {
+  float sum = 0;
+#pragma unroll
+  for (int k = 0; k < Pieces; ++k) sum += sum_of_four_lanes<Bf16>(held[k]);
+#pragma unroll
+  for (int offset = 4; offset < 32; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
+  return __fdividef(sum, count);
+}
+
+// Sums over the first eight lanes of a warp, in each of eight.
+__device__ inline float sum_of_eight_lanes(float v) {
+#pragma unroll
+  for (int offset = 4; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  return v;
+}
+
+__device__ uint16_t zeros[most_columns];  // stand for what is absent, so that no branch comes between loads
+
+// Values beside a row's, of a tensor that may be absent. With `Narrow` it has the type of the kernel's rows. first: of
+// the thread.
+template <bool Bf16, bool Narrow>
+class Beside {
+ public:
+  __device__ Beside(const In& x, int64_t base, int first)
+      : x_(x),
+        base_(base + first),
+        from_(x.data != nullptr ? static_cast<const uint16_t*>(x.data) + base + first : zeros + first) {}
+  __device__ void get(int at, float (&v)[width]) const {
+    if constexpr (Narrow) {
+      unpack<Bf16>(*reinterpret_cast<const uint4*>(from_ + at), v);
+    } else {
+      load_or(x_, base_ + at, 0.0f, v);
+    }
+  }
+
+ private:
+  In x_;
+  int64_t base_;
+  const uint16_t* from_;
+};
+
+// weight (unit + factor); a norm that takes the mean off has no weight.
+template <bool Bf16, bool Centered, bool Narrow>
+class Factors {
+ public:
+  __device__ Factors(const Problem& p, int64_t of_image, int first)
+      : factor_(p.factor, of_image, first),
+        weight_(p.weight, 0, first),
+        unit_(p.unit),
+        unit_weight_(p.weight.data == nullptr ? 1.0f : 0.0f) {}
+  // Times r.
+  __device__ void get(int at, float r, float (&f)[width]) const {
+    float w[width];
+    factor_.get(at, f);
+    if constexpr (!Centered) weight_.get(at, w);
+    const float unit = r * unit_;
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      f[j] = r * f[j] + unit;
+      if constexpr (!Centered) f[j] *= w[j] + unit_weight_;
+    }
+  }
+
+ private:
+  Beside<Bf16, Narrow> factor_, weight_;
+  float unit_, unit_weight_;
+};
+
+__device__ inline int64_t image_of(const Problem& p, int64_t row) {
+  return p.rows == p.rows_per_factor ? 0 : quotient(row, p.rows_per_factor) * p.columns;
+}
+
+template <bool Bf16, bool Centered, bool ByRow, bool Narrow, int Pieces>
+__global__ void __launch_bounds__(32 * most_row_warps, Centered || Pieces == 3 ? 4 : 3) norm_rows_kernel(Problem p) {
+  await_previous();
+  __shared__ float4 parts[most_row_warps];  // count, mean, squares
+  const Place<Pieces> place(p.columns);
+  if (place.row >= p.rows) return;  // a block whose rows have a warp each
+  uint4 held[Pieces], beside[ByRow ? Pieces : 1];
+  const int64_t at_row = place.row * p.columns + place.first * width;
+  place.fetch(p.x + at_row, held);
+  if constexpr (ByRow) place.fetch(p.added + at_row, beside);
+
+  float mean = Centered ? mean_of_warp<Bf16>(held, place.count) : 0.0f, squares = 0;
+  place.each([&](int k, int) {
+    float v[width];
+    unpack<Bf16>(held[k], v);
+#pragma unroll
+    for (int j = 0; j < width; ++j) squares += (v[j] - mean) * (v[j] - mean);
+  });
+  squares = warp_sum(squares);
+  const float per_column = 1.0f / static_cast<float>(p.columns);
+  if (place.warps > 1) {
+    if (place.lane == 0) parts[place.warp] = make_float4(place.count, mean, squares, 0);
+    __syncthreads();
+    float4 part = make_float4(0, 0, 0, 0);
+    const int warp = place.lane % most_row_warps;
+    if (warp < place.warps) part = parts[warp];
+    if constexpr (Centered) {
+      mean = sum_of_eight_lanes(part.x * part.y) * per_column;
+      const float shift = part.y - mean;
+      part.z += part.x * shift * shift;
+    }
+    squares = sum_of_eight_lanes(part.z);
+  }
+  const float r = rsqrtf(squares * per_column + p.eps);
+
+  const Factors<Bf16, Centered, Narrow> factors(p, image_of(p, place.row), place.first * width);
+  const Beside<Bf16, Narrow> shifts(p.shift, image_of(p, place.row), place.first * width);
+  uint16_t* const y = p.y + at_row;
+  place.each([&](int k, int at) {
+    float v[width], f[width], shift[width];
+    factors.get(at, r, f);
+    if constexpr (ByRow) {
+      unpack<Bf16>(beside[k], shift);
+    } else {
+      shifts.get(at, shift);
+    }
+    unpack<Bf16>(held[k], v);
+#pragma unroll
+    for (int j = 0; j < width; ++j) v[j] = (v[j] - mean) * f[j] + shift[j];
+    *reinterpret_cast<uint4*>(y + at) = packed<Bf16>(v);
+  });
+}
+
+// With g = dy weight (unit + factor) and d = x - mean:  dx = added + r (g - mean(g)) - d r^3 mean(g d), the mean of g
+// only where x's is taken off.
+template <bool Bf16, bool Centered, bool Onto, bool Narrow, int Pieces>
+__global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered && !Onto) ? 3 : 2)
+    norm_rows_dx_kernel(Problem p) {
+  await_previous();
+  __shared__ float2 moments[most_row_warps];  // count, mean
+  __shared__ float4 parts[most_row_warps];    // squares, sums of g d and of g
+  const Place<Pieces> place(p.columns);
+  if (place.row >= p.rows) return;
+  uint4 held[Pieces], gradient[Pieces], onto[Onto ? Pieces : 1];
+  const int64_t at_row = place.row * p.columns + place.first * width;
+  place.fetch(p.x + at_row, held);
+  place.fetch(p.dy + at_row, gradient);
+  if constexpr (Onto) place.fetch(p.added + at_row, onto);
+
+  float mean = Centered ? mean_of_warp<Bf16>(held, place.count) : 0.0f;
+  float squares = 0, products = 0, sum = 0;
+  const Factors<Bf16, Centered, Narrow> factors(p, image_of(p, place.row), place.first * width);
+  place.each([&](int k, int at) {
+    float d[width], g[width], f[width];
+    factors.get(at, 1.0f, f);
+    unpack<Bf16>(held[k], d);
+    unpack<Bf16>(gradient[k], g);
+#pragma unroll
+    for (int j = 0; j < width; ++j) {
+      d[j] -= mean;
+      g[j] *= f[j];
+      squares += d[j] * d[j];
+      products += g[j] * d[j];
+      if constexpr (Centered) sum += g[j];
+    }
+  });
+  squares = warp_sum(squares);
+  products = warp_sum(products);
+  if constexpr (Centered) sum = warp_sum(sum);
+  const float per_column = 1.0f / static_cast<float>(p.columns);
+  if (place.warps > 1) {
+    if (place.lane == 0) {
+      moments[place.warp] = make_float2(place.count, mean);
+      parts[place.warp] = make_float4(squares, products, sum, 0);
+    }
+    __syncthreads();
+    float2 moment = make_float2(0, 0);
+    float4 part = make_float4(0, 0, 0, 0);
+    const int warp = place.lane % most_row_warps;
+    if (warp < place.warps) moment = moments[warp], part = parts[warp];
+    if constexpr (Centered) {
+      mean = sum_of_eight_lanes(moment.x * moment.y) * per_column;
+      const float shift = moment.y - mean;
+      part.x += moment.x * shift * shift;
+      part.y += part.z * shift;
+      sum = sum_of_eight_lanes(part.z);
+    }
+    squares = sum_of_eight_lanes(part.x);
+    products = sum_of_eight_lanes(part.y);
+  }
+  const float r = rsqrtf(squares * per_column + p.eps);
+  const float back = products * per_column * r * r * r, mean_g = Centered ? sum * per_column * r : 0.0f;
+
+  uint16_t* const dx = p.y + at_row;
+  place.each([&](int k, int at) {
+    float d[width], g[width], f[width];
+    factors.get(at, r, f);
+    unpack<Bf16>(held[k], d);
+    unpack<Bf16>(gradient[k], g);
+#pragma unroll
+    for (int j = 0; j < width; ++j) g[j] = g[j] * f[j] - ((d[j] - mean) * back + mean_g);
+    if constexpr (Onto) {
+      unpack<Bf16>(onto[k], d);
+#pragma unroll
+      for (int j = 0; j < width; ++j) g[j] += d[j];
+    }
+    *reinterpret_cast<uint4*>(dx + at) = packed<Bf16>(g);
+  });
+}
+
+using Kernel = void (*)(Problem);
+
+Problem problem_of(const WideNorm& norm, const lk_tensor& y, const lk_tensor& shift) {
+  const int64_t columns = norm.x.dims[norm.x.rank - 1];
+  return {.x = static_cast<const uint16_t*>(norm.x.data),
+          .dy = nullptr,
+          .added = nullptr,
+          .weight = in(norm.weight),
+          .factor = in(norm.factor),
+          .shift = in(shift),
+          .unit = norm.unit,
+          .eps = norm.eps,
+          .columns = static_cast<int>(columns),
+          .rows = numel(norm.x) / columns,
+          .rows_per_factor = norm.rows_per_factor,
+          .y = static_cast<uint16_t*>(y.data)};
+}
+
+// kernel_of(bf16, narrow, pieces) of constants.
+template <class KernelOf>
+void launch_rows(Cuda& cuda, const WideNorm& norm, Problem p, const lk_tensor& dy, const lk_tensor& added,
+                 const KernelOf& kernel_of) {
+  p.dy = static_cast<const uint16_t*>(dy.data), p.added = static_cast<const uint16_t*>(added.data);
+  const int64_t all = p.columns / width;
+  int64_t warps = 0, pieces = 0;  // as few idle threads as may be
+  for (const int64_t of_thread : {3, 4, 5}) {
+    const int64_t w = ceil_div(all, 32 * of_thread), k = ceil_div(all, 32 * w);
+    if (w <= most_row_warps && k >= 3 && (warps == 0 || w * k < warps * pieces)) warps = w, pieces = k;
+  }
+  const int64_t together = warps == 1 ? row_block / 32 : 1;
+  bool narrow = true;
+  for (const In& x : {p.weight, p.factor, p.shift}) narrow = narrow && (x.data == nullptr || x.dtype == norm.x.dtype);
+  const auto of_pieces = [&](auto bf16, auto same) {
+    return pieces == 3   ? kernel_of(bf16, same, std::integral_constant<int, 3>())
+           : pieces == 4 ? kernel_of(bf16, same, std::integral_constant<int, 4>())
+                         : kernel_of(bf16, same, std::integral_constant<int, 5>());
+  };
+  const auto of_type = [&](auto bf16) {
+    return narrow ? of_pieces(bf16, std::true_type()) : of_pieces(bf16, std::false_type());
+  };
+  cuda.launch(norm.x.dtype == LK_BF16 ? of_type(std::true_type()) : of_type(std::false_type()),
+              dim3(static_cast<unsigned>(ceil_div(p.rows, together))),
+              dim3(static_cast<unsigned>(32 * warps), static_cast<unsigned>(together)), 0, p);
+}
+
+}  // namespace
+
+void norm_rows(Cuda& cuda, const WideNorm& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
+  const Problem problem = problem_of(norm, y, by_row ? lk_tensor{} : added);
+  launch_rows(cuda, norm, problem, {}, by_row ? added : lk_tensor{},
+              [&](auto bf16, auto narrow, auto pieces) -> Kernel {
+                if (norm.centered) return norm_rows_kernel<bf16(), true, false, narrow(), pieces()>;
+                return by_row ? norm_rows_kernel<bf16(), false, true, narrow(), pieces()>
+                              : norm_rows_kernel<bf16(), false, false, narrow(), pieces()>;
+              });
+}
+
+void norm_rows_dx(Cuda& cuda, const WideNorm& norm, const lk_tensor& dy, const lk_tensor& added, const lk_tensor& dx) {
+  const bool onto = present(added);
+  launch_rows(cuda, norm, problem_of(norm, dx, {}), dy, added, [&](auto bf16, auto narrow, auto pieces) -> Kernel {
+    if (norm.centered)
+      return onto ? norm_rows_dx_kernel<bf16(), true, true, narrow(), pieces()>
+                  : norm_rows_dx_kernel<bf16(), true, false, narrow(), pieces()>;
+    return onto ? norm_rows_dx_kernel<bf16(), false, true, narrow(), pieces()>
+                : norm_rows_dx_kernel<bf16(), false, false, narrow(), pieces()>;
+  });
+}
+
+}  // namespace lk::cuda
