@@ -1,4 +1,4 @@
-// A few warps have a row, all of which is on its way at once and stays in registers as it lies in memory: 3 to 5 pieces
+// A few warps have a row, all of which is on its way at once and stays in registers as it lies in memory: 3 or 4 pieces
 // of eight values a thread. Each warp sums squares around its own mean; the parts are joined by Chan's formula behind
 // the only barrier of a block. So many blocks of a row each are on a multiprocessor that some wait for memory while
 // others compute, and they come one by one, so that no round is uneven.
@@ -25,9 +25,13 @@ struct Problem {
   uint16_t* y;  // or dx
 };
 
+// What is known when a kernel is compiled: nothing; that what lies beside the rows has their type; and that they are of
+// whole pieces for every thread.
+enum class Fit { any, narrow, whole };
+
 // A thread's place in a row: a warp has pieces that lie together, of which its lanes take turns, so that all of a
-// thread's are at constant distances.
-template <int Pieces>
+// thread's are at constant distances. With `Whole` every thread has all of its pieces.
+template <int Pieces, bool Whole>
 struct Place {
   int lane, warp, warps;
   int first, left;  // the thread's first piece, and how many there are from it on
@@ -42,19 +46,22 @@ struct Place {
         left(columns / width - first),
         row(int64_t{blockIdx.x} * blockDim.y + threadIdx.y),
         count(static_cast<float>(min(left + lane, Pieces * 32) * width)) {}
-  // Calls body(k, element from the first on) for each piece.
+  __device__ bool inside(int k) const { return Whole || k * 32 < left; }
+  // Calls body(k, element from the first on) for each piece, the row's or not: a branch for each would keep their loads
+  // apart.
   template <class Body>
   __device__ void each(const Body& body) const {
 #pragma unroll
-    for (int k = 0; k < Pieces; ++k) {
-      if (k * 32 < left) body(k, k * 32 * width);
-    }
+    for (int k = 0; k < Pieces; ++k) body(k, k * 32 * width);
   }
   // What lies behind the end is 0.
+  __device__ uint4 fetch(const uint16_t* from, int k, int at) const {
+    uint4 held = make_uint4(0, 0, 0, 0);
+    if (inside(k)) held = *reinterpret_cast<const uint4*>(from + at);
+    return held;
+  }
   __device__ void fetch(const uint16_t* from, uint4 (&held)[Pieces]) const {
-#pragma unroll
-    for (int k = 0; k < Pieces; ++k) held[k] = make_uint4(0, 0, 0, 0);
-    each([&](int k, int at) { held[k] = *reinterpret_cast<const uint4*>(from + at); });
+    each([&](int k, int at) { held[k] = fetch(from, k, at); });
   }
 };
 
@@ -78,43 +85,44 @@ __device__ inline float sum_of_eight_lanes(float v) {
 
 __device__ uint16_t zeros[most_columns];  // stand for what is absent, so that no branch comes between loads
 
-// Values beside a row's, of a tensor that may be absent. With `Narrow` it has the type of the kernel's rows. first: of
-// the thread.
-template <bool Bf16, bool Narrow>
+// Values beside a row's, of a tensor that may be absent. With `Narrow` it has the type of the kernel's rows.
+template <bool Bf16, bool Narrow, class Place>
 class Beside {
  public:
-  __device__ Beside(const In& x, int64_t base, int first)
-      : x_(x),
-        base_(base + first),
-        from_(x.data != nullptr ? static_cast<const uint16_t*>(x.data) + base + first : zeros + first) {}
-  __device__ void get(int at, float (&v)[width]) const {
+  __device__ Beside(const Place& place, const In& x, int64_t base)
+      : place_(place),
+        x_(x),
+        base_(base + place.first * width),
+        from_((x.data != nullptr ? static_cast<const uint16_t*>(x.data) + base : zeros) + place.first * width) {}
+  __device__ void get(int k, int at, float (&v)[width]) const {
     if constexpr (Narrow) {
-      unpack<Bf16>(*reinterpret_cast<const uint4*>(from_ + at), v);
+      unpack<Bf16>(place_.fetch(from_, k, at), v);
     } else {
-      load_or(x_, base_ + at, 0.0f, v);
+      load_or(place_.inside(k) ? x_ : In{}, base_ + at, 0.0f, v);
     }
   }
 
  private:
+  const Place& place_;
   In x_;
   int64_t base_;
   const uint16_t* from_;
 };
 
 // weight (unit + factor); a norm that takes the mean off has no weight.
-template <bool Bf16, bool Centered, bool Narrow>
+template <bool Bf16, bool Centered, bool Narrow, class Place>
 class Factors {
  public:
-  __device__ Factors(const Problem& p, int64_t of_image, int first)
-      : factor_(p.factor, of_image, first),
-        weight_(p.weight, 0, first),
+  __device__ Factors(const Problem& p, const Place& place, int64_t of_image)
+      : factor_(place, p.factor, of_image),
+        weight_(place, p.weight, 0),
         unit_(p.unit),
         unit_weight_(p.weight.data == nullptr ? 1.0f : 0.0f) {}
   // Times r.
-  __device__ void get(int at, float r, float (&f)[width]) const {
+  __device__ void get(int k, int at, float r, float (&f)[width]) const {
     float w[width];
-    factor_.get(at, f);
-    if constexpr (!Centered) weight_.get(at, w);
+    factor_.get(k, at, f);
+    if constexpr (!Centered) weight_.get(k, at, w);
     const float unit = r * unit_;
 #pragma unroll
     for (int j = 0; j < width; ++j) {
@@ -124,7 +132,7 @@ class Factors {
   }
 
  private:
-  Beside<Bf16, Narrow> factor_, weight_;
+  Beside<Bf16, Narrow, Place> factor_, weight_;
   float unit_, unit_weight_;
 };
 
@@ -132,11 +140,13 @@ __device__ inline int64_t image_of(const Problem& p, int64_t row) {
   return p.rows == p.rows_per_factor ? 0 : quotient(row, p.rows_per_factor) * p.columns;
 }
 
-template <bool Bf16, bool Centered, bool ByRow, bool Narrow, int Pieces>
+template <bool Bf16, bool Centered, bool ByRow, Fit fit, int Pieces>
 __global__ void __launch_bounds__(32 * most_row_warps, Centered || Pieces == 3 ? 4 : 3) norm_rows_kernel(Problem p) {
   await_previous();
   __shared__ float4 parts[most_row_warps];  // count, mean, squares
-  const Place<Pieces> place(p.columns);
+  using Part = Place<Pieces, fit == Fit::whole>;
+  constexpr bool Narrow = fit != Fit::any;
+  const Part place(p.columns);
   if (place.row >= p.rows) return;  // a block whose rows have a warp each
   uint4 held[Pieces], beside[ByRow ? Pieces : 1];
   const int64_t at_row = place.row * p.columns + place.first * width;
@@ -147,8 +157,9 @@ __global__ void __launch_bounds__(32 * most_row_warps, Centered || Pieces == 3 ?
   place.each([&](int k, int) {
     float v[width];
     unpack<Bf16>(held[k], v);
+    const float middle = place.inside(k) ? mean : 0.0f;
 #pragma unroll
-    for (int j = 0; j < width; ++j) squares += (v[j] - mean) * (v[j] - mean);
+    for (int j = 0; j < width; ++j) squares += (v[j] - middle) * (v[j] - middle);
   });
   squares = warp_sum(squares);
   const float per_column = 1.0f / static_cast<float>(p.columns);
@@ -167,33 +178,35 @@ __global__ void __launch_bounds__(32 * most_row_warps, Centered || Pieces == 3 ?
   }
   const float r = rsqrtf(squares * per_column + p.eps);
 
-  const Factors<Bf16, Centered, Narrow> factors(p, image_of(p, place.row), place.first * width);
-  const Beside<Bf16, Narrow> shifts(p.shift, image_of(p, place.row), place.first * width);
+  const Factors<Bf16, Centered, Narrow, Part> factors(p, place, image_of(p, place.row));
+  const Beside<Bf16, Narrow, Part> shifts(place, p.shift, image_of(p, place.row));
   uint16_t* const y = p.y + at_row;
   place.each([&](int k, int at) {
     float v[width], f[width], shift[width];
-    factors.get(at, r, f);
+    factors.get(k, at, r, f);
     if constexpr (ByRow) {
       unpack<Bf16>(beside[k], shift);
     } else {
-      shifts.get(at, shift);
+      shifts.get(k, at, shift);
     }
     unpack<Bf16>(held[k], v);
 #pragma unroll
     for (int j = 0; j < width; ++j) v[j] = (v[j] - mean) * f[j] + shift[j];
-    *reinterpret_cast<uint4*>(y + at) = packed<Bf16>(v);
+    if (place.inside(k)) *reinterpret_cast<uint4*>(y + at) = packed<Bf16>(v);
   });
 }
 
 // With g = dy weight (unit + factor) and d = x - mean:  dx = added + r (g - mean(g)) - d r^3 mean(g d), the mean of g
 // only where x's is taken off.
-template <bool Bf16, bool Centered, bool Onto, bool Narrow, int Pieces>
+template <bool Bf16, bool Centered, bool Onto, Fit fit, int Pieces>
 __global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered && !Onto) ? 3 : 2)
     norm_rows_dx_kernel(Problem p) {
   await_previous();
   __shared__ float2 moments[most_row_warps];  // count, mean
   __shared__ float4 parts[most_row_warps];    // squares, sums of g d and of g
-  const Place<Pieces> place(p.columns);
+  using Part = Place<Pieces, fit == Fit::whole>;
+  constexpr bool Narrow = fit != Fit::any;
+  const Part place(p.columns);
   if (place.row >= p.rows) return;
   uint4 held[Pieces], gradient[Pieces], onto[Onto ? Pieces : 1];
   const int64_t at_row = place.row * p.columns + place.first * width;
@@ -203,15 +216,16 @@ __global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered 
 
   float mean = Centered ? mean_of_warp<Bf16>(held, place.count) : 0.0f;
   float squares = 0, products = 0, sum = 0;
-  const Factors<Bf16, Centered, Narrow> factors(p, image_of(p, place.row), place.first * width);
+  const Factors<Bf16, Centered, Narrow, Part> factors(p, place, image_of(p, place.row));
   place.each([&](int k, int at) {
     float d[width], g[width], f[width];
-    factors.get(at, 1.0f, f);
+    factors.get(k, at, 1.0f, f);
     unpack<Bf16>(held[k], d);
     unpack<Bf16>(gradient[k], g);
+    const float middle = place.inside(k) ? mean : 0.0f;
 #pragma unroll
     for (int j = 0; j < width; ++j) {
-      d[j] -= mean;
+      d[j] -= middle;
       g[j] *= f[j];
       squares += d[j] * d[j];
       products += g[j] * d[j];
@@ -248,7 +262,7 @@ __global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered 
   uint16_t* const dx = p.y + at_row;
   place.each([&](int k, int at) {
     float d[width], g[width], f[width];
-    factors.get(at, r, f);
+    factors.get(k, at, r, f);
     unpack<Bf16>(held[k], d);
     unpack<Bf16>(gradient[k], g);
 #pragma unroll
@@ -258,7 +272,7 @@ __global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered 
 #pragma unroll
       for (int j = 0; j < width; ++j) g[j] += d[j];
     }
-    *reinterpret_cast<uint4*>(dx + at) = packed<Bf16>(g);
+    if (place.inside(k)) *reinterpret_cast<uint4*>(dx + at) = packed<Bf16>(g);
   });
 }
 
@@ -280,53 +294,67 @@ Problem problem_of(const WideNorm& norm, const lk_tensor& y, const lk_tensor& sh
           .y = static_cast<uint16_t*>(y.data)};
 }
 
-// kernel_of(bf16, narrow, pieces) of constants.
+// Warps of a row, and pieces of a thread.
+struct Split {
+  int64_t warps, pieces;
+  Split(int64_t all, int64_t of_thread) : warps(ceil_div(all, 32 * of_thread)), pieces(ceil_div(all, 32 * warps)) {}
+  int64_t places() const { return 32 * warps * pieces; }
+};
+
+// As few idle threads as may be. Of two that leave none, more threads with less each are better where there are rows
+// for several rounds of blocks.
+Split split_of(const Cuda& cuda, int64_t rows, int64_t all) {
+  const Split four(all, 4), three(all, 3);
+  const bool many = rows > int64_t{cuda.device().multiProcessorCount} * 16;
+  if (three.warps > most_row_warps || three.places() > four.places()) return four;
+  return three.places() < four.places() || (many && three.places() == all) ? three : four;
+}
+
+// kernel_of(bf16, fit, pieces) of constants.
 template <class KernelOf>
 void launch_rows(Cuda& cuda, const WideNorm& norm, Problem p, const lk_tensor& dy, const lk_tensor& added,
                  const KernelOf& kernel_of) {
   p.dy = static_cast<const uint16_t*>(dy.data), p.added = static_cast<const uint16_t*>(added.data);
   const int64_t all = p.columns / width;
-  int64_t warps = 0, pieces = 0;  // as few idle threads as may be
-  for (const int64_t of_thread : {3, 4, 5}) {
-    const int64_t w = ceil_div(all, 32 * of_thread), k = ceil_div(all, 32 * w);
-    if (w <= most_row_warps && k >= 3 && (warps == 0 || w * k < warps * pieces)) warps = w, pieces = k;
-  }
-  const int64_t together = warps == 1 ? row_block / 32 : 1;
+  const Split split = split_of(cuda, p.rows, all);
+  const int64_t together = split.warps == 1 ? row_block / 32 : 1;
   bool narrow = true;
   for (const In& x : {p.weight, p.factor, p.shift}) narrow = narrow && (x.data == nullptr || x.dtype == norm.x.dtype);
-  const auto of_pieces = [&](auto bf16, auto same) {
-    return pieces == 3   ? kernel_of(bf16, same, std::integral_constant<int, 3>())
-           : pieces == 4 ? kernel_of(bf16, same, std::integral_constant<int, 4>())
-                         : kernel_of(bf16, same, std::integral_constant<int, 5>());
+  const auto of_fit = [&](auto bf16, auto fit) {
+    return split.pieces == 3 ? kernel_of(bf16, fit, std::integral_constant<int, 3>())
+                             : kernel_of(bf16, fit, std::integral_constant<int, 4>());
   };
   const auto of_type = [&](auto bf16) {
-    return narrow ? of_pieces(bf16, std::true_type()) : of_pieces(bf16, std::false_type());
+    if (!narrow) return of_fit(bf16, std::integral_constant<Fit, Fit::any>());
+    return split.places() == all ? of_fit(bf16, std::integral_constant<Fit, Fit::whole>())
+                                 : of_fit(bf16, std::integral_constant<Fit, Fit::narrow>());
   };
   cuda.launch(norm.x.dtype == LK_BF16 ? of_type(std::true_type()) : of_type(std::false_type()),
               dim3(static_cast<unsigned>(ceil_div(p.rows, together))),
-              dim3(static_cast<unsigned>(32 * warps), static_cast<unsigned>(together)), 0, p);
+              dim3(static_cast<unsigned>(32 * split.warps), static_cast<unsigned>(together)), 0, p);
 }
 
 }  // namespace
 
 void norm_rows(Cuda& cuda, const WideNorm& norm, const lk_tensor& added, bool by_row, const lk_tensor& y) {
   const Problem problem = problem_of(norm, y, by_row ? lk_tensor{} : added);
-  launch_rows(cuda, norm, problem, {}, by_row ? added : lk_tensor{},
-              [&](auto bf16, auto narrow, auto pieces) -> Kernel {
-                if (norm.centered) return norm_rows_kernel<bf16(), true, false, narrow(), pieces()>;
-                return by_row ? norm_rows_kernel<bf16(), false, true, narrow(), pieces()>
-                              : norm_rows_kernel<bf16(), false, false, narrow(), pieces()>;
-              });
+  launch_rows(cuda, norm, problem, {}, by_row ? added : lk_tensor{}, [&](auto bf16, auto fit, auto pieces) -> Kernel {
+    if (norm.centered) return norm_rows_kernel<bf16(), true, false, fit(), pieces()>;
+    return by_row ? norm_rows_kernel<bf16(), false, true, fit(), pieces()>
+                  : norm_rows_kernel<bf16(), false, false, fit(), pieces()>;
+  });
 }
 
 void norm_rows_dx(Cuda& cuda, const WideNorm& norm, const lk_tensor& dy, const lk_tensor& added, const lk_tensor& dx) {
   const bool onto = present(added);
-  launch_rows(cuda, norm, problem_of(norm, dx, {}), dy, added, [&](auto bf16, auto narrow, auto pieces) -> Kernel {
+  launch_rows(cuda, norm, problem_of(norm, dx, {}), dy, added, [&](auto bf16, auto known, auto pieces) -> Kernel {
+    // Of whole rows the compiler has so much on its way that registers run out.
+    constexpr Fit fit = known() == Fit::whole ? Fit::narrow : known();
     if (norm.centered)
-      return onto ? norm_rows_dx_kernel<bf16(), true, true, narrow(), pieces()>
-                  : norm_rows_dx_kernel<bf16(), true, false, narrow(), pieces()>;
-    return onto ? norm_rows_dx_kernel<bf16(), false, true, narrow(), pieces()>
-                : norm_rows_dx_kernel<bf16(), false, false, narrow(), pieces()>;
+      return onto ? norm_rows_dx_kernel<bf16(), true, true, fit, pieces()>
+                  : norm_rows_dx_kernel<bf16(), true, false, fit, pieces()>;
+    return onto ? norm_rows_dx_kernel<bf16(), false, true, fit, pieces()>
+                : norm_rows_dx_kernel<bf16(), false, false, fit, pieces()>;
   });
 }
 
