@@ -169,7 +169,8 @@ bool wide_gates(Cuda& cuda, const lk_gated_residual_backward_params& p, const Co
   if (!cuda.measuring() && !(packed(p.dy) && packed(p.z) && packed(p.dz) && packed(p.gate))) return false;
   const int64_t tiles = ceil_div(shape.width, across * vector_width), count = shape.images * shape.width;
   const int64_t blocks = int64_t{cuda.device().multiProcessorCount} * 2;
-  const int64_t slabs = std::clamp<int64_t>(blocks / (tiles * shape.images), 1, ceil_div(shape.rows, down * rows_at_once));
+  const int64_t slabs =
+      std::clamp<int64_t>(blocks / (tiles * shape.images), 1, ceil_div(shape.rows, down * rows_at_once));
   float* const partial = cuda.scratch<float>(slabs * count);
   const WideGates gates{static_cast<const uint16_t*>(p.dy.data),
                         static_cast<const uint16_t*>(p.z.data),

@@ -83,7 +83,8 @@ __device__ inline float sum_of_eight_lanes(float v) {
   return v;
 }
 
-__device__ uint16_t zeros[most_columns];  // stand for what is absent, so that no branch comes between loads
+// Stand for what is absent, so that no branch comes between loads.
+__device__ alignas(sizeof(uint4)) uint16_t zeros[most_columns];
 
 // Values beside a row's, of a tensor that may be absent. With `Narrow` it has the type of the kernel's rows.
 template <bool Bf16, bool Narrow, class Place>
