@@ -139,7 +139,7 @@ void rope(Cuda& cuda, const lk_rope_params& p) {
                    out(p.y)};
   // `per_head` threads of a head.
   const auto launch = [&](auto kernel, int64_t per_head, auto... more) {
-    const int64_t x = std::min<int64_t>(per_head, block_threads), across = ceil_div(groups * x, block_threads);
+    const int64_t x = std::min<int64_t>(per_head, block_threads), across = ceil_div(groups, block_threads / x);
     const int64_t y = ceil_div(groups, across), z = block_threads / (x * y);
     cuda.launch(kernel,
                 dim3(static_cast<unsigned>(ceil_div(positions, z)), static_cast<unsigned>(ceil_div(groups, y)),
