@@ -45,6 +45,10 @@ template <int id, int threads>
 __device__ inline void barrier_among() {
   asm volatile("bar.sync %0, %1;" ::"n"(id), "n"(threads) : "memory");
 }
+template <int id>
+__device__ inline void barrier_among(int threads) {
+  asm volatile("bar.sync %0, %1;" ::"n"(id), "r"(threads) : "memory");
+}
 
 // Where a thread is in a ring of stages, each with barriers.
 template <int stages>
@@ -59,6 +63,11 @@ struct Ring {
 __device__ inline void fence_async() { asm volatile("fence.proxy.async;" ::: "memory"); }
 // Of shared memory alone, which takes far less time.
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+
+// Arrives, of the count that the barrier began with, when this thread's copies of 16 bytes so far are there.
+__device__ inline void barrier_arrive_with_copies(uint64_t* barrier) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
+}
 
 // Copies into shared memory by one thread; the barrier's turn ends when everybody has arrived and all bytes are there.
 __device__ inline void barrier_arrive_with(uint64_t* barrier, int bytes) {
@@ -159,6 +168,22 @@ __device__ inline void barrier_arrive_at(uint64_t* barrier, int block) {
       "mbarrier.arrive.shared::cluster.b64 _, [remote];\n"
       "}\n" ::"r"(shared_address(barrier)),
       "r"(block)
+      : "memory");
+}
+// The blocks of a cluster have all begun, and what they told fence_barriers; nothing else is ordered.
+__device__ inline void cluster_begins() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
+__device__ inline void cluster_has_begun() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
+// Bytes of shared memory, multiples of 16, into a block of the cluster, of which its barrier is told: `to` and
+// `barrier` are places of this block.
+__device__ inline void copy_to_block(void* to, int block, const void* from, int bytes, uint64_t* barrier) {
+  asm volatile(
+      "{\n"
+      ".reg .b32 remote, told;\n"
+      "mapa.shared::cluster.u32 remote, %0, %4;\n"
+      "mapa.shared::cluster.u32 told, %3, %4;\n"
+      "cp.async.bulk.shared::cluster.shared::cta.mbarrier::complete_tx::bytes [remote], [%1], %2, [told];\n"
+      "}\n" ::"r"(shared_address(to)),
+      "r"(shared_address(from)), "r"(bytes), "r"(shared_address(barrier)), "r"(block)
       : "memory");
 }
 // copy_box into the same place of both blocks; each has its own barrier told.

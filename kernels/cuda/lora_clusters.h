@@ -1,0 +1,16 @@
+// The backward pass of an adapter in one kernel, by clusters of blocks.
+#pragma once
+
+#include "cuda/lora.h"
+#include "cuda/types.cuh"
+
+namespace lk::cuda {
+
+// As lk_lora_backward without a weight, on devices of capability 9.0:
+//   ds = scale (dy up) mask,  ddown = ds^T x,  dup = scale dy^T s,  dx = added + ds down
+// for 16-bit numbers, ranks up to 32 and a ddown.
+// Whether it takes the call (by addresses, too, which are taken for suitable while measuring), and the call.
+bool lora_clusters_take(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d);
+void lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d);
+
+}  // namespace lk::cuda
