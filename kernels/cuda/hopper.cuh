@@ -64,11 +64,6 @@ __device__ inline void fence_async() { asm volatile("fence.proxy.async;" ::: "me
 // Of shared memory alone, which takes far less time.
 __device__ inline void fence_async_shared() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 
-// Arrives, of the count that the barrier began with, when this thread's copies of 16 bytes so far are there.
-__device__ inline void barrier_arrive_with_copies(uint64_t* barrier) {
-  asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(shared_address(barrier)) : "memory");
-}
-
 // Copies into shared memory by one thread; the barrier's turn ends when everybody has arrived and all bytes are there.
 __device__ inline void barrier_arrive_with(uint64_t* barrier, int bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)), "r"(bytes)
@@ -170,7 +165,8 @@ __device__ inline void barrier_arrive_at(uint64_t* barrier, int block) {
       "r"(block)
       : "memory");
 }
-// The blocks of a cluster have all begun, and what they told fence_barriers; nothing else is ordered.
+// Between the two all threads of a cluster have come to the first, and what they told fence_barriers is known; nothing
+// else is ordered.
 __device__ inline void cluster_begins() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_has_begun() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
 // Bytes of shared memory, multiples of 16, into a block of the cluster, of which its barrier is told: `to` and

@@ -265,7 +265,8 @@ void lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
                           .pitches = {static_cast<cuuint64_t>(width) * 2},
                           .box = {static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(to.tile_rows)}});
   };
-  Maps maps{.dy = map(p.dy, to.out, 1 << log_of_box(to.dy_cols)), .x = map(p.x, to.in, 1 << log_of_box(to.x_cols))};
+  Maps maps{
+      .dy = map(p.dy, to.out, 1 << log_of_box(to.dy_cols)), .x = map(p.x, to.in, 1 << log_of_box(to.x_cols)), .s = {}};
   if (to.dup_warps > 0) maps.s = map(p.s, to.rank, rank);
   cuda.launch_columns(launch.kernel, dim3(launch.clusters, static_cast<unsigned>(launch.blocks)), dim3(launch.threads),
                       launch.shared, to, maps);
