@@ -467,7 +467,7 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
   if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   bool added = true;
-  const bool at_once = layers.size() == 1 && shares == Shares::apart && lora_clusters_take(cuda, layers.front(), d);
+  const bool at_once = layers.size() == 1 && bases.empty() && lora_clusters_take(cuda, layers.front(), d);
   if (at_once) lora_clusters(cuda, layers.front(), d);
   if (at_once && !cuda.measuring()) {
     // Addresses, which are unknown while measuring, decide: both ways then find their memory.
