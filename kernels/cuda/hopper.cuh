@@ -169,7 +169,7 @@ __device__ inline void barrier_arrive_at(uint64_t* barrier, int block) {
 // else is ordered.
 __device__ inline void cluster_begins() { asm volatile("barrier.cluster.arrive.relaxed.aligned;" ::: "memory"); }
 __device__ inline void cluster_has_begun() { asm volatile("barrier.cluster.wait.aligned;" ::: "memory"); }
-// Bytes of shared memory, multiples of 16, into a block of the cluster, of which its barrier is told: `to` and
+// Bytes of shared memory, multiples of 16, into another block of the cluster, of which its barrier is told: `to` and
 // `barrier` are places of this block.
 __device__ inline void copy_to_block(void* to, int block, const void* from, int bytes, uint64_t* barrier) {
   asm volatile(

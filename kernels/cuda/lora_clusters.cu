@@ -54,10 +54,10 @@ __global__ void __launch_bounds__(most_threads<Rank, Units>, 1)
       hopper::barrier_init(&barriers.x_empty[stage], p.x_warps);
     }
     for (int turn = 0; turn < most_turns; ++turn) {
-      hopper::barrier_init(&barriers.parts[turn], 1);
+      hopper::barrier_init(&barriers.parts[turn], 2);  // the others' parts, and the block's own
       hopper::barrier_init(&barriers.ds[turn], 1);
       hopper::barrier_init(&barriers.used[turn], p.x_warps);
-      hopper::barrier_arrive_with(&barriers.parts[turn], p.tile_rows * Rank * 4);
+      hopper::barrier_arrive_with(&barriers.parts[turn], (p.tile_rows - p.tile_rows / share.blocks) * Rank * 4);
     }
     hopper::fence_barriers();
   }

@@ -185,10 +185,17 @@ __device__ inline void project(const Problem& p, const Share& share, const Place
       }
       hopper::fence_async_shared();
       __syncwarp();
-      if (lane * part_rows < 16)
-        hopper::copy_to_block(places.parts + (turn.stage * p.tile_rows + share.block * part_rows) * Rank,
-                              row / part_rows + lane, leaving + lane * part_rows * Rank, part_rows * Rank * 4,
+      float* const part = places.parts + (turn.stage * p.tile_rows + share.block * part_rows) * Rank;
+      const int to = row / part_rows + lane, own = share.block * part_rows - row;
+      if (lane * part_rows < 16 && to != share.block)
+        hopper::copy_to_block(part, to, leaving + lane * part_rows * Rank, part_rows * Rank * 4,
                               &barriers.parts[turn.stage]);
+      if (own >= 0 && own < 16) {
+        for (int i = lane * 4; i < part_rows * Rank; i += 32 * 4)
+          *reinterpret_cast<float4*>(part + i) = *reinterpret_cast<const float4*>(leaving + own * Rank + i);
+        __syncwarp();
+        if (lane == 0) hopper::barrier_arrive(&barriers.parts[turn.stage]);
+      }
       __syncwarp();
     }
     if (lane == 0) hopper::barrier_arrive(&barriers.dy_empty[stage.stage]);
@@ -218,7 +225,7 @@ __device__ inline void add_parts(const Problem& p, const Share& share, const Pla
       continue;
     }
     hopper::barrier_wait(&barriers.parts[turn.stage], turn.parity);
-    if (thread == 0) hopper::barrier_arrive_with(&barriers.parts[turn.stage], p.tile_rows * Rank * 4);
+    if (thread == 0) hopper::barrier_arrive_with(&barriers.parts[turn.stage], (p.tile_rows - part_rows) * Rank * 4);
     const float* const parts = places.parts + turn.stage * p.tile_rows * Rank;
     const Tile ds{places.ds + turn.stage * p.tile_rows * Rank, p.tile_rows, log_of_box(Rank)};
     const int first_row = share.begin + tile * p.tile_rows + own;

@@ -140,7 +140,8 @@ void rope(Cuda& cuda, const lk_rope_params& p) {
   // `per_head` threads of a head.
   const auto launch = [&](auto kernel, int64_t per_head, auto... more) {
     const int64_t x = std::min<int64_t>(per_head, block_threads), across = ceil_div(groups, block_threads / x);
-    const int64_t y = ceil_div(groups, across), z = block_threads / (x * y);
+    constexpr int64_t most_deep = 64;  // of a block
+    const int64_t y = ceil_div(groups, across), z = std::min(block_threads / (x * y), most_deep);
     cuda.launch(kernel,
                 dim3(static_cast<unsigned>(ceil_div(positions, z)), static_cast<unsigned>(ceil_div(groups, y)),
                      static_cast<unsigned>(ceil_div(per_head, x))),
