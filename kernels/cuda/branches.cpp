@@ -17,17 +17,19 @@ cudaEvent_t make_event() {
 }  // namespace
 
 Branches::~Branches() {
-  for (const Branch& branch : beside_) {
-    if (branch.end != nullptr) cudaEventDestroy(branch.end);
-    if (branch.stream != nullptr) cudaStreamDestroy(branch.stream);
-  }
+  for (const auto& [main, branches] : beside_)
+    for (const Branch& branch : branches) {
+      if (branch.end != nullptr) cudaEventDestroy(branch.end);
+      if (branch.stream != nullptr) cudaStreamDestroy(branch.stream);
+    }
   if (begin_ != nullptr) cudaEventDestroy(begin_);
 }
 
 void Branches::fork(cudaStream_t main, int32_t count) {
   if (begin_ == nullptr) begin_ = make_event();
-  while (beside_.size() + 1 < static_cast<size_t>(count)) {
-    Branch& branch = beside_.emplace_back();
+  std::vector<Branch>& beside = beside_[main];
+  while (beside.size() + 1 < static_cast<size_t>(count)) {
+    Branch& branch = beside.emplace_back();
     check(cudaStreamCreateWithFlags(&branch.stream, cudaStreamNonBlocking), "stream of a branch");
     branch.end = make_event();
   }
@@ -39,7 +41,7 @@ void Branches::fork(cudaStream_t main, int32_t count) {
 cudaStream_t Branches::enter(int32_t branch) {
   current_ = branch;
   if (branch == 0) return main_;
-  Branch& entered = beside_[static_cast<size_t>(branch) - 1];
+  Branch& entered = beside_[main_][static_cast<size_t>(branch) - 1];
   if (!entered.entered) check(cudaStreamWaitEvent(entered.stream, begin_, 0), "branch");
   entered.entered = true;
   return entered.stream;
@@ -47,7 +49,7 @@ cudaStream_t Branches::enter(int32_t branch) {
 
 cudaStream_t Branches::join() {
   const cudaStream_t main = std::exchange(main_, nullptr);
-  for (Branch& branch : beside_) {
+  for (Branch& branch : beside_[main]) {
     if (!std::exchange(branch.entered, false)) continue;
     check(cudaEventRecord(branch.end, branch.stream), "join");
     check(cudaStreamWaitEvent(main, branch.end, 0), "join");

@@ -6,6 +6,7 @@
 #include <cuda_runtime.h>
 
 #include <cstdint>
+#include <map>
 #include <vector>
 
 namespace lk::cuda {
@@ -31,7 +32,9 @@ class Branches {
   cudaStream_t main_ = nullptr;
   cudaEvent_t begin_ = nullptr;
   int32_t current_ = 0;
-  std::vector<Branch> beside_;  // from branch 1 on; made when they are first wanted
+  // By what they branch from, which in a recording they belong to till it ends: the body of a condition has its own.
+  // From branch 1 on; made when they are first wanted.
+  std::map<cudaStream_t, std::vector<Branch>> beside_;
 };
 
 }  // namespace lk::cuda
