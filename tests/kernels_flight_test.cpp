@@ -393,9 +393,14 @@ TEST_F(Flight, TwoBranchesShareTheirWorkspace) {
 }
 
 TEST_F(Flight, ForksAreWithinConditions) {
-  const Tensor condition({1}, LK_F32), left({2}, LK_F32), right({2}, LK_F32);
+  const Tensor condition({1}, LK_F32), left({2}, LK_F32), right({2}, LK_F32), before({2}, LK_F32);
   const lk_tensor value = condition.view();
   const auto work = [&] {
+    // One in front of it, in the same recording.
+    ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
+    ASSERT_EQ(lk_branch(context.get(), 1), LK_OK) << error();
+    fill(before, 7);
+    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
     ASSERT_EQ(lk_if_finite_begin(context.get(), &value), LK_OK) << error();
     ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
     ASSERT_EQ(lk_branch(context.get(), 1), LK_OK) << error();
@@ -406,9 +411,10 @@ TEST_F(Flight, ForksAreWithinConditions) {
     ASSERT_EQ(lk_if_finite_end(context.get()), LK_OK) << error();
   };
   const auto expect = [&](double number, const std::function<void()>& run) {
-    for (const Tensor* tensor : {&left, &right}) fill(*tensor, 0);
+    for (const Tensor* tensor : {&left, &right, &before}) fill(*tensor, 0);
     fill(condition, number);
     run();
+    EXPECT_EQ(load(before), Values(2, 7));
     for (const Tensor* tensor : {&left, &right}) EXPECT_EQ(load(*tensor), Values(2, std::isfinite(number) ? 1 : 0));
   };
   expect(1, work);
