@@ -319,77 +319,58 @@ TEST_F(Flight, BranchesBeginTogetherAndEndTogether) {
   }
 }
 
-TEST_F(Flight, BranchesHaveWorkspacesOfTheirOwn) {
+// Layers shared out to branches: what they take, and that they compute what they do alone, with a workspace of the
+// context's own, in pieces and as a whole, with one that is lent, and recorded.
+class ForkedLayers : public Flight {
+ protected:
   std::vector<Layer> layers;
-  for (int i = 0; i < 6; ++i) layers.emplace_back(context.get(), random);
-  const auto forked = [&] {
-    ASSERT_EQ(lk_fork(context.get(), static_cast<int32_t>(layers.size())), LK_OK) << error();
-    for (size_t i = 0; i < layers.size(); ++i) {
-      ASSERT_EQ(lk_branch(context.get(), static_cast<int32_t>(i)), LK_OK) << error();
-      ASSERT_EQ(layers[i].backward(context.get()), LK_OK) << error();
+
+  void expect_apart(int32_t branches, const std::function<int32_t(int32_t)>& branch_of, int64_t wanted) {
+    for (int i = 0; i < 6; ++i) layers.emplace_back(context.get(), random);
+    const auto forked = [&] {
+      ASSERT_EQ(lk_fork(context.get(), branches), LK_OK) << error();
+      for (size_t i = 0; i < layers.size(); ++i) {
+        ASSERT_EQ(lk_branch(context.get(), branch_of(static_cast<int32_t>(i))), LK_OK) << error();
+        ASSERT_EQ(layers[i].backward(context.get()), LK_OK) << error();
+      }
+      ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
+    };
+    std::vector<std::vector<std::vector<unsigned char>>> alone;
+    for (const Layer& layer : layers) {
+      ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
+      alone.push_back(layer.results());
     }
-    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
-  };
-  std::vector<std::vector<std::vector<unsigned char>>> alone;
-  for (const Layer& layer : layers) {
-    ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
-    alone.push_back(layer.results());
-  }
-  const int64_t one = workspace_of([&] { ASSERT_EQ(layers[0].backward(context.get()), LK_OK) << error(); });
-  const int64_t all = workspace_of(forked);
-  EXPECT_EQ(all, 6 * one);
-  const Tensor memory({std::max<int64_t>(all, 1)}, LK_U8);
-  ASSERT_EQ(lk_set_workspace(context.get(), memory.view().data, all), LK_OK) << error();
-  const auto expect = [&] {
-    for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].results(), alone[i]) << "branch " << i;
-  };
-  forked();
-  expect();
-  if (records()) {
-    const Graph graph = record(forked);
-    for (Layer& layer : layers) layer.poison(context.get());
-    launch(graph);
+    const auto expect = [&] {
+      for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].results(), alone[i]) << "layer " << i;
+    };
+    const int64_t one = workspace_of([&] { ASSERT_EQ(layers[0].backward(context.get()), LK_OK) << error(); });
+    const int64_t all = workspace_of(forked);
+    EXPECT_EQ(all, wanted * one);
+    for (int i = 0; i < 2; ++i) forked();
     expect();
+    const Tensor memory({std::max<int64_t>(all, 1)}, LK_U8);
+    ASSERT_EQ(lk_set_workspace(context.get(), memory.view().data, all), LK_OK) << error();
+    forked();
+    expect();
+    if (records()) {
+      const Graph graph = record(forked);
+      for (Layer& layer : layers) layer.poison(context.get());
+      launch(graph);
+      expect();
+    }
+    ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
   }
-  ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
+};
+
+TEST_F(ForkedLayers, HaveWorkspacesOfTheirOwn) {
+  expect_apart(
+      6, [](int32_t i) { return i; }, 6);
 }
 
 // From the two ends of one workspace, as much as the largest operation of each takes.
-TEST_F(Flight, TwoBranchesShareTheirWorkspace) {
-  std::vector<Layer> layers;
-  for (int i = 0; i < 6; ++i) layers.emplace_back(context.get(), random);
-  const auto forked = [&] {
-    ASSERT_EQ(lk_fork(context.get(), 2), LK_OK) << error();
-    for (size_t i = 0; i < layers.size(); ++i) {
-      ASSERT_EQ(lk_branch(context.get(), i % 3 == 0 ? 1 : 0), LK_OK) << error();
-      ASSERT_EQ(layers[i].backward(context.get()), LK_OK) << error();
-    }
-    ASSERT_EQ(lk_join(context.get()), LK_OK) << error();
-  };
-  std::vector<std::vector<std::vector<unsigned char>>> alone;
-  for (const Layer& layer : layers) {
-    ASSERT_EQ(layer.backward(context.get()), LK_OK) << error();
-    alone.push_back(layer.results());
-  }
-  const auto expect = [&] {
-    for (size_t i = 0; i < layers.size(); ++i) EXPECT_EQ(layers[i].results(), alone[i]) << "layer " << i;
-  };
-  const int64_t one = workspace_of([&] { ASSERT_EQ(layers[0].backward(context.get()), LK_OK) << error(); });
-  const int64_t both = workspace_of(forked);
-  EXPECT_EQ(both, 2 * one);
-  for (int i = 0; i < 2; ++i) forked();  // with a workspace of the context's own, in pieces and as a whole
-  expect();
-  const Tensor memory({std::max<int64_t>(both, 1)}, LK_U8);
-  ASSERT_EQ(lk_set_workspace(context.get(), memory.view().data, both), LK_OK) << error();
-  forked();
-  expect();
-  if (records()) {
-    const Graph graph = record(forked);
-    for (Layer& layer : layers) layer.poison(context.get());
-    launch(graph);
-    expect();
-  }
-  ASSERT_EQ(lk_set_workspace(context.get(), nullptr, 0), LK_OK) << error();
+TEST_F(ForkedLayers, OfTwoBranchesShareTheirWorkspace) {
+  expect_apart(
+      2, [](int32_t i) { return i % 3 == 0 ? 1 : 0; }, 2);
 }
 
 TEST_F(Flight, ForksAreWithinConditions) {

@@ -52,11 +52,12 @@ int64_t constant_bytes(const Graph& graph) {
 namespace {
 
 // The buffers with their lives, in no place yet.
-Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
+Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout pieces,
+              const std::vector<SideBySide>& sides) {
   const auto count = static_cast<int64_t>(graph.nodes.size());
   Plan plan;
   plan.views = share_storage(graph, external, pieces);
-  plan.side_by_side = side_by_side(graph);
+  plan.side_by_side = sides;
 
   std::map<uint32_t, PlannedBuffer> buffers;  // by root value
   const auto touch = [&](Value v, int64_t node) {
@@ -80,7 +81,7 @@ Plan lives_of(const Graph& graph, const std::set<Value>& external, PieceLayout p
         if (v) touch(v, at);
   };
   for (int64_t n = 0; n < count; ++n) touch_all(n, n);
-  for (const SideBySide& side : plan.side_by_side)
+  for (const SideBySide& side : sides)
     for (const int64_t n : side.aside)
       for (const int64_t end : {side.first, side.last}) touch_all(n, end);
   for (const auto& [name, v] : graph.outputs) touch(v, count);
@@ -113,7 +114,7 @@ void place(Plan& plan) {
 }  // namespace
 
 Plan plan_memory(const Graph& graph, const std::set<Value>& external, PieceLayout pieces) {
-  Plan plan = lives_of(graph, external, pieces);
+  Plan plan = lives_of(graph, external, pieces, side_by_side(graph));
   place(plan);
   return plan;
 }
@@ -126,9 +127,10 @@ Plan plan_within(const Graph& graph, const std::set<Value>& external, int64_t mo
   // The fraction of the arena that copies may be bought with: what else would have to be computed twice for so much
   // memory takes longer than they do.
   constexpr int64_t most_growth = 8;
-  Plan in_lines = lives_of(graph, external, PieceLayout::in_lines);
+  const std::vector<SideBySide> sides = side_by_side(graph);
+  Plan in_lines = lives_of(graph, external, PieceLayout::in_lines, sides);
   const bool lines = std::ranges::any_of(in_lines.views, [](const View& view) { return view.line != 0; });
-  Plan contiguous = lines ? lives_of(graph, external, PieceLayout::contiguous) : Plan{};
+  Plan contiguous = lines ? lives_of(graph, external, PieceLayout::contiguous, sides) : Plan{};
   if (lines) in_lines.bytes = std::min(in_lines.live_peak, contiguous.live_peak);
   if (in_lines.bytes > most) return in_lines;
   place(in_lines);

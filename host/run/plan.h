@@ -2,10 +2,10 @@
 //
 // A buffer lives from the node that writes it to the last node that reads it; two buffers whose lives overlap never
 // overlap in memory. What nodes read and write that run beside others (side_by_side.h) lives as long as they may run.
-// Inputs and outputs live throughout. Values that share storage (views.h) are one buffer; pieces in
-// lines are views where that takes little more memory, since a storage lives as long as the last of its pieces.
-// Constants, which a program keeps in memory of its own, and values that the caller binds to memory of its own
-// (weights, trained tensors, their gradients, the inputs of a training step) take no place.
+// Inputs and outputs live throughout. Values that share storage (views.h) are one buffer; pieces in lines are views
+// where that takes little more memory, since a storage lives as long as the last of its pieces. Constants, which a
+// program keeps in memory of its own, and values that the caller binds to memory of its own (weights, trained tensors,
+// their gradients, the inputs of a training step) take no place.
 #pragma once
 
 #include <cstdint>

@@ -26,9 +26,9 @@ struct PredictedTime {
 };
 
 // A product takes as long as its FLOP or its bytes do, whichever is more, at the share of the device's rates that the
-// kernels reach (docs/memory.md); other operations as long as their bytes; of what
-// runs side by side the longer branch counts. Copies from and to host memory go one after
-// another beside them, each way by itself and each from where its node stands, and what reads one waits for it.
+// kernels reach (docs/memory.md); other operations as long as their bytes; of what runs side by side the longer branch
+// counts. Copies from and to host memory go one after another beside them, each way by itself and each from where its
+// node stands, and what reads one waits for it.
 PredictedTime predict(const Graph& graph, const Plan& plan, const Rates& rates);
 // Of it, one node's own time.
 double predicted_seconds(const Graph& graph, const Plan& plan, const Node& node, const Rates& rates);

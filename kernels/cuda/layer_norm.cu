@@ -221,11 +221,7 @@ void layer_norm_rows_backward(Cuda& cuda, const LayerNorm& norm, const lk_tensor
   const Sums results{{out(dweight), out(dbias)}};
   const WideNorm wide = wide_of(norm);
   if ((present(dx) || present(dweight)) && wide_norm_fits(cuda, wide, {&dy, &added, &dx})) {
-    if (present(dweight) || present(dbias)) {
-      norm_slabs(cuda, wide, dy, added, dx, results);
-    } else {
-      norm_rows_dx(cuda, wide, dy, added, dx);
-    }
+    wide_norm_backward(cuda, wide, dy, added, dx, results);
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   Moments* const moments = present(dweight) ? cuda.scratch<Moments>(rows) : nullptr;

@@ -6,8 +6,8 @@
 // nothing is written before; it may make s or ds, too, where that costs less than a pass over x or dy, or an activation
 // on the way, which otherwise is a pass of its own over what was stored. An operation goes one of three ways: up to 8
 // rows by products that stream the weights; on tensor cores with a rank up to 32 by a pass from one wide operand to the
-// other, backward one more over both, which may be those of several layers of one x, or with few rows by clusters of
-// blocks in one (lora_clusters.h); otherwise by cuBLASLt.
+// other, backward one more over both, which may be those of several layers of one x, or, of an adapter without a
+// weight, by clusters of blocks in one (lora_clusters.h); otherwise by cuBLASLt.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -467,8 +467,7 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
   if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   bool added = true;
-  const bool at_once = layers.size() == 1 && bases.empty() && lora_clusters_take(cuda, layers.front(), d);
-  if (at_once) lora_clusters(cuda, layers.front(), d);
+  const bool at_once = layers.size() == 1 && bases.empty() && lora_clusters(cuda, layers.front(), d);
   if (at_once && !cuda.measuring()) {
     // Addresses, which are unknown while measuring, decide: both ways then find their memory.
   } else if (skinny) {

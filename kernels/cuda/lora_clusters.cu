@@ -229,9 +229,7 @@ Launch launch_of(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d
   return launch;
 }
 
-}  // namespace
-
-bool lora_clusters_take(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
+bool fits(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
   const lk_dtype type = p.dy.dtype;
   const int64_t in = p.down.dims[1], out = p.up.dims[0], rank = p.down.dims[0];
   if (!cuda.has_clusters() || !skinny_fits(cuda, type, rank) || p.x.dtype != type) return false;
@@ -241,11 +239,15 @@ bool lora_clusters_take(const Cuda& cuda, const lk_lora_backward_params& p, cons
   if (!cuda.measuring())
     for (const lk_tensor* t : {&p.x, &p.dy, &p.s, &d.dx, &d.added})
       if (reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
-  return launch_of(cuda, p, d).kernel != nullptr;
+  return true;
 }
 
-void lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
+}  // namespace
+
+bool lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
+  if (!fits(cuda, p, d)) return false;
   Launch launch = launch_of(cuda, p, d);
+  if (launch.kernel == nullptr) return false;
   Problem& to = launch.problem;
   to.up = static_cast<const float*>(p.up.data), to.down = static_cast<const float*>(p.down.data);
   to.mask = in(p.mask), to.scale = p.scale;
@@ -258,7 +260,7 @@ void lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
     to.partial = cuda.scratch<float4>(slices * to.row_clusters * launch.units * rank / 8 * 32);
     to.ended = cuda.arrivals();
   }
-  if (cuda.measuring()) return;
+  if (cuda.measuring()) return true;
   const auto map = [&](const lk_tensor& t, int width, int box) {
     return tensor_map<2>(t.data, t.dtype,
                          {.dims = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(to.rows)},
@@ -270,6 +272,7 @@ void lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
   if (to.dup_warps > 0) maps.s = map(p.s, to.rank, rank);
   cuda.launch_columns(launch.kernel, dim3(launch.clusters, static_cast<unsigned>(launch.blocks)), dim3(launch.threads),
                       launch.shared, to, maps);
+  return true;
 }
 
 }  // namespace lk::cuda

@@ -13,7 +13,7 @@ namespace {
 
 using namespace wide_norm;
 
-constexpr int most_columns = 8192, most_row_warps = 8;
+constexpr int most_row_warps = 8;
 constexpr int row_block = 128;  // threads of a block whose rows have a warp each
 
 struct Problem {
@@ -74,13 +74,6 @@ __device__ inline float mean_of_warp(const uint4 (&held)[Pieces], float count) {
 #pragma unroll
   for (int offset = 4; offset < 32; offset *= 2) sum += __shfl_xor_sync(0xffffffffu, sum, offset);
   return __fdividef(sum, count);
-}
-
-// Sums over the first eight lanes of a warp, in each of eight.
-__device__ inline float sum_of_eight_lanes(float v) {
-#pragma unroll
-  for (int offset = 4; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
-  return v;
 }
 
 // Stand for what is absent, so that no branch comes between loads.
@@ -171,11 +164,11 @@ __global__ void __launch_bounds__(32 * most_row_warps, Centered || Pieces == 3 ?
     const int warp = place.lane % most_row_warps;
     if (warp < place.warps) part = parts[warp];
     if constexpr (Centered) {
-      mean = sum_of_eight_lanes(part.x * part.y) * per_column;
+      mean = lanes_sum<most_row_warps>(part.x * part.y) * per_column;
       const float shift = part.y - mean;
       part.z += part.x * shift * shift;
     }
-    squares = sum_of_eight_lanes(part.z);
+    squares = lanes_sum<most_row_warps>(part.z);
   }
   const float r = rsqrtf(squares * per_column + p.eps);
 
@@ -248,14 +241,14 @@ __global__ void __launch_bounds__(32 * most_row_warps, Pieces == 3 || (Centered 
     const int warp = place.lane % most_row_warps;
     if (warp < place.warps) moment = moments[warp], part = parts[warp];
     if constexpr (Centered) {
-      mean = sum_of_eight_lanes(moment.x * moment.y) * per_column;
+      mean = lanes_sum<most_row_warps>(moment.x * moment.y) * per_column;
       const float shift = moment.y - mean;
       part.x += moment.x * shift * shift;
       part.y += part.z * shift;
-      sum = sum_of_eight_lanes(part.z);
+      sum = lanes_sum<most_row_warps>(part.z);
     }
-    squares = sum_of_eight_lanes(part.x);
-    products = sum_of_eight_lanes(part.y);
+    squares = lanes_sum<most_row_warps>(part.x);
+    products = lanes_sum<most_row_warps>(part.y);
   }
   const float r = rsqrtf(squares * per_column + p.eps);
   const float back = products * per_column * r * r * r, mean_g = Centered ? sum * per_column * r : 0.0f;

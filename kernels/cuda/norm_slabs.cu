@@ -261,7 +261,7 @@ bool wide_norm_fits(const Cuda& cuda, const WideNorm& norm, std::initializer_lis
   constexpr int64_t most_places = int64_t{1} << 30;  // of an image: they are counted in 32 bits
   const int64_t columns = norm.x.dims[norm.x.rank - 1];
   if (cuda.capability() < 80 || norm.x.dtype == LK_F32) return false;
-  if (columns % width != 0 || columns <= 64 * width || columns > most_threads * chunks * width) return false;
+  if (columns % width != 0 || columns <= 64 * width || columns > most_columns) return false;
   if (norm.rows_per_factor * columns > most_places || 2 * place_bytes(3, columns) > shared_room(cuda)) return false;
   bool packed = aligned(norm.x, columns) && aligned(norm.weight, columns) && aligned(norm.factor, columns);
   for (const lk_tensor* const t : rows) {

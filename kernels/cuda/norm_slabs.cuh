@@ -16,7 +16,7 @@ namespace lk::cuda::norm_slabs_parts {
 using namespace wide_norm;
 
 constexpr int chunks = 2;  // of a thread, as many threads apart
-constexpr int most_threads = 512, most_warps = most_threads / 32, most_groups = 8;
+constexpr int most_threads = most_columns / (chunks * width), most_warps = most_threads / 32, most_groups = 8;
 
 // total += the eight values of each lane, by products with a matrix that picks them: two instructions for eight sums.
 template <bool Bf16>

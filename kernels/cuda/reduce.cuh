@@ -1,13 +1,17 @@
-// Sums over a warp and over a block of threads; every thread gets the result. The order is fixed.
+// Sums over lanes, a warp and a block of threads; every thread gets the result. The order is fixed.
 #pragma once
 
 namespace lk::cuda {
 
-__device__ inline float warp_sum(float v) {
+// Over so many neighbours, a power of two.
+template <int lanes>
+__device__ inline float lanes_sum(float v) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
+  for (int offset = lanes / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
   return v;
 }
+
+__device__ inline float warp_sum(float v) { return lanes_sum<32>(v); }
 
 __device__ inline float warp_max(float v) {
 #pragma unroll

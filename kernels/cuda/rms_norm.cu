@@ -77,13 +77,6 @@ struct HeadPart {
   }
 };
 
-template <int Lanes>
-__device__ inline float sum_of_head(float v) {
-#pragma unroll
-  for (int offset = Lanes / 2; offset > 0; offset /= 2) v += __shfl_xor_sync(0xffffffffu, v, offset);
-  return v;
-}
-
 template <lk_dtype Type, int Lanes>
 __global__ void __launch_bounds__(block_threads) rms_heads_kernel(Rows p, Out y, LinePlaces y_lines) {
   await_previous();
@@ -93,7 +86,7 @@ __global__ void __launch_bounds__(block_threads) rms_heads_kernel(Rows p, Out y,
   x.unpack(Type, v);
 #pragma unroll
   for (int j = 0; j < vector_width; ++j) squares += v[j] * v[j];
-  const float r = rsqrtf(sum_of_head<Lanes>(squares) * p.per_column + p.eps);
+  const float r = rsqrtf(lanes_sum<Lanes>(squares) * p.per_column + p.eps);
 #pragma unroll
   for (int j = 0; j < vector_width; ++j) v[j] *= r;
   part.weigh(p.weight, v);
@@ -115,8 +108,8 @@ __global__ void __launch_bounds__(block_threads) rms_heads_dx_kernel(Rows p, In 
     squares += v[j] * v[j];
     product += g[j] * v[j];
   }
-  const float r = rsqrtf(sum_of_head<Lanes>(squares) * p.per_column + p.eps);
-  const float factor = sum_of_head<Lanes>(product) * p.per_column * r * r;
+  const float r = rsqrtf(lanes_sum<Lanes>(squares) * p.per_column + p.eps);
+  const float factor = lanes_sum<Lanes>(product) * p.per_column * r * r;
   if (!part.inside) return;
   if (inverse != nullptr && part.column == 0) inverse[part.row] = r;
   if (dx.data == nullptr) return;

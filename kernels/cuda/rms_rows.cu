@@ -201,11 +201,7 @@ void rms_rows_backward(Cuda& cuda, const RmsRows& norm, const lk_tensor& dy, con
   if (!sums && !present(dx)) return;
   const WideNorm wide = wide_of(norm);
   if (wide_norm_fits(cuda, wide, {&dy, &added, &dx})) {
-    if (sums) {
-      norm_slabs(cuda, wide, dy, added, dx, {{out(dfactor)}});
-    } else {
-      norm_rows_dx(cuda, wide, dy, added, dx);
-    }
+    wide_norm_backward(cuda, wide, dy, added, dx, {{out(dfactor)}});
     if (!cuda.measuring()) return;  // the other way's memory counts as well
   }
   float* const inverse = sums ? cuda.scratch<float>(rows) : nullptr;

@@ -37,9 +37,16 @@ void norm_rows_dx(Cuda& cuda, const WideNorm& norm, const lk_tensor& dy, const l
 void norm_slabs(Cuda& cuda, const WideNorm& norm, const lk_tensor& dy, const lk_tensor& added, const lk_tensor& dx,
                 const Sums& sums);
 
+// Whichever of the two it takes.
+inline void wide_norm_backward(Cuda& cuda, const WideNorm& norm, const lk_tensor& dy, const lk_tensor& added,
+                               const lk_tensor& dx, const Sums& sums) {
+  const bool summed = sums.y[0].data != nullptr || sums.y[1].data != nullptr;
+  summed ? norm_slabs(cuda, norm, dy, added, dx, sums) : norm_rows_dx(cuda, norm, dy, added, dx);
+}
+
 namespace wide_norm {
 
-constexpr int width = vector_width;
+constexpr int width = vector_width, most_columns = 8192;
 
 template <bool Bf16>
 __device__ inline void unpack(const uint4& packed, float (&v)[width]) {
