@@ -2,6 +2,8 @@
 // for 16 bit), exact zeros where nothing is seen, equal bits, and refused arguments.
 #include <gmock/gmock.h>
 
+#include <thread>
+
 #include "lora_kernels_trace.h"
 #include "support/kernel_cases.h"
 
@@ -18,18 +20,18 @@ struct Results {
   Values o, lse, dq, dk, dv;
 };
 
-// All results for q, k, v, do in float64.
-Results truth(const AttentionCase& a, const Values& q, const Values& k, const Values& v, const Values& d_o) {
-  Results r{Values(q.size()), Values(static_cast<size_t>(a.b * a.h * a.sq)), Values(q.size()), Values(k.size()),
-            Values(k.size())};
-  for (int64_t t = 0; t < a.b * a.sq * a.h; ++t) {
-    const int64_t batch = t / (a.sq * a.h), i = t / a.h % a.sq, h = t % a.h, row = t * a.d;
-    const auto key = [&](int64_t j) { return ((batch * a.sk + j) * a.key_heads + h / a.group()) * a.d; };
-    const auto dot = [&](const Values& x, int64_t at, const Values& y, int64_t from) {
-      double sum = 0;
-      for (int64_t e = 0; e < a.d; ++e) sum += x[at + e] * y[from + e];
-      return sum;
-    };
+// All results for q, k, v, do in float64: of the queries that see a head of keys.
+void add_truth(Results& r, const AttentionCase& a, int64_t batch, int64_t key_head, const Values& q, const Values& k,
+               const Values& v, const Values& d_o) {
+  const auto key = [&](int64_t j) { return ((batch * a.sk + j) * a.key_heads + key_head) * a.d; };
+  const auto dot = [&](const Values& x, int64_t at, const Values& y, int64_t from) {
+    double sum = 0;
+    for (int64_t e = 0; e < a.d; ++e) sum += x[at + e] * y[from + e];
+    return sum;
+  };
+  for (int64_t t = 0; t < a.sq * a.group(); ++t) {
+    const int64_t i = t / a.group(), h = key_head * a.group() + t % a.group();
+    const int64_t row = ((batch * a.sq + i) * a.h + h) * a.d;
     Values p(static_cast<size_t>(a.sk)), slope(p.size(), 1.0);
     double total = 0;
     for (int64_t j = 0; j < a.sk; ++j) {
@@ -58,6 +60,19 @@ Results truth(const AttentionCase& a, const Values& q, const Values& k, const Va
       }
     }
   }
+}
+
+Results truth(const AttentionCase& a, const Values& q, const Values& k, const Values& v, const Values& d_o) {
+  Results r{Values(q.size()), Values(static_cast<size_t>(a.b * a.h * a.sq)), Values(q.size()), Values(k.size()),
+            Values(k.size())};
+  const int64_t workers = std::clamp<int64_t>(std::thread::hardware_concurrency(), 1, 32);
+  std::vector<std::jthread> threads;
+  for (int64_t worker = 0; worker < workers; ++worker)
+    threads.emplace_back([&, worker] {
+      for (int64_t t = worker; t < a.b * a.key_heads; t += workers)
+        add_truth(r, a, t / a.key_heads, t % a.key_heads, q, k, v, d_o);
+    });
+  threads.clear();  // joins
   return r;
 }
 
@@ -105,9 +120,18 @@ std::vector<AttentionCase> few_keys() {
           {.b = 3, .sq = 130, .sk = 128, .h = 2, .d = 64, .key_heads = 2, .lengths = true, .mask = true}};
 }
 
-// The second and the last have more tasks than a GPU has processors, the last more than twice as many: some are begun
-// in one processor and ended in another. Of the third there are as many of 128 numbers, in two items, with rows that do
-// not fill the tiles, and with keys that are not seen the next two.
+// Heads of 128 that blocks of a GPU with 132 processors pass over in teams (attention_wide_order.cuh): with one
+// follower each and with two, more heads than teams, an odd number of rows, rows and keys that do not fill their tiles,
+// and keys that are not seen.
+std::vector<AttentionCase> for_teams() {
+  return {{.b = 1, .sq = 1000, .sk = 400, .h = 52, .d = 128, .key_heads = 52},
+          {.b = 2, .sq = 1600, .sk = 1130, .h = 12, .d = 128, .key_heads = 12},
+          {.b = 2, .sq = 1100, .sk = 400, .h = 26, .d = 128, .key_heads = 26, .lengths = true, .mask = true}};
+}
+
+// The second and the one for a GPU alone have more tasks than a GPU has processors, that one more than twice as many:
+// some are begun in one processor and ended in another. Of the third there are as many of 128 numbers, in two items,
+// with rows that do not fill the tiles, and with keys that are not seen the next two.
 std::vector<AttentionCase> cases() {
   std::vector<AttentionCase> all = {
       {.b = 2, .sq = 65, .sk = 130, .h = 2, .d = 64, .key_heads = 2},
@@ -135,8 +159,10 @@ std::vector<AttentionCase> cases() {
       {.b = 1, .sq = 300, .sk = 129, .h = 2, .d = 64, .key_heads = 2},
       {.b = 1, .sq = 1000, .sk = 300, .h = 5, .d = 64, .key_heads = 5}};
   std::ranges::copy(few_keys(), std::back_inserter(all));
-  if (lh::test::tested_device() == "cuda")
+  if (lh::test::tested_device() == "cuda") {
     all.push_back({.b = 1, .sq = 260, .sk = 520, .h = 56, .d = 64, .key_heads = 56});
+    std::ranges::copy(for_teams(), std::back_inserter(all));
+  }
   return all;
 }
 
@@ -151,6 +177,22 @@ class KernelAttention : public testing::TestWithParam<lk_dtype> {
     EXPECT_EQ(run_attention(context.get(), m.params()), LK_OK) << name_of(m.a) << ": " << lk_last_error(context.get());
     return {m.o.load(context.get()), m.lse.load(context.get()), m.dq.load(context.get()), m.dk.load(context.get()),
             m.dv.load(context.get())};
+  }
+
+  // What ran and what was passed over, as is told (lora_kernels_trace.h); q begins `offset` numbers after a tensor.
+  std::string ran_for(const AttentionCase& a, int64_t offset = 0) {
+    const Memory m(context.get(), random, a, GetParam());
+    lk_attention_backward_params p = m.params();
+    const Tensor wide(Shape{a.b * a.sq * a.h * a.d + offset}, GetParam());
+    if (offset > 0) p.q.data = static_cast<char*>(wide.view().data) + offset * lk_dtype_size(GetParam());
+    std::string ran;
+    const auto note = [](void* user, const lk_call_trace* call) {
+      static_cast<std::string*>(user)->append(call->kernels).append("; ").append(call->passed_over).append("\n");
+    };
+    EXPECT_EQ(lk_set_trace(context.get(), note, &ran), LK_OK);
+    EXPECT_EQ(run_attention(context.get(), p), LK_OK) << name_of(a) << ": " << lk_last_error(context.get());
+    EXPECT_EQ(lk_set_trace(context.get(), nullptr, nullptr), LK_OK);
+    return ran;
   }
 };
 
@@ -233,26 +275,21 @@ TEST_P(KernelAttention, OneKeyIsCopied) {
   for (const double dk : got.dk) ASSERT_NEAR(dk, 0, 1e-3);
 }
 
-// What ran is told (lora_kernels_trace.h).
+TEST_P(KernelAttention, HeadsOf128PassInTeamsOnAGpu) {
+  if (lh::test::tested_device() != "cuda" || GetParam() == LK_F32) GTEST_SKIP() << "for 16 bits on a GPU";
+  const std::string few_rows = ran_for({.b = 2, .sq = 130, .sk = 270, .h = 23, .d = 128, .key_heads = 23});
+  if (few_rows.find("ByList") == std::string::npos) GTEST_SKIP() << "capability is not 9.0: " << few_rows;
+  int64_t in_teams = 0;
+  for (const AttentionCase& a : for_teams()) in_teams += ran_for(a).find("InTeams") != std::string::npos ? 1 : 0;
+  if (in_teams == 0) GTEST_SKIP() << "not 132 processors";
+  EXPECT_EQ(in_teams, std::ssize(for_teams()));
+}
+
 TEST_P(KernelAttention, FewKeysHaveKernelsOnAGpu) {
   if (lh::test::tested_device() != "cuda" || GetParam() == LK_F32) GTEST_SKIP() << "for 16 bits on a GPU";
-  std::string ran;
-  const auto note = [](void* user, const lk_call_trace* call) {
-    static_cast<std::string*>(user)->append(call->kernels).append("; ").append(call->passed_over).append("\n");
-  };
-  ASSERT_EQ(lk_set_trace(context.get(), note, &ran), LK_OK);
-  const auto ran_for = [&](const AttentionCase& a, int64_t offset) {
-    const Memory m(context.get(), random, a, GetParam());
-    lk_attention_backward_params p = m.params();
-    const Tensor wide(Shape{a.b * a.sq * a.h * a.d + offset}, GetParam());
-    if (offset > 0) p.q.data = static_cast<char*>(wide.view().data) + offset * lk_dtype_size(GetParam());
-    ran.clear();
-    EXPECT_EQ(run_attention(context.get(), p), LK_OK) << name_of(a) << ": " << lk_last_error(context.get());
-    return ran;
-  };
   for (const AttentionCase& a : few_keys())
-    EXPECT_THAT(ran_for(a, 0), AllOf(HasSubstr(a.lengths || a.mask ? "few_keys_kernel" : "every key is seen"),
-                                     HasSubstr("few_keys_backward_kernel")));
+    EXPECT_THAT(ran_for(a), AllOf(HasSubstr(a.lengths || a.mask ? "few_keys_kernel" : "every key is seen"),
+                                  HasSubstr("few_keys_backward_kernel")));
   const AttentionCase taken{.b = 1, .sq = 130, .sk = 128, .h = 2, .d = 64, .key_heads = 2};
   const auto expect_passed_over = [&](const AttentionCase& a, int64_t offset, const char* why) {
     EXPECT_THAT(ran_for(a, offset), AllOf(Not(HasSubstr("few_keys_")), HasSubstr(why)));

@@ -224,6 +224,10 @@ __device__ inline void add_release(uint32_t* at) {
   asm volatile("red.release.gpu.global.add.u32 [%0], 1;" ::"l"(at) : "memory");
 }
 
+__device__ inline void raise_release(uint32_t* at, uint32_t v) {  // to at least v
+  asm volatile("red.release.gpu.global.max.u32 [%0], %1;" ::"l"(at), "r"(v) : "memory");
+}
+
 // Registers of each thread of the warpgroup from here on.
 template <int count>
 __device__ inline void more_registers() {
