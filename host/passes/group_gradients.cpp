@@ -1,6 +1,7 @@
 #include "passes/group_gradients.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -28,6 +29,11 @@ int64_t limit_of(const Graph& graph) {
   return std::min(most_bytes, all / most_share);
 }
 
+int64_t rows_of(const Graph& graph, const Node& layer) {
+  const Shape& x = graph.desc(layer.inputs[G::X]).shape;
+  return x.numel() / x[x.rank() - 1];
+}
+
 // Layers that go together, in order: one at least.
 class Group {
  public:
@@ -52,14 +58,21 @@ class Group {
 
 std::vector<Group> groups_of(const Graph& graph) {
   const int64_t limit = limit_of(graph);
-  std::vector<Group> groups(1);
+  std::vector<Group> groups;
+  std::map<int64_t, Group> open;  // by rows
+  const auto close = [&](Group& group) { groups.push_back(std::exchange(group, {})); };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (groups.back().makes_input_of(node)) groups.emplace_back();
+    for (auto& [rows, group] : open)
+      if (group.makes_input_of(node)) close(group);
     if (node.op != &lora_gradients_op) continue;
-    if (!groups.back().takes(graph, node, limit)) groups.emplace_back();
-    groups.back().add(graph, n, node);
+    const int64_t rows = rows_of(graph, node);
+    if (rows <= LK_FEW_ROWS) continue;
+    Group& group = open[rows];
+    if (!group.takes(graph, node, limit)) close(group);
+    group.add(graph, n, node);
   }
+  for (auto& [rows, group] : open) close(group);
   return groups;
 }
 
