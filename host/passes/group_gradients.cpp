@@ -16,7 +16,7 @@ using G = LoraGradients;
 
 // What the layers of an op read together, at most: by then a GPU is busy for ten times as long as it takes to start.
 // And of what all layers read, so that those that wait are a small part of the memory of a small model, too.
-constexpr int64_t most_bytes = int64_t{160} << 20, most_share = 32;
+constexpr int64_t most_bytes = int64_t{140} << 20, most_share = 32;
 
 int64_t bytes_read(const Graph& graph, const Node& layer) {
   return graph.desc(layer.inputs[G::X]).bytes() + graph.desc(layer.inputs[G::DY]).bytes();
