@@ -85,6 +85,28 @@ TEST(GroupGradients, OfNoMoreThanAFewMegabytes) {
   EXPECT_EQ(groups_in(layers_of(rows)), want);
 }
 
+// Streams of a block have rows of their own, and run side by side: an op of both would have them meet.
+TEST(GroupGradients, OfTheSameRows) {
+  std::vector<int64_t> rows;
+  for (int i = 0; i < 96; ++i) rows.push_back(i % 2 == 0 ? 64 : 128);
+  const Graph g = layers_of(rows);
+  std::vector<size_t> of_few, of_many;
+  for (const Node& node : g.nodes) {
+    const size_t layers = LoraGradients::layers(node.inputs.size());
+    const int64_t first = g.desc(node.inputs[LoraGradients::X]).shape[0];
+    for (size_t i = 0; i < layers; ++i)
+      EXPECT_EQ(g.desc(node.inputs[LoraGradients::at(i, LoraGradients::X)]).shape[0], first);
+    (first == 64 ? of_few : of_many).push_back(layers);
+  }
+  EXPECT_EQ(of_few, std::vector<size_t>(12, 4));
+  EXPECT_EQ(of_many, std::vector<size_t>(24, 2));
+}
+
+// Those of few rows have kernels of their own, one by one.
+TEST(GroupGradients, NotOfFewRows) {
+  EXPECT_EQ(groups_in(layers_of(std::vector<int64_t>(96, 1))), std::vector<size_t>(96, 1));
+}
+
 // What is made of a gradient, as where two layers share their matrices, comes behind it.
 TEST(GroupGradients, StandBeforeWhatReadsThem) {
   const auto shared = [] {

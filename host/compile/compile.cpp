@@ -9,6 +9,7 @@
 #include "core/log.h"
 #include "graph/print.h"
 #include "ops/ops.h"
+#include "passes/delay_gradients.h"
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_activations.h"
@@ -124,6 +125,8 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   prune(graph);
   group_gradients(graph);
   show("group_gradients", graph);
+  delay_gradients(graph);
+  show("delay_gradients", graph);
   return pass;
 }
 

@@ -1,6 +1,7 @@
 #include "passes/group_gradients.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -15,7 +16,7 @@ using G = LoraGradients;
 
 // What the layers of an op read together, at most: by then a GPU is busy for ten times as long as it takes to start.
 // And of what all layers read, so that those that wait are a small part of the memory of a small model, too.
-constexpr int64_t most_bytes = int64_t{160} << 20, most_share = 32;
+constexpr int64_t most_bytes = int64_t{140} << 20, most_share = 32;
 
 int64_t bytes_read(const Graph& graph, const Node& layer) {
   return graph.desc(layer.inputs[G::X]).bytes() + graph.desc(layer.inputs[G::DY]).bytes();
@@ -26,6 +27,11 @@ int64_t limit_of(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op == &lora_gradients_op) all += bytes_read(graph, node);
   return std::min(most_bytes, all / most_share);
+}
+
+int64_t rows_of(const Graph& graph, const Node& layer) {
+  const Shape& x = graph.desc(layer.inputs[G::X]).shape;
+  return x.numel() / x[x.rank() - 1];
 }
 
 // Layers that go together, in order: one at least.
@@ -52,14 +58,21 @@ class Group {
 
 std::vector<Group> groups_of(const Graph& graph) {
   const int64_t limit = limit_of(graph);
-  std::vector<Group> groups(1);
+  std::vector<Group> groups;
+  std::map<int64_t, Group> open;  // by rows
+  const auto close = [&](Group& group) { groups.push_back(std::exchange(group, {})); };
   for (size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    if (groups.back().makes_input_of(node)) groups.emplace_back();
+    for (auto& [rows, group] : open)
+      if (group.makes_input_of(node)) close(group);
     if (node.op != &lora_gradients_op) continue;
-    if (!groups.back().takes(graph, node, limit)) groups.emplace_back();
-    groups.back().add(graph, n, node);
+    const int64_t rows = rows_of(graph, node);
+    if (rows <= LK_FEW_ROWS) continue;
+    Group& group = open[rows];
+    if (!group.takes(graph, node, limit)) close(group);
+    group.add(graph, n, node);
   }
+  for (auto& [rows, group] : open) close(group);
   return groups;
 }
 

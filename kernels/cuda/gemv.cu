@@ -37,7 +37,7 @@ constexpr int outputs = 2;
 
 template <int Rows, int Bits>
 __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
-  await_previous();
+  if (!p.left_comes) await_previous();
   constexpr int depth = 2;  // loads under way for each output
   const int lane = static_cast<int>(threadIdx.x) % 32;
   const int64_t warp = int64_t{blockIdx.x} * (threads / 32) + threadIdx.x / 32;
@@ -93,6 +93,7 @@ __global__ void __launch_bounds__(threads) gemv_kernel(Gemv p, bool vector) {
 #pragma unroll
     for (int m = 0; m < Rows; ++m) sum[m][o] *= scale;
   }
+  if (p.left_comes) await_previous();
   for (int64_t k = lane; k < p.rank; k += 32) {
     float right[outputs];
 #pragma unroll

@@ -29,6 +29,7 @@ struct Gemv {
   In bias{};
   In left{}, right{};
   int64_t rank = 0;
+  bool left_comes = false;  // from the kernel in front, which does not touch anything else that is read here
   float branch_scale = 1;
   In mask{};
   Out y{};

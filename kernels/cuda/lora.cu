@@ -186,6 +186,7 @@ void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& 
   call.weight.in = n.in;
   call.bias = in(p.bias);
   call.left = in(p.s);
+  call.left_comes = true;
   call.right = in(p.up);
   call.rank = n.rank;
   call.branch_scale = p.scale;

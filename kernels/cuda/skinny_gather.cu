@@ -60,70 +60,84 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   const int64_t begin = int64_t{blockIdx.y} * job.span, end = min(begin + job.span, p.rows);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
   Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + warp * Stages;
-  const bool whole_a = job.whole_a, whole_z = job.whole_z;
 
-  const auto fetch = [&](int64_t tile, Stage<Rank>& to) {
-    const int64_t first_row = begin + tile * tile_rows;
-    if (first_row < end) {
-      const auto* const a = static_cast<const uint16_t*>(p.a);
-      const int chunk = lane % chunks, top = lane / chunks;
-      const int64_t col = first_col + chunk * 8;
-      const auto place = [&](int row) { return &to.a[row][(chunk ^ row % 8) * 8]; };
-      const auto inside = [&](int row) { return first_row + row < end && col < p.cols; };
+  // A lane's places in the tiles that its warp fetches, one after the other: what is looked up or multiplied for each
+  // piece of 16 bytes would take longer than the memory does.
+  constexpr int a_step = 32 / chunks, z_chunks = Rank / 8, z_step = 32 / z_chunks;  // rows between a lane's pieces
+  const bool whole_a = job.whole_a, whole_z = job.whole_z;
+  const int rows = static_cast<int>(end - begin), a_chunk = lane % chunks, a_row = lane / chunks,
+            z_row = lane / z_chunks, z_col = lane % z_chunks * 8;
+  const int64_t col = first_col + a_chunk * 8;
+  const bool a_inside = col < p.cols, z_inside = z_col < p.pitch;
+  const auto *const a = static_cast<const uint16_t*>(p.a), *const z = static_cast<const uint16_t*>(p.z.data);
+  const int64_t a_pitch = p.cols * a_step, z_pitch = p.pitch * z_step;
+  int first_row = warp * tile_rows;  // in the part, of the tile that is fetched next
+  const uint16_t* a_from = a + (begin + first_row + a_row) * p.cols + col;
+  const uint16_t* z_from = z + (begin + first_row + z_row) * p.pitch + z_col;
+  const int64_t a_tile = p.cols * (warps * tile_rows), z_tile = p.pitch * (warps * tile_rows);
+  const auto fetch = [&](Stage<Rank>& to) {
+    if (first_row < rows) {
       if (whole_a) {
-        const uint16_t* const from = a + first_row * p.cols + col;
+        const uint16_t* from = a_from;
 #pragma unroll
-        for (int row = top; row < tile_rows; row += 32 / chunks)
-          copy_16_async(place(row), inside(row) ? from + row * p.cols : a, inside(row));
+        for (int i = 0; i < tile_rows; i += a_step, from += a_pitch) {
+          const bool inside = a_inside && first_row + a_row + i < rows;
+          copy_16_async(&to.a[a_row + i][(a_chunk ^ (a_row + i) % 8) * 8], inside ? from : a, inside);
+        }
       } else {
 #pragma unroll 1
-        for (int row = top; row < tile_rows; row += 32 / chunks)
-          *reinterpret_cast<uint4*>(place(row)) =
-              load_eight_16(a + (first_row + row) * p.cols, col, inside(row) ? p.cols : 0, false);
+        for (int row = a_row; row < tile_rows; row += a_step) {
+          const bool inside = a_inside && first_row + row < rows;
+          *reinterpret_cast<uint4*>(&to.a[row][(a_chunk ^ row % 8) * 8]) =
+              load_eight_16(a + (begin + first_row + row) * p.cols, col, inside ? p.cols : 0, false);
+        }
       }
       if (whole_z) {
+        const uint16_t* from = z_from;
 #pragma unroll
-        for (int i = 0; i < tile_rows * Rank / 8 / 32; ++i) {
-          const int element = i * 32 + lane, row = element / (Rank / 8), j = element % (Rank / 8) * 8;
-          const bool inside = first_row + row < end && j < p.pitch;
-          const uint16_t* const z = static_cast<const uint16_t*>(p.z.data);
-          copy_16_async(&to.z[row][j], inside ? z + (first_row + row) * p.pitch + j : z, inside);
+        for (int i = 0; i < tile_rows; i += z_step, from += z_pitch) {
+          const bool inside = z_inside && first_row + z_row + i < rows;
+          copy_16_async(&to.z[z_row + i][z_col], inside ? from : z, inside);
         }
       } else {
 #pragma unroll 1
         for (int i = lane; i < tile_rows * Rank; i += 32) {
           const int row = i / Rank, j = i % Rank;
-          const bool inside = first_row + row < end && j < p.rank;
-          to.z[row][j] = inside ? to_16_bit<Bf16>(load(p.z, (first_row + row) * p.pitch + j)) : uint16_t{0};
+          const bool inside = first_row + row < rows && j < p.rank;
+          to.z[row][j] = inside ? to_16_bit<Bf16>(load(p.z, (begin + first_row + row) * p.pitch + j)) : uint16_t{0};
         }
       }
     }
+    first_row += warps * tile_rows;
+    a_from += a_tile;
+    z_from += z_tile;
     commit_copies();
   };
 
   float sum[cols / 16][Rank / 8][4] = {};
 #pragma unroll
-  for (int stage = 0; stage < Stages - 1; ++stage) fetch(warp + stage * warps, stages[stage]);
-  int64_t turn = 0;
-  for (int64_t tile = warp; begin + tile * tile_rows < end; tile += warps, ++turn) {
+  for (int stage = 0; stage < Stages - 1; ++stage) fetch(stages[stage]);
+  int at = 0;
+  for (int row = warp * tile_rows; row < rows; row += warps * tile_rows) {
     wait_copies<Stages - 2>();
     __syncwarp();
-    fetch(tile + (Stages - 1) * warps, stages[(turn + Stages - 1) % Stages]);
-    const Stage<Rank>& now = stages[turn % Stages];
-    uint32_t z[Rank / 16][4];  // rows 0-7 and 8-15 of 8 ranks, then of the next 8
+    fetch(stages[at == 0 ? Stages - 1 : at - 1]);
+    const Stage<Rank>& now = stages[at];
+    at = at == Stages - 1 ? 0 : at + 1;
+    uint32_t right[Rank / 16][4];  // rows 0-7 and 8-15 of 8 ranks, then of the next 8
 #pragma unroll
-    for (int n = 0; n < Rank / 16; ++n) load_matrices<true>(z[n], &now.z[lane % 16][n * 16 + lane / 16 * 8]);
+    for (int n = 0; n < Rank / 16; ++n) load_matrices<true>(right[n], &now.z[lane % 16][n * 16 + lane / 16 * 8]);
 #pragma unroll
     for (int m = 0; m < cols / 16; ++m) {
       // transposed: matrices 0 and 1 are the columns 0-7 and 8-15 of rows 0-7, 2 and 3 of rows 8-15
       const int row = lane / 16 * 8 + lane % 8, chunk = m * 2 + lane / 8 % 2;
-      uint32_t a[4];
-      load_matrices<true>(a, &now.a[row][(chunk ^ row % 8) * 8]);
+      uint32_t left[4];
+      load_matrices<true>(left, &now.a[row][(chunk ^ row % 8) * 8]);
 #pragma unroll
       for (int n = 0; n < Rank / 16; ++n) {
-        const uint32_t b[2][2] = {{z[n][0], z[n][1]}, {z[n][2], z[n][3]}};
-        multiply_add<Bf16>(sum[m][2 * n], a, b[0]);
-        multiply_add<Bf16>(sum[m][2 * n + 1], a, b[1]);
+        const uint32_t b[2][2] = {{right[n][0], right[n][1]}, {right[n][2], right[n][3]}};
+        multiply_add<Bf16>(sum[m][2 * n], left, b[0]);
+        multiply_add<Bf16>(sum[m][2 * n + 1], left, b[1]);
       }
     }
   }
@@ -200,13 +214,15 @@ Variant<Jobs> variant(const Cuda& cuda, bool bf16) {
 }
 
 // Of the rows. As many as find room at once with their slab's others, which then are a cluster. Otherwise, with many
-// rows, the fewest with which at least nine in ten of the places for blocks are taken, of up to 8 rounds; with few rows
-// the second kernel would take longer than what places stay empty.
+// rows, the fewest with which at least nine in ten of the places for blocks are taken, of up to 8 rounds; with few
+// rows, or where one part takes most of the places, the second kernel would take longer than what places stay empty.
 int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
   const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, most = ceil_div(rows, tile_rows * warps);
   constexpr int64_t few_rows = 2048;
   const bool as_cluster = places / slabs > 1 && places / slabs <= most_of_cluster;
-  if (as_cluster || (slabs * 2 > places && rows <= few_rows)) return std::clamp<int64_t>(places / slabs, 1, most);
+  const bool fills = slabs * 16 >= places * 9 && slabs <= places;
+  if (as_cluster || fills || (slabs * 2 > places && rows <= few_rows))
+    return std::clamp<int64_t>(places / slabs, 1, most);
   int64_t best = 1, best_taken = 0;  // in thousandths
   for (int64_t parts = 1; parts <= most && slabs * parts <= 8 * places; ++parts) {
     const int64_t taken = slabs * parts * 1000 / (ceil_div(slabs * parts, places) * places);

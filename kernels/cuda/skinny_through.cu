@@ -68,10 +68,12 @@ __device__ inline Eight load_line(const float* line, int64_t first, int64_t leng
 template <int Rank, int Cols, bool Bf16, bool Lines, bool Turned>
 class Slice {
  public:
-  __device__ static int place_of_column(int col, int chunk) {
+  __device__ static unsigned place_of_column(unsigned col, unsigned chunk) {
     return col * Rank + (chunk ^ col / (64 / Rank) % rank_chunks) * 8;
   }
-  __device__ static int place_of_line(int rank, int chunk) { return rank * Cols + (chunk ^ rank % 8) * 8; }
+  __device__ static unsigned place_of_line(unsigned rank, unsigned chunk) {
+    return rank * Cols + (chunk ^ rank % 8) * 8;
+  }
 
   // `cols` is a multiple of 32; beyond them there are zeros.
   __device__ void load(const float* weights, int64_t width, int64_t rank, int64_t first_col, int cols, bool whole) {
@@ -156,27 +158,35 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes
   const int64_t begin = blockIdx.y * pass.part_cols;
   const int cols = static_cast<int>(min(pass.part_cols, p.in - begin));
   const uint16_t* const a = static_cast<const uint16_t*>(p.a);
-  const int chunk = lane % 8;
-  const uint16_t* const from = a + (first_row + lane / 8) * p.in + begin + chunk * 8;
+  const unsigned chunk = lane % 8, own_row = lane / 8;
+  const int rows = static_cast<int>(min(p.rows - first_row, int64_t{tile_rows}));
+  const int stride = shares * step_cols;
+  // The next to fetch, in the first of the lane's rows.
+  const uint16_t* from = a + (first_row + own_row) * p.in + begin + share * step_cols + chunk * 8;
+  const int64_t four_rows = 4 * p.in;
   const auto fetch = [&](int col, int stage) {
     if (col < cols) {
       Stage& to = stages[stage];
       const bool in_cols = col + chunk * 8 < cols;
+      const auto place = [&](unsigned row) { return &to[row][(chunk ^ row % 8) * 8]; };
+      const uint16_t* at = from;
+      if (pass.whole.a) {
 #pragma unroll
-      for (int i = 0; i < tile_rows / 4; ++i) {
-        const int row = i * 4 + lane / 8;
-        const bool inside = in_cols && first_row + row < p.rows;
-        uint16_t* const place = &to[row][(chunk ^ row % 8) * 8];
-        const uint16_t* const at = inside ? from + i * 4 * p.in + col : a;
-        if (pass.whole.a)
-          copy_16_async(place, at, inside);
-        else
-          *reinterpret_cast<uint4*>(place) = load_eight_16(at, 0, inside ? cols - col - chunk * 8 : 0, false);
+        for (int i = 0; i < tile_rows; i += 4, at += four_rows) {
+          const bool inside = in_cols && static_cast<int>(own_row + i) < rows;
+          copy_16_async(place(own_row + i), inside ? at : a, inside);
+        }
+      } else {
+#pragma unroll 1
+        for (int i = 0; i < tile_rows; i += 4, at += four_rows) {
+          const int there = in_cols && static_cast<int>(own_row + i) < rows ? cols - col - chunk * 8 : 0;
+          *reinterpret_cast<uint4*>(place(own_row + i)) = load_eight_16(there > 0 ? at : a, 0, there, false);
+        }
       }
     }
+    from += stride;
     commit_copies();
   };
-  const int stride = shares * step_cols;
   int col = share * step_cols, next = col;
 #pragma unroll
   for (int stage = 0; stage < Stages - 1; ++stage, next += stride) fetch(next, stage);
@@ -191,7 +201,7 @@ __global__ void __launch_bounds__(threads, 2) project_kernel(Passes<Jobs> passes
   coming.store(weights[0]);
   __syncthreads();
   float sum[Rank / 8][4] = {};
-  int turn = 0, buffer = 0;
+  unsigned turn = 0, buffer = 0;
   for (int first = 0; first < cols; first += slice, buffer ^= 1) {
     const bool more = first + slice < cols;
     if (more) load(first + slice);

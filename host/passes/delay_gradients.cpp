@@ -1,0 +1,87 @@
+#include "passes/delay_gradients.h"
+
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "lora_kernels.h"
+#include "ops/lora_gradients.h"
+#include "ops/ops.h"
+
+namespace lh {
+namespace {
+
+bool is_of_few_rows(const Graph& graph, const Node& node) {
+  if (node.op != &lora_gradients_op) return false;
+  const Shape& x = graph.desc(node.inputs[LoraGradients::X]).shape;
+  return x.numel() / x[x.rank() - 1] <= LK_FEW_ROWS;
+}
+
+class Delays {
+ public:
+  explicit Delays(const Graph& graph)
+      : graph_(graph), maker_(graph.value_count() + 1), readers_(graph.value_count() + 1), place_(graph.nodes.size()) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) {
+      place_[n] = n;
+      for (const Value out : graph.nodes[n].outputs) maker_[out.id] = n;
+      for (const Value in : graph.nodes[n].inputs) readers_[in.id].push_back(n);
+    }
+    for (const auto& [name, out] : graph.outputs) is_output_.insert(out);
+  }
+
+  // Gradients behind node `border`, if nothing reads them before.
+  void move(size_t gradients, size_t border) {
+    for (const Value out : graph_.nodes[gradients].outputs)
+      if (std::ranges::any_of(readers_[out.id], [&](size_t reader) { return place_[reader] < border; })) return;
+    place_[gradients] = border;
+    std::set<size_t, std::greater<>> before;  // the last first, so that who reads has moved before who writes
+    const auto add_makers = [&](size_t n) {
+      for (const Value in : graph_.nodes[n].inputs)
+        if (in && maker_[in.id]) before.insert(*maker_[in.id]);
+    };
+    for (add_makers(gradients); !before.empty();) {
+      const size_t n = before.extract(before.begin()).value();
+      const auto moves_with_readers = [&](Value out) {
+        return !is_output_.contains(out) &&
+               std::ranges::all_of(readers_[out.id], [&](size_t reader) { return place_[reader] == border; });
+      };
+      if (!std::ranges::all_of(graph_.nodes[n].outputs, moves_with_readers)) continue;
+      place_[n] = border;
+      add_makers(n);
+    }
+  }
+
+  // All nodes by place; one that moves behind another stands behind it, for its own number is less.
+  std::vector<size_t> order() const {
+    std::vector<size_t> numbers(place_.size());
+    for (size_t n = 0; n < numbers.size(); ++n) numbers[n] = n;
+    std::ranges::sort(numbers, {}, [&](size_t n) { return std::tuple(place_[n], place_[n] != n, n); });
+    return numbers;
+  }
+
+ private:
+  const Graph& graph_;
+  std::vector<std::optional<size_t>> maker_;  // by value id
+  std::vector<std::vector<size_t>> readers_;  // likewise
+  std::vector<size_t> place_;                 // by node: its own number, or what it stands behind
+  std::set<Value> is_output_;
+};
+
+}  // namespace
+
+void delay_gradients(Graph& graph) {
+  Delays delays(graph);
+  std::optional<size_t> border;  // the attention that follows
+  for (size_t n = graph.nodes.size(); n-- > 0;) {
+    if (graph.nodes[n].op == &attention_backward_op) border = n;
+    if (border && is_of_few_rows(graph, graph.nodes[n])) delays.move(n, *border);
+  }
+  std::vector<Node> nodes;
+  for (const size_t n : delays.order()) nodes.push_back(std::move(graph.nodes[n]));
+  graph.nodes = std::move(nodes);
+}
+
+}  // namespace lh
