@@ -125,8 +125,6 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   prune(graph);
   group_gradients(graph);
   show("group_gradients", graph);
-  delay_gradients(graph);
-  show("delay_gradients", graph);
   return pass;
 }
 
@@ -181,6 +179,11 @@ TrainGraph StepBeforeRecompute::with(const ActivationChoice& choice, const Strea
     show("preserve", result.graph);
   }
 
+  // Where memory is asked for, each gradient is made where it takes the least.
+  if (choice.recompute == 0 && choice.offload == 0 && streaming.weights.empty()) {
+    delay_gradients(result.graph);
+    show("delay_gradients", result.graph);
+  }
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
   stream(result.graph, streaming);
   return result;

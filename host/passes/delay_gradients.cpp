@@ -14,10 +14,17 @@
 namespace lh {
 namespace {
 
-bool is_of_few_rows(const Graph& graph, const Node& node) {
-  if (node.op != &lora_gradients_op) return false;
-  const Shape& x = graph.desc(node.inputs[LoraGradients::X]).shape;
-  return x.numel() / x[x.rank() - 1] <= LK_FEW_ROWS;
+bool has_few_rows(const Graph& graph, Value v) {
+  const Shape& shape = graph.desc(v).shape;
+  return shape.rank() == 0 || shape.numel() <= LK_FEW_ROWS * shape[shape.rank() - 1];
+}
+
+// What a node reads, but for weights, and what it makes.
+bool has_few_rows(const Graph& graph, const Node& node) {
+  return std::ranges::all_of(node.outputs, [&](Value out) { return has_few_rows(graph, out); }) &&
+         std::ranges::all_of(node.inputs, [&](Value in) {
+           return !in || graph.info(in).kind == ValueKind::param || has_few_rows(graph, in);
+         });
 }
 
 class Delays {
@@ -48,6 +55,7 @@ class Delays {
         return !is_output_.contains(out) &&
                std::ranges::all_of(readers_[out.id], [&](size_t reader) { return place_[reader] == border; });
       };
+      if (!has_few_rows(graph_, graph_.nodes[n])) continue;
       if (!std::ranges::all_of(graph_.nodes[n].outputs, moves_with_readers)) continue;
       place_[n] = border;
       add_makers(n);
@@ -77,7 +85,8 @@ void delay_gradients(Graph& graph) {
   std::optional<size_t> border;  // the attention that follows
   for (size_t n = graph.nodes.size(); n-- > 0;) {
     if (graph.nodes[n].op == &attention_backward_op) border = n;
-    if (border && is_of_few_rows(graph, graph.nodes[n])) delays.move(n, *border);
+    if (graph.nodes[n].op != &lora_gradients_op || !border) continue;
+    if (has_few_rows(graph, graph.nodes[n].inputs[LoraGradients::X])) delays.move(n, *border);
   }
   std::vector<Node> nodes;
   for (const size_t n : delays.order()) nodes.push_back(std::move(graph.nodes[n]));

@@ -1,7 +1,7 @@
 // Pass: gradients of adapters of few rows, as of modulations, behind the attention that follows. Runs behind
 // differentiation. They are a few short kernels, one after the other, that nothing waits for but the update: where they
 // stand they hold up the stream of their block, and there they depend on nothing that is made beside them
-// (run/side_by_side.h). What only they read moves with them; it is as small as they are.
+// (run/side_by_side.h). What only they read moves with them where it is of few rows, too; weights are read later.
 #pragma once
 
 #include "graph/graph.h"
