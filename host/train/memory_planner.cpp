@@ -33,19 +33,20 @@ double least_good(double from, double to, int parts, const std::function<bool(do
   return std::min(to, static_cast<double>(fine) / parts);
 }
 
-constexpr double coarse_step = 1.0 / 8;
+constexpr double coarse_step = 1.0 / 8, fine_step = 1.0 / 128;
 
-// Shares of recomputation that are looked at first; then those on both sides of the best, which `best` gives.
+// Shares of recomputation that are looked at first, with the last one below the most: what comes last may take more
+// memory to be made again than it does to be kept. Then those on both sides of the best, which `best` gives.
 std::vector<double> coarse_shares(const MemoryWishes& wishes) {
   std::vector<double> shares;
   for (double share = wishes.least_share; share < wishes.most_share; share += coarse_step) shares.push_back(share);
+  if (!shares.empty() && wishes.most_share - fine_step > shares.back()) shares.push_back(wishes.most_share - fine_step);
   shares.push_back(wishes.most_share);
   return shares;
 }
 
 void look_beside(const std::function<double()>& best, const MemoryWishes& wishes,
                  const std::function<void(double)>& look) {
-  constexpr double fine_step = 1.0 / 128;
   for (double step = coarse_step / 2; step >= fine_step; step /= 2) {
     const double middle = best();
     for (const double share : {middle - step, middle + step})
