@@ -4,7 +4,7 @@
 // goes through memory, in 16 bits, and dq is a product of its own:
 //   tiles of 128 keys:    s^T = k q^T,  p^T = exp(scale s^T - lse),  dp^T = v do^T,  ds^T = p^T (dp^T - delta),
 //                         dv += p^T do,  dk += ds^T q  over parts of 64 queries;  ds^T is stored
-//   tiles of 128 queries: dq += ds k  over parts of 64 keys
+//   tiles of 128 or 256 queries: dq += ds k  over parts of 64 keys
 // with delta = sum_d(do o). Every sum is made by one thread in order: nobody adds to what another one has.
 //
 // Tiles of both kinds run beside each other, those that wait for memory (dq) and those that do not: which and when, and

@@ -59,7 +59,8 @@ inline WideOrder wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_
   // where they are level here, and as fast where they are a tenth behind.
   const auto cells = static_cast<double>(key_tiles * query_tiles);
   const double by_list = 1.27 * static_cast<double>(all_heads) * cells / static_cast<double>(processors);
-  if (teams > 0 &&
+  const bool countable = all_heads * key_tiles * query_tiles < int64_t{1} << 30;  // the cells of all heads
+  if (teams > 0 && countable &&
       static_cast<double>(ceil_div(all_heads, teams) * query_tiles) + 0.36 * static_cast<double>(key_tiles) <
           1.1 * by_list) {
     order.teams = static_cast<int>(teams);
