@@ -10,14 +10,12 @@
 #include "lora_kernels.h"
 #include "ops/lora_gradients.h"
 #include "ops/ops.h"
+#include "passes/rows.h"
 
 namespace lh {
 namespace {
 
-bool has_few_rows(const Graph& graph, Value v) {
-  const Shape& shape = graph.desc(v).shape;
-  return shape.rank() == 0 || shape.numel() <= LK_FEW_ROWS * shape[shape.rank() - 1];
-}
+bool has_few_rows(const Graph& graph, Value v) { return rows_of(graph, v) <= LK_FEW_ROWS; }
 
 // What a node reads, but for weights, and what it makes.
 bool has_few_rows(const Graph& graph, const Node& node) {

@@ -8,6 +8,7 @@
 #include "lora_kernels_group.h"
 #include "ops/lora_gradients.h"
 #include "ops/lora_group.h"
+#include "passes/rows.h"
 
 namespace lh {
 namespace {
@@ -27,11 +28,6 @@ int64_t limit_of(const Graph& graph) {
   for (const Node& node : graph.nodes)
     if (node.op == &lora_gradients_op) all += bytes_read(graph, node);
   return std::min(most_bytes, all / most_share);
-}
-
-int64_t rows_of(const Graph& graph, const Node& layer) {
-  const Shape& x = graph.desc(layer.inputs[G::X]).shape;
-  return x.numel() / x[x.rank() - 1];
 }
 
 // Layers that go together, in order: one at least.
@@ -66,7 +62,7 @@ std::vector<Group> groups_of(const Graph& graph) {
     for (auto& [rows, group] : open)
       if (group.makes_input_of(node)) close(group);
     if (node.op != &lora_gradients_op) continue;
-    const int64_t rows = rows_of(graph, node);
+    const int64_t rows = rows_of(graph, node.inputs[G::X]);
     if (rows <= LK_FEW_ROWS) continue;
     Group& group = open[rows];
     if (!group.takes(graph, node, limit)) close(group);

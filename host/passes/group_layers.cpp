@@ -13,6 +13,7 @@
 #include "ops/lora_group.h"
 #include "ops/ops.h"
 #include "passes/recompute.h"
+#include "passes/rows.h"
 
 namespace lh {
 namespace {
@@ -24,8 +25,8 @@ constexpr double most_flops = 1.4e11;
 // Up to LK_FEW_ROWS rows the time goes into reading each weight.
 bool gains(const Graph& graph, const Node& layer) {
   const Shape &x = graph.desc(layer.inputs[0]).shape, &y = graph.desc(layer.outputs[0]).shape;
-  const int64_t in = x[x.rank() - 1], rows = x.numel() / in;
-  return rows > LK_FEW_ROWS && 2 * static_cast<double>(y.numel()) * static_cast<double>(in) <= most_flops;
+  return rows_of(graph, layer.inputs[0]) > LK_FEW_ROWS &&
+         2 * static_cast<double>(y.numel()) * static_cast<double>(x[x.rank() - 1]) <= most_flops;
 }
 
 // Numbers of nodes.

@@ -15,7 +15,7 @@
 //
 // One warp loads, a thread takes tiles, another one hands out cells, two warpgroups multiply, 64 keys or queries each.
 // They issue their products in turns, so that one computes exponentials while the other's products run.
-#include <algorithm>
+#include <optional>
 
 #include "cuda/attention_hopper.h"
 #include "cuda/attention_wide_multiply.cuh"
@@ -243,9 +243,8 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   const int64_t query_parts = ceil_div(queries, part_rows);
   const int64_t processors = cuda.device().multiProcessorCount, all_heads = batch * heads;
   if (queries == 0 || all_heads * key_tiles < processors) return pass_over(cuda, "too few keys for each processor");
-  const WideOrder order = wide_order(all_heads, query_tiles, key_tiles, processors);
-  if (order.cells() * cell_bytes > most_ds_bytes || std::max<int64_t>(order.cells(), order.listed) > most_tiles)
-    return pass_over(cuda, "too many tiles");
+  const std::optional<WideOrder> order = wide_order(all_heads, query_tiles, key_tiles, processors);
+  if (!order || order->cells() * cell_bytes > most_ds_bytes) return pass_over(cuda, "too many tiles");
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,
@@ -255,9 +254,9 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
                   .key_lengths = static_cast<const int32_t*>(p.key_lengths.data),
                   .key_mask = static_cast<const int32_t*>(p.key_mask.data),
                   .statistics = cuda.scratch<float>(all_heads * query_parts * 2 * part_rows),
-                  .ds = cuda.scratch<unsigned char>(order.cells() * cell_bytes),
-                  .counters = cuda.scratch<uint32_t>(order.counters()),
-                  .order = order,
+                  .ds = cuda.scratch<unsigned char>(order->cells() * cell_bytes),
+                  .counters = cuda.scratch<uint32_t>(order->counters()),
+                  .order = *order,
                   .queries = static_cast<int>(queries),
                   .keys = static_cast<int>(keys),
                   .heads = static_cast<int>(heads),

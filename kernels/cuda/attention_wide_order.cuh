@@ -16,7 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
+#include "cuda/attention_order.cuh"
 #include "cuda/cuda.h"
 #include "cuda/hopper.cuh"
 
@@ -47,7 +49,15 @@ struct WideOrder {
   static constexpr int depth = 6;
 };
 
-inline WideOrder wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_tiles, int64_t processors) {
+// None: there are too many tiles to count.
+inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_tiles,
+                                           int64_t processors) {
+  // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
+  // takes: then nobody waits, and enough is left for the time in which the last keys end. A slot is wanted again when
+  // the queries of its last head are done.
+  const int64_t lag = std::min(all_heads, 2 * (1 + ceil_div(processors, key_tiles)));
+  const int64_t listed = (all_heads + lag) * (key_tiles + query_tiles);
+  if (listed > most_tiles) return {};
   WideOrder order{.key_tiles = static_cast<int>(key_tiles),
                   .query_tiles = static_cast<int>(query_tiles),
                   .all_heads = static_cast<int>(all_heads)};
@@ -67,13 +77,9 @@ inline WideOrder wide_order(int64_t all_heads, int64_t query_tiles, int64_t key_
     order.followers = static_cast<int>(std::min(processors / teams - key_tiles, std::max<int64_t>(1, key_tiles / 3)));
     return order;
   }
-  // When a head's queries come up, all tiles of keys under way are of later heads, with twice as many between as that
-  // takes: then nobody waits, and enough is left for the time in which the last keys end. A slot is wanted again when
-  // the queries of its last head are done.
-  const int64_t lag = std::min(all_heads, 2 * (1 + ceil_div(processors, key_tiles)));
   order.lag = static_cast<int>(lag);
   order.slots = static_cast<int>(std::min(all_heads, lag + 1 + ceil_div(processors, key_tiles + query_tiles)));
-  order.listed = static_cast<int>((all_heads + lag) * (key_tiles + query_tiles));
+  order.listed = static_cast<int>(listed);
   return order;
 }
 
@@ -88,7 +94,7 @@ struct Tile {
 
 // Counters. By a list: tiles taken; then of each head the tiles of keys that are done; and those of queries. In teams,
 // for each member: the rows that a tile of keys has made, or the cells that a follower has read.
-__device__ inline uint32_t* keys_done(const WideOrder&, uint32_t* counters, int head) { return counters + 1 + head; }
+__device__ inline uint32_t* keys_done(uint32_t* counters, int head) { return counters + 1 + head; }
 __device__ inline uint32_t* queries_done(const WideOrder& o, uint32_t* counters, int head) {
   return counters + 1 + o.all_heads + head;
 }
@@ -154,7 +160,7 @@ class ListedCells {
   }
   // Another one is written.
   __device__ void tell(const WideOrder& o, uint32_t* counters, const Tile& tile) {
-    if (++told_ == o.query_tiles) hopper::add_release(keys_done(o, counters, tile.head));
+    if (++told_ == o.query_tiles) hopper::add_release(keys_done(counters, tile.head));
   }
 
  private:
@@ -191,7 +197,7 @@ class ListedRow {
 
   __device__ ListedRow(const WideOrder& o, const Tile& tile, uint32_t* counters)
       : cell_((tile.slot * o.query_tiles + tile.place) * o.key_tiles) {
-    wait_until(keys_done(o, counters, tile.head), o.key_tiles);
+    wait_until(keys_done(counters, tile.head), o.key_tiles);
     hopper::fence_async();
   }
   __device__ int there() const { return 1; }
