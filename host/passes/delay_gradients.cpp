@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "ops/lora_gradients.h"
 #include "ops/ops.h"
 #include "passes/rows.h"
+#include "passes/uses.h"
 
 namespace lh {
 namespace {
@@ -27,31 +27,24 @@ bool has_few_rows(const Graph& graph, const Node& node) {
 
 class Delays {
  public:
-  explicit Delays(const Graph& graph)
-      : graph_(graph), maker_(graph.value_count() + 1), readers_(graph.value_count() + 1), place_(graph.nodes.size()) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      place_[n] = n;
-      for (const Value out : graph.nodes[n].outputs) maker_[out.id] = n;
-      for (const Value in : graph.nodes[n].inputs) readers_[in.id].push_back(n);
-    }
-    for (const auto& [name, out] : graph.outputs) is_output_.insert(out);
+  explicit Delays(const Graph& graph) : graph_(graph), uses_(graph), place_(graph.nodes.size() + 1) {
+    for (size_t n = 0; n < place_.size(); ++n) place_[n] = n;
   }
 
   // Gradients behind node `border`, if nothing reads them before.
   void move(size_t gradients, size_t border) {
     for (const Value out : graph_.nodes[gradients].outputs)
-      if (std::ranges::any_of(readers_[out.id], [&](size_t reader) { return place_[reader] < border; })) return;
+      if (std::ranges::any_of(uses_.readers[out.id], [&](size_t reader) { return place_[reader] < border; })) return;
     place_[gradients] = border;
     std::set<size_t, std::greater<>> before;  // the last first, so that who reads has moved before who writes
     const auto add_makers = [&](size_t n) {
       for (const Value in : graph_.nodes[n].inputs)
-        if (in && maker_[in.id]) before.insert(*maker_[in.id]);
+        if (in && uses_.maker[in.id]) before.insert(*uses_.maker[in.id]);
     };
     for (add_makers(gradients); !before.empty();) {
       const size_t n = before.extract(before.begin()).value();
       const auto moves_with_readers = [&](Value out) {
-        return !is_output_.contains(out) &&
-               std::ranges::all_of(readers_[out.id], [&](size_t reader) { return place_[reader] == border; });
+        return std::ranges::all_of(uses_.readers[out.id], [&](size_t reader) { return place_[reader] == border; });
       };
       if (!has_few_rows(graph_, graph_.nodes[n])) continue;
       if (!std::ranges::all_of(graph_.nodes[n].outputs, moves_with_readers)) continue;
@@ -62,7 +55,7 @@ class Delays {
 
   // All nodes by place; one that moves behind another stands behind it, for its own number is less.
   std::vector<size_t> order() const {
-    std::vector<size_t> numbers(place_.size());
+    std::vector<size_t> numbers(graph_.nodes.size());
     for (size_t n = 0; n < numbers.size(); ++n) numbers[n] = n;
     std::ranges::sort(numbers, {}, [&](size_t n) { return std::tuple(place_[n], place_[n] != n, n); });
     return numbers;
@@ -70,10 +63,9 @@ class Delays {
 
  private:
   const Graph& graph_;
-  std::vector<std::optional<size_t>> maker_;  // by value id
-  std::vector<std::vector<size_t>> readers_;  // likewise
-  std::vector<size_t> place_;                 // by node: its own number, or what it stands behind
-  std::set<Value> is_output_;
+  const Uses uses_;
+  std::vector<size_t>
+      place_;  // by node, and of who reads what the graph puts out: its own number, or what it stands behind
 };
 
 }  // namespace

@@ -9,23 +9,14 @@
 #include "graph/op.h"
 #include "ops/ops.h"
 #include "passes/prune.h"
+#include "passes/uses.h"
 
 namespace lh {
 namespace {
 
 class Matcher {
  public:
-  Matcher(const Graph& graph, std::span<const std::string> trained)
-      : graph_(graph),
-        trained_(trained),
-        producer_(graph.value_count() + 1, nullptr),
-        readers_(graph.value_count() + 1, 0) {
-    for (const Node& node : graph.nodes) {
-      for (const Value in : node.inputs) ++readers_[in.id];
-      for (const Value out : node.outputs) producer_[out.id] = &node;
-    }
-    for (const auto& [name, v] : graph.outputs) ++readers_[v.id];
-  }
+  Matcher(const Graph& graph, std::span<const std::string> trained) : graph_(graph), trained_(trained), uses_(graph) {}
 
   // The node that replaces `node`, if it ends one of the patterns.
   std::optional<Node> match(const Node& node) const {
@@ -50,7 +41,11 @@ class Matcher {
     return {{node.inputs[0], node.inputs[1]}, {node.inputs[1], node.inputs[0]}};
   }
   // The node that makes `v`, where nothing but the pattern reads it.
-  const Node* only_read_by_pattern(Value v) const { return readers_[v.id] == 1 ? producer_[v.id] : nullptr; }
+  const Node* only_read_by_pattern(Value v) const { return uses_.readers[v.id].size() == 1 ? maker_of(v) : nullptr; }
+  const Node* maker_of(Value v) const {
+    const std::optional<size_t> maker = uses_.maker[v.id];
+    return maker ? &graph_.nodes[*maker] : nullptr;
+  }
   const Node* made_by(Value v, const OpDef& op) const {
     const Node* node = only_read_by_pattern(v);
     return node != nullptr && node->op == &op ? node : nullptr;
@@ -81,7 +76,7 @@ class Matcher {
 
   // The value that a factor is one more than.
   std::optional<Value> scale_of(Value factor) const {
-    const Node* affine = producer_[factor.id];
+    const Node* affine = maker_of(factor);
     if (affine == nullptr || affine->op != &affine_op) return std::nullopt;
     if (affine->attrs.f("scale") != 1 || affine->attrs.f("shift") != 1) return std::nullopt;
     return affine->inputs[0];
@@ -160,8 +155,7 @@ class Matcher {
 
   const Graph& graph_;
   std::span<const std::string> trained_;
-  std::vector<const Node*> producer_;
-  std::vector<int32_t> readers_;
+  const Uses uses_;
 };
 
 }  // namespace
