@@ -52,13 +52,13 @@ inline void strides_of(const lk_tensor& t, int64_t (&strides)[LK_MAX_RANK]) {
   }
 }
 
-// Columns of the last axis from `from` on, where they are.
-inline lk_tensor columns_from(const lk_tensor& t, int64_t from) {
+// So many columns of the last axis, where they are.
+inline lk_tensor columns_of(const lk_tensor& t, int64_t from, int64_t count) {
   lk_tensor columns = t;
-  if (from == 0) return columns;
+  if (count == t.dims[t.rank - 1]) return columns;
   strides_of(t, columns.strides);
   columns.data = static_cast<char*>(t.data) + from * lk_dtype_size(t.dtype);
-  columns.dims[t.rank - 1] -= from;
+  columns.dims[t.rank - 1] = count;
   return columns;
 }
 

@@ -28,6 +28,22 @@ std::vector<lk::Arg> written_by(const lk_lora_backward_params& p) {
   return {LK_ARG(p, ddown), LK_ARG(p, dup), LK_ARG(p, ds)};
 }
 
+// Of two layers whose y differ in nothing but their numbers.
+void check_gating(const lk::Check& check, const lk_lora_group_forward_params& p) {
+  check.require(p.count == 2, "count", "2 where one layer gates the other", std::to_string(p.count));
+  lk::check_gate(check, p.activation);
+  const lk_tensor& y = p.layers[0].y;
+  check.dtype({"layer 1: y", &p.layers[1].y}, y.dtype);
+  check.shape({"layer 1: y", &p.layers[1].y}, lk::shape_of(y));
+  const lk::Arg activated = LK_LINES(p, activated);
+  check.floating(activated);
+  check.shape(activated, lk::shape_of(y));
+  for (int32_t i = 0; i < p.count; ++i) {
+    lk::separate(check, activated, read_by(p.layers[i]));
+    lk::separate(check, activated, written_by(p.layers[i]));
+  }
+}
+
 void check_lora_group_forward(const lk_lora_group_forward_params& p) {
   constexpr const char* op = "lora_group_forward";
   lk::check_layers(lk::Check(op), p.layers, p.count, LK_LORA_GROUP_MAX);
@@ -40,6 +56,7 @@ void check_lora_group_forward(const lk_lora_group_forward_params& p) {
     check_same_x(check, p.layers[i].x, p.layers[0].x);
   }
   lk::check_layers_apart(op, p.layers, p.count, read_by, written_by);
+  if (lk::present(p.activated)) check_gating(lk::Check(op), p);
 }
 
 void check_lora_group_backward(const lk_lora_group_backward_params& p) {

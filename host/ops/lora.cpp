@@ -40,7 +40,9 @@ std::vector<Desc> infer_activated(const Infer& a) {
   std::vector<Desc> out = infer(a);
   const int64_t from = a.attrs.i("from"), columns = out[0].shape[out[0].shape.rank() - 1];
   expect(from >= 0 && from < columns, fmt::format("from is {}, outside {} columns", from, columns));
-  out.push_back({out[0].dtype, out[0].shape.with(-1, columns - from)});
+  const int64_t gates = a.attrs.i("gates"), active = columns - from;
+  expect(gates == 0 || active % 2 == 0, fmt::format("{} columns have no half that gates the other", active));
+  out.push_back({out[0].dtype, out[0].shape.with(-1, gates != 0 ? active / 2 : active)});
   return out;
 }
 
@@ -75,7 +77,8 @@ lk_status launch(const Launch& l) {
 lk_status launch_activated(const Launch& l) {
   lk_lora_forward_params p = forward_params(l);
   p.activated = l.out[2];
-  p.activation = LK_GELU_TANH;
+  p.gates = l.attrs.i("gates") != 0 ? 1 : 0;
+  p.activation = p.gates != 0 ? LK_SILU : LK_GELU_TANH;
   p.activated_from = l.attrs.i("from");
   return lk_lora_forward(l.context, &p);
 }

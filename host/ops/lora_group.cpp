@@ -3,6 +3,7 @@
 #include <array>
 
 #include "lora_kernels_group.h"
+#include "ops/lora_activated.h"
 #include "ops/lora_gradients.h"
 #include "ops/ops.h"
 
@@ -49,6 +50,13 @@ void gradient(Gradient& g) {
   if (g.needs(x_input)) g.set(x_input, d.back());
 }
 
+std::vector<Desc> infer_gated(const Infer& a) {
+  std::vector<Desc> out = infer(a);
+  expect(out.size() == 4 && out[0] == out[2], "expected two layers of one width");
+  out.push_back(out[0]);
+  return out;
+}
+
 lk_status launch(const Launch& l) {
   std::array<lk_lora_forward_params, LK_LORA_GROUP_MAX> layers{};
   const size_t count = G::layers(l.in.size());
@@ -69,6 +77,10 @@ lk_status launch(const Launch& l) {
   lk_lora_group_forward_params p{};
   p.layers = layers.data();
   p.count = static_cast<int32_t>(count);
+  if (l.out.size() > 2 * count) {
+    p.activated = l.out[2 * count];
+    p.activation = LK_SILU;
+  }
   return lk_lora_group_forward(l.context, &p);
 }
 
@@ -111,6 +123,7 @@ lk_status launch_backward(const Launch& l) {
 std::string lora_scale_attr(size_t layer) { return fmt::format("scale.{}", layer); }
 
 const OpDef lora_group_op{.name = "lora_group", .infer = infer, .gradient = gradient, .launch = launch};
+const OpDef lora_group_gated_op{.name = "lora_group_gated", .infer = infer_gated, .launch = launch, .lines_out = {4}};
 const OpDef lora_group_backward_op{.name = "lora_group_backward", .infer = infer_backward, .launch = launch_backward};
 
 }  // namespace lh

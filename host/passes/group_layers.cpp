@@ -14,6 +14,7 @@
 #include "ops/ops.h"
 #include "passes/recompute.h"
 #include "passes/rows.h"
+#include "passes/uses.h"
 
 namespace lh {
 namespace {
@@ -34,11 +35,8 @@ using Nodes = std::vector<size_t>;
 
 class Grouping {
  public:
-  explicit Grouping(const Graph& graph) : graph_(graph), maker_(graph.value_count() + 1), place_(graph.nodes.size()) {
-    for (size_t n = 0; n < graph.nodes.size(); ++n) {
-      place_[n] = {n, 1, n};
-      for (const Value out : graph.nodes[n].outputs) maker_[out.id] = n;
-    }
+  explicit Grouping(const Graph& graph) : graph_(graph), uses_(graph), place_(graph.nodes.size()) {
+    for (size_t n = 0; n < graph.nodes.size(); ++n) place_[n] = {n, 1, n};
   }
 
   // By their first layer: the nodes of each group, in order.
@@ -82,7 +80,7 @@ class Grouping {
   // The nodes behind `first` that `node` waits for; false where one of them is a layer.
   bool find(size_t first, const Node& node, std::set<size_t>& moving) const {
     return std::ranges::all_of(node.inputs, [&](Value in) {
-      const std::optional<size_t> maker = in ? maker_[in.id] : std::nullopt;
+      const std::optional<size_t> maker = in ? uses_.maker[in.id] : std::nullopt;
       if (!maker || place_[*maker] < Place{first, 1, first} || moving.contains(*maker)) return true;
       const Node& waits_for = graph_.nodes[*maker];
       if (waits_for.op == &lora_op || !find(first, waits_for, moving)) return false;
@@ -92,11 +90,13 @@ class Grouping {
   }
 
   const Graph& graph_;
-  std::vector<std::optional<size_t>> maker_;  // by value id
-  std::vector<Place> place_;                  // by node
+  const Uses uses_;
+  std::vector<Place> place_;  // by node
 };
 
-Node grouped(const Graph& graph, const Nodes& layers) {
+}  // namespace
+
+Node group_of(const Graph& graph, std::span<const size_t> layers) {
   const Node& first = graph.nodes[layers.front()];
   Node group{.op = &lora_group_op, .inputs = {first.inputs[0]}, .outputs = {}, .attrs = {}, .scope = first.scope};
   take_products(first.attrs, group.attrs);
@@ -109,8 +109,6 @@ Node grouped(const Graph& graph, const Nodes& layers) {
   return group;
 }
 
-}  // namespace
-
 void group_layers(Graph& graph) {
   Grouping grouping(graph);
   const std::map<size_t, Nodes> groups = grouping.groups();
@@ -120,7 +118,7 @@ void group_layers(Graph& graph) {
   std::vector<Node> nodes;
   for (const size_t n : grouping.order()) {
     if (const auto found = groups.find(n); found != groups.end())
-      nodes.push_back(grouped(graph, found->second));
+      nodes.push_back(group_of(graph, found->second));
     else if (!within.contains(n))
       nodes.push_back(std::move(graph.nodes[n]));
   }

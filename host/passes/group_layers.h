@@ -6,10 +6,15 @@
 // alone where that itself waits for a layer.
 #pragma once
 
+#include <span>
+
 #include "graph/graph.h"
 
 namespace lh {
 
 void group_layers(Graph& graph);
+
+// The op of these layers of one x, which are nodes of the graph.
+Node group_of(const Graph& graph, std::span<const size_t> layers);
 
 }  // namespace lh

@@ -57,7 +57,7 @@ double products(const Graph& graph, const Node& node) {
   if (op == &lora_gradients_op) return lora_gradients_products(graph, node);
   using Group = LoraGroup;
   double total = 0;
-  if (op == &lora_group_op)
+  if (op == &lora_group_op || op == &lora_group_gated_op)
     for (size_t i = 0; i < Group::layers(in.size()); ++i)
       total += lora_products(graph, in[0], node.outputs[2 * i], node.outputs[2 * i + 1]);
   if (op == &lora_group_backward_op)

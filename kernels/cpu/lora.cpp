@@ -7,11 +7,11 @@
 
 #include <cstring>
 
+#include "activated.h"
 #include "cpu/convert.h"
 #include "cpu/gemm.h"
 #include "cpu/linear.h"
 #include "cpu/weight_product.h"
-#include "lines.h"
 
 namespace lk::cpu {
 
@@ -55,8 +55,7 @@ void layer_forward(Cpu& cpu, const lk_lora_forward_params& p) {
 
 void lora_forward(Cpu& cpu, const lk_lora_forward_params& p) {
   layer_forward(cpu, p);
-  if (!present(p.activated)) return;
-  unary(cpu, {.kind = p.activation, .x = columns_from(p.y, p.activated_from), .y = p.activated});
+  if (present(p.activated)) activate(cpu, {&p, 1}, activated_of(p));
 }
 
 void lora_backward(Cpu& cpu, const lk_lora_backward_params& p, float* dx, float so_far) {

@@ -2,13 +2,16 @@
 // to the bits that layer after layer, each with the one behind it as `added`, would have.
 #include <cstring>
 
+#include "activated.h"
 #include "cpu/convert.h"
 #include "cpu/lora.h"
 
 namespace lk::cpu {
 
 void lora_group_forward(Cpu& cpu, const lk_lora_group_forward_params& p) {
-  for (int32_t i = 0; i < p.count; ++i) lora_forward(cpu, p.layers[i]);
+  const std::span layers(p.layers, static_cast<size_t>(p.count));
+  for (const lk_lora_forward_params& layer : layers) lora_forward(cpu, layer);
+  if (present(p.activated)) activate(cpu, layers, {.to = p.activated, .kind = p.activation, .from = 0, .gates = true});
 }
 
 void lora_group_backward(Cpu& cpu, const lk_lora_group_backward_params& p) {

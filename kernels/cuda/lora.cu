@@ -71,22 +71,27 @@ GemmCall base_product(Cuda& cuda, const Params& p, const Sizes& n, bool forward,
   return call;
 }
 
-// Which way a layer with an activation goes, and so the memory it needs, is known without addresses.
-void require_aligned(const Cuda& cuda, const lk_lora_forward_params& p) {
-  for (const lk_tensor* t : {&p.x, &p.weight, &p.y, &p.s, &p.activated})
-    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t->data) % 16 != 0)
+// Which way layers with an activation go, and so the memory they need, is known without addresses.
+void require_aligned(const Cuda& cuda, std::span<const lk_lora_forward_params> layers, const Activated& activated) {
+  const auto require = [&](const lk_tensor& t) {
+    if (!cuda.measuring() && reinterpret_cast<uintptr_t>(t.data) % 16 != 0)
       throw Error(LK_E_INVALID, "lora_forward: with an activation all tensors must be aligned to 16 bytes");
+  };
+  for (const lk_lora_forward_params& p : layers)
+    for (const lk_tensor* t : {&p.x, &p.weight, &p.y, &p.s}) require(*t);
+  require(activated.to);
 }
 
-// What the product is told of an activation. Anything but gelu by tanh of rows that lie evenly has no type.
-Activation activation_of(const lk_lora_forward_params& p) {
-  const int64_t width = p.activated.dims[p.activated.rank - 1];
-  const Lines lines = *lines_of(p.activated);
-  const bool even = lines.dense() || lines.line == width;
-  return {.type = p.activation == LK_GELU_TANH && even ? p.activated.dtype : LK_F32,
-          .from = p.activated_from,
-          .data = p.activated.data,
-          .pitch = lines.dense() ? width : lines.pitch};
+// What the product is told of an activation. Anything but gelu by tanh or gates of silu, of rows that lie evenly, has
+// no type.
+Activation activation_of(const Activated& a) {
+  const Lines lines = *lines_of(a.to);
+  const bool even = lines.dense() || lines.line == a.width(), known = a.kind == (a.gates ? LK_SILU : LK_GELU_TANH);
+  return {.type = known && even ? a.to.dtype : LK_F32,
+          .from = a.from,
+          .gates = a.gates ? a.width() : 0,
+          .data = a.to.data,
+          .pitch = lines.dense() ? a.width() : lines.pitch};
 }
 
 // With the adapter's share as a step of its sum: z [rows, rank], which the product may make itself, times v.
@@ -416,8 +421,9 @@ void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n,
   cuda.gemm().run(call);
 }
 
-// Whether the product made what is activated, too, which one layer may have.
-bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
+// Whether the product made what is activated, too.
+bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const Activated& wanted,
+                  void* workspace) {
   const bool skinny = skinny_takes(cuda, layers);
   const lk_lora_forward_params& first = layers.front();
   std::vector<SharedProduct> bases;
@@ -432,8 +438,8 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, vo
   if (!bases.empty()) bases.front().c = first.added.data;
   const bool can_share = skinny && bases.size() == layers.size();
   Shares shares = Shares::apart;
-  if (can_share && present(first.activated)) {
-    bases.front().activation = activation_of(first);
+  if (can_share && wanted.wanted()) {
+    bases.front().activation = activation_of(wanted);
     shares = with_shares(cuda, bases);
     if (shares == Shares::apart) bases.front().activation = {};
   }
@@ -507,9 +513,14 @@ bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> lay
   return !present(dx) || takes_base(cuda, share, in(dx));
 }
 
-void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace) {
-  if (workspace == nullptr) return few_rows_forward(cuda, layers.front(), sizes_of(layers.front()));
-  wide_forward(cuda, layers, workspace);
+void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const Activated& activated,
+                  void* workspace) {
+  if (activated.wanted()) require_aligned(cuda, layers, activated);
+  if (workspace == nullptr)
+    few_rows_forward(cuda, layers.front(), sizes_of(layers.front()));
+  else if (wide_forward(cuda, layers, activated, workspace))
+    return;
+  if (activated.wanted()) activate(cuda, layers, activated);
 }
 
 void lora_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
@@ -518,14 +529,7 @@ void lora_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
 }
 
 void lora_forward(Cuda& cuda, const lk_lora_forward_params& p) {
-  if (present(p.activated)) require_aligned(cuda, p);
-  void* const workspace = lora_workspace(cuda, p.x);
-  if (workspace == nullptr)
-    few_rows_forward(cuda, p, sizes_of(p));
-  else if (wide_forward(cuda, {&p, 1}, workspace))
-    return;
-  if (!present(p.activated)) return;
-  unary(cuda, {.kind = p.activation, .x = columns_from(p.y, p.activated_from), .y = p.activated});
+  lora_forward(cuda, {&p, 1}, activated_of(p), lora_workspace(cuda, p.x));
 }
 
 void lora_backward(Cuda& cuda, const lk_lora_backward_params& p) {

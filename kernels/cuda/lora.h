@@ -3,6 +3,7 @@
 
 #include <span>
 
+#include "activated.h"
 #include "cuda/cuda.h"
 
 namespace lk::cuda {
@@ -19,8 +20,9 @@ bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> lay
 // Scratch memory that calls of one operation share.
 void* lora_workspace(Cuda& cuda, const lk_tensor& x);
 
-// As lk_lora_forward and lk_lora_backward on each, but for dx, which is of all.
-void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, void* workspace);
+// As lk_lora_forward and lk_lora_backward on each, but for what is activated and dx, which are of all.
+void lora_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const Activated& activated,
+                  void* workspace);
 void lora_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace);
 
 }  // namespace lk::cuda

@@ -27,16 +27,25 @@ struct Leaving {
 
 using namespace hopper;
 
-// Of a cluster's tile, in units of tiles: bands of rows one after the other, in a band column after column. The column
-// is the layer's, and layers `layer` to `end` are summed.
-struct Place {
-  int row, col, layer = 0, end = 1;
+// The tile of this number where there are so many columns of them: bands of rows one after the other, in a band column
+// after column.
+struct InBands {
+  int row, col;
   template <int Layers>
-  __device__ Place(const Problem<Layers>& p, int tile) {
-    const int in_band = p.band * p.col_tiles, first = tile / in_band * p.band;
+  __device__ InBands(const Problem<Layers>& p, int cols, int tile) {
+    const int in_band = p.band * cols, first = tile / in_band * p.band;
     const int height = min(p.band, p.row_tiles - first), left = tile % in_band;
     row = first + left % height;
     col = left / height;
+  }
+};
+
+// Of a cluster's tile, in units of tiles. The column is the layer's, and layers `layer` to `end` are summed.
+struct Place {
+  int row, col, layer = 0, end = 1;
+  int of_all;  // the column among those of all layers
+  template <int Layers>
+  __device__ Place(const Problem<Layers>& p, const InBands& tile) : row(tile.row), col(tile.col), of_all(tile.col) {
     if constexpr (Layers > 1) {
 #pragma unroll
       for (int i = 1; i < Layers; ++i) layer += col >= p.first[i] ? 1 : 0;
@@ -53,7 +62,51 @@ struct Tiles {
   __device__ bool there(const Problem<Layers>& p) const {
     return now < p.row_tiles * p.col_tiles;
   }
+  template <int Layers>
+  __device__ Place place(const Problem<Layers>& p) const {
+    return {p, InBands(p, p.col_tiles, now)};
+  }
   __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
+};
+
+// The same where tiles gate others: a cluster makes a tile that gates and behind it the one that it gates, and after all
+// of its pairs its share of the single tiles, of which clusters with a pair less have two more.
+struct PairedTiles {
+  int turn = 0;
+  template <int Layers>
+  __device__ bool there(const Problem<Layers>& p) const {
+    const int behind = turn - 2 * own_pairs(p);
+    return behind < 0 || single(p, behind) < p.row_tiles * single_cols(p);
+  }
+  template <int Layers>
+  __device__ Place place(const Problem<Layers>& p) const {
+    const int behind = turn - 2 * own_pairs(p);
+    if (behind >= 0) return {p, InBands(p, single_cols(p), single(p, behind))};
+    InBands tile(p, p.gates, own() + turn / 2 * clusters());
+    tile.col += p.activated_from + turn % 2 * p.gates;
+    return {p, tile};
+  }
+  __device__ void next() { ++turn; }
+
+ private:
+  static __device__ int own() { return static_cast<int>(blockIdx.x) / cluster; }
+  static __device__ int clusters() { return static_cast<int>(gridDim.x) / cluster; }
+  template <int Layers>
+  static __device__ int single_cols(const Problem<Layers>& p) {
+    return p.col_tiles - 2 * p.gates;
+  }
+  template <int Layers>
+  static __device__ int own_pairs(const Problem<Layers>& p) {
+    return (p.row_tiles * p.gates - own() + clusters() - 1) / clusters();
+  }
+  // The number of a cluster's single tile.
+  template <int Layers>
+  static __device__ int single(const Problem<Layers>& p, int number) {
+    const int with_more = p.row_tiles * p.gates % clusters(), others = clusters() - with_more;
+    if (own() < with_more) return 2 * others + own() + number * clusters();
+    if (number < 2) return own() - with_more + number * others;
+    return 2 * others + own() + (number - 2) * clusters();
+  }
 };
 
 // The first row and column of what a group makes.

@@ -42,16 +42,17 @@ GemmCall joined(SharedProducts layers) {
 template <int Layers>
 struct Tiling {
   Tile<Layers> tile;
-  int64_t rows, cols = 0, places;  // of clusters: tiles, and how many run at once, perhaps none
+  int64_t rows, cols = 0, pairs, places;  // of clusters: tiles, those that gate, and how many run at once, perhaps none
   Tiling(const Cuda& cuda, SharedProducts layers, const Tile<Layers>& tile)
       : tile(tile),
         rows(ceil_div(layers.front().product.m, cluster * tile_rows)),
+        pairs(rows * (layers.front().activation.gates / tile.cols)),
         places(cuda.clusters_at_once(reinterpret_cast<const void*>(tile.kernel), dim3(cluster), threads, tile.shared)) {
     for (const SharedProduct& layer : layers)
       if (cols == 0 || layer.product.transpose_b) cols += ceil_div(layer.product.n, tile.cols);
   }
   int64_t count() const { return rows * cols; }
-  int64_t rounds() const { return ceil_div(count(), places); }
+  int64_t rounds() const { return std::max(ceil_div(count(), places), 2 * ceil_div(pairs, places)); }
 };
 
 // The time of all in units of what a product of d's size takes for one of k, if every processor multiplies all the
@@ -127,14 +128,19 @@ Choice<Layers> choice_of(const Cuda& cuda, SharedProducts layers, bool can_make)
   return best;
 }
 
-// Of what the product stores of d.
-hopper::Beside beside_of(const GemmCall& c, const Activation& a) {
-  return {.from = static_cast<const char*>(c.d) + a.from * lk_dtype_size(c.d_dtype),
+// Of what the products store of d.
+hopper::Beside beside_of(SharedProducts layers) {
+  const GemmCall& c = layers.front().product;
+  const Activation& a = layers.front().activation;
+  const auto columns = [&](int64_t from) { return static_cast<const char*>(c.d) + from * lk_dtype_size(c.d_dtype); };
+  const void* const behind = layers.size() > 1 ? layers[1].product.d : columns(a.from + a.gates);
+  return {.from = columns(a.from),
+          .gated = a.gates > 0 ? behind : nullptr,
           .to = a.data,
           .from_pitch = c.n,
           .to_pitch = a.pitch,
           .rows = static_cast<int>(c.m),
-          .cols = static_cast<int>(c.n - a.from)};
+          .cols = static_cast<int>(a.gates > 0 ? a.gates : c.n - a.from)};
 }
 
 // Whether the layer, without regard to its size, can be one of those whose type is `type`.
@@ -151,8 +157,8 @@ bool takes(const Cuda& cuda, const SharedProduct& p, lk_dtype type) {
   if (p.rank > depth) return no("rank is over 64");  // the share is one part
   const Activation& activation = p.activation;
   if (activation.wanted()) {
-    if (activation.type != type) return no("mixed types, or not gelu by tanh of even rows");
-    if (activation.from % widest != 0) return no("a tile would be activated in part");
+    if (activation.type != type) return no("mixed types, or neither gelu by tanh nor a gate of silu, of even rows");
+    if (activation.from % widest != 0 || activation.gates % widest != 0) return no("a tile would be activated in part");
     if (activation.pitch % 8 != 0) return no("pitches are not all multiples of 8");
     // Measured at 4250 x 1536 -> 6144: what is beside the product then takes as long as the product.
     if (c.k < activated_depth) return no("the activation would take longer than the product beside it");
@@ -229,8 +235,9 @@ void run(Cuda& cuda, SharedProducts layers, Shares shares) {
                           .col_tiles = static_cast<int>(tiles.cols),
                           .band = static_cast<int>(ceil_div(tiles.rows, bands)),
                           .adds = p.c != nullptr,
-                          .activated_from = static_cast<int>(p.activation.from),
-                          .beside = beside_of(c, p.activation)};
+                          .activated_from = static_cast<int>(p.activation.from / tiles.tile.cols),
+                          .gates = static_cast<int>(p.activation.gates / tiles.tile.cols),
+                          .beside = beside_of(layers)};
   // Boxes of what leaves the tile, and of what it is added to.
   const auto leaving = [&](const void* data, int64_t cols) {
     return map_of(data, type, c.m, cols, cols, group_rows, leaving_cols(tiles.tile.cols));
@@ -266,7 +273,8 @@ void run(Cuda& cuda, SharedProducts layers, Shares shares) {
       maps.of[i].v = right(layers[i].v, layers[i].rank);
     }
   }
-  const auto clusters = static_cast<unsigned>(std::min(tiles.count(), tiles.places));
+  // None without a tile: it would wait for what nobody stores.
+  const auto clusters = static_cast<unsigned>(std::min(tiles.count() - tiles.pairs, tiles.places));
   cuda.launch(tiles.tile.kernel, dim3(clusters * cluster), threads, tiles.tile.shared, problem, maps);
 }
 

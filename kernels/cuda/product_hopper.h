@@ -9,10 +9,12 @@
 
 namespace lk::cuda {
 
-// gelu by tanh of the last columns of d, as they are stored, beside d: of d's type, rows `pitch` elements apart.
+// gelu by tanh of the last columns of d, as they are stored, beside d: of d's type, rows `pitch` elements apart. Or
+// silu of `gates` columns times as many behind them, or those of the second layer.
 struct Activation {
   lk_dtype type = LK_F32;
   int64_t from = 0;  // the first of the columns
+  int64_t gates = 0;
   void* data = nullptr;
   int64_t pitch = 0;  // 0: no activation
 
@@ -36,7 +38,7 @@ struct SharedProduct {
   int64_t rank = 0;
   void* v = nullptr;        // of z's type, where z is given
   const void* c = nullptr;  // optional, as d, and may be d
-  Activation activation{};  // of b [n, k] without c
+  Activation activation{};  // of b [n, k] without c; a group's is its first layer's, where that gates the second
   Projection projection{};
 };
 

@@ -27,7 +27,7 @@ struct Problem {
   int row_tiles, col_tiles;          // of a cluster, 256 rows each
   int band;                          // so many rows of tiles are made together
   bool adds;                         // c
-  int activated_from;                // whole tiles
+  int activated_from, gates;         // columns of tiles: from which on, and how many gate as many behind them
   hopper::Beside beside;
   // Of tiles that make z themselves, alpha a op(w): where it is left, and what v is multiplied by.
   struct {
@@ -56,7 +56,7 @@ struct Tile {
 };
 
 // Tiles of Cols columns, 96, 128, 160, 192, 208 or 256, for one layer or LK_LORA_GROUP_MAX, with b [n, k] or, `across`,
-// [k, n]. Of 128 and 256 columns of one layer, b [n, k], there are some whose results go through an activation.
+// [k, n]. Of 128 and 256 columns and b [n, k] there are some whose results go through an activation.
 template <int Cols, int Layers>
 Tile<Layers> tile_of(lk_dtype type, bool across, bool activates);
 

@@ -57,7 +57,7 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
   };
   Tiles tiles;
   if (tiles.there(p)) {  // whatever the kernel in front makes, the second-level cache will have it
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
     const auto& of = maps.of[place.layer];
     const auto expect = [](const CUtensorMap& map, int x, int y, int) { expect_box_soon(map, x, y); };
     for (int step = 0; step < min(S::stages, p.steps[place.layer]); ++step) {
@@ -68,7 +68,7 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
   await_previous();
   Ring<S::stages> at;
   for (; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
     const int row = (place.row * cluster + own) * tile_rows, col = place.col * Cols;
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
@@ -149,7 +149,7 @@ __device__ void round_parts(const Problem<Layers>& p, SharedThrough<Cols, Rank, 
     at.next();
   };
   for (Tiles tiles; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
 #pragma unroll 1
@@ -177,7 +177,7 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
   int turns = 0;  // of each place for boxes
   for (Tiles tiles; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
     const Part part = part_of<Cols>(place, group);
     if (p.adds && thread == 0) fetch_first_added<Cols>(maps, s, group, part);
     note_bias<T, Cols>(p.bias[place.layer], s, group, thread, part.col, p.cols[place.layer]);

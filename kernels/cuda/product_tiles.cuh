@@ -11,7 +11,7 @@
 // it has ended.
 //
 // Several layers are made by one kernel: where a is the same, their columns lie side by side, and a tile is of one
-// layer; where d is, their sums come one after the other, and a tile is of all. They have no activation.
+// layer; where d is, their sums come one after the other, and a tile is of all.
 #pragma once
 
 #include <algorithm>
@@ -40,8 +40,11 @@ struct Shared {
 
 using namespace hopper;
 
+template <bool Activates>
+using TilesOf = std::conditional_t<Activates, PairedTiles, Tiles>;
+
 // By one thread.
-template <int Cols, bool Across, int Layers>
+template <int Cols, bool Across, bool Activates, int Layers>
 __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols, Across>& s) {
   using S = Shared<Cols, Across>;
   constexpr int stages = S::stages;
@@ -57,17 +60,17 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
       copy_box_to_both(s.b[stage] + own * (S::b_bytes / 2), right, from, col + own * (Cols / 2), full);
     }
   };
-  Tiles tiles;
+  TilesOf<Activates> tiles;
   int early = 0;  // parts of b, behind the adapter's
   if (tiles.there(p)) {
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
     for (; early < min(stages - 1, p.steps[place.layer]); ++early)
       load_right(early + 1, maps.of[place.layer].b, place, early * depth);
   }
   await_previous();
   Ring<stages> at;
   for (; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
+    const Place place = tiles.place(p);
     const int row = (place.row * cluster + own) * tile_rows;
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
@@ -86,23 +89,31 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
   }
 }
 
+// What follows on a tile that was stored: nothing, its activation, or that of the pair of which it is the second.
+template <class T, int Cols, int Layers>
+__device__ void activate_tile(const Problem<Layers>& p, const Place& place, int group, int warp, int warps) {
+  const int col = place.of_all - p.activated_from - p.gates;
+  if (col >= 0) activate_part<T, Pair<T>, group_rows, Cols>(p.beside, part_of<Cols>(place, group).row, col * Cols, warp, warps);
+}
+
 // Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
 // then.
-template <class T, int Cols>
-__device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Cols, false>& s, int group) {
+template <class T, int Cols, int Layers>
+__device__ void store_tiles(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols, false>& s, int group) {
   using Out = Leaving<Cols>;
   static_assert(Out::in_turns);
   const bool first_lane = threadIdx.x % 32 == 0;
   constexpr int count = Out::turns, boxes = Out::places;
   int turns = 0;
-  for (Tiles tiles; tiles.there(p); turns += count / boxes) {
-    const auto [row, col] = part_of<Cols>(Place(p, tiles.now), group);
+  for (PairedTiles tiles; tiles.there(p); turns += count / boxes) {
+    const Place place = tiles.place(p);
+    const auto [row, col] = part_of<Cols>(place, group);
 #pragma unroll
     for (int box = 0; box < count; ++box) {
       barrier_wait(&s.written[group][box % boxes], (turns + box / boxes) % 2);
       if (first_lane) {
-        if (col + box * line < p.cols[0] && row < p.rows)
-          store_box(maps.of[0].d, col + box * line, row, s.d[group][box % boxes][0]);
+        if (col + box * line < p.cols[place.layer] && row < p.rows)
+          store_box(maps.of[place.layer].d, col + box * line, row, s.d[group][box % boxes][0]);
         bulk_commit();
         if (box > 0) {
           bulk_wait_read<1>();
@@ -116,22 +127,17 @@ __device__ void store_tiles(const Problem<1>& p, const Maps<1>& maps, Shared<Col
       __syncwarp();
     }
     tiles.next();
-    if (!tiles.there(p)) {
-      if (first_lane) barrier_arrive(&s.stored[group]);
-    } else if (col >= p.activated_from) {
-      activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, 0, 1);
-    }
+    if (tiles.there(p))
+      activate_tile<T, Cols>(p, place, group, 0, 1);
+    else if (first_lane)
+      barrier_arrive(&s.stored[group]);
   }
 }
 
-template <class T, int Cols>
-__device__ void activate_last(const Problem<1>& p, Shared<Cols, false>& s, int group, int warp) {
-  Tiles last;
-  for (Tiles tiles; tiles.there(p); tiles.next()) last = tiles;
-  const auto [row, col] = part_of<Cols>(Place(p, last.now), group);
+template <class T, int Cols, int Layers>
+__device__ void activate_last(const Problem<Layers>& p, Shared<Cols, false>& s, int group, const Place& last, int warp) {
   barrier_wait(&s.stored[group], 0);
-  if (col >= p.activated_from)
-    activate_part<T, Pair<T>, group_rows, Cols>(p.beside, row, col - p.activated_from, warp, 4);
+  activate_tile<T, Cols>(p, last, group, warp, 4);
 }
 
 template <class T, int Cols, bool Across, bool Activates, int Layers>
@@ -144,8 +150,8 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
   };
   Ring<Shared<Cols, Across>::stages> at;
   int turns = 0;  // of each place for boxes
-  for (Tiles tiles; tiles.there(p); tiles.next()) {
-    const Place place(p, tiles.now);
+  for (TilesOf<Activates> tiles; tiles.there(p); tiles.next()) {
+    const Place place = tiles.place(p);
     const Part part = part_of<Cols>(place, group);
     if (p.adds && thread == 0) fetch_first_added<Cols>(maps, s, group, part);
     float sum[Cols / 2];
@@ -197,10 +203,13 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
     leave<T, Cols, Activates>(p, maps, s, place, group, part, turns, sum);
     turns += Out::turns / Out::places;
   }
-  if constexpr (Activates)
-    activate_last<T, Cols>(p, s, group, thread / 32);
-  else if (thread == 0)
+  if constexpr (Activates) {
+    TilesOf<true> last, tiles;
+    for (; tiles.there(p); tiles.next()) last = tiles;
+    activate_last<T, Cols>(p, s, group, last.place(p), thread / 32);
+  } else if (thread == 0) {
     bulk_wait_read<0>();
+  }
 }
 
 #endif
@@ -224,7 +233,7 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
   constexpr int registers = Activates ? 72 : 40;  // the others have what is left of 504
   if (threadIdx.x >= multipliers) {
     fewer_registers<registers>();
-    if (threadIdx.x == multipliers) load_parts<Cols, Across>(p, maps, s);
+    if (threadIdx.x == multipliers) load_parts<Cols, Across, Activates>(p, maps, s);
     __syncwarp();
     if constexpr (Activates) {
       await_previous();
@@ -242,8 +251,8 @@ __global__ void __cluster_dims__(cluster, 1, 1) __launch_bounds__(threads, 1)
 
 template <class T, int Cols, int Layers>
 auto kernel_of(bool across, bool activates) {
-  if constexpr (Layers == 1 && Leaving<Cols>::in_turns)
-    if (activates) return product_kernel<T, Cols, false, true, 1>;
+  if constexpr (Leaving<Cols>::in_turns)
+    if (activates) return product_kernel<T, Cols, false, true, Layers>;
   return across ? product_kernel<T, Cols, true, false, Layers> : product_kernel<T, Cols, false, false, Layers>;
 }
 

@@ -261,9 +261,10 @@ typedef struct lk_lora_forward_params {
   /* optional, in lines: act(y[..., activated_from:]) of y as it is stored. On a GPU it is aligned to 16 bytes, and then
    * x, weight, y and s are, too. */
   lk_tensor activated;
-  int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH */
+  int32_t activation; /* LK_GELU_ERF or LK_GELU_TANH; LK_SILU where it gates */
   int64_t activated_from;
   lk_tensor added; /* optional, like y; not beside `activated` */
+  int32_t gates;   /* 1: the first half of the columns gates the second, as lk_gated_activation, to half as many */
 } lk_lora_forward_params;
 LK_API lk_status lk_lora_forward(lk_context*, const lk_lora_forward_params*);
 

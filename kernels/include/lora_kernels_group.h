@@ -15,6 +15,10 @@ typedef struct lk_lora_group_forward_params {
   int64_t struct_size LK_SIZE_OF(lk_lora_group_forward_params);
   const lk_lora_forward_params* layers;
   int32_t count; /* 1 to LK_LORA_GROUP_MAX */
+  /* optional, in lines, of two layers of one width: act(y of the first) * y of the second, as lk_gated_activation of
+   * what is stored. On a GPU aligned as in lk_lora_forward_params. */
+  lk_tensor activated;
+  int32_t activation; /* LK_SILU, LK_GELU_ERF or LK_GELU_TANH */
 } lk_lora_group_forward_params;
 LK_API lk_status lk_lora_group_forward(lk_context*, const lk_lora_group_forward_params*);
 /* As lk_lora_backward on each, but for dx: dx = added + the sum of all layers' dy weight + ds down, rounded once. The

@@ -42,7 +42,7 @@ struct LayerGraph {
     trained.push_back(up);
     return one(lora_op,
                {in, param(name + ".weight", {out, columns}), param(name + ".bias", {out}), down, up, Value{}, Value{}},
-               {{"scale", 0.125}});
+               {{"scale", 0.0625 * static_cast<double>(trained.size())}});
   }
   // Of the mean square of the output `y` less some target, as outputs `d` and the name.
   void add_gradients() {
