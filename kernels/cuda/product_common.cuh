@@ -3,6 +3,7 @@
 #pragma once
 
 #include <type_traits>
+#include <utility>
 
 #include "cuda/await_previous.cuh"
 #include "cuda/hopper.cuh"
@@ -69,8 +70,8 @@ struct Tiles {
   __device__ void next() { now += static_cast<int>(gridDim.x) / cluster; }
 };
 
-// The same where tiles gate others: a cluster makes a tile that gates and behind it the one that it gates, and after all
-// of its pairs its share of the single tiles, of which clusters with a pair less have two more.
+// The same where tiles gate others: a cluster makes a tile that gates and behind it the one that it gates, and after
+// all of its pairs its share of the single tiles, of which clusters with a pair less have two more.
 struct PairedTiles {
   int turn = 0;
   template <int Layers>
@@ -148,13 +149,13 @@ __device__ inline int place_in_box(int row, int chunk) {
   return row * Cols * 2 + (chunk ^ row / (line / Cols) % chunks) * 16;
 }
 
-// The sum of 16 of a part.
-template <class T, bool Across, int Count>
+// The sum of 16 of a part, or, without `add`, the first.
+template <class T, bool Across, bool add = true, int Count>
 __device__ inline void add_sixteen(float (&sum)[Count], const Matrix& a, const Matrix& b, int i) {
   if constexpr (Across)
-    Multiply<T>::template rows_across<true>(sum, a.at(i * 2), b.at(i * 128));
+    Multiply<T>::template rows_across<add>(sum, a.at(i * 2), b.at(i * 128));
   else
-    Multiply<T>::template by_rows<true>(sum, a.at(i * 2), b.at(i * 2));
+    Multiply<T>::template by_rows<add>(sum, a.at(i * 2), b.at(i * 2));
 }
 
 // c, in d's type as cuBLASLt takes it, into the places of a turn; by one thread, when they are free.
@@ -186,71 +187,131 @@ __device__ inline void note_bias(const In& bias, Memory& s, int group, int threa
 
 __device__ inline void meet(int group) { asm volatile("bar.sync %0, 128;" ::"r"(1 + group) : "memory"); }
 
-// A group's sums, with the bias and c, by all of its threads; `turns` is how often each place for boxes was taken
-// before. With an activation others begin the copies (store_tiles).
-template <class T, int Cols, bool Activates, int Layers, class Memory, int Count>
-__device__ __forceinline__ void leave(const Problem<Layers>& p, const Maps<Layers>& maps, Memory& s, const Place& place,
-                                      int group, const Part& part, int turns, const float (&sum)[Count]) {
+// `body` of each of these numbers.
+template <class Body, int... I>
+__device__ __forceinline__ void each_of(std::integer_sequence<int, I...>, const Body& body) {
+  (body.template operator()<I>(), ...);
+}
+template <int Cols>
+using TurnsOf = std::make_integer_sequence<int, Leaving<Cols>::turns>;
+
+// What a thread has of a turn: of each 16 bytes of a line two rows' numbers.
+template <int Cols>
+using Rounded = uint32_t[Leaving<Cols>::boxes * Leaving<Cols>::cols / 4];
+
+// A turn's sums with the bias.
+template <class T, int Cols, int Turn, class Memory, int Count>
+__device__ __forceinline__ void round_sums(const Memory& s, int group, const float (&sum)[Count],
+                                           Rounded<Cols>& rounded) {
+  constexpr int chunks = Leaving<Cols>::boxes * Leaving<Cols>::cols / 8;
+#pragma unroll
+  for (int i = 0; i < chunks; ++i) {
+    const int chunk = Turn * chunks + i;
+    const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[chunk * 4 + threadIdx.x % 4]);
+    const float* const v = sum + chunk * 4;
+    rounded[2 * i] = Multiply<T>::pack(v[0] + bias.x, v[1] + bias.y);
+    rounded[2 * i + 1] = Multiply<T>::pack(v[2] + bias.x, v[3] + bias.y);
+  }
+}
+
+// The boxes of a turn on their way, by one thread.
+template <int Cols, int Layers, class Boxes>
+__device__ inline void send_boxes(const Problem<Layers>& p, const Maps<Layers>& maps, int layer, const Part& part,
+                                  int turn, Boxes& boxes) {
   using Out = Leaving<Cols>;
+  for (int box = 0; box < Out::boxes; ++box) {
+    const int first = part.col + (turn * Out::boxes + box) * Out::cols;
+    if (first < p.cols[layer] && part.row < p.rows) store_box(maps.of[layer].d, first, part.row, boxes[box]);
+  }
+  bulk_commit();
+}
+
+// A turn of a tile without c, by all of a group. `taken` is how often each place for boxes was taken before the tile.
+// With an activation others begin the copies (store_tiles).
+template <int Cols, bool Activates, int Turn, int Layers, class Memory>
+__device__ __forceinline__ void leave_turn(const Problem<Layers>& p, const Maps<Layers>& maps, Memory& s, int layer,
+                                           int group, const Part& part, int taken, const Rounded<Cols>& rounded) {
+  using Out = Leaving<Cols>;
+  constexpr int at_place = Turn % Out::places, chunks = Out::cols / 8;  // of a line
   const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
-  const int in_box = warp * 16 + lane % 16;
+  auto& to = s.d[group][at_place];
+  if constexpr (Activates) {
+    barrier_wait(&s.read[group][at_place], (taken + Turn / Out::places) % 2 ^ 1);
+  } else {
+    if (thread == 0) bulk_wait_read<Out::places - 1>();
+    meet(group);
+  }
+#pragma unroll
+  for (int j = 0; j < Out::boxes * chunks; j += 2)
+    store_matrices(
+        shared_address(to[j / chunks]) + place_in_box<Out::cols>(warp * 16 + lane % 16, j % chunks + lane / 16),
+        rounded + 2 * j);
+  fence_async_shared();
+  if constexpr (Activates) {
+    __syncwarp();
+    if (lane == 0) barrier_arrive(&s.written[group][at_place]);
+  } else {
+    meet(group);
+    if (thread == 0) send_boxes<Cols>(p, maps, layer, part, Turn, to);
+  }
+}
+
+// A group's sums with the bias and c, by all of its threads.
+template <class T, int Cols, int Layers, class Memory, int Count>
+__device__ __forceinline__ void leave_added(const Problem<Layers>& p, const Maps<Layers>& maps, Memory& s, int layer,
+                                            int group, const Part& part, int taken, const float (&sum)[Count]) {
+  using Out = Leaving<Cols>;
+  constexpr int chunks = Out::cols / 8;  // of a line
+  const int thread = static_cast<int>(threadIdx.x) % 128, warp = thread / 32, lane = thread % 32;
 #pragma unroll
   for (int turn = 0; turn < Out::turns; ++turn) {
-    const int at_place = turn % Out::places, parity = (turns + turn / Out::places) % 2;
-    unsigned char(&to)[Out::boxes][Out::bytes] = s.d[group][at_place];
-    if constexpr (Activates) {
-      barrier_wait(&s.read[group][at_place], parity ^ 1);
-    } else if (p.adds) {
-      barrier_wait(&s.added[group][at_place], parity);
-    } else if (thread == 0) {
-      bulk_wait_read<Out::places - 1>();
-    }
-    if (!Activates || turn == 0) meet(group);  // all have made the bias
+    const int at_place = turn % Out::places;
+    auto& to = s.d[group][at_place];
+    barrier_wait(&s.added[group][at_place], (taken + turn / Out::places) % 2);
+    meet(group);
 #pragma unroll
-    for (int j = 0; j < Out::boxes * Out::cols / 8; j += 2) {
-      constexpr int chunks = Out::cols / 8;  // of a line
-      const uint32_t box = shared_address(to[j / chunks]);
+    for (int j = 0; j < Out::boxes * chunks; j += 2) {
       uint32_t packed[4];
 #pragma unroll
       for (int k = 0; k < 2; ++k) {
         const int chunk = turn * Out::boxes * chunks + j + k;
         const float2 bias = unpack_pair(reinterpret_cast<const Pair<T>*>(s.bias[group])[chunk * 4 + lane % 4]);
         const float* const v = sum + chunk * 4;
-        float2 top = {v[0] + bias.x, v[1] + bias.y}, bottom = {v[2] + bias.x, v[3] + bias.y};
-        if (p.adds) {
-          const auto more = [&](int of_box) {
-            return unpack_pair(*reinterpret_cast<const Pair<T>*>(
-                to[j / chunks] + place_in_box<Out::cols>(of_box, j % chunks + k) + lane % 4 * 4));
-          };
-          const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
-          top.x += above.x, top.y += above.y, bottom.x += below.x, bottom.y += below.y;
-        }
-        packed[2 * k] = Multiply<T>::pack(top.x, top.y);
-        packed[2 * k + 1] = Multiply<T>::pack(bottom.x, bottom.y);
+        const auto more = [&](int of_box) {
+          return unpack_pair(*reinterpret_cast<const Pair<T>*>(
+              to[j / chunks] + place_in_box<Out::cols>(of_box, j % chunks + k) + lane % 4 * 4));
+        };
+        const float2 above = more(warp * 16 + lane / 4), below = more(warp * 16 + 8 + lane / 4);
+        packed[2 * k] = Multiply<T>::pack(v[0] + bias.x + above.x, v[1] + bias.y + above.y);
+        packed[2 * k + 1] = Multiply<T>::pack(v[2] + bias.x + below.x, v[3] + bias.y + below.y);
       }
-      if (p.adds) __syncwarp();  // a warp has its 16 rows of the box to itself
-      store_matrices(box + place_in_box<Out::cols>(in_box, j % chunks + lane / 16), packed);
+      __syncwarp();  // a warp has its 16 rows of the box to itself
+      store_matrices(
+          shared_address(to[j / chunks]) + place_in_box<Out::cols>(warp * 16 + lane % 16, j % chunks + lane / 16),
+          packed);
     }
     fence_async_shared();
-    if constexpr (Activates) {
-      __syncwarp();
-      if (lane == 0) barrier_arrive(&s.written[group][at_place]);
-      continue;
-    }
     meet(group);
     if (thread == 0) {
-      for (int box = 0; box < Out::boxes; ++box) {
-        const int first = part.col + (turn * Out::boxes + box) * Out::cols;
-        if (first < p.cols[place.layer] && part.row < p.rows)
-          store_box(maps.of[place.layer].d, first, part.row, to[box]);
-      }
-      bulk_commit();
-      if (p.adds && turn + Out::places < Out::turns) {
+      send_boxes<Cols>(p, maps, layer, part, turn, to);
+      if (turn + Out::places < Out::turns) {
         bulk_wait_read<0>();
         fetch_added<Cols>(maps, s, group, part, turn + Out::places);
       }
     }
   }
+}
+
+// Likewise where nothing has been done yet with sums that are complete, and a bias that is noted.
+template <class T, int Cols, int Layers, class Memory, int Count>
+__device__ __forceinline__ void leave(const Problem<Layers>& p, const Maps<Layers>& maps, Memory& s, int layer,
+                                      int group, const Part& part, int taken, const float (&sum)[Count]) {
+  if (p.adds) return leave_added<T, Cols>(p, maps, s, layer, group, part, taken, sum);
+  each_of(TurnsOf<Cols>(), [&]<int Turn>() {
+    Rounded<Cols> rounded;
+    round_sums<T, Cols, Turn>(s, group, sum, rounded);
+    leave_turn<Cols, false, Turn>(p, maps, s, layer, group, part, taken, rounded);
+  });
 }
 
 #endif

@@ -235,7 +235,8 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
       release(at.stage);
       at.next();
     }
-    leave<T, Cols, false>(p, maps, s, place, group, part, turns, sum);
+    meet(group);  // all have noted the bias
+    leave<T, Cols>(p, maps, s, place.layer, group, part, turns, sum);
     turns += Out::turns / Out::places;
   }
   if (thread == 0) bulk_wait_read<0>();

@@ -93,7 +93,8 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
 template <class T, int Cols, int Layers>
 __device__ void activate_tile(const Problem<Layers>& p, const Place& place, int group, int warp, int warps) {
   const int col = place.of_all - p.activated_from - p.gates;
-  if (col >= 0) activate_part<T, Pair<T>, group_rows, Cols>(p.beside, part_of<Cols>(place, group).row, col * Cols, warp, warps);
+  if (col >= 0)
+    activate_part<T, Pair<T>, group_rows, Cols>(p.beside, part_of<Cols>(place, group).row, col * Cols, warp, warps);
 }
 
 // Where a group's tiles end up, by a warp beside it. The last one's activation is left to the group, which is free
@@ -135,18 +136,31 @@ __device__ void store_tiles(const Problem<Layers>& p, const Maps<Layers>& maps, 
 }
 
 template <class T, int Cols, int Layers>
-__device__ void activate_last(const Problem<Layers>& p, Shared<Cols, false>& s, int group, const Place& last, int warp) {
+__device__ void activate_last(const Problem<Layers>& p, Shared<Cols, false>& s, int group, const Place& last,
+                              int warp) {
   barrier_wait(&s.stored[group], 0);
   activate_tile<T, Cols>(p, last, group, warp, 4);
 }
+
+// Results that are rounded and still in registers leave while the next tile's first parts are multiplied; those with c
+// before.
+template <int Cols>
+struct Waiting {
+  Rounded<Cols> turns[Leaving<Cols>::turns];
+  bool there = false;
+  int layer, taken;
+  Part part;
+};
 
 template <class T, int Cols, bool Across, bool Activates, int Layers>
 __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Shared<Cols, Across>& s) {
   using Out = Leaving<Cols>;
   const int thread = static_cast<int>(threadIdx.x) % 128;
   const int group = __shfl_sync(0xffffffffu, static_cast<int>(threadIdx.x) / 128, 0);
-  const auto release = [&](int stage) {  // for both blocks that load
-    if (thread < cluster) barrier_arrive_at(&s.empty[stage], thread);
+  Waiting<Cols> waiting;
+  const auto leave_one = [&]<int Turn>() {
+    leave_turn<Cols, Activates, Turn>(p, maps, s, waiting.layer, group, waiting.part, waiting.taken,
+                                      waiting.turns[Turn]);
   };
   Ring<Shared<Cols, Across>::stages> at;
   int turns = 0;  // of each place for boxes
@@ -155,54 +169,74 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
     const Part part = part_of<Cols>(place, group);
     if (p.adds && thread == 0) fetch_first_added<Cols>(maps, s, group, part);
     float sum[Cols / 2];
-#pragma unroll
-    for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
     const auto left = [&] { return Matrix(shared_address(s.a[at.stage]) + group * (group_rows * line_bytes)); };
     const auto right = [&] { return Matrix(shared_address(s.b[at.stage]), Across ? box_bytes : 16); };
-    int before = at.stage;
+    int before = -1;  // the stage that is to be released, for both blocks that load
+    const auto release = [&] {
+      if (before >= 0 && thread < cluster) barrier_arrive_at(&s.empty[before], thread);
+    };
+    const auto begin_part = [&] {
+      barrier_wait(&s.full[at.stage], at.parity);
+      multiplies_begin();
+    };
+    const auto end_part = [&] {
+      multiplies_wait<1>();
+      release();
+      before = at.stage;
+      at.next();
+    };
+    const auto multiply_part = [&](const auto& meanwhile) {
+      begin_part();
+#pragma unroll
+      for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across, true>(sum, left(), right(), i);
+      multiplies_commit();
+      meanwhile();
+      end_part();
+    };
+    if constexpr (Layers > 1) {
+#pragma unroll
+      for (int i = 0; i < Cols / 2; ++i) sum[i] = 0;
+      hold(sum);
+    }
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
-      if (Layers > 1 && layer > place.layer) {
-        multiplies_wait<0>();
-        hold(sum);
-        release(before);
-      }
-      barrier_wait(&s.full[at.stage], at.parity);
+      begin_part();
+      add_sixteen<T, Across, (Layers > 1)>(sum, left(), right(), 0);
 #pragma unroll 1
-      for (int i = 0; i < p.share[layer]; ++i) {
-        hold(sum);
+      for (int i = 1; i < p.share[layer]; ++i) {
         multiplies_begin();
-        add_sixteen<T, Across>(sum, left(), right(), i);
-        multiplies_commit();
-        multiplies_wait<0>();
-        hold(sum);
+        add_sixteen<T, Across, true>(sum, left(), right(), i);
       }
-      release(at.stage);
-      at.next();
-      before = at.stage;
+      multiplies_commit();
+      end_part();
+      int step = 0;
+      if (waiting.there && p.steps[layer] >= Out::turns) {
+        each_of(TurnsOf<Cols>(), [&]<int Turn>() { multiply_part([&] { leave_one.template operator()<Turn>(); }); });
+        step = Out::turns;
+      } else if (waiting.there) {
+        each_of(TurnsOf<Cols>(), leave_one);
+      }
+      waiting.there = false;
 #pragma unroll 1
-      for (int step = 0; step < p.steps[layer]; ++step) {
-        barrier_wait(&s.full[at.stage], at.parity);
-        multiplies_begin();
-#pragma unroll
-        for (int i = 0; i < depth / 16; ++i) add_sixteen<T, Across>(sum, left(), right(), i);
-        multiplies_commit();
-        multiplies_wait<1>();
-        if (step > 0) release(before);
-        before = at.stage;
-        at.next();
-      }
+      for (; step < p.steps[layer]; ++step) multiply_part([] {});
     }
     // All have read the last tile's: without an activation they have met since.
     if constexpr (Activates) meet(group);
     note_bias<T, Cols>(p.bias[place.layer], s, group, thread, part.col, p.cols[place.layer]);
     multiplies_wait<0>();
     hold(sum);
-    release(before);
-
-    leave<T, Cols, Activates>(p, maps, s, place, group, part, turns, sum);
+    release();
+    meet(group);  // all have noted the bias
+    if (!Activates && p.adds) {
+      leave_added<T, Cols>(p, maps, s, place.layer, group, part, turns, sum);
+    } else {
+      each_of(TurnsOf<Cols>(), [&]<int Turn>() { round_sums<T, Cols, Turn>(s, group, sum, waiting.turns[Turn]); });
+      waiting.there = true;
+      waiting.layer = place.layer, waiting.taken = turns, waiting.part = part;
+    }
     turns += Out::turns / Out::places;
   }
+  if (waiting.there) each_of(TurnsOf<Cols>(), leave_one);
   if constexpr (Activates) {
     TilesOf<true> last, tiles;
     for (; tiles.there(p); tiles.next()) last = tiles;
