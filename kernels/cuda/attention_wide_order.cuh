@@ -66,13 +66,14 @@ inline std::optional<WideOrder> wide_order(int64_t all_heads, int64_t query_tile
   const int64_t teams = std::min(all_heads, processors / (key_tiles + least));
   // Both ways in cells' time at the keys: a team's heads and its last follower; by a list, cells at the queries take
   // 0.27 more. Teams leave processors idle, but what they save is power: at a card's limit they are up to 6% faster
-  // where they are level here, and as fast where they are a tenth behind.
+  // where they are level here, and as fast where they are a tenth behind. The memory that they save is worth a little
+  // more.
   const auto cells = static_cast<double>(key_tiles * query_tiles);
   const double by_list = 1.27 * static_cast<double>(all_heads) * cells / static_cast<double>(processors);
   const bool countable = all_heads * key_tiles * query_tiles < int64_t{1} << 30;  // the cells of all heads
   if (teams > 0 && countable &&
       static_cast<double>(ceil_div(all_heads, teams) * query_tiles) + 0.36 * static_cast<double>(key_tiles) <
-          1.1 * by_list) {
+          1.13 * by_list) {
     order.teams = static_cast<int>(teams);
     order.followers = static_cast<int>(std::min(processors / teams - key_tiles, std::max<int64_t>(1, key_tiles / 3)));
     return order;
