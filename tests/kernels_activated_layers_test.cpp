@@ -16,8 +16,8 @@ struct Size {
 constexpr Size sizes[] = {{3, 24, 40, 4, 0},          {300, 24, 520, 8, 0},      {129, 2048, 256, 16, 0},
                           {257, 2056, 1032, 32, 256}, {257, 40, 1032, 16, 8},    {600, 2048, 1512, 16, 0},
                           {300, 2304, 768, 64, 256},  {1100, 72, 3400, 16, 1024}};
-// Where the columns behind `from` gate each other: also fewer pairs of tiles than run at once, and more, and tiles behind
-// them.
+// Where the columns behind `from` gate each other: also fewer pairs of tiles than run at once, and more, and tiles
+// behind them.
 constexpr Size gate_sizes[] = {
     {3, 24, 40, 4, 8}, {300, 24, 520, 8, 0}, {300, 2056, 1048, 16, 24}, {1100, 2048, 2048, 32, 0}};
 constexpr Size many_gates = {2300, 2048, 4352, 16, 256};
