@@ -4,6 +4,7 @@
 #include <span>
 
 #include "lines.h"
+#include "lora_kernels_group.h"
 
 namespace lk {
 
@@ -20,6 +21,8 @@ struct Activated {
 inline Activated activated_of(const lk_lora_forward_params& p) {
   return {p.activated, p.activation, p.activated_from, p.gates != 0};
 }
+
+inline Activated activated_of(const lk_lora_group_forward_params& p) { return {p.activated, p.activation, 0, true}; }
 
 // As a pass over what was stored.
 template <class Backend>

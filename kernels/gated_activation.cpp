@@ -1,17 +1,18 @@
 // lk_gated_activation and its gradients, element by element.
-#include "check.h"
+#include "gated_activation.h"
+
 #include "dispatch.h"
 
-namespace {
-
-void check_kind(const lk::Check& check, lk_unary_kind kind) {
-  check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH, "kind",
+void lk::check_gate(const Check& check, const char* name, lk_unary_kind kind) {
+  check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH, name,
                 "LK_SILU, LK_GELU_ERF or LK_GELU_TANH (0 to 2)", std::to_string(kind));
 }
 
+namespace {
+
 void check_gated_activation(const lk_gated_activation_params& p) {
   const lk::Check check("gated_activation");
-  check_kind(check, p.kind);
+  lk::check_gate(check, "kind", p.kind);
   check.floating(LK_LINES(p, a));
   check.floating(LK_LINES(p, b));
   check.shape(LK_LINES(p, b), lk::shape_of(p.a));
@@ -22,7 +23,7 @@ void check_gated_activation(const lk_gated_activation_params& p) {
 
 void check_gated_activation_backward(const lk_gated_activation_backward_params& p) {
   const lk::Check check("gated_activation_backward");
-  check_kind(check, p.kind);
+  lk::check_gate(check, "kind", p.kind);
   check.floating(LK_LINES(p, dy));
   check.floating(LK_LINES(p, a));
   check.shape(LK_LINES(p, a), lk::shape_of(p.dy));

@@ -2,6 +2,7 @@
 #include "lora.h"
 
 #include "dispatch.h"
+#include "gated_activation.h"
 
 namespace {
 
@@ -33,7 +34,7 @@ void check_activated(const lk::Check& check, const lk_lora_forward_params& p, co
   const int64_t columns = p.up.dims[0];
   check.require(p.gates == 0 || p.gates == 1, "gates", "0 or 1", std::to_string(p.gates));
   if (p.gates != 0)
-    lk::check_gate(check, p.activation);
+    lk::check_gate(check, "activation", p.activation);
   else
     check.require(p.activation == LK_GELU_ERF || p.activation == LK_GELU_TANH, "activation",
                   "LK_GELU_ERF or LK_GELU_TANH (1 or 2)", std::to_string(p.activation));
@@ -47,11 +48,6 @@ void check_activated(const lk::Check& check, const lk_lora_forward_params& p, co
 }
 
 }  // namespace
-
-void lk::check_gate(const Check& check, int32_t activation) {
-  check.require(activation == LK_SILU || activation == LK_GELU_ERF || activation == LK_GELU_TANH, "activation",
-                "LK_SILU, LK_GELU_ERF or LK_GELU_TANH (0 to 2)", std::to_string(activation));
-}
 
 void lk::check_lora_forward(const Check& check, const lk_lora_forward_params& p) {
   check_adapter(check, p);

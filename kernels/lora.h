@@ -1,4 +1,4 @@
-// The checks of one layer with an adapter, under the name that `check` has, and of an activation that gates.
+// The checks of one layer with an adapter, under the name that `check` has.
 #pragma once
 
 #include "check.h"
@@ -7,6 +7,5 @@ namespace lk {
 
 void check_lora_forward(const Check& check, const lk_lora_forward_params& p);
 void check_lora_backward(const Check& check, const lk_lora_backward_params& p);
-void check_gate(const Check& check, int32_t activation);
 
 }  // namespace lk

@@ -64,8 +64,8 @@ class Delays {
  private:
   const Graph& graph_;
   const Uses uses_;
-  std::vector<size_t>
-      place_;  // by node, and of who reads what the graph puts out: its own number, or what it stands behind
+  // By node, and of who reads what the graph puts out: its own number, or what it stands behind.
+  std::vector<size_t> place_;
 };
 
 }  // namespace

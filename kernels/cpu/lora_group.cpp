@@ -11,7 +11,7 @@ namespace lk::cpu {
 void lora_group_forward(Cpu& cpu, const lk_lora_group_forward_params& p) {
   const std::span layers(p.layers, static_cast<size_t>(p.count));
   for (const lk_lora_forward_params& layer : layers) lora_forward(cpu, layer);
-  if (present(p.activated)) activate(cpu, layers, {.to = p.activated, .kind = p.activation, .from = 0, .gates = true});
+  if (present(p.activated)) activate(cpu, layers, activated_of(p));
 }
 
 void lora_group_backward(Cpu& cpu, const lk_lora_group_backward_params& p) {

@@ -7,7 +7,7 @@ namespace lk::cuda {
 void lora_group_forward(Cuda& cuda, const lk_lora_group_forward_params& p) {
   const std::span layers(p.layers, static_cast<size_t>(p.count));
   void* const workspace = lora_workspace(cuda, layers.front().x);
-  const Activated activated{.to = p.activated, .kind = p.activation, .from = 0, .gates = true};
+  const Activated activated = activated_of(p);
   if (lora_at_once(cuda, layers)) return lora_forward(cuda, layers, activated, workspace);
   for (const lk_lora_forward_params& layer : layers) lora_forward(cuda, {&layer, 1}, Activated{}, workspace);
   if (activated.wanted()) activate(cuda, layers, activated);
