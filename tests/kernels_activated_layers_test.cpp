@@ -19,7 +19,7 @@ constexpr Size sizes[] = {{3, 24, 40, 4, 0},          {300, 24, 520, 8, 0},     
 // Where the columns behind `from` gate each other; and for GPUs, whose products do it, fewer pairs of tiles than run at
 // once, and more, and tiles behind them.
 constexpr Size gate_sizes[] = {{3, 24, 40, 4, 8}, {300, 24, 520, 8, 0}, {300, 2056, 1048, 16, 24}};
-constexpr Size wide_gate_sizes[] = {{1100, 2048, 2048, 32, 0}, {2300, 2048, 4352, 16, 256}};
+constexpr Size wide_gate_sizes[] = {{1100, 2048, 2048, 128, 0}, {2300, 2048, 4352, 16, 256}};
 constexpr int64_t before_lines = 16, behind_lines = 8;
 
 class KernelsActivatedLayers : public Kernels, public testing::WithParamInterface<lk_dtype> {

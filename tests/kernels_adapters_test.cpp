@@ -1,6 +1,6 @@
-// lora where an adapter's share may be a step of the frozen product's own sum, which may make s and ds too where they
-// have no mask (on devices of capability 9.0): tiles that are full and not along every axis, one and several of them,
-// every rank's number of steps. Rows are independent, so a sample of them is compared with the float64 loops.
+// lora where an adapter's share may be one or two steps of the frozen product's own sum, which may make s and ds too
+// where they have no mask (on devices of capability 9.0): tiles that are full and not along every axis, one and several
+// of them, every rank's number of steps. Rows are independent, so a sample of them is compared with the float64 loops.
 #include <gtest/gtest.h>
 
 #include "support/kernel_tensors.h"
@@ -20,13 +20,15 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
   static constexpr Size sizes[] = {
       {300, 24, 520, 8},     {300, 520, 24, 8},    {257, 40, 1032, 32},    {257, 1032, 40, 32},   {140, 72, 264, 24},
       {129, 64, 256, 16},    {900, 328, 4000, 16}, {900, 4000, 328, 16},   {1100, 200, 3400, 16}, {1100, 3400, 200, 16},
-      {2304, 136, 2048, 16}, {300, 264, 136, 64},  {1000, 1288, 1272, 16}, {8200, 648, 632, 8}};
+      {2304, 136, 2048, 16}, {300, 264, 136, 64},  {1000, 1288, 1272, 16}, {8200, 648, 632, 8},   {333, 264, 520, 128},
+      {520, 3400, 200, 48},  {257, 200, 264, 100}, {1100, 200, 520, 72},   {140, 72, 264, 160}};
   // On a GPU of 132 processors of tiles of 128, 160, 192, 208 and 256 columns, forward and backward; above mostly
   // of 96. Without a mask of 96, 128 and 160 that make s and ds, with ranks up to 16 and 32.
-  static constexpr Size tiles[] = {{300, 72, 3176, 16},  {300, 3176, 72, 16},  {520, 72, 2824, 16},
-                                   {520, 2824, 72, 8},   {520, 72, 3528, 8},   {520, 3528, 72, 16},
-                                   {1540, 72, 1736, 16}, {1540, 1736, 72, 16}, {1540, 72, 1880, 16},
-                                   {1540, 1880, 72, 16}, {300, 72, 3176, 24},  {4100, 328, 632, 32}};
+  static constexpr Size tiles[] = {
+      {300, 72, 3176, 16},  {300, 3176, 72, 16},  {520, 72, 2824, 16},  {520, 2824, 72, 8},
+      {520, 72, 3528, 8},   {520, 3528, 72, 16},  {1540, 72, 1736, 16}, {1540, 1736, 72, 16},
+      {1540, 72, 1880, 16}, {1540, 1880, 72, 16}, {300, 72, 3176, 24},  {4100, 328, 632, 32},
+      {520, 72, 3528, 128}, {520, 3528, 72, 128}, {1540, 72, 1736, 96}, {4100, 328, 632, 64}};
   static std::vector<Size> tested_sizes() {
     std::vector<Size> all(std::begin(sizes), std::end(sizes));
     if (lh::test::tested_device() == "cuda") all.insert(all.end(), std::begin(tiles), std::end(tiles));

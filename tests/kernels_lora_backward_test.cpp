@@ -21,7 +21,8 @@ constexpr double scale = 0.5;
 class KernelsLoraBackward : public Kernels, public testing::WithParamInterface<lk_dtype> {
  protected:
   static constexpr Size sizes[] = {{9, 8, 16, 1},       {77, 768, 640, 16},   {77, 136, 1160, 8}, {256, 264, 520, 32},
-                                   {300, 264, 136, 64}, {333, 136, 1288, 24}, {512, 520, 72, 32}, {1100, 264, 136, 16}};
+                                   {300, 264, 136, 64}, {333, 136, 1288, 24}, {512, 520, 72, 32}, {1100, 264, 136, 16},
+                                   {333, 72, 520, 128}, {77, 136, 264, 100},  {140, 72, 40, 160}};
   // All that there is; what a first layer wants; each result alone.
   static constexpr Wanted wanted[] = {
       {true, true, true, true, true, true, true},      {false, false, false, true, true, true, false},

@@ -18,7 +18,7 @@ struct Sizes {
 using Set = std::vector<Sizes>;
 
 // As many layers as there may be, of every kind that a GPU has a way of its own for: few rows, tensor cores with ranks
-// up to 16 and up to 32, odd widths, and a rank that is left to the library.
+// up to 16, 32, 64 and 128, odd widths, and a rank that is left to the library.
 Set most_layers() {
   Set set;
   for (int64_t i = 0; i < LK_LORA_GRADIENTS_MAX; ++i) set.push_back({1 + i * i, 24 + 8 * i, 40 + i, 4 + i % 4 * 4});
@@ -27,7 +27,9 @@ Set most_layers() {
 
 const Set sets[] = {{{5, 33, 7, 3}},
                     {{150, 64, 96, 16}, {77, 40, 24, 8}},
-                    {{300, 136, 264, 64}, {1, 48, 32, 16}, {90, 33, 65, 32}, {130, 256, 128, 16}},
+                    {{300, 136, 264, 160}, {1, 48, 32, 16}, {90, 33, 65, 32}, {130, 256, 128, 16}},
+                    {{300, 136, 264, 64}, {77, 65, 33, 64}, {700, 72, 40, 40}, {190, 264, 136, 33}},
+                    {{300, 136, 264, 128}, {77, 65, 33, 65}, {700, 72, 40, 128}, {190, 264, 136, 100}},
                     {{700, 264, 136, 16}, {77, 136, 264, 16}, {700, 136, 136, 16}},
                     most_layers()};
 

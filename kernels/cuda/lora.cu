@@ -5,9 +5,9 @@
 // epilogue sees the sum; where a kernel of our own makes the product, the share is a step of its sum instead and
 // nothing is written before; it may make s or ds, too, where that costs less than a pass over x or dy, or an activation
 // on the way, which otherwise is a pass of its own over what was stored. An operation goes one of three ways: up to 8
-// rows by products that stream the weights; on tensor cores with a rank up to 32 by a pass from one wide operand to the
-// other, backward one more over both, which may be those of several layers of one x, or, of an adapter without a
-// weight, by clusters of blocks in one (lora_clusters.h); otherwise by cuBLASLt.
+// rows by products that stream the weights; on tensor cores with a rank up to 32, of smaller layers up to 128, by a
+// pass from one wide operand to the other, backward one more over both, which may be those of several layers of one x,
+// or, of an adapter without a weight, by clusters of blocks in one (lora_clusters.h); otherwise by cuBLASLt.
 #include <algorithm>
 #include <string>
 #include <vector>
@@ -41,17 +41,18 @@ Sizes sizes_of(const Params& p) {
 bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
   const int64_t padded = padded_rank(sizes_of(layers.front()).rank);
   return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
-    const int64_t rank = sizes_of(p).rank;
-    return skinny_fits(cuda, p.x.dtype, rank) && padded_rank(rank) == padded;
+    const Sizes n = sizes_of(p);
+    return skinny_fits(cuda, p.x.dtype, n.rank) && padded_rank(n.rank) == padded &&
+           skinny_pays(n.rows, n.in + n.out, n.rank);
   });
 }
 bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
   const lk_lora_backward_params& first = layers.front();
   const int64_t padded = padded_rank(sizes_of(first).rank);
   return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
-    const int64_t rank = sizes_of(p).rank;
-    return skinny_fits(cuda, p.x.dtype, rank) && skinny_fits(cuda, p.dy.dtype, rank) && p.dy.dtype == first.dy.dtype &&
-           padded_rank(rank) == padded;
+    const Sizes n = sizes_of(p);
+    return skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank) &&
+           p.dy.dtype == first.dy.dtype && padded_rank(n.rank) == padded && skinny_pays(n.rows, n.in + n.out, n.rank);
   });
 }
 

@@ -116,6 +116,8 @@ struct Variant {
   int most_threads = 0;
 };
 
+constexpr int most_rank = 32;
+
 template <int Rank, int Units>
 Variant variant(lk_dtype type) {
   return {type == LK_BF16 ? adapter_kernel<Rank, Units, true> : adapter_kernel<Rank, Units, false>,
@@ -124,7 +126,7 @@ Variant variant(lk_dtype type) {
 
 Variant variant(int64_t rank, int units, lk_dtype type) {
   if (rank == 16) return units == 1 ? variant<16, 1>(type) : variant<16, 2>(type);
-  return units == 1 ? variant<32, 1>(type) : Variant{};
+  return units == 1 ? variant<most_rank, 1>(type) : Variant{};
 }
 
 // Few rows: a cluster has up to 256 of them, others the same rows and other columns, of which x's are 16 for a block or
@@ -232,7 +234,7 @@ Launch launch_of(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d
 bool fits(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
   const lk_dtype type = p.dy.dtype;
   const int64_t in = p.down.dims[1], out = p.up.dims[0], rank = p.down.dims[0];
-  if (!cuda.has_clusters() || !skinny_fits(cuda, type, rank) || p.x.dtype != type) return false;
+  if (!cuda.has_clusters() || rank > most_rank || !skinny_fits(cuda, type, rank) || p.x.dtype != type) return false;
   if (p.down.dtype != LK_F32 || p.up.dtype != LK_F32 || in % 8 != 0 || out % 8 != 0) return false;
   if (!present(p.ddown) || (present(d.dx) && d.dx.dtype != type)) return false;
   if (present(p.dup) && (p.s.dtype != type || !present(p.s) || rank % 8 != 0)) return false;

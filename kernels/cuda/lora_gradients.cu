@@ -121,7 +121,8 @@ void lora_gradients(Cuda& cuda, const lk_lora_gradients_params& p) {
       gradients_of_few_rows(cuda, g);
       continue;
     }
-    if (!skinny_fits(cuda, g.x.dtype, g.rank) || !skinny_fits(cuda, g.dy.dtype, g.rank)) {
+    if (!skinny_pays(g.rows, g.in + g.out, g.rank) || !skinny_fits(cuda, g.x.dtype, g.rank) ||
+        !skinny_fits(cuda, g.dy.dtype, g.rank)) {
       if (workspace == nullptr) workspace = cuda.gemm().workspace();
       gemm_gradients(cuda, g, workspace);
       continue;

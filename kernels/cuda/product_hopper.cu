@@ -154,7 +154,7 @@ bool takes(const Cuda& cuda, const SharedProduct& p, lk_dtype type) {
   for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
     if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
   }
-  if (p.rank > depth) return no("rank is over 64");  // the share is one part
+  if (p.rank > 2 * depth) return no("rank is over 128");
   const Activation& activation = p.activation;
   if (activation.wanted()) {
     if (activation.type != type) return no("mixed types, or neither gelu by tanh nor a gate of silu, of even rows");
@@ -176,7 +176,6 @@ bool makes(const Cuda& cuda, const SharedProduct& p) {
   const Projection& projection = p.projection;
   const auto no = [&](const char* why) { return cuda.passes_over("own product that projects", why); };
   if (projection.w == nullptr) return no("a mask, or adapters that are not float32");
-  static_assert(most_made == skinny_rank);
   if (p.rank > most_made) return no("rank is over 32");
   if (p.activation.wanted()) return no("an activation");
   for (const float* data : {projection.w, projection.v})
@@ -250,7 +249,8 @@ void run(Cuda& cuda, SharedProducts layers, Shares shares) {
     problem.bias[i] = {own.bias, own.bias_dtype};
     problem.cols[i] = static_cast<int>(own.n);
     problem.steps[i] = static_cast<int>(ceil_div(own.k, depth));
-    problem.share[i] = static_cast<int>(ceil_div(layers[i].rank, 16));
+    problem.share[i] = static_cast<int>(std::min<int64_t>(ceil_div(layers[i].rank, 16), depth / 16));
+    problem.more_share[i] = static_cast<int>(ceil_div(layers[i].rank, depth)) - 1;
     if (i == 0 || !across) problem.first[i] = static_cast<int>(first);
     first += ceil_div(own.n, tiles.tile.cols);
     // b and v as they lie: rows along the sum's axis or across it.

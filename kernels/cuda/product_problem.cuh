@@ -21,13 +21,14 @@ template <int Layers>  // at most
 struct Problem {
   In bias[Layers];
   int rows, cols[Layers];
-  int steps[Layers], share[Layers];  // parts of the sum; 16s of the adapter's
-  int first[Layers];                 // column of tiles; beyond all where there is none
-  int summed;                        // layers
-  int row_tiles, col_tiles;          // of a cluster, 256 rows each
-  int band;                          // so many rows of tiles are made together
-  bool adds;                         // c
-  int activated_from, gates;         // columns of tiles: from which on, and how many gate as many behind them
+  int steps[Layers];                      // parts of the sum
+  int share[Layers], more_share[Layers];  // 16s of the adapter's first part, and parts of it behind that
+  int first[Layers];                      // column of tiles; beyond all where there is none
+  int summed;                             // layers
+  int row_tiles, col_tiles;               // of a cluster, 256 rows each
+  int band;                               // so many rows of tiles are made together
+  bool adds;                              // c
+  int activated_from, gates;              // columns of tiles: from which on, and how many gate as many behind them
   hopper::Beside beside;
   // Of tiles that make z themselves, alpha a op(w): where it is left, and what v is multiplied by.
   struct {

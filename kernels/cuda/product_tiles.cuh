@@ -2,9 +2,9 @@
 //
 // A block makes tiles of d of 128 rows and 96 to 256 columns, two warpgroups 64 rows each; one thread loads parts of 64
 // along the sum's axis, some ahead. Two blocks of a cluster have tiles below each other, and each loads half of b's
-// part for both. The adapter's z op(v) is the first part. Results leave through shared memory as bulk copies; c has
-// come there before, while the sums were made. Where what is stored then goes through an activation, two warps beside
-// the one that loads begin the copies, one for each warpgroup, and see to that while the next tile is made
+// part for both. The adapter's z op(v) is the first part, or the first two. Results leave through shared memory as bulk
+// copies; c has come there before, while the sums were made. Where what is stored then goes through an activation, two
+// warps beside the one that loads begin the copies, one for each warpgroup, and see to that while the next tile is made
 // (activation_beside.cuh).
 //
 // The kernel in front makes the adapter's part or its gradients and leaves b alone, whose first parts are loaded before
@@ -64,8 +64,9 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
   int early = 0;  // parts of b, behind the adapter's
   if (tiles.there(p)) {
     const Place place = tiles.place(p);
-    for (; early < min(stages - 1, p.steps[place.layer]); ++early)
-      load_right(early + 1, maps.of[place.layer].b, place, early * depth);
+    const int share = 1 + p.more_share[place.layer];
+    for (; early < min(stages - share, p.steps[place.layer]); ++early)
+      load_right(early + share, maps.of[place.layer].b, place, early * depth);
   }
   await_previous();
   Ring<stages> at;
@@ -75,8 +76,9 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
       const auto& of = maps.of[layer];
-      for (int step = -1; step < p.steps[layer]; ++step) {  // the adapter's first
-        const int from = max(step, 0) * depth;
+      const int share = 1 + p.more_share[layer];
+      for (int step = -share; step < p.steps[layer]; ++step) {  // the adapter's first
+        const int from = (step < 0 ? step + share : step) * depth;
         barrier_wait(&s.empty[at.stage], at.parity ^ 1);
         if (step < 0 || early == 0)
           load_right(at.stage, step < 0 ? of.v : of.b, place, from);
@@ -209,10 +211,10 @@ __device__ void multiply(const Problem<Layers>& p, const Maps<Layers>& maps, Sha
       }
       multiplies_commit();
       end_part();
-      int step = 0;
-      if (waiting.there && p.steps[layer] >= Out::turns) {
+      int step = -p.more_share[layer];
+      if (waiting.there && p.steps[layer] - step >= Out::turns) {
         each_of(TurnsOf<Cols>(), [&]<int Turn>() { multiply_part([&] { leave_one.template operator()<Turn>(); }); });
-        step = Out::turns;
+        step += Out::turns;
       } else if (waiting.there) {
         each_of(TurnsOf<Cols>(), leave_one);
       }

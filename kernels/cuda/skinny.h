@@ -3,13 +3,13 @@
 #pragma once
 
 #include <span>
+#include <type_traits>
 
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
 
-// The largest: from rank 64 on the products are wide enough for cuBLASLt, which is faster (docs/performance.md).
-constexpr int64_t skinny_rank = 32;
+constexpr int64_t skinny_rank = 128;  // the largest
 
 // An adapter from end to end: projected [rows, rank] = alpha mask (a w), and where `spread` has data
 // spread [rows, out] = base + gain projected v^T. a [rows, in] and the products' other operands are of `type`, f16 or
@@ -49,14 +49,35 @@ struct Gather {
 // As many at once as lk_lora_gradients takes layers, two of each, with the same padded rank and type.
 void skinny_gather(Cuda& cuda, std::span<const Gather> jobs);
 
-// Ranks are padded to this in memory between the two.
-constexpr int64_t padded_rank(int64_t rank) { return rank <= 16 ? 16 : skinny_rank; }
+// Ranks are padded to this in memory between the two: 16, 32, 64 or 128.
+constexpr int64_t padded_rank(int64_t rank) {
+  int64_t padded = 16;
+  while (padded < rank) padded *= 2;
+  return padded;
+}
+// `body` for a padded rank as a number known to the compiler.
+template <class Body>
+auto with_padded_rank(int64_t padded, const Body& body) {
+  switch (padded) {
+    case 16: return body(std::integral_constant<int, 16>());
+    case 32: return body(std::integral_constant<int, 32>());
+    case 64: return body(std::integral_constant<int, 64>());
+    default: return body(std::integral_constant<int, skinny_rank>());
+  }
+}
 
 // Whether rows of `width` numbers from `data` on can be taken in pieces of 16 bytes, `piece` numbers each.
 inline bool in_pieces(const void* data, int64_t width, int64_t piece) {
   return width % piece == 0 && reinterpret_cast<uintptr_t>(data) % 16 == 0;
 }
 
+// Whether they take less time than cuBLASLt's products: those come nearer to what tensor cores do the higher the rank,
+// but each needs its matrix in 16 bits first and goes alone. Measured on whole steps of models from SDXL to Flux at
+// ranks of 64 and 128 (docs/performance_log.md). `width` is that of both wide operands.
+constexpr bool skinny_pays(int64_t rows, int64_t width, int64_t rank) {
+  const auto padded = static_cast<double>(padded_rank(rank));
+  return rank <= 32 || static_cast<double>(rows) * static_cast<double>(width) * padded * padded <= 1e11;
+}
 // On tensor cores, for 16-bit types.
 bool skinny_fits(const Cuda& cuda, lk_dtype type, int64_t rank);
 

@@ -1,6 +1,7 @@
-// A block takes a slab of columns and a part of the rows, 16 of which a warp has at a time: it loads them for itself, a
-// few tiles ahead, and keeps its sums in registers until its rows are done. Then the block adds its warps' sums, and
-// those of the blocks that share a slab are added in order: by these, where they are a cluster, else by sum_partials.
+// A block takes a slab of columns and a part of the rows, 16 of which a team of one warp, or with high ranks of some,
+// has at a time: it loads them for itself, a few tiles ahead, and keeps its sums in registers until its rows are done.
+// Then the block adds its teams' sums, and those of the blocks that share a slab are added in order: by these, where
+// they are a cluster, else by sum_partials.
 #include <algorithm>
 
 #include "cuda/await_previous.cuh"
@@ -16,8 +17,18 @@ namespace {
 constexpr int warps = 8, threads = warps * 32, tile_rows = 16;
 constexpr int most_of_cluster = 8;
 
+// Who makes what: a team's warps share a tile, each for some of its columns and ranks.
 template <int Rank>
-constexpr int slab = 2048 / Rank;  // 64 sums for each lane
+struct Shape {
+  static constexpr int cols = Rank == 32 ? 64 : 128;                                     // of a slab
+  static constexpr int ranks = std::min(Rank, 64), rank_ways = Rank / ranks;             // of a warp
+  static constexpr int own_cols = Rank > 32 ? 64 : cols, column_ways = cols / own_cols;  // 64 or 128 sums for a lane
+  static constexpr int of_team = rank_ways * column_ways, teams = warps / of_team;
+  static constexpr int blocks = Rank > 32 ? 1 : 2;                 // of a multiprocessor, by registers
+  static constexpr int deep = Rank > 64 ? 10 : Rank > 32 ? 6 : 3;  // tiles on their way, where there is memory
+  static constexpr int round_cols = Rank > 32 ? own_cols : cols;   // the teams' sums are added so many at a time
+  using Sums = float[teams][round_cols][Rank];
+};
 
 struct Job {
   Gather p;
@@ -35,20 +46,27 @@ struct Pass {
   Job jobs[Jobs];
 };
 
-// What a warp has on its way: rows of 16 bytes times slab / 8, whose chunk c lies in place c ^ (row % 8), and z.
+// What a team has on its way. Of a's rows chunk c of 8 columns lies in place c ^ (row % 8), of z's, too, where a row
+// has as many.
 template <int Rank>
 struct Stage {
-  alignas(16) uint16_t a[tile_rows][slab<Rank>];
+  alignas(16) uint16_t a[tile_rows][Shape<Rank>::cols];
   alignas(16) uint16_t z[tile_rows][Rank];
 };
+template <int Rank>
+__device__ inline int place_of_z(int row, int chunk) {
+  return (Rank >= 64 ? chunk ^ row % 8 : chunk) * 8;
+}
 
 template <int Rank, int Stages>
-constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages, sizeof(float) * slab<Rank> * Rank) * warps;
+constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages * Shape<Rank>::teams,
+                                         sizeof(typename Shape<Rank>::Sums));
 
 template <int Rank, bool Bf16, int Stages, int Jobs>
-__global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
+__global__ void __launch_bounds__(threads, Shape<Rank>::blocks) gather_kernel(Pass<Jobs> pass) {
   await_previous();
-  constexpr int cols = slab<Rank>, chunks = cols / 8;
+  using S = Shape<Rank>;
+  constexpr int cols = S::cols, chunks = cols / 8, ranks = S::ranks, lanes = 32 * S::of_team;
   extern __shared__ __align__(16) unsigned char memory[];
   int index = 0;
 #pragma unroll
@@ -59,22 +77,31 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   const int64_t first_col = int64_t{blockIdx.x - job.first_slab} * cols;
   const int64_t begin = int64_t{blockIdx.y} * job.span, end = min(begin + job.span, p.rows);
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
-  Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + warp * Stages;
+  const int team = warp / S::of_team, of_team = thread % lanes;
+  const int own_col = warp % S::column_ways * S::own_cols, own_rank = warp / S::column_ways % S::rank_ways * ranks;
+  Stage<Rank>* const stages = reinterpret_cast<Stage<Rank>*>(memory) + team * Stages;
+  const auto meet = [&] {
+    if constexpr (S::of_team == 1)
+      __syncwarp();
+    else
+      asm volatile("bar.sync %0, %1;" ::"r"(1 + team), "n"(lanes) : "memory");
+  };
 
   // A lane's places in the tiles that its warp fetches, one after the other: what is looked up or multiplied for each
   // piece of 16 bytes would take longer than the memory does.
-  constexpr int a_step = 32 / chunks, z_chunks = Rank / 8, z_step = 32 / z_chunks;  // rows between a lane's pieces
+  constexpr int a_step = lanes / chunks, z_chunks = Rank / 8,
+                z_step = lanes / z_chunks;  // rows between a lane's pieces
   const bool whole_a = job.whole_a, whole_z = job.whole_z;
-  const int rows = static_cast<int>(end - begin), a_chunk = lane % chunks, a_row = lane / chunks,
-            z_row = lane / z_chunks, z_col = lane % z_chunks * 8;
+  const int rows = static_cast<int>(end - begin), a_chunk = of_team % chunks, a_row = of_team / chunks,
+            z_row = of_team / z_chunks, z_chunk = of_team % z_chunks, z_col = z_chunk * 8;
   const int64_t col = first_col + a_chunk * 8;
   const bool a_inside = col < p.cols, z_inside = z_col < p.pitch;
   const auto *const a = static_cast<const uint16_t*>(p.a), *const z = static_cast<const uint16_t*>(p.z.data);
   const int64_t a_pitch = p.cols * a_step, z_pitch = p.pitch * z_step;
-  int first_row = warp * tile_rows;  // in the part, of the tile that is fetched next
+  int first_row = team * tile_rows;  // in the part, of the tile that is fetched next
   const uint16_t* a_from = a + (begin + first_row + a_row) * p.cols + col;
   const uint16_t* z_from = z + (begin + first_row + z_row) * p.pitch + z_col;
-  const int64_t a_tile = p.cols * (warps * tile_rows), z_tile = p.pitch * (warps * tile_rows);
+  const int64_t a_tile = p.cols * (S::teams * tile_rows), z_tile = p.pitch * (S::teams * tile_rows);
   const auto fetch = [&](Stage<Rank>& to) {
     if (first_row < rows) {
       if (whole_a) {
@@ -97,44 +124,46 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
 #pragma unroll
         for (int i = 0; i < tile_rows; i += z_step, from += z_pitch) {
           const bool inside = z_inside && first_row + z_row + i < rows;
-          copy_16_async(&to.z[z_row + i][z_col], inside ? from : z, inside);
+          copy_16_async(&to.z[z_row + i][place_of_z<Rank>(z_row + i, z_chunk)], inside ? from : z, inside);
         }
       } else {
 #pragma unroll 1
-        for (int i = lane; i < tile_rows * Rank; i += 32) {
+        for (int i = of_team; i < tile_rows * Rank; i += lanes) {
           const int row = i / Rank, j = i % Rank;
           const bool inside = first_row + row < rows && j < p.rank;
-          to.z[row][j] = inside ? to_16_bit<Bf16>(load(p.z, (begin + first_row + row) * p.pitch + j)) : uint16_t{0};
+          to.z[row][place_of_z<Rank>(row, j / 8) + j % 8] =
+              inside ? to_16_bit<Bf16>(load(p.z, (begin + first_row + row) * p.pitch + j)) : uint16_t{0};
         }
       }
     }
-    first_row += warps * tile_rows;
+    first_row += S::teams * tile_rows;
     a_from += a_tile;
     z_from += z_tile;
     commit_copies();
   };
 
-  float sum[cols / 16][Rank / 8][4] = {};
+  float sum[S::own_cols / 16][ranks / 8][4] = {};
 #pragma unroll
   for (int stage = 0; stage < Stages - 1; ++stage) fetch(stages[stage]);
   int at = 0;
-  for (int row = warp * tile_rows; row < rows; row += warps * tile_rows) {
+  for (int row = team * tile_rows; row < rows; row += S::teams * tile_rows) {
     wait_copies<Stages - 2>();
-    __syncwarp();
+    meet();
     fetch(stages[at == 0 ? Stages - 1 : at - 1]);
     const Stage<Rank>& now = stages[at];
     at = at == Stages - 1 ? 0 : at + 1;
-    uint32_t right[Rank / 16][4];  // rows 0-7 and 8-15 of 8 ranks, then of the next 8
+    uint32_t right[ranks / 16][4];  // rows 0-7 and 8-15 of 8 ranks, then of the next 8
 #pragma unroll
-    for (int n = 0; n < Rank / 16; ++n) load_matrices<true>(right[n], &now.z[lane % 16][n * 16 + lane / 16 * 8]);
+    for (int n = 0; n < ranks / 16; ++n)
+      load_matrices<true>(right[n], &now.z[lane % 16][place_of_z<Rank>(lane % 16, own_rank / 8 + n * 2 + lane / 16)]);
 #pragma unroll
-    for (int m = 0; m < cols / 16; ++m) {
+    for (int m = 0; m < S::own_cols / 16; ++m) {
       // transposed: matrices 0 and 1 are the columns 0-7 and 8-15 of rows 0-7, 2 and 3 of rows 8-15
-      const int row = lane / 16 * 8 + lane % 8, chunk = m * 2 + lane / 8 % 2;
+      const int row = lane / 16 * 8 + lane % 8, chunk = own_col / 8 + m * 2 + lane / 8 % 2;
       uint32_t left[4];
       load_matrices<true>(left, &now.a[row][(chunk ^ row % 8) * 8]);
 #pragma unroll
-      for (int n = 0; n < Rank / 16; ++n) {
+      for (int n = 0; n < ranks / 16; ++n) {
         const uint32_t b[2][2] = {{right[n][0], right[n][1]}, {right[n][2], right[n][3]}};
         multiply_add<Bf16>(sum[m][2 * n], left, b[0]);
         multiply_add<Bf16>(sum[m][2 * n + 1], left, b[1]);
@@ -143,19 +172,7 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
   }
 
   wait_copies<0>();
-  __syncthreads();
-  float(*const sums)[cols][Rank] = reinterpret_cast<float(*)[cols][Rank]>(memory);
-#pragma unroll
-  for (int m = 0; m < cols / 16; ++m) {
-#pragma unroll
-    for (int n = 0; n < Rank / 8; ++n) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half)
-        *reinterpret_cast<float2*>(&sums[warp][m * 16 + half * 8 + g][n * 8 + 2 * t]) =
-            make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
-    }
-  }
-  __syncthreads();
+  auto& sums = *reinterpret_cast<typename S::Sums*>(memory);
   const auto finish = [&](int64_t col, int j, float value) {
     if (col >= p.cols || j >= p.rank) return;
     const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
@@ -164,38 +181,55 @@ __global__ void __launch_bounds__(threads, 2) gather_kernel(Pass<Jobs> pass) {
     store(p.out, to, value);
   };
   float* const partial = job.partial;
-  for (int i = thread; i < cols * Rank; i += threads) {
-    const int64_t col = first_col + i / Rank;
-    const int j = i % Rank;
-    if (col >= p.cols) break;
-    float value = 0;
+#pragma unroll 1
+  for (int first = 0; first < cols; first += S::round_cols) {
+    __syncthreads();
+    if (S::round_cols == cols || own_col == first) {
 #pragma unroll
-    for (int part = 0; part < warps; ++part) value += sums[part][i / Rank][j];
-    if (pass.joined)
-      sums[0][i / Rank][j] = value;  // which this thread alone has read
-    else if (partial != nullptr)
-      partial[(int64_t{blockIdx.y} * p.cols + col) * Rank + j] = value;
-    else
-      finish(col, j, value);
-  }
-#if __CUDA_ARCH__ >= 900
-  if (!pass.joined) return;
-  __syncwarp();
-  hopper::cluster_barrier();
-  const int blocks = static_cast<int>(gridDim.y), first = static_cast<int>(blockIdx.y) * threads + thread;
-  for (int i = first * 4; i < cols * Rank; i += blocks * threads * 4) {
-    float4 total = make_float4(0, 0, 0, 0);
-    for (int part = 0; part < blocks; ++part) {
-      const float4 v = hopper::load_from_block(&sums[0][0][0] + i, part);
-      total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
+      for (int m = 0; m < S::own_cols / 16; ++m) {
+#pragma unroll
+        for (int n = 0; n < ranks / 8; ++n) {
+#pragma unroll
+          for (int half = 0; half < 2; ++half)
+            *reinterpret_cast<float2*>(&sums[team][m * 16 + half * 8 + g][own_rank + n * 8 + 2 * t]) =
+                make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
+        }
+      }
     }
-    const float values[4] = {total.x, total.y, total.z, total.w};
+    __syncthreads();
+    for (int i = thread; i < S::round_cols * Rank; i += threads) {
+      const int64_t col = first_col + first + i / Rank;
+      const int j = i % Rank;
+      if (col >= p.cols) break;
+      float value = 0;
 #pragma unroll
-    for (int k = 0; k < 4; ++k) finish(first_col + i / Rank, i % Rank + k, values[k]);
-  }
-  __syncwarp();
-  hopper::cluster_barrier();  // others read these sums
+      for (int of = 0; of < S::teams; ++of) value += sums[of][i / Rank][j];
+      if (pass.joined)
+        sums[0][i / Rank][j] = value;  // which this thread alone has read
+      else if (partial != nullptr)
+        partial[(int64_t{blockIdx.y} * p.cols + col) * Rank + j] = value;
+      else
+        finish(col, j, value);
+    }
+#if __CUDA_ARCH__ >= 900
+    if (!pass.joined) continue;
+    __syncwarp();
+    hopper::cluster_barrier();
+    const int blocks = static_cast<int>(gridDim.y), own = static_cast<int>(blockIdx.y) * threads + thread;
+    for (int i = own * 4; i < S::round_cols * Rank; i += blocks * threads * 4) {
+      float4 total = make_float4(0, 0, 0, 0);
+      for (int part = 0; part < blocks; ++part) {
+        const float4 v = hopper::load_from_block(&sums[0][0][0] + i, part);
+        total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
+      }
+      const float values[4] = {total.x, total.y, total.z, total.w};
+#pragma unroll
+      for (int k = 0; k < 4; ++k) finish(first_col + first + i / Rank, i % Rank + k, values[k]);
+    }
+    __syncwarp();
+    hopper::cluster_barrier();  // others read these sums
 #endif
+  }
 }
 
 template <int Jobs>
@@ -209,15 +243,19 @@ Variant<Jobs> variant(bool bf16) {
 
 template <int Jobs, int Rank>
 Variant<Jobs> variant(const Cuda& cuda, bool bf16) {
-  const bool deep = cuda.device().sharedMemPerMultiprocessor >= 2 * (shared_bytes<Rank, 3> + 1024);
-  return deep ? variant<Jobs, Rank, 3>(bf16) : variant<Jobs, Rank, 2>(bf16);
+  using S = Shape<Rank>;
+  const bool deep = cuda.device().sharedMemPerMultiprocessor >= S::blocks * (shared_bytes<Rank, S::deep> + 1024);
+  return deep ? variant<Jobs, Rank, S::deep>(bf16) : variant<Jobs, Rank, 2>(bf16);
 }
 
 // Of the rows. As many as find room at once with their slab's others, which then are a cluster. Otherwise, with many
 // rows, the fewest with which at least nine in ten of the places for blocks are taken, of up to 8 rounds; with few
 // rows, or where one part takes most of the places, the second kernel would take longer than what places stay empty.
+template <int Rank>
 int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
-  const int64_t places = int64_t{cuda.device().multiProcessorCount} * 2, most = ceil_div(rows, tile_rows * warps);
+  using S = Shape<Rank>;
+  const int64_t places = int64_t{cuda.device().multiProcessorCount} * S::blocks,
+                most = ceil_div(rows, tile_rows * S::teams);
   constexpr int64_t few_rows = 2048;
   const bool as_cluster = places / slabs > 1 && places / slabs <= most_of_cluster;
   const bool fills = slabs * 16 >= places * 9 && slabs <= places;
@@ -232,11 +270,9 @@ int64_t parts_of(const Cuda& cuda, int64_t slabs, int64_t rows) {
   return best;
 }
 
-template <int Jobs>
+template <int Jobs, int Rank>
 void run(Cuda& cuda, std::span<const Gather> jobs) {
   static_assert(sizeof(Pass<Jobs>) <= 4096);  // what a kernel's parameters may take
-  const Gather& first = jobs.front();
-  const int64_t rank = padded_rank(first.rank), cols = 2048 / rank;
   Pass<Jobs> pass{};
   pass.count = static_cast<int>(jobs.size());
   int64_t slabs = 0, most_rows = 0;
@@ -246,15 +282,14 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
                     .whole_a = in_pieces(p.a, p.cols, 8),
                     .whole_z = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8),
                     .first_slab = static_cast<unsigned>(slabs)};
-    slabs += ceil_div(p.cols, cols);
+    slabs += ceil_div(p.cols, Shape<Rank>::cols);
     most_rows = std::max(most_rows, p.rows);
   }
-  const auto [kernel, shared] =
-      rank == 16 ? variant<Jobs, 16>(cuda, first.type == LK_BF16) : variant<Jobs, 32>(cuda, first.type == LK_BF16);
+  const auto [kernel, shared] = variant<Jobs, Rank>(cuda, jobs.front().type == LK_BF16);
   const auto span_of = [](int64_t rows, int64_t parts) {
     return ceil_div(ceil_div(rows, parts), int64_t{tile_rows}) * tile_rows;
   };
-  const int64_t parts = ceil_div(most_rows, span_of(most_rows, parts_of(cuda, slabs, most_rows)));
+  const int64_t parts = ceil_div(most_rows, span_of(most_rows, parts_of<Rank>(cuda, slabs, most_rows)));
   for (int i = 0; i < pass.count; ++i) pass.jobs[i].span = span_of(pass.jobs[i].p.rows, parts);
   const dim3 grid(static_cast<unsigned>(slabs), static_cast<unsigned>(parts));
   // All at once: clusters that wait for a second round would take longer than a second kernel.
@@ -265,10 +300,10 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
   for (int i = 0; i < pass.count && parts > 1; ++i) {
     const Gather& p = pass.jobs[i].p;
     PartialSum& sum = sums[i];
-    sum.partial = pass.jobs[i].partial = cuda.scratch<float>(parts * p.cols * rank);
+    sum.partial = pass.jobs[i].partial = cuda.scratch<float>(parts * p.cols * Rank);
     sum.count = parts;
-    sum.stride = p.cols * rank;
-    sum.pitch = rank;
+    sum.stride = p.cols * Rank;
+    sum.pitch = Rank;
     sum.rows = p.cols;
     sum.cols = p.rank;
     sum.alpha = p.alpha;
@@ -284,7 +319,9 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
 }  // namespace
 
 void skinny_gather(Cuda& cuda, std::span<const Gather> jobs) {
-  jobs.size() <= 2 ? run<2>(cuda, jobs) : run<most_jobs>(cuda, jobs);
+  with_padded_rank(padded_rank(jobs.front().rank), [&](auto rank) {
+    jobs.size() <= 2 ? run<2, rank()>(cuda, jobs) : run<most_jobs, rank()>(cuda, jobs);
+  });
 }
 
 }  // namespace lk::cuda
