@@ -19,6 +19,7 @@
 #include "cuda/lora_gradients.h"
 #include "cuda/partial_sum.h"
 #include "cuda/product_hopper.h"
+#include "cuda/scaled.h"
 #include "cuda/skinny.h"
 #include "cuda/weight_product.h"
 #include "lines.h"
@@ -37,22 +38,29 @@ Sizes sizes_of(const Params& p) {
   return {numel(p.x) / in, in, p.up.dims[0], p.down.dims[0]};
 }
 
-// Whether the skinny kernels take all layers, which then may go at once.
-bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
+// Whether all layers are for tensor cores and alike, so that they may go at once.
+bool alike(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
   const int64_t padded = padded_rank(sizes_of(layers.front()).rank);
   return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
-    const Sizes n = sizes_of(p);
-    return skinny_fits(cuda, p.x.dtype, n.rank) && padded_rank(n.rank) == padded &&
-           skinny_pays(n.rows, n.in + n.out, n.rank);
+    const int64_t rank = sizes_of(p).rank;
+    return skinny_fits(cuda, p.x.dtype, rank) && padded_rank(rank) == padded;
   });
 }
-bool skinny_takes(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
+bool alike(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
   const lk_lora_backward_params& first = layers.front();
   const int64_t padded = padded_rank(sizes_of(first).rank);
   return std::all_of(layers.begin(), layers.end(), [&](const auto& p) {
+    const int64_t rank = sizes_of(p).rank;
+    return skinny_fits(cuda, p.x.dtype, rank) && skinny_fits(cuda, p.dy.dtype, rank) && p.dy.dtype == first.dy.dtype &&
+           padded_rank(rank) == padded;
+  });
+}
+// And whether the skinny kernels are the quickest way for all.
+template <class Params>
+bool skinny_takes(std::span<const Params> layers) {
+  return std::all_of(layers.begin(), layers.end(), [](const Params& p) {
     const Sizes n = sizes_of(p);
-    return skinny_fits(cuda, p.x.dtype, n.rank) && skinny_fits(cuda, p.dy.dtype, n.rank) &&
-           p.dy.dtype == first.dy.dtype && padded_rank(n.rank) == padded && skinny_pays(n.rows, n.in + n.out, n.rank);
+    return skinny_pays(n.rows, n.in + n.out, n.rank);
   });
 }
 
@@ -234,18 +242,51 @@ void onto(Cuda& cuda, GemmCall& call, const lk_tensor& added) {
   cuda.gemm().prepare(call);
 }
 
-void gemm_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n, void* workspace) {
-  const lk_dtype type = p.x.dtype;
-  GemmCall call =
-      adapter_product(n.rows, n.rank, n.in, p.x.data, as_type(cuda, p.down, type), type, out(p.s), workspace);
-  call.transpose_b = true;
-  project(cuda, call, p.mask);
-  call = adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), as_type(cuda, p.up, type), type, out(p.y),
-                         workspace);
-  call.transpose_b = true;
-  call.alpha = p.scale;
-  onto(cuda, call, p.added);
-  cuda.gemm().run(call);
+// The adapters' matrices as cuBLASLt's products and those with a share take them.
+struct Narrowed {
+  const void *down, *up;
+};
+template <class Params>
+std::vector<Narrowed> narrowed(Cuda& cuda, std::span<const Params> layers, lk_dtype type,
+                               const std::vector<SharedProduct>& bases, bool forward, bool shared) {
+  std::vector<Narrowed> all;
+  std::vector<Scaled> jobs;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const auto in_type = [&](const lk_tensor& t) -> const void* {
+      if (t.dtype == type) return t.data;
+      void* const to = cuda.scratch<std::byte>(numel(t) * lk_dtype_size(type));
+      jobs.push_back({in(t), {to, type}, numel(t)});
+      return to;
+    };
+    const Params& p = layers[i];
+    all.push_back({in_type(p.down), in_type(p.up)});
+    if (!shared) continue;
+    const lk_tensor& v = forward ? p.up : p.down;
+    jobs.push_back({in(v), {bases[i].v, type}, numel(v), forward ? p.scale : 1});
+  }
+  for (size_t first = 0; first < jobs.size(); first += most_scaled)
+    scale(cuda, std::span(jobs).subspan(first, std::min(jobs.size() - first, most_scaled)));
+  return all;
+}
+
+// s, and the adapters' shares of y where the products do not take them along.
+void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
+                  bool shared, void* workspace) {
+  const lk_dtype type = layers.front().x.dtype;
+  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, true, shared);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const lk_lora_forward_params& p = layers[i];
+    const Sizes n = sizes_of(p);
+    GemmCall call = adapter_product(n.rows, n.rank, n.in, p.x.data, matrices[i].down, type, out(p.s), workspace);
+    call.transpose_b = true;
+    project(cuda, call, p.mask);
+    if (shared && !cuda.measuring()) continue;
+    call = adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), matrices[i].up, type, out(p.y), workspace);
+    call.transpose_b = true;
+    call.alpha = p.scale;
+    onto(cuda, call, p.added);
+    cuda.gemm().run(call);
+  }
 }
 
 // What both gradients are made of, but for s and ds.
@@ -319,15 +360,16 @@ std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers
   return all;
 }
 
-// Where a layer's ds is, if anywhere: the caller's, or scratch with the padded rank's zeros.
+// Where a layer's ds is, if anywhere: the caller's, or scratch, for the skinny kernels with the padded rank's zeros.
 struct Ds {
   Out to{};
   int64_t pitch = 0;
 };
-Ds place_of_ds(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
+Ds place_of_ds(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, bool skinny) {
   if (present(p.ds)) return {out(p.ds), n.rank};
-  const int64_t pitch = padded_rank(n.rank);
-  return {{needs_ds(p, d) ? cuda.scratch<uint16_t>(n.rows * pitch) : nullptr, p.dy.dtype}, pitch};
+  const int64_t pitch = skinny ? padded_rank(n.rank) : n.rank;
+  const lk_dtype type = skinny ? p.dy.dtype : product_type(p.dy.dtype, p.x.dtype);
+  return {{needs_ds(p, d) ? cuda.scratch<std::byte>(n.rows * pitch * lk_dtype_size(type)) : nullptr, type}, pitch};
 }
 
 // From dy to ds and, with a `spread`, to the adapter's share of dx.
@@ -393,39 +435,46 @@ void skinny_gradients(Cuda& cuda, std::span<const lk_lora_backward_params> layer
   skinny_gradients(cuda, all);
 }
 
-void gemm_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, void* workspace) {
-  const lk_dtype type = product_type(p.dy.dtype, p.x.dtype);
-  const auto narrow = [&] { return Out{cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type)), type}; };
-  const void* const down = as_type(cuda, p.down, type);
-  AdapterGradients gradients = gradients_of(p, n);
-  gradients.s = in(p.s);
-  if (present(p.dup) && !present(p.s)) {
-    const Out s = narrow();
-    GemmCall call = adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), down, type, s, workspace);
-    call.transpose_b = true;
-    project(cuda, call, p.mask);
-    gradients.s = {s.data, s.dtype};
+// Gradients, and the adapters' shares of dx, one after the other, where the products do not take them along.
+void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& places,
+                   const std::vector<SharedProduct>& bases, bool shared, const Dx& d, void* workspace) {
+  const lk_dtype type = product_type(layers.front().dy.dtype, layers.front().x.dtype);
+  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, false, shared);
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const lk_lora_backward_params& p = layers[i];
+    const Sizes n = sizes_of(p);
+    AdapterGradients gradients = gradients_of(p, n);
+    gradients.s = in(p.s);
+    if (present(p.dup) && !present(p.s)) {
+      const Out s = {cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type)), type};
+      GemmCall call =
+          adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), matrices[i].down, type, s, workspace);
+      call.transpose_b = true;
+      project(cuda, call, p.mask);
+      gradients.s = {s.data, s.dtype};
+    }
+    const Out& ds = places[i].to;
+    if (needs_ds(p, d)) {
+      GemmCall call =
+          adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), matrices[i].up, type, ds, workspace);
+      call.alpha = p.scale;
+      project(cuda, call, p.mask);
+      gradients.ds = {ds.data, ds.dtype};
+    }
+    gemm_gradients(cuda, gradients, workspace);
+    if (!present(d.dx) || (shared && !cuda.measuring())) continue;
+    const lk_tensor& added = i == 0 ? d.added : d.dx;
+    const void* const in_type = ds.dtype == type ? ds.data : as_type(cuda, p.ds, type);
+    GemmCall call = adapter_product(n.rows, n.in, n.rank, in_type, matrices[i].down, type, out(d.dx), workspace);
+    onto(cuda, call, added);
+    cuda.gemm().run(call);
   }
-  if (needs_ds(p, d)) {
-    const Out ds = present(p.ds) ? out(p.ds) : narrow();
-    GemmCall call = adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), as_type(cuda, p.up, type), type,
-                                    ds, workspace);
-    call.alpha = p.scale;
-    project(cuda, call, p.mask);
-    gradients.ds = {ds.data, ds.dtype};
-  }
-  gemm_gradients(cuda, gradients, workspace);
-  if (!present(d.dx)) return;
-  const void* const ds = present(p.ds) ? as_type(cuda, p.ds, type) : gradients.ds.data;
-  GemmCall call = adapter_product(n.rows, n.in, n.rank, ds, down, type, out(d.dx), workspace);
-  onto(cuda, call, d.added);
-  cuda.gemm().run(call);
 }
 
 // Whether the product made what is activated, too.
 bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const Activated& wanted,
                   void* workspace) {
-  const bool skinny = skinny_takes(cuda, layers);
+  const bool tensor_cores = alike(cuda, layers), skinny = tensor_cores && skinny_takes(layers);
   const lk_lora_forward_params& first = layers.front();
   std::vector<SharedProduct> bases;
   for (const lk_lora_forward_params& p : layers) {
@@ -437,7 +486,7 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
     bases.push_back(shared_product(base, n.rank, out(p.s), n.rank, projection_of(p, true)));
   }
   if (!bases.empty()) bases.front().c = first.added.data;
-  const bool can_share = skinny && bases.size() == layers.size();
+  const bool can_share = tensor_cores && bases.size() == layers.size();
   Shares shares = Shares::apart;
   if (can_share && wanted.wanted()) {
     bases.front().activation = activation_of(wanted);
@@ -450,7 +499,7 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
   bool added = true;
   if (!skinny)
-    gemm_forward(cuda, first, sizes_of(first), workspace);
+    gemm_forward(cuda, layers, bases, shares != Shares::apart, workspace);
   else if (shares != Shares::made || cuda.measuring())
     added = skinny_forward(cuda, layers, bases, shares != Shares::apart);
   run_bases(cuda, bases, shares);
@@ -459,18 +508,18 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
 }
 
 void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const Dx& d, void* workspace) {
-  const bool skinny = skinny_takes(cuda, layers);
+  const bool tensor_cores = alike(cuda, layers), skinny = tensor_cores && skinny_takes(layers);
   std::vector<Ds> ds;
   std::vector<SharedProduct> bases;
   for (const lk_lora_backward_params& p : layers) {
     const Sizes n = sizes_of(p);
-    ds.push_back(skinny ? place_of_ds(cuda, p, n, d) : Ds{});
+    ds.push_back(place_of_ds(cuda, p, n, d, skinny));
     if (present(p.weight) && present(d.dx))
       bases.push_back(shared_product(base_product(cuda, p, n, false, p.dy, d.dx, workspace), n.rank, ds.back().to,
                                      ds.back().pitch, projection_of(p, false)));
   }
   if (!bases.empty()) bases.front().c = d.added.data;
-  const bool can_share = skinny && bases.size() == layers.size();
+  const bool can_share = tensor_cores && bases.size() == layers.size();
   const Shares shares = can_share ? with_shares(cuda, bases) : Shares::apart;
   if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));
@@ -487,7 +536,7 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
     if (shares == Shares::made) run_bases(cuda, bases, shares);  // with ds
     skinny_gradients(cuda, layers, s, ds);
   } else {
-    gemm_backward(cuda, layers.front(), sizes_of(layers.front()), d, workspace);
+    gemm_backward(cuda, layers, ds, bases, shares != Shares::apart, d, workspace);
   }
   if (shares != Shares::made) run_bases(cuda, bases, shares);
   if (!added) add_to(cuda, d.dx, d.added);
@@ -500,13 +549,13 @@ void* lora_workspace(Cuda& cuda, const lk_tensor& x) {
 }
 
 bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
-  return sizes_of(layers.front()).rows > gemv_rows && skinny_takes(cuda, layers);
+  return sizes_of(layers.front()).rows > gemv_rows && alike(cuda, layers);
 }
 
 bool lora_at_once(const Cuda& cuda, std::span<const lk_lora_backward_params> layers, const lk_tensor& dx) {
   const lk_lora_backward_params& first = layers.front();
   const Sizes n = sizes_of(first);
-  if (n.rows <= gemv_rows || !skinny_takes(cuda, layers)) return false;
+  if (n.rows <= gemv_rows || !alike(cuda, layers)) return false;
   Through share;
   share.out = n.in;
   share.type = first.dy.dtype;
