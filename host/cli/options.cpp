@@ -12,6 +12,7 @@
 #include "cli/plugin_flags.h"
 #include "config/load.h"
 #include "config/run_settings.h"
+#include "config/schedule_params.h"
 #include "config/value.h"
 #include "core/error.h"
 #include "data/image_formats.h"
@@ -238,6 +239,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
+  check_schedules(config.train);
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
 }
