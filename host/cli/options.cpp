@@ -65,7 +65,8 @@ void apply_datasets(const Arguments& raw, Config& config) {
 LoraInput parse_lora(const std::string& text) {
   LoraInput lora{.path = schema::expand_home(text)};
   const size_t colon = text.rfind(':');
-  if (colon == text.npos || text.find('/', colon) != text.npos) return lora;
+  std::error_code none;
+  if (colon == text.npos || text.find('/', colon) != text.npos || fs::exists(lora.path, none)) return lora;
   double strength = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, strength);
