@@ -309,7 +309,7 @@ TEST(CaptionFiles, Table) {
            {"{\"caption\": 3}", "caption: expected a text or a list of texts, found 3"},
            {"{\"caption\": [\"a\", 3]}", "expected a text or a list of texts"},
            {"[1]", "expected a mapping with caption"},
-           {"{\"caption\"", "not JSON"}}) {
+           {"{\"caption\"", "not JSON: line 1, column 11: "}}) {
     test::write_text(folder / "a.json", content);
     try {
       read_texts(folder / "a.json", {});

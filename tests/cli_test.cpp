@@ -165,6 +165,18 @@ TEST_F(Cli, SampleCollectsPromptsAndLoras) {
 }
 
 // Keys of plugins have flags, and the help of a command lists them.
+TEST_F(Cli, AFileMayHaveAColonInItsName) {
+  const std::string file = (folder_ / "style: oil.safetensors").string();
+  std::ofstream(file) << "x";
+  const Options options = parse({"sample", "--config", config_.c_str(), "--lora", file.c_str(), "--lora",
+                                 (file + ":0.5").c_str(), "--out", "o.png"});
+  ASSERT_EQ(options.loras.size(), 2u);
+  EXPECT_EQ(options.loras[0].path, file);
+  EXPECT_EQ(options.loras[0].strength, 1);
+  EXPECT_EQ(options.loras[1].path, file);
+  EXPECT_EQ(options.loras[1].strength, 0.5);
+}
+
 TEST_F(Cli, FilesAndSettingsOfPlugins) {
   const Options options = parse({"train", "--config", config_.c_str(), "--clip-g", "g", "--variant", "v_pred"});
   ASSERT_NE(options.registry, nullptr);

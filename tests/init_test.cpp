@@ -188,6 +188,7 @@ TEST_F(Init, PlansForACard) {
   EXPECT_THAT(get(out()), Not(HasSubstr("products")));
 
   EXPECT_THAT(with({"--vram", "24"}).output, HasSubstr("train.yaml is there"));
+  EXPECT_THAT(with({"--vram", "much", "--force"}).output, HasSubstr("--vram: expected a name or figures"));
   const HostResult small = with({"--vram", "0.7", "--force"});
   EXPECT_EQ(small.code, 4) << small.output;
   EXPECT_THAT(small.output, HasSubstr("the run does not fit"));

@@ -78,6 +78,7 @@ lr_scheduler = "cosine_with_restarts"
 lr_warmup_steps = 50
 lr_scheduler_num_cycles = 3
 lr_scheduler_power = 2
+lr_scheduler_timescale = 10
 seed = 7
 min_timestep = 100
 max_timestep = 900

@@ -157,6 +157,20 @@ TEST_F(LoraMergeTest, ReducedTypesAreWidened) {
   }
 }
 
+// torch.tensor(16) is what some scripts save as alpha.
+TEST_F(LoraMergeTest, AlphaMayBeAWholeNumber) {
+  const HostTensor down = wave({2, 4}, 1), up = wave({4, 2}, 2);
+  const Matrix before = weight(open(), "blocks.0.proj.weight");
+  for (const DType dtype : {DType::i32, DType::i64}) {
+    HostTensor alpha(Desc{dtype, {}});
+    alpha.data[0] = std::byte{6};
+    write_file(lora, {{"lora_unet_blocks_0_proj.lora_down.weight", down},
+                      {"lora_unet_blocks_0_proj.lora_up.weight", up},
+                      {"lora_unet_blocks_0_proj.alpha", alpha}});
+    expect_equal(merged("blocks.0.proj.weight"), before + 3.0 * (matrix(up) * matrix(down)));
+  }
+}
+
 // ---- algebras
 
 TEST_F(LoraMergeTest, EveryAlgebra) {

@@ -509,6 +509,9 @@ TEST_F(LoraTools, ExtractRefusesAnotherModel) {
   tensors = base_tensors();
   tensors[2].tensor.as<float>()[1] = NAN;
   EXPECT_THAT(error(tensors), AllOf(HasSubstr("blocks.0.proj.weight"), HasSubstr("NaN")));
+  write_file(tuned, base_tensors());
+  const Checkpoint encoder(spec, {{"clip_path", clip}}), other(spec, {{"name_or_path", tuned}});
+  EXPECT_THAT(error_of([&] { extract_lora(spec, other, encoder, {.rank = 2}); }), HasSubstr("no weights in common"));
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 
 #include "config/load.h"
 #include "config/run_settings.h"
+#include "config/schedule_params.h"
 #include "io/control.h"
 #include "io/history.h"
 #include "support/model_files.h"
@@ -121,6 +122,28 @@ TEST(RunSettings, MistakesHaveAPlaceAndTheNearestName) {
               }),
               "")
         << wrong;
+}
+
+TEST(Schedules, AParameterThatNothingReadsIsRefused) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"  lr_scheduler_params: {warmup_steps: 5}\n",
+       "train.lr_scheduler_params.warmup_steps: lr_scheduler constant does not use it. Use lr_scheduler: "
+       "constant_with_warmup, or remove it"},
+      {"  lr_scheduler: cosine\n  lr_scheduler_params: {lr_end: 1e-6}\n", "Use lr_scheduler: polynomial, or remove it"},
+      {"  phases: [{until: 5}, {lr_scheduler: rex, lr_scheduler_params: {gamma: 0.5}}]\n",
+       "c.yaml:4:24: train.lr_scheduler_params.gamma: lr_scheduler rex does not use it"},
+      {"  lr_scheduler_params: {warmup_steps: 0, decay_ratio: 0.2}\n", ""},
+      {"  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_ratio: 0.1, num_cycles: 1}\n", ""},
+      {"  lr_scheduler: step\n  lr_scheduler_params: {gamma: 0.5}\n  phases: [{until: 5}, {lr_scheduler: rex}]\n", ""},
+  };
+  for (const auto& [keys, want] : rows) {
+    const std::string error = error_of([&, text = keys] { check_schedules(train_of(text)); });
+    EXPECT_THAT(error, HasSubstr(want)) << keys;
+    EXPECT_EQ(error.empty(), std::string(want).empty()) << error;
+  }
+  RunSettings settings(train_of("  lr: 1e-3\n"));
+  EXPECT_THAT(error_of([&] { settings.set(settings_of({"lr_scheduler_params.warmup_steps=5"}), 0, "ctl: "); }),
+              HasSubstr("ctl: train.lr_scheduler_params.warmup_steps: lr_scheduler constant does not use it"));
 }
 
 TEST(HistoryFile, IsWhatWasWritten) {

@@ -219,6 +219,9 @@ TEST_F(ResumeChanges, ARunBehindABreakIsResumedAsItWas) {
 
 TEST_F(ResumeChanges, AnotherNetworkCannot) {
   run_.set("linear", "3").set("batch_size", "2");
+  const fs::path earlier = run_.output() / "toy_000000001.safetensors";  // a save on the way, whose name sorts last
+  fs::copy_file(run_.lora(), earlier);
+  fs::last_write_time(earlier, fs::last_write_time(run_.lora()) - std::chrono::seconds(5));
   for (const std::vector<std::string>& flags :
        {std::vector<std::string>{"--resume"}, {"--resume", "--allow-changes"}}) {
     const HostResult refused = run_.train(flags);

@@ -34,7 +34,7 @@ std::string run_name(const fs::path& dataset) {
 std::optional<Card> card_for(const Options& options, lk_products products = LK_PRODUCTS_WIDE) {
   const InitOptions& init = options.init;
   if (!init.card.empty()) {
-    Card card = card_of(init.card, products);
+    Card card = card_of(init.card, products, "--vram");
     if (!card.known) card.name = "a card with " + size_text(card.memory);
     return card;
   }

@@ -12,6 +12,7 @@
 #include "cli/plugin_flags.h"
 #include "config/load.h"
 #include "config/run_settings.h"
+#include "config/schedule_params.h"
 #include "config/value.h"
 #include "core/error.h"
 #include "data/image_formats.h"
@@ -64,7 +65,8 @@ void apply_datasets(const Arguments& raw, Config& config) {
 LoraInput parse_lora(const std::string& text) {
   LoraInput lora{.path = schema::expand_home(text)};
   const size_t colon = text.rfind(':');
-  if (colon == text.npos || text.find('/', colon) != text.npos) return lora;
+  std::error_code none;
+  if (colon == text.npos || text.find('/', colon) != text.npos || fs::exists(lora.path, none)) return lora;
   double strength = 0;
   const char* end = text.data() + text.size();
   const auto [stop, error] = std::from_chars(text.data() + colon + 1, end, strength);
@@ -238,6 +240,7 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   if (config.model.name_or_path.empty())
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
+  check_schedules(config.train);
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
 }

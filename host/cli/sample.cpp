@@ -10,7 +10,9 @@
 #include "core/bytes.h"
 #include "core/error.h"
 #include "core/log.h"
+#include "core/lower.h"
 #include "core/signals.h"
+#include "data/image_formats.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
@@ -21,8 +23,17 @@
 namespace lh {
 namespace {
 
+// A file's name of another format is no folder.
+void check_name(const std::filesystem::path& out) {
+  const std::string extension = lower(out.extension().string());
+  if (extension == ".png" || std::ranges::count(image_extensions(), extension) == 0 ||
+      std::filesystem::is_directory(out))
+    return;
+  fail(Code::config, "--out {}: images are written as PNG. Give a name that ends in .png, or a folder", out.string());
+}
+
 std::filesystem::path picture_path(const std::filesystem::path& out, size_t index, size_t count) {
-  if (out.extension() != ".png") return out / fmt::format("sample_{}.png", index);
+  if (lower(out.extension().string()) != ".png") return out / fmt::format("sample_{}.png", index);
   if (count == 1) return out;
   return out.parent_path() / fmt::format("{}_{}.png", out.stem().string(), index);
 }
@@ -33,6 +44,7 @@ int run_sample(const Options& options) {
   const Config& config = options.config;
   if (config.sample.prompts.empty())
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
+  check_name(options.output);
   const Registry& registry = *options.registry;
   try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype));
   Device device(config.device);

@@ -303,7 +303,9 @@ class Training {
       const Node* schedule = find("lr_scheduler");
       if (schedule != nullptr && schedule->text == "polynomial") put("train.lr_scheduler_params.power", key, value);
     } else if (name == "lr_scheduler_timescale") {
-      put("train.lr_scheduler_params.timescale", key, value);
+      const Node* schedule = find("lr_scheduler");
+      if (schedule != nullptr && schedule->text == "inverse_sqrt")
+        put("train.lr_scheduler_params.timescale", key, value);
     } else if (name == "lr_scheduler_args") {
       for (auto& [option, given] : arguments(value, to_.problems))
         put("train.lr_scheduler_params." + option, key, std::move(given));

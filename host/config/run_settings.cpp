@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/nearest.h"
+#include "config/schedule_params.h"
 #include "config/schema.h"
 #include "config/value.h"
 #include "core/error.h"
@@ -207,6 +208,7 @@ void RunSettings::set(const Node& mapping, int64_t step, const std::string& sour
   std::vector<yaml::Problem> problems;
   change_settings(tried, mapping, source, problems);
   if (!problems.empty()) report(source, problems);
+  check_schedule_params(tried, source);
   if (tried.optimizer != train_.optimizer) erase(by_hand_, "optimizer_params");
   if (tried.lr_scheduler != train_.lr_scheduler) erase(by_hand_, "lr_scheduler_params");
   if (names(mapping, "lr_scheduler")) set_at_ = step;

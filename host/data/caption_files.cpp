@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "core/error.h"
+#include "core/json_reason.h"
 #include "core/lower.h"
 #include "data/caption.h"
 #include "data/further_images.h"
@@ -83,7 +84,7 @@ json parsed(const std::string& text) {
   try {
     return json::parse(text);
   } catch (const json::exception& error) {
-    fail(Code::data, "not JSON: {}", error.what());
+    fail(Code::data, "not JSON: {}", json_reason(error));
   }
 }
 

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_reason.h"
 
 namespace lh {
 
@@ -104,7 +105,7 @@ nlohmann::json parse_json(const std::string& bytes, const std::string& file) {
   try {
     return nlohmann::json::parse(bytes);
   } catch (const nlohmann::json::exception& error) {
-    fail(Code::data, "tokenizer {}: this is no JSON (install it anew): {}", file, error.what());
+    fail(Code::data, "tokenizer {}: this is no JSON (install it anew): {}", file, json_reason(error));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/json_reason.h"
 
 namespace lh {
 namespace {
@@ -31,7 +32,7 @@ std::string read_document(const fs::path& path) {
     if (!json) (void)checked.dump();  // as one JSON string any text is checked to be UTF-8
   } catch (const nlohmann::json::exception& error) {
     fail(Code::data, "{}: {}: {}. Download it again", path.string(), json ? "no valid JSON" : "no UTF-8 text",
-         error.what());
+         json_reason(error));
   }
   return text;
 }

@@ -27,6 +27,15 @@ constexpr int64_t most_elements = int64_t{1} << 30;
 
 int64_t columns_of(const Shape& shape) { return shape.with(0, 1).numel(); }
 
+// Scripts that save torch.tensor(16) as alpha write a whole number, and programs that load it take its value.
+bool is_whole(DType dtype) { return dtype == DType::i32 || dtype == DType::i64; }
+
+double number_in(const LoraFile& file, const StoredTensor& tensor) {
+  if (!is_whole(tensor.desc.dtype)) return read_f32(file, tensor).as<float>()[0];
+  const HostTensor whole = file.file->read(tensor.name);
+  return tensor.desc.dtype == DType::i32 ? whole.as<int32_t>()[0] : static_cast<double>(whole.as<int64_t>()[0]);
+}
+
 class EntryCheck {
  public:
   EntryCheck(const LoraFile& file, const LoraScales& scales, LoraEntry& entry)
@@ -35,7 +44,7 @@ class EntryCheck {
   void run() {
     for (const auto& [part, tensor] : e_.parts) {
       const Desc& desc = tensor.stored->desc;
-      if (!is_float(desc.dtype))
+      if (!is_float(desc.dtype) && !(part == alpha && is_whole(desc.dtype)))
         refuse("`{}` is {}, expected floating-point numbers", tensor.stored->name, desc.text());
       if (part != alpha && desc.shape.numel() == 0) refuse("`{}` {} is empty", tensor.stored->name, desc.text());
     }
@@ -165,7 +174,7 @@ class EntryCheck {
     }
     const StoredTensor& tensor = e_.tensor(alpha);
     if (tensor.desc.shape.numel() != 1) refuse("`{}` {}: alpha is one number", tensor.name, tensor.desc.text());
-    const double value = read_f32(file_, tensor).as<float>()[0];
+    const double value = number_in(file_, tensor);
     if (!std::isfinite(value)) refuse("`{}` is {}", tensor.name, value);
     e_.alpha = value;
   }

@@ -43,6 +43,10 @@ std::vector<std::string> common_weights(const CheckpointSpec& spec, const Checkp
          "these are not two checkpoints of one model: {} weights differ in name or shape:{}\nGive the "
          "checkpoint that the other one was trained from",
          problems.size(), listed(problems));
+  if (names.empty())
+    fail(Code::data,
+         "the two checkpoints have no weights in common that a LoRA can change. Give two checkpoints of one model, and "
+         "as --model the one that the other was trained from");
   return names;
 }
 

@@ -103,9 +103,9 @@ Offered<lh_optimizer> Registry::optimizer(const std::string& id) const {
       for (const std::string& name : rule.names)
         if (lower(id) == lower(name)) return found(plugin, rule);
   const std::string near = nearest_of(lower(id), known);
-  fail(Code::config, "optimizer '{}' is in no plugin. Known: {}{}", id,
-       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")),
-       near.empty() ? "" : fmt::format(". Did you mean {}?", near));
+  fail(Code::config, "train.optimizer: optimizer '{}' is in no plugin.{} Known: {}", id,
+       near.empty() ? "" : fmt::format(" Did you mean {}?", near),
+       known.empty() ? "none" : fmt::format("{}", fmt::join(known, ", ")));
 }
 
 Offered<lh_adapter> Registry::adapter(const std::string& id) const {

@@ -97,7 +97,7 @@ int64_t usable_memory(const Card& card) {
 
 bool is_card(const std::string& name) { return row_of(name) != nullptr; }
 
-Card card_of(const std::string& text, lk_products products) {
+Card card_of(const std::string& text, lk_products products, const std::string& flag) {
   if (const Row* row = row_of(text)) return from(*row, products);
 
   std::optional<int64_t> memory;
@@ -121,7 +121,7 @@ Card card_of(const std::string& text, lk_products products) {
   for (const Row& row : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
   if (!understood || !memory)
     fail(Code::config,
-         "--card: expected a name or figures such as \"12 GB, 58 TFLOP/s, 504 GB/s\", found \"{}\". Known names: {}",
+         "{}: expected a name or figures such as \"12 GB, 58 TFLOP/s, 504 GB/s\", found \"{}\". Known names: {}", flag,
          text, names);
   // The slowest of those with about so much memory.
   const Row* like = nullptr;

@@ -21,8 +21,8 @@ inline constexpr const char* published_rates = "as published";  // KnownRates::f
 
 // "rtx 4070", or figures: "12 GB, 58 TFLOP/s, 504 GB/s", of which the first is enough; the others are those of the
 // slowest known card of that size. `products` are what layers will be asked for. Throws lh::Error(Code::config) that
-// lists the names.
-Card card_of(const std::string& text, lk_products products = LK_PRODUCTS_WIDE);
+// names `flag` and lists the names.
+Card card_of(const std::string& text, lk_products products = LK_PRODUCTS_WIDE, const std::string& flag = "--card");
 // Is it a name that card_of() knows?
 bool is_card(const std::string& name);
 // What of its memory a run may take: the rest is its driver's, the libraries' kernels' and a desktop's.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <tuple>
 #include <vector>
 
 #include "core/error.h"
@@ -16,16 +17,19 @@ namespace {
 
 constexpr const char* average_section = "ema";
 
-// The LoRA file of that step, or the last one, beside the folder of states; for advice.
+// The LoRA file of that step, or the one that was written last (the final one has no step in its name), beside the
+// folder of states; for advice.
 std::string lora_beside(const std::filesystem::path& state, int64_t step) {
   std::string best;
-  std::error_code error;
+  std::filesystem::file_time_type newest;
+  std::error_code error, unread;
   const std::filesystem::path folder = state.parent_path().parent_path();
   for (std::filesystem::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     std::string path = entry->path().string();
     if (!path.ends_with(".safetensors")) continue;
     if (path.ends_with(fmt::format("_{:09}.safetensors", step))) return path;
-    best = std::max(best, path);
+    const auto written = entry->last_write_time(unread);
+    if (!unread && (best.empty() || written > newest)) std::tie(best, newest) = std::tuple(path, written);
   }
   return best.empty() ? "FILE" : best;
 }
