@@ -36,6 +36,19 @@ std::string strides_text(const lk_tensor& t) {
 
 bool is_float(lk_dtype dtype) { return dtype == LK_F32 || dtype == LK_F16 || dtype == LK_BF16; }
 
+// Whether sizes in bytes and distances between elements are numbers of int64_t, whatever the type.
+bool addressable(const lk_tensor& t) {
+  constexpr int64_t most = INT64_MAX / 8;
+  int64_t count = 1, last = 0;
+  for (int32_t i = 0; i < t.rank; ++i) {
+    int64_t span;
+    if (__builtin_mul_overflow(count, t.dims[i], &count) || count > most) return false;
+    if (__builtin_mul_overflow(t.dims[i] - 1, t.strides[i], &span)) return false;
+    if (__builtin_add_overflow(last, span, &last) || last > most) return false;
+  }
+  return true;
+}
+
 bool is_fp8(lk_dtype dtype) { return dtype == LK_F8_E4M3 || dtype == LK_F8_E5M2; }
 
 }  // namespace
@@ -70,6 +83,8 @@ void Check::dimensions(Arg arg) const {
   for (const int64_t dim : shape_of(t)) {
     require(dim >= 1, arg.name, "every dimension to be at least 1", shape_text(shape_of(t)));
   }
+  require(addressable(t), arg.name, "as many elements as memory can hold",
+          "shape " + shape_text(shape_of(t)) + ", " + strides_text(t));
   const std::optional<Lines> lines = lines_of(t);
   if (arg.in_lines) {
     require(lines.has_value(), arg.name, "dense, or lines of last axes at one pitch", strides_text(t));

@@ -32,7 +32,10 @@ lk_status report(lk_context* context, lk_status status, const std::string& text)
 }
 
 void read_params(const char* what, const void* given, int64_t given_size, void* own, int64_t own_size) {
-  if (given_size < static_cast<int64_t>(sizeof given_size)) {
+  // What is no size of a struct that begins with it was not set. Half a pointer would be read as one, and what lies
+  // beyond the most, which no version comes near, is not the caller's.
+  constexpr int64_t least = sizeof given_size, most = 1 << 16;
+  if (given_size < least || given_size > most || given_size % least != 0) {
     throw Error(LK_E_INVALID, std::string(what) + ": struct_size: expected sizeof the struct, " +
                                   std::to_string(own_size) + " here, found " + std::to_string(given_size));
   }

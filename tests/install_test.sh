@@ -66,6 +66,14 @@ check "a C project finds the kernel library" cmake -S "$root/examples/kernels" -
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$(cache CMAKE_C_COMPILER)" -DCMAKE_C_FLAGS="-Werror $flags"
 check "it builds" cmake --build "$work/kernels"
 check "its gradients agree with plain loops" prints "the gradients agree" "$work/kernels/lora_backward" cpu
+if command -v pkg-config >/dev/null; then
+  flags_of() { PKG_CONFIG_PATH=$libraries/pkgconfig pkg-config --cflags --libs lora_kernels; }
+  check "pkg-config finds it where the tree was moved to" prints "-L$libraries" flags_of
+  # shellcheck disable=SC2046 # words of a command line
+  check "a program is built by it" "$(cache CMAKE_C_COMPILER)" -std=c99 $flags "$root/examples/kernels/lora_backward.c" \
+    $(flags_of) "-Wl,-rpath,$libraries" -o "$work/by_pkg_config"
+  check "and runs" prints "the gradients agree" "$work/by_pkg_config" cpu
+fi
 check "on a GPU too, or it says why not" agree_or_say_why "$work/kernels/lora_backward" cuda
 
 echo "$passed passed, $failed failed"

@@ -1,5 +1,5 @@
 // The operations of liblora_kernels that move, combine and reduce data, and the contexts themselves.
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cstring>
 #include <numeric>
@@ -337,6 +337,27 @@ TEST_F(Kernels, ContextsReportWhatIsWrong) {
   const lk_softmax_params overlapping{.x = x.view(), .y = x.view()};
   EXPECT_EQ(lk_softmax(context.get(), &overlapping), LK_E_INVALID);
   EXPECT_STREQ(lk_last_error(context.get()), "softmax: y: expected no overlap with x, found shared memory");
+}
+
+// Products of dimensions that go round in int64_t have no elements, or fewer than a kernel goes over.
+TEST_F(Kernels, SizesBeyondAllMemoryAreRefused) {
+  const Tensor y = counting({4});
+  lk_tensor huge = y.view(), apart = y.view();
+  huge.rank = 3;
+  for (const Shape& dims :
+       {Shape{int64_t{1} << 40, int64_t{1} << 40, 4}, Shape{int64_t{1} << 31, int64_t{1} << 31, 1}}) {
+    std::copy(dims.begin(), dims.end(), huge.dims);
+    const lk_fill_params fill{.y = huge, .value = 1};
+    EXPECT_EQ(lk_fill(context.get(), &fill), LK_E_INVALID);
+    EXPECT_THAT(lk_last_error(context.get()),
+                testing::StartsWith("fill: y: expected as many elements as memory can hold"));
+  }
+  apart.rank = 2;
+  apart.dims[0] = 4, apart.dims[1] = 1;
+  apart.strides[0] = int64_t{1} << 62, apart.strides[1] = 1;
+  const lk_unary_params unary{.kind = LK_SILU, .a = 0, .b = 0, .x = apart, .y = y.view()};
+  EXPECT_EQ(lk_unary(context.get(), &unary), LK_E_INVALID);
+  EXPECT_THAT(lk_last_error(context.get()), testing::StartsWith("unary: x: expected as many elements as memory"));
 }
 
 }  // namespace

@@ -57,7 +57,7 @@ TEST_F(KernelsParams, WhatANewerCallerSetsIsRefused) {
 }
 
 TEST_F(KernelsParams, ASizeThatIsNoneIsRefused) {
-  for (const int64_t none : {int64_t{0}, int64_t{7}, int64_t{-8}}) {
+  for (const int64_t none : {int64_t{0}, int64_t{7}, int64_t{-8}, int64_t{12}, int64_t{1} << 40, INT64_MAX - 7}) {
     EXPECT_EQ(fill_of_size(none, 0), LK_E_INVALID);
     EXPECT_THAT(error(), HasSubstr("fill: struct_size: expected sizeof the struct, " + std::to_string(size) +
                                    " here, found " + std::to_string(none)));
