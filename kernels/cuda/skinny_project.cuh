@@ -27,7 +27,7 @@ struct Pass {
   int pieces;      // of what is spread
   int adders;      // blocks that share the sums of a row block's parts
   int64_t part_cols, spread_cols;
-  float* partial;  // [parts, rows, Rank], for kernels apart
+  float* partial;  // [parts, rows, Rank]
 };
 
 // What a warp has on its way: chunk c of 8 columns lies in place c ^ (row % 8).
@@ -57,10 +57,9 @@ __device__ inline void expect_weights(const Pass& pass) {
 #endif
 }
 
-// By all threads. `keep` is given four sums each time, and their place in [row_groups * 16, Rank]; it may put them
-// there in `memory.sums`.
-template <int Rank, bool Bf16, bool ByRank, int Stages, class Keep>
-__device__ inline void project(const Pass& pass, Projecting<Rank, Stages>& memory, const Keep& keep) {
+// Into pass.partial, by all threads.
+template <int Rank, bool Bf16, bool ByRank, int Stages>
+__device__ inline void project(const Pass& pass, Projecting<Rank, Stages>& memory) {
   constexpr int slice = Projecting<Rank, Stages>::slice / Rank;
   const Through& p = pass.p;
   const int thread = static_cast<int>(threadIdx.x), warp = thread / 32, lane = thread % 32, g = lane / 4, t = lane % 4;
@@ -161,6 +160,7 @@ __device__ inline void project(const Pass& pass, Projecting<Rank, Stages>& memor
           make_float2(sum[n][2 * half], sum[n][2 * half + 1]);
   }
   __syncthreads();
+  float* const to = pass.partial + (blockIdx.y * p.rows + block_row) * Rank;
   const int count = pass.row_groups * tile_rows * Rank;  // numbers of a share
   for (int i = thread * 4; i < count; i += threads * 4) {
     if (block_row + i / Rank >= p.rows) break;
@@ -169,7 +169,7 @@ __device__ inline void project(const Pass& pass, Projecting<Rank, Stages>& memor
       const float4 more = *reinterpret_cast<const float4*>(memory.sums + j * count + i);
       v.x += more.x, v.y += more.y, v.z += more.z, v.w += more.w;
     }
-    keep(i, v);
+    *reinterpret_cast<float4*>(to + i) = v;
   }
 }
 

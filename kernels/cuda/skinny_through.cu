@@ -35,10 +35,7 @@ __global__ void __launch_bounds__(threads, blocks_at_once<Rank>) project_kernel(
   if (blockIdx.x == 0) expect_weights(pass);
   await_previous();
   extern __shared__ __align__(128) unsigned char memory[];
-  const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows;
-  float* const to = pass.partial + (blockIdx.y * pass.p.rows + block_row) * Rank;
-  project<Rank, Bf16, ByRank>(pass, *reinterpret_cast<Projecting<Rank, Stages>*>(memory),
-                              [&](int i, const float4& sums) { *reinterpret_cast<float4*>(to + i) = sums; });
+  project<Rank, Bf16, ByRank>(pass, *reinterpret_cast<Projecting<Rank, Stages>*>(memory));
 }
 
 // In shared memory.
