@@ -115,6 +115,23 @@ TEST_F(File, FullDiskNamesNeededAndFreeBytes) {
   EXPECT_NE(text.find("bytes free"), std::string::npos) << text;
 }
 
+TEST_F(File, WhatCannotFitTakesNothing) {
+  put(target, old);
+  bool reserved = false;
+  set_fault_hook([&](const char* call) {
+    reserved = reserved || std::string_view(call) == "fallocate";
+    return 0;
+  });
+  const int64_t needed = int64_t{1} << 60;
+  const std::string text = error_of([&] { publish_file(target, needed, [](OutputFile&) {}); });
+  set_fault_hook({});
+  EXPECT_FALSE(reserved);
+  EXPECT_NE(text.find("needs 1152921504606846976 bytes"), std::string::npos) << text;
+  EXPECT_EQ(text.find("has 0 bytes free"), std::string::npos) << text;
+  EXPECT_EQ(get(target), old);
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(File, FailedVerificationKeepsTheOldFile) {
   put(target, old);
   EXPECT_NE(error_of([&] {

@@ -21,6 +21,19 @@
 namespace lh {
 namespace {
 
+// What people try whose other trainer has it elsewhere, too far from ours to be a slip of the pen.
+std::string_view in_other_words(std::string_view path) {
+  constexpr struct {
+    std::string_view theirs, ours;
+  } words[] = {{"train.lr_warmup_steps", "train.lr_scheduler_params.warmup_steps"},
+               {"train.warmup_steps", "train.lr_scheduler_params.warmup_steps"},
+               {"train.weight_decay", "train.optimizer_params.weight_decay"},
+               {"train.epochs", "train.max_train_epochs"},
+               {"network.dim", "network.linear"}};
+  const auto* const word = std::ranges::find(words, path, [](const auto& w) { return w.theirs; });
+  return word == std::end(words) ? "" : word->ours;
+}
+
 using yaml::Kind;
 using yaml::Node;
 using yaml::Place;
@@ -339,9 +352,11 @@ class Reader {
     } else if (path == "model." + key.text) {
       keep(key, value);
     } else {
-      const std::string_view theirs = kohya::ours(key.text);
+      const std::string_view theirs = kohya::ours(key.text), other = in_other_words(path);
       const std::string near = schema::nearest(path);
-      if (!theirs.empty())
+      if (!other.empty())
+        problem(key.place, name, fmt::format("unknown key; here it is {}", other));
+      else if (!theirs.empty())
         problem(key.place, name, fmt::format("a key of kohya's scripts; here it is {}", theirs));
       else
         problem(key.place, name, near.empty() ? "unknown key" : fmt::format("unknown key. Did you mean {}?", near));

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 
 #include "core/error.h"
 #include "core/log.h"
@@ -66,20 +67,25 @@ std::string directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path().string() : std::string(".");
 }
 
+// Of the file system of a folder; none where it does not tell.
+std::optional<uint64_t> free_bytes(const std::string& directory) {
+  struct statvfs info {};
+  if (::statvfs(directory.c_str(), &info) != 0 || info.f_blocks == 0) return std::nullopt;
+  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
+}
+
 // `needed`: bytes of the whole file, 0 when not known.
 [[noreturn]] void disk_error(const fs::path& path, const char* call, int error, int64_t needed) {
   const std::string directory = directory_of(path), file = path.string();
   switch (error) {
     case ENOSPC:
     case EDQUOT: {
-      struct statvfs info {};
-      std::string available = "an unknown number of";
-      if (::statvfs(directory.c_str(), &info) == 0)
-        available = std::to_string(static_cast<uint64_t>(info.f_bavail) * info.f_frsize);
+      const std::optional<uint64_t> available = free_bytes(directory);
       fail(Code::resource,
            "{}: {} failed: {}. The file needs {} bytes, {} has {} bytes free. Free space there, or choose another "
            "folder",
-           file, call, reason(error), needed, directory, available);
+           file, call, reason(error), needed, directory,
+           available ? std::to_string(*available) : "an unknown number of");
     }
     case EACCES:
     case EPERM:
@@ -164,6 +170,9 @@ class TempFile {
 
 void reserve(const TempFile& temp, const fs::path& target, int64_t bytes) {
   if (bytes <= 0) return;
+  // A reservation that fails takes what there is for a moment, from everyone.
+  const std::optional<uint64_t> available = free_bytes(directory_of(target));
+  if (available && *available < static_cast<uint64_t>(bytes)) disk_error(target, "reserving space", ENOSPC, bytes);
   const int error = attempt("fallocate", [&] { return ::fallocate(temp.fd(), FALLOC_FL_KEEP_SIZE, 0, bytes); });
   if (error == EOPNOTSUPP || error == ENOSYS) return;  // such a file system tells at write
   if (error != 0) disk_error(target, "reserving space", error, bytes);
