@@ -7,36 +7,22 @@
 // on the way, which otherwise is a pass of its own over what was stored. An operation goes one of three ways: up to 8
 // rows by products that stream the weights; on tensor cores with a rank up to 32, of smaller layers up to 128, by a
 // pass from one wide operand to the other, backward one more over both, which may be those of several layers of one x,
-// or, of an adapter without a weight, by clusters of blocks in one (lora_clusters.h); otherwise by cuBLASLt.
+// or, of an adapter without a weight, by clusters of blocks in one (lora_clusters.h); otherwise by cuBLASLt,
+// where of ranks up to 128 the product takes the share along as well. lora_ways.h has the three.
 #include <algorithm>
-#include <string>
 #include <vector>
 
 #include "cuda/convert.h"
 #include "cuda/gemv.h"
 #include "cuda/lora.h"
 #include "cuda/lora_clusters.h"
-#include "cuda/lora_gradients.h"
-#include "cuda/partial_sum.h"
-#include "cuda/product_hopper.h"
-#include "cuda/scaled.h"
-#include "cuda/skinny.h"
+#include "cuda/lora_ways.h"
 #include "cuda/weight_product.h"
 #include "lines.h"
 
 namespace lk::cuda {
 
 namespace {
-
-struct Sizes {
-  int64_t rows, in, out, rank;
-};
-
-template <class Params>
-Sizes sizes_of(const Params& p) {
-  const int64_t in = p.down.dims[1];
-  return {numel(p.x) / in, in, p.up.dims[0], p.down.dims[0]};
-}
 
 // Whether all layers are for tensor cores and alike, so that they may go at once.
 bool alike(const Cuda& cuda, std::span<const lk_lora_forward_params> layers) {
@@ -138,337 +124,11 @@ void run_bases(Cuda& cuda, const std::vector<SharedProduct>& bases, Shares share
   for (const SharedProduct& base : bases) cuda.gemm().run(adding(base.product));
 }
 
-// d [rows, rank] = alpha mask (a b): the mask is applied before d's type rounds.
-void project(Cuda& cuda, GemmCall call, const lk_tensor& mask) {
-  if (!present(mask)) return cuda.gemm().run(call);
-  const Out to = {call.d, call.d_dtype};
-  PartialSum sum{};
-  float* const unmasked = cuda.scratch<float>(call.m * call.n);
-  call.c = call.d = unmasked;
-  call.d_dtype = LK_F32;
-  cuda.gemm().run(call);
-  sum.partial = unmasked;
-  sum.count = 1;
-  sum.rows = call.m;
-  sum.cols = sum.pitch = call.n;
-  sum.mask = in(mask);
-  sum.out = to;
-  sum_partials(cuda, sum);
-}
-
-// What s is computed from, in both directions.
-template <class Params>
-Gemv few_rows_s(const Params& p, const Sizes& n, const Out& s) {
-  Gemv call;
-  call.rows = n.rows;
-  call.x = in(p.x);
-  call.weight = weight_of(p.down);
-  call.mask = in(p.mask);
-  call.y = s;
-  return call;
-}
-
-// From x to s and, with an `up`, to the adapter's share of y.
-template <class Params>
-Through through_x(Cuda& cuda, const Params& p, const Sizes& n, const Out& s) {
-  Through call;
-  call.rows = n.rows;
-  call.in = n.in;
-  call.out = n.out;
-  call.rank = n.rank;
-  call.type = p.x.dtype;
-  call.a = p.x.data;
-  call.w = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
-  call.mask = in(p.mask);
-  call.projected = s;
-  call.pitch = n.rank;
-  return call;
-}
-
-// Where y or dx was made without it.
-void add_to(Cuda& cuda, const lk_tensor& d, const lk_tensor& added) {
-  if (present(added)) binary(cuda, {.kind = LK_ADD, .a = d, .b = added, .y = d});
-}
-
-void few_rows_forward(Cuda& cuda, const lk_lora_forward_params& p, const Sizes& n) {
-  gemv(cuda, few_rows_s(p, n, out(p.s)));
-  Gemv call;
-  call.rows = n.rows;
-  call.x = in(p.x);
-  if (present(p.weight)) call.weight = weight_of(p.weight, p.weight_scale);
-  call.weight.out = n.out;
-  call.weight.in = n.in;
-  call.bias = in(p.bias);
-  call.left = in(p.s);
-  call.left_comes = true;
-  call.right = in(p.up);
-  call.rank = n.rank;
-  call.branch_scale = p.scale;
-  call.y = out(p.y);
-  gemv(cuda, call);
-  add_to(cuda, p.y, p.added);
-}
-
-// s, and the adapters' shares of y or what the product needs that takes them along. Whether y has what it is added to,
-// or will get it from the product.
-bool skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
-                    bool shared) {
-  bool added = shared;
-  std::vector<Through> jobs;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const lk_lora_forward_params& p = layers[i];
-    Through job = through_x(cuda, p, sizes_of(p), out(p.s));
-    job.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-    job.gain = p.scale;
-    if (shared)
-      job.narrow = bases[i].v;
-    else
-      job.spread = out(p.y);
-    if (!shared && present(p.added) && takes_base(cuda, job, in(p.added))) {
-      job.base = in(p.added);
-      added = true;
-    }
-    jobs.push_back(job);
-  }
-  skinny_through(cuda, jobs);
-  return added;
-}
-
-// The sum begins with `added`, where it is there.
-void onto(Cuda& cuda, GemmCall& call, const lk_tensor& added) {
-  if (!present(added)) return;
-  call.c = added.data;
-  call.beta = 1;
-  cuda.gemm().prepare(call);
-}
-
-// The adapters' matrices as cuBLASLt's products and those with a share take them.
-struct Narrowed {
-  const void *down, *up;
-};
-template <class Params>
-std::vector<Narrowed> narrowed(Cuda& cuda, std::span<const Params> layers, lk_dtype type,
-                               const std::vector<SharedProduct>& bases, bool forward, bool shared) {
-  std::vector<Narrowed> all;
-  std::vector<Scaled> jobs;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const auto in_type = [&](const lk_tensor& t) -> const void* {
-      if (t.dtype == type) return t.data;
-      void* const to = cuda.scratch<std::byte>(numel(t) * lk_dtype_size(type));
-      jobs.push_back({in(t), {to, type}, numel(t)});
-      return to;
-    };
-    const Params& p = layers[i];
-    all.push_back({in_type(p.down), in_type(p.up)});
-    if (!shared) continue;
-    const lk_tensor& v = forward ? p.up : p.down;
-    jobs.push_back({in(v), {bases[i].v, type}, numel(v), forward ? p.scale : 1});
-  }
-  for (size_t first = 0; first < jobs.size(); first += most_scaled)
-    scale(cuda, std::span(jobs).subspan(first, std::min(jobs.size() - first, most_scaled)));
-  return all;
-}
-
-// s, and the adapters' shares of y where the products do not take them along.
-void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
-                  bool shared, void* workspace) {
-  const lk_dtype type = layers.front().x.dtype;
-  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, true, shared);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const lk_lora_forward_params& p = layers[i];
-    const Sizes n = sizes_of(p);
-    GemmCall call = adapter_product(n.rows, n.rank, n.in, p.x.data, matrices[i].down, type, out(p.s), workspace);
-    call.transpose_b = true;
-    project(cuda, call, p.mask);
-    if (shared && !cuda.measuring()) continue;
-    call = adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), matrices[i].up, type, out(p.y), workspace);
-    call.transpose_b = true;
-    call.alpha = p.scale;
-    onto(cuda, call, p.added);
-    cuda.gemm().run(call);
-  }
-}
-
-// What both gradients are made of, but for s and ds.
-AdapterGradients gradients_of(const lk_lora_backward_params& p, const Sizes& n) {
-  return {.rows = n.rows,
-          .in = n.in,
-          .out = n.out,
-          .rank = n.rank,
-          .x = p.x,
-          .dy = p.dy,
-          .ds_pitch = n.rank,
-          .scale = p.scale,
-          .add = p.accumulate != 0,
-          .ddown = p.ddown,
-          .dup = p.dup};
-}
-
-// Whether something is made of ds, or it is wanted itself.
-bool needs_ds(const lk_lora_backward_params& p, const Dx& d) {
-  return present(p.ds) || present(p.ddown) || present(d.dx);
-}
-
-void few_rows_backward(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d) {
-  AdapterGradients gradients = gradients_of(p, n);
-  gradients.s = in(p.s);
-  if (present(p.dup) && !present(p.s)) {
-    float* const s = cuda.scratch<float>(n.rows * n.rank);
-    gemv(cuda, few_rows_s(p, n, {s, LK_F32}));
-    gradients.s = {s, LK_F32};
-  }
-  if (needs_ds(p, d)) {
-    GemvTransposed call;
-    call.rows = n.rows;
-    call.dy = in(p.dy);
-    call.weight = weight_of(p.up);
-    call.alpha = p.scale;
-    call.mask = in(p.mask);
-    call.dx = present(p.ds) ? out(p.ds) : Out{cuda.scratch<float>(n.rows * n.rank), LK_F32};
-    gemv_transposed(cuda, call);
-    gradients.ds = {call.dx.data, call.dx.dtype};
-  }
-  gradients_of_few_rows(cuda, gradients);
-  if (!present(d.dx)) return;
-  GemvTransposed call;
-  call.rows = n.rows;
-  call.dy = in(p.dy);
-  if (present(p.weight)) call.weight = weight_of(p.weight, p.weight_scale);
-  call.weight.out = n.out;
-  call.weight.in = n.in;
-  call.left = gradients.ds;
-  call.right = in(p.down);
-  call.rank = n.rank;
-  call.dx = out(d.dx);
-  gemv_transposed(cuda, call);
-  add_to(cuda, d.dx, d.added);
-}
-
-// The s that dup is made of, and made again where a layer lacks it.
-std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
-  std::vector<In> all;
-  std::vector<Through> jobs;
-  for (const lk_lora_backward_params& p : layers) {
-    all.push_back(in(p.s));
-    if (!present(p.dup) || present(p.s)) continue;
-    const Sizes n = sizes_of(p);
-    const Out made = {cuda.scratch<uint16_t>(n.rows * n.rank), p.x.dtype};
-    all.back() = {made.data, made.dtype};
-    jobs.push_back(through_x(cuda, p, n, made));
-  }
-  if (!jobs.empty()) skinny_through(cuda, jobs);
-  return all;
-}
-
-// Where a layer's ds is, if anywhere: the caller's, or scratch, for the skinny kernels with the padded rank's zeros.
-struct Ds {
-  Out to{};
-  int64_t pitch = 0;
-};
 Ds place_of_ds(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, bool skinny) {
   if (present(p.ds)) return {out(p.ds), n.rank};
   const int64_t pitch = skinny ? padded_rank(n.rank) : n.rank;
   const lk_dtype type = skinny ? p.dy.dtype : product_type(p.dy.dtype, p.x.dtype);
   return {{needs_ds(p, d) ? cuda.scratch<std::byte>(n.rows * pitch * lk_dtype_size(type)) : nullptr, type}, pitch};
-}
-
-// From dy to ds and, with a `spread`, to the adapter's share of dx.
-Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Ds& ds) {
-  const Sizes n = sizes_of(p);
-  Through call;
-  call.rows = n.rows;
-  call.in = n.out;
-  call.out = n.in;
-  call.rank = n.rank;
-  call.type = p.dy.dtype;
-  call.a = p.dy.data;
-  call.w = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
-  call.v = static_cast<const float*>(as_type(cuda, p.down, LK_F32));
-  call.by_rank = true;
-  call.alpha = p.scale;
-  call.mask = in(p.mask);
-  call.projected = ds.to;
-  call.pitch = ds.pitch;
-  return call;
-}
-
-// ds, and the adapters' shares of dx one after the other. Whether dx has what it is added to.
-bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
-                   const Dx& d) {
-  bool added = false;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    Through job = through_dy(cuda, layers[i], ds[i]);
-    job.spread = out(d.dx);
-    if (i > 0) {
-      job.base = in(d.dx);
-    } else if (present(d.added) && takes_base(cuda, job, in(d.added))) {
-      job.base = in(d.added);
-      added = true;
-    }
-    skinny_through(cuda, job);
-  }
-  return added;
-}
-
-// ds, and what the products need that take the adapters' shares of dx along.
-void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
-                   const std::vector<SharedProduct>& bases) {
-  std::vector<Through> jobs;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    if (ds[i].to.data == nullptr) continue;
-    jobs.push_back(through_dy(cuda, layers[i], ds[i]));
-    if (!bases.empty()) jobs.back().narrow = bases[i].v;
-  }
-  if (!jobs.empty()) skinny_through(cuda, jobs);
-}
-
-// One pass over dy and x for dup and ddown.
-void skinny_gradients(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<In>& s,
-                      const std::vector<Ds>& ds) {
-  std::vector<AdapterGradients> all;
-  for (size_t i = 0; i < layers.size(); ++i) {
-    AdapterGradients& g = all.emplace_back(gradients_of(layers[i], sizes_of(layers[i])));
-    g.s = s[i];
-    g.ds = {ds[i].to.data, ds[i].to.dtype};
-    g.ds_pitch = ds[i].pitch;
-  }
-  skinny_gradients(cuda, all);
-}
-
-// Gradients, and the adapters' shares of dx, one after the other, where the products do not take them along.
-void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& places,
-                   const std::vector<SharedProduct>& bases, bool shared, const Dx& d, void* workspace) {
-  const lk_dtype type = product_type(layers.front().dy.dtype, layers.front().x.dtype);
-  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, false, shared);
-  for (size_t i = 0; i < layers.size(); ++i) {
-    const lk_lora_backward_params& p = layers[i];
-    const Sizes n = sizes_of(p);
-    AdapterGradients gradients = gradients_of(p, n);
-    gradients.s = in(p.s);
-    if (present(p.dup) && !present(p.s)) {
-      const Out s = {cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type)), type};
-      GemmCall call =
-          adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), matrices[i].down, type, s, workspace);
-      call.transpose_b = true;
-      project(cuda, call, p.mask);
-      gradients.s = {s.data, s.dtype};
-    }
-    const Out& ds = places[i].to;
-    if (needs_ds(p, d)) {
-      GemmCall call =
-          adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), matrices[i].up, type, ds, workspace);
-      call.alpha = p.scale;
-      project(cuda, call, p.mask);
-      gradients.ds = {ds.data, ds.dtype};
-    }
-    gemm_gradients(cuda, gradients, workspace);
-    if (!present(d.dx) || (shared && !cuda.measuring())) continue;
-    const lk_tensor& added = i == 0 ? d.added : d.dx;
-    const void* const in_type = ds.dtype == type ? ds.data : as_type(cuda, p.ds, type);
-    GemmCall call = adapter_product(n.rows, n.in, n.rank, in_type, matrices[i].down, type, out(d.dx), workspace);
-    onto(cuda, call, added);
-    cuda.gemm().run(call);
-  }
 }
 
 // Whether the product made what is activated, too.
@@ -543,6 +203,10 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
 }
 
 }  // namespace
+
+void add_to(Cuda& cuda, const lk_tensor& d, const lk_tensor& added) {
+  if (present(added)) binary(cuda, {.kind = LK_ADD, .a = d, .b = added, .y = d});
+}
 
 void* lora_workspace(Cuda& cuda, const lk_tensor& x) {
   return numel(x) / x.dims[x.rank - 1] <= gemv_rows ? nullptr : cuda.gemm().workspace();
