@@ -64,7 +64,6 @@ std::vector<Narrowed> narrowed(Cuda& cuda, std::span<const Params> layers, lk_dt
 
 }  // namespace
 
-// s, and the adapters' shares of y where the products do not take them along.
 void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
                   bool shared, void* workspace) {
   const lk_dtype type = layers.front().x.dtype;
@@ -84,7 +83,6 @@ void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
   }
 }
 
-// Gradients, and the adapters' shares of dx, one after the other, where the products do not take them along.
 void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& places,
                    const std::vector<SharedProduct>& bases, bool shared, const Dx& d, void* workspace) {
   const lk_dtype type = product_type(layers.front().dy.dtype, layers.front().x.dtype);

@@ -44,8 +44,6 @@ Through through_dy(Cuda& cuda, const lk_lora_backward_params& p, const Ds& ds) {
 
 }  // namespace
 
-// s, and the adapters' shares of y or what the product needs that takes them along. Whether y has what it is added to,
-// or will get it from the product.
 bool skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
                     bool shared) {
   bool added = shared;
@@ -69,7 +67,6 @@ bool skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, 
   return added;
 }
 
-// The s that dup is made of, and made again where a layer lacks it.
 std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
   std::vector<In> all;
   std::vector<Through> jobs;
@@ -85,7 +82,6 @@ std::vector<In> s_of(Cuda& cuda, std::span<const lk_lora_backward_params> layers
   return all;
 }
 
-// ds, and the adapters' shares of dx one after the other. Whether dx has what it is added to.
 bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
                    const Dx& d) {
   bool added = false;
@@ -103,7 +99,6 @@ bool skinny_spread(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
   return added;
 }
 
-// ds, and what the products need that take the adapters' shares of dx along.
 void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& ds,
                    const std::vector<SharedProduct>& bases) {
   std::vector<Through> jobs;
@@ -115,7 +110,6 @@ void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
   if (!jobs.empty()) skinny_through(cuda, jobs);
 }
 
-// One pass over dy and x for dup and ddown.
 void skinny_gradients(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<In>& s,
                       const std::vector<Ds>& ds) {
   std::vector<AdapterGradients> all;
