@@ -25,10 +25,10 @@ class KernelsAdapters : public Kernels, public testing::WithParamInterface<lk_dt
   // On a GPU of 132 processors of tiles of 128, 160, 192, 208 and 256 columns, forward and backward; above mostly
   // of 96. Without a mask of 96, 128 and 160 that make s and ds, with ranks up to 16 and 32.
   static constexpr Size tiles[] = {
-      {300, 72, 3176, 16},  {300, 3176, 72, 16},  {520, 72, 2824, 16},  {520, 2824, 72, 8},
-      {520, 72, 3528, 8},   {520, 3528, 72, 16},  {1540, 72, 1736, 16}, {1540, 1736, 72, 16},
-      {1540, 72, 1880, 16}, {1540, 1880, 72, 16}, {300, 72, 3176, 24},  {4100, 328, 632, 32},
-      {520, 72, 3528, 128}, {520, 3528, 72, 128}, {1540, 72, 1736, 96}, {4100, 328, 632, 64}};
+      {300, 72, 3176, 16},  {300, 3176, 72, 16},     {520, 72, 2824, 16},    {520, 2824, 72, 8},   {520, 72, 3528, 8},
+      {520, 3528, 72, 16},  {1540, 72, 1736, 16},    {1540, 1736, 72, 16},   {1540, 72, 1880, 16}, {1540, 1880, 72, 16},
+      {300, 72, 3176, 24},  {4100, 328, 632, 32},    {520, 72, 3528, 128},   {520, 3528, 72, 128}, {1540, 72, 1736, 96},
+      {4100, 328, 632, 64}, {2304, 1288, 2048, 128}, {2304, 2048, 1288, 128}};
   static std::vector<Size> tested_sizes() {
     std::vector<Size> all(std::begin(sizes), std::end(sizes));
     if (lh::test::tested_device() == "cuda") all.insert(all.end(), std::begin(tiles), std::end(tiles));

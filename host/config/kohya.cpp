@@ -245,6 +245,10 @@ class Training {
     const auto found = given_.find(name);
     return found == given_.end() ? nullptr : found->second.second;
   }
+  bool schedule_is(std::string_view name) const {
+    const Node* value = find("lr_scheduler");
+    return value != nullptr && value->text == name;
+  }
   bool on(const std::string& name) const {
     const Node* value = find(name);
     return value != nullptr && yaml::flag_of(*value) == true;
@@ -296,16 +300,11 @@ class Training {
       if (number && *number != 0)
         put(fmt::format("train.lr_scheduler_params.warmup_{}", *number < 1 ? "ratio" : "steps"), key, value);
     } else if (name == "lr_scheduler_num_cycles") {
-      const Node* schedule = find("lr_scheduler");
-      if (schedule != nullptr && schedule->text == "cosine_with_restarts")
-        put("train.lr_scheduler_params.num_cycles", key, value);
+      if (schedule_is("cosine_with_restarts")) put("train.lr_scheduler_params.num_cycles", key, value);
     } else if (name == "lr_scheduler_power") {
-      const Node* schedule = find("lr_scheduler");
-      if (schedule != nullptr && schedule->text == "polynomial") put("train.lr_scheduler_params.power", key, value);
+      if (schedule_is("polynomial")) put("train.lr_scheduler_params.power", key, value);
     } else if (name == "lr_scheduler_timescale") {
-      const Node* schedule = find("lr_scheduler");
-      if (schedule != nullptr && schedule->text == "inverse_sqrt")
-        put("train.lr_scheduler_params.timescale", key, value);
+      if (schedule_is("inverse_sqrt")) put("train.lr_scheduler_params.timescale", key, value);
     } else if (name == "lr_scheduler_args") {
       for (auto& [option, given] : arguments(value, to_.problems))
         put("train.lr_scheduler_params." + option, key, std::move(given));

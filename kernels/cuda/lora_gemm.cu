@@ -27,38 +27,44 @@ void project(Cuda& cuda, GemmCall call, const lk_tensor& mask) {
   sum_partials(cuda, sum);
 }
 
-// The sum begins with `added`, where it is there.
-void onto(Cuda& cuda, GemmCall& call, const lk_tensor& added) {
-  if (!present(added)) return;
-  call.c = added.data;
+// d's sum begins with what `from` has. To be called before anything is written to d: choosing an algorithm overwrites
+// it.
+void onto(Cuda& cuda, GemmCall& call, const lk_tensor& from) {
+  if (!present(from)) return;
+  call.c = from.data;
   call.beta = 1;
   cuda.gemm().prepare(call);
 }
 
-// The adapters' matrices as cuBLASLt's products and those with a share take them.
+// An adapter's matrices in 16 bits: what x or dy is multiplied by, and what s or ds is, by the product that takes the
+// share along, which wants it times `factor`, or by one of their own.
 struct Narrowed {
-  const void *down, *up;
+  const void *first, *second;
 };
 template <class Params>
 std::vector<Narrowed> narrowed(Cuda& cuda, std::span<const Params> layers, lk_dtype type,
-                               const std::vector<SharedProduct>& bases, bool forward, bool shared) {
+                               const std::vector<SharedProduct>& bases, bool shared, bool forward) {
+  static_assert(most_scaled >= 2 * LK_LORA_GROUP_MAX);
   std::vector<Narrowed> all;
   std::vector<Scaled> jobs;
+  const auto in_type = [&](const lk_tensor& t) -> const void* {
+    if (t.dtype == type) return t.data;
+    void* const to = cuda.scratch<std::byte>(numel(t) * lk_dtype_size(type));
+    jobs.push_back({in(t), {to, type}, numel(t)});
+    return to;
+  };
   for (size_t i = 0; i < layers.size(); ++i) {
-    const auto in_type = [&](const lk_tensor& t) -> const void* {
-      if (t.dtype == type) return t.data;
-      void* const to = cuda.scratch<std::byte>(numel(t) * lk_dtype_size(type));
-      jobs.push_back({in(t), {to, type}, numel(t)});
-      return to;
-    };
     const Params& p = layers[i];
-    all.push_back({in_type(p.down), in_type(p.up)});
-    if (!shared) continue;
-    const lk_tensor& v = forward ? p.up : p.down;
-    jobs.push_back({in(v), {bases[i].v, type}, numel(v), forward ? p.scale : 1});
+    const lk_tensor &first = forward ? p.down : p.up, &second = forward ? p.up : p.down;
+    Narrowed& n = all.emplace_back(Narrowed{in_type(first), nullptr});
+    if (shared) {
+      n.second = bases[i].v;
+      jobs.push_back({in(second), {bases[i].v, type}, numel(second), forward ? p.scale : 1});
+    } else {
+      n.second = in_type(second);
+    }
   }
-  for (size_t first = 0; first < jobs.size(); first += most_scaled)
-    scale(cuda, std::span(jobs).subspan(first, std::min(jobs.size() - first, most_scaled)));
+  scale(cuda, jobs);
   return all;
 }
 
@@ -67,15 +73,16 @@ std::vector<Narrowed> narrowed(Cuda& cuda, std::span<const Params> layers, lk_dt
 void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, const std::vector<SharedProduct>& bases,
                   bool shared, void* workspace) {
   const lk_dtype type = layers.front().x.dtype;
-  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, true, shared);
+  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, shared, true);
   for (size_t i = 0; i < layers.size(); ++i) {
     const lk_lora_forward_params& p = layers[i];
     const Sizes n = sizes_of(p);
-    GemmCall call = adapter_product(n.rows, n.rank, n.in, p.x.data, matrices[i].down, type, out(p.s), workspace);
+    GemmCall call = adapter_product(n.rows, n.rank, n.in, p.x.data, matrices[i].first, type, out(p.s), workspace);
     call.transpose_b = true;
     project(cuda, call, p.mask);
     if (shared && !cuda.measuring()) continue;
-    call = adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), matrices[i].up, type, out(p.y), workspace);
+    call =
+        adapter_product(n.rows, n.out, n.rank, as_type(cuda, p.s, type), matrices[i].second, type, out(p.y), workspace);
     call.transpose_b = true;
     call.alpha = p.scale;
     onto(cuda, call, p.added);
@@ -86,7 +93,18 @@ void gemm_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
 void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, const std::vector<Ds>& places,
                    const std::vector<SharedProduct>& bases, bool shared, const Dx& d, void* workspace) {
   const lk_dtype type = product_type(layers.front().dy.dtype, layers.front().x.dtype);
-  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, false, shared);
+  const std::vector<Narrowed> matrices = narrowed(cuda, layers, type, bases, shared, false);
+  const bool spreads = present(d.dx) && (!shared || cuda.measuring());
+  std::vector<GemmCall> spreading;  // each onto what is there before it
+  for (size_t i = 0; i < layers.size() && spreads; ++i) {
+    const Sizes n = sizes_of(layers[i]);
+    const Out& ds = places[i].to;
+    const void* const in_type =
+        ds.dtype == type ? ds.data : cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type));
+    GemmCall& call = spreading.emplace_back(
+        adapter_product(n.rows, n.in, n.rank, in_type, matrices[i].second, type, out(d.dx), workspace));
+    onto(cuda, call, i == 0 ? d.added : d.dx);
+  }
   for (size_t i = 0; i < layers.size(); ++i) {
     const lk_lora_backward_params& p = layers[i];
     const Sizes n = sizes_of(p);
@@ -95,7 +113,7 @@ void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
     if (present(p.dup) && !present(p.s)) {
       const Out s = {cuda.scratch<std::byte>(n.rows * n.rank * lk_dtype_size(type)), type};
       GemmCall call =
-          adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), matrices[i].down, type, s, workspace);
+          adapter_product(n.rows, n.rank, n.in, as_type(cuda, p.x, type), matrices[i].second, type, s, workspace);
       call.transpose_b = true;
       project(cuda, call, p.mask);
       gradients.s = {s.data, s.dtype};
@@ -103,18 +121,16 @@ void gemm_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
     const Out& ds = places[i].to;
     if (needs_ds(p, d)) {
       GemmCall call =
-          adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), matrices[i].up, type, ds, workspace);
+          adapter_product(n.rows, n.rank, n.out, as_type(cuda, p.dy, type), matrices[i].first, type, ds, workspace);
       call.alpha = p.scale;
       project(cuda, call, p.mask);
       gradients.ds = {ds.data, ds.dtype};
     }
     gemm_gradients(cuda, gradients, workspace);
-    if (!present(d.dx) || (shared && !cuda.measuring())) continue;
-    const lk_tensor& added = i == 0 ? d.added : d.dx;
-    const void* const in_type = ds.dtype == type ? ds.data : as_type(cuda, p.ds, type);
-    GemmCall call = adapter_product(n.rows, n.in, n.rank, in_type, matrices[i].down, type, out(d.dx), workspace);
-    onto(cuda, call, added);
-    cuda.gemm().run(call);
+    if (!spreads) continue;
+    if (ds.dtype != type)
+      convert(cuda, {ds.data, ds.dtype, n.rank, 0}, {spreading[i].a, type, n.rank, 0}, 1, n.rows, n.rank);
+    cuda.gemm().run(spreading[i]);
   }
 }
 

@@ -24,7 +24,7 @@ struct AdapterGradients {
 GemmCall adapter_product(int64_t m, int64_t n, int64_t k, const void* a, const void* b, lk_dtype type, const Out& d,
                          void* workspace);
 
-// Three ways: up to 8 rows, on tensor cores with a rank up to 32, and cuBLASLt's. The second takes layers at once that
+// Three ways: up to 8 rows, on tensor cores where skinny_pays, and cuBLASLt's. The second takes layers at once that
 // have one padded rank and one type of x and dy.
 void gradients_of_few_rows(Cuda& cuda, const AdapterGradients& layer);
 void skinny_gradients(Cuda& cuda, std::span<const AdapterGradients> layers);

@@ -29,8 +29,8 @@ struct Projection {
 };
 
 // d = a op(b) + z op(v) + bias + c: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
-// rank], or [rank, n] where b is [k, n]. The share is one more step of the sum: nothing of d's size is read or written
-// for it.
+// rank], or [rank, n] where b is [k, n]. The share is one or two more steps of the sum: nothing of d's size is read or
+// written for it.
 struct SharedProduct {
   GemmCall product;
   Out z{};
