@@ -4,6 +4,7 @@
 #include "ops/lora_added.h"
 #include "ops/lora_gradients.h"
 #include "ops/lora_group.h"
+#include "ops/matmul_sum.h"
 #include "ops/ops.h"
 
 namespace lh {
@@ -70,6 +71,7 @@ double products(const Graph& graph, const Node& node) {
            (node.attrs.i("transpose_a") != 0
                 ? static_cast<double>(graph.desc(in[0]).shape[graph.desc(in[0]).shape.rank() - 2])
                 : last(graph, in[0]));
+  if (op == &matmul_sum_op) return numel(graph, in[0]) * last(graph, node.outputs[0]);
   if (op == &conv2d_op || op == &conv3d_op)
     return numel(graph, node.outputs[0]) * numel(graph, in[1]) / static_cast<double>(graph.desc(in[1]).shape[0]);
   if (op == &attention_op) return 2 * attention_product(graph, in[0], in[1]);

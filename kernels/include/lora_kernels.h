@@ -285,8 +285,8 @@ typedef struct lk_lora_backward_params {
 } lk_lora_backward_params;
 LK_API lk_status lk_lora_backward(lk_context*, const lk_lora_backward_params*);
 
-/* c = op(a) op(b) per batch: a [..., m, k] (or [..., k, m] with transpose_a), b [..., k, n] (or [..., n, k]).
- * Leading dimensions are equal. */
+/* c = op(a) op(b) per batch: a [..., m, k], b [..., k, n], stored transposed with transpose_a, transpose_b. Leading
+ * dims are equal, or all 1: in a or b, one for every batch (a GPU rounds it to the other's type); in c, a sum. */
 typedef struct lk_matmul_params {
   int64_t struct_size LK_SIZE_OF(lk_matmul_params);
   lk_tensor a, b, c;

@@ -43,22 +43,20 @@ class Lokr : public ChangeAdapter {
   }
 
   // y[i, k] += s sum_j w1[i, j] sum_l w2[k, l] x[j, l]
+  // What lies between the two sums is kept for the backward pass: b c numbers of a row, or a d if that over j is first.
   void build_output(Graph& g, const Layer& layer, const Dims& x, const Dims& y) const override {
     const Split at = split(layer);
     int64_t rows = 1;
     for (size_t i = 0; i + 1 < x.size(); ++i) rows *= x[i];
+    const Value w1 = first_scaled(g, layer, at);
     Value v = g.reshape(g.input("x", x), {rows, at.b, at.d});
-    const auto through = [&](const char* name) { v = g.linear(v, g.cast(factor(g, layer, name), LH_FLOAT)); };
-    const auto steps = [&](bool divided, const char* whole, const char* left, const char* right) {
-      if (!divided) return through(whole);
-      through(right), through(left);
-    };
-    steps(at.second, "lokr_w2", "lokr_w2_a", "lokr_w2_b");  // [rows, b, c]
-    v = g.permute(v, {0, 2, 1});
-    steps(at.first, "lokr_w1", "lokr_w1_a", "lokr_w1_b");  // [rows, c, a]
-    v = g.reshape(g.permute(v, {0, 2, 1}), y);
+    const bool mixed_first = at.a * at.d < at.b * at.c;
+    if (mixed_first) v = g.matmul(w1, v);
+    v = through_second(g, layer, at, v);
+    if (!mixed_first) v = g.matmul(w1, v);
+    v = g.reshape(v, y);
     if (layer->rank_dropout > 0) v = g.mul(v, g.cast(rank_mask(g, {layer->out}), LH_FLOAT));
-    g.output("y", g.add(g.input("y", y), g.affine(v, scale(layer))));
+    g.output("y", g.add(g.input("y", y), v));
   }
 
  protected:
@@ -117,6 +115,25 @@ class Lokr : public ChangeAdapter {
     const auto [b, d] = factorise(layer->in, factor_);
     const auto smaller = [&](int64_t x, int64_t y) { return !whole_ && 2 * layer->rank < std::max(x, y); };
     return {a, b, c, d, both_ && smaller(a, b), smaller(c, d)};
+  }
+
+  // s w1 [1, a, b], which each row's matrix is multiplied by: scaled here it is no pass over all rows.
+  Value first_scaled(Graph& g, const Layer& layer, const Split& at) const {
+    Value w1 = at.first ? product(g, factor(g, layer, "lokr_w1_a"), factor(g, layer, "lokr_w1_b"))
+                        : factor(g, layer, "lokr_w1");
+    if (const double s = scale(layer); s != 1) w1 = g.affine(w1, s);
+    return g.reshape(w1, {1, at.a, at.b});
+  }
+
+  // v [rows, n, d] -> [rows, n, c]. Matrices of the rank are multiplied with each other first, unless w2 is so large
+  // that its product with v is no longer bound by reading v and writing the result.
+  Value through_second(Graph& g, const Layer& layer, const Split& at, Value v) const {
+    if (!at.second) return g.linear(v, factor(g, layer, "lokr_w2"));
+    constexpr int64_t balance =
+        128;  // of multiply-adds and numbers of 16 bits, that a device makes and moves at a time
+    const Value left = factor(g, layer, "lokr_w2_a"), right = factor(g, layer, "lokr_w2_b");
+    if (at.c * at.d <= balance * (at.c + at.d + 2 * layer->rank)) return g.linear(v, product(g, left, right));
+    return g.linear(g.linear(v, right), left);
   }
 
   int64_t factor_;

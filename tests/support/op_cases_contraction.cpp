@@ -46,22 +46,30 @@ OpCase conv3d(const Dims& x, int64_t o, const Dims& k, const Dims& stride, const
                      {{"stride", stride}, {"pad", pad}}, note);
 }
 
-OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb) {
+// single: 'a' or 'b', which is the same for all of the batch.
+OpCase matmul(int64_t batch, int64_t m, int64_t k, int64_t n, bool ta, bool tb, char single = ' ') {
   Dims a = ta ? Dims{k, m} : Dims{m, k}, b = tb ? Dims{n, k} : Dims{k, n};
   if (batch > 1) {
-    a.insert(a.begin(), batch);
-    b.insert(b.begin(), batch);
+    a.insert(a.begin(), single == 'a' ? 1 : batch);
+    b.insert(b.begin(), single == 'b' ? 1 : batch);
   }
-  const std::string note = std::string(ta ? "at" : "a") + (tb ? "_bt" : "_b");
+  std::string note = std::string(ta ? "at" : "a") + (tb ? "_bt" : "_b");
+  if (single != ' ') note += std::string("_one_") + single;
   Attrs attrs;
   if (ta) attrs.set("transpose_a", int64_t{1});
   if (tb) attrs.set("transpose_b", int64_t{1});
   return {"matmul/1",
           {{a}, {b}},
           attrs,
-          k,
+          single == ' ' ? k : std::max(k, batch * std::max(m, n)),  // of a gradient
           [=](const Inputs& v) {
-            return std::vector<Values>{reference::matmul({batch, m, k, n, ta, tb}, v[0], v[1])};
+            const auto all = [&](char which, const Values& one) {
+              Values repeated;
+              for (int64_t i = 0; i < (single == which ? batch : 1); ++i)
+                repeated.insert(repeated.end(), one.begin(), one.end());
+              return repeated;
+            };
+            return std::vector<Values>{reference::matmul({batch, m, k, n, ta, tb}, all('a', v[0]), all('b', v[1]))};
           },
           1,
           note};
@@ -209,6 +217,13 @@ std::vector<OpCase> contraction_cases() {
       matmul(3, 5, 7, 31, true, false),
       matmul(2, 1, 31, 33, false, true),
       matmul(2, 3, 5, 7, true, true),
+      matmul(5, 3, 7, 16, false, false, 'a'),
+      matmul(3, 5, 7, 31, true, false, 'a'),
+      matmul(3, 7, 5, 8, false, true, 'a'),
+      matmul(3, 5, 7, 8, true, true, 'a'),
+      matmul(3, 5, 7, 31, false, false, 'b'),
+      matmul(2, 7, 3, 5, false, true, 'b'),
+      matmul(2, 7, 3, 5, true, false, 'b'),
       newton_schulz(1, 5, 7, 1),
       newton_schulz(3, 16, 301, 5),
       newton_schulz(2, 301, 16, 5),
