@@ -147,6 +147,7 @@ class Stack {
       axes.insert(axes.begin(), 0);
       attrs.set("axes", axes);
     } else if (op == &matmul_op || op == &newton_schulz_op || op == &concat_op) {
+      if (op == &matmul_op && repeats_an_operand(node)) throw NoForm{};
       all_stacked();
       if (op == &concat_op) attrs.set("axis", moved(attrs.i("axis")));
     } else if (op == &slice_op || op == &split_op) {
@@ -161,6 +162,14 @@ class Stack {
                op != &every_op) {  // these work along the last axis
       throw NoForm{};
     }
+  }
+
+  // One matrix for a batch would have to be one for all of the stack.
+  bool repeats_an_operand(const Node& node) const {
+    const Shape &a = from_.desc(node.inputs[0]).shape, &b = from_.desc(node.inputs[1]).shape;
+    for (int64_t i = 0; i + 2 < a.rank(); ++i)
+      if (a[i] != b[i]) return true;
+    return false;
   }
 
   const Graph& from_;
