@@ -196,7 +196,7 @@ void Trainer::start_or_resume() {
   }
   if (!resumed) {
     p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
-                                  [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
+                                  base_weights(p_.device, p_.model.checkpoint(), *weights_, p_.plan->largest().graph));
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
     runner_->initialise();
   } else if (state_.averaged) {
