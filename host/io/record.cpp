@@ -32,19 +32,6 @@ std::string entry(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? std::string() : found->second;
 }
 
-// Adds the seal of a file that has these tensors, in this order, to its metadata.
-void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, Metadata& metadata) {
-  metadata[kind_entry] = id.kind;
-  metadata[key_entry] = id.key;
-  Entries entries;
-  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
-  Sha256 hash;
-  hash.update(sealed_header(entries, metadata));
-  for (const TensorToWrite& t : tensors)
-    hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
-  metadata[digest_entry] = hash.hex();
-}
-
 Record not_ok(RecordAnswer answer, std::string why) { return {.answer = answer, .why = std::move(why)}; }
 
 }  // namespace
@@ -81,8 +68,22 @@ Record read_record(const std::filesystem::path& path, const RecordId& id) {
 
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
                   Metadata metadata) {
-  seal(id, tensors, metadata);
-  write_safetensors(path, tensors, metadata);
+  Entries entries;
+  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
+  const auto produce = [&](size_t i, const WriteBytes& write) {
+    write({static_cast<const std::byte*>(tensors[i].data), static_cast<size_t>(tensors[i].desc.bytes())});
+  };
+  stream_safetensors(path, entries, sealed_metadata(id, entries, std::move(metadata), produce), produce);
+}
+
+Metadata sealed_metadata(const RecordId& id, const Entries& tensors, Metadata metadata, const ProduceTensor& produce) {
+  metadata[kind_entry] = id.kind;
+  metadata[key_entry] = id.key;
+  Sha256 hash;
+  hash.update(sealed_header(tensors, metadata));
+  for (size_t i = 0; i < tensors.size(); ++i) produce(i, [&](std::span<const std::byte> bytes) { hash.update(bytes); });
+  metadata[digest_entry] = hash.hex();
+  return metadata;
 }
 
 }  // namespace lh

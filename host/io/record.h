@@ -10,6 +10,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/safetensors.h"
@@ -38,8 +39,13 @@ struct Record {
 
 // Reads all of it. Throws only where memory ends.
 Record read_record(const std::filesystem::path& path, const RecordId& id);
-// Published as write_safetensors does.
+// Published as write_safetensors does. The second is for tensors that are not in memory all at once: metadata with the
+// seal, for stream_safetensors to write with the same tensors. `produce` gives each in its turn, as it does there.
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
                   std::map<std::string, std::string> metadata);
+std::map<std::string, std::string> sealed_metadata(const RecordId& id,
+                                                   const std::vector<std::pair<std::string, Desc>>& tensors,
+                                                   std::map<std::string, std::string> metadata,
+                                                   const ProduceTensor& produce);
 
 }  // namespace lh

@@ -15,12 +15,6 @@ bool parse_step(std::string_view text, int64_t& step) {
   return error == std::errc{} && end == text.data() + text.size() && step >= 0;
 }
 
-std::vector<TensorToWrite> listed(const NamedTensors& tensors) {
-  std::vector<TensorToWrite> list;
-  for (const auto& [name, t] : tensors) list.push_back({name, t.desc, t.data.data()});
-  return list;
-}
-
 // What is wrong with numbers of a record that is whole: it was not written as save_state writes. Empty: nothing.
 std::string parse_numbers(const Record& record, RunState& state) {
   const auto number = [&](const char* key) {
@@ -64,7 +58,9 @@ std::string parse_numbers(const Record& record, RunState& state) {
     return "it has no loss_scale, float32 [2]";
   state.loss_scale = {scale->second.as<float>()[0], scale->second.as<float>()[1]};
   if (!(state.loss_scale[0] > 0)) return fmt::format("its loss scale is {}", state.loss_scale[0]);
-  return non_finite(listed(record.tensors));
+  NonFinite wrong;
+  for (const auto& [name, tensor] : record.tensors) wrong.look_at(name, tensor.desc, tensor.data.data());
+  return wrong.text();
 }
 
 // A file that is passed over must not count as one of the generations that are kept: newer than all good ones, it would
@@ -100,15 +96,15 @@ std::vector<Generation> generations(const std::filesystem::path& folder) {
   return found;
 }
 
-std::string non_finite(const std::vector<TensorToWrite>& tensors) {
-  std::string first;
-  int64_t bad = 0;
-  for (const TensorToWrite& t : tensors) {
-    const int64_t elements = t.desc.shape.numel(), found = count_non_finite(t.desc.dtype, t.data, elements);
-    if (found > 0 && bad++ == 0) first = fmt::format("{} of {} values of `{}`", found, elements, t.name);
-  }
-  if (bad == 0) return {};
-  return fmt::format("NaN or infinity in {}{}", first, bad == 1 ? "" : fmt::format(" and in {} more tensors", bad - 1));
+void NonFinite::look_at(const std::string& name, const Desc& desc, const void* data) {
+  const int64_t elements = desc.shape.numel(), found = count_non_finite(desc.dtype, data, elements);
+  if (found > 0 && tensors_++ == 0) first_ = fmt::format("{} of {} values of `{}`", found, elements, name);
+}
+
+std::string NonFinite::text() const {
+  if (tensors_ == 0) return {};
+  return fmt::format("NaN or infinity in {}{}", first_,
+                     tensors_ == 1 ? "" : fmt::format(" and in {} more tensors", tensors_ - 1));
 }
 
 std::optional<FoundState> find_state(const StateSource& from, bool act) {
