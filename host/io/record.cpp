@@ -34,21 +34,26 @@ std::string entry(const Metadata& metadata, const char* key) {
 
 Record not_ok(RecordAnswer answer, std::string why) { return {.answer = answer, .why = std::move(why)}; }
 
-}  // namespace
-
-Record read_record(const std::filesystem::path& path, const RecordId& id) {
+// take: is given each tensor.
+Record check_sealed(const std::filesystem::path& path, const RecordId& id,
+                    const std::function<void(const std::string& name, HostTensor&& values)>& take) {
   try {
-    const Safetensors file(path);
+    const auto opened = std::make_shared<const Safetensors>(path);
+    const Safetensors& file = *opened;
     const std::string kind = entry(file.metadata(), kind_entry), key = entry(file.metadata(), key_entry);
     if (kind.empty() || entry(file.metadata(), digest_entry).empty())
       return not_ok(RecordAnswer::foreign,
                     fmt::format("{}: expected a record of kind {}, found a safetensors file that has no seal of this "
                                 "program",
                                 path.string(), id.kind));
-    Record record{.answer = RecordAnswer::ok, .metadata = file.metadata()};
+    Record record{.answer = RecordAnswer::ok, .metadata = file.metadata(), .file = opened};
     Sha256 hash;
     hash.update(sealed_header(entries_of(file), file.metadata()));
-    for (const StoredTensor& t : file.tensors()) hash.update((record.tensors[t.name] = file.read(t.name)).data);
+    for (const StoredTensor& t : file.tensors()) {
+      HostTensor values = file.read(t.name);
+      hash.update(values.data);
+      take(t.name, std::move(values));
+    }
     if (hash.hex() != entry(file.metadata(), digest_entry))
       fail(Code::data,
            "{}: the content does not match its checksum: it was changed after it was written, or the disk is failing",
@@ -64,6 +69,21 @@ Record read_record(const std::filesystem::path& path, const RecordId& id) {
   } catch (const Error& e) {
     return not_ok(RecordAnswer::damaged, e.what());
   }
+}
+
+}  // namespace
+
+Record read_record(const std::filesystem::path& path, const RecordId& id) {
+  NamedTensors tensors;
+  Record record = check_sealed(
+      path, id, [&](const std::string& name, HostTensor&& values) { tensors.emplace(name, std::move(values)); });
+  if (record.answer == RecordAnswer::ok) record.tensors = std::move(tensors);
+  record.file.reset();
+  return record;
+}
+
+Record check_record(const std::filesystem::path& path, const RecordId& id, const LookAtTensor& look) {
+  return check_sealed(path, id, [&](const std::string& name, HostTensor&& values) { look(name, values); });
 }
 
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,

@@ -67,16 +67,16 @@ void check_facts(FoundState& found, const StateSource& from, const Facts& facts)
 }
 
 void upload_trained(const FoundState& found, const Adapters& adapters, const std::string& section) {
-  const auto value_of = [&](const AdapterTensor& tensor) -> const HostTensor& {
-    const auto it = found.record.tensors.find(section + "/" + tensor.name);
+  const Safetensors& file = *found.record.file;
+  for (const AdapterTensor& tensor : adapters.tensors()) {  // all before any is changed
+    const StoredTensor* const stored = file.find(section + "/" + tensor.name);
     const Desc wanted{DType::f32, tensor.shape};
-    if (it == found.record.tensors.end() || it->second.desc != wanted)
+    if (stored == nullptr || stored->desc != wanted)
       fail(Code::config, "{}: expected the tensor '{}/{}' as {}, found {}", found.path.string(), section, tensor.name,
-           wanted.text(), it == found.record.tensors.end() ? "none" : it->second.desc.text());
-    return it->second;
-  };
-  for (const AdapterTensor& tensor : adapters.tensors()) value_of(tensor);  // all before any is changed
-  for (const AdapterTensor& tensor : adapters.tensors()) adapters.upload(section, tensor, value_of(tensor));
+           wanted.text(), stored == nullptr ? "none" : stored->desc.text());
+  }
+  for (const AdapterTensor& tensor : adapters.tensors())
+    adapters.upload(section, tensor, file.read(section + "/" + tensor.name));
 }
 
 // The average of the weights, where the file and the run have one; what begins or ends is said.
@@ -179,7 +179,12 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   for (const std::string& section : adapters.saved_sections()) upload_trained(*found, adapters, section);
   load_average(*found, adapters);
   found->state.facts = facts;
-  const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);
+  const Safetensors& file = *found->record.file;
+  OptimizerValues values{.states = {},
+                         .read = [&](const std::string& key) { return file.read(key); },
+                         .facts = std::move(found->record.metadata)};
+  for (const StoredTensor& tensor : file.tensors()) values.states[tensor.name] = tensor.desc;
+  const TakeOver taken = load_optimizer(values, update);
   if (!taken.all_kept()) found->state.updates = 0;
   if (!taken.same_rule || !taken.all_kept()) log_warning("{}: {}", found->path.string(), taken.text());
   return found->state;

@@ -16,7 +16,7 @@ bool parse_step(std::string_view text, int64_t& step) {
 }
 
 // What is wrong with numbers of a record that is whole: it was not written as save_state writes. Empty: nothing.
-std::string parse_numbers(const Record& record, RunState& state) {
+std::string parse_numbers(const Record& record, const NonFinite& wrong, RunState& state) {
   const auto number = [&](const char* key) {
     const auto it = record.metadata.find(key);
     int64_t value = -1;
@@ -53,13 +53,10 @@ std::string parse_numbers(const Record& record, RunState& state) {
       if (!parse_step(std::string_view(key).substr(choices_prefix.size()), rank)) return "its choices are of no rank";
       state.choices[rank] = value;
     }
-  const auto scale = record.tensors.find("loss_scale");
-  if (scale == record.tensors.end() || scale->second.desc != Desc{DType::f32, {2}})
-    return "it has no loss_scale, float32 [2]";
-  state.loss_scale = {scale->second.as<float>()[0], scale->second.as<float>()[1]};
+  const StoredTensor* const scale = record.file->find("loss_scale");
+  if (scale == nullptr || scale->desc != Desc{DType::f32, {2}}) return "it has no loss_scale, float32 [2]";
+  record.file->read(*scale, std::as_writable_bytes(std::span(state.loss_scale)));
   if (!(state.loss_scale[0] > 0)) return fmt::format("its loss scale is {}", state.loss_scale[0]);
-  NonFinite wrong;
-  for (const auto& [name, tensor] : record.tensors) wrong.look_at(name, tensor.desc, tensor.data.data());
   return wrong.text();
 }
 
@@ -117,14 +114,17 @@ std::optional<FoundState> find_state(const StateSource& from, bool act) {
   std::vector<std::pair<std::filesystem::path, const char*>> passed_over;
   std::string reasons;
   for (const Generation& generation : all) {
-    FoundState found{generation.path, read_record(generation.path, {state_kind, state_name(generation.step)}), {}};
+    NonFinite wrong;
+    const auto look = [&](const std::string& name, const HostTensor& t) { wrong.look_at(name, t.desc, t.data.data()); };
+    FoundState found{
+        generation.path, check_record(generation.path, {state_kind, state_name(generation.step)}, look), {}};
     RecordAnswer answer = found.record.answer;
     std::string why = found.record.why;
     if (answer == RecordAnswer::absent) continue;  // removed since it was listed
     if (answer == RecordAnswer::unreadable) refuse(why + ": this state may be good, so it is not passed over");
     if (answer == RecordAnswer::ok) {
       found.state.step = generation.step;
-      why = parse_numbers(found.record, found.state);
+      why = parse_numbers(found.record, wrong, found.state);
       if (!why.empty()) why = fmt::format("{}: {}", generation.path.string(), why);
     }
     if (why.empty()) {

@@ -58,7 +58,7 @@ std::vector<Generation> generations(const std::filesystem::path& folder);
 
 struct FoundState {
   std::filesystem::path path;
-  Record record;
+  Record record;   // with its file
   RunState state;  // without its facts
 };
 // The state to go on from, as load_state (state.h) chooses it. act: warn of what is passed over and, in the run's own
