@@ -84,10 +84,10 @@ __device__ inline void Spread<Rank, Bf16, ByRank>::run(const Projected<Rank>& pr
   for (int start = 0; start < cols; start += slice) {
     if (start != 0) {
       __syncthreads();
-      load_slice(start);
       store_slice(weights);
       __syncthreads();
     }
+    if (start + slice < cols) load_slice(start + slice);  // which comes while this one is multiplied
     const int width = min(slice, cols - start);
     // Column g of tile i is column 8 (g / 2) + 2 i + g % 2 of the 32, so a lane's sums are 8 neighbours of a row.
 #pragma unroll 2

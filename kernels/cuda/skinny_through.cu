@@ -144,7 +144,9 @@ void run(Cuda& cuda, std::span<const Through> jobs) {
     pass.row_blocks = static_cast<int>(row_blocks);
     pass.part_cols = ceil_div(ceil_div(p.in, parts), step_cols) * step_cols;
     pass.parts = static_cast<int>(ceil_div(p.in, pass.part_cols));
-    pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), parts), 32) * 32;
+    // More pieces than parts where a block would have slices one after the other while places stay empty.
+    const int64_t pieces = std::max(parts, std::min(places / row_blocks, p.out * Rank * 2 / slice_bytes));
+    pass.spread_cols = ceil_div(ceil_div(std::max<int64_t>(p.out, 1), pieces), 32) * 32;
     const bool spreads = p.spread.data != nullptr;
     pass.pieces = spreads ? static_cast<int>(ceil_div(p.out, pass.spread_cols)) : 0;
     pass.adders = spreads ? 1 : std::max(row_groups * tile_rows * Rank / (2 * threads * 4), 1);
