@@ -181,7 +181,7 @@ Value LayerAdapter::by_output(const AdapterRule::Values& tensors) {
 }
 
 Value LayerAdapter::unless_dropped(Value adapted, Value base) {
-  if (!context_.training || spec_.module_dropout == 0) return adapted;
+  if (!drops_module()) return adapted;
   return emit(where_op, {cast_to(keep({1}, spec_.module_dropout), DType::i32), adapted, base});
 }
 
@@ -195,17 +195,17 @@ Value LayerAdapter::by_weight(const AdapterRule::Values& tensors) {
   const size_t first = graph_.nodes.size();
   const Value adapted = built([&] { return spec_.rule->build_weight(graph_, layer_, given, node_.scope); });
   const DType type = graph_.desc(input(0)).dtype;
-  const BaseWeight base{.weight = weight, .computed = [&] {
-                          const bool as_it_is = graph_.desc(input(weight_input)).dtype == type;
-                          return as_it_is ? input(weight_input) : cast_to(weight, type);
-                        }};
+  const FrozenWeight base{.weight = weight, .computed = [&] {
+                            const bool as_it_is = graph_.desc(input(weight_input)).dtype == type;
+                            return as_it_is ? input(weight_input) : cast_to(weight, type);
+                          }};
   if (const auto factors = factor_weight(graph_, first, adapted, base, node_.scope)) {
     const Value result = by_factors(*factors);
-    return context_.training && spec_.module_dropout > 0 ? unless_dropped(result, base_output()) : result;
+    return drops_module() ? unless_dropped(result, base_output()) : result;
   }
   if (type == DType::f32) return layer_with(unless_dropped(adapted, weight), input(bias_input));
   Value change = emit(sub_op, {adapted, weight});
-  if (context_.training && spec_.module_dropout > 0) change = emit(mul_op, {change, keep({1}, spec_.module_dropout)});
+  if (drops_module()) change = emit(mul_op, {change, keep({1}, spec_.module_dropout)});
   const Value alone = base_output();
   return emit(add_op, {alone, layer_with(computed(change), {})});
 }

@@ -52,6 +52,7 @@ class LayerAdapter {
   Value by_output(const AdapterRule::Values& tensors);
   Value by_weight(const AdapterRule::Values& tensors);
   Value by_factors(const FactoredWeight& factors);
+  bool drops_module() const { return context_.training && spec_.module_dropout > 0; }
   // `adapted`, or `base` in the steps that the module is dropped in.
   Value unless_dropped(Value adapted, Value base);
   // The layer with another weight [out, in, ...], in the order of files.

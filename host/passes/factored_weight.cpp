@@ -14,9 +14,9 @@ namespace {
 
 constexpr double least_share = 1.0 / 1024;  // of W's own sum of squares
 
-// rows ((base W) + scale up down) columns; `base` is 0 or 1.
+// rows (W + scale up down) columns, or without W.
 struct Term {
-  bool base = false;
+  bool base = false;  // with W
   FactoredWeight factors = {};
   bool is_scaled() const { return factors.rows || factors.columns; }
   bool has_product() const { return static_cast<bool>(factors.up); }
@@ -24,7 +24,7 @@ struct Term {
 
 class Reader {
  public:
-  Reader(Graph& graph, const BaseWeight& base, int32_t scope)
+  Reader(Graph& graph, const FrozenWeight& base, int32_t scope)
       : graph_(graph), base_(base), scope_(scope), shape_(graph.desc(base.weight).shape) {}
 
   // The nodes once more, behind what the graph has, with sums of squares rewritten.
@@ -176,7 +176,7 @@ class Reader {
   }
 
   Graph& graph_;
-  const BaseWeight& base_;
+  const FrozenWeight& base_;
   int32_t scope_;
   Shape shape_;  // [out, in]
   std::map<Value, Node> maker_;
@@ -186,7 +186,7 @@ class Reader {
 
 }  // namespace
 
-std::optional<FactoredWeight> factor_weight(Graph& graph, size_t first, Value result, const BaseWeight& base,
+std::optional<FactoredWeight> factor_weight(Graph& graph, size_t first, Value result, const FrozenWeight& base,
                                             int32_t scope) {
   const Shape shape = graph.desc(base.weight).shape;
   if (shape.rank() != 2 || shape[0] == 1 || shape[1] == 1) return std::nullopt;

@@ -26,7 +26,7 @@ struct FactoredWeight {
 };
 
 // A layer's weight: as the nodes read it, f32, and in the type of computation, which is made where it is asked for.
-struct BaseWeight {
+struct FrozenWeight {
   Value weight;
   std::function<Value()> computed;
 };
@@ -34,7 +34,7 @@ struct BaseWeight {
 // Of the nodes from number `first` on, which make `result`. Sums of squares there are rewritten; what nothing reads any
 // more is left. None, and nothing is changed, where the weight is something else or where applying its factors would
 // take more products than applying the change as a whole.
-std::optional<FactoredWeight> factor_weight(Graph& graph, size_t first, Value result, const BaseWeight& base,
+std::optional<FactoredWeight> factor_weight(Graph& graph, size_t first, Value result, const FrozenWeight& base,
                                             int32_t scope);
 
 }  // namespace lh
