@@ -71,10 +71,10 @@ struct Layer {
 Tensors started(Device& device, const Layer& layer) {
   Adapters adapters(layer.graph, layer.modules);
   adapters.allocate(device);
-  adapters.initialise(7, [&](const std::string& name) {
-    EXPECT_EQ(name, "m.weight");
-    return Layer::weight(layer.graph);
-  });
+  adapters.initialise(7, {.read = [&](const std::string& name) {
+                        EXPECT_EQ(name, "m.weight");
+                        return Layer::weight(layer.graph);
+                      }});
   Tensors all;
   for (const AdapterTensor& t : adapters.tensors()) {
     all[t.name] = adapters.download("p", t);

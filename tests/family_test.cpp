@@ -230,7 +230,7 @@ Injected injected(Config config, const fs::path& lora) {
   const Weights weights(p.device, p.model.checkpoint(), p.plan->largest().graph);
   const Adapters& adapters = *p.plan->adapters;
   p.plan->adapters->allocate(p.device);
-  p.plan->adapters->initialise(1, [&](const std::string& w) { return p.model.checkpoint().read_f32(w); });
+  p.plan->adapters->initialise(1, base_weights(p.device, p.model.checkpoint(), weights, p.plan->largest().graph));
   p.warm_start->apply(adapters);
   const int64_t text_arena = p.live_text ? p.live_text->arena_bytes() : 0;
   const DeviceMemory arena(p.device, std::max(p.samples->memory().arena, text_arena), "activations");

@@ -13,13 +13,14 @@ using namespace lk_test;
 struct Size {
   int64_t rows, narrow, wide, rank, from;
 };
-constexpr Size sizes[] = {{3, 24, 40, 4, 0},          {300, 24, 520, 8, 0},      {129, 2048, 256, 16, 0},
-                          {257, 2056, 1032, 32, 256}, {257, 40, 1032, 16, 8},    {600, 2048, 1512, 16, 0},
-                          {300, 2304, 768, 64, 256},  {1100, 72, 3400, 16, 1024}};
+constexpr Size sizes[] = {{3, 24, 40, 4, 0},          {300, 24, 520, 8, 0},       {129, 2048, 256, 16, 0},
+                          {257, 2056, 1032, 32, 256}, {257, 40, 1032, 16, 8},     {600, 2048, 1512, 16, 0},
+                          {300, 2304, 768, 64, 256},  {1100, 72, 3400, 16, 1024}, {129, 2048, 256, 4, 0},
+                          {257, 2056, 1032, 20, 256}};
 // Where the columns behind `from` gate each other; and for GPUs, whose products do it, fewer pairs of tiles than run at
 // once, and more, and tiles behind them.
 constexpr Size gate_sizes[] = {{3, 24, 40, 4, 8}, {300, 24, 520, 8, 0}, {300, 2056, 1048, 16, 24}};
-constexpr Size wide_gate_sizes[] = {{1100, 2048, 2048, 128, 0}, {2300, 2048, 4352, 16, 256}};
+constexpr Size wide_gate_sizes[] = {{1100, 2048, 2048, 128, 0}, {2300, 2048, 4352, 16, 256}, {1100, 2048, 2048, 4, 0}};
 constexpr int64_t before_lines = 16, behind_lines = 8;
 
 class KernelsActivatedLayers : public Kernels, public testing::WithParamInterface<lk_dtype> {

@@ -20,9 +20,19 @@ constexpr double scale = 0.5;
 
 class KernelsLoraBackward : public Kernels, public testing::WithParamInterface<lk_dtype> {
  protected:
-  static constexpr Size sizes[] = {{9, 8, 16, 1},       {77, 768, 640, 16},   {77, 136, 1160, 8}, {256, 264, 520, 32},
-                                   {300, 264, 136, 64}, {333, 136, 1288, 24}, {512, 520, 72, 32}, {1100, 264, 136, 16},
-                                   {333, 72, 520, 128}, {77, 136, 264, 100},  {140, 72, 40, 160}};
+  static constexpr Size sizes[] = {
+      {9, 8, 16, 1},        {77, 768, 640, 16},   {77, 136, 1160, 8},   {256, 264, 520, 32}, {300, 264, 136, 64},
+      {333, 136, 1288, 24}, {512, 520, 72, 32},   {1100, 264, 136, 16}, {333, 72, 520, 128}, {77, 136, 264, 100},
+      {140, 72, 40, 160},   {77, 768, 640, 4},    {77, 136, 1160, 12},  {256, 264, 520, 20}, {333, 136, 1288, 4},
+      {512, 520, 72, 28},   {1100, 264, 136, 12}, {130, 72, 40, 6},     {90, 136, 72, 10},   {300, 264, 136, 48}};
+  // On a GPU fewer rows than its blocks have room for, and more columns than a block has at a time.
+  static constexpr Size few_rows_of_many[] = {{256, 3072, 3072, 64}, {250, 2056, 3080, 60}, {256, 1288, 3072, 100}};
+  static std::vector<Size> tested_sizes() {
+    std::vector<Size> all(std::begin(sizes), std::end(sizes));
+    if (lh::test::tested_device() == "cuda")
+      all.insert(all.end(), std::begin(few_rows_of_many), std::end(few_rows_of_many));
+    return all;
+  }
   // All that there is; what a first layer wants; each result alone.
   static constexpr Wanted wanted[] = {
       {true, true, true, true, true, true, true},      {false, false, false, true, true, true, false},
@@ -74,7 +84,7 @@ class KernelsLoraBackward : public Kernels, public testing::WithParamInterface<l
 
 // Rounded on the way: `up`; for dx also ds and `down`, and the share before it is added; for ddown also ds.
 TEST_P(KernelsLoraBackward, ResultsAreThoseOfPlainLoops) {
-  for (const Size& n : sizes) {
+  for (const Size& n : tested_sizes()) {
     Layer l = layer(n);
     const Values dy = load(l.dy), mask = load(l.mask);
     const Values plain = reference::matmul({1, n.rows, n.out, n.rank, false, false}, dy, load(l.up));
@@ -112,7 +122,7 @@ TEST_P(KernelsLoraBackward, ResultsAreThoseOfPlainLoops) {
 }
 
 TEST_P(KernelsLoraBackward, EqualCallsGiveEqualBits) {
-  for (const Size& n : sizes) {
+  for (const Size& n : tested_sizes()) {
     SCOPED_TRACE(testing::Message() << n.rows << " x " << n.in << " -> " << n.out << ", rank " << n.rank);
     Layer l = layer(n);
     const auto bytes = [&] {

@@ -38,6 +38,11 @@ const Group groups[] = {
     {77, 136, {{264, 128}, {72, 128}}, false},
     {300, 328, {{400, 16, true, true}, {264, 8}, {504, 16}}, true, true},
     {300, 328, {{400, 32}, {264, 24, true, true}}, true, true},
+    {300, 328, {{400, 4, true, true}, {264, 12}, {504, 4}}, true, true},
+    {300, 328, {{400, 20}, {264, 24, true, true}, {504, 28}}, true, true},
+    {260, 264, {{264, 4}, {136, 6, true, true, true}}, true, true, true},
+    {260, 264, {{264, 16}, {136, 4}}, true, false, true},
+    {260, 264, {{264, 48}, {136, 36}}, true, true, true},
     {90, 48, {{32, 16, true, true, false, LK_I8}, {48, 16, true, false, true, LK_F8_E4M3}, {16, 16}}, true, true},
 };
 

@@ -40,7 +40,7 @@ struct Begun {
         graph, [&](const std::string&) { return &spec; }, true);
     adapters = std::make_unique<Adapters>(graph, modules);
     adapters->allocate(device);
-    adapters->initialise(7, [&](const std::string&) { return weight; });
+    adapters->initialise(7, {.read = [&](const std::string&) { return weight; }});
   }
   HostTensor value(size_t tensor, const char* section = "p") const {
     return adapters->download(section, adapters->tensors()[tensor]);

@@ -118,7 +118,7 @@ int bench_alone(const Options& options) {
   device.check(lk_set_link_rate(device.context(), link), "--link");
   StepRunner runner(device, plan, weights,
                     {.max_grad_norm = config.train.max_grad_norm, .loss_scaling = compute == DType::f16});
-  begin_training(runner, plan, model, hollow);
+  begin_training(runner, plan, bare, weights, hollow);
   const StepInputs inputs = step_inputs(bare, train.graph);
   const auto run_step = steps_of(runner, plan, config, inputs);
   run_step();

@@ -10,6 +10,25 @@
 #include "run/lr_schedule.h"
 
 namespace lh {
+namespace {
+
+// Weights of one number: their norm is all that matters.
+BaseWeight even_weights(const Device& device, const Checkpoint& checkpoint) {
+  constexpr double value = 0.02;
+  return {.read =
+              [&checkpoint](const std::string& weight) {
+                HostTensor made(Desc{DType::f32, checkpoint.weights().at(weight).shape});
+                std::ranges::fill(made.as<float>(), static_cast<float>(value));
+                return made;
+              },
+          .put =
+              [&device](const std::string& weight, const lk_tensor& out) {
+                const lk_fill_params params{.y = out, .value = value};
+                device.check(lk_fill(device.context(), &params), weight);
+              }};
+}
+
+}  // namespace
 
 StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
   const Recipe& recipe = bare.model.recipe();
@@ -30,13 +49,10 @@ StepInputs step_inputs(StepWithoutData& bare, const Graph& graph) {
   return inputs;
 }
 
-void begin_training(StepRunner& runner, TrainPlan& plan, const Model& model, bool hollow) {
-  plan.adapters->initialise(1, [&](const std::string& weight) {
-    if (!hollow) return model.checkpoint().read_f32(weight);
-    HostTensor made(Desc{DType::f32, model.checkpoint().weights().at(weight).shape});
-    std::ranges::fill(made.as<float>(), 0.02f);  // its norm is all that matters
-    return made;
-  });
+void begin_training(StepRunner& runner, TrainPlan& plan, StepWithoutData& bare, const Weights& weights, bool hollow) {
+  const Checkpoint& checkpoint = bare.model.checkpoint();
+  plan.adapters->initialise(1, hollow ? even_weights(bare.device, checkpoint)
+                                      : base_weights(bare.device, checkpoint, weights, plan.largest().graph));
   runner.initialise();
   runner.set_state(0, {1024, 0});
 }

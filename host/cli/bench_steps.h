@@ -19,7 +19,7 @@ struct Times {
 StepInputs step_inputs(StepWithoutData& bare, const Graph& graph);
 
 // Trained tensors and states as they are before the first step. hollow: the checkpoint has no contents.
-void begin_training(StepRunner& runner, TrainPlan& plan, const Model& model, bool hollow);
+void begin_training(StepRunner& runner, TrainPlan& plan, StepWithoutData& bare, const Weights& weights, bool hollow);
 
 // Hands one step over at each call, with the same inputs; all of these have to stay.
 std::function<void()> steps_of(StepRunner& runner, TrainPlan& plan, const Config& config, const StepInputs& inputs);

@@ -47,7 +47,7 @@ class Bench {
                                  .max_grad_norm = bare_.config.train.max_grad_norm,
                                  .loss_scaling = bare_.compute == DType::f16};
     StepRunner runner(bare_.device, plan_, weights_, runner_options);
-    begin_training(runner, plan_, bare_.model, !options_.input.empty());
+    begin_training(runner, plan_, bare_, weights_, !options_.input.empty());
     const auto enqueue = steps_of(runner, plan_, bare_.config, inputs_);
     enqueue();
     StepResult result = runner.collect();

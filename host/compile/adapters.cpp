@@ -73,19 +73,18 @@ int64_t Adapters::parameter_count() const {
 void Adapters::allocate(Device& device) {
   device_ = &device;
   memory_.clear();
-  for (size_t s = 0; s < sections_.size(); ++s) take(device);
+  for (size_t s = 0; s < sections_.size(); ++s) add_memory(device);
 }
 
-void Adapters::take(Device& device) {
-  const std::vector<float> zeros(static_cast<size_t>(section_elements_), 0.0f);
+void Adapters::add_memory(Device& device) {
   memory_.emplace_back(device, section_elements_ * 4, "LoRA tensors and gradients");
-  memory_.back().upload(0, zeros.data(), section_elements_ * 4);
+  memory_.back().clear();
 }
 
 void Adapters::add_section(const std::string& name) {
   if (has(name)) return;
   sections_.push_back(name);
-  if (device_ != nullptr) take(*device_);
+  if (device_ != nullptr) add_memory(*device_);
 }
 
 const DeviceMemory& Adapters::memory(const std::string& section) const {

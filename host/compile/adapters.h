@@ -2,12 +2,11 @@
 // are (names, roles, how they begin) comes from passes/adapt.h.
 #pragma once
 
-#include <functional>
-#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "compile/base_weights.h"
 #include "io/lora_file.h"
 #include "passes/adapt.h"
 #include "run/device.h"
@@ -15,8 +14,6 @@
 #include "run/update_plan.h"
 
 namespace lh {
-
-struct WeightFactors;
 
 struct AdapterTensor {
   std::string name;
@@ -26,6 +23,7 @@ struct AdapterTensor {
   TensorRole role = TensorRole::other;
   std::string module = {};  // that it belongs to
   int64_t rank = 0;         // of the module's adapter
+  int64_t bytes() const { return Desc{DType::f32, shape}.bytes(); }
 };
 
 // Sections, each a piece of memory: "p", "g", where gradients are accumulated "total", where changes are counted from
@@ -56,9 +54,7 @@ class Adapters {
   AdapterTensor whole() const { return {"all trained tensors", Shape{section_elements_}, 0}; }
 
   void allocate(Device& device);
-  // "p" as each tensor's InitialValue says, the rest 0. base: a weight of the checkpoint in float32, in the order of
-  // files, for the tensors that begin with what it says.
-  using BaseWeight = std::function<HostTensor(const std::string& weight)>;
+  // "p" as each tensor's InitialValue says, the rest 0. base: for the tensors that begin with what a weight says.
   void initialise(uint64_t seed, const BaseWeight& base = {});
   void* at(const std::string& section, const AdapterTensor& tensor) const;
   // Host tensors have the shape that files have, [rank, in, KH, KW] for a convolution.
@@ -74,10 +70,12 @@ class Adapters {
  private:
   static constexpr const char* start_section = "start";
   const DeviceMemory& memory(const std::string& section) const;
-  void take(Device& device);  // memory of one more section, all zero
-  NamedTensors values_of_graph(const AdaptedModule& module, const BaseWeight& base) const;
-  std::map<size_t, WeightFactors> factors(uint64_t seed, const BaseWeight& base) const;  // by number among adapted()
-  HostTensor file_values(size_t module, size_t t, const std::string& section) const;     // of its tensor number t
+  void add_memory(Device& device);  // memory of one more section, all zero
+  void begin_as_factors(uint64_t seed, const BaseWeight& base) const;
+  void begin_as_graphs(const BaseWeight& base) const;
+  void begin_as_numbers(uint64_t seed) const;
+  void take(const AdapterTensor& tensor, const Program& program, const std::string& output) const;
+  HostTensor file_values(size_t module, size_t t, const std::string& section) const;  // of its tensor number t
   std::vector<AdaptedModule> adapted_;
   std::vector<AdapterTensor> tensors_;
   std::vector<size_t> first_;

@@ -36,6 +36,11 @@ uint32_t Random::next() {
   return block_[used_++];
 }
 
+void Random::skip(uint32_t blocks) {
+  counter_[0] += blocks;
+  used_ = 4;
+}
+
 double Random::uniform() {
   const uint64_t high = next() >> 5, low = next() >> 6;  // 53 bits, shifted by half a unit off zero
   return (static_cast<double>(high * 67108864 + low) + 0.5) / 9007199254740992.0;

@@ -39,6 +39,10 @@ class Random {
   uint64_t below(uint64_t n);  // in [0, n)
   void fill_normal(std::span<float> out);
   void shuffle(std::vector<int64_t>& items);  // Fisher-Yates
+  // Goes on as if so many more blocks of numbers had been drawn from the beginning. A block is two uniform numbers, or
+  // one normal one.
+  static constexpr int64_t uniforms_of_block = 2, normals_of_block = 1;
+  void skip(uint32_t blocks);
 
  private:
   uint32_t next();

@@ -4,11 +4,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
 
 #include "core/error.h"
 #include "core/float_formats.h"
+#include "core/parallel.h"
 
 namespace lh {
 
@@ -152,6 +154,31 @@ double load_as_double(DType dtype, const void* src, int64_t i) {
   return 0;
 }
 
+constexpr int64_t least_elements = int64_t{1} << 18;  // of a thread
+
+template <typename From, typename To>
+void convert_each(const void* src, void* dst, int64_t count, To (*law)(From)) {
+  const auto* const in = static_cast<const From*>(src);
+  auto* const out = static_cast<To*>(dst);
+  in_threads(count, least_elements,
+             [=](int64_t first, int64_t end) { std::transform(in + first, in + end, out + first, law); });
+}
+
+// The types that files of weights and adapters are made of, by the same functions as all others. Whether they were.
+bool convert_common(DType from, const void* src, DType to, void* dst, int64_t count) {
+  if (from == DType::f32 && to == DType::bf16)
+    convert_each<float, uint16_t>(src, dst, count, [](float v) { return bf16_from_float(v); });
+  else if (from == DType::f32 && to == DType::f16)
+    convert_each<float, uint16_t>(src, dst, count, [](float v) { return f16_from_float(v); });
+  else if (from == DType::bf16 && to == DType::f32)
+    convert_each<uint16_t, float>(src, dst, count, [](uint16_t v) { return float_from_bf16(v); });
+  else if (from == DType::f16 && to == DType::f32)
+    convert_each<uint16_t, float>(src, dst, count, [](uint16_t v) { return float_from_f16(v); });
+  else
+    return false;
+  return true;
+}
+
 }  // namespace
 
 void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
@@ -160,6 +187,7 @@ void convert(DType from, const void* src, DType to, void* dst, int64_t count) {
     std::memcpy(dst, src, static_cast<size_t>(count * dtype_size(from)));
     return;
   }
+  if (convert_common(from, src, to, dst, count)) return;
   for (int64_t i = 0; i < count; ++i) {
     const double v = load_as_double(from, src, i);
     switch (to) {
@@ -187,7 +215,11 @@ int64_t count_non_finite(DType dtype, const void* data, int64_t count) {
   // An exponent of ones is a NaN or an infinity; e4m3 has NaN alone, with all bits set.
   const auto with_bits = [&]<typename Bits>(Bits mask) {
     const auto* bits = static_cast<const Bits*>(data);
-    return static_cast<int64_t>(std::count_if(bits, bits + count, [&](Bits v) { return (v & mask) == mask; }));
+    std::atomic<int64_t> found = 0;
+    in_threads(count, least_elements, [&](int64_t first, int64_t end) {
+      found += std::count_if(bits + first, bits + end, [&](Bits v) { return (v & mask) == mask; });
+    });
+    return found.load();
   };
   switch (dtype) {
     case DType::f32: return with_bits(uint32_t{0x7f800000});
@@ -210,10 +242,12 @@ HostTensor swap_axes(const HostTensor& t, int64_t a, int64_t b, const Shape& sha
   HostTensor out(Desc{DType::f32, shape});
   const std::span<const float> from = t.as<float>();
   const std::span<float> to = out.as<float>();
-  for (int64_t n = 0; n < shape[0]; ++n)
-    for (int64_t j = 0; j < b; ++j)
-      for (int64_t i = 0; i < a; ++i)
-        to[static_cast<size_t>((n * b + j) * a + i)] = from[static_cast<size_t>((n * a + i) * b + j)];
+  in_threads(shape[0], least_elements / std::max<int64_t>(a * b, 1), [&](int64_t first, int64_t end) {
+    for (int64_t n = first; n < end; ++n)
+      for (int64_t j = 0; j < b; ++j)
+        for (int64_t i = 0; i < a; ++i)
+          to[static_cast<size_t>((n * b + j) * a + i)] = from[static_cast<size_t>((n * a + i) * b + j)];
+  });
   return out;
 }
 

@@ -126,6 +126,14 @@ void Checkpoint::read(const std::string& name, DType dtype, bool channels_last, 
   read_assembly(impl_->recipe(name), name, dtype, channels_last, out, impl_->change(name));
 }
 
+DType Checkpoint::exact_dtype(const std::string& name) const {
+  const Assembly& recipe = impl_->recipe(name);
+  const DType stored = recipe.pieces.front().weight.tensor->desc.dtype;
+  const bool plain = std::ranges::all_of(
+      recipe.pieces, [&](const ScaledKey& piece) { return !piece.scale && piece.weight.tensor->desc.dtype == stored; });
+  return plain && is_float(stored) && !impl_->change(name) ? stored : DType::f32;
+}
+
 std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const {
   const Assembly& recipe = impl_->recipe(name);
   return impl_->change(name) ? std::nullopt : lh::stored_fp8(recipe);

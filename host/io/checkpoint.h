@@ -79,6 +79,9 @@ class Checkpoint {
   // Reads a weight, converted to `dtype` (scaled fp8 is multiplied out). channels_last: [O,I,K...] -> [O,K...,I].
   void read(const std::string& name, DType dtype, bool channels_last, std::span<std::byte> out) const;
   HostTensor read_f32(const std::string& name) const;  // in the order of files
+  // The type in which a weight can be read without loss: that in which all of it is stored, if nothing multiplies or
+  // changes it; otherwise float32.
+  DType exact_dtype(const std::string& name) const;
   // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
   // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.
   std::optional<WeightForm> stored_fp8(const std::string& name) const;

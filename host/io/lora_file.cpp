@@ -35,10 +35,16 @@ void check(const LoraModule& module) {
          module.name, down.text(), up.text());
 }
 
-// A component's modules, named without it, and its names in files.
+// A module named without its component.
+struct OwnModule {
+  const LoraModule* values = nullptr;
+  std::string name;
+};
+
+// A component's modules, and its names in files.
 struct Component {
   const ComponentSpec* spec = nullptr;
-  std::vector<LoraModule> modules;
+  std::vector<OwnModule> modules;
 };
 
 std::vector<Component> by_component(const std::vector<LoraModule>& modules, const CheckpointSpec& spec) {
@@ -50,8 +56,7 @@ std::vector<Component> by_component(const std::vector<LoraModule>& modules, cons
     const auto found = std::ranges::find(list, name, [](const Component& c) { return c.spec->name; });
     if (found == list.end())
       fail(Code::plugin, "LoRA module \"{}\": the checkpoint YAML has no component `{}`", module.name, name);
-    found->modules.push_back(module);
-    if (colon != std::string::npos) found->modules.back().name.erase(0, colon + 1);
+    found->modules.push_back({&module, colon == std::string::npos ? module.name : module.name.substr(colon + 1)});
   }
   std::erase_if(list, [](const Component& c) { return c.modules.empty(); });
   return list;
@@ -97,8 +102,9 @@ void require_plain(const LoraModule& module) {
 
 // The tensors and alpha as they were trained.
 void add_native(const Component& component, const LoraSpelling& spelling, DType dtype, Tensors& out) {
-  for (const LoraModule& module : component.modules) {
-    const std::string name = LoraPlace{.native = module.name}.spelled(spelling);
+  for (const auto& [values, own_name] : component.modules) {
+    const LoraModule& module = *values;
+    const std::string name = LoraPlace{.native = own_name}.spelled(spelling);
     if (module.has_pair()) {
       out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
       out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
@@ -148,21 +154,22 @@ HostTensor padded_up(const LoraModule& module, std::span<const float> values, in
 void add_diffusers(const Component& component, const std::string& prefix, DType dtype, Tensors& out) {
   const KeyMap map(component.spec->diffusers);
   int64_t rank = 0;
-  for (const LoraModule& module : component.modules) {
-    require_plain(module);
-    rank = std::max(rank, rank_of(module));
+  for (const auto& [values, own_name] : component.modules) {
+    require_plain(*values);
+    rank = std::max(rank, rank_of(*values));
   }
-  for (const LoraModule& module : component.modules) {
+  for (const auto& [values, own_name] : component.modules) {
+    const LoraModule& module = *values;
     const int64_t rows = module.up.desc.shape[0], in = in_features(module);
-    const auto target = map.diffusers(module.name, rows % in == 0 ? rows / in : 0);
+    const auto target = map.diffusers(own_name, rows % in == 0 ? rows / in : 0);
     if (!target)
       fail(Code::data,
            "LoRA module \"{}\" has no name in the diffusers format. Use save.format kohya, or leave it out of the "
            "targets",
-           module.name);
+           own_name);
     const Assemble how = target->rule == nullptr ? Assemble::copy : target->rule->assemble;
     if (how == Assemble::transpose)
-      fail(Code::data, "LoRA module \"{}\" is transposed in the diffusers format: use save.format kohya", module.name);
+      fail(Code::data, "LoRA module \"{}\" is transposed in the diffusers format: use save.format kohya", own_name);
     const bool matrix = target->rule != nullptr && target->rule->conv1x1;
     std::vector<float> up = folded_up(module), magnitudes = row_magnitudes(module);
     if (how == Assemble::swap_halves) {
@@ -171,7 +178,7 @@ void add_diffusers(const Component& component, const std::string& prefix, DType 
     }
     const std::vector<int64_t> parts = part_rows(rows, in, target->modules.size());
     if (parts.empty())
-      fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", module.name,
+      fail(Code::data, "LoRA module \"{}\": {} rows do not split into {} parts for the diffusers format", own_name,
            rows, target->modules.size());
     std::span<const float> rest(up), norms(magnitudes);
     for (size_t i = 0; i < parts.size(); ++i) {

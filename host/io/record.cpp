@@ -32,36 +32,28 @@ std::string entry(const Metadata& metadata, const char* key) {
   return found == metadata.end() ? std::string() : found->second;
 }
 
-// Adds the seal of a file that has these tensors, in this order, to its metadata.
-void seal(const RecordId& id, const std::vector<TensorToWrite>& tensors, Metadata& metadata) {
-  metadata[kind_entry] = id.kind;
-  metadata[key_entry] = id.key;
-  Entries entries;
-  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
-  Sha256 hash;
-  hash.update(sealed_header(entries, metadata));
-  for (const TensorToWrite& t : tensors)
-    hash.update({static_cast<const std::byte*>(t.data), static_cast<size_t>(t.desc.bytes())});
-  metadata[digest_entry] = hash.hex();
-}
-
 Record not_ok(RecordAnswer answer, std::string why) { return {.answer = answer, .why = std::move(why)}; }
 
-}  // namespace
-
-Record read_record(const std::filesystem::path& path, const RecordId& id) {
+// take: is given each tensor.
+Record check_sealed(const std::filesystem::path& path, const RecordId& id,
+                    const std::function<void(const std::string& name, HostTensor&& values)>& take) {
   try {
-    const Safetensors file(path);
+    const auto opened = std::make_shared<const Safetensors>(path);
+    const Safetensors& file = *opened;
     const std::string kind = entry(file.metadata(), kind_entry), key = entry(file.metadata(), key_entry);
     if (kind.empty() || entry(file.metadata(), digest_entry).empty())
       return not_ok(RecordAnswer::foreign,
                     fmt::format("{}: expected a record of kind {}, found a safetensors file that has no seal of this "
                                 "program",
                                 path.string(), id.kind));
-    Record record{.answer = RecordAnswer::ok, .metadata = file.metadata()};
+    Record record{.answer = RecordAnswer::ok, .metadata = file.metadata(), .file = opened};
     Sha256 hash;
     hash.update(sealed_header(entries_of(file), file.metadata()));
-    for (const StoredTensor& t : file.tensors()) hash.update((record.tensors[t.name] = file.read(t.name)).data);
+    for (const StoredTensor& t : file.tensors()) {
+      HostTensor values = file.read(t.name);
+      hash.update(values.data);
+      take(t.name, std::move(values));
+    }
     if (hash.hex() != entry(file.metadata(), digest_entry))
       fail(Code::data,
            "{}: the content does not match its checksum: it was changed after it was written, or the disk is failing",
@@ -79,10 +71,39 @@ Record read_record(const std::filesystem::path& path, const RecordId& id) {
   }
 }
 
+}  // namespace
+
+Record read_record(const std::filesystem::path& path, const RecordId& id) {
+  NamedTensors tensors;
+  Record record = check_sealed(
+      path, id, [&](const std::string& name, HostTensor&& values) { tensors.emplace(name, std::move(values)); });
+  if (record.answer == RecordAnswer::ok) record.tensors = std::move(tensors);
+  record.file.reset();
+  return record;
+}
+
+Record check_record(const std::filesystem::path& path, const RecordId& id, const LookAtTensor& look) {
+  return check_sealed(path, id, [&](const std::string& name, HostTensor&& values) { look(name, values); });
+}
+
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
                   Metadata metadata) {
-  seal(id, tensors, metadata);
-  write_safetensors(path, tensors, metadata);
+  Entries entries;
+  for (const TensorToWrite& t : tensors) entries.emplace_back(t.name, t.desc);
+  const auto produce = [&](size_t i, const WriteBytes& write) {
+    write({static_cast<const std::byte*>(tensors[i].data), static_cast<size_t>(tensors[i].desc.bytes())});
+  };
+  stream_safetensors(path, entries, sealed_metadata(id, entries, std::move(metadata), produce), produce);
+}
+
+Metadata sealed_metadata(const RecordId& id, const Entries& tensors, Metadata metadata, const ProduceTensor& produce) {
+  metadata[kind_entry] = id.kind;
+  metadata[key_entry] = id.key;
+  Sha256 hash;
+  hash.update(sealed_header(tensors, metadata));
+  for (size_t i = 0; i < tensors.size(); ++i) produce(i, [&](std::span<const std::byte> bytes) { hash.update(bytes); });
+  metadata[digest_entry] = hash.hex();
+  return metadata;
 }
 
 }  // namespace lh

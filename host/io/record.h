@@ -7,9 +7,12 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "io/safetensors.h"
@@ -33,13 +36,22 @@ struct Record {
   RecordAnswer answer = RecordAnswer::absent;
   std::string why;  // unless ok: path, what was found, what was expected
   NamedTensors tensors;
-  std::map<std::string, std::string> metadata;  // without the seal
+  std::map<std::string, std::string> metadata;   // without the seal
+  std::shared_ptr<const Safetensors> file = {};  // of check_record: open, to read tensors of it
 };
 
 // Reads all of it. Throws only where memory ends.
 Record read_record(const std::filesystem::path& path, const RecordId& id);
-// Published as write_safetensors does.
+// Likewise, and keeps none of the tensors: each is shown to `look`, before it is known whether the record is whole.
+using LookAtTensor = std::function<void(const std::string& name, const HostTensor& values)>;
+Record check_record(const std::filesystem::path& path, const RecordId& id, const LookAtTensor& look);
+// Published as write_safetensors does. The second is for tensors that are not in memory all at once: metadata with the
+// seal, for stream_safetensors to write with the same tensors. `produce` gives each in its turn, as it does there.
 void write_record(const std::filesystem::path& path, const RecordId& id, const std::vector<TensorToWrite>& tensors,
                   std::map<std::string, std::string> metadata);
+std::map<std::string, std::string> sealed_metadata(const RecordId& id,
+                                                   const std::vector<std::pair<std::string, Desc>>& tensors,
+                                                   std::map<std::string, std::string> metadata,
+                                                   const ProduceTensor& produce);
 
 }  // namespace lh

@@ -177,27 +177,58 @@ Value LayerAdapter::by_output(const AdapterRule::Values& tensors) {
   const Value base = base_output();
   AdapterRule::Values given = tensors;
   given.insert({{"x", input(0)}, {"y", base}});
-  const Value adapted = built([&] { return spec_.rule->build_output(graph_, layer_, given, node_.scope); });
-  if (!context_.training || spec_.module_dropout == 0) return adapted;
+  return unless_dropped(built([&] { return spec_.rule->build_output(graph_, layer_, given, node_.scope); }), base);
+}
+
+Value LayerAdapter::unless_dropped(Value adapted, Value base) {
+  if (!drops_module()) return adapted;
   return emit(where_op, {cast_to(keep({1}, spec_.module_dropout), DType::i32), adapted, base});
 }
 
-// In half precision the change of the weight is a layer of its own: added to the weight, all of it that is smaller than
-// a step of the weight's type would be lost.
+// A linear layer is applied factor by factor where that is what its weight is made of. Otherwise in half precision the
+// change of the weight is a layer of its own: added to the weight, all of it that is smaller than a step of the
+// weight's type would be lost.
 Value LayerAdapter::by_weight(const AdapterRule::Values& tensors) {
   const Value weight = base_weight();
   AdapterRule::Values given = tensors;
   given.insert({"weight", weight});
-  Value adapted = built([&] { return spec_.rule->build_weight(graph_, layer_, given, node_.scope); });
-  const bool dropped = context_.training && spec_.module_dropout > 0;
-  if (graph_.desc(input(0)).dtype == DType::f32) {
-    if (dropped) adapted = emit(where_op, {cast_to(keep({1}, spec_.module_dropout), DType::i32), adapted, weight});
-    return layer_with(adapted, input(bias_input));
+  const size_t first = graph_.nodes.size();
+  const Value adapted = built([&] { return spec_.rule->build_weight(graph_, layer_, given, node_.scope); });
+  const DType type = graph_.desc(input(0)).dtype;
+  const FrozenWeight base{.weight = weight, .computed = [&] {
+                            const bool as_it_is = graph_.desc(input(weight_input)).dtype == type;
+                            return as_it_is ? input(weight_input) : cast_to(weight, type);
+                          }};
+  if (const auto factors = factor_weight(graph_, first, adapted, base, node_.scope)) {
+    const Value result = by_factors(*factors);
+    return drops_module() ? unless_dropped(result, base_output()) : result;
   }
+  if (type == DType::f32) return layer_with(unless_dropped(adapted, weight), input(bias_input));
   Value change = emit(sub_op, {adapted, weight});
-  if (dropped) change = emit(mul_op, {change, keep({1}, spec_.module_dropout)});
-  const Value base = base_output();
-  return emit(add_op, {base, layer_with(computed(change), {})});
+  if (drops_module()) change = emit(mul_op, {change, keep({1}, spec_.module_dropout)});
+  const Value alone = base_output();
+  return emit(add_op, {alone, layer_with(computed(change), {})});
+}
+
+// Factors of inputs and outputs multiply in float32, rounded once: in fewer bits their small changes would be lost.
+Value LayerAdapter::by_factors(const FactoredWeight& f) {
+  const auto scaled = [&](Value v, Value factors, Value bias) {
+    Value product =
+        emit(mul_op, {cast_to(v, DType::f32), emit(reshape_op, {factors}, {{"shape", std::vector<int64_t>{-1}}})});
+    if (bias) product = emit(add_op, {product, cast_to(bias, DType::f32)});
+    return computed(product);
+  };
+  const Value x = f.columns ? scaled(input(0), f.columns, {}) : input(0), bias = input(bias_input);
+  const Value own_bias = f.rows ? Value{} : bias, weight = input(weight_input), scale = input(scale_input);
+  Value y;
+  if (f.up) {
+    Attrs attrs = node_.attrs;
+    attrs.set("scale", f.scale);
+    y = emit(lora_op, {x, weight, own_bias, f.down, f.up, {}, scale}, std::move(attrs));
+  } else {
+    y = emit(linear_op, {x, weight, own_bias, scale}, node_.attrs);
+  }
+  return f.rows ? scaled(y, f.rows, bias) : y;
 }
 
 Value LayerAdapter::layer_with(Value weight, Value bias) {

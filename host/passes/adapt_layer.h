@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "passes/adapt.h"
+#include "passes/factored_weight.h"
 
 namespace lh {
 
@@ -50,6 +51,10 @@ class LayerAdapter {
   Value conv_pair(Value down, Value up, double scale);
   Value by_output(const AdapterRule::Values& tensors);
   Value by_weight(const AdapterRule::Values& tensors);
+  Value by_factors(const FactoredWeight& factors);
+  bool drops_module() const { return context_.training && spec_.module_dropout > 0; }
+  // `adapted`, or `base` in the steps that the module is dropped in.
+  Value unless_dropped(Value adapted, Value base);
   // The layer with another weight [out, in, ...], in the order of files.
   Value layer_with(Value weight, Value bias);
   // What a rule builds, with masks for the inputs that it asks for and weights of convolutions in the order that

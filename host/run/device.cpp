@@ -165,6 +165,14 @@ void DeviceMemory::download(int64_t offset, void* target, int64_t bytes) const {
   device_->check(lk_download(device_->context(), target, data_ + offset, bytes), "download");
 }
 
+void DeviceMemory::fill(int64_t offset, const Desc& desc, double value) const {
+  if (desc.bytes() == 0) return;
+  const lk_fill_params params{.y = kernel_tensor(desc, data_ + offset), .value = value};
+  device_->check(lk_fill(device_->context(), &params), "first values");
+}
+
+void DeviceMemory::clear() const { fill(0, {DType::u8, {bytes_}}, 0); }
+
 StagingMemory::StagingMemory(Device& device, int64_t bytes) : device_(&device), bytes_(bytes) {
   void* data = nullptr;
   device.check(lk_host_alloc(device.context(), std::max<int64_t>(bytes, 1), &data), "staging memory");

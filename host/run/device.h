@@ -83,6 +83,9 @@ class DeviceMemory {
   int64_t bytes() const { return bytes_; }
   void upload(int64_t offset, const void* source, int64_t bytes) const;
   void download(int64_t offset, void* target, int64_t bytes) const;
+  // These are enqueued, and made on the device: host memory has no part in it.
+  void fill(int64_t offset, const Desc& desc, double value) const;  // every element of a tensor that is there
+  void clear() const;                                               // all zero
 
  private:
   Device* device_ = nullptr;

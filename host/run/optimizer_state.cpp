@@ -2,6 +2,7 @@
 
 #include <fmt/ranges.h>
 
+#include <memory>
 #include <vector>
 
 #include "core/error.h"
@@ -48,8 +49,13 @@ std::map<std::string, std::string> optimizer_facts(const Update& update) {
 }
 
 OptimizerValues optimizer_values(const Update& update) {
-  OptimizerValues values{{}, optimizer_facts(update)};
-  for (const StoredState& stored : update.states()) values.tensors[stored.key] = update.download(stored);
+  OptimizerValues values{.states = {}, .read = {}, .facts = optimizer_facts(update)};
+  const auto tensors = std::make_shared<NamedTensors>();
+  for (const StoredState& stored : update.states()) {
+    values.states[stored.key] = stored.desc;
+    (*tensors)[stored.key] = update.download(stored);
+  }
+  values.read = [tensors](const std::string& key) { return tensors->at(key); };
   return values;
 }
 
@@ -60,17 +66,17 @@ TakeOver load_optimizer(const OptimizerValues& values, Update& update) {
   result.same_rule = result.from == result.to && value_of(values.facts, revision_key) == own.at(revision_key);
   result.same_options = value_of(values.facts, options_key) == own.at(options_key);
   for (const StoredState& stored : update.states()) {
-    const auto found = values.tensors.find(stored.key);
+    const auto found = values.states.find(stored.key);
     const bool means_the_same =
         stored.spec.meaning != LH_MEANING_OWN &&
         value_of(values.facts, meaning_prefix + stored.spec.name) == meaning_name(stored.spec.meaning);
     const bool fits =
-        found != values.tensors.end() && found->second.desc == stored.desc && (result.same_rule || means_the_same);
+        found != values.states.end() && found->second == stored.desc && (result.same_rule || means_the_same);
     (fits ? result.kept : result.fresh).insert(stored.spec.name);
   }
   for (const std::string& name : result.fresh) result.kept.erase(name);  // of all tensors, or of none
   for (const StoredState& stored : update.states())
-    if (result.kept.contains(stored.spec.name)) update.upload(stored, values.tensors.at(stored.key));
+    if (result.kept.contains(stored.spec.name)) update.upload(stored, values.read(stored.key));
   return result;
 }
 

@@ -1,6 +1,7 @@
 // Whose states a file holds, and which of them another optimizer may go on with.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <set>
 #include <string>
@@ -12,12 +13,13 @@ namespace lh {
 // What goes into the metadata beside the states: the rule's id, revision and options, and what each state means.
 std::map<std::string, std::string> optimizer_facts(const Update& update);
 
-// States on the host, with the facts that say whose they are. There may be other tensors and facts beside them.
+// States that were kept, with the facts that say whose they are. There may be other tensors and facts beside them.
 struct OptimizerValues {
-  std::map<std::string, HostTensor> tensors;  // by StoredState::key
+  std::map<std::string, Desc> states;  // by StoredState::key
+  std::function<HostTensor(const std::string& key)> read;
   std::map<std::string, std::string> facts;
 };
-OptimizerValues optimizer_values(const Update& update);
+OptimizerValues optimizer_values(const Update& update);  // on the host
 
 // What an optimizer has of the states it was given, by name.
 struct TakeOver {

@@ -15,7 +15,9 @@ class StateMemory {
   // These wait for what the device is doing.
   void upload(int64_t offset, const void* source, int64_t bytes) const;
   void download(int64_t offset, void* target, int64_t bytes) const;
-  void clear() const;  // all zero
+  void copy(int64_t offset, const std::byte* source, int64_t bytes) const;  // from memory of the device
+  void fill(int64_t offset, const Desc& desc, double value) const;          // every element of a tensor
+  void clear() const;                                                       // all zero
 
  private:
   Device& device_;

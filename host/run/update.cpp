@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/parallel.h"
 #include "graph/op.h"
 #include "run/fork.h"
 
@@ -15,13 +16,16 @@ namespace {
 HostTensor reordered(const HostTensor& from, const Shape& s, bool to_memory) {
   HostTensor to(from.desc);
   const int64_t size = dtype_size(from.desc.dtype), pixels = s[2] * s[3];
-  for (int64_t o = 0; o < s[0]; ++o)
-    for (int64_t i = 0; i < s[1]; ++i)
-      for (int64_t k = 0; k < pixels; ++k) {
-        const int64_t file = (o * s[1] + i) * pixels + k, memory = (o * pixels + k) * s[1] + i;
-        std::memcpy(to.data.data() + (to_memory ? memory : file) * size,
-                    from.data.data() + (to_memory ? file : memory) * size, static_cast<size_t>(size));
-      }
+  const auto reorder = [&](int64_t first, int64_t end) {
+    for (int64_t o = first; o < end; ++o)
+      for (int64_t i = 0; i < s[1]; ++i)
+        for (int64_t k = 0; k < pixels; ++k) {
+          const int64_t file = (o * s[1] + i) * pixels + k, memory = (o * pixels + k) * s[1] + i;
+          std::memcpy(to.data.data() + (to_memory ? memory : file) * size,
+                      from.data.data() + (to_memory ? file : memory) * size, static_cast<size_t>(size));
+        }
+  };
+  in_threads(s[0], (int64_t{1} << 18) / std::max<int64_t>(s[1] * pixels, 1), reorder);
   return to;
 }
 
@@ -160,46 +164,35 @@ void Update::upload(const StoredState& state, const HostTensor& values) const {
 }
 
 void Update::start(const StoredState& state) const {
-  HostTensor values(state.desc);
-  const double value = state.spec.value;
-  if (state.desc.dtype == DType::u8)
-    std::ranges::fill(values.as<uint8_t>(), static_cast<uint8_t>(value));
-  else if (state.desc.dtype == DType::i32)
-    std::ranges::fill(values.as<int32_t>(), static_cast<int32_t>(value));
+  if (state.spec.of_group)
+    group_states_.fill(state.offset, state.desc, state.spec.value);
   else
-    values = converted(
-        HostTensor::from_floats(state.desc.shape, std::vector<float>(static_cast<size_t>(state.desc.shape.numel()),
-                                                                     static_cast<float>(value))),
-        state.desc.dtype);
-  put(state, values);
+    states_.fill(state.offset, state.desc, state.spec.value);
 }
 
 void Update::initialise() {
   states_.clear();  // what is between them, too
-  const std::vector<std::byte> zeros(static_cast<size_t>(plan_.group_state_bytes()));
-  if (!zeros.empty()) group_states_.upload(0, zeros.data(), plan_.group_state_bytes());
+  group_states_.clear();
   for (const StoredState& state : stored_)
-    if (state.spec.initial == LH_INITIAL_CONSTANT) start(state);
+    if (state.spec.initial == LH_INITIAL_CONSTANT && state.spec.value != 0) start(state);
   for (const UpdateBlock& block : plan_.blocks())
-    for (const StateSpec& state : block.states) {
-      if (state.initial != LH_INITIAL_PARAMETER) continue;
-      std::vector<float> p(static_cast<size_t>(block.elements));
-      const int64_t bytes = block.elements * static_cast<int64_t>(sizeof(float));
-      device_.check(lk_download(device_.context(), p.data(),
-                                memory_.p + block.offset * static_cast<int64_t>(sizeof(float)), bytes),
-                    "trained tensors");
-      states_.upload(block.state_offsets.at(state.name), p.data(), bytes);
-      if (block.flat || !plan_.tensors()[block.tensors[0]].channels_last) continue;
-      const int64_t own = state.desc.shape.numel();  // states of stacked tensors have the order of files
-      for (const StoredState& stored : stored_) {
-        const int64_t place =
-            (stored.offset - block.state_offsets.at(state.name)) / static_cast<int64_t>(sizeof(float));
-        if (stored.spec.name != state.name || place < 0 || place >= block.elements) continue;
-        HostTensor values(state.desc);
-        std::memcpy(values.data.data(), p.data() + place, static_cast<size_t>(own) * sizeof(float));
-        upload(stored, reordered(values, state.desc.shape, false));
-      }
-    }
+    for (const StateSpec& state : block.states)
+      if (state.initial == LH_INITIAL_PARAMETER) start_as_parameter(block, state);
+}
+
+void Update::start_as_parameter(const UpdateBlock& block, const StateSpec& state) const {
+  const auto size = static_cast<int64_t>(sizeof(float));
+  const int64_t first = block.state_offsets.at(state.name), own = state.desc.shape.numel();
+  const std::byte* const p = memory_.p + block.offset * size;
+  states_.copy(first, p, block.elements * size);
+  if (block.flat || !plan_.tensors()[block.tensors[0]].channels_last) return;
+  for (const StoredState& stored : stored_) {  // states of stacked tensors have the order of files
+    const int64_t place = stored.offset - first;
+    if (stored.spec.name != state.name || place < 0 || place >= block.elements * size) continue;
+    HostTensor values(state.desc);
+    device_.check(lk_download(device_.context(), values.data.data(), p + place, own * size), "trained tensors");
+    upload(stored, reordered(values, state.desc.shape, false));
+  }
 }
 
 void Update::run(const Work& work) {

@@ -75,6 +75,7 @@ class Update {
   void add_block(size_t number);
   void list_states();
   void start(const StoredState& state) const;
+  void start_as_parameter(const UpdateBlock& block, const StateSpec& state) const;
   void put(const StoredState& state, const HostTensor& values) const;
   void run(const Work& work);
   void run_here();  // with all states on the device

@@ -286,6 +286,15 @@ void Weights::make(Device& device, const Graph& graph, const std::vector<std::st
   device.synchronize();  // `wide` goes away
 }
 
+std::optional<Weights::Whole> Weights::whole(const Graph& graph, const std::string& name) const {
+  const auto place = places_.find(name);
+  if (place == places_.end()) return std::nullopt;
+  const Kept kept = place->second.kept;
+  if (kept != Kept::whole && kept != Kept::on_host) return std::nullopt;
+  const bool factors{graph.info(graph.params.at(name)).scale};
+  return Whole{at(name), factors ? at(name) + scale_offset(graph, name) : nullptr, kept == Kept::on_host};
+}
+
 Externals Weights::bind(const Graph& graph) const {
   Externals externals;
   for (const auto& [name, value] : graph.params)

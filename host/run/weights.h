@@ -3,6 +3,7 @@
 #pragma once
 
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,12 @@ class Weights {
   // Reads some of them anew, into their places. `graph` is the one that they were read for.
   void read_again(Device& device, const Checkpoint& checkpoint, const Graph& graph,
                   const std::vector<std::string>& names);
+  // A weight and its factors as `graph`, for which they were read, has them, where this process has all of it.
+  struct Whole {
+    const std::byte *data = nullptr, *scale = nullptr;
+    bool on_host = false;
+  };
+  std::optional<Whole> whole(const Graph& graph, const std::string& name) const;
   // Binds the parameters of another graph over the same weights.
   Externals bind(const Graph& graph) const;
   int64_t bytes() const { return memory_.bytes(); }

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 #include <tuple>
 #include <vector>
 
@@ -66,16 +67,16 @@ void check_facts(FoundState& found, const StateSource& from, const Facts& facts)
 }
 
 void upload_trained(const FoundState& found, const Adapters& adapters, const std::string& section) {
-  const auto value_of = [&](const AdapterTensor& tensor) -> const HostTensor& {
-    const auto it = found.record.tensors.find(section + "/" + tensor.name);
+  const Safetensors& file = *found.record.file;
+  for (const AdapterTensor& tensor : adapters.tensors()) {  // all before any is changed
+    const StoredTensor* const stored = file.find(section + "/" + tensor.name);
     const Desc wanted{DType::f32, tensor.shape};
-    if (it == found.record.tensors.end() || it->second.desc != wanted)
+    if (stored == nullptr || stored->desc != wanted)
       fail(Code::config, "{}: expected the tensor '{}/{}' as {}, found {}", found.path.string(), section, tensor.name,
-           wanted.text(), it == found.record.tensors.end() ? "none" : it->second.desc.text());
-    return it->second;
-  };
-  for (const AdapterTensor& tensor : adapters.tensors()) value_of(tensor);  // all before any is changed
-  for (const AdapterTensor& tensor : adapters.tensors()) adapters.upload(section, tensor, value_of(tensor));
+           wanted.text(), stored == nullptr ? "none" : stored->desc.text());
+  }
+  for (const AdapterTensor& tensor : adapters.tensors())
+    adapters.upload(section, tensor, file.read(section + "/" + tensor.name));
 }
 
 // The average of the weights, where the file and the run have one; what begins or ends is said.
@@ -95,34 +96,38 @@ void load_average(FoundState& found, const Adapters& adapters) {
   found.state.averaged.reset();
 }
 
+// What a state holds, in the order of its file: brought from the device when it is asked for.
+class StateTensors {
+ public:
+  StateTensors(const RunState& state, const Adapters& adapters, const Update& update) {
+    std::vector<std::string> sections = adapters.saved_sections();
+    if (adapters.has(average_section)) sections.emplace_back(average_section);
+    for (const std::string& section : sections)
+      for (const AdapterTensor& tensor : adapters.tensors())
+        add(section + "/" + tensor.name, {DType::f32, tensor.shape},
+            [&adapters, &tensor, section] { return adapters.download(section, tensor); });
+    for (const StoredState& stored : update.states())
+      add(stored.key, stored.desc, [&update, &stored] { return update.download(stored); });
+    add("loss_scale", {DType::f32, {2}}, [&state] { return HostTensor::from_floats({2}, state.loss_scale); });
+  }
+  const std::vector<std::pair<std::string, Desc>>& entries() const { return entries_; }
+  HostTensor values(size_t i) const { return values_[i](); }
+
+ private:
+  void add(std::string name, Desc desc, std::function<HostTensor()> values) {
+    entries_.emplace_back(std::move(name), std::move(desc));
+    values_.push_back(std::move(values));
+  }
+  std::vector<std::pair<std::string, Desc>> entries_;
+  std::vector<std::function<HostTensor()>> values_;
+};
+
 }  // namespace
 
 void save_state(const std::filesystem::path& folder, const RunState& state, const Adapters& adapters,
                 const Update& update, int64_t keep) {
   make_folder(folder);
-  std::vector<HostTensor> values;
-  std::vector<std::string> names;
-  std::vector<std::string> sections = adapters.saved_sections();
-  if (adapters.has(average_section)) sections.emplace_back(average_section);
-  for (const std::string& section : sections)
-    for (const AdapterTensor& tensor : adapters.tensors()) {
-      names.push_back(section + "/" + tensor.name);
-      values.push_back(adapters.download(section, tensor));
-    }
-  for (const StoredState& stored : update.states()) {
-    names.push_back(stored.key);
-    values.push_back(update.download(stored));
-  }
-  names.emplace_back("loss_scale");
-  values.push_back(HostTensor::from_floats({2}, state.loss_scale));
-  std::vector<TensorToWrite> tensors;
-  for (size_t i = 0; i < names.size(); ++i) tensors.push_back({names[i], values[i].desc, values[i].data.data()});
-  if (const std::string why = non_finite(tensors); !why.empty())
-    fail(
-        Code::numeric,
-        "step {}: {} of the trained tensors and the optimizer's states. This was not saved, and the last checkpoint is "
-        "untouched. Lower train.lr, or correct train.optimizer_params (an eps of 0 divides by 0)",
-        state.step, why);
+  const StateTensors tensors(state, adapters, update);
   std::map<std::string, std::string> metadata{{"updates", std::to_string(state.updates)},
                                               {"saves", fmt::format("{}", fmt::join(state.saves, ","))}};
   for (const auto& [key, value] : state.facts) metadata[fact_prefix + key] = value;
@@ -137,7 +142,22 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
   for (const auto& [rank, lines] : state.choices) metadata[fmt::format("{}{}", choices_prefix, rank)] = lines;
   metadata.merge(optimizer_facts(update));
   const std::string name = state_name(state.step);
-  write_record(folder / (name + ".safetensors"), {state_kind, name}, tensors, metadata);
+  // Brought from the device twice, one tensor at a time: together they may be several times the model.
+  NonFinite wrong;
+  metadata = sealed_metadata({state_kind, name}, tensors.entries(), std::move(metadata),
+                             [&](size_t i, const WriteBytes& write) {
+                               const HostTensor values = tensors.values(i);
+                               wrong.look_at(tensors.entries()[i].first, values.desc, values.data.data());
+                               write(values.data);
+                             });
+  if (const std::string why = wrong.text(); !why.empty())
+    fail(
+        Code::numeric,
+        "step {}: {} of the trained tensors and the optimizer's states. This was not saved, and the last checkpoint is "
+        "untouched. Lower train.lr, or correct train.optimizer_params (an eps of 0 divides by 0)",
+        state.step, why);
+  stream_safetensors(folder / (name + ".safetensors"), tensors.entries(), metadata,
+                     [&](size_t i, const WriteBytes& write) { write(tensors.values(i).data); });
 
   const auto all = generations(folder);
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i) remove_old(all[i].path);
@@ -159,7 +179,12 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   for (const std::string& section : adapters.saved_sections()) upload_trained(*found, adapters, section);
   load_average(*found, adapters);
   found->state.facts = facts;
-  const TakeOver taken = load_optimizer({std::move(found->record.tensors), std::move(found->record.metadata)}, update);
+  const Safetensors& file = *found->record.file;
+  OptimizerValues values{.states = {},
+                         .read = [&](const std::string& key) { return file.read(key); },
+                         .facts = std::move(found->record.metadata)};
+  for (const StoredTensor& tensor : file.tensors()) values.states[tensor.name] = tensor.desc;
+  const TakeOver taken = load_optimizer(values, update);
   if (!taken.all_kept()) found->state.updates = 0;
   if (!taken.same_rule || !taken.all_kept()) log_warning("{}: {}", found->path.string(), taken.text());
   return found->state;

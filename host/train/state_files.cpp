@@ -15,14 +15,8 @@ bool parse_step(std::string_view text, int64_t& step) {
   return error == std::errc{} && end == text.data() + text.size() && step >= 0;
 }
 
-std::vector<TensorToWrite> listed(const NamedTensors& tensors) {
-  std::vector<TensorToWrite> list;
-  for (const auto& [name, t] : tensors) list.push_back({name, t.desc, t.data.data()});
-  return list;
-}
-
 // What is wrong with numbers of a record that is whole: it was not written as save_state writes. Empty: nothing.
-std::string parse_numbers(const Record& record, RunState& state) {
+std::string parse_numbers(const Record& record, const NonFinite& wrong, RunState& state) {
   const auto number = [&](const char* key) {
     const auto it = record.metadata.find(key);
     int64_t value = -1;
@@ -59,12 +53,11 @@ std::string parse_numbers(const Record& record, RunState& state) {
       if (!parse_step(std::string_view(key).substr(choices_prefix.size()), rank)) return "its choices are of no rank";
       state.choices[rank] = value;
     }
-  const auto scale = record.tensors.find("loss_scale");
-  if (scale == record.tensors.end() || scale->second.desc != Desc{DType::f32, {2}})
-    return "it has no loss_scale, float32 [2]";
-  state.loss_scale = {scale->second.as<float>()[0], scale->second.as<float>()[1]};
+  const StoredTensor* const scale = record.file->find("loss_scale");
+  if (scale == nullptr || scale->desc != Desc{DType::f32, {2}}) return "it has no loss_scale, float32 [2]";
+  record.file->read(*scale, std::as_writable_bytes(std::span(state.loss_scale)));
   if (!(state.loss_scale[0] > 0)) return fmt::format("its loss scale is {}", state.loss_scale[0]);
-  return non_finite(listed(record.tensors));
+  return wrong.text();
 }
 
 // A file that is passed over must not count as one of the generations that are kept: newer than all good ones, it would
@@ -100,15 +93,15 @@ std::vector<Generation> generations(const std::filesystem::path& folder) {
   return found;
 }
 
-std::string non_finite(const std::vector<TensorToWrite>& tensors) {
-  std::string first;
-  int64_t bad = 0;
-  for (const TensorToWrite& t : tensors) {
-    const int64_t elements = t.desc.shape.numel(), found = count_non_finite(t.desc.dtype, t.data, elements);
-    if (found > 0 && bad++ == 0) first = fmt::format("{} of {} values of `{}`", found, elements, t.name);
-  }
-  if (bad == 0) return {};
-  return fmt::format("NaN or infinity in {}{}", first, bad == 1 ? "" : fmt::format(" and in {} more tensors", bad - 1));
+void NonFinite::look_at(const std::string& name, const Desc& desc, const void* data) {
+  const int64_t elements = desc.shape.numel(), found = count_non_finite(desc.dtype, data, elements);
+  if (found > 0 && tensors_++ == 0) first_ = fmt::format("{} of {} values of `{}`", found, elements, name);
+}
+
+std::string NonFinite::text() const {
+  if (tensors_ == 0) return {};
+  return fmt::format("NaN or infinity in {}{}", first_,
+                     tensors_ == 1 ? "" : fmt::format(" and in {} more tensors", tensors_ - 1));
 }
 
 std::optional<FoundState> find_state(const StateSource& from, bool act) {
@@ -121,14 +114,17 @@ std::optional<FoundState> find_state(const StateSource& from, bool act) {
   std::vector<std::pair<std::filesystem::path, const char*>> passed_over;
   std::string reasons;
   for (const Generation& generation : all) {
-    FoundState found{generation.path, read_record(generation.path, {state_kind, state_name(generation.step)}), {}};
+    NonFinite wrong;
+    const auto look = [&](const std::string& name, const HostTensor& t) { wrong.look_at(name, t.desc, t.data.data()); };
+    FoundState found{
+        generation.path, check_record(generation.path, {state_kind, state_name(generation.step)}, look), {}};
     RecordAnswer answer = found.record.answer;
     std::string why = found.record.why;
     if (answer == RecordAnswer::absent) continue;  // removed since it was listed
     if (answer == RecordAnswer::unreadable) refuse(why + ": this state may be good, so it is not passed over");
     if (answer == RecordAnswer::ok) {
       found.state.step = generation.step;
-      why = parse_numbers(found.record, found.state);
+      why = parse_numbers(found.record, wrong, found.state);
       if (!why.empty()) why = fmt::format("{}: {}", generation.path.string(), why);
     }
     if (why.empty()) {

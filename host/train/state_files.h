@@ -58,15 +58,23 @@ std::vector<Generation> generations(const std::filesystem::path& folder);
 
 struct FoundState {
   std::filesystem::path path;
-  Record record;
+  Record record;   // with its file
   RunState state;  // without its facts
 };
 // The state to go on from, as load_state (state.h) chooses it. act: warn of what is passed over and, in the run's own
 // folder, set it aside once a good one is found.
 std::optional<FoundState> find_state(const StateSource& from, bool act);
 
-// The first tensors that hold a NaN or an infinity, as a part of a sentence; empty: all values are finite.
-std::string non_finite(const std::vector<TensorToWrite>& tensors);
+// Tensors that hold a NaN or an infinity, among those that it is shown one after the other.
+class NonFinite {
+ public:
+  void look_at(const std::string& name, const Desc& desc, const void* data);
+  std::string text() const;  // the first of them, as a part of a sentence; empty: all values are finite
+
+ private:
+  std::string first_;
+  int64_t tensors_ = 0;
+};
 
 // Renames the states after `step` to *.superseded, so that nothing goes on from them; all of them without a step.
 void set_aside_states(const std::filesystem::path& folder, std::optional<int64_t> step);

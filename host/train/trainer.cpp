@@ -196,7 +196,7 @@ void Trainer::start_or_resume() {
   }
   if (!resumed) {
     p_.plan->adapters->initialise(static_cast<uint64_t>(config_.train.seed),
-                                  [this](const std::string& weight) { return p_.model.checkpoint().read_f32(weight); });
+                                  base_weights(p_.device, p_.model.checkpoint(), *weights_, p_.plan->largest().graph));
     if (p_.warm_start) p_.warm_start->apply(*p_.plan->adapters);
     runner_->initialise();
   } else if (state_.averaged) {
@@ -372,11 +372,15 @@ void Trainer::compare_ranks() const {
   if (world_.alone_here()) return;
   const Adapters& adapters = *p_.plan->adapters;
   const AdapterTensor all = adapters.whole();
-  std::vector<std::byte> values(static_cast<size_t>(all.shape.numel()) * sizeof(float));
-  p_.device.check(
-      lk_download(p_.device.context(), values.data(), adapters.at("p", all), static_cast<int64_t>(values.size())),
-      "trained tensors");
-  require_same_weights(world_, sha256_hex(values), state_.step);
+  const auto* const p = static_cast<const std::byte*>(adapters.at("p", all));
+  std::vector<std::byte> part(static_cast<size_t>(std::min<int64_t>(all.bytes(), 64 << 20)));
+  Sha256 hash;
+  for (int64_t at = 0; at < all.bytes(); at += static_cast<int64_t>(part.size())) {
+    const int64_t bytes = std::min(static_cast<int64_t>(part.size()), all.bytes() - at);
+    p_.device.check(lk_download(p_.device.context(), part.data(), p + at, bytes), "trained tensors");
+    hash.update(std::span(part).first(static_cast<size_t>(bytes)));
+  }
+  require_same_weights(world_, hash.hex(), state_.step);
 }
 
 void Trainer::finish_resumed_step() {

@@ -92,6 +92,14 @@ __device__ inline void copy_16_async(void* to, const void* from, bool inside) {
                : "memory");
 #endif
 }
+// 8 likewise.
+__device__ inline void copy_8_async(void* to, const void* from, bool inside) {
+#if __CUDA_ARCH__ >= 800
+  const auto address = static_cast<uint32_t>(__cvta_generic_to_shared(to));
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(address), "l"(from), "r"(inside ? 8 : 0)
+               : "memory");
+#endif
+}
 __device__ inline void commit_copies() {
 #if __CUDA_ARCH__ >= 800
   asm volatile("cp.async.commit_group;" ::: "memory");

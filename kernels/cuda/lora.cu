@@ -41,6 +41,14 @@ bool alike(const Cuda& cuda, std::span<const lk_lora_backward_params> layers) {
            padded_rank(rank) == padded;
   });
 }
+// Whether what cuBLASLt leaves, in rows as long as the rank, can be given to a product.
+template <class Params>
+bool rows_are_even(std::span<const Params> layers) {
+  return std::all_of(layers.begin(), layers.end(), [](const Params& p) {
+    const int64_t rank = sizes_of(p).rank;
+    return even_pitch(rank) == rank;
+  });
+}
 // And whether the skinny kernels are the quickest way for all.
 template <class Params>
 bool skinny_takes(std::span<const Params> layers) {
@@ -103,11 +111,16 @@ Projection projection_of(const Params& p, bool forward) {
   return forward ? Projection{.w = down, .v = up, .gain = p.scale} : Projection{.w = up, .v = down, .alpha = p.scale};
 }
 
-// What is quickest for all layers together. v, if it is to be given, has a place then and is still to be left there.
+// What is quickest for all layers together. v, if it is to be given, has a place then and is still to be left there; so
+// has z where its own rows are not even.
 Shares with_shares(Cuda& cuda, std::span<SharedProduct> layers) {
   const Shares shares = shares_of(cuda, layers);
   if (shares == Shares::given || (shares == Shares::made && cuda.measuring()))
-    for (SharedProduct& layer : layers) layer.v = cuda.scratch<uint16_t>(layer.product.n * layer.rank);
+    for (SharedProduct& layer : layers) {
+      const int64_t pitch = even_pitch(layer.rank);
+      layer.v = cuda.scratch<uint16_t>(layer.product.n * pitch);
+      if (layer.z_pitch != pitch) layer.again = cuda.scratch<uint16_t>(layer.product.m * pitch);
+    }
   return shares;
 }
 
@@ -126,7 +139,7 @@ void run_bases(Cuda& cuda, const std::vector<SharedProduct>& bases, Shares share
 
 Ds place_of_ds(Cuda& cuda, const lk_lora_backward_params& p, const Sizes& n, const Dx& d, bool skinny) {
   if (present(p.ds)) return {out(p.ds), n.rank};
-  const int64_t pitch = skinny ? padded_rank(n.rank) : n.rank;
+  const int64_t pitch = skinny ? even_pitch(n.rank) : n.rank;
   const lk_dtype type = skinny ? p.dy.dtype : product_type(p.dy.dtype, p.x.dtype);
   return {{needs_ds(p, d) ? cuda.scratch<std::byte>(n.rows * pitch * lk_dtype_size(type)) : nullptr, type}, pitch};
 }
@@ -146,7 +159,7 @@ bool wide_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, co
     bases.push_back(shared_product(base, n.rank, out(p.s), n.rank, projection_of(p, true)));
   }
   if (!bases.empty()) bases.front().c = first.added.data;
-  const bool can_share = tensor_cores && bases.size() == layers.size();
+  const bool can_share = tensor_cores && bases.size() == layers.size() && (skinny || rows_are_even(layers));
   Shares shares = Shares::apart;
   if (can_share && wanted.wanted()) {
     bases.front().activation = activation_of(wanted);
@@ -179,7 +192,7 @@ void wide_backward(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
                                      ds.back().pitch, projection_of(p, false)));
   }
   if (!bases.empty()) bases.front().c = d.added.data;
-  const bool can_share = tensor_cores && bases.size() == layers.size();
+  const bool can_share = tensor_cores && bases.size() == layers.size() && (skinny || rows_are_even(layers));
   const Shares shares = can_share ? with_shares(cuda, bases) : Shares::apart;
   if (shares == Shares::apart)
     for (const SharedProduct& base : bases) cuda.gemm().prepare(adding(base.product));

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "cuda/await_previous.cuh"
+#include "cuda/convert.h"
 #include "cuda/lora_clusters.cuh"
 #include "cuda/lora_clusters.h"
 #include "cuda/lora_clusters_gradients.cuh"
@@ -237,7 +238,7 @@ bool fits(const Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
   if (!cuda.has_clusters() || rank > most_rank || !skinny_fits(cuda, type, rank) || p.x.dtype != type) return false;
   if (p.down.dtype != LK_F32 || p.up.dtype != LK_F32 || in % 8 != 0 || out % 8 != 0) return false;
   if (!present(p.ddown) || (present(d.dx) && d.dx.dtype != type)) return false;
-  if (present(p.dup) && (p.s.dtype != type || !present(p.s) || rank % 8 != 0)) return false;
+  if (present(p.dup) && (p.s.dtype != type || !present(p.s))) return false;
   if (!cuda.measuring())
     for (const lk_tensor* t : {&p.x, &p.dy, &p.s, &d.dx, &d.added})
       if (reinterpret_cast<uintptr_t>(t->data) % 16 != 0) return false;
@@ -257,21 +258,28 @@ bool lora_clusters(Cuda& cuda, const lk_lora_backward_params& p, const Dx& d) {
   to.ds = out(p.ds), to.ddown = out(p.ddown), to.dup = out(p.dup);
   to.add = p.accumulate != 0;
   const int rank = static_cast<int>(padded_rank(to.rank));
+  const int64_t s_pitch = even_pitch(to.rank);  // as bulk copies take it
+  const void* s = p.s.data;
+  if (to.dup_warps > 0 && s_pitch != to.rank) {
+    s = cuda.scratch<uint16_t>(to.rows * s_pitch);
+    convert(cuda, {p.s.data, p.s.dtype, to.rank, 0}, {s, p.s.dtype, s_pitch, 0}, 1, to.rows, to.rank);
+  }
   if (to.row_clusters > 1) {
     const int64_t slices = int64_t{launch.blocks} * to.column_clusters * (to.dup_warps + to.x_warps);
     to.partial = cuda.scratch<float4>(slices * to.row_clusters * launch.units * rank / 8 * 32);
     to.ended = cuda.arrivals();
   }
   if (cuda.measuring()) return true;
-  const auto map = [&](const lk_tensor& t, int width, int box) {
-    return tensor_map<2>(t.data, t.dtype,
+  const auto map = [&](const void* data, int width, int64_t pitch, int box) {
+    return tensor_map<2>(data, p.dy.dtype,
                          {.dims = {static_cast<cuuint64_t>(width), static_cast<cuuint64_t>(to.rows)},
-                          .pitches = {static_cast<cuuint64_t>(width) * 2},
+                          .pitches = {static_cast<cuuint64_t>(pitch) * 2},
                           .box = {static_cast<cuuint32_t>(box), static_cast<cuuint32_t>(to.tile_rows)}});
   };
-  Maps maps{
-      .dy = map(p.dy, to.out, 1 << log_of_box(to.dy_cols)), .x = map(p.x, to.in, 1 << log_of_box(to.x_cols)), .s = {}};
-  if (to.dup_warps > 0) maps.s = map(p.s, to.rank, rank);
+  Maps maps{.dy = map(p.dy.data, to.out, to.out, 1 << log_of_box(to.dy_cols)),
+            .x = map(p.x.data, to.in, to.in, 1 << log_of_box(to.x_cols)),
+            .s = {}};
+  if (to.dup_warps > 0) maps.s = map(s, to.rank, s_pitch, rank);
   cuda.launch_columns(launch.kernel, dim3(launch.clusters, static_cast<unsigned>(launch.blocks)), dim3(launch.threads),
                       launch.shared, to, maps);
   return true;

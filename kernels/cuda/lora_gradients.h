@@ -14,7 +14,7 @@ struct AdapterGradients {
   int64_t rows = 0, in = 0, out = 0, rank = 0;
   lk_tensor x{}, dy{};
   In s{}, ds{};
-  int64_t ds_pitch = 0;  // the rank, or the padded rank with zeros behind it
+  int64_t ds_pitch = 0;  // the rank, or its even_pitch
   float scale = 1;
   bool add = false;
   lk_tensor ddown{}, dup{};

@@ -54,7 +54,7 @@ bool skinny_forward(Cuda& cuda, std::span<const lk_lora_forward_params> layers, 
     job.v = static_cast<const float*>(as_type(cuda, p.up, LK_F32));
     job.gain = p.scale;
     if (shared)
-      job.narrow = bases[i].v;
+      job.narrow = bases[i].v, job.again = bases[i].again;
     else
       job.spread = out(p.y);
     if (!shared && present(p.added) && takes_base(cuda, job, in(p.added))) {
@@ -105,7 +105,7 @@ void skinny_narrow(Cuda& cuda, std::span<const lk_lora_backward_params> layers, 
   for (size_t i = 0; i < layers.size(); ++i) {
     if (ds[i].to.data == nullptr) continue;
     jobs.push_back(through_dy(cuda, layers[i], ds[i]));
-    if (!bases.empty()) jobs.back().narrow = bases[i].v;
+    if (!bases.empty()) jobs.back().narrow = bases[i].v, jobs.back().again = bases[i].again;
   }
   if (!jobs.empty()) skinny_through(cuda, jobs);
 }

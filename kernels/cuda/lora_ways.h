@@ -21,7 +21,7 @@ Sizes sizes_of(const Params& p) {
   return {numel(p.x) / in, in, p.up.dims[0], p.down.dims[0]};
 }
 
-// Where a layer's ds is, if anywhere: the caller's, or scratch, for the skinny kernels with the padded rank's zeros.
+// Where a layer's ds is, if anywhere: the caller's, or scratch, for the skinny kernels with even_pitch.
 struct Ds {
   Out to{};
   int64_t pitch = 0;

@@ -151,9 +151,8 @@ bool takes(const Cuda& cuda, const SharedProduct& p, lk_dtype type) {
   if (type != LK_BF16 && type != LK_F16) return no("neither bf16 nor f16");
   if (c.a_dtype != type || c.b_dtype != type || c.d_dtype != type || p.z.dtype != type) return no("mixed types");
   if (c.a_factors != nullptr) return no("products of 8 bits");
-  for (const int64_t width : {c.k, c.n, p.rank, p.z_pitch}) {
-    if (width == 0 || width % 8 != 0) return no("widths and rank are not all multiples of 8");
-  }
+  for (const int64_t width : {c.k, c.n})
+    if (width == 0 || width % 8 != 0) return no("widths are not all multiples of 8");
   if (p.rank > 2 * depth) return no("rank is over 128");
   const Activation& activation = p.activation;
   if (activation.wanted()) {
@@ -176,7 +175,7 @@ bool makes(const Cuda& cuda, const SharedProduct& p) {
   const Projection& projection = p.projection;
   const auto no = [&](const char* why) { return cuda.passes_over("own product that projects", why); };
   if (projection.w == nullptr) return no("a mask, or adapters that are not float32");
-  if (p.rank > most_made) return no("rank is over 32");
+  if (p.rank > most_made || p.rank % 4 != 0) return no("rank is over 32, or no multiple of 4");
   if (p.activation.wanted()) return no("an activation");
   for (const float* data : {projection.w, projection.v})
     if (!cuda.measuring() && reinterpret_cast<uintptr_t>(data) % 16 != 0) return no("not aligned to 16 bytes");
@@ -199,13 +198,13 @@ Shares suits(const Cuda& cuda, SharedProducts layers) {
 }
 
 // The adapter's matrices where z is made, in float32 as they lie: the halves of parts that a block of a cluster loads
-// for both.
+// for both, and of those nothing beyond the rank.
 struct AdapterMaps {
   CUtensorMap w, v;
 };
 AdapterMaps adapter_maps(const SharedProduct& p, int tile_cols) {
   const int64_t k = p.product.k, n = p.product.n;
-  const int rank = static_cast<int>(padded_rank(p.rank));
+  const int rank = static_cast<int>(p.rank);
   const auto half = [](const float* data, int64_t rows, int64_t cols, int high, int wide) {
     return tensor_map<2>(data, LK_F32,
                          {.dims = {static_cast<cuuint64_t>(cols), static_cast<cuuint64_t>(rows)},
@@ -253,7 +252,8 @@ void run(Cuda& cuda, SharedProducts layers, Shares shares) {
     problem.more_share[i] = static_cast<int>(ceil_div(layers[i].rank, depth)) - 1;
     if (i == 0 || !across) problem.first[i] = static_cast<int>(first);
     first += ceil_div(own.n, tiles.tile.cols);
-    // b and v as they lie: rows along the sum's axis or across it.
+    // b and v as they lie, v with the zeros behind the rank: rows along the sum's axis or across it.
+    const int64_t rank = even_pitch(layers[i].rank);
     const auto right = [&](const void* data, int64_t sum) {
       return across ? map_of(data, type, sum, own.n, own.n, box_rows)
                     : map_of(data, type, own.n, sum, sum, tiles.tile.cols / 2);
@@ -266,11 +266,15 @@ void run(Cuda& cuda, SharedProducts layers, Shares shares) {
       const AdapterMaps adapter = adapter_maps(layers[i], tiles.tile.cols);
       maps.of[i].z = adapter.w;
       maps.of[i].v = adapter.v;
-      problem.made[i] = {
-          .z = layers[i].z.data, .pitch = static_cast<int>(layers[i].z_pitch), .alpha = from.alpha, .gain = from.gain};
+      problem.made[i] = {.z = layers[i].z.data,
+                         .pitch = static_cast<int>(layers[i].z_pitch),
+                         .rank = static_cast<int>(layers[i].rank),
+                         .alpha = from.alpha,
+                         .gain = from.gain};
     } else {
-      maps.of[i].z = map_of(layers[i].z.data, type, own.m, layers[i].rank, layers[i].z_pitch, tile_rows);
-      maps.of[i].v = right(layers[i].v, layers[i].rank);
+      const void* const z = layers[i].again != nullptr ? layers[i].again : layers[i].z.data;
+      maps.of[i].z = map_of(z, type, own.m, rank, rank, tile_rows);
+      maps.of[i].v = right(layers[i].v, across ? layers[i].rank : rank);
     }
   }
   // None without a tile: it would wait for what nobody stores.

@@ -30,11 +30,13 @@ struct Projection {
 
 // d = a op(b) + z op(v) + bias + c: `product` as in gemm.h, with alpha 1, beta 0 and one batch; z [m, rank], and v [n,
 // rank], or [rank, n] where b is [k, n]. The share is one or two more steps of the sum: nothing of d's size is read or
-// written for it.
+// written for it. Where they are given, rows of z and of v [n, rank] are even_pitch (skinny.h) apart, with zeros behind
+// the rank.
 struct SharedProduct {
   GemmCall product;
-  Out z{};
-  int64_t z_pitch = 0;  // elements from one row of z to the next
+  Out z{};                // where it is, or is left
+  int64_t z_pitch = 0;    // elements from one row of z to the next
+  void* again = nullptr;  // z as it is given, where z_pitch is another
   int64_t rank = 0;
   void* v = nullptr;        // of z's type, where z is given
   const void* c = nullptr;  // optional, as d, and may be d

@@ -33,7 +33,7 @@ struct Problem {
   // Of tiles that make z themselves, alpha a op(w): where it is left, and what v is multiplied by.
   struct {
     void* z;
-    int pitch;
+    int pitch, rank;
     float alpha, gain;
   } made[Layers];
 };

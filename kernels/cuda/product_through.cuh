@@ -15,15 +15,15 @@ namespace lk::cuda::product {
 
 constexpr int rounding_warps = 3;
 
-template <int Cols, int Rank, bool Across>  // Rank: 16 or 32, with zeros behind what there is
+template <int Cols, int Rank, bool Across>  // Rank: 16 or 32, or less, with zeros where those that round find nothing
 struct SharedThrough {
   using Out = Leaving<Cols>;
   static constexpr int width = Cols + Rank;  // what is multiplied at once
   static constexpr int boxes = (Cols + line - 1) / line, all_boxes = (width + line - 1) / line;  // of b [k, n]
   static constexpr int b_bytes = Across ? all_boxes * box_bytes : width * line_bytes;
   static constexpr int b_loaded = Across ? boxes * box_bytes : Cols * line_bytes;
-  static constexpr int w_bytes = Rank * depth * 4, v_bytes = Rank * Cols * 4;
-  static_assert(v_bytes <= a_bytes);
+  static constexpr int w_bytes = Rank * depth * 4;
+  static_assert(Rank * Cols * 4 <= a_bytes);
   static constexpr int d_bytes = groups * Out::places * Out::boxes * Out::bytes;
   static constexpr int stages =
       std::min(8, (block_bytes - 1024 - d_bytes - tables_bytes) / (a_bytes + b_bytes + w_bytes));
@@ -49,11 +49,12 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
     else
       load(b, from, col + own * (Cols / 2), own * (S::b_loaded / 2));
   };
-  const auto load_w = [&](const auto& load, const CUtensorMap& w, int from) {
+  const auto load_w = [&](const auto& load, const CUtensorMap& w, int from, int rank) {
+    const int place = own * rank * (depth / 2 * 4);
     if constexpr (Across)
-      load(w, 0, from + own * (depth / 2), own * (S::w_bytes / 2));
+      load(w, 0, from + own * (depth / 2), place);
     else
-      load(w, from, own * (Rank / 2), own * (S::w_bytes / 2));
+      load(w, from, own * (rank / 2), place);
   };
   Tiles tiles;
   if (tiles.there(p)) {  // whatever the kernel in front makes, the second-level cache will have it
@@ -62,7 +63,7 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
     const auto expect = [](const CUtensorMap& map, int x, int y, int) { expect_box_soon(map, x, y); };
     for (int step = 0; step < min(S::stages, p.steps[place.layer]); ++step) {
       load_b(expect, of.b, place.col * Cols, step * depth);
-      load_w(expect, of.z, step * depth);
+      load_w(expect, of.z, step * depth, p.made[place.layer].rank);
     }
   }
   await_previous();
@@ -73,25 +74,26 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
       const auto& of = maps.of[layer];
+      const int rank = p.made[layer].rank;
       for (int step = 0; step < p.steps[layer]; ++step) {
         const int from = step * depth;
         uint64_t* const full = &s.full[at.stage];
         barrier_wait(&s.empty[at.stage], at.parity ^ 1);
-        barrier_arrive_with(full, a_bytes + S::b_loaded + S::w_bytes);
+        barrier_arrive_with(full, a_bytes + S::b_loaded + rank * (depth * 4));
         const auto load_into = [&](unsigned char* to) {
           return
               [=](const CUtensorMap& map, int x, int y, int place) { copy_box_to_both(to + place, map, x, y, full); };
         };
         load_b(load_into(s.b[at.stage]), of.b, col, from);
         copy_box(s.a[at.stage], of.a, from, row, full);
-        load_w(load_into(reinterpret_cast<unsigned char*>(s.w[at.stage])), of.z, from);
+        load_w(load_into(reinterpret_cast<unsigned char*>(s.w[at.stage])), of.z, from, rank);
         at.next();
       }
       barrier_wait(&s.empty[at.stage], at.parity ^ 1);
-      barrier_arrive_with(&s.full[at.stage], S::v_bytes);
-      unsigned char* const v = s.a[at.stage] + own * (S::v_bytes / 2);
+      barrier_arrive_with(&s.full[at.stage], rank * (Cols * 4));
+      unsigned char* const v = s.a[at.stage] + own * rank * (Cols / 2 * 4);
       if constexpr (Across)
-        copy_box_to_both(v, of.v, col, own * (Rank / 2), &s.full[at.stage]);
+        copy_box_to_both(v, of.v, col, own * (rank / 2), &s.full[at.stage]);
       else
         copy_box_to_both(v, of.v, 0, col + own * (Cols / 2), &s.full[at.stage]);
       at.next();
@@ -99,10 +101,13 @@ __device__ void load_parts(const Problem<Layers>& p, const Maps<Layers>& maps, S
   }
 }
 
-// Eight numbers, times `gain`, into the chunk of a line of a box.
+// Eight numbers, times `gain`, into the chunk of a line of a box; of them there are `count`, if more than 0 a multiple
+// of 4, and the others are zero.
 template <class T>
-__device__ inline void round_eight(const float* from, float gain, unsigned char* box, int row, int chunk) {
-  const float4 low = reinterpret_cast<const float4*>(from)[0], high = reinterpret_cast<const float4*>(from)[1];
+__device__ inline void round_eight(const float* from, int count, float gain, unsigned char* box, int row, int chunk) {
+  float4 low = make_float4(0, 0, 0, 0), high = low;
+  if (count > 0) low = reinterpret_cast<const float4*>(from)[0];
+  if (count > 4) high = reinterpret_cast<const float4*>(from)[1];
   const auto pack = [&](float x, float y) { return Multiply<T>::pack(gain * x, gain * y); };
   *reinterpret_cast<uint4*>(box + place_in_box<line>(row, chunk)) =
       make_uint4(pack(low.x, low.y), pack(low.z, low.w), pack(high.x, high.y), pack(high.z, high.w));
@@ -114,23 +119,29 @@ __device__ void round_parts(const Problem<Layers>& p, SharedThrough<Cols, Rank, 
   using S = SharedThrough<Cols, Rank, Across>;
   constexpr int rank_chunks = Rank / 8, depth_chunks = depth / 8, col_chunks = Cols / 8;
   const int lane = static_cast<int>(threadIdx.x) % 32;
-  const auto round_w = [&](const float* w, unsigned char* b) {
+  const auto round_w = [&](const float* w, int rank, unsigned char* b) {
 #pragma unroll 2
     for (int i = lane; i < Rank * depth_chunks; i += 32) {
-      if constexpr (Across)  // w [64, rank]
-        round_eight<T>(w + i * 8, 1, b + Cols / line * box_bytes, i / rank_chunks, Cols % line / 8 + i % rank_chunks);
-      else  // [rank, 64]
-        round_eight<T>(w + i * 8, 1, b, Cols + i / depth_chunks, i % depth_chunks);
+      if constexpr (Across) {  // w [64, rank]
+        const int row = i / rank_chunks, first = i % rank_chunks * 8;
+        round_eight<T>(w + row * rank + first, rank - first, 1, b + Cols / line * box_bytes, row,
+                       (Cols % line + first) / 8);
+      } else {  // [rank, 64]
+        const int row = i / depth_chunks;
+        round_eight<T>(w + i * 8, row < rank ? 8 : 0, 1, b, Cols + row, i % depth_chunks);
+      }
     }
   };
-  const auto round_v = [&](const float* v, float gain, unsigned char* b) {
+  const auto round_v = [&](const float* v, int rank, float gain, unsigned char* b) {
 #pragma unroll 2
     for (int i = lane; i < Rank * col_chunks; i += 32) {
       if constexpr (Across) {  // v [rank, columns]
-        const int chunk = i % col_chunks;
-        round_eight<T>(v + i * 8, gain, b + chunk / depth_chunks * box_bytes, i / col_chunks, chunk % depth_chunks);
+        const int row = i / col_chunks, chunk = i % col_chunks;
+        round_eight<T>(v + i * 8, row < rank ? 8 : 0, gain, b + chunk / depth_chunks * box_bytes, row,
+                       chunk % depth_chunks);
       } else {  // [columns, rank]
-        round_eight<T>(v + i * 8, gain, b, i / rank_chunks, i % rank_chunks);
+        const int col = i / rank_chunks, first = i % rank_chunks * 8;
+        round_eight<T>(v + col * rank + first, rank - first, gain, b, col, first / 8);
       }
     }
   };
@@ -152,9 +163,12 @@ __device__ void round_parts(const Problem<Layers>& p, SharedThrough<Cols, Rank, 
     const Place place = tiles.place(p);
 #pragma unroll 1
     for (int layer = place.layer; layer < place.end; ++layer) {
+      const int rank = p.made[layer].rank;
 #pragma unroll 1
-      for (int step = 0; step < p.steps[layer]; ++step) round_part([&] { round_w(s.w[at.stage], s.b[at.stage]); });
-      round_part([&] { round_v(reinterpret_cast<const float*>(s.a[at.stage]), p.made[layer].gain, s.b[at.stage]); });
+      for (int step = 0; step < p.steps[layer]; ++step)
+        round_part([&] { round_w(s.w[at.stage], rank, s.b[at.stage]); });
+      round_part(
+          [&] { round_v(reinterpret_cast<const float*>(s.a[at.stage]), rank, p.made[layer].gain, s.b[at.stage]); });
     }
   }
 }

@@ -11,6 +11,9 @@ namespace lk::cuda {
 
 constexpr int64_t skinny_rank = 128;  // the largest
 
+// Elements from one row of s, or ds, to the next where every row begins at a multiple of 16 bytes.
+__host__ __device__ constexpr int64_t even_pitch(int64_t rank) { return (rank + 7) / 8 * 8; }
+
 // An adapter from end to end: projected [rows, rank] = alpha mask (a w), and where `spread` has data
 // spread [rows, out] = base + gain projected v^T. a [rows, in] and the products' other operands are of `type`, f16 or
 // bf16: w and v are rounded to it, and projected before it is spread. Sums are float32.
@@ -25,8 +28,10 @@ struct Through {
   Out projected{};
   int64_t pitch = 0;  // elements from one row of projected to the next; what is beyond the rank becomes zero
   Out spread{};
-  In base{};               // may be absent, may be `spread`; only where takes_base
-  void* narrow = nullptr;  // without `spread`: where gain v in `type` is left for a product that spreads; rank % 8 == 0
+  In base{};  // may be absent, may be `spread`; only where takes_base
+  // Without `spread`, for a product that spreads: where gain v in `type` is left, and, where `pitch` is not even,
+  // `projected` once more. Rows of as many numbers as the rank are even_pitch apart, with zeros in between.
+  void *narrow = nullptr, *again = nullptr;
 };
 // As many at once as a group has layers, with the same rows, padded rank, type and by_rank.
 void skinny_through(Cuda& cuda, std::span<const Through> jobs);
@@ -41,7 +46,7 @@ struct Gather {
   lk_dtype type = LK_BF16;
   const void* a = nullptr;
   In z{};
-  int64_t pitch = 0;  // elements from one row of z to the next: the rank, or the padded rank with zeros behind it
+  int64_t pitch = 0;  // elements from one row of z to the next: the rank, or its even_pitch
   float alpha = 1;
   Out out{};
   bool transposed = false, add = false;
@@ -49,7 +54,7 @@ struct Gather {
 // As many at once as lk_lora_gradients takes layers, two of each, with the same padded rank and type.
 void skinny_gather(Cuda& cuda, std::span<const Gather> jobs);
 
-// Ranks are padded to this in memory between the two: 16, 32, 64 or 128.
+// What kernels multiply by, and the sums in memory between two of them are padded to: 16, 32, 64 or 128.
 constexpr int64_t padded_rank(int64_t rank) {
   int64_t padded = 16;
   while (padded < rank) padded *= 2;

@@ -26,13 +26,19 @@ struct Shape {
   static constexpr int of_team = rank_ways * column_ways, teams = warps / of_team;
   static constexpr int blocks = Rank > 32 ? 1 : 2;                 // of a multiprocessor, by registers
   static constexpr int deep = Rank > 64 ? 10 : Rank > 32 ? 6 : 3;  // tiles on their way, where there is memory
-  static constexpr int round_cols = Rank > 32 ? own_cols : cols;   // the teams' sums are added so many at a time
-  using Sums = float[teams][round_cols][Rank];
+};
+// Of the teams, which are added so many columns at a time: all where there is memory. + 8: no bank conflicts.
+template <int Rank, int Stages>
+struct TeamSums {
+  static constexpr int cols = Stages == Shape<Rank>::deep ? Shape<Rank>::cols : Shape<Rank>::own_cols;
+  static constexpr int pitch = Rank + 8;
+  using Type = float[Shape<Rank>::teams][cols][pitch];
 };
 
 struct Job {
   Gather p;
   bool whole_a, whole_z;  // read in pieces of 16 bytes: width and address allow it
+  bool halves_of_z;       // else in pieces of 8 bytes
   unsigned first_slab;
   int64_t span;    // rows of a part
   float* partial;  // [parts, cols, Rank] where there are several parts
@@ -60,7 +66,7 @@ __device__ inline int place_of_z(int row, int chunk) {
 
 template <int Rank, int Stages>
 constexpr size_t shared_bytes = std::max(sizeof(Stage<Rank>) * Stages * Shape<Rank>::teams,
-                                         sizeof(typename Shape<Rank>::Sums));
+                                         sizeof(typename TeamSums<Rank, Stages>::Type));
 
 template <int Rank, bool Bf16, int Stages, int Jobs>
 __global__ void __launch_bounds__(threads, Shape<Rank>::blocks) gather_kernel(Pass<Jobs> pass) {
@@ -126,6 +132,14 @@ __global__ void __launch_bounds__(threads, Shape<Rank>::blocks) gather_kernel(Pa
           const bool inside = z_inside && first_row + z_row + i < rows;
           copy_16_async(&to.z[z_row + i][place_of_z<Rank>(z_row + i, z_chunk)], inside ? from : z, inside);
         }
+      } else if (job.halves_of_z) {
+#pragma unroll 1
+        for (int i = of_team; i < tile_rows * Rank / 4; i += lanes) {
+          const int row = i / (Rank / 4), j = i % (Rank / 4) * 4;
+          const bool inside = first_row + row < rows && j < p.rank;
+          copy_8_async(&to.z[row][place_of_z<Rank>(row, j / 8) + j % 8],
+                       inside ? z + (begin + first_row + row) * p.pitch + j : z, inside);
+        }
       } else {
 #pragma unroll 1
         for (int i = of_team; i < tile_rows * Rank; i += lanes) {
@@ -172,59 +186,76 @@ __global__ void __launch_bounds__(threads, Shape<Rank>::blocks) gather_kernel(Pa
   }
 
   wait_copies<0>();
-  auto& sums = *reinterpret_cast<typename S::Sums*>(memory);
-  const auto finish = [&](int64_t col, int j, float value) {
-    if (col >= p.cols || j >= p.rank) return;
-    const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
-    value *= p.alpha;
-    if (p.add) value += load({p.out.data, p.out.dtype}, to);
-    store(p.out, to, value);
-  };
+  using Sums = TeamSums<Rank, Stages>;
+  constexpr int quads = Sums::cols * Rank / 4;  // of neighbours in rank
+  auto& sums = *reinterpret_cast<typename Sums::Type*>(memory);
   float* const partial = job.partial;
+  // Neighbours among threads have a result's neighbours: columns where it is transposed, else ranks.
+  struct Place {
+    int col, rank;
+    __device__ Place(int quad, bool by_column)
+        : col(by_column ? quad % Sums::cols : quad / (Rank / 4)),
+          rank((by_column ? quad / Sums::cols : quad % (Rank / 4)) * 4) {}
+  };
+  const auto finish = [&](int64_t col, int first, const float4& sum) {
+    if (col >= p.cols) return;
+    const float values[4] = {sum.x, sum.y, sum.z, sum.w};
+#pragma unroll
+    for (int k = 0; k < 4; ++k) {
+      const int j = first + k;
+      if (j >= p.rank) return;
+      const int64_t to = p.transposed ? j * p.cols + col : col * p.rank + j;
+      float value = p.alpha * values[k];
+      if (p.add) value += load({p.out.data, p.out.dtype}, to);
+      store(p.out, to, value);
+    }
+  };
 #pragma unroll 1
-  for (int first = 0; first < cols; first += S::round_cols) {
+  for (int first = 0; first < cols; first += Sums::cols) {
     __syncthreads();
-    if (S::round_cols == cols || own_col == first) {
+    if (Sums::cols == cols || own_col == first) {
 #pragma unroll
       for (int m = 0; m < S::own_cols / 16; ++m) {
 #pragma unroll
         for (int n = 0; n < ranks / 8; ++n) {
 #pragma unroll
           for (int half = 0; half < 2; ++half)
-            *reinterpret_cast<float2*>(&sums[team][m * 16 + half * 8 + g][own_rank + n * 8 + 2 * t]) =
+            *reinterpret_cast<float2*>(&sums[team][own_col - first + m * 16 + half * 8 + g][own_rank + n * 8 + 2 * t]) =
                 make_float2(sum[m][n][2 * half], sum[m][n][2 * half + 1]);
         }
       }
     }
     __syncthreads();
-    for (int i = thread; i < S::round_cols * Rank; i += threads) {
-      const int64_t col = first_col + first + i / Rank;
-      const int j = i % Rank;
-      if (col >= p.cols) break;
-      float value = 0;
+    const bool ends = !pass.joined && partial == nullptr;
+    for (int i = thread; i < quads; i += threads) {
+      const Place at(i, ends && p.transposed);
+      const int64_t col = first_col + first + at.col;
+      float4 value = make_float4(0, 0, 0, 0);
 #pragma unroll
-      for (int of = 0; of < S::teams; ++of) value += sums[of][i / Rank][j];
-      if (pass.joined)
-        sums[0][i / Rank][j] = value;  // which this thread alone has read
-      else if (partial != nullptr)
-        partial[(int64_t{blockIdx.y} * p.cols + col) * Rank + j] = value;
-      else
-        finish(col, j, value);
+      for (int of = 0; of < S::teams; ++of) {
+        const float4 more = *reinterpret_cast<const float4*>(&sums[of][at.col][at.rank]);
+        value.x += more.x, value.y += more.y, value.z += more.z, value.w += more.w;
+      }
+      if (ends)
+        finish(col, at.rank, value);
+      else if (pass.joined)
+        *reinterpret_cast<float4*>(&sums[0][at.col][at.rank]) = value;  // which this thread alone has read
+      else if (col < p.cols)
+        *reinterpret_cast<float4*>(partial + (int64_t{blockIdx.y} * p.cols + col) * Rank + at.rank) = value;
     }
 #if __CUDA_ARCH__ >= 900
     if (!pass.joined) continue;
     __syncwarp();
     hopper::cluster_barrier();
     const int blocks = static_cast<int>(gridDim.y), own = static_cast<int>(blockIdx.y) * threads + thread;
-    for (int i = own * 4; i < S::round_cols * Rank; i += blocks * threads * 4) {
+    for (int i = own; i < quads; i += blocks * threads) {
+      const Place at(i, p.transposed);
       float4 total = make_float4(0, 0, 0, 0);
       for (int part = 0; part < blocks; ++part) {
-        const float4 v = hopper::load_from_block(&sums[0][0][0] + i, part);
+        const float4 v = hopper::load_from_block(&sums[0][at.col][at.rank], part);
         total.x += v.x, total.y += v.y, total.z += v.z, total.w += v.w;
       }
-      const float values[4] = {total.x, total.y, total.z, total.w};
-#pragma unroll
-      for (int k = 0; k < 4; ++k) finish(first_col + first + i / Rank, i % Rank + k, values[k]);
+      finish(first_col + first + at.col, at.rank, total);
     }
     __syncwarp();
     hopper::cluster_barrier();  // others read these sums
@@ -281,6 +312,7 @@ void run(Cuda& cuda, std::span<const Gather> jobs) {
     pass.jobs[i] = {.p = p,
                     .whole_a = in_pieces(p.a, p.cols, 8),
                     .whole_z = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 8),
+                    .halves_of_z = p.z.dtype == p.type && in_pieces(p.z.data, p.pitch, 4),
                     .first_slab = static_cast<unsigned>(slabs)};
     slabs += ceil_div(p.cols, Shape<Rank>::cols);
     most_rows = std::max(most_rows, p.rows);

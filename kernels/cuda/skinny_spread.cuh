@@ -10,20 +10,26 @@ namespace lk::cuda::skinny {
 template <int Rank>
 using Projected = uint16_t[warps * tile_rows][Rank + 8];
 
+__host__ __device__ inline int64_t numbers_of_narrow(const Through& p) {
+  return p.by_rank ? p.rank * p.out : p.out * even_pitch(p.rank);
+}
 // v in 16 bits for a product that spreads, by the blocks from this number on: eight numbers a thread.
 __device__ inline void narrow(const Pass& pass, int64_t block) {
   const Through& p = pass.p;
-  const bool whole = pass.whole.v;
+  const int64_t width = p.by_rank ? p.out : p.rank, pitch = p.by_rank ? p.out : even_pitch(p.rank);
   const int64_t i = (block * threads + threadIdx.x) * 8;
-  if (i >= p.out * p.rank) return;
-  float v[8];
-  if (whole) load8({p.v, LK_F32}, i, v);
-#pragma unroll
-  for (int k = 0; k < 8; ++k) v[k] = p.gain * (whole ? v[k] : p.v[i + k]);
+  if (i >= numbers_of_narrow(p)) return;
+  // Rows without anything in between are one row.
+  const bool dense = pitch == width;
+  const int64_t row = dense ? 0 : i / pitch;
+  const auto [low, high] = load_line(p.v + row * width, i - row * pitch, dense ? p.out * p.rank : width, pass.whole.v);
+  const float v[8] = {p.gain * low.x,  p.gain * low.y,  p.gain * low.z,  p.gain * low.w,
+                      p.gain * high.x, p.gain * high.y, p.gain * high.z, p.gain * high.w};
   store8({p.narrow, p.type}, i, v);
 }
 
-// Four sums of a row from rank `first` on become what is projected, which is stored, too, if `stores`.
+// Four sums of a row from rank `first` on become what is projected, which is stored, too, if `stores`: numbers beyond
+// the rank are zero.
 template <bool Bf16>
 __device__ inline uint2 finish(const Through& p, int64_t row, int first, const float4& sums, bool stores) {
   float v[4] = {sums.x, sums.y, sums.z, sums.w};
@@ -35,7 +41,11 @@ __device__ inline uint2 finish(const Through& p, int64_t row, int first, const f
     if (p.mask.data != nullptr && inside && j < p.rank) v[k] *= load(p.mask, row * p.rank + j);
     if (stores && inside && j < p.pitch) store(p.projected, row * p.pitch + j, v[k]);
   }
-  return make_uint2(pack<Bf16>(v[0], v[1]), pack<Bf16>(v[2], v[3]));
+  const uint2 packed = make_uint2(pack<Bf16>(v[0], v[1]), pack<Bf16>(v[2], v[3]));
+  const auto pitch = static_cast<int>(even_pitch(p.rank));
+  if (p.again != nullptr && stores && inside && first < pitch)
+    *reinterpret_cast<uint2*>(static_cast<uint16_t*>(p.again) + row * pitch + first) = packed;
+  return packed;
 }
 
 // Of the block's part of the columns.
@@ -47,17 +57,26 @@ class Spread {
     if (p.spread.data != nullptr && left_ < p.out) cols_ = static_cast<int>(min(pass.spread_cols, p.out - left_));
   }
   __device__ bool wanted() const { return cols_ > 0; }
-  __device__ void load_slice(int first) {
-    const Through& p = pass_.p;
-    coming_.load(p.v, p.out, p.rank, left_ + first, min(slice, (cols_ - first + 31) / 32 * 32), pass_.whole.v);
+  // The first slice into its place.
+  __device__ void begin(uint16_t* weights) {
+    load_slice(0);
+    store_slice(weights);
+    if (ahead) load_slice(slice);
   }
-  __device__ void store_slice(uint16_t* weights) const { coming_.store(weights); }
-  // With the first slice in its place.
   __device__ void run(const Projected<Rank>& projected, uint16_t* weights);
 
  private:
   static constexpr int slice = slice_bytes / 2 / Rank;
+  static constexpr bool ahead = Rank > 32;  // slices of few columns come while the one before is multiplied
   using Weights = Slice<Rank, slice, Bf16, ByRank, true>;
+  // If there is one.
+  __device__ void load_slice(int first) {
+    if (first >= cols_) return;
+    const Through& p = pass_.p;
+    coming_.load(p.v, p.out, p.rank, left_ + first, min(slice, (cols_ - first + 31) / 32 * 32), pass_.whole.v);
+  }
+  __device__ void store_slice(uint16_t* weights) const { coming_.store(weights); }
+
   const Pass& pass_;
   int64_t left_;
   int cols_ = 0;
@@ -84,9 +103,10 @@ __device__ inline void Spread<Rank, Bf16, ByRank>::run(const Projected<Rank>& pr
   for (int start = 0; start < cols; start += slice) {
     if (start != 0) {
       __syncthreads();
-      load_slice(start);
+      if (!ahead) load_slice(start);
       store_slice(weights);
       __syncthreads();
+      if (ahead) load_slice(start + slice);
     }
     const int width = min(slice, cols - start);
     // Column g of tile i is column 8 (g / 2) + 2 i + g % 2 of the 32, so a lane's sums are 8 neighbours of a row.

@@ -58,10 +58,7 @@ __global__ void __launch_bounds__(threads, blocks_at_once<Rank>) spread_kernel(P
   Spread<Rank, Bf16, ByRank> spread(pass);
   const auto adders = static_cast<unsigned>(pass.adders);
   if (!spread.wanted() && blockIdx.y >= adders) return await_previous();
-  if (spread.wanted()) {
-    spread.load_slice(0);
-    spread.store_slice(weights);
-  }
+  if (spread.wanted()) spread.begin(weights);
   await_previous();
   const int thread = static_cast<int>(threadIdx.x), own = adders > 1 ? static_cast<int>(blockIdx.y) : 0;
   const int64_t block_row = int64_t{blockIdx.x} * pass.row_groups * tile_rows;
@@ -149,7 +146,7 @@ void run(Cuda& cuda, std::span<const Through> jobs) {
     pass.pieces = spreads ? static_cast<int>(ceil_div(p.out, pass.spread_cols)) : 0;
     pass.adders = spreads ? 1 : std::max(row_groups * tile_rows * Rank / (2 * threads * 4), 1);
     pass.partial = cuda.scratch<float>(pass.parts * p.rows * Rank);
-    if (p.narrow != nullptr) narrowing = std::max(narrowing, ceil_div(p.out * p.rank, int64_t{threads} * 8));
+    if (p.narrow != nullptr) narrowing = std::max(narrowing, ceil_div(numbers_of_narrow(p), int64_t{threads} * 8));
     projecting = std::max<int64_t>(projecting, pass.parts);
     spreading = std::max<int64_t>({spreading, pass.pieces, pass.adders});
   }

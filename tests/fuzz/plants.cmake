@@ -10,7 +10,7 @@ lora_plant(record digest host/io/record.cpp [[if (hash.hex() != entry(file.metad
   [[if (hash.hex().size() != entry(file.metadata(), digest_entry).size())]])
 lora_plant(record key host/io/record.cpp [[if (kind != id.kind || key != id.key)]] [[if (kind != id.kind)]])
 lora_plant(state negative host/train/state_files.cpp [[&& step >= 0;]] [[;]])
-lora_plant(state finite host/train/state_files.cpp [[if (found > 0 && bad++ == 0)]] [[if (found > 1 && bad++ == 0)]])
+lora_plant(state finite host/train/state_files.cpp [[if (found > 0 && tensors_++ == 0)]] [[if (found > 1 && tensors_++ == 0)]])
 lora_plant(cache check host/encode/tensor_cache.cpp [[why = check(record.tensors);]]
   [[why = record.tensors.contains("latent") ? "" : check(record.tensors);]])
 lora_plant(lora product host/io/lora_read.cpp [[a.rank() < 2 || b.rank() < 2 || columns_of(a) != b[0])]]
