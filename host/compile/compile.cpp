@@ -13,6 +13,7 @@
 #include "passes/differentiate.h"
 #include "passes/fuse.h"
 #include "passes/fuse_activations.h"
+#include "passes/fuse_pointwise.h"
 #include "passes/fuse_residuals.h"
 #include "passes/group_gradients.h"
 #include "passes/group_layers.h"
@@ -57,6 +58,9 @@ Value in_own_memory(Graph& graph, Value gradient, std::set<Value>& given) {
                    (producer == graph.nodes.end() || !producer->op->alias);
   return own ? gradient : graph.add(affine_op, {gradient}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
 }
+
+// Of operations, rather than of the pair's own.
+bool is_built(const AdaptedModule& module) { return module.form.kind != AdapterForm::Kind::pair; }
 
 void show(const char* pass, const Graph& graph) {
   if (verbose("graph")) log_info("graph after {}:\n{}", pass, print(graph));
@@ -125,6 +129,11 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   prune(graph);
   group_gradients(graph);
   show("group_gradients", graph);
+  // What adapters are built of is elementwise to a large part.
+  if (std::ranges::any_of(pass.all_kept.modules, is_built)) {
+    fuse_chains(graph);
+    show("fuse_chains", graph);
+  }
   return pass;
 }
 
@@ -218,11 +227,12 @@ void make_forward(Graph& graph, const Model& model, const SelectAdapter& select)
   fuse(graph);
   store_weights(graph, [&](const std::string& weight) { return model.weight_form(weight); });
   multiply_in(graph, model.products(), [&](const std::string& weight) { return model.is_adapted(weight); });
-  adapt(graph, select, false);
+  const bool built = std::ranges::any_of(adapt(graph, select, false), is_built);
   prune(graph);
   group_layers(graph);
   fuse_residuals(graph);
   fuse_activations(graph);
+  if (built) fuse_chains(graph);
 }
 
 std::set<Value> external_to_step(const Graph& graph) {

@@ -19,7 +19,8 @@ using NodeSet = std::set<size_t>;  // indices, in the order of execution
 // The nodes in groups, of which each becomes one node. A group stands in `groups_` at the index of its first node.
 class Fusion {
  public:
-  Fusion(const Graph& graph, const std::map<Value, Value>& replaces)
+  // joins: whether neighbours will be joined, or each node only takes in what nothing but elementwise nodes reads.
+  Fusion(const Graph& graph, const std::map<Value, Value>& replaces, bool joins)
       : graph_(graph),
         replaces_(replaces),
         maker_(graph.value_count() + 1),
@@ -31,7 +32,9 @@ class Fusion {
       for (const Value v : graph.nodes[n].outputs) maker_[v.id] = n;
     }
     for (const auto& [name, v] : graph.outputs) kept_.insert(v);
-    if (!choose_inside(true) && !choose_inside(false)) {
+    if (!joins) {
+      choose_chains();
+    } else if (!choose_inside(true) && !choose_inside(false)) {
       std::ranges::fill(inside_, 0);
       find_dependencies();
     }
@@ -82,16 +85,37 @@ class Fusion {
     return std::ranges::any_of(graph_.nodes[n].outputs, [&](Value v) { return kept_.contains(v); });
   }
 
-  // False where a node then needs more than one program. large: not only single numbers.
-  bool choose_inside(bool large) {
+  // large: not only single numbers.
+  void put_inside(bool large) {
     std::ranges::fill(inside_, 0);
     for (size_t n = graph_.nodes.size(); n-- > 0;) inside_[n] = computed_inside(n, large);
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
       if (inside_[n] != 0 && !single(n) && costly(n)) inside_[n] = 0;
     find_dependencies();
+  }
+  bool fits(size_t n) const { return inside_[n] != 0 || !takes(n) || program({n}); }
+
+  // False where a node then needs more than one program.
+  bool choose_inside(bool large) {
+    put_inside(large);
     for (size_t n = 0; n < graph_.nodes.size(); ++n)
-      if (inside_[n] == 0 && takes(n) && !program({n})) return false;
+      if (!fits(n)) return false;
     return true;
+  }
+
+  // Where a node needs more than one program, it reads what is stored.
+  void choose_chains() {
+    put_inside(true);
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (size_t n = 0; n < graph_.nodes.size(); ++n) {
+        if (fits(n)) continue;
+        for (const Value v : graph_.nodes[n].inputs)
+          if (v && maker_[v.id]) inside_[*maker_[v.id]] = 0;
+        changed = true;
+      }
+      if (changed) find_dependencies();
+    }
   }
 
   // Read by programs only, and one number that only larger ones read. Called after the nodes that read it were looked
@@ -261,7 +285,7 @@ class Fusion {
   }
 
   const Graph& graph_;
-  const std::map<Value, Value>& replaces_;
+  std::map<Value, Value> replaces_;
   std::vector<std::optional<size_t>> maker_;  // by value id: the node
   std::vector<std::vector<size_t>> readers_;  // by node
   std::vector<char> inside_;                  // by node: computed by every program that reads it
@@ -275,9 +299,14 @@ class Fusion {
 
 void fuse_pointwise(Graph& graph, const std::map<Value, Value>& replaces) {
   prune(graph);  // a program has results that are read
-  Fusion fusion(graph, replaces);
+  Fusion fusion(graph, replaces, true);
   fusion.join_all();
   graph.nodes = fusion.nodes();
+}
+
+void fuse_chains(Graph& graph) {
+  prune(graph);
+  graph.nodes = Fusion(graph, {}, false).nodes();
 }
 
 }  // namespace lh

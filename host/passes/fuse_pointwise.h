@@ -19,4 +19,8 @@ namespace lh {
 // the one and reads the other, its op says that it may be so (OpDef::in_place).
 void fuse_pointwise(Graph& graph, const std::map<Value, Value>& replaces = {});
 
+// Without joining: a program has one result, and takes in what only elementwise nodes read. In time that grows with the
+// number of nodes, where the other grows with its square: for whole steps.
+void fuse_chains(Graph& graph);
+
 }  // namespace lh

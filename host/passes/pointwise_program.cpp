@@ -74,6 +74,7 @@ bool pointwise_node(const Graph& graph, const Node& node) {
   const auto type = [&](size_t i) { return graph.desc(node.inputs[i]).dtype; };
   if (unary_kind(node)) return plain_float(type(0));
   if (binary_kind(node)) return plain_float(type(0)) && plain_float(type(1));
+  if (node.op == &expand_op) return plain_float(type(0));
   if (node.op == &where_op) return loaded_type(type(0)) && plain_float(type(1)) && plain_float(type(2));
   if (node.op == &cast_op) return cast_in_program(type(0), graph.desc(node.outputs[0]).dtype);
   return with_codes(node.op) || pointwise_reduction(graph, node);
@@ -130,6 +131,7 @@ int32_t PointwiseBuilder::computed(const Node& node) {
     return rounded(emit({.code = LK_POINTWISE_WHERE, .operands = {c, a, b}}), type);
   }
   if (node.op == &cast_op) return rounded(value(node.inputs[0]), type);
+  if (node.op == &expand_op) return value(node.inputs[0]);
   if (node.op == &quantize_blockwise_op) return value(node.inputs[0]);
   if (node.op == &dequantize_blockwise_op) return load(node.inputs[0], node.inputs[1], node.attrs.i("is_signed") != 0);
   return emit({.code = LK_POINTWISE_STOCHASTIC,
