@@ -283,7 +283,8 @@ TEST_F(KernelsPointwise, CodesAndRandomRoundingHaveTheirBits) {
 // Sums and largest elements beside results of every element, over shapes that one task or many make, in rows that fill
 // a warp or do not; the last ones store what they reduce. Their order does not change from run to run.
 TEST_F(KernelsPointwise, ReductionsAreThoseOfTheStoredValues) {
-  const Shape shapes[] = {{3, 31, 33}, {2, 16, 3072}, {5, 3001, 16}, {40, 2, 8}, {1, 700, 40}, {7, 1, 5000}};
+  const Shape shapes[] = {{3, 31, 33},  {2, 16, 3072}, {5, 3001, 16}, {40, 2, 8},
+                          {1, 700, 40}, {7, 1, 5000},  {2, 901, 1000}};
   for (const Shape& domain : shapes) {
     SCOPED_TRACE(domain[1]);
     Program program(context.get(), domain);

@@ -41,7 +41,7 @@ typedef struct timed_call {
 void print_header(void);
 void print_times(bench* b, const timed_call* call);
 
-/* lora.c, gradients.c, cases.c, elementwise.c and optimizers.c: the calls. */
+/* lora.c, gradients.c, cases.c, elementwise.c, reductions.c and optimizers.c: the calls. */
 typedef struct lora_shape {
   int64_t tokens, in, out, rank;
 } lora_shape;
@@ -61,6 +61,10 @@ void time_layer_norm(bench* b, int64_t rows, int64_t columns); /* whose weight i
 void time_positions(bench* b, int64_t tokens, int64_t heads, int64_t width);
 void time_activation(bench* b, lk_unary_kind kind, int64_t rows, int64_t columns); /* LK_SILU to LK_GELU_TANH */
 void time_gate(bench* b, lk_unary_kind kind, int64_t rows, int64_t columns);       /* the same */
+
+/* Of two matrices in bf16, a sum for each row (over columns), for each column (over rows), or one of all. */
+typedef enum sum_over { OVER_COLUMNS, OVER_ROWS, OVER_BOTH } sum_over;
+void time_product_sums(bench* b, sum_over over, int64_t rows, int64_t columns);
 
 /* Updates of `count` numbers. */
 typedef enum update_rule { ADAMW, ADAMW_8BIT, LION } update_rule;

@@ -59,6 +59,12 @@ static void time_updates(bench* b, int64_t count) {
   time_update(b, LION, count);
 }
 
+static void time_sums(bench* b, int64_t rows, int64_t columns) {
+  static const sum_over overs[] = {OVER_COLUMNS, OVER_ROWS, OVER_BOTH};
+  int i;
+  for (i = 0; i < 3; ++i) time_product_sums(b, overs[i], rows, columns);
+}
+
 static void time_cuda(bench* b) {
   static const lk_dtype dtypes[] = {LK_F32, LK_F16, LK_BF16};
   int shape, dtype;
@@ -82,7 +88,10 @@ static void time_cuda(bench* b) {
   time_activation(b, LK_GELU_TANH, 4608, 12288);
   time_gate(b, LK_SILU, 4352, 10240);    /* Z-Image */
   time_gate(b, LK_GELU_ERF, 1024, 5120); /* SDXL */
-  time_updates(b, 90000000);             /* as a LoRA of rank 16 on a model of 12 billion */
+  time_sums(b, 1024, 1280);
+  time_sums(b, 4608, 3072);
+  time_sums(b, 4608, 27648); /* FLUX.2 klein, of a single block */
+  time_updates(b, 90000000); /* as a LoRA of rank 16 on a model of 12 billion */
 }
 
 /* Sizes that a processor finishes in a few minutes. */

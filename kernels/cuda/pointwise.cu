@@ -15,7 +15,7 @@ namespace lk::cuda {
 namespace {
 
 static_assert(pointwise_inputs == LK_POINTWISE_MAX_INPUTS && pointwise_outputs == LK_POINTWISE_MAX_OUTPUTS &&
-              pointwise_axes == LK_MAX_RANK);
+              pointwise_axes == LK_MAX_RANK && pointwise_warps * 32 == block_threads);
 
 // The axes that the output and all inputs have, as few as broadcasting leaves.
 Axes<pointwise_inputs> loop_axes(const PointwiseProgram& program) {
@@ -99,7 +99,7 @@ void pointwise(Cuda& cuda, const lk_pointwise_params& p) {
   const Axes<pointwise_inputs> axes = loop_axes(program);
   PointwiseLoop loop = loop_of(program, axes);
   PointwiseArguments arguments = arguments_of(program, axes);
-  int64_t warps = chunks_of(program.count);
+  dim3 grid = grid_for(cuda, chunks_of(program.count));
   if (program.reduces) {
     const std::optional<PointwiseReduction> reduction = pointwise_reduction(program, cuda.device().multiProcessorCount);
     if (!reduction) return reduce_stored(cuda, p, program);
@@ -111,12 +111,10 @@ void pointwise(Cuda& cuda, const lk_pointwise_params& p) {
       const int64_t parts = reduction->partial(i);
       if (parts > 0) arguments.partial[i] = cuda.scratch<double>(parts);
     }
-    warps = reduction->count();
+    grid = dim3(static_cast<unsigned>(reduction->tasks.outer * reduction->tasks.blocks));
   }
   const cudaKernel_t kernel = cuda.runtime_kernels().kernel(pointwise_source(program, loop), "pointwise");
   void* pointers[] = {&arguments};
-  const dim3 grid =
-      program.reduces ? dim3(static_cast<unsigned>(ceil_div(warps, block_threads / 32))) : grid_for(cuda, warps);
   cuda.launch_loaded(kernel, grid, block_threads, pointers);
 }
 

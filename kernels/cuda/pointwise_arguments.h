@@ -6,15 +6,23 @@
 namespace lk::cuda {
 
 constexpr int pointwise_inputs = 24, pointwise_outputs = 12, pointwise_axes = 8;
-constexpr int pointwise_arrivals = 16384;  // groups of tasks that share results
+constexpr int pointwise_arrivals = 16384;      // groups of tasks that share results
+constexpr int pointwise_warps = 8;             // of a block
+constexpr int pointwise_rows_in_float32 = 32;  // that a lane adds down a column before it goes on in float64
 
 // How a program that reduces goes over its elements, [outer, rows, columns]: a task is a warp's, the rows of one slab
-// over the columns of one. Results that several tasks share go through partial ones.
+// over the columns of one. Results that tasks share go through partial ones: of a block where they are over rows or
+// over both, of a warp where they are over columns.
 struct PointwiseTasks {
   int64_t outer, rows, columns;
   int64_t slab_rows, slab_columns, row_slabs, column_slabs;
-  int32_t lanes;     // side by side along a row, 8 columns each: a power of two; a warp takes 32 / lanes rows at a time
-  int32_t by_outer;  // partial results are complete when all tasks of one `outer` are, not those of a slab of rows
+  int64_t blocks;      // of one `outer`; they take its tasks in their order, or
+  int64_t row_blocks;  // where sums go down columns, this many share a slab of columns: each warp takes a slab of rows
+  int32_t down;
+  int32_t lanes;  // side by side along a row, 8 columns each: a power of two; a warp takes 32 / lanes rows at a time
+  // Where the counters begin of blocks that share a slab of columns, and of those that share an `outer`; warps that
+  // share a slab of rows have the first.
+  int32_t rows_counters, both_counters;
 };
 
 struct PointwiseArguments {

@@ -1,6 +1,6 @@
 // Reductions in compiled programs (pointwise_source.h). A lane adds 8 neighbours in float32 and all else in float64,
-// except down a column, where it adds the rows of a slab in float32. Of tasks that share a result each leaves a partial
-// one, and the warp that is last to arrive adds these in their order: the order of a sum depends on shapes alone.
+// except down a column, where it adds a few rows in float32. Of warps or blocks that share a result each leaves a part
+// of it, and the one that is last to arrive adds these in their order: the order of a sum depends on shapes alone.
 // Compiled at run time only.
 #pragma once
 
@@ -31,14 +31,21 @@ __device__ inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 enum class Over { columns, rows, both };
 
 struct Task {
-  int64_t outer, row_slab, column_slab, first_row, end_row, first_column, end_column;
-  int lane, lanes, rows_at_once;
+  int64_t outer, block, row_slab, column_slab, first_row, end_row, first_column, end_column;
+  int lane, warp, lanes, rows_at_once;
+  bool idle;  // without rows
 
-  __device__ Task(const PointwiseTasks& s, int64_t task) {
-    lane = threadIdx.x % 32, lanes = s.lanes, rows_at_once = 32 / s.lanes;
-    column_slab = task % s.column_slabs, task /= s.column_slabs;
-    row_slab = task % s.row_slabs, outer = task / s.row_slabs;
-    first_row = row_slab * s.slab_rows, end_row = least(first_row + s.slab_rows, s.rows);
+  __device__ explicit Task(const PointwiseTasks& s) {
+    lane = threadIdx.x % 32, warp = threadIdx.x / 32, lanes = s.lanes, rows_at_once = 32 / s.lanes;
+    block = blockIdx.x % s.blocks, outer = blockIdx.x / s.blocks;
+    if (s.down != 0) {
+      column_slab = block % s.column_slabs, row_slab = block / s.column_slabs * pointwise_warps + warp;
+    } else {
+      const int64_t task = block * pointwise_warps + warp;
+      column_slab = task % s.column_slabs, row_slab = task / s.column_slabs;
+    }
+    idle = row_slab >= s.row_slabs;
+    first_row = idle ? s.rows : row_slab * s.slab_rows, end_row = least(first_row + s.slab_rows, s.rows);
     first_column = column_slab * s.slab_columns, end_column = least(first_column + s.slab_columns, s.columns);
   }
 };
@@ -55,7 +62,7 @@ __device__ inline double joined_chunk(const float (&v)[8]) {
                     Op::joined(Op::joined(v[1], v[5]), Op::joined(v[3], v[7])));
 }
 
-// A result, or where `parts` share one, this task's part of it.
+// A result, or where `parts` make one, that part of it.
 template <class Storage>
 __device__ inline void put(const PointwiseArguments& a, int output, int64_t at, int64_t parts, int64_t part_at,
                            double v) {
@@ -75,42 +82,79 @@ __device__ inline void end_row(const PointwiseArguments& a, int output, const Ta
   put<Storage>(a, output, at, a.tasks.column_slabs, at * a.tasks.column_slabs + t.column_slab, v);
 }
 
-// v: what the lane found in its 8 columns.
-template <class Op, class Storage>
-__device__ inline void end_columns(const PointwiseArguments& a, int output, const Task& t, const float (&v)[8]) {
+// Of the warps of a block, in their order.
+template <class Op>
+__device__ inline double joined_warps(const double* v, int pitch) {
+  double joined = v[0];
 #pragma unroll
-  for (int k = 0; k < 8; ++k) {
-    const double found = joined_lanes<Op>(v[k], t.lanes, 32);
-    const int64_t column = t.first_column + (t.lane % t.lanes) * 8 + k;
-    if (t.lane >= t.lanes || column >= t.end_column) continue;
-    put<Storage>(a, output, t.outer * a.tasks.columns + column, a.tasks.row_slabs,
-                 (t.outer * a.tasks.row_slabs + t.row_slab) * a.tasks.columns + column, found);
-  }
+  for (int warp = 1; warp < pointwise_warps; ++warp) joined = Op::joined(joined, v[warp * pitch]);
+  return joined;
+}
+
+// v: what the lane found in its 8 columns. A thread then has one column.
+template <class Op, class Storage>
+__device__ inline void end_columns(const PointwiseArguments& a, int output, const Task& t, const double (&v)[8]) {
+  constexpr int lane_pitch = 9, pitch = 32 * lane_pitch;  // without conflicts of banks
+  __shared__ double found[pointwise_warps * pitch];
+  __syncthreads();
+#pragma unroll
+  for (int k = 0; k < 8; ++k) found[t.warp * pitch + t.lane * lane_pitch + k] = joined_lanes<Op>(v[k], t.lanes, 32);
+  __syncthreads();
+  const PointwiseTasks& s = a.tasks;
+  const int own = threadIdx.x;
+  const int64_t column = t.first_column + own, row_block = t.block / s.column_slabs;
+  if (column >= t.end_column) return;
+  put<Storage>(a, output, t.outer * s.columns + column, s.row_blocks,
+               (t.outer * s.row_blocks + row_block) * s.columns + column,
+               joined_warps<Op>(found + own / 8 * lane_pitch + own % 8, pitch));
 }
 
 template <class Op, class Storage>
 __device__ inline void end_both(const PointwiseArguments& a, int output, const Task& t, double v) {
+  __shared__ double found[pointwise_warps];
   v = joined_lanes<Op>(v, 1, 32);
-  const int64_t parts = a.tasks.row_slabs * a.tasks.column_slabs;
-  if (t.lane == 0)
-    put<Storage>(a, output, t.outer, parts, t.outer * parts + t.row_slab * a.tasks.column_slabs + t.column_slab, v);
+  __syncthreads();
+  if (t.lane == 0) found[t.warp] = v;
+  __syncthreads();
+  if (threadIdx.x == 0)
+    put<Storage>(a, output, t.outer, a.tasks.blocks, t.outer * a.tasks.blocks + t.block, joined_warps<Op>(found, 1));
 }
 
-// Whether the warp is the last of those that its results need.
-__device__ inline bool last_to_arrive(const PointwiseArguments& a, const Task& t) {
+// Whether the caller is the last of `parts` to count.
+__device__ inline bool counted_last(uint32_t* counter, int64_t parts) {
+  const bool last = atomicAdd(counter, 1u) + 1 == static_cast<uint32_t>(parts);
+  if (last) *counter = 0;
+  return last;
+}
+
+// Whether the warp is the last of those that share its results over columns.
+__device__ inline bool last_warp(const PointwiseArguments& a, const Task& t) {
   const PointwiseTasks& s = a.tasks;
-  const int64_t parts = s.by_outer != 0 ? s.row_slabs * s.column_slabs : s.column_slabs;
-  if (parts == 1) return false;
-  uint32_t* const counter = a.arrivals + (s.by_outer != 0 ? t.outer : t.outer * s.row_slabs + t.row_slab);
+  if (s.column_slabs == 1 || t.idle) return false;
   __threadfence();
   __syncwarp();
-  uint32_t before = 0;
-  if (t.lane == 0) before = atomicAdd(counter, 1u);
-  before = __shfl_sync(0xffffffffu, before, 0);
-  if (before + 1 != static_cast<uint32_t>(parts)) return false;
-  if (t.lane == 0) *counter = 0;
+  int last = 0;
+  if (t.lane == 0) last = counted_last(a.arrivals + t.outer * s.row_slabs + t.row_slab, s.column_slabs);
+  last = __shfl_sync(0xffffffffu, last, 0);
+  if (last != 0) __threadfence();
+  return last != 0;
+}
+
+// Whether the block is the last of those that share its results over rows, or over both.
+template <Over over>
+__device__ inline bool last_block(const PointwiseArguments& a, const Task& t) {
+  const PointwiseTasks& s = a.tasks;
+  const int64_t parts = over == Over::rows ? s.row_blocks : s.blocks;
+  if (parts == 1) return false;
+  const int64_t counter =
+      over == Over::rows ? s.rows_counters + t.outer * s.column_slabs + t.column_slab : s.both_counters + t.outer;
   __threadfence();
-  return true;
+  __syncthreads();
+  int last = 0;
+  if (threadIdx.x == 0) last = counted_last(a.arrivals + counter, parts);
+  last = __syncthreads_or(last);
+  if (last != 0) __threadfence();
+  return last != 0;
 }
 
 // Parts `from`, from + step, ... of `count`, which lie `pitch` apart.
@@ -129,39 +173,32 @@ __device__ inline void finish(const PointwiseArguments& a, int output, const Tas
   auto* const y = static_cast<typename Storage::Word*>(a.outputs[output]);
   const auto store = [&](int64_t at, double v) { y[at] = Storage::narrow(static_cast<float>(a.scale[output] * v)); };
   if constexpr (over == Over::columns) {
-    if (s.column_slabs == 1) return;
     int across = 1;  // lanes that share a row
     while (across < 32 && across < s.column_slabs) across *= 2;
-    const int64_t end = s.by_outer != 0 ? s.rows : t.end_row;
-    for (int64_t first = s.by_outer != 0 ? 0 : t.first_row; first < end; first += 32 / across) {
-      const int64_t own = first + t.lane / across, at = t.outer * s.rows + least(own, end - 1);
+    for (int64_t first = t.first_row; first < t.end_row; first += 32 / across) {
+      const int64_t own = first + t.lane / across, at = t.outer * s.rows + least(own, t.end_row - 1);
       const double v = joined_lanes<Op>(
           joined_parts<Op>(partial + at * s.column_slabs, s.column_slabs, 1, t.lane % across, across), 1, across);
-      if (t.lane % across == 0 && own < end) store(at, v);
+      if (t.lane % across == 0 && own < t.end_row) store(at, v);
     }
   } else if constexpr (over == Over::rows) {
-    if (s.row_slabs == 1) return;
-    int across = 1;
-    while (across < 32 && across < s.columns) across *= 2;
-    for (int64_t first = 0; first < s.columns; first += across) {
-      const int64_t column = least(first + t.lane % across, s.columns - 1);
-      const double* const parts = partial + t.outer * s.row_slabs * s.columns + column;
-      const double v =
-          joined_lanes<Op>(joined_parts<Op>(parts, s.row_slabs, s.columns, t.lane / across, 32 / across), across, 32);
-      if (t.lane < across && first + t.lane < s.columns) store(t.outer * s.columns + column, v);
-    }
-  } else {
-    const int64_t parts = s.row_slabs * s.column_slabs;
-    const double v = joined_lanes<Op>(joined_parts<Op>(partial + t.outer * parts, parts, 1, t.lane, 32), 1, 32);
+    const int64_t column = t.first_column + threadIdx.x;
+    if (column >= t.end_column) return;
+    const double* const parts = partial + t.outer * s.row_blocks * s.columns + column;
+    store(t.outer * s.columns + column, joined_parts<Op>(parts, s.row_blocks, s.columns, 0, 1));
+  } else if (t.warp == 0) {
+    const double* const parts = partial + t.outer * s.blocks;
+    const double v = joined_lanes<Op>(joined_parts<Op>(parts, s.blocks, 1, t.lane, 32), 1, 32);
     if (t.lane == 0) store(t.outer, v);
   }
 }
 
 // Calls run(kind, base, i, length) for the chunk of this lane in each place that the warp comes to; kind is Whole where
-// every lane has 8 aligned elements. begin() and end(row) stand around a lane's part of a row.
-template <bool one_tile, class Run, class Begin, class End>
+// every lane has 8 aligned elements. begin() and end(row) stand around a lane's part of a row; fold() ends as many rows
+// of a lane as it may add in float32. one_tile: the task is as wide as the warp.
+template <bool one_tile, class Run, class Begin, class End, class Fold>
 __device__ inline void walk(const PointwiseArguments& a, const Task& t, const Run& run, const Begin& begin,
-                            const End& end) {
+                            const End& end, const Fold& fold) {
   const int64_t width = int64_t{t.lanes} * 8, column = t.first_column + (t.lane % t.lanes) * 8;
   const int64_t base = t.outer * a.tasks.rows * a.tasks.columns;
   const auto partial = [&](int64_t row, int64_t c) {
@@ -170,20 +207,26 @@ __device__ inline void walk(const PointwiseArguments& a, const Task& t, const Ru
   };
   int64_t first = t.first_row;
   if constexpr (one_tile) {
-    if (a.wide && t.first_column + width <= t.end_column) {
+    const int64_t together = int64_t{t.rows_at_once} * pointwise_rows_in_float32;
+    const bool whole = a.wide && t.first_column + width <= t.end_column;
+    for (int64_t next = first + together; first < t.end_row; next += together) {
+      const int64_t stop = least(next, t.end_row);
+      if (whole) {
 #pragma unroll 4
-      for (; first + t.rows_at_once <= t.end_row; first += t.rows_at_once) {
+        for (; first + t.rows_at_once <= stop; first += t.rows_at_once) {
+          const int64_t row = first + t.lane / t.lanes;
+          begin();
+          run(Whole{}, 0, base + row * a.tasks.columns + column, 8);
+          end(row);
+        }
+      }
+      for (; first < stop; first += t.rows_at_once) {
         const int64_t row = first + t.lane / t.lanes;
         begin();
-        run(Whole{}, 0, base + row * a.tasks.columns + column, 8);
+        partial(row, column);
         end(row);
       }
-    }
-    for (; first < t.end_row; first += t.rows_at_once) {
-      const int64_t row = first + t.lane / t.lanes;
-      begin();
-      partial(row, column);
-      end(row);
+      fold();
     }
   } else {
     for (; first < t.end_row; first += t.rows_at_once) {

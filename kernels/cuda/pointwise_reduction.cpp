@@ -8,9 +8,8 @@ namespace lk::cuda {
 namespace {
 
 constexpr int64_t warps = 64;                   // wanted for each processor
-constexpr int64_t warps_down = 16;              // where columns are added: a cut column is one more to finish
+constexpr int64_t warps_down = 32;              // where columns are added
 constexpr int64_t fewest_rows_of_lane = 4;      // before columns are cut
-constexpr int64_t most_rows_of_lane = 32;       // that it adds in float32
 constexpr int64_t fewest_columns_of_lane = 32;  // before a row is cut
 constexpr int64_t fewest_of_warp = 128;         // elements that are worth one
 
@@ -48,8 +47,7 @@ void cut(PointwiseTasks& t, bool down, int64_t wanted) {
   int64_t row_slabs = 1, column_slabs = 1;
   if (down) {
     column_slabs = ceil_div(t.columns, width);
-    row_slabs = std::max(std::min(wanted / (t.outer * column_slabs), turns / fewest_rows_of_lane),
-                         ceil_div(turns, most_rows_of_lane));
+    row_slabs = std::min(wanted / (t.outer * column_slabs), turns / fewest_rows_of_lane);
   } else if (t.outer * turns >= wanted) {
     row_slabs = ceil_div(wanted, t.outer);
   } else {
@@ -60,19 +58,27 @@ void cut(PointwiseTasks& t, bool down, int64_t wanted) {
   t.row_slabs = ceil_div(t.rows, t.slab_rows);
   t.slab_columns = ceil_div(ceil_div(t.columns, std::max<int64_t>(column_slabs, 1)), width) * width;
   t.column_slabs = ceil_div(t.columns, t.slab_columns);
+  t.down = down ? 1 : 0;
+  t.row_blocks = ceil_div(t.row_slabs, pointwise_warps);
+  t.blocks = down ? t.row_blocks * t.column_slabs : ceil_div(t.row_slabs * t.column_slabs, pointwise_warps);
 }
 
 }  // namespace
 
-int64_t PointwiseReduction::partial(size_t output) const {
-  if (!reduced[output]) return 0;
-  const PointwiseTasks& t = tasks;
-  const auto shared = [](int64_t parts, int64_t results) { return parts > 1 ? parts * results : 0; };
-  switch (over[output]) {
-    case PointwiseOver::columns: return shared(t.column_slabs, t.outer * t.rows);
-    case PointwiseOver::rows: return shared(t.row_slabs, t.outer * t.columns);
-    default: return shared(t.row_slabs * t.column_slabs, t.outer);
+int64_t PointwiseReduction::parts(PointwiseOver over) const {
+  switch (over) {
+    case PointwiseOver::columns: return tasks.column_slabs;
+    case PointwiseOver::rows: return tasks.row_blocks;
+    default: return tasks.blocks;
   }
+}
+
+int64_t PointwiseReduction::partial(size_t output) const {
+  if (!reduced[output] || parts(over[output]) == 1) return 0;
+  const int64_t results = over[output] == PointwiseOver::columns ? tasks.rows
+                          : over[output] == PointwiseOver::rows  ? tasks.columns
+                                                                 : 1;
+  return parts(over[output]) * tasks.outer * results;
 }
 
 std::optional<PointwiseReduction> pointwise_reduction(const PointwiseProgram& program, int64_t processors) {
@@ -88,20 +94,28 @@ std::optional<PointwiseReduction> pointwise_reduction(const PointwiseProgram& pr
   const uint32_t rows = groups[1].reduced, columns = groups[2].reduced;
   if ((rows | columns) != all) return std::nullopt;
   if (groups[0].size > 1 && groups[1].size * groups[2].size < fewest_of_warp) return std::nullopt;
-  bool down = false, both = false;
+  bool across = false, down = false, both = false;
   for (size_t i = 0; i < program.outputs.size(); ++i) {
     if (!plan.reduced[i]) continue;
     const bool over_rows = (rows >> i & 1) != 0, over_columns = (columns >> i & 1) != 0;
     plan.over[i] = !over_rows ? PointwiseOver::columns : over_columns ? PointwiseOver::both : PointwiseOver::rows;
+    across |= plan.over[i] == PointwiseOver::columns;
     down |= plan.over[i] == PointwiseOver::rows;
     both |= plan.over[i] == PointwiseOver::both;
   }
   PointwiseTasks& t = plan.tasks;
   t.outer = groups[0].size, t.rows = groups[1].size, t.columns = groups[2].size;
-  t.by_outer = down || both ? 1 : 0;
   cut(t, down, processors * (down ? warps_down : warps));
-  const int64_t parts = t.by_outer != 0 ? t.row_slabs * t.column_slabs : t.column_slabs;
-  if (parts > 1 && plan.count() / parts > pointwise_arrivals) return std::nullopt;
+  int64_t counters = 0;
+  const auto counted = [&](bool any, PointwiseOver over, int64_t sharing) {
+    const int64_t first = counters;
+    if (any && plan.parts(over) > 1) counters += t.outer * sharing;
+    return static_cast<int32_t>(std::min<int64_t>(first, pointwise_arrivals));
+  };
+  counted(across, PointwiseOver::columns, t.row_slabs);
+  t.rows_counters = counted(down, PointwiseOver::rows, t.column_slabs);
+  t.both_counters = counted(both, PointwiseOver::both, 1);
+  if (counters > pointwise_arrivals) return std::nullopt;
   return plan;
 }
 

@@ -14,8 +14,8 @@ struct PointwiseReduction {
   std::array<PointwiseOver, LK_POINTWISE_MAX_OUTPUTS> over{};  // by output
   std::array<bool, LK_POINTWISE_MAX_OUTPUTS> reduced{};
 
-  int64_t count() const { return tasks.outer * tasks.row_slabs * tasks.column_slabs; }
-  int64_t partial(size_t output) const;  // partial results, 0 where no two tasks share one
+  int64_t parts(PointwiseOver over) const;  // that make a result
+  int64_t partial(size_t output) const;     // of all its results, 0 where each has one part
 };
 
 // Nothing where the reductions are not over rows, columns or both of [outer, rows, columns], which neighbouring axes

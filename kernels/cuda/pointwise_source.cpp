@@ -144,7 +144,7 @@ class Writer {
     line("}");
   }
 
-  // ---- reductions: what a lane found so far is r<output>, of a column each of its 8
+  // ---- reductions: what a lane found so far is r<output>, of a column each of its 8 and in s<output> what it folded
   bool reduced(size_t i) const { return program_.outputs[i].reduction != LK_POINTWISE_STORE; }
   const char* op(size_t i) const { return program_.outputs[i].reduction == LK_POINTWISE_SUM ? "Sum" : "Largest"; }
   bool any(PointwiseOver over) const {
@@ -159,9 +159,7 @@ class Writer {
   }
 
   void begin_task() {
-    line("const int64_t number = (int64_t{blockIdx.x} * blockDim.x + threadIdx.x) / 32;");
-    line("if (number >= a.tasks.outer * a.tasks.row_slabs * a.tasks.column_slabs) return;");
-    line("const Task task(a.tasks, number);");
+    line("const Task task(a.tasks);");
     for (size_t i = 0; i < program_.outputs.size(); ++i) {
       if (!reduced(i)) continue;
       if (loop_.over[i] != PointwiseOver::rows) {
@@ -169,7 +167,8 @@ class Writer {
         continue;
       }
       line(text("float r%zu[8];", i));
-      each(text("r%zu[k] = static_cast<float>(%s::none());", i, op(i)));
+      line(text("double s%zu[8];", i));
+      each(text("s%zu[k] = %s::none(), r%zu[k] = static_cast<float>(s%zu[k]);", i, op(i), i, i));
     }
   }
 
@@ -196,16 +195,27 @@ class Writer {
     each_over(PointwiseOver::columns,
               [&](size_t i) { return text("end_row<%s, %s>(a, %zu, task, row, r%zu);", op(i), type(i), i, i); });
     line("};");
-    line(text("walk<%s>(a, task, run, begin_row, end_of_row);", any(PointwiseOver::rows) ? "true" : "false"));
+    line("const auto fold = [&]() {");
+    for (size_t i = 0; i < program_.outputs.size(); ++i) {
+      if (!reduced(i) || loop_.over[i] != PointwiseOver::rows) continue;
+      each(text("s%zu[k] = %s::joined(s%zu[k], double{r%zu[k]}), r%zu[k] = static_cast<float>(%s::none());", i, op(i),
+                i, i, i, op(i)));
+    }
+    line("};");
+    line(text("walk<%s>(a, task, run, begin_row, end_of_row, fold);", any(PointwiseOver::rows) ? "true" : "false"));
     each_over(PointwiseOver::rows,
-              [&](size_t i) { return text("end_columns<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
+              [&](size_t i) { return text("end_columns<%s, %s>(a, %zu, task, s%zu);", op(i), type(i), i, i); });
     each_over(PointwiseOver::both,
               [&](size_t i) { return text("end_both<%s, %s>(a, %zu, task, r%zu);", op(i), type(i), i, i); });
-    line("if (!last_to_arrive(a, task)) return;");
     for (const auto& [over, name] : {std::pair(PointwiseOver::columns, "columns"),
-                                     std::pair(PointwiseOver::rows, "rows"), std::pair(PointwiseOver::both, "both")})
+                                     std::pair(PointwiseOver::rows, "rows"), std::pair(PointwiseOver::both, "both")}) {
+      if (!any(over)) continue;
+      line(over == PointwiseOver::columns ? "if (last_warp(a, task)) {"
+                                          : text("if (last_block<Over::%s>(a, task)) {", name));
       each_over(over,
                 [&](size_t i) { return text("finish<%s, Over::%s, %s>(a, %zu, task);", op(i), name, type(i), i); });
+      line("}");
+    }
   }
   const char* type(size_t output) const { return storage(program_.outputs[output].y.dtype); }
 

@@ -27,8 +27,8 @@ struct PointwiseLoop {
   PointwiseOver over[LK_POINTWISE_MAX_OUTPUTS] = {};  // by output that is reduced
 };
 
-// The kernel `pointwise`, of one argument PointwiseArguments, in blocks whose threads are a multiple of 32; of a
-// program that reduces with a warp for each task of PointwiseTasks.
+// The kernel `pointwise`, of one argument PointwiseArguments, in blocks whose threads are a multiple of 32, those of a
+// program that reduces of pointwise_warps warps.
 std::string pointwise_source(const PointwiseProgram& program, const PointwiseLoop& loop);
 
 }  // namespace lk::cuda
