@@ -49,15 +49,24 @@ std::vector<std::string> roles_of(const StepOptions& options) {
   return {"denoiser"};
 }
 
-// A gradient that has memory to itself, as what is bound to the trained tensors' section must: not another shape of a
-// value, nor the gradient of two parameters at once.
-Value in_own_memory(Graph& graph, Value gradient, std::set<Value>& given) {
-  const auto makes = [&](const Node& node) { return node.outputs[0] == gradient; };
-  const auto producer = std::ranges::find_if(graph.nodes, makes);
-  const bool own = graph.info(gradient).kind == ValueKind::computed && given.insert(gradient).second &&
-                   (producer == graph.nodes.end() || !producer->op->alias);
-  return own ? gradient : graph.add(affine_op, {gradient}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
-}
+// Gradients that have memory to themselves, as what is bound to the trained tensors' section must: not another shape of
+// a value, nor the gradient of two parameters at once.
+class OwnMemory {
+ public:
+  explicit OwnMemory(Graph& graph) : graph_(graph) {
+    for (const Node& node : graph.nodes)
+      if (node.op->alias) taken_.insert(node.outputs.begin(), node.outputs.end());
+  }
+
+  Value operator()(Value gradient) {
+    const bool own = graph_.info(gradient).kind == ValueKind::computed && taken_.insert(gradient).second;
+    return own ? gradient : graph_.add(affine_op, {gradient}, {{"scale", 1.0}, {"shift", 0.0}}, 0)[0];
+  }
+
+ private:
+  Graph& graph_;
+  std::set<Value> taken_;
+};
 
 // Of operations, rather than of the pair's own.
 bool is_built(const AdaptedModule& module) { return module.form.kind != AdapterForm::Kind::pair; }
@@ -118,11 +127,12 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
     if (it == graph.params.end()) fail(Code::data, "the denoiser does not use a weight '{}'", name);
     trained.push_back(it->second);
   }
-  std::set<Value> given;
-  for (const auto& [parameter, gradient] : differentiate(graph, loss, loss_scale, trained)) {
+  const std::map<Value, Value> gradients = differentiate(graph, loss, loss_scale, trained);
+  OwnMemory in_own_memory(graph);
+  for (const auto& [parameter, gradient] : gradients) {
     const std::string& name = graph.info(parameter).name;
     if (!gradient) fail(Code::plugin, "the loss does not depend on '{}'", name);
-    graph.outputs["grad." + name] = in_own_memory(graph, gradient, given);
+    graph.outputs["grad." + name] = in_own_memory(gradient);
   }
   show("differentiate", graph);
 

@@ -7,8 +7,8 @@ namespace lk::cuda {
 
 namespace {
 
-constexpr int64_t warps = 64;                   // wanted for each processor
-constexpr int64_t warps_down = 32;              // where columns are added
+constexpr int64_t warps_across = 64;            // wanted for each processor where rows are added
+constexpr int64_t warps = 32;                   // and elsewhere: what they find has to be joined
 constexpr int64_t fewest_rows_of_lane = 4;      // before columns are cut
 constexpr int64_t fewest_columns_of_lane = 32;  // before a row is cut
 constexpr int64_t fewest_of_warp = 128;         // elements that are worth one
@@ -105,7 +105,7 @@ std::optional<PointwiseReduction> pointwise_reduction(const PointwiseProgram& pr
   }
   PointwiseTasks& t = plan.tasks;
   t.outer = groups[0].size, t.rows = groups[1].size, t.columns = groups[2].size;
-  cut(t, down, processors * (down ? warps_down : warps));
+  cut(t, down, processors * (down || both ? warps : warps_across));
   int64_t counters = 0;
   const auto counted = [&](bool any, PointwiseOver over, int64_t sharing) {
     const int64_t first = counters;
