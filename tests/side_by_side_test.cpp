@@ -78,20 +78,6 @@ TEST_F(Streams, ThatMeetAreOneAfterwards) {
   EXPECT_EQ(found[0].last, meet - 1);
 }
 
-TEST_F(Streams, WhatIsSetAsideMeetsWithoutABorder) {
-  const Value other = input("other", 64);
-  one(add_op, {chain(text, 5), chain(other, 5)});
-  const int64_t aside = here();
-  for (Node& node : g.nodes) node.aside = true;
-  chain(picture, 12);
-  const std::vector<SideBySide> found = side_by_side(g);
-  ASSERT_EQ(found.size(), 1u);
-  EXPECT_EQ(found[0].first, 0);
-  EXPECT_EQ(found[0].last, here() - 1);
-  EXPECT_EQ(static_cast<int64_t>(found[0].aside.size()), aside);
-  EXPECT_EQ(found[0].aside.back(), aside - 1);
-}
-
 // Only the first that reads a copy waits for it.
 TEST_F(Streams, ThatReadOneWeightOnItsWayAreOne) {
   const Value weight = g.add_param("weight", {DType::f32, {16}});

@@ -20,7 +20,6 @@
 #include "passes/products.h"
 #include "passes/prune.h"
 #include "passes/recompute.h"
-#include "passes/set_aside.h"
 #include "passes/store_weights.h"
 #include "run/offloadable.h"
 
@@ -203,10 +202,6 @@ TrainGraph StepBeforeRecompute::with(const ActivationChoice& choice, const Strea
   if (choice.recompute == 0 && choice.offload == 0 && streaming.weights.empty()) {
     delay_gradients(result.graph);
     show("delay_gradients", result.graph);
-    if (std::ranges::any_of(result.modules, is_built)) {
-      set_aside(result.graph);
-      show("set_aside", result.graph);
-    }
   }
   // Last, as it looks at who reads what: weights that stay on the host come in time for each pass.
   stream(result.graph, streaming);

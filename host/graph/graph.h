@@ -50,8 +50,7 @@ struct Node {
   std::vector<Value> inputs;  // absent optional inputs are 0
   std::vector<Value> outputs;
   Attrs attrs;
-  int32_t scope = 0;   // index into Graph::scopes
-  bool aside = false;  // waits for nothing since the last attention, nor that for it: to run beside it (set_aside.h)
+  int32_t scope = 0;  // index into Graph::scopes
 };
 
 enum class ValueKind { input, param, constant, computed };

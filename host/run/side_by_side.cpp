@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <map>
-#include <optional>
 #include <set>
 
 #include "graph/op.h"
@@ -48,13 +47,10 @@ class Strands {
         (moves_nothing(node) && std::ranges::any_of(node.inputs, [&](Value in) { return sent_.contains(in.id); }));
     if (sends)
       for (const Value out : node.outputs) sent_.insert(out.id);
-    std::vector<size_t> before = before_of(node);
-    if (node.aside && aside_) before.push_back(last_of(*aside_));
-    std::ranges::sort(before);
-    before.erase(std::unique(before.begin(), before.end()), before.end());
+    const std::vector<size_t> before = before_of(node);
     const auto is_sized = [&](size_t strand) { return all_[strand].operations >= some; };
     // What only cuts a border's results is a part of it.
-    const bool cuts = all_.empty() && moves_nothing(node) && !node.aside;
+    const bool cuts = all_.empty() && moves_nothing(node);
     if (cuts || is_border(node) || std::ranges::count_if(before, is_sized) > 1) return end(n);
     const size_t mine = all_.size();
     all_.push_back({.parent = mine, .work = work_of(graph_, node), .operations = moves_nothing(node) ? 0 : 1});
@@ -63,7 +59,6 @@ class Strands {
       all_[mine].operations += all_[strand].operations;
       all_[strand].parent = mine;
     }
-    if (node.aside) aside_ = mine;
     for (const Value out : node.outputs) strand_of_[out.id] = mine;
     for (const Value in : node.inputs)
       if (sent_.contains(in.id)) strand_of_[in.id] = mine;
@@ -73,7 +68,6 @@ class Strands {
   void end(int64_t n) {
     take(n);
     all_.clear();
-    aside_.reset();
     strand_of_.clear();
     first_ = n + 1;
   }
@@ -96,6 +90,8 @@ class Strands {
     for (const Value in : node.inputs)
       if (const auto found = strand_of_.find(in.id); found != strand_of_.end())
         before.push_back(last_of(found->second));
+    std::ranges::sort(before);
+    before.erase(std::unique(before.begin(), before.end()), before.end());
     return before;
   }
 
@@ -122,8 +118,7 @@ class Strands {
   const Graph& graph_;
   std::vector<SideBySide>& found_;
   int64_t first_ = 0;
-  std::vector<Strand> all_;      // by node, from first_ on
-  std::optional<size_t> aside_;  // the last node that was set aside
+  std::vector<Strand> all_;  // by node, from first_ on
   // By value id: who writes it; of what is sent, whose first reader alone waits for it, who reads it as well.
   std::map<uint32_t, size_t> strand_of_;
   std::set<uint32_t> sent_;

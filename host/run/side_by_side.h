@@ -2,11 +2,10 @@
 // text's and the picture's between two joint attentions, the smaller one's operations would leave most of a GPU idle,
 // one after the other; beside the larger one's they take little longer than that alone.
 //
-// The nodes are walked once. Those that depend on each other since the last border are a strand, and those that a pass
-// set aside are one. A border is a node that two strands of some operations meet in; attention, whose blocks need the
-// whole device at once; and a transfer, which waits for all in front of it. Between two borders the largest strand goes
-// its way, and all others go one after the other beside it, if they are some operations, and small ones: large ones
-// would only be in each other's way.
+// The nodes are walked once. Those that depend on each other since the last border are a strand. A border is a node
+// that two strands of some operations meet in; attention, whose blocks need the whole device at once; and a transfer,
+// which waits for all in front of it. Between two borders the largest strand goes its way, and all others go one after
+// the other beside it, if they are some operations, and small ones: large ones would only be in each other's way.
 #pragma once
 
 #include <cstdint>
