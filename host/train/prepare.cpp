@@ -400,6 +400,8 @@ std::string Prepared::report(bool whole) {
     text_report += kind.first > 0 ? fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second)
                                   : fmt::format(" {} without a rank;", count);
   text_report.back() = '\n';
+  for (const std::string& line : left_out_lines(graph.left_out, whole))
+    text_report += fmt::format("  left out {}\n", line);
   for (size_t i = 0; i < config.train.phases.size(); ++i) {
     const int64_t first = i == 0 ? 0 : config.train.phases[i - 1].until;
     const int64_t end = config.train.phases[i].until > 0 ? config.train.phases[i].until : config.train.steps;

@@ -45,8 +45,9 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   if (first.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
-         "model's targets are {}",
-         fmt::join(recipe.lora_targets, " and "));
+         "model's targets are {}{}{}",
+         fmt::join(recipe.lora_targets, " and "), first.left_out.empty() ? "" : ". ",
+         fmt::join(left_out_lines(first.left_out, false), "; "));
   std::vector<std::string> names;
   for (const AdaptedModule& module : first.modules) names.push_back(module.name);
   selection.require_use(names);
