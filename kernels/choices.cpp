@@ -1,4 +1,5 @@
 // What was chosen by time, said and taken.
+#include "choice_lines.h"
 #include "dispatch.h"
 #include "lora_kernels_choices.h"
 
@@ -28,7 +29,8 @@ lk_status lk_take_choices(lk_context* context, const char* lines) {
   return lk::guarded(context, "take_choices", [&] {
     lk::Backend& backend = *lk::require_context(context, "take_choices").backend;
     require_given("take_choices", lines, "lines");
-    if (!backend.take_choices(lines))
+    const bool whole = lk::each_choice(lines, [](const std::string&, const std::string&) {});
+    if (!whole || !backend.take_choices(lines))
       throw lk::Error(LK_E_INVALID, "take_choices: lines: one is damaged, or is none of lk_get_choices");
   });
 }

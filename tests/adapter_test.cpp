@@ -9,6 +9,7 @@
 
 #include "compile/adapter_selection.h"
 #include "compile/adapters.h"
+#include "compile/left_out.h"
 #include "compile/norm_limit.h"
 #include "config/load.h"
 #include "ops/ops.h"
@@ -24,6 +25,8 @@ namespace lh::test {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
@@ -331,6 +334,39 @@ TEST(AdapterSelection, RanksByName) {
   EXPECT_EQ(selection("nothing"), nullptr);
   network.module_ranks = {{"a(", 4}};
   EXPECT_THAT(error_of([&] { AdapterSelection(network, recipe, 1); }), StartsWith("network.module_ranks: 'a('"));
+}
+
+// Convolutions that no adapter can be beside are named, where they were chosen, and the others are adapted.
+TEST(LeftOut, ConvolutionsInGroupsAndInThreeDimensions) {
+  Graph graph(DType::f32);
+  Value x = graph.add_input("x", {DType::f32, {1, 6, 6, 8}});
+  const auto conv = [&](const std::string& module, int64_t groups) {
+    const Value w = graph.add_param(module + ".weight", {DType::f32, {8, 8 / groups, 3, 3}});
+    x = graph.add(conv2d_op, {x, w, {}},
+                  {{"stride", int64_t{1}}, {"pad", std::vector<int64_t>(4, 1)}, {"groups", groups}}, 0)[0];
+  };
+  for (const char* block : {"a", "b", "c", "d", "skipped"}) conv(block + std::string(".depthwise"), 8);
+  conv("a.pairs", 4);
+  conv("a.whole", 1);
+  const Value volume = graph.add_input("volume", {DType::f32, {1, 3, 4, 4, 8}});
+  graph.outputs["z"] =
+      graph.add(conv3d_op, {volume, graph.add_param("a.volume.weight", {DType::f32, {8, 8, 3, 3, 3}}), {}},
+                {{"stride", std::vector<int64_t>(3, 1)}, {"pad", std::vector<int64_t>(6, 1)}}, 0)[0];
+  graph.outputs["y"] = x;
+  settle_layouts(graph);
+  const AdapterSpec spec{.rank = 2, .alpha = 2};
+  const auto select = [&](const std::string& module) { return module.starts_with("skipped") ? nullptr : &spec; };
+  const std::vector<LeftOut> before = left_out(graph, select);
+  const std::vector<AdaptedModule> adapted = adapt(graph, select, true);
+  ASSERT_EQ(adapted.size(), 1u);
+  EXPECT_EQ(adapted[0].name, "a.whole");
+  EXPECT_EQ(left_out(graph, select), before);
+  EXPECT_THAT(left_out_lines(before, false),
+              ElementsAre("1 module has no adapter: a.pairs (a convolution in 4 groups)",
+                          "4 modules have no adapter: a.depthwise, b.depthwise, c.depthwise, ... (a convolution in 8 "
+                          "groups)",
+                          "1 module has no adapter: a.volume (a convolution in three dimensions)"));
+  EXPECT_THAT(left_out_lines(before, true), Contains(HasSubstr("c.depthwise, d.depthwise (")));
 }
 
 // ai-toolkit's keys of LoKr are options here, and mean nothing for other adapters, beside which its files have them.

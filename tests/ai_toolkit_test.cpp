@@ -471,6 +471,34 @@ TEST(SamplePrompts, FlagsOfAPromptSayHowItIsMade) {
   EXPECT_EQ(item(""), "[\"\"]");
 }
 
+// What is said twice of one image: the same is no mistake, but for a flag that is given again.
+TEST(SamplePrompts, WhatDisagreesIsRefused) {
+  const auto said = [](const std::string& prompts) {
+    return error_of("model: {name_or_path: m}\ndatasets: [{folder_path: d}]\nsample: {prompts: " + prompts + "}\n");
+  };
+  EXPECT_EQ(said("[a --w 64 --w 128]"), "job.yaml:3:20: sample.prompts: --w: given twice. Keep one of them");
+  EXPECT_EQ(said("[a --w 64 --h 64 --w 64]"), "job.yaml:3:20: sample.prompts: --w: given twice. Keep one of them");
+  EXPECT_EQ(said("[a --d 1 --seed 2]"),
+            "job.yaml:3:20: sample.prompts: --seed: \"2\", and --d: \"1\" in line 3, say two things of one image. Keep "
+            "one of them");
+  EXPECT_EQ(said("[{prompt: a --w 64, width: 128}]"),
+            "job.yaml:3:29: sample.prompts: --w: \"64\", and width: \"128\" in line 3, say two things of one image. "
+            "Keep one of them");
+  EXPECT_EQ(said("[{prompt: a --n bad, neg: worse}]"),
+            "job.yaml:3:29: sample.prompts: --n: \"bad\", and neg: \"worse\" in line 3, say two things of one image. "
+            "Keep one of them");
+  EXPECT_EQ(said("[{prompt: a --ctrl_img a.png, images: {control: b.png}}]"),
+            "job.yaml:3:29: sample.prompts: --ctrl_img: \"a.png\", and images: \"b.png\" in line 3, say two things of "
+            "one image. Keep one of them");
+  EXPECT_THAT(said("[{prompt: a, ctrl_img: a.png, ctrl_img_1: b.png}]"), HasSubstr("ctrl_img_1: \"b.png\", and ctrl"));
+  for (const char* agree :
+       {"{prompt: a --w 64, width: 64}", "{prompt: a --l 3.0, guidance_scale: 3}", "a --d 7 --seed 7",
+        "{prompt: a --ctrl_img a.png, images: {control: a.png}}", "{prompt: a --w 64, width: null}"}) {
+    Config config = read(network + model + data + flow + "sample: {prompts: [" + agree + ", a --w 96]}");
+    EXPECT_EQ(config.sample.prompts.size(), 2u) << agree;
+  }
+}
+
 TEST(SamplePrompts, MistakesAreNamed) {
   const auto error = [](const std::string& prompts) {
     return error_of("model: {name_or_path: m}\ndatasets: [{folder_path: d}]\nsample: {prompts: " + prompts + "}\n");

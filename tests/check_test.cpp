@@ -291,6 +291,12 @@ TEST(Check, TheCommand) {
 
   EXPECT_THAT(run_host({"check", (dir / "nowhere").string()}).output, HasSubstr("there is no "));
   EXPECT_EQ(run_host({"check"}).code, 2);
+  const std::string help = run_host({"check", "--help"}).output;
+  EXPECT_THAT(help, HasSubstr("--batch-size"));
+  for (const char* of_steps : {"--recompute", "--offload", "--optimizer-states"}) {
+    EXPECT_THAT(help, Not(HasSubstr(of_steps)));
+    EXPECT_EQ(run_host({"check", photos.string(), of_steps, "auto"}).code, 2) << "it would do nothing";
+  }
 }
 
 // With a model its tokenizers count, and the step of its buckets is its own; where it cannot be opened the data is

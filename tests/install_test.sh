@@ -66,6 +66,33 @@ check "a C project finds the kernel library" cmake -S "$root/examples/kernels" -
   -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_C_COMPILER="$(cache CMAKE_C_COMPILER)" -DCMAKE_C_FLAGS="-Werror $flags"
 check "it builds" cmake --build "$work/kernels"
 check "its gradients agree with plain loops" prints "the gradients agree" "$work/kernels/lora_backward" cpu
+# Components are backends: those that are there are found, others are told, and stop only who needs them.
+with_components() { # the words behind LoraKernels in find_package
+  mkdir -p "$work/components"
+  cat >"$work/components/CMakeLists.txt" <<CMAKE
+cmake_minimum_required(VERSION 3.22)
+project(components NONE)
+find_package(LoraKernels 0.2 $1)
+message(STATUS "found \${LoraKernels_FOUND}, cpu \${LoraKernels_cpu_FOUND}, cuda \${LoraKernels_cuda_FOUND}")
+CMAKE
+  rm -rf "$work/components/build"
+  cmake -S "$work/components" -B "$work/components/build" -DCMAKE_PREFIX_PATH="$prefix" 2>&1
+}
+cuda=FALSE
+if [ -e "$libraries/lora-kernels/cuda.so" ]; then cuda=TRUE; fi
+check "the component cpu" prints "found 1, cpu TRUE, cuda $cuda" with_components "REQUIRED COMPONENTS cpu"
+check "an optional component" prints "found 1, cpu TRUE, cuda $cuda" with_components "OPTIONAL_COMPONENTS cuda vulkan"
+check "a component that there is not" refuses "there is no component vulkan" \
+  with_components "REQUIRED COMPONENTS vulkan"
+check "not required, it is not found" prints "found 0" with_components "QUIET COMPONENTS vulkan"
+if [ "$cuda" = TRUE ]; then
+  check "the component cuda" prints "found 1, " with_components "REQUIRED COMPONENTS cpu cuda"
+  mv "$libraries/lora-kernels/cuda.so" "$libraries/lora-kernels/cuda.so.away"
+  check "where it is not installed" refuses "the backend cuda is not installed" with_components "REQUIRED COMPONENTS cuda"
+  mv "$libraries/lora-kernels/cuda.so.away" "$libraries/lora-kernels/cuda.so"
+else
+  check "where it is not installed" refuses "the backend cuda is not installed" with_components "REQUIRED COMPONENTS cuda"
+fi
 if command -v pkg-config >/dev/null; then
   flags_of() { PKG_CONFIG_PATH=$libraries/pkgconfig pkg-config --cflags --libs lora_kernels; }
   check "pkg-config finds it where the tree was moved to" prints "-L$libraries" flags_of

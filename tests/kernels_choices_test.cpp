@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <string>
 
+#include "choice_lines.h"
 #include "lora_kernels_choices.h"
 #include "support/io_files.h"
 #include "support/kernel_tensors.h"
@@ -45,6 +46,23 @@ TEST(KernelsChoices, NothingIsChosenByTimeOnTheCpu) {
   multiply(context.get());
   EXPECT_EQ(choices_of(context.get()), "");
   EXPECT_EQ(lk_take_choices(context.get(), ""), LK_OK);
+}
+
+// Those of a GPU are passed over on the CPU, damaged ones are refused there as everywhere.
+TEST(KernelsChoices, DamagedLinesAreRefusedOnTheCpu) {
+  if (lh::test::tested_device() != "cpu") GTEST_SKIP() << "of the CPU";
+  const Context context = make_context();
+  const std::string zeros(128, '0'), line = lk::choice_line("device\tlibrary\tproduct", zeros);
+  EXPECT_EQ(lk_take_choices(context.get(), (line + line).c_str()), LK_OK) << lk_last_error(context.get());
+  EXPECT_EQ(choices_of(context.get()), "");
+  for (size_t at = 0; at < line.size(); ++at) {
+    std::string damaged = line + line;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    EXPECT_EQ(lk_take_choices(context.get(), damaged.c_str()), LK_E_INVALID) << at;
+    EXPECT_THAT(lk_last_error(context.get()), HasSubstr("lines: one is damaged")) << at;
+  }
+  for (const char* text : {"nonsense", "\n", "device\tlibrary\tproduct\t00\t00\n"})
+    EXPECT_EQ(lk_take_choices(context.get(), text), LK_E_INVALID) << text;
 }
 
 TEST(KernelsChoices, AreTakenByAContextWithoutAFile) {

@@ -181,6 +181,40 @@ TEST(LeastMemory, IsWhatARefusalNames) {
   EXPECT_EQ(dry(fmt::format("{:.1f}MiB", least - 0.1)).code, 4);
 }
 
+// Samples are decoded in the memory of a run: a budget that is shown to be enough is enough for that, too.
+TEST(MemoryTable, HasTheDecodingOfSamples) {
+  int64_t least_in_tiles = 0;
+  for (const int64_t tile : {128, 0}) {  // less than a step takes, and the whole picture: more than that
+    SCOPED_TRACE(tile);
+    ToyRun run;
+    run.replace("device: " + tested_device(), "device: cpu");
+    run.set("prompts", "[a photo]").set("sample_every", "1").set("width", "256").set("height", "256").command();
+    Config config = load_config(run.folder() / "train.yaml");
+    config.model.vae_tile = tile;
+    Prepared prepared(built_plugins(), config);
+    MemoryPlanner& planner = prepared.memory_planner();
+    const int64_t least = planner.least().memory.total();
+    EXPECT_FALSE(planner.best(least - 1).has_value());
+    if (tile > 0)
+      least_in_tiles = least;
+    else
+      EXPECT_GT(least, 2 * least_in_tiles);
+    for (const int64_t budget : {least, least * 5 / 4, least * 2, 20 * least}) {
+      SCOPED_TRACE(budget);
+      const std::optional<PlannedMemory> best = planner.best(budget);
+      ASSERT_TRUE(best.has_value());
+      EXPECT_LE(best->memory.total(), budget);
+      config.memory.budget = fmt::format("{}B", budget);
+      const Prepared given(built_plugins(), config);
+      EXPECT_LE(given.plan->memory.total(), budget);
+      EXPECT_GE(best->memory.activations, given.samples->decoding().arena);
+      if (budget == least) continue;  // where an estimate is exceeded by some bytes, another plan is made
+      EXPECT_EQ(given.plan->memory.activations, best->memory.activations);
+      EXPECT_EQ(given.plan->memory.weights, best->memory.weights);
+    }
+  }
+}
+
 TEST(DryRun, SaysByWhichRatesItPredicts) {
   ToyRun run;
   const HostResult result = run.train({"--dry-run"});

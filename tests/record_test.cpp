@@ -6,6 +6,7 @@
 
 #include <cerrno>
 
+#include "core/hash.h"
 #include "support/io_files.h"
 
 namespace lh::test {
@@ -97,6 +98,48 @@ TEST(Record, HeadersAreSealed) {
     put(file, changed);
     EXPECT_EQ(answer(file), RecordAnswer::damaged) << from;
   }
+}
+
+// Records of builds that had one digest for all data.
+TEST(Record, WithoutDigestsOfTensorsIsRead) {
+  const TempDir dir;
+  const fs::path file = dir / "r";
+  write(file);
+  const Safetensors made(file);
+  std::map<std::string, std::string> metadata = made.metadata();
+  EXPECT_EQ(metadata.at("lora_host.digests").size(), 64 * made.tensors().size());
+  metadata.erase("lora_host.digests");
+  metadata.erase("lora_host.digest");
+  std::vector<std::pair<std::string, Desc>> entries;
+  for (const StoredTensor& t : made.tensors()) entries.emplace_back(t.name, t.desc);
+  const std::string data = get(file).substr(static_cast<size_t>(made.data_start()));
+  metadata["lora_host.digest"] = sha256_hex(safetensors_header(entries, metadata) + data);
+  const std::string old = safetensors_header(entries, metadata) + data;
+  put(file, old);
+  const Record record = check_record(file, id, [](const std::string&, const HostTensor&) {});
+  ASSERT_EQ(record.answer, RecordAnswer::ok) << record.why;
+  EXPECT_EQ(record.metadata, (std::map<std::string, std::string>{{"note", "of \"this\" record"}}));
+  EXPECT_EQ(record.read("a").data, counting({3, 4}, 1).data);
+  std::string changed = old;
+  changed.back() = static_cast<char>(changed.back() ^ 1);
+  put(file, changed);
+  EXPECT_EQ(answer(file), RecordAnswer::damaged);
+}
+
+// The file is read again, tensor by tensor, after it was checked as a whole.
+TEST(Record, WhatIsReadIsWhatWasChecked) {
+  const TempDir dir;
+  const fs::path file = dir / "r";
+  write(file);
+  std::string bytes = get(file);
+  const Record record = check_record(file, id, [](const std::string&, const HostTensor&) {});
+  ASSERT_EQ(record.answer, RecordAnswer::ok) << record.why;
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);  // of "b"
+  put(file, bytes);                                    // in the same file
+  EXPECT_EQ(record.read("a").data, counting({3, 4}, 1).data);
+  EXPECT_THAT(
+      error_of([&] { record.read("b"); }),
+      HasSubstr(file.string() + ": the content does not match its checksum: it was changed after it was checked"));
 }
 
 // A call that fails says nothing about the content.

@@ -57,9 +57,6 @@ constexpr ConfigFlag data_flags_rows[] = {
     {"--resolution", "datasets[].resolution", "Training size; 512,768 trains at both."},
     {"--caption-ext", "datasets[].caption_ext", ""},
     {"--trigger", "trigger_word", ""},
-    {"--recompute", "memory.recompute", "Share of what blocks keep for their backward passes that is made again: 35%."},
-    {"--offload", "memory.offload", "Share of it that waits in host memory: 35%."},
-    {"--optimizer-states", "memory.optimizer_states", "Where the optimizer's states are: auto, device or host."},
     {"--batch-size", "train.batch_size", ""},
 };
 constexpr ConfigFlag sample_flags_rows[] = {

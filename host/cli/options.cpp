@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "cli/arguments.h"
+#include "cli/part_names.h"
 #include "cli/plugin_flags.h"
 #include "config/load.h"
 #include "config/run_settings.h"
@@ -214,7 +215,8 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
         schema::expand_home(raw.config_file), schema::expand_home(raw.dataset_config),
         {.model = !raw.config_file.empty() && raw.model.empty() && raw.checkpoint.empty() && options.command != "check",
          .datasets = needs_data && raw.datasets.empty(),
-         .plugins = &plugins});
+         .plugins = &plugins,
+         .wrong_name = part_names_of(options.command, options.registry.get())});
   apply_model(raw, *options.registry, config);
   if (datasets) apply_datasets(raw, config);
   const bool without_data = options.command == "bench" || options.command == "plan";

@@ -1,16 +1,17 @@
 // Adds up what the run will write and compares it with what is free.
 #include "cli/preflight.h"
 
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <optional>
 
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/caption.h"
+#include "io/disk_space.h"
 #include "io/safetensors.h"
 #include "train/metadata.h"
 
@@ -61,10 +62,14 @@ void require_files(const fs::path& folder, std::string_view begin, std::string_v
   }
 }
 
-// Every call that publishes a file, tried on an empty one.
-void try_to_publish(const fs::path& folder) {
+// Every call that publishes a file, tried on an empty one. wanted: what is to be written there.
+void try_to_publish(const fs::path& folder, const fs::path& wanted) {
   const fs::path file = folder / fmt::format(".lora-host-{}-try.tmp", ::getpid());
-  publish_text(file, "");
+  try {
+    publish_text(file, "");
+  } catch (const Error& error) {
+    fail(error.code(), "{}: {}", wanted.string(), error.what());
+  }
   std::error_code none;
   fs::remove(file, none);
 }
@@ -90,10 +95,10 @@ void check_outputs(const Prepared& p) {
   require_files(folder / "state", "", ".safetensors");
   require_files(folder / "samples", "", ".png");
   safetensors_header({}, lora_metadata(p, c.train, c.train.steps).entries);
-  try_to_publish(there);
+  try_to_publish(there, folder);
   std::error_code none;
   for (const char* part : {"state", "samples"})
-    if (fs::exists(folder / part, none)) try_to_publish(folder / part);
+    if (fs::exists(folder / part, none)) try_to_publish(folder / part, folder / part);
 }
 
 DiskNeed disk_need(Prepared& p) {
@@ -124,18 +129,17 @@ void check_disk(Prepared& p) {
          "{}: cannot be written: {}: {}. Give this user write permission there, or choose another "
          "training_folder",
          folder.string(), there.string(), std::strerror(errno));
-  struct statvfs info {};
-  if (::statvfs(there.c_str(), &info) != 0) return;  // a file system that does not tell shows it when it is full
+  const std::optional<int64_t> free = free_disk_bytes(there);
+  if (!free) return;  // a file system that does not tell shows it when it is full
   const DiskNeed need = disk_need(p);
-  const auto free = static_cast<int64_t>(info.f_bavail * info.f_frsize);
   const int64_t at_least = need.state + need.lora + need.cache;  // new files are written before old ones go
   const int64_t needed = std::max(need.total() - already_used(folder) - already_used(folder / "state"), at_least);
-  if (needed > free)
+  if (needed > *free)
     fail(Code::resource,
          "{}: the run needs {:.1f} MiB of disk, {} has {:.1f} MiB free. Needed: {} training states of {:.1f} MiB, {} "
          "LoRA files of {:.1f} MiB, {:.1f} MiB of encoded images and prompts. Free space there, choose another "
          "training_folder, or lower save.max_step_saves_to_keep",
-         folder.string(), mib(needed), there.string(), mib(free), need.states, mib(need.state), need.loras,
+         folder.string(), mib(needed), there.string(), mib(*free), need.states, mib(need.state), need.loras,
          mib(need.lora), mib(need.cache));
 }
 

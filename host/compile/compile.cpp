@@ -105,6 +105,7 @@ StepBeforeRecompute::Pass StepBeforeRecompute::build_pass(const Model& model, co
   show("products", graph);
 
   // Adapters on the linears whose names match; from here on some parameters are trained.
+  pass.all_kept.left_out = left_out(graph, select);
   pass.all_kept.modules = adapt(graph, select, true);
   show("adapt", graph);
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "compile/adapter_selection.h"
+#include "compile/left_out.h"
 #include "graph/graph.h"
 #include "passes/stream.h"
 #include "plugin/model.h"
@@ -45,7 +46,8 @@ struct StepOptions {
 struct TrainGraph {
   Graph graph{DType::f32};
   std::vector<AdaptedModule> modules;
-  KeptActivations activations;  // where something is recomputed
+  std::vector<LeftOut> left_out;  // that were to have an adapter
+  KeptActivations activations;    // where something is recomputed
 };
 
 TrainGraph build_train_graph(const Model& model, const Sizes& sizes, const SelectAdapter& select,

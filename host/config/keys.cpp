@@ -308,7 +308,8 @@ const Key table[] = {
     {"network.conv",
      in<N, &NetworkConfig::conv>,
      "Rank on convolutions of models that have them (LoCon): on every convolution of the blocks but those in "
-     "groups, 1x1 ones and the linear layers between them with network.linear. 0: those blocks are left alone.",
+     "groups (--dry-run names them), 1x1 ones and the linear layers between them with network.linear. 0: those blocks "
+     "are left alone.",
      {.range = {.low = 0, .high = 4096}}},
     {"network.conv_alpha",
      in<N, &NetworkConfig::conv_alpha>,

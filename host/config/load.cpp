@@ -321,9 +321,24 @@ class Reader {
     if (ImagePaths* const* images = std::get_if<ImagePaths*>(&field))
       for (auto& [image, paths] : **images)
         for (GivenValue& path : paths) path.source = file_;
+    if (found.empty()) check_names(row, field, value, found);
     for (const auto& [place, text] : found) problem(value.kind == Kind::null ? key.place : place, name, text);
     if (row.rules.required && found.empty() && (value.kind == Kind::null || value.text.empty()))
       problem(key.place, name, fmt::format("is empty. {}", row.doc));
+  }
+
+  // Names of what plugins have, among them those of phases.
+  void check_names(const schema::Key& row, const schema::Field& field, const Node& value,
+                   std::vector<yaml::Problem>& problems) const {
+    if (!needs_.wrong_name) return;
+    const auto check = [&](std::string_view key, const std::string& given, Place place) {
+      if (const std::string wrong = given.empty() ? "" : needs_.wrong_name(key, given); !wrong.empty())
+        problems.push_back({place, wrong});
+    };
+    if (std::string* const* given = std::get_if<std::string*>(&field)) check(row.path, **given, value.place);
+    if (schema::Phases* const* phases = std::get_if<schema::Phases*>(&field))
+      for (const Phase& phase : **phases)
+        if (const Node* given = phase.settings.find("optimizer")) check("train.optimizer", given->text, given->place);
   }
 
   // One entry of a mapping, under a name of its own.

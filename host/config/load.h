@@ -2,7 +2,9 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/config.h"
@@ -15,6 +17,9 @@ struct ConfigNeeds {
   const std::vector<PluginKeys>* plugins =
       nullptr;       // a key of `model` that none of them has is unknown; null: not said
   bool arch = true;  // and a model.arch is refused
+  // What is wrong with the name of a plugin's part, such as an optimizer's, that this key has; empty: nothing. Not
+  // asked where there is no such function.
+  std::function<std::string(std::string_view key, const std::string& name)> wrong_name = {};
 };
 
 // A file of ours, of ai-toolkit, or, where its name ends in .toml, of kohya's scripts; dataset_config: a file of the

@@ -6,7 +6,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <map>
 
+#include "config/scalar.h"
 #include "config/schema.h"
 #include "config/value.h"
 
@@ -58,12 +60,16 @@ std::string trimmed(std::string_view text) {
   return std::string(text.substr(first, text.find_last_not_of(" \t\n\r") - first + 1));
 }
 
+// An empty text is one, too.
+std::string quoted(std::string text) { return text.empty() ? "\"\"" : print_value(&text); }
+
 class Reader {
  public:
   explicit Reader(std::vector<yaml::Problem>& problems) : problems_(problems) {}
 
   SampleItem read(const Node& node) {
     SampleItem item;
+    said_.clear();
     if (node.kind == Kind::scalar) {
       read_text(node, item);
     } else if (node.kind == Kind::map) {
@@ -73,7 +79,7 @@ class Reader {
       if (prompt == nullptr || prompt->kind == Kind::list || prompt->kind == Kind::map)
         wrong(node.place, "expected a mapping with the text `prompt`");
       else
-        read_text(*prompt, item);  // what its flags say counts, as in those programs
+        read_text(*prompt, item);
     } else {
       wrong(node.place, "expected a prompt, or a mapping with one, found " + yaml::describe(node));
     }
@@ -113,6 +119,27 @@ class Reader {
     return text.npos;
   }
 
+  // What was said of a field before, under the name that it was said by.
+  struct Said {
+    std::string shown;
+    Node value;
+  };
+
+  // Two flags and fields may say the same of an image, one flag twice may not. True for what is to be read.
+  bool agrees(const std::string& name, const std::string& shown, yaml::Place place, const Node& value) {
+    const auto [before, first] = said_.try_emplace(name, Said{shown, value});
+    if (first) return true;
+    const auto& [other, said] = before->second;
+    if (other == shown) {
+      wrong(place, fmt::format("{}: given twice. Keep one of them", shown));
+    } else if (const auto number = yaml::number_of(value);
+               value.text != said.text && (!number || number != yaml::number_of(said))) {
+      wrong(place, fmt::format("{}: {}, and {}: {} in line {}, say two things of one image. Keep one of them", shown,
+                               quoted(value.text), other, quoted(said.text), said.place.line));
+    }
+    return false;
+  }
+
   void read_field(std::string name, yaml::Place place, const Node& value, SampleItem& item, std::string shown = "") {
     if (shown.empty()) shown = name;
     if (value.kind == Kind::null) return;  // as if it were not there
@@ -125,6 +152,8 @@ class Reader {
         mapping.entries.emplace_back(Node{.kind = Kind::scalar, .place = place, .text = key}, value);
         return value.text.empty() ? void() : assign_image(shown, mapping, item);
       }
+    const bool known = std::ranges::find(rows, name, &Row::field) != std::end(rows);
+    if (known && !agrees(name, shown, place, value)) return;
     if (name == "width")
       item.width = integer(name, shown, value);
     else if (name == "height")
@@ -182,14 +211,15 @@ class Reader {
     row.rules.lists = false;  // one file each
     assign(row, &images, value, found);
     for (const auto& [place, text] : found) wrong(place, fmt::format("{}: {}", shown, text));
-    for (auto& [key, paths] : images) item.images[key] = paths[0];
+    for (auto& [key, paths] : images) {
+      const Node path{.kind = Kind::scalar, .place = value.place, .text = paths[0].text};
+      if (agrees("images." + key, shown, value.place, path)) item.images[key] = paths[0];
+    }
   }
 
   std::vector<yaml::Problem>& problems_;
+  std::map<std::string, Said> said_;  // of the item that is read; by field, and "images.<key>"
 };
-
-// An empty text is one, too.
-std::string quoted(std::string text) { return text.empty() ? "\"\"" : print_value(&text); }
 
 std::string printed(const SampleItem& item) {
   std::string fields;

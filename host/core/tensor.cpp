@@ -11,6 +11,7 @@
 #include "core/error.h"
 #include "core/float_formats.h"
 #include "core/parallel.h"
+#include "core/swap_axes.h"
 
 namespace lh {
 
@@ -237,17 +238,10 @@ bool all_finite(const HostTensor& tensor) {
 
 namespace {
 
-// [N, a, b] -> [N, b, a], where the axes a and b may each stand for several.
-HostTensor swap_axes(const HostTensor& t, int64_t a, int64_t b, const Shape& shape) {
+// The axes a and b may each stand for several.
+HostTensor swapped(const HostTensor& t, int64_t a, int64_t b, const Shape& shape) {
   HostTensor out(Desc{DType::f32, shape});
-  const std::span<const float> from = t.as<float>();
-  const std::span<float> to = out.as<float>();
-  in_threads(shape[0], least_elements / std::max<int64_t>(a * b, 1), [&](int64_t first, int64_t end) {
-    for (int64_t n = first; n < end; ++n)
-      for (int64_t j = 0; j < b; ++j)
-        for (int64_t i = 0; i < a; ++i)
-          to[static_cast<size_t>((n * b + j) * a + i)] = from[static_cast<size_t>((n * a + i) * b + j)];
-  });
+  swap_axes(shape[0], a, b, dtype_size(DType::f32), std::as_bytes(t.as<float>()).data(), out.data.data());
   return out;
 }
 
@@ -255,12 +249,12 @@ HostTensor swap_axes(const HostTensor& t, int64_t a, int64_t b, const Shape& sha
 
 HostTensor nchw_to_nhwc(const HostTensor& t) {
   const Shape& s = t.desc.shape;
-  return swap_axes(t, s[1], s[2] * s[3], {s[0], s[2], s[3], s[1]});
+  return swapped(t, s[1], s[2] * s[3], {s[0], s[2], s[3], s[1]});
 }
 
 HostTensor nhwc_to_nchw(const HostTensor& t) {
   const Shape& s = t.desc.shape;
-  return swap_axes(t, s[1] * s[2], s[3], {s[0], s[3], s[1], s[2]});
+  return swapped(t, s[1] * s[2], s[3], {s[0], s[3], s[1], s[2]});
 }
 
 }  // namespace lh

@@ -56,18 +56,28 @@ std::vector<std::string> ids_for(const std::vector<Offered<Descriptor>>& all, Ob
   return ids;
 }
 
-// what: "sampler" or "schedule"; key: of the configuration.
+// what: "sampler" or "schedule"; ids: those that are of use.
+std::string unknown_name(const std::string& what, const std::string& name, const std::vector<std::string>& ids) {
+  const std::vector<std::string_view> words(ids.begin(), ids.end());
+  const std::string near = nearest_of(plain(name), words);
+  return fmt::format("{} '{}' is in no plugin. {}Known: {}", what, name,
+                     near.empty() ? "" : fmt::format("Did you mean {}? ", near), fmt::join(ids, ", "));
+}
+
+template <typename Descriptor>
+std::vector<std::string> all_ids(const std::vector<Offered<Descriptor>>& all) {
+  std::vector<std::string> ids;
+  for (const auto& offered : all) ids.emplace_back(offered.descriptor->id);
+  return ids;
+}
+
+// key: of the configuration.
 template <typename Descriptor>
 Offered<Descriptor> need(const std::vector<Offered<Descriptor>>& all, const std::string& name, const std::string& what,
                          const std::string& key, const Recipe& recipe) {
   const std::vector<std::string> ids = ids_for(all, recipe.objective);
   const Offered<Descriptor>* found = find(all, plain(name));
-  if (found == nullptr) {
-    const std::vector<std::string_view> words(ids.begin(), ids.end());
-    const std::string near = nearest_of(plain(name), words);
-    fail(Code::config, "{}: {} '{}' is in no plugin. {}Known: {}", key, what, name,
-         near.empty() ? "" : fmt::format("Did you mean {}? ", near), fmt::join(ids, ", "));
-  }
+  if (found == nullptr) fail(Code::config, "{}: {}", key, unknown_name(what, name, ids));
   if (!fits(*found->descriptor, recipe.objective))
     fail(Code::config, "{}: {} '{}' is for models of objective {}, this one is of objective {}; use one of: {}", key,
          what, found->descriptor->id, fmt::join(texts(found->descriptor->objectives), ", "),
@@ -108,6 +118,18 @@ SamplerChoice choose_sampler(const Registry& registry, const Recipe& recipe, con
   const bool own_sampler = chosen.descriptor->id == own.sampler, own_schedule = spacing.descriptor->id == own.scheduler;
   return {std::make_shared<Sampler>(chosen, merged(config.sampler_params, own.sampler_params, own_sampler)),
           std::make_shared<Schedule>(spacing, merged(config.scheduler_params, own.scheduler_params, own_schedule))};
+}
+
+std::string unknown_sampler(const Registry& registry, const std::string& name) {
+  std::string sampler = plain(name);
+  take_schedule(registry, sampler);
+  const auto all = registry.samplers();
+  return find(all, sampler) != nullptr ? "" : unknown_name("sampler", name, all_ids(all));
+}
+
+std::string unknown_schedule(const Registry& registry, const std::string& name) {
+  const auto all = registry.schedules();
+  return find(all, plain(name)) != nullptr ? "" : unknown_name("schedule", name, all_ids(all));
 }
 
 SamplingSchedule schedule_of(const SamplerChoice& choice, const Recipe& recipe, int64_t steps, int64_t tokens) {

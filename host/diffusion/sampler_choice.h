@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "config/config.h"
 #include "diffusion/sampling_schedule.h"
@@ -20,6 +21,11 @@ struct SamplerChoice {
 // sample.scheduler_params, over those of the recipe where the choice is the recipe's. Throws lh::Error(Code::config)
 // that lists what there is for this model.
 SamplerChoice choose_sampler(const Registry& registry, const Recipe& recipe, const SampleConfig& config);
+
+// What is wrong with a name that no plugin has, whatever the model: with the nearest one and all there are. Empty:
+// nothing.
+std::string unknown_sampler(const Registry& registry, const std::string& name);
+std::string unknown_schedule(const Registry& registry, const std::string& name);
 
 // The levels of a run of so many steps. tokens: image tokens.
 SamplingSchedule schedule_of(const SamplerChoice& choice, const Recipe& recipe, int64_t steps, int64_t tokens);

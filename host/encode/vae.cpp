@@ -11,6 +11,13 @@
 
 namespace lh {
 
+void VaeMemory::join(const VaeMemory& other) {
+  weights = std::max(weights, other.weights);
+  arena = std::max(arena, other.arena);
+  workspace = std::max(workspace, other.workspace);
+  constants += other.constants;
+}
+
 int64_t MemoryRoom::total(const VaeMemory& vae) const {
   return taken + vae.weights + vae.constants + std::max(arena, vae.arena) + std::max(workspace, vae.workspace);
 }

@@ -18,6 +18,8 @@ enum class VaeRole { encode, decode };
 // Device memory in bytes.
 struct VaeMemory {
   int64_t weights = 0, arena = 0, workspace = 0, constants = 0;
+  // Of both, one after the other with the same weights.
+  void join(const VaeMemory& other);
 };
 
 // Memory that may be used, and what others have of it.

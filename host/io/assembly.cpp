@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/float_formats.h"
+#include "core/swap_axes.h"
 #include "io/component.h"
 
 namespace lh {
@@ -121,25 +122,10 @@ void read_elements(const ScaledKey& piece, int64_t first, int64_t count, DType t
   }
 }
 
-template <typename T>
-void permute(const Shape& in, bool transpose, const std::byte* src, std::byte* dst) {
-  const auto* from = reinterpret_cast<const T*>(src);
-  auto* to = reinterpret_cast<T*>(dst);
-  // Both orders are [outer, a, b] -> [outer, b, a].
-  const int64_t outer = transpose ? 1 : in[0], a = transpose ? in[0] : in[1], b = in.numel() / (outer * a);
-  for (int64_t o = 0; o < outer; ++o)
-    for (int64_t j = 0; j < b; ++j)
-      for (int64_t i = 0; i < a; ++i) to[(o * b + j) * a + i] = from[(o * a + i) * b + j];
-}
-
 // [O, I, K...] -> [O, K..., I], or the transpose of a matrix.
-void reorder(const Shape& in, bool transpose, int64_t element, const std::byte* src, std::byte* dst) {
-  switch (element) {
-    case 1: return permute<uint8_t>(in, transpose, src, dst);
-    case 2: return permute<uint16_t>(in, transpose, src, dst);
-    case 4: return permute<uint32_t>(in, transpose, src, dst);
-    default: return permute<uint64_t>(in, transpose, src, dst);
-  }
+void reorder(const Shape& in, bool transpose, int64_t element, const std::byte* from, std::byte* to) {
+  const int64_t outer = transpose ? 1 : in[0], a = transpose ? in[0] : in[1];
+  swap_axes(outer, a, in.numel() / std::max<int64_t>(outer * a, 1), element, from, to);
 }
 
 // The values in float32, changed, then converted.

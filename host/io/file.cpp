@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -16,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "io/disk_space.h"
 #include "io/temp_folder.h"
 
 namespace lh {
@@ -67,20 +67,13 @@ std::string directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path().string() : std::string(".");
 }
 
-// Of the file system of a folder; none where it does not tell.
-std::optional<uint64_t> free_bytes(const std::string& directory) {
-  struct statvfs info {};
-  if (::statvfs(directory.c_str(), &info) != 0 || info.f_blocks == 0) return std::nullopt;
-  return static_cast<uint64_t>(info.f_bavail) * info.f_frsize;
-}
-
 // `needed`: bytes of the whole file, 0 when not known.
 [[noreturn]] void disk_error(const fs::path& path, const char* call, int error, int64_t needed) {
   const std::string directory = directory_of(path), file = path.string();
   switch (error) {
     case ENOSPC:
     case EDQUOT: {
-      const std::optional<uint64_t> available = free_bytes(directory);
+      const std::optional<int64_t> available = free_disk_bytes(directory);
       fail(Code::resource,
            "{}: {} failed: {}. The file needs {} bytes, {} has {} bytes free. Free space there, or choose another "
            "folder",
@@ -171,8 +164,8 @@ class TempFile {
 void reserve(const TempFile& temp, const fs::path& target, int64_t bytes) {
   if (bytes <= 0) return;
   // A reservation that fails takes what there is for a moment, from everyone.
-  const std::optional<uint64_t> available = free_bytes(directory_of(target));
-  if (available && *available < static_cast<uint64_t>(bytes)) disk_error(target, "reserving space", ENOSPC, bytes);
+  const std::optional<int64_t> available = free_disk_bytes(directory_of(target));
+  if (available && *available < bytes) disk_error(target, "reserving space", ENOSPC, bytes);
   const int error = attempt("fallocate", [&] { return ::fallocate(temp.fd(), FALLOC_FL_KEEP_SIZE, 0, bytes); });
   if (error == EOPNOTSUPP || error == ENOSYS) return;  // such a file system tells at write
   if (error != 0) disk_error(target, "reserving space", error, bytes);

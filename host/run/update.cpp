@@ -2,10 +2,9 @@
 #include "run/update.h"
 
 #include <algorithm>
-#include <cstring>
 
 #include "core/error.h"
-#include "core/parallel.h"
+#include "core/swap_axes.h"
 #include "graph/op.h"
 #include "run/fork.h"
 
@@ -15,17 +14,9 @@ namespace {
 // Elements of a [O, I, KH, KW] tensor in the order of memory, [O, KH, KW, I], or back.
 HostTensor reordered(const HostTensor& from, const Shape& s, bool to_memory) {
   HostTensor to(from.desc);
-  const int64_t size = dtype_size(from.desc.dtype), pixels = s[2] * s[3];
-  const auto reorder = [&](int64_t first, int64_t end) {
-    for (int64_t o = first; o < end; ++o)
-      for (int64_t i = 0; i < s[1]; ++i)
-        for (int64_t k = 0; k < pixels; ++k) {
-          const int64_t file = (o * s[1] + i) * pixels + k, memory = (o * pixels + k) * s[1] + i;
-          std::memcpy(to.data.data() + (to_memory ? memory : file) * size,
-                      from.data.data() + (to_memory ? file : memory) * size, static_cast<size_t>(size));
-        }
-  };
-  in_threads(s[0], (int64_t{1} << 18) / std::max<int64_t>(s[1] * pixels, 1), reorder);
+  const int64_t pixels = s[2] * s[3];
+  swap_axes(s[0], to_memory ? s[1] : pixels, to_memory ? pixels : s[1], dtype_size(from.desc.dtype), from.data.data(),
+            to.data.data());
   return to;
 }
 

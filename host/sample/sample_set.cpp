@@ -97,13 +97,22 @@ HostTensor SampleSet::denoise(const SampleRequest& request, TextEncoding& text, 
   return found->second->sample(request, text, std::move(images), cancelled);
 }
 
+std::set<Bucket> SampleSet::sizes() const {
+  std::set<Bucket> all;
+  for (const auto& [request, denoiser] : denoisers_) all.insert(request.bucket());
+  return all;
+}
+
 void SampleSet::plan_decoding(const Vae& vae, const MemoryRoom& room) {
   decoders_.clear();
-  for (const auto& [request, denoiser] : denoisers_) {
-    const Bucket size = request.bucket();
-    if (std::ranges::find(decoders_, size, &std::pair<Bucket, Decoder>::first) == decoders_.end())
-      decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, {size.width, size.height}, room)));
-  }
+  for (const Bucket& size : sizes())
+    decoders_.emplace_back(size, Decoder(vae, vae.fit(VaeRole::decode, {size.width, size.height}, room)));
+}
+
+VaeMemory SampleSet::decoding_in(const Vae& vae, const MemoryRoom& room) const {
+  VaeMemory all;
+  for (const Bucket& size : sizes()) all.join(vae.fit(VaeRole::decode, {size.width, size.height}, room).memory);
+  return all;
 }
 
 void SampleSet::require_decoding(const MemoryRoom& room) const {
@@ -112,13 +121,7 @@ void SampleSet::require_decoding(const MemoryRoom& room) const {
 
 VaeMemory SampleSet::decoding() const {
   VaeMemory all;
-  for (const auto& [size, decoder] : decoders_) {
-    const VaeMemory& one = decoder.plan().memory;
-    all.weights = std::max(all.weights, one.weights);
-    all.arena = std::max(all.arena, one.arena);
-    all.workspace = std::max(all.workspace, one.workspace);
-    all.constants += one.constants;
-  }
+  for (const auto& [size, decoder] : decoders_) all.join(decoder.plan().memory);
   return all;
 }
 

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,6 +31,8 @@ class SampleSet {
 
   // Decoders for all sizes, as large as fits into `room`.
   void plan_decoding(const Vae& vae, const MemoryRoom& room);
+  // What that would take, in place of what was planned.
+  VaeMemory decoding_in(const Vae& vae, const MemoryRoom& room) const;
   void require_decoding(const MemoryRoom& room) const;  // VaePlan::require of each
   VaeMemory decoding() const;
   std::string decoding_text() const;  // of the largest
@@ -37,6 +40,7 @@ class SampleSet {
   Image decode(const SampleRequest& request, const HostTensor& latents);
 
  private:
+  std::set<Bucket> sizes() const;
   std::vector<std::pair<SampleRequest, std::unique_ptr<Denoiser>>> denoisers_;
   std::vector<std::pair<Bucket, Decoder>> decoders_;
 };

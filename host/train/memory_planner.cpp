@@ -93,19 +93,22 @@ void agree_on_plan(World& world, int64_t& limit, Rates& rates) {
 }
 
 MemoryPlanner::MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
-                             const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory)
+                             const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory,
+                             DecodingOf decoding)
     : model_(model),
       selection_(selection),
       options_(options),
       shape_(base.largest_shape()),
-      base_(base.memory),
+      base_(base.memory_beside_decoding()),
       base_states_(base.states_at()),
       updates_{{base.states_at(), base.update_needs(base.states_at())}},
       other_arena_(base.other_arena()),
       blocks_(streamable_blocks(base.largest().graph, weight_names(base.largest().graph, model.checkpoint()))),
       wishes_(config, static_cast<int64_t>(blocks_.size())),
       rates_(rates),
-      host_memory_(host_memory) {
+      host_memory_(host_memory),
+      decoding_(std::move(decoding)) {
+  if (decoding_) least_decoding_ = decoding_({.limit = 0});
   options_.step.rates = rates;
   if (!wishes_.least_states) updates_.try_emplace(StatePlace::device, base.update_needs(StatePlace::device));
   if (wishes_.most_states) {
@@ -178,6 +181,9 @@ PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightSh
   planned.memory.adapters += update.here - of_base.here;
   planned.memory.small += update.small - of_base.small;
   planned.memory.workspace = std::max(planned.memory.workspace, update.workspace);
+  planned.memory.weights += least_decoding_.weights;
+  planned.memory.small += least_decoding_.constants;
+  planned.memory.workspace = std::max(planned.memory.workspace, least_decoding_.workspace);
   const std::vector<std::string> names(streaming.weights.begin(), streaming.weights.end());
   planned.memory.streamed = streamed_bytes(graph, names);
   planned.memory.offloaded = offloaded_bytes(graph);
@@ -196,7 +202,8 @@ PlannedMemory MemoryPlanner::plan_for(const MemoryChoice& choice, const WeightSh
     planned.time.waiting += state_seconds_;
   }
   // What else runs in the arena fetches the same weights into it, but for updates.
-  planned.memory.activations = std::max({plan.bytes, other_arena_ + streaming.window, update.arena});
+  planned.memory.activations =
+      std::max({plan.bytes, other_arena_ + streaming.window, update.arena, least_decoding_.arena});
   return planned;
 }
 
@@ -281,7 +288,7 @@ bool MemoryPlanner::improve_offloaded(PlannedMemory& best, double offload, int64
 
 // States go to host memory where something has to, and that is faster. A prediction knows what copies take better than
 // what it costs to make something again, so that little less is enough.
-std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
+std::optional<PlannedMemory> MemoryPlanner::fastest(int64_t budget) {
   std::optional<PlannedMemory> best = best_with(wishes_.least_states, budget);
   const bool all_kept = best && best->choice.recompute <= wishes_.least_share &&
                         best->choice.streamed <= wishes_.least && best->choice.offload <= wishes_.least_offload;
@@ -294,6 +301,25 @@ std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
   if (best) return best;
   PlannedMemory least = this->least();  // which is found between the shares that were looked at
   return fits(least, budget) ? std::optional(std::move(least)) : std::nullopt;
+}
+
+std::optional<PlannedMemory> MemoryPlanner::best(int64_t budget) {
+  std::optional<PlannedMemory> best = fastest(budget);
+  if (best) decode_in(*best, budget);
+  return best;
+}
+
+void MemoryPlanner::decode_in(PlannedMemory& planned, int64_t budget) const {
+  if (!decoding_) return;
+  MemoryReport& m = planned.memory;
+  m.weights -= least_decoding_.weights;
+  m.small -= least_decoding_.constants;
+  const VaeMemory decoding = decoding_(
+      {.limit = budget, .taken = m.weights + m.adapters + m.small, .arena = m.activations, .workspace = m.workspace});
+  m.weights += decoding.weights;
+  m.small += decoding.constants;
+  m.activations = std::max(m.activations, decoding.arena);
+  m.workspace = std::max(m.workspace, decoding.workspace);
 }
 
 // Offloading takes the place of what would be made again. More of it is better until the link is busy all the time.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,12 +57,16 @@ int64_t host_memory_for(const Device& device, const Config& config, int processe
 // rates of the first.
 void agree_on_plan(World& world, int64_t& limit, Rates& rates);
 
+// What it takes to decode the samples of a run in such a room: in the largest tiles that fit, or else the smallest.
+using DecodingOf = std::function<VaeMemory(const MemoryRoom& room)>;
+
 class MemoryPlanner {
  public:
   // base: the whole run, made with `options`, with nothing streamed. model and selection have to stay. host_memory:
-  // that what is kept there may take.
+  // that what is kept there may take. decoding: of samples, where some are made.
   MemoryPlanner(const TrainPlan& base, const Model& model, const AdapterSelection& selection,
-                const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory);
+                const PlanOptions& options, const Config& config, const Rates& rates, int64_t host_memory,
+                DecodingOf decoding = {});
   // The same run with steps of another shape or batch size, for a look at what that would take.
   MemoryPlanner otherwise(const StepShape& shape, int64_t batch) const;
   int64_t host_memory() const { return host_memory_; }
@@ -73,7 +78,8 @@ class MemoryPlanner {
   Streaming streaming(int64_t count) const { return streaming(count, options_.share()); }
   // Where processes keep different weights, of the one that takes most.
   PlannedMemory at(const MemoryChoice& choice);
-  // The fastest that takes no more than `budget` bytes of the device; nothing where none does.
+  // The fastest that takes no more than `budget` bytes of the device, with samples decoded in the largest tiles that
+  // fit beside it; nothing where none does.
   std::optional<PlannedMemory> best(int64_t budget);
   // The one that takes least of the device, of whose bytes best() makes a plan, where host memory is not short.
   PlannedMemory least();
@@ -81,6 +87,9 @@ class MemoryPlanner {
 
  private:
   Streaming streaming(int64_t count, const WeightShare& share) const;
+  // The fastest, with the smallest tiles.
+  std::optional<PlannedMemory> fastest(int64_t budget);
+  void decode_in(PlannedMemory& planned, int64_t budget) const;
   // `placed`: it is within the budget.
   PlannedMemory plan_for(const MemoryChoice& choice, const WeightShare& share, int64_t budget, bool& placed);
   bool fits(const PlannedMemory& planned, int64_t budget) const;
@@ -99,7 +108,7 @@ class MemoryPlanner {
   const AdapterSelection& selection_;
   PlanOptions options_;
   StepShape shape_;
-  MemoryReport base_;  // with the states where base_states_ says
+  MemoryReport base_;  // with the states where base_states_ says, without decoding
   StatePlace base_states_;
   std::map<StatePlace, UpdateNeeds> updates_;
   double state_seconds_ = 0;  // that they take in a micro-batch, in host memory
@@ -108,6 +117,8 @@ class MemoryPlanner {
   MemoryWishes wishes_;
   Rates rates_;
   int64_t host_memory_;
+  DecodingOf decoding_;
+  VaeMemory least_decoding_;
   std::optional<StepBeforeRecompute> all_kept_;
   std::map<ActivationChoice, TrainGraph> steps_;
   std::map<MemoryChoice, PlannedMemory> planned_, bounds_;

@@ -256,9 +256,7 @@ void Prepared::compile(const MemoryChoice& choice) {
                         .arena = memory.activations,
                         .workspace = memory.workspace};
   samples->plan_decoding(vae, room);
-  const VaeMemory decoding = samples->decoding();
-  plan->also_adapted(decoding.arena, decoding.workspace, decoding.constants);
-  plan->memory.weights += decoding.weights;
+  plan->also_decoding(samples->decoding());
 }
 
 MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) {
@@ -269,8 +267,10 @@ MemoryPlanner& Prepared::memory_planner(const std::optional<KnownRates>& other) 
   if (!planner_) {
     PlanOptions options = plan_options({});
     options.step.streaming = {};
+    DecodingOf decoding;
+    if (samples) decoding = [this](const MemoryRoom& room) { return samples->decoding_in(vae, room); };
     planner_.emplace(*plan, model, selection, options, config, rates().rates,
-                     host_memory_for(device, config, processes_here));
+                     host_memory_for(device, config, processes_here), std::move(decoding));
   }
   return *planner_;
 }
@@ -400,6 +400,8 @@ std::string Prepared::report(bool whole) {
     text_report += kind.first > 0 ? fmt::format(" {} of rank {} and alpha {};", count, kind.first, kind.second)
                                   : fmt::format(" {} without a rank;", count);
   text_report.back() = '\n';
+  for (const std::string& line : left_out_lines(graph.left_out, whole))
+    text_report += fmt::format("  left out {}\n", line);
   for (size_t i = 0; i < config.train.phases.size(); ++i) {
     const int64_t first = i == 0 ? 0 : config.train.phases[i - 1].until;
     const int64_t end = config.train.phases[i].until > 0 ? config.train.phases[i].until : config.train.steps;

@@ -76,7 +76,7 @@ void upload_trained(const FoundState& found, const Adapters& adapters, const std
            wanted.text(), stored == nullptr ? "none" : stored->desc.text());
   }
   for (const AdapterTensor& tensor : adapters.tensors())
-    adapters.upload(section, tensor, file.read(section + "/" + tensor.name));
+    adapters.upload(section, tensor, found.record.read(section + "/" + tensor.name));
 }
 
 // The average of the weights, where the file and the run have one; what begins or ends is said.
@@ -156,8 +156,8 @@ void save_state(const std::filesystem::path& folder, const RunState& state, cons
         "step {}: {} of the trained tensors and the optimizer's states. This was not saved, and the last checkpoint is "
         "untouched. Lower train.lr, or correct train.optimizer_params (an eps of 0 divides by 0)",
         state.step, why);
-  stream_safetensors(folder / (name + ".safetensors"), tensors.entries(), metadata,
-                     [&](size_t i, const WriteBytes& write) { write(tensors.values(i).data); });
+  publish_sealed(folder / (name + ".safetensors"), {state_kind, name}, tensors.entries(), metadata,
+                 [&](size_t i, const WriteBytes& write) { write(tensors.values(i).data); });
 
   const auto all = generations(folder);
   for (size_t i = static_cast<size_t>(std::max<int64_t>(keep, 2)); i < all.size(); ++i) remove_old(all[i].path);
@@ -181,7 +181,7 @@ std::optional<RunState> load_state(const StateSource& from, const std::map<std::
   found->state.facts = facts;
   const Safetensors& file = *found->record.file;
   OptimizerValues values{.states = {},
-                         .read = [&](const std::string& key) { return file.read(key); },
+                         .read = [&](const std::string& key) { return found->record.read(key); },
                          .facts = std::move(found->record.metadata)};
   for (const StoredTensor& tensor : file.tensors()) values.states[tensor.name] = tensor.desc;
   const TakeOver taken = load_optimizer(values, update);

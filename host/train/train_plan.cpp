@@ -45,8 +45,9 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
   if (first.modules.empty())
     fail(Code::config,
          "network: no module is left to train. Check network_kwargs.only_if_contains and ignore_if_contains; this "
-         "model's targets are {}",
-         fmt::join(recipe.lora_targets, " and "));
+         "model's targets are {}{}{}",
+         fmt::join(recipe.lora_targets, " and "), first.left_out.empty() ? "" : ". ",
+         fmt::join(left_out_lines(first.left_out, false), "; "));
   std::vector<std::string> names;
   for (const AdaptedModule& module : first.modules) names.push_back(module.name);
   selection.require_use(names);
@@ -67,7 +68,7 @@ TrainPlan::TrainPlan(Device& device, const Model& model, const Registry& registr
     };
     clip_gradients(device, place(1 << 20, whole), 1, place(256, {1}), place(512, {1}));
   });
-  memory.workspace = std::max(memory.workspace, clip);
+  also_adapted(0, clip, 0);
   const std::vector<std::string> weights = weight_names(first.graph, model.checkpoint());
   memory.weights = weight_bytes(first.graph, weights);
   if (options.shares_base)
@@ -89,7 +90,24 @@ void TrainPlan::also(int64_t arena, int64_t workspace, int64_t constants) {
 void TrainPlan::also_adapted(int64_t arena, int64_t workspace, int64_t constants) {
   memory.activations = std::max(memory.activations, arena);
   memory.workspace = std::max(memory.workspace, workspace);
+  workspace_beside_decoding_ = std::max(workspace_beside_decoding_, workspace);
   memory.small += constants;
+}
+
+void TrainPlan::also_decoding(const VaeMemory& decoding) {
+  decoding_ = decoding;
+  memory.weights += decoding.weights;
+  memory.small += decoding.constants;
+  memory.activations = std::max(memory.activations, decoding.arena);
+  memory.workspace = std::max(memory.workspace, decoding.workspace);
+}
+
+MemoryReport TrainPlan::memory_beside_decoding() const {
+  MemoryReport beside = memory;
+  beside.weights -= decoding_.weights;
+  beside.small -= decoding_.constants;
+  beside.workspace = workspace_beside_decoding_;
+  return beside;
 }
 
 void TrainPlan::accumulate() {

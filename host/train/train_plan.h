@@ -11,6 +11,7 @@
 #include "compile/norm_limit.h"
 #include "data/dataset.h"
 #include "encode/step_shapes.h"
+#include "encode/vae.h"
 #include "run/ema.h"
 #include "run/groups.h"
 #include "run/update.h"
@@ -78,8 +79,12 @@ struct TrainPlan {
             const AdapterSelection& selection, const std::set<StepShape>& shapes, const PlanOptions& options);
   // Makes room for a program that runs between the steps, in the same arena. All in bytes.
   void also(int64_t arena, int64_t workspace, int64_t constants);
-  // For what is no reason to stream more: steps, which are planned for, and tiles of the VAE, which are made to fit.
+  // For what is no reason to stream more: steps, which are planned for.
   void also_adapted(int64_t arena, int64_t workspace, int64_t constants);
+  // Samples are decoded in the same arena, by weights of their own, in tiles that are made to fit beside the rest.
+  void also_decoding(const VaeMemory& decoding);
+  // `memory` without that, but for the arena: in other budgets other tiles are decoded.
+  MemoryReport memory_beside_decoding() const;
   // Makes room for the sum of the gradients of several micro-batches.
   void accumulate();
   // Makes room for the optimizer that these settings ask for, in the place of the one in force. Throws
@@ -113,6 +118,8 @@ struct TrainPlan {
   const Registry& registry_;
   std::vector<std::shared_ptr<const OptimizerSetup>> setups_;
   int64_t other_arena_ = 0;
+  VaeMemory decoding_;
+  int64_t workspace_beside_decoding_ = 0;
   StatePlace states_;
   int64_t rate_slots_ = 0;
   UpdateNeeds update_;

@@ -5,28 +5,21 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <string_view>
 #include <utility>
+
+#include "choice_lines.h"
 
 namespace lk::cuda {
 
 namespace {
 
-constexpr std::string_view digits = "0123456789abcdef";
-
-bool is_algorithm(std::string_view hex) {
-  return hex.size() == 2 * Tuning::algorithm_bytes && hex.find_first_not_of(digits) == std::string_view::npos;
-}
-
 void decode(const std::string& hex, void* algorithm) {
   auto* const bytes = static_cast<unsigned char*>(algorithm);
-  for (size_t i = 0; i < Tuning::algorithm_bytes; ++i) {
-    const size_t high = digits.find(hex[2 * i]), low = digits.find(hex[2 * i + 1]);
+  for (size_t i = 0; i < algorithm_bytes; ++i) {
+    const size_t high = hex_digits.find(hex[2 * i]), low = hex_digits.find(hex[2 * i + 1]);
     bytes[i] = static_cast<unsigned char>(high * 16 + low);
   }
 }
@@ -34,36 +27,11 @@ void decode(const std::string& hex, void* algorithm) {
 std::string encode(const void* algorithm) {
   const auto* const bytes = static_cast<const unsigned char*>(algorithm);
   std::string hex;
-  for (size_t i = 0; i < Tuning::algorithm_bytes; ++i) {
-    hex += digits[bytes[i] / 16];
-    hex += digits[bytes[i] % 16];
+  for (size_t i = 0; i < algorithm_bytes; ++i) {
+    hex += hex_digits[bytes[i] / 16];
+    hex += hex_digits[bytes[i] % 16];
   }
   return hex;
-}
-
-// FNV-1a of 64 bits: against a failing disk and a careless editor.
-std::string checksum(std::string_view line) {
-  uint64_t sum = 0xcbf29ce484222325;
-  for (const char c : line) sum = (sum ^ static_cast<unsigned char>(c)) * 0x100000001b3;
-  std::string hex;
-  for (int shift = 60; shift >= 0; shift -= 4) hex += digits[sum >> shift & 15];
-  return hex;
-}
-
-std::string line_of(const std::string& product, const std::string& hex) {
-  const std::string line = product + '\t' + hex;
-  return line + '\t' + checksum(line) + '\n';
-}
-
-// What is before the last tab, and the hex behind it; nothing where the line is damaged.
-std::optional<std::pair<std::string, std::string>> parse(std::string_view line) {
-  const size_t sum = line.rfind('\t');
-  if (sum == std::string_view::npos || checksum(line.substr(0, sum)) != line.substr(sum + 1)) return {};
-  line = line.substr(0, sum);
-  const size_t tab = line.rfind('\t');
-  if (tab == std::string_view::npos || std::ranges::count(line, '\t') != 3 || !is_algorithm(line.substr(tab + 1)))
-    return {};
-  return std::pair(std::string(line.substr(0, tab)), std::string(line.substr(tab + 1)));
 }
 
 // While one lives, other processes and contexts that ask for it wait: who reads the file and writes it again would lose
@@ -127,19 +95,16 @@ void Tuning::use(const std::string& product, const void* algorithm) {
 
 std::string Tuning::used() const {
   std::string text;
-  for (const auto& [product, hex] : used_) text += line_of(product, hex);
+  for (const auto& [product, hex] : used_) text += choice_line(product, hex);
   return text;
 }
 
 bool Tuning::take(std::string_view lines) {
   Lines taken;
-  while (!lines.empty()) {
-    const size_t end = std::min(lines.find('\n'), lines.size());
-    auto line = parse(lines.substr(0, end));
-    if (!line) return false;
-    if (line->first.starts_with(owner_ + '\t')) taken.insert(*std::move(line));
-    lines.remove_prefix(std::min(end + 1, lines.size()));
-  }
+  const bool whole = each_choice(lines, [&](std::string&& product, std::string&& hex) {
+    if (product.starts_with(owner_ + '\t')) taken.emplace(std::move(product), std::move(hex));
+  });
+  if (!whole) return false;
   for (auto& [product, hex] : taken) used_[product] = std::move(hex);
   return true;
 }
@@ -150,7 +115,7 @@ Tuning::Lines Tuning::read() const {
   if (path_.empty()) return lines;
   std::ifstream file(path_);
   for (std::string text; std::getline(file, text);)
-    if (auto line = parse(text)) lines[line->first] = line->second;
+    if (auto line = parse_choice(text)) lines[line->first] = line->second;
   return lines;
 }
 
@@ -158,7 +123,7 @@ Tuning::Lines Tuning::read() const {
 bool Tuning::write(const Lines& lines) const {
   const std::string temporary = path_ + "." + std::to_string(getpid());
   std::ofstream file(temporary, std::ios::trunc);
-  for (const auto& [product, hex] : lines) file << line_of(product, hex);
+  for (const auto& [product, hex] : lines) file << choice_line(product, hex);
   file.close();
   std::error_code error;
   if (file) std::filesystem::rename(temporary, path_, error);

@@ -1,5 +1,5 @@
-// The algorithms that were fastest, on disk: one line per product, "device <tab> library <tab> product <tab> hex
-// <tab> checksum": another algorithm would give other bits. What a process has used it can say in the same lines, which
+// The algorithms that were fastest, on disk: one line per product (choice_lines.h): another algorithm would give other
+// bits. What a process has used it can say in the same lines, which
 // another one takes in place of its own file's.
 // Processes take turns (a file beside it, .lock), so that none loses what another found. Lines of other devices and
 // library versions are kept. Failing to read or write is not an error: it only means timing again.
@@ -10,11 +10,13 @@
 #include <string>
 #include <string_view>
 
+#include "choice_lines.h"
+
 namespace lk::cuda {
 
 class Tuning {
  public:
-  static constexpr size_t algorithm_bytes = 64;
+  static constexpr size_t algorithm_bytes = lk::algorithm_bytes;
 
   // `owner` names device and library; an empty path keeps nothing.
   Tuning(std::string path, std::string owner);
