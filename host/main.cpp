@@ -10,11 +10,14 @@
 //   Program::run    one kernel call for each node                                       run/program, kernels/
 #include <fmt/core.h>
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <map>
 #include <new>
+#include <system_error>
 
 #include "cli/commands.h"
 #include "cli/environment.h"
@@ -32,13 +35,23 @@ int report(lh::Code code, const char* kind, const std::string& text) {
   return static_cast<int>(code);
 }
 
+constexpr int reader_gone = 141;  // as shells count a program that a closed pipe ended
+
+// Standard output that nobody reads any more, or that has no room.
+int output_lost(int error) {
+  if (error == EPIPE) return reader_gone;
+  return report(lh::Code::resource, "error",
+                fmt::format("what was to be printed could not be written: {}. Free space where the output goes",
+                            std::strerror(error)));  // NOLINT(concurrency-mt-unsafe): glibc's is safe
+}
+
 int run(int argc, char** argv) {
   try {
     lh::init_log();
     const lh::Options options = lh::parse_options(argc, argv);
     if (options.command == "print") {
       fmt::print("{}", options.text);
-      return 0;
+      return std::fflush(stdout) == 0 ? 0 : output_lost(errno);
     }
     static const std::map<std::string, int (*)(const lh::Options&)> commands{
         {"train", lh::run_train},     {"init", lh::run_init},
@@ -53,7 +66,9 @@ int run(int argc, char** argv) {
       lh::fail(lh::Code::config,
                "`{}` is the work of one process: only `train` and `bench` are started as several (mpirun, srun)",
                options.command);
-    return commands.at(options.command)(options);
+    // Of a training run only the files count.
+    const int code = commands.at(options.command)(options);
+    return code == 0 && options.command != "train" && std::fflush(stdout) != 0 ? output_lost(errno) : code;
   } catch (const lh::Interrupted& e) {
     report(lh::Code::config, "warning", std::string(e.what()) + " before there was something to save");
     return lh::exit_interrupted;
@@ -62,6 +77,9 @@ int run(int argc, char** argv) {
   } catch (const std::filesystem::filesystem_error& e) {
     return report(lh::Code::resource, "error",
                   fmt::format("{}: {}. Check that this user may use it", e.path1().string(), e.code().message()));
+  } catch (const std::system_error& e) {
+    if (std::ferror(stdout) != 0) return output_lost(e.code().value());
+    return report(lh::Code::internal, "internal error", e.what());
   } catch (const std::bad_alloc&) {
     return report(
         lh::Code::resource, "error",
@@ -74,6 +92,7 @@ int run(int argc, char** argv) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  lh::fill_standard_streams();
   lh::sleep_when_idle(argv);
   lh::survive_write_signals();
   lh::install_crash_handlers();

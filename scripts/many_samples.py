@@ -83,7 +83,7 @@ def make_vae(args, file):
                 tensors[name] = ["F32", [channels if size > channels else size for size in weight["shape"]]]
     keys = file.with_suffix(".json")
     keys.write_text(json.dumps({"tensors": tensors}))
-    subprocess.run([args.build / "bin/lora-host", "make-checkpoint", "--like", keys, file], check=True,
+    subprocess.run([args.build / "bin/lora-host", "make-checkpoint", "--like", keys, file, "--force"], check=True,
                    stdout=subprocess.DEVNULL)
 
 

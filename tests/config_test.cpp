@@ -261,9 +261,40 @@ INSTANTIATE_TEST_SUITE_P(
                 "c.yaml:3:7: tags are not allowed, found tag:yaml.org,2002:python/object:os.system"},
         Mistake{"---\nname: x\n", "c.yaml:3:1: a second document starts here, expected one"},
         Mistake{"{a: b}: c\n", "c.yaml:3:1: a key must be a word, found a list or mapping"},
-        Mistake{"train: {lr: 1\n", "c.yaml:4:1: not YAML: end of map flow not found"},
+        Mistake{"train: {LR: 1}\n", "c.yaml:3:9: train.LR: unknown key. Did you mean train.lr?"},
+        Mistake{"name: \"a\\nb\"\n", "c.yaml:3:7: name: must be a file name without control characters"},
+        Mistake{"name: \"  \"\n", "c.yaml:3:7: name: must be a file name without control characters"},
+        Mistake{"training_folder: \"a\\0b\"\n",
+                "c.yaml:3:18: training_folder: must be a path without line breaks and control characters"},
+        Mistake{"train: {lr: 1\n", "c.yaml:4:1: not YAML: end of map flow not found. A { is not closed"},
+        Mistake{"train:\n  lr:1e-4\n  steps: 2\n", "c.yaml:5:8: not YAML: illegal map value. A text with"},
+        Mistake{"train:\n\tlr: 1e-4\n", "c.yaml:4:4: not YAML: illegal map value. Indent with spaces, not with tabs"},
+        Mistake{"sample:\n  prompts:\n    - [trigger] on a hill\n",
+                "c.yaml:5:17: not YAML: end of sequence not found. Entries of one list are indented alike, and a text "
+                "that begins with [ or { needs quotes"},
+        Mistake{"name: \"C:\\xy\"\n", "c.yaml:3:14: not YAML: bad character found while scanning hex number. A \\ in"},
         Mistake{"name: \"a\001\"\n", "c.yaml:3:9: control character 0x01 in the text"},
         Mistake{"name: \"\xC3\"\n", "c.yaml:3:8: not UTF-8 text"}));
+
+// The text of a quote that is never closed would be the rest of the file, whose keys would be lost.
+TEST(Config, AQuoteThatIsNotClosedIsNamed) {
+  const auto open = [](const std::string& more) { return error_of(minimal + more); };
+  EXPECT_EQ(open("trigger_word: \"sks dog\nname: x\n"),
+            "c.yaml:3:15: not YAML: the quote that begins here is not closed");
+  EXPECT_EQ(open("trigger_word: 'sks dog\nname: x"), "c.yaml:3:15: not YAML: the quote that begins here is not closed");
+  EXPECT_EQ(open("trigger_word: sks\nname: \"x\n"), "c.yaml:4:7: not YAML: the quote that begins here is not closed");
+  EXPECT_EQ(open("trigger_word: \"don't\nname: it's 'x'\n\n"),
+            "c.yaml:3:15: not YAML: the quote that begins here is not closed");
+  EXPECT_EQ(open("name: x # \"don't\ntrigger_word: it's 3\" wide\n"), "");
+  EXPECT_EQ(open("trigger_word: |\n  \"don't\n"), "");
+  EXPECT_EQ(parse_config(minimal + "trigger_word: |\n  a\n\n", "c.yaml").trigger_word, "a\n");
+  EXPECT_EQ(parse_config(minimal + "trigger_word: \"a\n  b\"\n", "c.yaml").trigger_word, "a b");
+  EXPECT_NE(open("trigger_word: \"a" + std::string(500, '\'') + "\n"), "") << "with a place or without";
+}
+
+TEST(Config, AnEmptyFolderCountsAsNotSet) {
+  EXPECT_EQ(parse_config(minimal + "training_folder: ''\n", "c.yaml").training_folder, "output");
+}
 
 TEST(Config, ListsEveryProblemInTheOrderOfTheFile) {
   EXPECT_EQ(

@@ -168,6 +168,12 @@ TEST(Inspect, AFileIsReadOnceForAllPlugins) {
   EXPECT_EQ(opened, 2);
 }
 
+TEST(Inspect, AFolderOfSingleFilesIsNoModel) {
+  const HostResult result = run_host({"inspect", toy.string()});
+  EXPECT_EQ(result.code, 3) << result.output;
+  EXPECT_THAT(result.output, HasSubstr("Give one of them: ae.safetensors, clip_l.safetensors, flux_toy.safetensors"));
+}
+
 TEST(Inspect, TheCommandPrintsIt) {
   const HostResult result = run_host({"inspect", (toy / "flux_toy.safetensors").string()});
   EXPECT_EQ(result.code, 0) << result.output;

@@ -348,5 +348,39 @@ TEST(ResumedSettings, AnotherConfigurationIsAChange) {
   EXPECT_EQ(wrong.code, 2) << "into a folder that holds a run";
 }
 
+TEST(ResumedSettings, ARefusedRunLeavesTheHistoryAsItIs) {
+  ToyRun run;
+  run.set("steps", "3");
+  expect_trained(run.train());
+  const std::string history = get(run.output() / "history.jsonl");
+  run.set("steps", "1");
+  const HostResult refused = run.train({"--resume"});
+  EXPECT_EQ(refused.code, 2) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("train.steps: the run has 3 steps behind it, 1 were asked for"));
+  EXPECT_EQ(get(run.output() / "history.jsonl"), history);
+}
+
+TEST(ResumedSettings, ANewStartInAFolderThatWentOnFromAnother) {
+  ToyRun first;
+  first.set("steps", "2");
+  expect_trained(first.train());
+  ToyRun second;
+  second.set("steps", "3");
+  expect_trained(second.train({"--resume", first.output().string()}));
+  const auto begins_at = [&] { return History(second.output() / "history.jsonl").changes().at(0).step; };
+  EXPECT_EQ(begins_at(), 2);
+  // Without a state there is nothing to go on from, and step 0 is not where this run began.
+  fs::rename(second.output() / "state", second.folder() / "state");
+  const HostResult gone = second.train({"--resume"});
+  EXPECT_EQ(gone.code, 3) << gone.output;
+  EXPECT_THAT(gone.output, HasSubstr("went on from step 2 of another one"));
+  fs::remove_all(second.output() / "state");
+  fs::rename(second.folder() / "state", second.output() / "state");
+  expect_trained(second.train({"--resume", "--resume-from", "none"}));
+  EXPECT_EQ(begins_at(), 0);
+  second.set("steps", "4");
+  expect_trained(second.train({"--resume"}));
+}
+
 }  // namespace
 }  // namespace lh::test

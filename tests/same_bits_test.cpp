@@ -181,7 +181,7 @@ TEST(SameBits, SavesAreTriedFirst) {
   const std::string long_name(240, 'n');
   for (const Row& row : {Row{{"--name", long_name}, "", 2, "Use a shorter name"},
                          Row{{"--name", "run\xff"}, "", 2, "name: byte 3 (0xff) is not valid UTF-8"},
-                         Row{{"--trigger", "\xc3("}, "", 2, "trigger_word: byte 0 (0xc3)"},
+                         Row{{"--trigger", "\xc3("}, "", 2, "--trigger: byte 0 (0xc3)"},
                          Row{{}, "toy/toy.safetensors", 4, "a folder stands where the run writes a file"},
                          Row{{}, "toy/toy_000000002.safetensors", 4, "a folder stands where"},
                          Row{{}, "toy/metrics.csv", 4, "a folder stands where"},

@@ -6,6 +6,7 @@
 
 #include "support/io_files.h"
 #include "support/paths.h"
+#include "support/run_host.h"
 
 namespace lh {
 namespace {
@@ -70,14 +71,30 @@ TEST(Synthetic, MakesACheckpoint) {
 
 TEST(Synthetic, RefusesBadKeyLists) {
   const TempDir dir;
-  for (const char* json : {"", "[]", "{}", R"({"tensors": 3})", R"({"tensors": {"a": ["F32"]}})",
-                           R"({"tensors": {"a": ["F32", [-1]]}})", R"({"tensors": {"a": ["Q1", [1]]}})"}) {
+  for (const char* json :
+       {"", "[]", "{}", R"({"tensors": 3})", R"({"tensors": {"a": ["F32"]}})", R"({"tensors": {"a": ["F32", [-1]]}})",
+        R"({"tensors": {"a": ["Q1", [1]]}})", R"({"tensors": {"a": ["F32", [99999999999, 99999999999]]}})"}) {
     put(dir / "keys.json", json);
     EXPECT_NE(error_of([&] { make_checkpoint(dir / "keys.json", dir / "out", 1); }).find("keys.json"),
               std::string::npos)
         << json;
     EXPECT_FALSE(std::filesystem::exists(dir / "out"));
   }
+}
+
+TEST(Synthetic, TheCommandReplacesNoFile) {
+  const TempDir dir;
+  put(dir / "keys.json", R"({"tensors": {"a": ["F32", [2]]}})");
+  put(dir / "model.safetensors", "a model");
+  std::vector<std::string> command{"make-checkpoint", "--like", (dir / "keys.json").string(),
+                                   (dir / "model.safetensors").string()};
+  const HostResult refused = run_host(command);
+  EXPECT_EQ(refused.code, 2);
+  EXPECT_NE(refused.output.find("is there already. Give another name, or --force to replace it"), std::string::npos);
+  EXPECT_EQ(get(dir / "model.safetensors"), "a model");
+  command.emplace_back("--force");
+  EXPECT_EQ(run_host(command).code, 0);
+  EXPECT_EQ(Safetensors(dir / "model.safetensors").tensors().size(), 1u);
 }
 
 }  // namespace

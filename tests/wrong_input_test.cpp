@@ -1,6 +1,7 @@
 // What users get wrong: each case has its exit code and a text that says what, where and what to do; nothing crashes.
 #include <gmock/gmock.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
 
 #include <cstring>
 #include <functional>
@@ -240,6 +241,19 @@ const Case cases[] = {
     {"negative_lr", set("lr", "-1"), 2, R"(train\.lr: must be more than 0)"},
     {"no_yaml", replace("train:", "train: ["), 2, R"(train\.yaml:\d+:\d+: )"},
     {"config_missing", nothing, 2, R"(none\.yaml: cannot be opened: No such file)", {"--config", "none.yaml"}},
+    {"config_is_a_pipe",
+     [](ToyRun& run) { ::mkfifo((run.folder() / "pipe").c_str(), 0600); },
+     2,
+     R"(pipe: expected a file, found a pipe, which can be read once only: write it to a file)",
+     {"--config", "FOLDER/pipe"}},
+    {"prompt_not_utf8",
+     nothing,
+     2,
+     R"(--prompt: byte 1 \(0xff\) is not valid UTF-8)",
+     {"sample", "--prompt", "a\xff", "--out", "FOLDER/a.png"}},
+    {"caption_with_zero_bytes",
+     [](ToyRun& run) { put(own_photos(run) / "cat_02.txt", std::string("a\0 \0c\0a\0t\0", 10)); }, 3,
+     R"(cat_02\.txt: byte 1 is 0, which is in no text \(a file of UTF-16\? save it as UTF-8\))"},
     {"config_is_a_folder", nothing, 2, R"(expected a file, found a directory)", {"--config", "FOLDER"}},
     {"unknown_flag", nothing, 2, R"(unknown argument --rnak\. Did you mean --rank\?)", {"--rnak", "3"}},
     {"unknown_optimizer", set("optimizer", "adamm"), 2,
@@ -410,6 +424,45 @@ TEST(ClosedOutput, DoesNotStopTheRun) {
   HostOptions options{.shell_prefix = "exec >/dev/full 2>&1"};
   EXPECT_EQ(run_host(run.command(), options).code, 0);
   EXPECT_TRUE(fs::exists(run.lora()));
+}
+
+// With the numbers of standard output and error free, a file of the run would get them, and what is printed with it.
+TEST(ClosedOutput, NothingIsPrintedIntoAFile) {
+  const TempDir dir;
+  write_file(dir.path() / "lora.safetensors", {{"lora_unet_img_in.lora_down.weight", counting({2, 64})},
+                                               {"lora_unet_img_in.lora_up.weight", counting({256, 2})}});
+  const auto merge = [&](const char* out, const char* prefix) {
+    const HostResult result = run_host({"merge", "--lora", (dir.path() / "lora.safetensors").string(), "--model",
+                                        toy.string(), "--into", "checkpoint", "--out", (dir.path() / out).string()},
+                                       {.shell_prefix = prefix});
+    EXPECT_EQ(result.code, 0) << prefix << result.output;
+    return fs::exists(dir.path() / out) ? get(dir.path() / out) : "";
+  };
+  const std::string open = merge("open.safetensors", "true");
+  EXPECT_FALSE(open.empty());
+  EXPECT_EQ(merge("closed.safetensors", "exec <&- >&- 2>&-"), open);
+  const HostResult check =
+      run_host({"check", (source / "examples/demo/photos").string(), "--out", (dir.path() / "page.html").string()},
+               {.shell_prefix = "exec <&- >&- 2>&-"});
+  EXPECT_EQ(check.code, 0) << "every picture is decoded in a process of its own";
+}
+
+TEST(LostOutput, HasAnExitCodeOfItsOwn) {
+  const TempDir dir;
+  const fs::path errors = dir.path() / "errors";
+  const auto ends_with = [&](const std::string& prefix, const std::vector<std::string>& command) {
+    return run_host(command, {.shell_prefix = prefix + " 2>" + errors.string()}).code;
+  };
+  for (const std::vector<std::string>& command : {std::vector<std::string>{"inspect", toy.string()}, {"--help"}}) {
+    EXPECT_EQ(ends_with("exec >/dev/full", command), 4) << command[0];
+    EXPECT_NE(get(errors).find("could not be written: No space left on device"), std::string::npos) << get(errors);
+    // The reader of the pipe ends before anything is written.
+    const std::string fifo = (dir.path() / ("pipe" + command[0])).string();
+    EXPECT_EQ(ends_with("mkfifo " + fifo + "; (true <" + fifo + " &); exec >" + fifo + "; sleep 0.2; exec", command),
+              141)
+        << command[0];
+    EXPECT_EQ(get(errors), "");
+  }
 }
 
 }  // namespace

@@ -282,6 +282,7 @@ void define(CLI::App& app, const std::vector<PluginKeys>& plugins, const std::st
       ->required()
       ->type_name("KEYLIST");
   make->add_option("--seed", raw.seed, "Seed of the weights, 0 unless given.")->type_name("VALUE");
+  make->add_flag("--force", raw.force, "Replace the file that is there.");
   make->add_option("out", raw.output, "File to write.")->required()->type_name("OUT");
 
   auto* bench = app.add_subcommand("bench", "Time training steps without a dataset.")->footer(examples::bench);

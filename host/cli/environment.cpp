@@ -1,9 +1,11 @@
 #include "cli/environment.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cstdlib>
+#include <initializer_list>
 
 namespace lh {
 
@@ -12,6 +14,11 @@ void sleep_when_idle(char** argv) {
   if (::setenv("OMP_WAIT_POLICY", "passive", 0) != 0) return;
   ::setenv("OPENBLAS_NUM_THREADS", "1", 0);  // OpenMP's threads multiply; OpenBLAS makes none of its own at its start
   ::execv("/proc/self/exe", argv);           // returns only if it fails
+}
+
+void fill_standard_streams() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    if (::fcntl(descriptor, F_GETFD) < 0) (void)::open("/dev/null", O_RDWR);  // the lowest number that is free
 }
 
 void survive_write_signals() {

@@ -8,6 +8,10 @@ namespace lh {
 // wait. libgomp reads the variable when it is loaded, so the program starts itself once more (same process id).
 void sleep_when_idle(char** argv);
 
+// Opens /dev/null for what of standard input, output and error is closed, as services are started: a file of the run
+// would get that number, and what is printed would go into it.
+void fill_standard_streams();
+
 // A log pipe that closes or a file size limit must not kill a run: writing then fails with an error that has a name.
 void survive_write_signals();
 

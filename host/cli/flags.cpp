@@ -5,6 +5,7 @@
 #include "config/schema.h"
 #include "config/value.h"
 #include "core/error.h"
+#include "data/caption.h"
 
 namespace lh {
 namespace {
@@ -29,6 +30,19 @@ yaml::Node to_node(const schema::Key& key, const std::vector<std::string>& value
   return many ? list : list.items.back();
 }
 
+// A file is checked as a whole; names of files may be bytes of any kind.
+std::string problem_of_text(const schema::Key& key, const std::vector<std::string>& values) {
+  Config config;
+  DatasetConfig dataset;
+  const auto field = key.field(config, dataset);
+  if (std::holds_alternative<std::filesystem::path*>(field) || std::holds_alternative<ImagePaths*>(field)) return "";
+  for (const std::string& value : values)
+    if (const auto bad = invalid_utf8(value))
+      return fmt::format("byte {} (0x{:02x}) is not valid UTF-8: write it in another way", *bad,
+                         static_cast<unsigned char>(value[*bad]));
+  return "";
+}
+
 }  // namespace
 
 void apply_flags(std::span<const ConfigFlag> flags, const FlagValues& values, Config& config) {
@@ -37,6 +51,10 @@ void apply_flags(std::span<const ConfigFlag> flags, const FlagValues& values, Co
     const auto given = values.find(flag.flag);
     if (given == values.end() || given->second.empty()) continue;
     const schema::Key& key = *schema::find(flag.key);
+    if (const std::string wrong = problem_of_text(key, given->second); !wrong.empty()) {
+      lines.push_back(fmt::format("{}: {}", flag.flag, wrong));
+      continue;
+    }
     const yaml::Node node = to_node(key, given->second);
     std::vector<yaml::Problem> problems;
     DatasetConfig unused;

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "config/schema.h"
+#include "config/value.h"
 #include "core/bytes.h"
 #include "core/lower.h"
 
@@ -116,6 +117,8 @@ std::string check_separator(std::string& separator) { return separator.empty() ?
 std::string check_name(std::string& name) {
   if (name.empty() || name == "." || name == ".." || name.find('/') != std::string::npos)
     return "must be a file name without slashes";
+  if (has_control(name) || name.front() == ' ' || name.back() == ' ')
+    return "must be a file name without control characters, and without spaces around it";
   return "";
 }
 

@@ -77,6 +77,7 @@ class Reader {
       apply_option_aliases();
       if (problems_.empty() && wrapped_) ai_toolkit::settle(config_, run);
     }
+    if (config_.training_folder.empty()) config_.training_folder = defaults.training_folder;
     if (!problems_.empty()) report();
     for (const std::string& note : config_.notes) log_info("{}: {}", file_, note);
     if (!ignored_.empty())
@@ -417,6 +418,10 @@ std::string read_config_text(const std::filesystem::path& file) {
   std::error_code error;
   if (std::filesystem::is_directory(file, error))
     fail(Code::config, "{}: expected a file, found a directory", file.string());
+  // The file is read for its plugin first, and then as a whole.
+  if (std::filesystem::is_fifo(file, error))
+    fail(Code::config, "{}: expected a file, found a pipe, which can be read once only: write it to a file",
+         file.string());
   std::ifstream stream(file, std::ios::binary);
   if (!stream) fail(Code::config, "{}: cannot be opened: {}", file.string(), std::generic_category().message(errno));
   // One byte more than allowed is enough to see that a file is too large.

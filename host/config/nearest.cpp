@@ -5,11 +5,14 @@
 #include <numeric>
 #include <vector>
 
+#include "core/lower.h"
+
 namespace lh {
 namespace {
 
-// Insertions, deletions, substitutions and swaps of neighbours between two words.
-int64_t edit_distance(std::string_view a, std::string_view b) {
+// Insertions, deletions, substitutions and swaps of neighbours between two words; small and large letters are one.
+int64_t edit_distance(std::string_view first, std::string_view second) {
+  const std::string a = lower(std::string(first)), b = lower(std::string(second));
   std::vector<int64_t> before(b.size() + 1), last(b.size() + 1), row(b.size() + 1);
   std::iota(last.begin(), last.end(), 0);
   for (size_t i = 1; i <= a.size(); ++i) {

@@ -326,8 +326,13 @@ std::string print_value(const Field& field) { return std::visit(Print{}, field);
 
 std::string print_node(const yaml::Node& node) { return Print{}(node); }
 
+bool has_control(const std::string& text) {
+  return std::ranges::any_of(text, [](unsigned char c) { return c < 0x20 || c == 0x7F; });
+}
+
 std::string problem_of_path(const std::string& path) {
-  return path.find("${") == path.npos ? "" : "environment variables are not expanded: write the path";
+  if (path.find("${") != path.npos) return "environment variables are not expanded: write the path";
+  return has_control(path) ? "must be a path without line breaks and control characters" : "";
 }
 
 std::filesystem::path expand_home(const std::string& path) {

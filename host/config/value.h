@@ -19,6 +19,8 @@ std::string print_node(const yaml::Node& node);
 
 // What is wrong with a path as a user writes it; empty: nothing.
 std::string problem_of_path(const std::string& path);
+// Line breaks, tabs and the like, which no name of a file is meant to have.
+bool has_control(const std::string& text);
 // "~/x" -> "/home/me/x".
 std::filesystem::path expand_home(const std::string& path);
 

@@ -129,6 +129,82 @@ std::optional<Problem> check_text(const std::string& text) {
   return std::nullopt;
 }
 
+// What most likely is wrong where yaml-cpp says what it missed. Its texts have begun so in all of its versions.
+struct Hint {
+  std::string_view said, hint;
+};
+constexpr Hint hints[] = {
+    {"illegal map value",
+     ". A text with `: ` in it needs quotes, a key a space behind its colon, also in the line before"},
+    {"end of map not found", ". Keys of one mapping are indented alike"},
+    {"end of sequence not found",
+     ". Entries of one list are indented alike, and a text that begins with [ or { needs quotes"},
+    {"end of map flow not found", ". A { is not closed"},
+    {"end of sequence flow not found", ". A [ is not closed"},
+    {"bad character found while scanning hex", ". A \\ in \"...\" begins an escape: write '...' or /"},
+    {"unknown escape character", ". A \\ in \"...\" begins an escape: write '...' or /"},
+};
+
+// A tab in front of a line's text ends in any of these, and in one of its own.
+bool tab_before(const std::string& text, int line) {
+  std::istringstream lines(text);
+  std::string one;
+  for (int i = 0; i <= line && std::getline(lines, one); ++i) {
+  }
+  return one.substr(0, one.find_first_not_of(" \t")).find('\t') != std::string::npos;
+}
+
+constexpr std::string_view open_quote = "illegal EOF in scalar";
+
+// yaml-cpp notices a quote that is never closed where the text ends within a line. Where it ends with a line, all that
+// follows the quote would become its text, so a comment is put there, which is one unless a quote is open.
+std::string with_end(const std::string& text) { return text.ends_with('\n') ? text + '#' : text; }
+
+void read(const std::string& text, YAML::EventHandler& handler) {
+  std::istringstream stream(text);
+  YAML::Parser parser(stream);
+  while (parser.HandleNextDocument(handler)) {
+  }
+}
+
+bool ends_in_quotes(const std::string& text) try {
+  std::vector<Problem> unread;
+  Builder builder(unread);
+  read(with_end(text), builder);
+  return false;
+} catch (const Refused&) {
+  return false;
+} catch (const YAML::Exception& error) {
+  return error.msg.starts_with(open_quote);
+}
+
+// The quote that is never closed: the last one before which none is open. Those behind it are part of its text.
+std::optional<Place> place_of_open_quote(const std::string& text) {
+  constexpr int most_tries = 50;
+  size_t at = text.size();
+  for (int tries = 0; tries < most_tries && at > 0; ++tries) {
+    at = text.find_last_of("'\"", at - 1);
+    if (at == std::string::npos) return std::nullopt;
+    if (ends_in_quotes(text.substr(0, at))) continue;
+    const size_t line = text.rfind('\n', at) + 1;  // npos + 1 is 0
+    return Place{static_cast<int>(std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(at), '\n')) + 1,
+                 static_cast<int>(at - line) + 1};
+  }
+  return std::nullopt;
+}
+
+Problem problem_of(const YAML::Exception& error, const std::string& text) {
+  if (error.msg.starts_with(open_quote)) {
+    const Place end = place_of(error.mark), place = place_of_open_quote(text).value_or(end);
+    return {place, "not YAML: the quote that begins here is not closed"};
+  }
+  const auto row = std::ranges::find_if(hints, [&](const Hint& h) { return error.msg.starts_with(h.said); });
+  const std::string_view hint = tab_before(text, error.mark.line) ? ". Indent with spaces, not with tabs"
+                                : row == std::end(hints)          ? ""
+                                                                  : row->hint;
+  return {place_of(error.mark), fmt::format("not YAML: {}{}", error.msg, hint)};
+}
+
 }  // namespace
 
 const Node* Node::find(std::string_view key) const {
@@ -154,13 +230,10 @@ Node parse(const std::string& text, std::vector<Problem>& problems) {
   }
   Builder builder(problems);
   try {
-    std::istringstream stream(text);
-    YAML::Parser parser(stream);
-    while (parser.HandleNextDocument(builder)) {
-    }
+    read(with_end(text), builder);
   } catch (const Refused&) {
   } catch (const YAML::Exception& error) {
-    problems.push_back({place_of(error.mark), "not YAML: " + error.msg});
+    problems.push_back(problem_of(error, text));
   }
   return std::move(builder.root);
 }

@@ -33,6 +33,9 @@ std::string caption_of(std::string text, const std::filesystem::path& path) {
   if (const auto bad = invalid_utf8(text))
     fail(Code::data, "caption {}: byte {} (0x{:02x}) is not valid UTF-8 (save the file as UTF-8)", path.string(), *bad,
          static_cast<unsigned char>(text[*bad]));
+  if (const size_t zero = text.find('\0'); zero != text.npos)
+    fail(Code::data, "caption {}: byte {} is 0, which is in no text (a file of UTF-16? save it as UTF-8)",
+         path.string(), zero);
   if (text.starts_with("\xef\xbb\xbf")) text.erase(0, 3);
   text.erase(text.find_last_not_of("\r\n") + 1);
   return text;

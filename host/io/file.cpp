@@ -67,12 +67,24 @@ std::string directory_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path().string() : std::string(".");
 }
 
+// Of a file system that counts its files.
+bool no_more_files(const std::string& directory) {
+  struct statvfs info {};
+  return ::statvfs(directory.c_str(), &info) == 0 && info.f_files > 0 && info.f_favail == 0;
+}
+
 // `needed`: bytes of the whole file, 0 when not known.
 [[noreturn]] void disk_error(const fs::path& path, const char* call, int error, int64_t needed) {
   const std::string directory = directory_of(path), file = path.string();
   switch (error) {
     case ENOSPC:
     case EDQUOT: {
+      if (no_more_files(directory))
+        fail(
+            Code::resource,
+            "{}: {} failed: {}. The file system of {} has room and may not have more files (df -i). Remove some there, "
+            "or choose another folder",
+            file, call, reason(error), directory);
       const std::optional<int64_t> available = free_disk_bytes(directory);
       fail(Code::resource,
            "{}: {} failed: {}. The file needs {} bytes, {} has {} bytes free. Free space there, or choose another "

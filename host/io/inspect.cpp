@@ -1,6 +1,8 @@
 // Text for a weights file of any kind.
 #include "io/inspect.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
@@ -53,6 +55,16 @@ std::string folder_text(const fs::path& folder, FileCache& cache) {
   return out + metadata_text(files.front()->metadata());
 }
 
+// A folder of single files, as user interfaces keep them, is no model: each is.
+[[noreturn]] void refuse_folder(const fs::path& folder) {
+  std::set<std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder))
+    if (entry.path().extension() == ".safetensors") files.insert(entry.path().filename().string());
+  if (files.empty()) fail(Code::data, "{}: no safetensors weights here or in its folders", folder.string());
+  fail(Code::data, "{}: expected a diffusers folder, found single files. Give one of them: {}", folder.string(),
+       fmt::join(files, ", "));
+}
+
 }  // namespace
 
 std::string inspect(const fs::path& path, const std::vector<ModelNames>& models) {
@@ -68,7 +80,7 @@ std::string inspect(const fs::path& path, const std::vector<ModelNames>& models)
   for (const auto& entry : fs::directory_iterator(path))
     if (entry.is_directory()) folders.insert(entry.path());
   for (const fs::path& folder : folders) out += folder_text(folder, cache);
-  if (out.empty()) fail(Code::data, "{}: no safetensors weights here or in its folders", path.string());
+  if (out.empty()) refuse_folder(path);
   return out;
 }
 

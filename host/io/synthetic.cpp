@@ -82,6 +82,11 @@ std::vector<std::pair<std::string, Desc>> read_key_list(const std::filesystem::p
                       std::ranges::all_of(entry[1], [](const auto& d) { return d.is_number_unsigned(); });
     if (!pair) fail(Code::data, "{}: tensor \"{}\" is {}, expected [dtype, shape]", file, name, entry.dump());
     const Shape shape(entry[1].template get<std::vector<int64_t>>());
+    try {
+      (void)shape.numel();
+    } catch (const Error& e) {
+      fail(Code::data, "{}: tensor \"{}\": {}", file, name, e.what());
+    }
     tensors.emplace_back(name, Desc{dtype_named(file, name, entry[0].template get<std::string>()), shape});
   }
   return tensors;

@@ -95,6 +95,15 @@ void RunChanges::begin(const Start& start, const std::string& file) {
     history_.repeat(given.changes());
   } else if (start.saved == nullptr && (!start.resumed || history_.changes().empty())) {
     history_.repeat(first);
+  } else if (start.saved == nullptr && history_.changes()[0].step > 0) {
+    // Of a run that went on from another one's folder: it has no first steps to repeat.
+    const int64_t step = history_.changes()[0].step;
+    if (!start.anew)
+      fail(Code::data,
+           "{}: this run went on from step {} of another one, and its folder has no state. Go on with --resume and the "
+           "folder of that run, or begin at step 0 with --resume-from none",
+           (p_.config.output_dir() / "history.jsonl").string(), step);
+    history_.repeat(first);
   } else if (start.saved != nullptr && (!start.own_folder || start.saved->changes == 0 ||
                                         history_.changes().size() < static_cast<size_t>(start.saved->changes))) {
     if (start.own_folder && start.saved->changes > 0)

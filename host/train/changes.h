@@ -24,6 +24,7 @@ class RunChanges {
     const RunState* saved = nullptr;
     bool own_folder = true;  // `saved` is of this run's folder
     bool resumed = false;    // --resume: a history that is there goes on, with a state or without
+    bool anew = false;       // --resume-from none: without the states that are there
     std::filesystem::path replay = {};
     bool writes = true;  // the history; not where another process of the run does
   };

@@ -64,11 +64,17 @@ void Trainer::check_start(const Start& start) {
   resume_from_.allow_changes = start.allow_changes;
   const auto look = [&] {
     saved_ = check_state(resume_from_, facts_of(p_));
+    // Before the history is written to: a run that is refused leaves none.
+    if (saved_ && saved_->step > config_.train.steps)
+      fail(Code::config,
+           "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
+           saved_->step, config_.train.steps);
     take_choices();
     go_on_from_saved();
     changes_.emplace(p_, RunChanges::Start{.saved = saved_ ? &*saved_ : nullptr,
                                            .own_folder = resume_from_.own,
                                            .resumed = !resume.empty(),
+                                           .anew = start.from == "none",
                                            .replay = start.replay,
                                            .writes = world_.first()});
   };
@@ -179,10 +185,6 @@ void Trainer::start_or_resume() {
       if (!saved_ || saved_->step != state_.step || saved_->settings != state_.settings)
         fail(Code::data, "{}: the states changed while the run was starting. Start it again",
              resume_from_.folder.string());
-      if (state_.step > config_.train.steps)
-        fail(Code::config,
-             "train.steps: the run has {} steps behind it, {} were asked for. Raise train.steps to continue",
-             state_.step, config_.train.steps);
       log_info("resuming after step {}", state_.step);
       if (!resume_from_.own) state_.saves.clear();  // files of another folder
       if (resume_from_.own && resume_from_.step && resume_from_.writes)
