@@ -9,10 +9,9 @@ using lora_host::Weights;
 
 namespace {
 
-constexpr int64_t head_dim = Dimensions::head_dim;
-
 void require_norms(const Weights& w, const std::string& name) {
-  for (const char* norm : {".query_norm", ".key_norm"}) w.require(lora_host::nn::flux_norm(w, name + norm), {head_dim});
+  for (const char* norm : {".query_norm", ".key_norm"})
+    w.require(lora_host::nn::flux_norm(w, name + norm), {Dimensions::head_dim});
 }
 
 void require_embedder(const Weights& w, const std::string& module, int64_t hidden) {
@@ -32,7 +31,7 @@ Dimensions read_dimensions(const Weights& w) {
   Dimensions dims;
   const lora_host::Dims in = w.require("img_in.weight", {-1, -1});
   const int64_t h = dims.hidden = in[0];
-  if (h < 1 || h % head_dim != 0)
+  if (h < 1 || h % Dimensions::head_dim != 0)
     throw Failure(LH_E_MODEL,
                   "img_in.weight: expected a multiple of 128 rows (heads of 128), found " + std::to_string(h));
   dims.channels = w.require("final_layer.linear.weight", {-1, h})[0];
