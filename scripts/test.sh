@@ -47,7 +47,7 @@ add() { # add NAME STATUS LOG PASSED FAILED
 # The jobs, each with a log of its own, as many at a time as there are processors: most wait for one thread, or for a run of
 # their own. mpi_test, which waits most of its time, is beside the others. Those that take long come first, and lora_tests has
 # more shards than there are processors, so that all end together.
-shards=12
+shards=24
 at_once=$(nproc)
 [ "$at_once" -le 8 ] || at_once=8
 start() { # start NAME COMMAND...
