@@ -6,8 +6,8 @@ lora_plant(safetensors wrap host/core/tensor.cpp [[if (__builtin_mul_overflow(a,
   [[result = static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); if (a < 0)]])
 lora_plant(safetensors duplicate host/io/safetensors_header.cpp [[if (!names_.insert(text).second)]]
   [[if (!names_.insert(text).second && text.size() > 8)]])
-lora_plant(record digest host/io/record.cpp [[if (hash.hex() != entry(file.metadata(), digest_entry))]]
-  [[if (hash.hex().size() != entry(file.metadata(), digest_entry).size())]])
+lora_plant(record digest host/io/record.cpp [[if (!same || seal.hex() != entry(file.metadata(), digest_entry))]]
+  [[if (!same && seal.hex() != entry(file.metadata(), digest_entry))]])
 lora_plant(record key host/io/record.cpp [[if (kind != id.kind || key != id.key)]] [[if (kind != id.kind)]])
 lora_plant(state negative host/train/state_files.cpp [[&& step >= 0;]] [[;]])
 lora_plant(state finite host/train/state_files.cpp [[if (found > 0 && tensors_++ == 0)]] [[if (found > 1 && tensors_++ == 0)]])
