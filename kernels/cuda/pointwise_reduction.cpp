@@ -91,6 +91,7 @@ std::optional<PointwiseReduction> pointwise_reduction(const PointwiseProgram& pr
   std::vector<Group> groups = groups_of(program);
   while (groups.size() < 3) groups.insert(groups.begin(), {1, groups.empty() ? all : 0});
   if (groups.size() > 3 || groups[0].reduced != 0) return std::nullopt;
+  if (groups[1].size == 1) groups[1].reduced = groups[2].reduced;  // sums of all: whole blocks join what they find
   const uint32_t rows = groups[1].reduced, columns = groups[2].reduced;
   if ((rows | columns) != all) return std::nullopt;
   if (groups[0].size > 1 && groups[1].size * groups[2].size < fewest_of_warp) return std::nullopt;
