@@ -108,6 +108,7 @@ TEST(Transaction, StatesToGoOnFromAreChosen) {
   fs::remove(run.lora());
   result = run.train({"--resume-from", "none"});
   expect_trained(result);
+  EXPECT_TRUE(fs::exists(run.output() / "state" / "000000004.safetensors.superseded.2"));
   EXPECT_THAT(result.output, HasSubstr("starting at step 0"));
   EXPECT_TRUE(get(run.lora()) == get(whole.lora()));
 }

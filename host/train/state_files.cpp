@@ -62,10 +62,12 @@ std::string parse_numbers(const Record& record, const NonFinite& wrong, RunState
 }
 
 // A file that is passed over must not count as one of the generations that are kept: newer than all good ones, it would
-// push them out.
+// push them out. One of the step that was set aside before stays.
 void set_aside(const std::filesystem::path& path, const char* why) {
   std::error_code none;
-  std::filesystem::rename(path, path.string() + why, none);
+  std::filesystem::path aside = path.string() + why;
+  for (int n = 2; std::filesystem::exists(aside, none); ++n) aside = fmt::format("{}{}.{}", path.string(), why, n);
+  std::filesystem::rename(path, aside, none);
 }
 
 [[noreturn]] void refuse(const std::string& why) {
