@@ -252,7 +252,6 @@ void build_init(Arguments& raw, const std::vector<PluginKeys>& plugins, Options&
   InitOptions& init = options.init;
   Config& config = options.config;
   if (options.output.empty()) options.output = "train.yaml";
-  options.tool.force = raw.force;
   if (!raw.from.empty()) {
     if (!raw.model.empty() || !raw.datasets.empty() || !raw.purpose.empty())
       fail(Code::config, "init: --from converts a configuration that has a model and data: leave the others out");
@@ -308,6 +307,7 @@ Options parse_options(int argc, const char* const* argv) {
   options.input = schema::expand_home(raw.input);
   options.output = schema::expand_home(raw.output);
   options.seed = parse_integer("--seed", raw.seed, options.seed, 0);
+  options.tool.force = raw.force;
   options.port = parse_integer("--port", raw.port, options.port, 0);
   if (options.port > 65535) fail(Code::config, "--port: expected 0 to 65535, found {}", options.port);
   options.repeats = parse_integer("--repeat", raw.repeats, options.repeats, 2);
