@@ -481,15 +481,6 @@ TEST(SamplePrompts, WhatDisagreesIsRefused) {
   EXPECT_EQ(said("[a --d 1 --seed 2]"),
             "job.yaml:3:20: sample.prompts: --seed: \"2\", and --d: \"1\" in line 3, say two things of one image. Keep "
             "one of them");
-  EXPECT_EQ(said("[{prompt: a --w 64, width: 128}]"),
-            "job.yaml:3:29: sample.prompts: --w: \"64\", and width: \"128\" in line 3, say two things of one image. "
-            "Keep one of them");
-  EXPECT_EQ(said("[{prompt: a --n bad, neg: worse}]"),
-            "job.yaml:3:29: sample.prompts: --n: \"bad\", and neg: \"worse\" in line 3, say two things of one image. "
-            "Keep one of them");
-  EXPECT_EQ(said("[{prompt: a --ctrl_img a.png, images: {control: b.png}}]"),
-            "job.yaml:3:29: sample.prompts: --ctrl_img: \"a.png\", and images: \"b.png\" in line 3, say two things of "
-            "one image. Keep one of them");
   EXPECT_THAT(said("[{prompt: a, ctrl_img: a.png, ctrl_img_1: b.png}]"), HasSubstr("ctrl_img_1: \"b.png\", and ctrl"));
   for (const char* agree :
        {"{prompt: a --w 64, width: 64}", "{prompt: a --l 3.0, guidance_scale: 3}", "a --d 7 --seed 7",
@@ -497,6 +488,17 @@ TEST(SamplePrompts, WhatDisagreesIsRefused) {
     Config config = read(network + model + data + flow + "sample: {prompts: [" + agree + ", a --w 96]}");
     EXPECT_EQ(config.sample.prompts.size(), 2u) << agree;
   }
+}
+
+TEST(SamplePrompts, FlagsCountOverFieldsOfTheirMapping) {
+  const Config config = read(network + model + data + flow +
+                             "sample: {prompts: [{prompt: a --w 64 --n bad --ctrl_img a.png, width: 128, neg: worse, "
+                             "images: {control: b.png}}]}");
+  ASSERT_EQ(config.sample.prompts.size(), 1u);
+  const SampleItem& item = config.sample.prompts[0];
+  EXPECT_EQ(item.width, 64);
+  EXPECT_EQ(item.neg, "bad");
+  EXPECT_TRUE(item.images.at("control").text.ends_with("a.png"));
 }
 
 TEST(SamplePrompts, MistakesAreNamed) {

@@ -125,11 +125,16 @@ class Reader {
     Node value;
   };
 
-  // Two flags and fields may say the same of an image, one flag twice may not. True for what is to be read.
+  // Two flags may say the same of an image, one flag twice may not; over a field of the mapping a flag counts, as in
+  // ai-toolkit. True for what is to be read.
   bool agrees(const std::string& name, const std::string& shown, yaml::Place place, const Node& value) {
     const auto [before, first] = said_.try_emplace(name, Said{shown, value});
     if (first) return true;
     const auto& [other, said] = before->second;
+    if (shown.starts_with("--") && !other.starts_with("--")) {
+      before->second = {shown, value};
+      return true;
+    }
     if (other == shown) {
       wrong(place, fmt::format("{}: given twice. Keep one of them", shown));
     } else if (const auto number = yaml::number_of(value);
