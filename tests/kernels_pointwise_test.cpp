@@ -87,10 +87,11 @@ class Program {
   }
 
   // As results, with `axes` of 1, that are near to what lk_reduce_sum or lk_reduce_max gives.
-  void reduced(int32_t value, const std::vector<size_t>& axes, lk_pointwise_reduction reduction, float scale = 1) {
+  void reduced(int32_t value, const std::vector<size_t>& axes, lk_pointwise_reduction reduction, float scale = 1,
+               lk_dtype type = LK_F32) {
     Shape shape = domain_;
     for (const size_t axis : axes) shape[axis] = 1;
-    reduced_.push_back({Tensor(shape, LK_F32), Tensor(shape, LK_F32)});
+    reduced_.push_back({Tensor(shape, type), Tensor(shape, type)});
     const lk_tensor y = reduced_.back()[0].view(), apart = reduced_.back()[1].view();
     outputs.push_back({value, y, {}, 0, reduction, scale});
     const Tensor all = full(value);
@@ -123,7 +124,8 @@ class Program {
     for (size_t i = 0; i < reduced_.size(); ++i) {
       SCOPED_TRACE("reduction " + std::to_string(i));
       const Values got = reduced_[i][0].load(context_), want = reduced_[i][1].load(context_);
-      expect_near("reduction", got, want, LK_F32, count_of(domain_) / static_cast<int64_t>(want.size()));
+      expect_near("reduction", got, want, reduced_[i][0].view().dtype,
+                  count_of(domain_) / static_cast<int64_t>(want.size()));
     }
   }
 
@@ -340,6 +342,17 @@ TEST_F(KernelsPointwise, ReductionsOfBranchesDoNotMeet) {
     ASSERT_EQ(lk_join(context.get()), LK_OK) << lk_last_error(context.get());
     for (size_t i = 0; i < 8; ++i) EXPECT_EQ(programs[i].reduction(0).bytes(), alone[i]) << "branch " << i;
   }
+}
+
+// More kinds of results than a block has memory for, were it not the same for all.
+TEST_F(KernelsPointwise, SumsAndLargestOfEveryTypeAreOneProgram) {
+  Program program(context.get(), {700, 1000});
+  const int32_t x = program.input(drawn({700, 1000}));
+  for (const lk_dtype type : {LK_F32, LK_F16, LK_BF16}) {
+    program.reduced(x, {0}, LK_POINTWISE_SUM, 1, type);
+    program.reduced(x, {0}, LK_POINTWISE_MAX, 1, type);
+  }
+  program.expect_equal_bits();
 }
 
 TEST_F(KernelsPointwise, LargestOfNanIsNan) {

@@ -91,14 +91,22 @@ __device__ inline double joined_warps(const double* v, int pitch) {
   return joined;
 }
 
+constexpr int lane_pitch = 9, warp_pitch = 32 * lane_pitch;  // without conflicts of banks
+
+// One for all outputs, whatever their operations and types: an own one of each would be more than a block may have.
+__device__ inline double* found_in_columns() {
+  __shared__ double found[pointwise_warps * warp_pitch];
+  return found;
+}
+
 // v: what the lane found in its 8 columns. A thread then has one column.
 template <class Op, class Storage>
 __device__ inline void end_columns(const PointwiseArguments& a, int output, const Task& t, const double (&v)[8]) {
-  constexpr int lane_pitch = 9, pitch = 32 * lane_pitch;  // without conflicts of banks
-  __shared__ double found[pointwise_warps * pitch];
+  double* const found = found_in_columns();
   __syncthreads();
 #pragma unroll
-  for (int k = 0; k < 8; ++k) found[t.warp * pitch + t.lane * lane_pitch + k] = joined_lanes<Op>(v[k], t.lanes, 32);
+  for (int k = 0; k < 8; ++k)
+    found[t.warp * warp_pitch + t.lane * lane_pitch + k] = joined_lanes<Op>(v[k], t.lanes, 32);
   __syncthreads();
   const PointwiseTasks& s = a.tasks;
   const int own = threadIdx.x;
@@ -106,7 +114,7 @@ __device__ inline void end_columns(const PointwiseArguments& a, int output, cons
   if (column >= t.end_column) return;
   put<Storage>(a, output, t.outer * s.columns + column, s.row_blocks,
                (t.outer * s.row_blocks + row_block) * s.columns + column,
-               joined_warps<Op>(found + own / 8 * lane_pitch + own % 8, pitch));
+               joined_warps<Op>(found + own / 8 * lane_pitch + own % 8, warp_pitch));
 }
 
 template <class Op, class Storage>
