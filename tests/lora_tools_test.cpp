@@ -147,7 +147,7 @@ TEST_F(LoraTools, ResizeLeavesTheRest) {
       {{"ss_tag_frequency", "{}"}, {"ss_network_dim", "3"}, {"sshs_model_hash", "old"}, {"modelspec.title", "dog"}});
   const fs::path out = save(resize_lora(open_lora(lora), {.rank = 2}, DType::f16));
   const LoraFile made = open_lora(out);
-  const Safetensors& file = *made.file;
+  const WeightFile& file = *made.file;
   EXPECT_EQ(file.tensors().size(), tensors.size());
   EXPECT_EQ(converted(file.read(x + ".dora_scale"), DType::f32).data,
             converted(as_type(magnitude, DType::f16), DType::f32).data);

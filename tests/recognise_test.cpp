@@ -185,7 +185,7 @@ const Case cases[] = {
     {"gguf",
      [](const fs::path& path) { put(path, "GGUF" + std::string(64, '\x03')); },
      "",
-     {R"(this is a quantised GGUF file, which cannot be trained on)"}},
+     {R"(version 50529027, expected 2 or 3)"}},
 };
 
 class Recognise : public testing::TestWithParam<Case> {};

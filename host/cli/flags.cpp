@@ -5,7 +5,7 @@
 #include "config/schema.h"
 #include "config/value.h"
 #include "core/error.h"
-#include "data/caption.h"
+#include "core/utf8.h"
 
 namespace lh {
 namespace {

@@ -3,7 +3,7 @@
 #include <fmt/core.h>
 #include <openssl/evp.h>
 
-#include "data/caption.h"
+#include "core/utf8.h"
 
 namespace lh {
 

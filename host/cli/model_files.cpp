@@ -20,6 +20,8 @@ struct ModelFiles {
   std::map<std::string, std::vector<fs::path>> others;  // that would do as well
 };
 
+constexpr const char* gguf = ".gguf";
+
 // Weights, and folders as diffusers has them, which count as a whole.
 void list_weights(const fs::path& folder, int depth, std::vector<fs::path>& found) {
   std::error_code error, none;
@@ -29,7 +31,7 @@ void list_weights(const fs::path& folder, int depth, std::vector<fs::path>& foun
         found.push_back(entry->path());
       else if (depth > 0)
         list_weights(entry->path(), depth - 1, found);
-    } else if (entry->path().extension() == ".safetensors") {
+    } else if (entry->path().extension() == ".safetensors" || entry->path().extension() == gguf) {
       found.push_back(entry->path());
     }
   }
@@ -39,7 +41,8 @@ ModelFiles find_files(const Registry& registry, const std::string& plugin, const
   constexpr int depth = 3;  // models/NAME/text_encoders/encoder.safetensors
   std::vector<fs::path> weights;
   list_weights(folder, depth, weights);
-  std::ranges::sort(weights);
+  // Codes of a GGUF file are less than what the others have.
+  std::ranges::sort(weights, {}, [](const fs::path& path) { return std::pair(path.extension() == gguf, path); });
   ModelFiles files;
   for (const fs::path& path : weights) try {
       const std::vector<Opinion> opinions = ask_plugins(registry, path, plugin);

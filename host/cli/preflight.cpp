@@ -10,7 +10,7 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
-#include "data/caption.h"
+#include "core/utf8.h"
 #include "io/disk_space.h"
 #include "io/safetensors.h"
 #include "train/metadata.h"

@@ -20,7 +20,7 @@ constexpr size_t impulses_at_once = 256;  // inputs of a layer that are looked a
 
 class PluginLora : public ForeignLora {
  public:
-  PluginLora(const Registry& registry, const Safetensors& file, const std::string& id)
+  PluginLora(const Registry& registry, const WeightFile& file, const std::string& id)
       : adapter_(registry, id, options_of(file)), device_("cpu") {
     const auto found = file.metadata().find(network_layers_entry);
     const nlohmann::json layers =
@@ -81,7 +81,7 @@ class PluginLora : public ForeignLora {
   }
 
  private:
-  static GivenOptions options_of(const Safetensors& file) {
+  static GivenOptions options_of(const WeightFile& file) {
     const auto found = file.metadata().find(network_options_entry);
     const std::string text = found == file.metadata().end() ? "{}" : found->second;
     return parse_config("network: {network_kwargs: " + text + "}\n", file.path().string(),
@@ -213,7 +213,7 @@ class PluginLora : public ForeignLora {
 
 }  // namespace
 
-std::shared_ptr<const ForeignLora> plugin_lora(const Registry& registry, const Safetensors& file) {
+std::shared_ptr<const ForeignLora> plugin_lora(const Registry& registry, const WeightFile& file) {
   if (!is_foreign(file)) return nullptr;
   const std::string& id = file.metadata().at(network_entry);
   try {

@@ -11,6 +11,6 @@ namespace lh {
 
 // Nothing for a file of the adapters that files themselves tell (docs/lora-files.md). Throws lh::Error(Code::data)
 // where the adapter is in no plugin that is there, or does not take the options of the file.
-std::shared_ptr<const ForeignLora> plugin_lora(const Registry& registry, const Safetensors& file);
+std::shared_ptr<const ForeignLora> plugin_lora(const Registry& registry, const WeightFile& file);
 
 }  // namespace lh

@@ -1,23 +1,11 @@
 // Caption files and the trigger word.
 #include "data/caption.h"
 
-#include <unicode/utf8.h>
-
 #include "core/error.h"
+#include "core/utf8.h"
 #include "io/file.h"
 
 namespace lh {
-
-std::optional<size_t> invalid_utf8(std::string_view text) {
-  const auto* bytes = reinterpret_cast<const uint8_t*>(text.data());
-  for (size_t at = 0; at < text.size();) {
-    const size_t start = at;
-    UChar32 character = 0;
-    U8_NEXT(bytes, at, text.size(), character);
-    if (character < 0) return start;
-  }
-  return std::nullopt;
-}
 
 std::string read_caption(const std::filesystem::path& path) {
   if (!std::filesystem::is_regular_file(path))

@@ -1,19 +1,14 @@
 // Captions: reading a sidecar file and putting the trigger word in.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <string>
-#include <string_view>
 
 namespace lh {
 
 inline constexpr int64_t max_caption_bytes = 64 << 10;
 
-// Offset of the first byte that is not valid UTF-8.
-std::optional<size_t> invalid_utf8(std::string_view text);
 // Text of a caption file: byte order mark dropped, line ends at its end dropped. Throws lh::Error(Code::data) naming
 // file and byte when it is too long or not UTF-8.
 std::string read_caption(const std::filesystem::path& path);

@@ -6,13 +6,15 @@
 
 #include "core/error.h"
 #include "core/float_formats.h"
+#include "core/parallel.h"
 #include "core/swap_axes.h"
 #include "io/component.h"
 
 namespace lh {
 namespace {
 
-constexpr int64_t chunk_bytes = 4 << 20;
+constexpr int64_t chunk_bytes = 16 << 20;
+constexpr int64_t least_elements = 1 << 16;  // that a thread converts
 
 uint16_t f16_from_float_fast(float f) {
   const auto bits = std::bit_cast<uint32_t>(f);
@@ -117,7 +119,9 @@ void read_elements(const ScaledKey& piece, int64_t first, int64_t count, DType t
       converter.set_factor(scales[static_cast<size_t>(first / row)]);
     }
     piece.weight.file->read_part(tensor, first * size, {buffer.data(), static_cast<size_t>(n * size)});
-    converter.run(buffer.data(), out, n);
+    in_threads(n, least_elements, [&](int64_t begin, int64_t end) {
+      converter.run(buffer.data() + begin * size, out + begin * to_size, end - begin);
+    });
     first += n, count -= n, out += n * to_size;
   }
 }

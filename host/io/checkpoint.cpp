@@ -134,6 +134,10 @@ DType Checkpoint::exact_dtype(const std::string& name) const {
   return plain && is_float(stored) && !impl_->change(name) ? stored : DType::f32;
 }
 
+std::string_view Checkpoint::stored_type(const std::string& name) const {
+  return stored_type_name(*impl_->recipe(name).pieces.front().weight.tensor);
+}
+
 std::optional<WeightForm> Checkpoint::stored_fp8(const std::string& name) const {
   const Assembly& recipe = impl_->recipe(name);
   return impl_->change(name) ? std::nullopt : lh::stored_fp8(recipe);

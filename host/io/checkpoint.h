@@ -82,6 +82,8 @@ class Checkpoint {
   // The type in which a weight can be read without loss: that in which all of it is stored, if nothing multiplies or
   // changes it; otherwise float32.
   DType exact_dtype(const std::string& name) const;
+  // How the file spells the type in which a weight, or the first part of it, is stored: "BF16", "Q4_K".
+  std::string_view stored_type(const std::string& name) const;
   // The fp8 form in which a weight is stored; nothing when its values are stored otherwise, or changed by a LoRA: a sum
   // is kept wide unless the user asks for fp8, because rounding it to codes would drop most of a small change.
   std::optional<WeightForm> stored_fp8(const std::string& name) const;

@@ -22,7 +22,7 @@ std::optional<Split> split(const std::string& name, const LoraNameTable& names) 
 
 }  // namespace
 
-bool is_foreign(const Safetensors& file) {
+bool is_foreign(const WeightFile& file) {
   const auto module = file.metadata().find("ss_network_module");
   const bool in_table = module != file.metadata().end() && module->second == lycoris_module;
   return file.metadata().contains(network_entry) && !in_table;

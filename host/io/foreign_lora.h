@@ -22,7 +22,7 @@ inline constexpr const char* network_layers_entry = "lora_host.network_layers"; 
 inline constexpr const char* lycoris_module = "lycoris.kohya";                     // ss_network_module of those it has
 
 // Is it a file of an adapter that the table does not have? So it says itself.
-bool is_foreign(const Safetensors& file);
+bool is_foreign(const WeightFile& file);
 
 // The adapter of a file; answered by compile/plugin_lora.h.
 class ForeignLora {

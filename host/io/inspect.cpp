@@ -30,10 +30,10 @@ std::string summary(const std::vector<FilePtr>& files) {
   int64_t tensors = 0, parameters = 0, bytes = 0;
   for (const FilePtr& file : files)
     for (const StoredTensor& tensor : file->tensors()) {
-      ++dtypes[stored_dtype_name(tensor.desc.dtype)];
+      ++dtypes[stored_type_name(tensor)];
       ++tensors;
       parameters = checked_add(parameters, tensor.desc.shape.numel());
-      bytes = checked_add(bytes, tensor.desc.bytes());
+      bytes = checked_add(bytes, stored_bytes(tensor));
     }
   std::string counts;
   for (const auto& [name, count] : dtypes) counts += fmt::format("{}{} {}", counts.empty() ? "" : ", ", count, name);

@@ -241,7 +241,7 @@ std::string listed(const std::vector<LoraProblem>& problems) {
   return text;
 }
 
-bool is_lora(const Safetensors& file) {
+bool is_lora(const WeightFile& file) {
   return std::ranges::any_of(file.tensors(), [](const StoredTensor& tensor) {
     const auto key = split_lora_key(tensor.name);
     return key && key->part != alpha && key->part != unsupported;

@@ -55,7 +55,7 @@ struct LoraFile {
 // Modules that are incomplete or do not fit together are problems, not errors.
 LoraFile read_lora(const std::filesystem::path& path);
 // Does any key look like a tensor of a LoRA?
-bool is_lora(const Safetensors& file);
+bool is_lora(const WeightFile& file);
 
 // A tensor's elements as float32.
 HostTensor read_f32(const LoraFile& file, const StoredTensor& tensor);

@@ -47,7 +47,7 @@ double number_of(const json& value, const std::string& where, const std::string&
 
 }  // namespace
 
-LoraScales::LoraScales(const Safetensors& file) {
+LoraScales::LoraScales(const WeightFile& file) {
   std::string text;
   if (const auto found = file.metadata().find(adapter_metadata_entry); found != file.metadata().end()) {
     source_ = adapter_metadata_entry;

@@ -19,7 +19,7 @@ class LoraScales {
  public:
   // The metadata's, else the neighbour's; without either it has none. Throws lh::Error(Code::data) for what is no
   // configuration.
-  explicit LoraScales(const Safetensors& file);
+  explicit LoraScales(const WeightFile& file);
   explicit operator bool() const { return configuration_ != nullptr; }
   // "lora_adapter_metadata" or "adapter_config.json".
   const std::string& source() const { return source_; }

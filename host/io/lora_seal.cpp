@@ -17,7 +17,7 @@ std::string entry(const std::map<std::string, std::string>& metadata, const char
   return found == metadata.end() ? std::string() : found->second;
 }
 
-std::string hash_of(const Safetensors& file, const std::string& before) {
+std::string hash_of(const WeightFile& file, const std::string& before) {
   Sha256 hash;
   hash.update(before);
   std::vector<std::byte> buffer;
@@ -43,7 +43,7 @@ void seal_lora(const std::vector<TensorToWrite>& tensors, std::map<std::string, 
   metadata[sealed_hash_entry] = entry(metadata, model_hash_entry);
 }
 
-void check_lora_seal(const Safetensors& file) {
+void check_lora_seal(const WeightFile& file) {
   const std::string digest = entry(file.metadata(), digest_entry), own = entry(file.metadata(), model_hash_entry);
   if (digest.empty()) return;
   if (own != entry(file.metadata(), sealed_hash_entry) && own == hash_of(file, "")) return;

@@ -15,6 +15,6 @@ namespace lh {
 void seal_lora(const std::vector<TensorToWrite>& tensors, std::map<std::string, std::string>& metadata);
 // Throws lh::Error(Code::data) where the tensors are neither those that were sealed nor those of another program's
 // hash. A file without a seal is believed. Reads all of the file.
-void check_lora_seal(const Safetensors& file);
+void check_lora_seal(const WeightFile& file);
 
 }  // namespace lh

@@ -248,7 +248,7 @@ class ProgramCheck {
   int64_t taken_ = 0, refused_ = 0;  // modules, by their names
 };
 
-std::vector<LoraIssue> damage_of(const Safetensors& file) {
+std::vector<LoraIssue> damage_of(const WeightFile& file) {
   std::vector<LoraIssue> damage;
   try {
     check_lora_seal(file);

@@ -66,7 +66,7 @@ void check_scale(const StoredKey& scale, const StoredTensor& weight) {
 }  // namespace
 
 ScaledKeys resolve_scales(const StoredKeys& keys) {
-  std::set<const Safetensors*> checked;
+  std::set<const WeightFile*> checked;
   ScaledKeys pieces;
   std::map<std::string, StoredKey> scales;  // by weight
   for (const auto& [key, stored] : keys) {

@@ -4,10 +4,8 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <mutex>
 
 #include "core/error.h"
-#include "core/hash.h"
 #include "io/safetensors_header.h"
 #include "io/stored_dtype.h"
 
@@ -26,7 +24,7 @@ std::string other_format(const InputFile& file) {
       {"PK\x03\x04", pickle},
       {"\x80\x02", pickle},
       {"\x80\x04", pickle},
-      {"GGUF", "a quantised GGUF file, which cannot be trained on. Use the original safetensors"},
+      {"GGUF", "a GGUF file, which holds the weights of a model and nothing else that is read here"},
       {"version https://git-lfs", "a Git LFS pointer, not the file itself. Run `git lfs pull`, or download the file"},
       {"<!DOCTYPE", "a web page, not the file itself. Download it again, signed in if the site asks for it"},
       {"<html", "a web page, not the file itself. Download it again, signed in if the site asks for it"},
@@ -108,90 +106,21 @@ void check_layout(const std::string& path, const std::vector<HeaderEntry>& entri
 
 }  // namespace
 
-struct Safetensors::Fingerprint {
-  std::once_flag once;
-  std::string hex;
-};
-
-std::string_view stored_dtype_name(DType dtype) {
-  for (const StoredDType& known : stored_dtypes)
-    if (known.dtype == dtype) return known.name;
-  return "?";
-}
-
 Safetensors::Safetensors(const std::filesystem::path& path)
-    : file_((refuse_pickle_names(path), path)), fingerprint_(std::make_shared<Fingerprint>()) {
+    : WeightFile((refuse_pickle_names(path), InputFile(path)), "safetensors") {
   const std::string name = path.string();
-  const int64_t length = header_length(file_);
+  const int64_t length = header_length(file());
   std::string json(static_cast<size_t>(length), '\0');
-  file_.read(8, std::as_writable_bytes(std::span(json)));
+  file().read(8, std::as_writable_bytes(std::span(json)));
   Header header = parse_safetensors_header(name, json);
-  data_start_ = 8 + length;
-  metadata_ = std::move(header.metadata);
+  set_data_start(8 + length);
+  set_metadata(std::move(header.metadata));
   for (const HeaderEntry& entry : header.entries) check_size(name, entry);
   // Stable: empty tensors at one place keep the header's order, which a record's digest is over.
   std::ranges::stable_sort(header.entries, {}, [](const HeaderEntry& e) { return std::pair(e.begin, e.end); });
-  check_layout(name, header.entries, data_start_, file_.size());
-  tensors_.reserve(header.entries.size());
-  for (HeaderEntry& entry : header.entries) {
-    index_.emplace(entry.name, tensors_.size());
-    tensors_.push_back({std::move(entry.name), std::move(entry.desc), data_start_ + entry.begin});
-  }
-}
-
-const StoredTensor* Safetensors::find(const std::string& name) const {
-  const auto it = index_.find(name);
-  return it == index_.end() ? nullptr : &tensors_[it->second];
-}
-
-void Safetensors::read(const StoredTensor& tensor, std::span<std::byte> out) const {
-  if (static_cast<int64_t>(out.size()) != tensor.desc.bytes())
-    fail(Code::internal, "{}: tensor \"{}\" has {} bytes, the buffer {}", path().string(), tensor.name,
-         tensor.desc.bytes(), out.size());
-  file_.read(tensor.offset, out);
-}
-
-void Safetensors::read_part(const StoredTensor& tensor, int64_t offset, std::span<std::byte> out) const {
-  const auto count = static_cast<int64_t>(out.size());
-  const int64_t bytes = tensor.desc.bytes();
-  if (offset < 0 || offset > bytes || count > bytes - offset)
-    fail(Code::internal, "{}: tensor \"{}\" has {} bytes, asked for {} at {}", path().string(), tensor.name, bytes,
-         count, offset);
-  file_.read(tensor.offset + offset, out);
-}
-
-HostTensor Safetensors::read(const std::string& name) const {
-  const StoredTensor* tensor = find(name);
-  if (tensor == nullptr) fail(Code::data, "{}: no tensor \"{}\" among its {}", path().string(), name, tensors_.size());
-  HostTensor out(tensor->desc);
-  read(*tensor, out.data);
-  return out;
-}
-
-std::string Safetensors::fingerprint() const {
-  std::call_once(fingerprint_->once, [this] {
-    constexpr int64_t edge = 1 << 20, block = 64 << 10, blocks = 64;
-    Sha256 hash;
-    std::vector<std::byte> buffer;
-    const auto add = [&](int64_t offset, int64_t count) {
-      buffer.resize(static_cast<size_t>(count));
-      file_.read(offset, buffer);
-      hash.update(buffer);
-    };
-    const int64_t size = file_.size(), data = size - data_start_;
-    hash.update(fmt::format("safetensors {} {}\n", size, data_start_));
-    for (int64_t at = 0; at < data_start_; at += edge) add(at, std::min(edge, data_start_ - at));
-    if (data <= 2 * edge + blocks * block) {
-      for (int64_t at = data_start_; at < size; at += edge) add(at, std::min(edge, size - at));
-    } else {
-      add(data_start_, edge);
-      for (int64_t i = 0; i < blocks; ++i)
-        add(data_start_ + edge + (data - 2 * edge - block) / (blocks - 1) * i, block);
-      add(size - edge, edge);
-    }
-    fingerprint_->hex = hash.hex();
-  });
-  return fingerprint_->hex;
+  check_layout(name, header.entries, data_start(), file().size());
+  for (HeaderEntry& entry : header.entries)
+    add({.name = std::move(entry.name), .desc = std::move(entry.desc), .offset = data_start() + entry.begin});
 }
 
 }  // namespace lh

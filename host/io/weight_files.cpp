@@ -25,9 +25,9 @@ constexpr int64_t index_limit = 64 << 20;
 // many tensors takes long to check.
 FilePtr open_shared(const fs::path& path) {
   static std::mutex mutex;
-  static std::map<std::pair<fs::path, FileStamp>, std::weak_ptr<const Safetensors>> opened;
+  static std::map<std::pair<fs::path, FileStamp>, std::weak_ptr<const WeightFile>> opened;
   const std::optional<FileStamp> stamp = stamp_of(path);
-  if (!stamp) return std::make_shared<const Safetensors>(path);  // says what is wrong
+  if (!stamp) return open_weight_file(path);  // says what is wrong
   const std::pair key(path, *stamp);
   {
     const std::lock_guard lock(mutex);
@@ -35,7 +35,7 @@ FilePtr open_shared(const fs::path& path) {
     if (const auto there = opened.find(key); there != opened.end())
       if (FilePtr file = there->second.lock()) return file;
   }
-  auto file = std::make_shared<const Safetensors>(path);
+  FilePtr file = open_weight_file(path);
   const std::lock_guard lock(mutex);
   opened[key] = file;
   return file;

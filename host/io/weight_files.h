@@ -1,17 +1,14 @@
-// The safetensors files that hold one set of weights: a single file, or one of the sets in a diffusers folder.
+// The files that hold one set of weights: a single file, or one of the sets in a diffusers folder.
 #pragma once
 
 #include <filesystem>
 #include <map>
-#include <memory>
 #include <string>
 #include <vector>
 
-#include "io/safetensors.h"
+#include "io/weight_file.h"
 
 namespace lh {
-
-using FilePtr = std::shared_ptr<const Safetensors>;
 
 struct StoredKey {
   FilePtr file;

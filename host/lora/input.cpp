@@ -43,7 +43,7 @@ LoraFile open_lora(const std::filesystem::path& path) {
   return file;
 }
 
-std::map<std::string, std::string> carried_metadata(const Safetensors& file) {
+std::map<std::string, std::string> carried_metadata(const WeightFile& file) {
   std::map<std::string, std::string> entries = file.metadata();
   for (const char* key : derived) entries.erase(key);
   if (!entries.contains(network_entry))

@@ -15,7 +15,7 @@ LoraFile open_lora(const std::filesystem::path& path);
 
 // Metadata that stays true of the same adapters at other ranks or by other names: all but hashes, seals, ranks, alphas
 // and scales, which are written anew.
-std::map<std::string, std::string> carried_metadata(const Safetensors& file);
+std::map<std::string, std::string> carried_metadata(const WeightFile& file);
 // What all of several files say alike, and is true of plain LoRAs made of them.
 std::map<std::string, std::string> shared_metadata(const std::vector<std::filesystem::path>& files);
 

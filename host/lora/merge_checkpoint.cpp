@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "io/component.h"
+#include "io/gguf.h"
 #include "io/quantise.h"
 #include "io/quantized.h"
 #include "io/temp_folder.h"
@@ -72,7 +73,7 @@ const ScaledKey& piece_of(const Plan& plan, const StoredTensor& tensor) {
 }
 
 // The values of a stored tensor with the changes in them.
-std::vector<float> changed_values(const Plan& plan, const Safetensors& file, const StoredTensor& tensor) {
+std::vector<float> changed_values(const Plan& plan, const WeightFile& file, const StoredTensor& tensor) {
   std::vector<float> stored(static_cast<size_t>(tensor.desc.shape.numel()));
   const std::vector<Use>& uses = plan.uses.at(&tensor);
   const Assembly own{.desc = tensor.desc, .pieces = {piece_of(plan, tensor)}};
@@ -99,7 +100,7 @@ struct Codes {
   std::vector<std::byte> codes;
   std::vector<float> factors;
 };
-Codes quantised(const Plan& plan, const Safetensors& file, const StoredTensor& tensor) {
+Codes quantised(const Plan& plan, const WeightFile& file, const StoredTensor& tensor) {
   const ScaledKey& piece = piece_of(plan, tensor);
   const std::vector<float> values = changed_values(plan, file, tensor);
   Codes out{std::vector<std::byte>(values.size()),
@@ -109,7 +110,7 @@ Codes quantised(const Plan& plan, const Safetensors& file, const StoredTensor& t
 }
 
 // Throws where a changed fp8 weight cannot stay fp8.
-void check_fp8(const Plan& plan, const Safetensors& file) {
+void check_fp8(const Plan& plan, const WeightFile& file) {
   if (plan.dtype) return;
   for (const StoredTensor& tensor : file.tensors()) {
     if (!is_fp8(tensor.desc.dtype) || !plan.changes(tensor)) continue;
@@ -221,7 +222,8 @@ void copy_bytes(const fs::path& from, const fs::path& to) {
 }
 
 bool is_weights(const fs::path& file) {
-  constexpr std::array<std::string_view, 7> ends{".safetensors", ".bin", ".ckpt", ".pt", ".pth", ".msgpack", ".onnx"};
+  constexpr std::array<std::string_view, 8> ends{".safetensors", ".gguf", ".bin",     ".ckpt",
+                                                 ".pt",          ".pth",  ".msgpack", ".onnx"};
   return std::ranges::find(ends, file.extension().string()) != ends.end();
 }
 
@@ -254,6 +256,12 @@ std::vector<MergedFile> merge_checkpoint(const CheckpointSpec& spec, const std::
       if (std::ranges::any_of(file->tensors(), [&](const StoredTensor& tensor) { return plan.changes(tensor); }))
         files.emplace(file->path().lexically_normal(), file);
   if (files.empty()) fail(Code::data, "{}: it changes no weight of this model", loras.front().path.string());
+  for (const auto& [path, file] : files)
+    if (is_gguf(path))
+      fail(Code::data,
+           "{}: a merged model is written as its files are, and GGUF files are only read. Merge into the safetensors "
+           "file of this model",
+           path.string());
   const auto main = paths.find("name_or_path");
   const bool folder = main != paths.end() && fs::is_directory(main->second);
   std::vector<MergedFile> done;

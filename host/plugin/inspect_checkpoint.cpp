@@ -16,9 +16,9 @@ namespace fs = std::filesystem;
 
 std::string layout_of(const ComponentSpec& denoiser, const fs::path& path) {
   if (fs::is_directory(path)) return "folder of diffusers";
-  const Safetensors file(path);
+  const FilePtr file = open_weight_file(path);
   for (const std::string& prefix : denoiser.prefixes) {
-    if (file.find(prefix + denoiser.marker) == nullptr) continue;
+    if (file->find(prefix + denoiser.marker) == nullptr) continue;
     return "single file, original names" + (prefix.empty() ? std::string() : " behind " + prefix);
   }
   return "single file, names of diffusers";
@@ -30,7 +30,7 @@ void add_up(const Checkpoint& checkpoint, const std::string& prefix, ComponentRe
     if (prefix.empty() ? name.find(':') != std::string::npos : !name.starts_with(prefix)) continue;
     report.found = true;
     ++report.tensors;
-    ++report.dtypes[std::string(stored_dtype_name(desc.dtype))];
+    ++report.dtypes[std::string(checkpoint.stored_type(name))];
     report.parameters = checked_add(report.parameters, desc.shape.numel());
     if (!is_fp8(desc.dtype)) continue;
     const auto form = checkpoint.stored_fp8(name);

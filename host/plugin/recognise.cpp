@@ -43,7 +43,7 @@ bool takes(const ListedModel& model, const ComponentSpec& component, const fs::p
 std::string names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory() || entry.path().extension() == ".safetensors")
+    if (entry.is_directory() || entry.path().extension() == ".safetensors" || entry.path().extension() == ".gguf")
       names.insert(entry.path().filename().string() + (entry.is_directory() ? "/" : ""));
   return fmt::format("{}", fmt::join(names, ", "));
 }
@@ -81,7 +81,7 @@ std::vector<FoundComponent> parts_at(const Registry& registry, const fs::path& p
 }
 
 std::string what_it_is(const Registry& registry, const fs::path& path) {
-  if (!fs::is_directory(path) && is_lora(Safetensors(path)))
+  if (!fs::is_directory(path) && is_lora(*open_weight_file(path)))
     return "\n  It is a LoRA file. model.name_or_path is the model that it was trained on; the LoRA goes with --lora";
   std::string lines;
   for (const FoundComponent& part : parts_at(registry, path))

@@ -6,6 +6,7 @@ namespace lh::fuzz {
 std::span<const Target> targets() {
   static const Target all[] = {
       {"safetensors", safetensors, safetensors_seeds, edit_safetensors, "safetensors.dict"},
+      {"gguf", gguf, gguf_seeds},
       {"record", record, record_seeds, edit_sealed, "safetensors.dict"},
       {"state", state, state_seeds, edit_sealed, "safetensors.dict"},
       {"cache", cache, cache_seeds, edit_sealed, "safetensors.dict"},

@@ -6,6 +6,7 @@ lora_plant(safetensors wrap host/core/tensor.cpp [[if (__builtin_mul_overflow(a,
   [[result = static_cast<int64_t>(static_cast<uint64_t>(a) * static_cast<uint64_t>(b)); if (a < 0)]])
 lora_plant(safetensors duplicate host/io/safetensors_header.cpp [[if (!names_.insert(text).second)]]
   [[if (!names_.insert(text).second && text.size() > 8)]])
+lora_plant(gguf overlap host/io/gguf.cpp [[if (tensor->offset < end)]] [[if (tensor->offset + 8 < end)]])
 lora_plant(record digest host/io/record.cpp [[if (!same || seal.hex() != entry(file.metadata(), digest_entry))]]
   [[if (!same && seal.hex() != entry(file.metadata(), digest_entry))]])
 lora_plant(record key host/io/record.cpp [[if (kind != id.kind || key != id.key)]] [[if (kind != id.kind)]])
@@ -23,7 +24,7 @@ lora_plant(settings phase host/config/run_settings.cpp [[settings.phase_ >= sett
 lora_plant(history step host/io/history.cpp [[change.step < 0]] [[change.step < -9]])
 lora_plant(request value host/config/run_settings.cpp [[if (!problems.empty()) report(source, problems);
   node.kind = Kind::map;]] [[node.kind = Kind::map;]])
-lora_plant(caption utf8 host/data/caption.cpp [[if (character < 0)]] [[if (character < 0 && at - start > 1)]])
+lora_plant(caption utf8 host/core/utf8.cpp [[if (character < 0)]] [[if (character < 0 && at - start > 1)]])
 lora_plant(png chunk host/data/png.cpp [[if (length > file.size() - at - frame) break;]] [[]])
 lora_plant(jpeg orientation host/data/exif.cpp [[value <= 8 ?]] [[value <= 9 ?]])
 lora_plant(webp chunk host/data/webp.cpp [[if (length > file.size() - at - chunk_header) return 1;]] [[]])

@@ -10,6 +10,7 @@ namespace lh::fuzz {
   std::vector<std::string> name##_seeds()
 
 LORA_FUZZ_TARGET(safetensors);    // a file with tensors, of anybody
+LORA_FUZZ_TARGET(gguf);           // the same in GGUF
 LORA_FUZZ_TARGET(record);         // edits of a record, and whole ones with a valid seal
 LORA_FUZZ_TARGET(state);          // a run's state
 LORA_FUZZ_TARGET(cache);          // an entry of the caches

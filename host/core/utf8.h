@@ -1,0 +1,12 @@
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
+namespace lh {
+
+// Where the first byte is that begins no character of UTF-8; nothing where all is well.
+std::optional<size_t> invalid_utf8(std::string_view text);
+
+}  // namespace lh
