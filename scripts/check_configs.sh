@@ -50,6 +50,10 @@ mistral_keys() {
   print_keys
 }
 mistral_keys >"$work/mistral.json"
+# Those of Wan, too.
+wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
+wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
+umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -64,7 +68,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1) paths+=("$work/$name.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | wan_1_3b | wan_14b | umt5) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -90,6 +94,12 @@ Chroma1-HD Chroma1-HD
 qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text
+wan2.1_t2v_1.3B_fp16 wan_1_3b
+wan2.1_t2v_14B_fp16 wan_14b
+wan2.2_t2v_high_noise_14B_fp16 wan_14b
+wan2.2_t2v_low_noise_14B_fp16 wan_14b
+umt5_xxl_fp16 umt5
+wan_2.1_vae qwen_image_vae
 sd3.5_large sd3.5_large ae:first_stage_model.
 sd3.5_large_turbo sd3.5_large ae:first_stage_model.
 sd3.5_medium sd3.5_medium ae:first_stage_model.
@@ -113,6 +123,7 @@ EOF
 cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
+cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it
   local budget

@@ -14,6 +14,7 @@
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
+#include "support/wan_shapes.h"
 #include "support/z_image_shapes.h"
 
 namespace lh::test {
@@ -203,6 +204,9 @@ class SmallModels {
               short_text(32)};
     if (name == "qwen_image")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
+    if (name == "wan")
+      return {{"model.name_or_path", file(name, write_small_wan)},
+              {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
     if (name == "flux2")
       return {
           {"model.name_or_path", file(name, [](const fs::path& path) { write_small_flux2(path, small_flux2_dev); })},
@@ -405,6 +409,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {"variant: \"kontext\""}},
                     Job{"chroma", "chroma", true, {{{"model.arch", "chroma"}}}},
                     Job{"qwen_image_2512", "qwen_image", true, {tight, {{"model.arch", "qwen_image:2512"}}}},
+                    Job{"wan21",
+                        "wan",
+                        true,
+                        {tight, {{"model.arch", "wan21:14b"}, {"sample.num_frames", 1}, {"sample.guidance_scale", 5}}},
+                        {},
+                        {"plugin: \"wan\""}},
                     Job{"sdxl",
                         "sdxl",
                         true,
@@ -457,7 +467,8 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
         {"train.timestep_type", "shift"}},
        none},
       {"omnigen2", {{"model.arch", "omnigen2"}}, none},
-      {"wan21", {{"model.arch", "wan21:14b"}, {"sample.num_frames", 40}, {"sample.fps", 15}}, none},
+      {"wan21_i2v", {{"model.arch", "wan21_i2v:14b"}, {"sample.num_frames", 40}, {"sample.fps", 15}}, none},
+      {"videos", {{"model.arch", "wan21:14b"}, {"sample.num_frames", 40}}, "sample.num_frames: "},
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
       {"lumina2", {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}, none},

@@ -23,6 +23,7 @@
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
+#include "support/wan_shapes.h"
 #include "support/z_image_shapes.h"
 #include "train/prepare.h"
 
@@ -68,6 +69,10 @@ fs::path qwen_image(const fs::path& folder) {
   write_small_qwen_image(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path wan(const fs::path& folder) {
+  write_small_wan(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 std::function<fs::path(const fs::path&)> sd35(const Mmdit& denoiser) {
   return [&denoiser](const fs::path& folder) {
     write_small_sd35(folder / "model.safetensors", denoiser);
@@ -97,6 +102,9 @@ constexpr const char* z_image_files = R"(
 constexpr const char* qwen_image_files = R"(
   max_sequence_length: 96
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* wan_files = R"(
+  variant: wan2.2-low-noise
+  tokenizer_path: SOURCE/share/tokenizers/t5)";
 // What is bright in a photo is painted anew.
 constexpr const char* inpaint_sample =
     "\n  images: {image: SOURCE/examples/demo/photos/cat_01.jpg, mask: SOURCE/examples/demo/photos/cat_01.jpg}";
@@ -104,10 +112,10 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
-// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of sd35 10 for
-// each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sdxl 2 for
-// each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
-// each layer that is reached.
+// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of wan 10 for
+// each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
+// not have; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
+// (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -118,6 +126,7 @@ const Family families[] = {
      "\n  tokenizer_path: SOURCE/tests/data/mistral_small", "", "", "", 3},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
+    {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -372,7 +381,8 @@ TEST_P(Families, ProgramsLoadEveryKey) {
   for (const std::string& format : run().formats) {
     std::vector<std::string> programs;
     if (format == "kohya" && kohya) programs = {"kohya"};
-    if (format != "diffusers" || std::string(GetParam().plugin) != "sdxl") programs.push_back("comfyui");
+    const std::string plugin = GetParam().plugin;
+    if (format != "diffusers" || (plugin != "sdxl" && plugin != "wan")) programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))
       std::erase_if(programs, [](const std::string& program) { return program != GetParam().programs; });

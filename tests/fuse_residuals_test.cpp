@@ -12,6 +12,7 @@
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/toy_step.h"
+#include "support/wan_shapes.h"
 
 namespace lh::test {
 namespace {
@@ -106,6 +107,7 @@ const Family families[] = {
     {"chroma", [](const fs::path& path) { write_small_chroma(path); }, 0},
     {"sd35_large", [](const fs::path& path) { write_small_sd35(path, small_large); }, 0},
     {"qwen_image", [](const fs::path& path) { write_small_qwen_image(path); }, 0},
+    {"wan", write_small_wan, small_wan.blocks},  // behind the attention to the text
     {"flux2", [](const fs::path& path) { write_small_flux2(path, small_klein); }, 0},
     {"z_image", [](const fs::path& path) { write_small_z_image(path); }, 0}};
 

@@ -99,6 +99,9 @@ constexpr Written formats[] = {
     {"qwen_image", "qwen_image_tiny", "kohya", 0, no_program, 0},
     {"qwen_image", "qwen_image_tiny", "comfyui", 0, no_program, 0},
     {"qwen_image", "qwen_image_tiny", "diffusers", 0, no_program, 0},
+    {"wan", "wan_tiny", "kohya", 0, no_program, 0},
+    {"wan", "wan_tiny", "comfyui", 0, no_program, 0},
+    {"wan", "wan_tiny", "diffusers", everything, no_program, 0},  // ComfyUI knows the native names alone
     {"z_image", "z_image_tiny", "kohya", 0, no_program, 0},
     {"z_image", "z_image_tiny", "comfyui", 0, no_program, 3 * 4},  // of 4 blocks the fused qkv
     {"z_image", "z_image_tiny", "diffusers", 0, no_program, 0}};
@@ -263,6 +266,10 @@ constexpr Foreign foreign[] = {
      "comfyui", "loha"},
     {"qwen_image", "qwen_image_tiny", "transformer.transformer_blocks.0.txt_mlp.net.2",
      "transformer_blocks.0.txt_mlp.net.2", "comfyui", "lora_A+alpha"},
+    {"wan", "wan_tiny", "diffusion_model.blocks.0.self_attn.q", "blocks.0.self_attn.q", "comfyui diffusers ai-toolkit"},
+    {"wan", "wan_tiny", "lora_unet_blocks_0_cross_attn_o", "blocks.0.cross_attn.o", "comfyui diffusers",
+     "lora_down+alpha"},
+    {"wan", "wan_tiny", "transformer.blocks.1.ffn.net.0.proj", "blocks.1.ffn.0", "diffusers ai-toolkit"},
     {"z_image", "z_image_tiny", "diffusion_model.layers.0.attention.to_q", "layers.0.attention.qkv",
      "comfyui diffusers ai-toolkit", "lora_A", 3},
     {"z_image", "z_image_tiny", "diffusion_model.noise_refiner.0.attention.to_q", "noise_refiner.0.attention.qkv",

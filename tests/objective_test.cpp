@@ -201,6 +201,47 @@ TEST(TimestepLaws, DenoisingStepsLimitTheRank) {
   }
 }
 
+// A denoiser that serves a share of the levels is trained on that share, whatever the law.
+TEST(TimestepLaws, ADenoiserIsTrainedOnItsShare) {
+  const DenoiserSpec mine{}, noisy{"denoiser", 0.875}, noisier{"high_noise", 0.875}, clearer{"low_noise", 0};
+  struct Row {
+    std::vector<DenoiserSpec> denoisers;
+    double above, up_to;
+  };
+  for (const Row& row : {Row{{noisy, clearer}, 0.875, 1}, Row{{noisier, mine}, 0, 0.875}, Row{{mine}, 0, 1}})
+    for (const char* type : {"linear", "sigmoid", "shift", "flux_shift", "mode", "lognorm_blend", "eight_step"})
+      for (const char* favoured : {"balanced", "style"}) {
+        Recipe recipe = flow_recipe();
+        recipe.timestep.shift = 3;
+        recipe.denoisers = row.denoisers;
+        TrainSection train;
+        train.timestep_type = type;
+        train.content_or_style = favoured;
+        const TimestepLaw law(train, recipe);
+        double least = 1, most = 0;
+        for (uint64_t step = 0; step < 500; ++step) {
+          Random random(5, Purpose::timestep, step, 0);
+          const double t = law.draw(random, 1024);
+          least = std::min(least, t);
+          most = std::max(most, t);
+        }
+        EXPECT_GE(least, row.above) << type;
+        EXPECT_LE(most, row.up_to) << type;
+        EXPECT_GT(most - least, type == std::string("eight_step") ? -1 : 0.5 * (row.up_to - row.above)) << type;
+      }
+}
+
+TEST(TimestepLaws, AShareWithoutATimeIsSaid) {
+  Recipe recipe = flow_recipe();
+  recipe.denoisers = {{"high_noise", 0.875}, {}};
+  TrainSection train;
+  train.timestep_type = "one_step";
+  Random random(5, Purpose::timestep, 0, 0);
+  EXPECT_THAT(error_of([&] { TimestepLaw(train, recipe).draw(random, 1); }),
+              HasSubstr("train.timestep_type: one_step draws no noise level above 0 and up to 0.875"));
+  EXPECT_NE(TimestepLaw({}, recipe).text(), TimestepLaw({}, flow_recipe()).text());
+}
+
 TEST(TrainingObjective, DiscreteTimestepsAreAllDrawnEvenly) {
   const TrainingObjective objective({}, discrete_recipe(Objective::epsilon));
   std::vector<int> counts(1000);

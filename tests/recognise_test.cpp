@@ -129,6 +129,11 @@ const Case cases[] = {
               {"__index_timestep_zero__", {1}}}),
      "",
      {R"(qwen_image: this is Qwen-Image-Edit, which changes images)"}},
+    {"wan_image_to_video",
+     file_of(
+         {{"head.modulation", {1, 2, 2}}, {"blocks.0.self_attn.q.weight", {2, 2}}, {"img_emb.proj.1.weight", {2, 2}}}),
+     "",
+     {R"(wan: this is Wan image-to-video, which is shown a first frame)"}},
     {"lumina_2",
      file_of({{"layers.0.attention.qkv.weight", {6, 2}}, {"context_refiner.0.attention.qkv.weight", {6, 2}}}),
      "",

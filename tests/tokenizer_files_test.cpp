@@ -151,6 +151,15 @@ TEST_F(TokenizerFiles, WhatWasTriedIsListed) {
   }
 }
 
+TEST_F(TokenizerFiles, WhereNoneShipsTheErrorSaysWhatToGive) {
+  TokenizerSpec spec = tokenizer_spec("sentencepiece");
+  spec.files = {.folder = "tokenizer", .config = "tokenizer_path", .bundled = {}};
+  spec.pad = 0;
+  expect_error(spec, {},
+               "no files that fit were found (give model.tokenizer_path, a folder with spiece.model, or "
+               "tokenizer.model, or sentencepiece.bpe.model)");
+}
+
 TEST_F(TokenizerFiles, VocabularyAndMergesNeedRules) {
   write(dir_ / "vocab.json", R"({"a": 0, "b": 1, "ab": 2, "<x>": 4})");
   write(dir_ / "merges.txt", "a b\n");

@@ -35,6 +35,14 @@ bool is_folder(const fs::path& path) {
   return fs::is_directory(path, error);
 }
 
+// The files of an algorithm in words: "tokenizer.json, or vocab.json with merges.txt".
+std::string wanted(const std::string& algorithm) {
+  std::vector<std::string> sets;
+  for (const TokenizerFileSet& set : file_sets().at(algorithm))
+    sets.push_back(fmt::format("{}", fmt::join(set.names, " with ")));
+  return fmt::format("{}", fmt::join(sets, ", or "));
+}
+
 // Looks into one place after the other and remembers what was not there.
 class Search {
  public:
@@ -64,9 +72,9 @@ class Search {
     return {};
   }
 
-  [[noreturn]] void give_up(const char* fix) const {
-    fail(Code::data, "tokenizer ({}): no files that fit were found ({}); tried:{}", algorithm_, fix,
-         tried_.empty() ? " nothing, for the recipe names no place" : tried_);
+  [[noreturn]] void give_up(const std::string& fix) const {
+    fail(Code::data, "tokenizer ({}): no files that fit were found ({}){}{}", algorithm_, fix,
+         tried_.empty() ? "" : "; tried:", tried_);
   }
 
  private:
@@ -150,7 +158,7 @@ std::vector<fs::path> find_tokenizer_files(const std::string& algorithm, const T
   }
   search.give_up(files.config.empty()
                      ? "install them anew; LORA_HOST_DATA may name the folder that holds \"tokenizers\""
-                     : "give their folder in the configuration");
+                     : fmt::format("give model.{}, a folder with {}", files.config, wanted(algorithm)));
 }
 
 }  // namespace lh

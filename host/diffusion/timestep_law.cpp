@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <boost/math/special_functions/erf.hpp>
 #include <cmath>
+#include <iterator>
 #include <numbers>
 
 #include "core/error.h"
@@ -124,6 +125,11 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
   // Denoising steps count from pure noise.
   lowest_ = 1 - static_cast<double>(train.max_denoising_steps + 1) / denoising_steps;
   highest_ = 1 - static_cast<double>(train.min_denoising_steps) / denoising_steps;
+  if (const auto own_share = std::ranges::find(recipe.denoisers, "denoiser", &DenoiserSpec::role);
+      own_share != recipe.denoisers.end()) {
+    above_ = own_share->above;
+    if (own_share != recipe.denoisers.begin()) up_to_ = std::prev(own_share)->above;
+  }
 }
 
 void TimestepLaw::refuse_unused(const TrainSection& train) const {
@@ -186,6 +192,17 @@ double TimestepLaw::time_of(double rank, double largest) const {
 }
 
 double TimestepLaw::draw(Random& random, int64_t tokens, bool reg) const {
+  constexpr int most = 100000;  // a law that hits the share less often than that misses it
+  for (int i = 0; i < most; ++i)
+    if (const double t = draw_any(random, tokens, reg); (above_ == 0 || t > above_) && t <= up_to_) return t;
+  fail(
+      Code::config,
+      "train.timestep_type: {} draws no noise level above {} and up to {}, which is what this denoiser serves of those "
+      "that share the levels; take linear, or look at timestep_shift, min_denoising_steps and max_denoising_steps",
+      name_, above_, up_to_);
+}
+
+double TimestepLaw::draw_any(Random& random, int64_t tokens, bool reg) const {
   if (kind_ == Kind::steps) return steps_[random.below(steps_.size())];
   Draw drawn{};
   const double largest =
@@ -216,6 +233,7 @@ std::string TimestepLaw::text() const {
   for (const auto& [favoured, of] : {std::pair(&favoured_, ""), std::pair(&favoured_reg_, " of regularization images")})
     if (*favoured != "balanced") line += fmt::format(" favouring {}{}", *favoured, of);
   if (lowest_ > 0 || highest_ < 1) line += fmt::format(" ranks {} to {}", lowest_, highest_);
+  if (above_ > 0 || up_to_ < 1) line += fmt::format(" above {} up to {}", above_, up_to_);
   return line;
 }
 

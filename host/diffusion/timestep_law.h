@@ -19,6 +19,8 @@
 //
 // Where content or style is favoured, it is drawn which share of the law's times is noisier: u^3, or 1 - u^3
 // (Mou et al. 2023, "T2I-Adapter", section 3.4).
+//
+// Of a model whose denoisers share the noise levels (recipe: denoisers) times that another one serves are drawn again.
 #pragma once
 
 #include <cstdint>
@@ -48,7 +50,7 @@ class TimestepLaw {
   TimestepLaw(const TrainSection& train, const Recipe& recipe);
   // tokens: image tokens of the sample, for laws that depend on the image size.
   // reg: of a regularization sample, for which train.content_or_style_reg counts.
-  double draw(Random& random, int64_t tokens, bool reg = false) const;
+  double draw(Random& random, int64_t tokens, bool reg = false) const;  // Code::config where the share has no time
   const std::string& name() const { return name_; }
   double shift() const { return shift_; }
   // Everything that decides what is drawn, in one line.
@@ -61,6 +63,7 @@ class TimestepLaw {
   };
   // largest: of lognorm_blend alone, the largest of its normal numbers.
   Draw draw_one(Random& random, double largest) const;
+  double draw_any(Random& random, int64_t tokens, bool reg) const;  // whichever denoiser serves it
   double time_of(double rank, double largest) const;
   void refuse_unused(const TrainSection& train) const;
 
@@ -70,6 +73,7 @@ class TimestepLaw {
   std::optional<ResolutionShift> resolution_;
   std::span<const double> steps_;        // times of the kind of that name
   double lowest_ = 0, highest_ = 1;      // ranks of the times that are trained
+  double above_ = 0, up_to_ = 1;         // the share of the denoiser that is trained
   std::string favoured_, favoured_reg_;  // balanced, content, style
 };
 

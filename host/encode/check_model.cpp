@@ -40,7 +40,11 @@ class ModelCheck {
     };
     if (recipe_.latents.time) refuse("latents have an axis of time (recipe: latents.axes)");
     if (!recipe_.other_latents.empty()) refuse("several latents are diffused together (recipe: other_latents)");
-    if (recipe_.denoisers.size() > 1) refuse("several denoisers share the noise levels (recipe: denoisers)");
+    // One of them alone is trained on its share of the levels; the others are other files' business.
+    if (std::ranges::count_if(recipe_.denoisers, [&](const auto& one) { return model_.has_role(one.role); }) > 1)
+      refuse("several denoisers share the noise levels (recipe: denoisers)");
+    if (recipe_.denoisers.size() > 1 && recipe_.objective != Objective::flow)
+      refuse("denoisers share the noise levels of a model of discrete timesteps (recipe: denoisers)");
   }
 
   void tokenizers() const {

@@ -19,17 +19,12 @@ using lora_host::Weights;
 
 constexpr nn::LatentModelFacts facts = {.id = "qwen_image", .network = "transformer"};
 constexpr nn::LlmFacts qwen2_5_vl = {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6};
-const nn::LatentStatistics latents = {
-    .mean = {-0.7571f, -0.7089f, -0.9113f, 0.1075f, -0.1745f, 0.9653f, -0.1517f, 1.5508f, 0.4134f, -0.0715f, 0.5517f,
-             -0.3632f, -0.1922f, -0.9497f, 0.2503f, -0.2921f},
-    .deviation = {2.8184f, 1.4541f, 2.3275f, 2.6558f, 1.2196f, 1.7708f, 2.6052f, 2.0743f, 3.2687f, 2.1526f, 2.8652f,
-                  1.5579f, 1.6382f, 1.1253f, 2.8251f, 1.9160f}};
 
 class QwenImage : public nn::LatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
   explicit QwenImage(const Weights& weights) : LatentModel(facts) {
-    const auto channels = static_cast<int64_t>(latents.mean.size());
+    const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("img_in.").empty()) {
       dims_ = read_dimensions(weights);
       if (dims_->channels != channels)
@@ -56,8 +51,12 @@ class QwenImage : public nn::LatentModel {
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { qwen_image::build_denoiser(g, *dims_, sizes); }
-  void build_encode(Graph& g, const Sizes& sizes) const override { nn::build_wan_encode(g, "vae:", latents, sizes); }
-  void build_decode(Graph& g, const Sizes& sizes) const override { nn::build_wan_decode(g, "vae:", latents, sizes); }
+  void build_encode(Graph& g, const Sizes& sizes) const override {
+    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
+  }
+  void build_decode(Graph& g, const Sizes& sizes) const override {
+    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
+  }
 
   // The last states, behind the final norm; the template's front is left out, pads are zero and no part of the text.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {

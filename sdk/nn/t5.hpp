@@ -1,10 +1,10 @@
-// The T5 v1.1 encoder: ids i32 [B, L] -> hidden states [B, L, d] after the final norm.
+// The encoder of T5 v1.1 and of UMT5: ids i32 [B, L] -> hidden states [B, L, d] after the final norm.
 //
 // Attention has no 1/sqrt(d), and a mask only where key_lengths i32 [B] are given (keys at and after it are not seen,
 // as with an attention mask over tokens that are padded on the right); the relative position bias of block 0 is added
-// in every block: place j seen from place i falls into one of 32 buckets by j - i (16 for each direction: 8 exact, the
-// rest logarithmic up to 128). MLP: wo(gelu_tanh(wi_0 x) * wi_1 x). All norms are RMS, eps 1e-6. Heads = columns of the
-// bias table.
+// in every block, in UMT5, which has a table in each block, the block's own: place j seen from place i falls into one
+// of 32 buckets by j - i (16 for each direction: 8 exact, the rest logarithmic up to 128). MLP: wo(gelu_tanh(wi_0 x) *
+// wi_1 x). All norms are RMS, eps 1e-6. Heads = columns of the bias table.
 #pragma once
 
 #include <algorithm>
@@ -29,17 +29,28 @@ inline int32_t t5_bucket(int64_t offset, int64_t buckets = 32, int64_t max_dista
   return static_cast<int32_t>(bucket + (offset > 0 ? half : 0));
 }
 
-// [1, H, L, L] of the table [32, H]
-inline Value t5_position_bias(Graph& g, const std::string& table, int64_t length) {
+// i32 [L, L]: the bucket of each key (column) for each query (row).
+inline Value t5_buckets(Graph& g, int64_t length) {
   std::vector<int32_t> buckets;
   for (int64_t i = 0; i < length; ++i)
     for (int64_t j = 0; j < length; ++j) buckets.push_back(t5_bucket(j - i));
-  Value bias = g.permute(g.embedding(g.constant({length, length}, buckets), g.param(table)), {2, 0, 1});
-  return g.reshape(bias, {1, g.shape(bias)[0], length, length});
+  return g.constant({length, length}, buckets);
 }
 
-inline std::string t5_table(const std::string& prefix) {
-  return prefix + "encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight";
+// [1, H, L, L] of the table [32, H]
+inline Value t5_position_bias(Graph& g, const std::string& table, Value buckets) {
+  Value bias = g.permute(g.embedding(buckets, g.param(table)), {2, 0, 1});
+  const Dims d = g.shape(bias);
+  return g.reshape(bias, {1, d[0], d[1], d[2]});
+}
+
+inline std::string t5_table(const std::string& prefix, int64_t block = 0) {
+  return prefix + "encoder.block." + std::to_string(block) + ".layer.0.SelfAttention.relative_attention_bias.weight";
+}
+
+// UMT5: every block has a table.
+inline bool t5_has_own_tables(const Weights& weights, const std::string& prefix) {
+  return weights.has(t5_table(prefix, 1));
 }
 
 inline Value t5(Graph& g, Value ids, const std::string& prefix, Value key_lengths = {}) {
@@ -48,7 +59,9 @@ inline Value t5(Graph& g, Value ids, const std::string& prefix, Value key_length
   Dims d = g.shape(ids);  // [B, L]
   std::string words = weights.has(prefix + "shared.weight") ? "shared" : "encoder.embed_tokens";
   int64_t head_count = weights.require(t5_table(prefix), {32, -1})[1];
-  Value bias = t5_position_bias(g, t5_table(prefix), d[1]);
+  const Value buckets = t5_buckets(g, d[1]);
+  const bool own_tables = t5_has_own_tables(weights, prefix);
+  Value bias = t5_position_bias(g, t5_table(prefix), buckets);
   Value x = g.embedding(ids, prefix + words);  // [B, L, d]
 
   int64_t blocks = weights.count(prefix + "encoder.block.", ".layer.0.layer_norm.weight");
@@ -62,6 +75,7 @@ inline Value t5(Graph& g, Value ids, const std::string& prefix, Value key_length
     Value q = g.reshape(g.linear(y, attention + ".q"), split);
     Value k = g.reshape(g.linear(y, attention + ".k"), split);
     Value v = g.reshape(g.linear(y, attention + ".v"), split);
+    if (own_tables && i > 0) bias = t5_position_bias(g, t5_table(prefix, i), buckets);
     y = g.reshape(g.attention(q, k, v, 1.0, bias, key_lengths), {d[0], d[1], inner});
     x = g.add(x, g.linear(y, attention + ".o"));
     y = g.rms_norm(x, block + ".layer.1.layer_norm", eps);
@@ -78,10 +92,12 @@ inline int64_t check_t5(const Weights& weights, const std::string& prefix) {
                           : "shared.weight";
   int64_t d = weights.require(prefix + words, {-1, -1})[1];
   int64_t head_count = weights.require(t5_table(prefix), {32, -1})[1];
+  const bool own_tables = t5_has_own_tables(weights, prefix);
   int64_t blocks = weights.count(prefix + "encoder.block.", ".layer.0.layer_norm.weight");
   for (int64_t i = 0; i < blocks; ++i) {
     std::string block = prefix + "encoder.block." + std::to_string(i);
     std::string attention = block + ".layer.0.SelfAttention", dense = block + ".layer.1.DenseReluDense";
+    if (own_tables) weights.require(t5_table(prefix, i), {32, head_count});
     int64_t inner = weights.require(attention + ".q.weight", {-1, d})[0];
     if (inner % head_count != 0)
       throw Failure(LH_E_MODEL, attention + ".q.weight: " + std::to_string(inner) + " rows are not " +

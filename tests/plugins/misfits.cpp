@@ -61,7 +61,7 @@ lora: {targets: ["w"]}
   if (misfit("tokenizer")) return replaced(text, "{enc: {kind: t5", "{words: {kind: t5");
   if (misfit("time_axis")) return replaced(text, "downscale: 8", "axes: [time, height, width], downscale: [1, 8, 8]");
   if (misfit("denoisers"))
-    return replaced(text, "timestep:", "denoisers: [{role: high, above: 0.9}, {role: denoiser}]\ntimestep:");
+    return replaced(text, "timestep:", "denoisers: [{role: denoiser, above: 0.9}, {role: conditioner}]\ntimestep:");
   if (misfit("other_latents"))
     return replaced(text, "inputs:", "other_latents: {sound: {channels: 2, downscale: 4}}\ninputs:");
   if (misfit("images") || misfit("image_size"))

@@ -67,6 +67,37 @@ qwen_image_keys() {
   print_keys
 }
 
+# The transformer of Wan and its text encoder.
+wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
+  local h=$2 list= block part name
+  tensor patch_embedding.weight "$h, 16, 1, 2, 2"; tensor patch_embedding.bias $h
+  linear text_embedding.0 $h $4; linear text_embedding.2 $h $h
+  linear time_embedding.0 $h 256; linear time_embedding.2 $h $h; linear time_projection.1 $((6 * h)) $h
+  linear head.head 64 $h; tensor head.modulation "1, 2, $h"
+  for block in $(seq -f blocks.%g 0 $(($1 - 1))); do
+    for part in self_attn cross_attn; do
+      for name in q k v o; do linear $block.$part.$name $h $h; done
+      tensor $block.$part.norm_q.weight $h; tensor $block.$part.norm_k.weight $h
+    done
+    tensor $block.norm3.weight $h; tensor $block.norm3.bias $h; tensor $block.modulation "1, 6, $h"
+    linear $block.ffn.0 $3 $h; linear $block.ffn.2 $h $3
+  done
+  print_keys
+}
+umt5_keys() { # umt5_keys BLOCKS WIDTH INNER WORDS
+  local list= block name
+  tensor shared.weight "$4, $2"; tensor encoder.final_layer_norm.weight $2
+  for block in $(seq -f encoder.block.%g.layer 0 $(($1 - 1))); do
+    for name in q k v; do linear $block.0.SelfAttention.$name $2 $2 no; done
+    linear $block.0.SelfAttention.o $2 $2 no
+    tensor $block.0.SelfAttention.relative_attention_bias.weight "32, $(($2 / 64))"
+    linear $block.1.DenseReluDense.wi_0 $3 $2 no; linear $block.1.DenseReluDense.wi_1 $3 $2 no
+    linear $block.1.DenseReluDense.wo $2 $3 no
+    tensor $block.0.layer_norm.weight $2; tensor $block.1.layer_norm.weight $2
+  done
+  print_keys
+}
+
 wan_conv() { tensor $1.weight "$2, $3, $4"; tensor $1.bias $2; } # wan_conv MODULE OUT IN KERNEL
 wan_res() { # wan_res MODULE OUT IN
   tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "3, 3, 3"

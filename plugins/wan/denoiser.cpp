@@ -1,0 +1,85 @@
+// The graph of the Wan transformer, of one frame.
+//
+//   text = mlp(text), t = time_embedding(1000 sigma), e = time_projection(silu t)                  [B, 6, h]
+//   x    = patch_embedding(patches); then in each block, with (e + table) cut into shift, scale, gate twice:
+//   x   += gate self_attn((1 + scale) norm(x) + shift);  x += cross_attn(norm3(x), text)
+//   x   += gate ffn((1 + scale) norm(x) + shift)
+//   velocity = patches of head((1 + scale) norm(x) + shift), of t + head.modulation
+//
+// Norms of q and k go over the whole width. Positions have three axes, frame, row and column, of which self attention
+// alone knows; the frame is 0. Patches are read channel first and written channel last, as a convolution of 2x2 and a
+// linear of pixels.
+#include "denoiser.h"
+
+#include "nn/mmdit.hpp"
+
+namespace wan {
+
+namespace nn = lora_host::nn;
+using lora_host::Graph;
+using lora_host::Value;
+
+namespace {
+
+constexpr double eps = 1e-6;
+
+nn::RopeTables positions(Graph& g, int64_t rows, int64_t columns) {
+  using Id = std::array<int64_t, 3>;
+  std::vector<Id> ids;
+  for (int64_t row = 0; row < rows; ++row)
+    for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column});
+  return nn::rope_tables(g, ids, Id{44, 42, 42}, 10000.0);
+}
+
+// The convolution of patches as a product: its kernel is as large as its step.
+Value patches(Graph& g, Value latents, int64_t hidden) {
+  Value x = nn::patchify_channel_first(g, latents, Dimensions::patch);
+  Value weight = g.reshape(g.param("patch_embedding.weight"), {hidden, g.shape(x)[2]});
+  return g.linear(x, weight, g.param("patch_embedding.bias"));
+}
+
+// Pieces [B, 1, h] of e [B, n, h] or [B, 1, h] + the learned table [1, n, h].
+std::vector<Value> modulation(Graph& g, Value e, const std::string& table, int64_t pieces) {
+  return g.split(g.add(g.param(table), e), 1, std::vector<int64_t>(static_cast<size_t>(pieces), 1));
+}
+
+// Tokens `x` ask `seen`, which are the same in self attention.
+Value attention(Graph& g, const std::string& module, Value x, Value seen, const nn::RopeTables& rope) {
+  Value q = g.rms_norm(g.linear(x, module + ".q"), module + ".norm_q", eps);
+  Value k = g.rms_norm(g.linear(seen, module + ".k"), module + ".norm_k", eps);
+  Value v = g.linear(seen, module + ".v");
+  const nn::Qkv heads = nn::heads(g, q, k, v, Dimensions::head_dim, "", "");
+  return g.linear(nn::self_attention(g, heads, rope), module + ".o");
+}
+
+Value block(Graph& g, const std::string& name, Value x, Value e, Value text, const nn::RopeTables& rope) {
+  auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
+  const std::vector<Value> mod = modulation(g, e, name + ".modulation", 6);  // shift, scale, gate; the same of the ffn
+  Value y = nn::modulated_norm(g, x, mod[0], mod[1], eps);
+  x = nn::gated(g, x, mod[2], attention(g, name + ".self_attn", y, y, rope));
+  x = g.add(x, attention(g, name + ".cross_attn", g.layer_norm(x, name + ".norm3", eps), text, {}));
+  y = nn::mlp(g, nn::modulated_norm(g, x, mod[3], mod[4], eps), name + ".ffn.0", name + ".ffn.2");
+  return nn::gated(g, x, mod[5], y);
+}
+
+}  // namespace
+
+void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
+  const int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
+  Value latents = g.input("latents", {batch, height, width, dims.channels});
+  Value text = g.input("text", {batch, length, dims.text});
+  Value timestep = g.input("timestep", {batch}, LH_F32);
+
+  Value t = nn::timestep_embedder(g, timestep, 1000.0, "time_embedding", "0", "2");
+  Value e = g.reshape(g.linear(g.silu(t), "time_projection.1"), {batch, 6, dims.hidden});
+  text = nn::mlp(g, text, "text_embedding.0", "text_embedding.2");
+  Value x = patches(g, latents, dims.hidden);
+  const nn::RopeTables rope = positions(g, height / Dimensions::patch, width / Dimensions::patch);
+  for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "blocks." + std::to_string(i), x, e, text, rope);
+
+  const std::vector<Value> mod = modulation(g, g.reshape(t, {batch, 1, dims.hidden}), "head.modulation", 2);
+  Value out = g.linear(nn::modulated_norm(g, x, mod[0], mod[1], eps), "head.head");
+  g.output("output", nn::unpatchify_channel_last(g, out, height, width, Dimensions::patch));
+}
+
+}  // namespace wan

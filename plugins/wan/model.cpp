@@ -1,0 +1,93 @@
+// Plugin "wan": Wan 2.1 text-to-video, 1.3B and 14B, and each of the two experts of Wan 2.2 A14B, on still images.
+//
+// The experts have the tensors of 2.1's 14B, so which one it is is the user's word (model.variant); a diffusers
+// directory of both says it of the one that its folder `transformer` has.
+#include <algorithm>
+#include <array>
+#include <optional>
+
+#include "denoiser.h"
+#include "nn/latent_model.hpp"
+#include "nn/t5.hpp"
+#include "nn/wan_autoencoder.hpp"
+#include "wan_text.hpp"
+
+namespace wan {
+namespace {
+
+namespace nn = lora_host::nn;
+using lora_host::Failure;
+using lora_host::Graph;
+using lora_host::Sizes;
+using lora_host::Value;
+using lora_host::Weights;
+
+constexpr nn::LatentModelFacts facts = {.id = "wan", .network = "transformer"};
+
+struct Variant {
+  const char* name;
+  const char* recipe;
+};
+constexpr std::array<Variant, 3> variants = {{{"wan2.1", wan_text::recipe_2_1_yaml},
+                                              {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
+                                              {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml}}};
+
+class Wan : public nn::LatentModel {
+ public:
+  // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
+  explicit Wan(const Weights& weights) : LatentModel(facts) {
+    const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
+    if (!weights.first_with_prefix("patch_embedding.").empty()) {
+      dims_ = read_dimensions(weights);
+      if (dims_->channels != channels)
+        throw Failure(LH_E_MODEL, "patch_embedding.weight: expected " + std::to_string(channels) +
+                                      " columns (channels of the latents), found " + std::to_string(dims_->channels));
+    }
+    const std::string name =
+        weights.setting("variant").value_or(has_two_experts(weights) ? "wan2.2-high-noise" : "wan2.1");
+    variant_ = &*std::ranges::find(variants, name, [](const Variant& variant) { return std::string(variant.name); });
+    if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_autoencoder(weights, "vae:", channels);
+    if (!weights.first_with_prefix("umt5:").empty()) {
+      const int64_t width = nn::check_t5(weights, "umt5:");
+      if (dims_) nn::require_width("text_embedding.0.weight", dims_->text, "umt5 gives", width);
+    }
+  }
+
+  static int32_t probe(const Weights& weights) {
+    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
+    const bool blocks = weights.has("blocks.0.self_attn.q.weight") && weights.has("blocks.0.cross_attn.q.weight");
+    return blocks && weights.has("head.modulation") && weights.has("text_embedding.0.weight") ? 100 : 0;
+  }
+
+  const char* recipe() const override { return variant_->recipe; }
+
+ private:
+  bool has_denoiser() const override { return dims_.has_value(); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { wan::build_denoiser(g, *dims_, sizes); }
+  void build_encode(Graph& g, const Sizes& sizes) const override {
+    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
+  }
+  void build_decode(Graph& g, const Sizes& sizes) const override {
+    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
+  }
+
+  // The last states. Rows of pads are zero; the transformer reads them as well.
+  void build_conditioner(Graph& g, const Sizes& sizes) const override {
+    g.weights().require_component("umt5", "umt5_path", "conditioner");
+    const int64_t batch = sizes["batch"], length = sizes["umt5.length"];
+    Value ids = g.input("umt5.input_ids", {batch, length}, LH_I32);
+    Value mask = g.input("umt5.attention_mask", {batch, length}, LH_I32);
+    Value hidden = nn::t5(g, ids, "umt5:", g.cast(nn::mask_lengths(g, mask), LH_I32));
+    g.output("text", g.mul(hidden, g.reshape(g.cast(mask, LH_FLOAT), {batch, length, 1})));
+  }
+
+  std::optional<Dimensions> dims_;
+  const Variant* variant_ = nullptr;
+};
+
+constexpr lh_model wan_model = lora_host::model<Wan>("wan", wan_text::checkpoint_yaml);
+
+}  // namespace
+}  // namespace wan
+
+LORA_HOST_PLUGIN("wan", "0.1.0", "MIT OR Apache-2.0", {LH_MODEL_FACTORY, &wan::wan_model})

@@ -1,0 +1,55 @@
+// Names and shapes of Wan.
+#include "support/wan_shapes.h"
+
+#include <fmt/core.h>
+
+#include "support/model_shapes.h"
+
+namespace lh::test {
+
+Shapes WanDit::shapes() const {
+  constexpr int64_t time = 256, channels = 16, patch = 2;  // of the sinusoid; of the latents; side of a patch
+  Shapes out;
+  out["patch_embedding.weight"] = {DType::bf16, {hidden, channels, 1, patch, patch}};
+  out["patch_embedding.bias"] = {DType::bf16, {hidden}};
+  add_linear(out, "text_embedding.0", hidden, text);
+  add_linear(out, "text_embedding.2", hidden, hidden);
+  add_linear(out, "time_embedding.0", hidden, time);
+  add_linear(out, "time_embedding.2", hidden, hidden);
+  add_linear(out, "time_projection.1", 6 * hidden, hidden);
+  add_linear(out, "head.head", patch * patch * channels, hidden);
+  out["head.modulation"] = {DType::bf16, {1, 2, hidden}};
+  for (int64_t i = 0; i < blocks; ++i) {
+    const std::string block = fmt::format("blocks.{}.", i);
+    for (const char* attention : {"self_attn.", "cross_attn."}) {
+      for (const char* linear : {"q", "k", "v", "o"}) add_linear(out, block + attention + linear, hidden, hidden);
+      for (const char* norm : {"norm_q.weight", "norm_k.weight"})
+        out[block + attention + norm] = {DType::bf16, {hidden}};
+    }
+    add_norm(out, block + "norm3", hidden);
+    add_linear(out, block + "ffn.0", inner, hidden);
+    add_linear(out, block + "ffn.2", hidden, inner);
+    out[block + "modulation"] = {DType::bf16, {1, 6, hidden}};
+  }
+  return out;
+}
+
+void add_umt5(Shapes& shapes, const std::string& prefix, int64_t width, int64_t blocks, int64_t words) {
+  add_t5(shapes, prefix, width, blocks, words);
+  for (int64_t i = 0; i < blocks; ++i)
+    shapes[fmt::format("{}encoder.block.{}.layer.0.SelfAttention.relative_attention_bias.weight", prefix, i)] = {
+        DType::bf16, {32, 2}};
+}
+
+void write_small_wan(const std::filesystem::path& path) {
+  constexpr int64_t words = 32128;
+  Shapes text;
+  add_umt5(text, "text_encoders.umt5xxl.transformer.", small_wan.text, 2, words);
+  std::vector<Given> all = filled(text);
+  for (const auto& [prefix, tensors] : {std::pair{std::string("model.diffusion_model."), filled(small_wan.shapes())},
+                                        std::pair{std::string("vae."), golden_weights("vae_qwen_image_encode")}})
+    for (const Given& t : tensors) all.push_back({prefix + t.name, t.tensor});
+  write_file(path, all);
+}
+
+}  // namespace lh::test

@@ -1,0 +1,22 @@
+// Wan in any size, by the names and shapes of its original files; and a small whole model in one file.
+#pragma once
+
+#include "support/model_files.h"
+
+namespace lh::test {
+
+// The transformer.
+struct WanDit {
+  int64_t blocks, hidden, inner, text;
+
+  Shapes shapes() const;
+};
+inline constexpr WanDit small_wan{2, 256, 320, 96}, wan_1_3b{30, 1536, 8960, 4096}, wan_14b{40, 5120, 13824, 4096};
+
+// UMT5 under `prefix`: a T5 whose blocks have tables of their own.
+void add_umt5(Shapes& shapes, const std::string& prefix, int64_t width, int64_t blocks, int64_t words);
+
+// One file with everything that a run needs but the tokenizer, with as many words as that of T5 has.
+void write_small_wan(const std::filesystem::path& path);
+
+}  // namespace lh::test

@@ -1,0 +1,338 @@
+// Wan beyond its golden cases: every layout of files, refusals, prompts, the experts of 2.2, sizes, and the published
+// models by their shapes.
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <set>
+
+#include "compile/adapters.h"
+#include "compile/compile.h"
+#include "diffusion/timestep_law.h"
+#include "encode/check_model.h"
+#include "encode/text_encoding.h"
+#include "passes/adapt.h"
+#include "run/plan.h"
+#include "run/weights.h"
+#include "support/device.h"
+#include "support/graph_run.h"
+#include "support/model_shapes.h"
+#include "support/paths.h"
+#include "support/wan_shapes.h"
+#include "support/wrong_models.h"
+
+namespace lh::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const char* const plugin = "wan";
+constexpr int64_t words = 32128;
+const fs::path tokenizer = fs::path(source_dir()) / "share" / "tokenizers" / "t5";
+
+// A whole small model whose parts fit each other: native tensors of each component.
+const std::map<std::string, std::vector<Given>>& components() {
+  static const std::map<std::string, std::vector<Given>> all = [] {
+    Shapes text;
+    add_umt5(text, "", small_wan.text, 2, words);
+    return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_wan.shapes())},
+                                                     {"vae", golden_weights("vae_qwen_image_encode")},
+                                                     {"umt5", filled(text)}};
+  }();
+  return all;
+}
+
+// A file for each component.
+ModelConfig write_separate(const fs::path& folder) {
+  fs::create_directories(folder);
+  for (const auto& [name, tensors] : components()) write_file(folder / (name + ".safetensors"), tensors);
+  ModelConfig config = single(folder / "denoiser.safetensors");
+  for (const std::string name : {"vae", "umt5"}) config.given[name + "_path"] = {folder / (name + ".safetensors")};
+  return config;
+}
+
+ModelConfig with_variant(ModelConfig config, const char* variant) {
+  config.given["variant"] = {variant};
+  return config;
+}
+
+const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
+
+// ---- layouts
+
+struct Layout {
+  const char* name;
+  std::function<ModelConfig(const fs::path& folder)> write;
+  Change change = as_is;  // of the original's numbers
+};
+
+const Change as_fp8 = [](const HostTensor& t) { return t.desc.shape.rank() == 2 ? as_type(t, DType::f8_e4m3) : t; };
+
+ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, const Change& change) {
+  std::vector<Given> all;
+  for (const auto& [name, prefix] : std::map<std::string, std::string>{
+           {"denoiser", denoiser}, {"vae", "vae."}, {"umt5", "text_encoders.umt5xxl.transformer."}})
+    for (const Given& t : components().at(name)) all.push_back({prefix + t.name, change(t.tensor)});
+  write_file(folder / "all.safetensors", all);
+  return single(folder / "all.safetensors");
+}
+
+ModelConfig directory(const fs::path& folder, const std::string& variant, const Change& change) {
+  write_directory(folder, spec_of(plugin), components(), {"denoiser", "vae"}, variant, change);
+  put(folder / "model_index.json", R"({"_class_name": "WanPipeline", "boundary_ratio": null})");
+  return single(folder);
+}
+
+// One component's file with the names that the key map reads; `last`: those of the rules that stand last.
+ModelConfig with_other_names(const fs::path& folder, const std::string& component, bool last) {
+  ModelConfig config = write_separate(folder);
+  ComponentSpec spec = *spec_of(plugin).component(component);
+  if (last) std::ranges::reverse(spec.diffusers);
+  std::vector<Given> tensors;
+  for (const Given& t : components().at(component))
+    for (const Given& part : in_diffusers(spec, t, components().at(component))) tensors.push_back(part);
+  write_file(folder / (component + ".safetensors"), tensors);
+  return config;
+}
+
+const Layout layouts[] = {
+    {"all_in_one", [](const fs::path& p) { return all_in_one(p, "model.diffusion_model.", as_is); }},
+    {"all_in_one_without_a_prefix", [](const fs::path& p) { return all_in_one(p, "", as_is); }},
+    {"all_in_one_in_fp8", [](const fs::path& p) { return all_in_one(p, "model.diffusion_model.", as_fp8); }, as_fp8},
+    {"folder", [](const fs::path& p) { return directory(p, "", as_is); }},
+    {"folder_of_a_variant", [](const fs::path& p) { return directory(p, ".fp16", as_half); }, as_half},
+    {"denoiser_with_the_names_of_diffusers", [](const fs::path& p) { return with_other_names(p, "denoiser", false); }},
+    {"autoencoder_with_the_names_of_diffusers", [](const fs::path& p) { return with_other_names(p, "vae", false); }},
+    {"encoder_with_its_original_names", [](const fs::path& p) { return with_other_names(p, "umt5", true); }},
+    {"encoder_with_its_vocabulary",
+     [](const fs::path& p) {
+       ModelConfig config = write_separate(p);
+       std::vector<Given> tensors = components().at("umt5");
+       tensors.push_back({"spiece_model", counting({40})});
+       write_file(p / "umt5.safetensors", tensors);
+       return config;
+     }},
+    {"folders_of_an_expert_apart",
+     [](const fs::path& p) {
+       ModelConfig config = directory(p, "", as_is);
+       fs::rename(p / "transformer", p / "transformer_2");
+       config.name_or_path = p / "transformer_2";
+       config.given["vae_path"] = {p / "vae"};
+       config.given["umt5_path"] = {p / "text_encoder"};
+       return config;
+     }},
+};
+
+class WanLayouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(WanLayouts, OpenAsTheSameModel) {
+  const TempDir dir;
+  fs::create_directories(dir / "model");
+  const Model want(built_plugins(), write_separate(dir / "separate"), "");
+  const Model got(built_plugins(), GetParam().write(dir / "model"), "");
+  EXPECT_EQ(got.id(), plugin);
+  EXPECT_EQ(got.recipe().variant, "wan2.1");
+  expect_same(got.checkpoint(), want.checkpoint(), GetParam().change);
+  EXPECT_NO_THROW(got.build("denoiser", {{"batch", 1}, {"height", 8}, {"width", 12}, {"text_length", 40}}, DType::f32));
+  EXPECT_NO_THROW(got.build("conditioner", {{"batch", 2}, {"umt5.length", 40}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.encode", {{"batch", 1}, {"height", 64}, {"width", 48}}, DType::f32));
+  EXPECT_NO_THROW(got.build("vae.decode", {{"batch", 1}, {"height", 8}, {"width", 6}}, DType::f32));
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WanLayouts, testing::ValuesIn(layouts),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+// ---- what is not Wan, or not whole
+
+void set(Shapes& shapes, const char* name, const Shape& shape) { shapes[name] = {DType::bf16, shape}; }
+
+const WrongModel wrongs[] = {
+    {"width",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {200, 16, 1, 2, 2});
+     },
+     "patch_embedding.weight: expected a multiple of 128 rows (heads of 128), found 200"},
+    {"other_latents",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {256, 12, 1, 2, 2});
+       set(s, "head.head.weight", {48, 256});
+       set(s, "head.head.bias", {48});
+     },
+     "patch_embedding.weight: expected 16 columns (channels of the latents), found 12"},
+    {"norm_of_heads", [](Shapes& s) { set(s, "blocks.1.cross_attn.norm_q.weight", {128}); },
+     "blocks.1.cross_attn.norm_q.weight: expected shape [256], found [128]"},
+    {"no_norm3", [](Shapes& s) { s.erase("blocks.1.norm3.bias"); }, "missing tensor blocks.1.norm3.bias"},
+    {"modulation",
+     [](Shapes& s) {
+       set(s, "blocks.0.modulation", {1, 3, 256});
+     },
+     "blocks.0.modulation: expected shape [1, 6, 256], found [1, 3, 256]"},
+    {"text_width", [](Shapes& s) { add_umt5(s, "umt5:", 64, 2, words); },
+     "text_embedding.0.weight takes 96 columns, but umt5 gives 64: the files do not belong together"},
+    {"a_table_less",
+     [](Shapes& s) {
+       add_umt5(s, "umt5:", 96, 3, words);
+       s.erase("umt5:encoder.block.2.layer.0.SelfAttention.relative_attention_bias.weight");
+     },
+     "missing tensor umt5:encoder.block.2.layer.0.SelfAttention.relative_attention_bias.weight"},
+    {"autoencoder_of_2_2",
+     [](Shapes& s) {
+       set(s, "vae:encoder.conv1.weight", {8, 12, 3, 3, 3});
+     },
+     "vae:encoder.conv1.weight: expected shape [*, 3, 3, 3, 3], found [8, 12, 3, 3, 3]"},
+};
+
+TEST(Wan, WrongTensorsAreNamed) { expect_refused(plugin, small_wan.shapes(), wrongs); }
+
+const WrongModel relatives[] = {
+    {"image_to_video", [](Shapes& s) { add_linear(s, "img_emb.proj.1", 8, 8); },
+     "this is Wan image-to-video, which is shown a first frame (img_emb.*)"},
+    {"image_to_video_2_2",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {256, 36, 1, 2, 2});
+     },
+     "this is Wan image-to-video, which is shown a first frame (patch_embedding.weight takes 36 channels)"},
+    {"vace", [](Shapes& s) { add_linear(s, "vace_blocks.0.after_proj", 8, 8); }, "this is Wan VACE"},
+    {"fun_control",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {256, 48, 1, 2, 2});
+     },
+     "this is a Wan model that is shown further pictures, like Fun Control"},
+    {"fun_camera", [](Shapes& s) { add_linear(s, "control_adapter.conv", 8, 8); }, "this is Wan Fun Camera"},
+    {"ti2v_5b",
+     [](Shapes& s) {
+       set(s, "patch_embedding.weight", {256, 48, 1, 2, 2});
+       set(s, "head.head.weight", {192, 256});
+       set(s, "head.head.bias", {192});
+     },
+     "this is Wan 2.2 TI2V 5B, which has another autoencoder"},
+    {"s2v", [](Shapes& s) { add_linear(s, "casual_audio_encoder.encoder.final_linear", 8, 8); }, "this is Wan S2V"},
+    {"animate", [](Shapes& s) { add_linear(s, "face_adapter.fuser_blocks.0.linear2", 8, 8); }, "this is Wan Animate"},
+};
+
+TEST(Wan, RelativesAreRefusedByName) { expect_files_refused({"", plugin}, small_wan.shapes(), relatives); }
+
+// T5 has one table of positions for all blocks, and other words.
+TEST(Wan, T5IsNotItsEncoder) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  Shapes t5;
+  add_t5(t5, "", small_wan.text, 2, words);
+  write_file(dir / "t5xxl.safetensors", filled(t5));
+  config.given["umt5_path"] = {dir / "t5xxl.safetensors"};
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), config, ""); }),
+              testing::AllOf(HasSubstr("model.umt5_path"), HasSubstr("encoder.block.1.layer.0.SelfAttention")));
+}
+
+// ---- the experts of 2.2
+
+TEST(Wan, AFolderOfTwoExpertsSaysWhichItHas) {
+  const TempDir dir;
+  ModelConfig config = directory(dir / "model", "", as_is);
+  put(dir / "model" / "model_index.json", R"({"_class_name": "WanPipeline", "boundary_ratio": 0.875})");
+  EXPECT_EQ(Model(built_plugins(), config, "").recipe().variant, "wan2.2-high-noise");
+  EXPECT_EQ(Model(built_plugins(), with_variant(config, "wan2.2-low-noise"), "").recipe().variant, "wan2.2-low-noise");
+}
+
+TEST(Wan, ExpertsAreTrainedOnTheirLevels) {
+  const TempDir dir;
+  const ModelConfig config = write_separate(dir.path());
+  struct Row {
+    const char* variant;
+    double above, up_to, guidance;
+  };
+  for (const Row& row :
+       {Row{"wan2.1", 0, 1, 5}, Row{"wan2.2-high-noise", 0.875, 1, 4}, Row{"wan2.2-low-noise", 0, 0.875, 3}}) {
+    ModelConfig given = with_variant(config, row.variant);
+    const Model model(built_plugins(), given, "");
+    EXPECT_EQ(model.recipe().sampling.guidance, row.guidance);
+    EXPECT_NO_THROW(check_model(model, DType::f32)) << row.variant;
+    const TimestepLaw law({}, model.recipe());
+    double least = 1, most = 0;
+    for (uint64_t step = 0; step < 500; ++step) {
+      Random random(7, Purpose::timestep, step, 0);
+      const double t = law.draw(random, 256);
+      least = std::min(least, t);
+      most = std::max(most, t);
+    }
+    EXPECT_GT(least, row.above) << row.variant;
+    EXPECT_LE(most, row.up_to) << row.variant;
+    EXPECT_GT(most - least, 0.8 * (row.up_to - row.above)) << row.variant;
+  }
+}
+
+// ---- prompts
+
+// Any sentencepiece vocabulary will do: what counts is the end and the pads, of which the encoder is told.
+TEST(Wan, PromptsEndAndArePadded) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  config.given["tokenizer_path"] = {tokenizer};
+  const Model model(built_plugins(), config, "");
+  Device device(tested_device());
+  TextEncoding text(device, model, DType::f32, {});
+  EXPECT_EQ(text.encoder_sizes().at("umt5.length"), 512);
+  const Tokens tokens = *text.tokens("  a photo of a cat ");
+  const std::span<const int32_t> ids = tokens.at("umt5.input_ids").as<int32_t>(),
+                                 mask = tokens.at("umt5.attention_mask").as<int32_t>();
+  const auto count = std::ranges::count(mask, 1);
+  EXPECT_LT(count, 12);
+  EXPECT_EQ(ids[static_cast<size_t>(count - 1)], 1);  // </s>
+  EXPECT_EQ(std::ranges::count(ids.subspan(static_cast<size_t>(count)), 0), 512 - count);
+  EXPECT_EQ(std::ranges::count(text.tokens("")->at("umt5.attention_mask").as<int32_t>(), 1), 1);
+}
+
+TEST(Wan, WithoutATokenizerTheErrorSaysWhatToGive) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  Device device(tested_device());
+  EXPECT_THAT(error_of([&] {
+                TextEncoding text(device, model, DType::f32, {});
+                (void)text.tokens("a");
+              }),
+              testing::AllOf(HasSubstr("model.tokenizer_path"), HasSubstr("spiece.model")));
+}
+
+// ---- sizes
+
+HostTensor denoise(const Model& model, int64_t height, int64_t width, int64_t batch) {
+  return output_of(
+      model,
+      build_sample_graph(model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", 12}},
+                         no_adapter, DType::f32),
+      "output");
+}
+
+// Sides that are not equal, odd numbers of patches among them, and several samples.
+TEST(Wan, EverySizeIsDenoised) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{8, 12}, {2, 14}, {10, 6}}) {
+    const HostTensor out = denoise(model, height, width, 2);
+    EXPECT_EQ(out.desc.shape, (Shape{2, height, width, 16}));
+    for (const float value : out.as<float>()) ASSERT_TRUE(std::isfinite(value));
+  }
+}
+
+// ---- full size
+
+TEST(Wan, FullSizeGraphsAndLoraModules) {
+  for (const auto& [dit, tensors, parameters] :
+       {std::tuple{wan_1_3b, 825u, int64_t{1418996800}}, std::tuple{wan_14b, 1095u, int64_t{14288491584}}}) {
+    const Shapes shapes = dit.shapes();
+    EXPECT_EQ(shapes.size(), tensors);
+    EXPECT_EQ(parameters_of(shapes), parameters);
+    const Described model(plugin, shapes);
+    EXPECT_EQ(model.confidence(), 100);
+    Graph graph = model.denoiser({{"batch", 1}, {"height", 128}, {"width", 96}, {"text_length", 512}});
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 128, 96, 16}));
+    std::set<std::string> used;
+    for (const auto& [name, value] : graph.params) used.insert(name);
+    for (const auto& [name, desc] : shapes) EXPECT_TRUE(used.contains(name)) << name;
+    const AdapterSelection selection({}, model.recipe(), 1);
+    EXPECT_EQ(adapt(graph, selection, true).size(), static_cast<size_t>(dit.blocks * 10));
+  }
+}
+
+}  // namespace
+}  // namespace lh::test
