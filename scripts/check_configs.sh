@@ -64,11 +64,60 @@ for name, source, key, width in (("flux1-fill-dev", "flux1-dev", "img_in.weight"
         if found.endswith(key): shape[1] = width
     json.dump(keys, open(f"{sys.argv[2]}/{name}.json", "w"))
 EOF
+# Stable Diffusion 1 and 2, for which there may be no lists: all but the autoencoder, which has SDXL's shapes.
+python3 - "$work" <<'EOF'
+import json, sys
+def tensors(context, linears, width, layers, prefix):
+    out = {}
+    def add(module, *shape, bias=True):
+        out[module + ".weight"] = ["BF16", list(shape)]
+        if bias: out[module + ".bias"] = ["BF16", [shape[0]]]
+    def res(module, o, i):
+        add(module + ".in_layers.0", i); add(module + ".in_layers.2", o, i, 3, 3); add(module + ".emb_layers.1", o, 1280)
+        add(module + ".out_layers.0", o); add(module + ".out_layers.3", o, o, 3, 3)
+        if o != i: add(module + ".skip_connection", o, i, 1, 1)
+    def transformer(module, c):
+        add(module + ".norm", c)
+        for side in "proj_in", "proj_out": add(f"{module}.{side}", *((c, c) if linears else (c, c, 1, 1)))
+        block = module + ".transformer_blocks.0."
+        for norm in "norm1", "norm2", "norm3": add(block + norm, c)
+        for attention, source in ("attn1.", c), ("attn2.", context):
+            add(block + attention + "to_q", c, c, bias=False); add(block + attention + "to_out.0", c, c)
+            for side in "to_k", "to_v": add(block + attention + side, c, source, bias=False)
+        add(block + "ff.net.0.proj", 8 * c, c); add(block + "ff.net.2", c, 4 * c)
+    root = "model.diffusion_model."
+    add(root + "time_embed.0", 1280, 320); add(root + "time_embed.2", 1280, 1280)
+    add(root + "input_blocks.0.0", 320, 4, 3, 3); add(root + "out.0", 320); add(root + "out.2", 4, 320, 3, 3)
+    kept, c = [320], 320
+    for level, o in enumerate((320, 640, 1280, 1280)):
+        for i in 1, 2:
+            block = f"{root}input_blocks.{3 * level + i}."
+            res(block + "0", o, c); c = o; kept.append(c)
+            if level < 3: transformer(block + "1", c)
+        if level < 3: add(f"{root}input_blocks.{3 * level + 3}.0.op", c, c, 3, 3); kept.append(c)
+    res(root + "middle_block.0", c, c); transformer(root + "middle_block.1", c); res(root + "middle_block.2", c, c)
+    for i in range(12):
+        block, o = f"{root}output_blocks.{i}.", (1280, 1280, 640, 320)[i // 3]
+        res(block + "0", o, c + kept.pop()); c = o
+        if i > 2: transformer(block + "1", c)
+        if i in (2, 5, 8): add(block + ("1" if i == 2 else "2") + ".conv", c, c, 3, 3)
+    text = prefix + "text_model."
+    add(text + "embeddings.token_embedding", 49408, width, bias=False)
+    add(text + "embeddings.position_embedding", 77, width, bias=False); add(text + "final_layer_norm", width)
+    for i in range(layers):
+        layer = f"{text}encoder.layers.{i}."
+        for side in "q_proj", "k_proj", "v_proj", "out_proj": add(layer + "self_attn." + side, width, width)
+        for norm in "layer_norm1", "layer_norm2": add(layer + norm, width)
+        add(layer + "mlp.fc1", 4 * width, width); add(layer + "mlp.fc2", width, 4 * width)
+    return {"tensors": out}
+json.dump(tensors(768, False, 768, 12, "cond_stage_model.transformer."), open(sys.argv[1] + "/sd1.json", "w"))
+json.dump(tensors(1024, True, 1024, 23, "text_encoders.clip_h.transformer."), open(sys.argv[1] + "/sd2.json", "w"))
+EOF
 while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | wan_1_3b | wan_14b | umt5) paths+=("$work/$name.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | wan_1_3b | wan_14b | umt5) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -100,6 +149,8 @@ wan2.2_t2v_high_noise_14B_fp16 wan_14b
 wan2.2_t2v_low_noise_14B_fp16 wan_14b
 umt5_xxl_fp16 umt5
 wan_2.1_vae qwen_image_vae
+v1-5-pruned sd1 sdxl_vae:first_stage_model.
+v2-1_768-ema-pruned sd2 sdxl_vae:first_stage_model.
 sd3.5_large sd3.5_large ae:first_stage_model.
 sd3.5_large_turbo sd3.5_large ae:first_stage_model.
 sd3.5_medium sd3.5_medium ae:first_stage_model.

@@ -14,6 +14,7 @@
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
+#include "support/sd15_shapes.h"
 #include "support/wan_shapes.h"
 #include "support/z_image_shapes.h"
 
@@ -199,6 +200,8 @@ class SmallModels {
     if (name == "chroma") return {{"model.name_or_path", file(name, write_small_chroma)}, short_text(32)};
     if (name == "sdxl")
       return {{"model.name_or_path", file(name, [](const fs::path& path) { write_small_sdxl(path); })}};
+    if (name == "sd15")
+      return {{"model.name_or_path", file(name, [](const fs::path& path) { write_small_sd15(path); })}};
     if (name == "sd35")
       return {{"model.name_or_path", file(name, [](const fs::path& path) { write_small_sd35(path, small_large); })},
               short_text(32)};
@@ -421,6 +424,13 @@ INSTANTIATE_TEST_SUITE_P(
                         {whole, discrete, {{"model.arch", "sdxl"}}},
                         {},
                         {"plugin: \"sdxl\"", "noise_scheduler: \"ddpm\"", "format: \"kohya\""}},
+                    Job{"sdxl_v_pred",  // a name that several plugins have, before the one that chooses
+                        "sdxl",
+                        true,
+                        {whole, discrete, {{"model.is_v_pred", true}, {"model.is_xl", true}}},
+                        {},
+                        {"plugin: \"sdxl\"", "variant: \"v_pred\""}},
+                    Job{"sd15", "sd15", true, {whole, discrete, {{"model.arch", "sd15"}}}, {}, {"plugin: \"sd15\""}},
                     Job{"flux2",
                         "flux2",
                         true,
@@ -472,7 +482,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
       {"lumina2", {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}, none},
-      {"sd15", {{"model.arch", "sd15"}, {"train.noise_scheduler", "ddpm"}}, none},
       {"qwen_image_edit", {{"model.arch", "qwen_image_edit"}, {"datasets.control_path", "FOLDER"}}, none},
       {"qwen_image_edit_plus",
        {{"model.arch", "qwen_image_edit_plus:2511"},

@@ -23,6 +23,7 @@
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
+#include "support/sd15_shapes.h"
 #include "support/wan_shapes.h"
 #include "support/z_image_shapes.h"
 #include "train/prepare.h"
@@ -85,6 +86,12 @@ std::function<fs::path(const fs::path&)> sdxl(const std::vector<std::string>& ma
     return folder / "model.safetensors";
   };
 }
+std::function<fs::path(const fs::path&)> sd15(const std::string& golden_case) {
+  return [golden_case](const fs::path& folder) {
+    write_small_sd15(folder / "model.safetensors", golden_case);
+    return folder / "model.safetensors";
+  };
+}
 fs::path flux_fill(const fs::path& folder) {
   write_small_flux_fill(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -114,8 +121,8 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
 // one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of wan 10 for
 // each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
-// not have; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
-// (sdxl_test); text encoders 6 for each layer that is reached.
+// not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
+// blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -131,14 +138,23 @@ const Family families[] = {
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
      "\n  variant: large-turbo\n  max_sequence_length: 32", "", "", sd35_sample},
-    {"sdxl_epsilon", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers"},
+    {"sd15_epsilon", "sd15", "epsilon", sd15("sd15_locon_tiny"), 72, "kohya diffusers", "", "", "", "", 2},
+    {"sd15_inpaint", "sd15", "inpaint", sd15("sd15_inpaint_tiny"), 72, "kohya diffusers", "", "", "", inpaint_sample,
+     2},
+    {"sd15_locon_text", "sd15", "v_pred", sd15("sd15_locon_tiny"), 72 + 12 * 3 + 7 + 2 + 12, "kohya diffusers",
+     "\n  variant: v_pred", "\n  conv: 2\n  conv_alpha: 1", "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3", "",
+     2, "1e-2", "kohya diffusers"},
+    {"sd15_clip_skip", "sd15", "epsilon", sd15("sd15_locon_tiny"), 72 + 6, "kohya diffusers", "\n  clip_skip: 2", "",
+     "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3", "", 2, "1e-2", "kohya diffusers"},
+    {"sdxl_epsilon", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers", "", "", "", "", 2},
     {"sdxl_inpaint", "sdxl", "inpaint", sdxl({}, small_inpaint_unet), 162, "kohya diffusers", "", "", "",
-     inpaint_sample},
+     inpaint_sample, 2},
     {"sdxl_v_pred_locon", "sdxl", "v_pred_ztsnr", sdxl({"v_pred", "ztsnr"}), 162 + 17 * 3 + 11 + 4, "kohya diffusers",
      "", "\n  conv: 2\n  conv_alpha: 1"},
     {"sdxl_text", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
      "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3"},
-    {"sdxl_long_captions", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers", "\n  max_token_length: 150"},
+    {"sdxl_long_captions", "sdxl", "epsilon", sdxl({}), 162, "kohya diffusers", "\n  max_token_length: 150", "", "", "",
+     2},
     {"sdxl_text_of_long_captions", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers",
      "\n  max_token_length: 225", "", "\n  train_text_encoder: true\n  text_encoder_lr: 5e-3"},
     {"sdxl_text_kept", "sdxl", "epsilon", sdxl({}), 162 + 18, "kohya diffusers", "", "",
@@ -342,10 +358,14 @@ TEST_P(Families, EveryAdapterIsTrained) {
   EXPECT_GE(tensors, GetParam().modules);
   EXPECT_EQ(file.metadata().at("lora_host.variant"), GetParam().variant);
   const bool text = std::string(GetParam().train).find("train_text_encoder") != std::string::npos;
-  for (const std::string prefix : {"lora_te1_", "lora_te2_"})
-    EXPECT_EQ(text,
-              std::ranges::any_of(file.tensors(), [&](const StoredTensor& t) { return t.name.starts_with(prefix); }))
-        << prefix;
+  const auto starts = [&](const std::string& prefix) {
+    return std::ranges::any_of(file.tensors(), [&](const StoredTensor& t) { return t.name.starts_with(prefix); });
+  };
+  const bool sd15 = std::string(GetParam().plugin) == "sd15";  // sd-scripts has other names for these
+  EXPECT_EQ(starts("lora_te_"), text && sd15);
+  EXPECT_EQ(starts("lora_te1_"), text && !sd15);
+  EXPECT_EQ(starts("lora_te2_"), text && !sd15);
+  EXPECT_EQ(starts("lora_unet_down_blocks_0_attentions_0_proj_in."), sd15);
 }
 
 // With the configuration alone, text encoders where they are trained; and what its operations take is named.
@@ -382,7 +402,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && kohya) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "wan")) programs.push_back("comfyui");
+    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan")) programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))
       std::erase_if(programs, [](const std::string& program) { return program != GetParam().programs; });

@@ -9,6 +9,7 @@
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
+#include "support/sd15_shapes.h"
 
 namespace lh::test {
 namespace {
@@ -269,11 +270,38 @@ validation_split = 0.0
 )",
                      ""};
 
+// Of the script for the first models, whose arguments say which these are.
+const Job sd = {"sd", R"(
+pretrained_model_name_or_path = "FOLDER/sd.safetensors"
+output_dir = "FOLDER/out"
+output_name = "mine"
+train_data_dir = "FOLDER/classes"
+resolution = 64
+caption_extension = ".txt"
+v2 = false
+v_parameterization = true
+clip_skip = 2
+max_token_length = 150
+network_module = "networks.lora"
+network_args = ["conv_dim=2", "conv_alpha=1"]
+network_dim = 4
+network_alpha = 4
+unet_lr = 1e-4
+text_encoder_lr = 1e-5
+optimizer_type = "AdamW"
+max_train_steps = 2
+mixed_precision = "no"
+min_snr_gamma = 5
+noise_offset = 0.05
+)",
+                ""};
+
 class KohyaJobs : public testing::TestWithParam<Job> {};
 
 TEST_P(KohyaJobs, AreTrained) {
   const TempDir dir;
   write_small_sdxl(dir / "xl.safetensors");
+  write_small_sd15(dir / "sd.safetensors");
   const auto pictures = [&](const std::string& folder, std::initializer_list<const char*> names) {
     fs::create_directories(dir / folder);
     for (const char* name : names) {
@@ -310,7 +338,7 @@ TEST_P(KohyaJobs, AreTrained) {
   EXPECT_GE(std::ranges::count(rows, '\n'), 3) << rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders),
+INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

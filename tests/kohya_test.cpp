@@ -392,9 +392,8 @@ TEST_F(Kohya, MistakesAreNamedWithTheirPlaces) {
   EXPECT_EQ(error_of("a = \n"), error_of("a = \n"));
   EXPECT_THAT(error_of("a = \n"), StartsWith("x.toml:1:"));
   EXPECT_EQ(error_of("learning_rate = 'fast'\n"), "x.toml:1:17: train.lr: expected a number, found the text \"fast\"");
-  EXPECT_EQ(
-      error_of("\n[t]\nclip_skip = 2\n"),
-      "x.toml:3:1: clip_skip: not supported: text is taken from the layer that the model was made with: remove it");
+  EXPECT_EQ(error_of("\n[t]\nadaptive_noise_scale = 0.1\n"),
+            "x.toml:3:1: adaptive_noise_scale: not supported: use noise_offset");
   EXPECT_EQ(
       error_of("network_module = 'networks.oft'\n"),
       "x.toml:1:1: network_module: networks.oft is not known: networks.lora and its kin, networks.loha, networks.lokr "

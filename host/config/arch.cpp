@@ -10,10 +10,11 @@
 namespace lh {
 namespace {
 
-const PluginKeys* find(const std::vector<PluginKeys>& plugins, const std::string& name) {
+std::vector<const PluginKeys*> having(const std::vector<PluginKeys>& plugins, const std::string& name) {
+  std::vector<const PluginKeys*> found;
   for (const PluginKeys& plugin : plugins)
-    if (plugin.arch.contains(name)) return &plugin;
-  return nullptr;
+    if (plugin.arch.contains(name)) found.push_back(&plugin);
+  return found;
 }
 
 }  // namespace
@@ -22,9 +23,9 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
   if (on.arch == nullptr) return;
   Config& config = on.config;
   std::string known = name;
-  const PluginKeys* owner = find(*on.arch, known);
-  if (owner == nullptr) owner = find(*on.arch, known = name.substr(0, name.find(':')));
-  if (owner == nullptr) {
+  std::vector<const PluginKeys*> owners = having(*on.arch, known);
+  if (owners.empty()) owners = having(*on.arch, known = name.substr(0, name.find(':')));
+  if (owners.empty()) {
     if (!config.plugin.empty()) return;
     std::set<std::string> names;
     for (const PluginKeys& plugin : *on.arch)
@@ -36,9 +37,11 @@ void apply_arch(schema::Acting& on, const std::string& name, const yaml::Node& v
                     "has this one (plugin: FILE.so)",
                     name.starts_with("is_") ? name.substr(3) : name, fmt::join(names, ", ")));
   }
-  if (config.plugin.empty()) config.plugin = owner->plugin;
-  if (config.plugin != owner->plugin) return;
-  for (const auto& [setting, text] : owner->arch.at(known))
+  // A name that several plugins have chooses none of them, and says the same of the model of each.
+  if (config.plugin.empty() && owners.size() == 1) config.plugin = owners.front()->plugin;
+  if (!config.plugin.empty()) std::erase_if(owners, [&](const auto* owner) { return owner->plugin != config.plugin; });
+  if (owners.empty()) return;
+  for (const auto& [setting, text] : owners.front()->arch.at(known))
     config.model.given.try_emplace(
         setting,
         GivenValue{

@@ -62,16 +62,14 @@ std::vector<Component> by_component(const std::vector<LoraModule>& modules, cons
   return list;
 }
 
-// The prefix that a component's names get in a format.
-const std::string& prefix_of(const Component& component, const std::string& format) {
-  const LoraNames& names = component.spec->lora;
-  const std::vector<std::pair<std::string, const std::vector<std::string>*>> all{
-      {"kohya", &names.kohya}, {"comfyui", &names.native}, {"diffusers", &names.diffusers}};
+// How a component's names are spelled in a format.
+LoraSpelling spelling_of(const Component& component, const std::string& format) {
   std::string others;
-  for (const auto& [other, prefixes] : all)
-    if (!prefixes->empty()) others += (others.empty() ? "" : " or ") + other;
-  for (const auto& [known, prefixes] : all)
-    if (known == format && !prefixes->empty()) return prefixes->front();
+  for (const char* other : {"kohya", "comfyui", "diffusers"})
+    if (!format_spellings(component.spec->lora, other).empty())
+      others += (others.empty() ? "" : " or ") + std::string(other);
+  if (const std::vector<LoraSpelling> known = format_spellings(component.spec->lora, format); !known.empty())
+    return known.front();
   fail(Code::config, "save.format: {}: modules of `{}` have no names in it. {}", format, component.spec->name,
        others.empty() ? "They cannot be saved as a LoRA file at all" : fmt::format("Use save.format {}", others));
 }
@@ -102,9 +100,16 @@ void require_plain(const LoraModule& module) {
 
 // The tensors and alpha as they were trained.
 void add_native(const Component& component, const LoraSpelling& spelling, DType dtype, Tensors& out) {
+  const KeyMap map(component.spec->diffusers);
   for (const auto& [values, own_name] : component.modules) {
     const LoraModule& module = *values;
-    const std::string name = LoraPlace{.native = own_name}.spelled(spelling);
+    const auto theirs = map.diffusers(own_name, 0);
+    const bool whole = theirs && theirs->modules.size() == 1;
+    const std::string name =
+        LoraPlace{.native = own_name, .diffusers = whole ? theirs->modules.front() : ""}.spelled(spelling);
+    if (name.empty())
+      fail(Code::data, "LoRA module \"{}\" has no one name in the form {}. Use save.format comfyui", own_name,
+           spelling.text());
     if (module.has_pair()) {
       out.push_back({name + ".lora_down.weight", converted(module.down, dtype)});
       out.push_back({name + ".lora_up.weight", converted(module.up, dtype)});
@@ -200,11 +205,11 @@ Tensors spelled(const std::vector<LoraModule>& modules, const CheckpointSpec& sp
                 DType dtype) {
   Tensors out;
   for (const Component& component : by_component(modules, spec)) {
-    const std::string& prefix = prefix_of(component, format);
+    const LoraSpelling spelling = spelling_of(component, format);
     if (format == "diffusers")
-      add_diffusers(component, prefix, dtype, out);
+      add_diffusers(component, spelling.prefix, dtype, out);
     else
-      add_native(component, {prefix, format == "kohya" ? LoraForm::native_flat : LoraForm::native}, dtype, out);
+      add_native(component, spelling, dtype, out);
   }
   return out;
 }

@@ -72,19 +72,31 @@ std::optional<LoraSpelling> parse_spelling(const std::string& text) {
   return std::nullopt;
 }
 
+std::vector<LoraSpelling> format_spellings(const LoraNames& names, const std::string& format) {
+  std::vector<LoraSpelling> list;
+  if (format == "kohya")
+    for (const std::string& text : names.kohya)
+      list.push_back(parse_spelling(text).value_or(LoraSpelling{text, LoraForm::native_flat}));
+  if (format == "comfyui")
+    for (const std::string& prefix : names.native) list.push_back({prefix, LoraForm::native});
+  if (format == "diffusers")
+    for (const std::string& prefix : names.diffusers) list.push_back({prefix, LoraForm::diffusers});
+  return list;
+}
+
 std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const ComponentSpec& component) {
   using enum LoraForm;
   const LoraNames& names = component.lora;
   std::vector<LoraSpelling> list;
   if (names.empty()) return list;
-  for (const std::string& prefix : names.kohya) add_once(list, {prefix, native_flat});
-  for (const std::string& prefix : names.native) add_once(list, {prefix, LoraForm::native});
-  for (const std::string& prefix : names.diffusers) add_once(list, {prefix, diffusers});
+  for (const char* format : {"kohya", "comfyui", "diffusers"})
+    for (const LoraSpelling& spelling : format_spellings(names, format)) add_once(list, spelling);
   for (const LoraLoader& loader : spec.lora_loaders)
     for (const LoraLoaderRule& rule : loader.rules)
       if (std::ranges::find(rule.components, component.name) != rule.components.end())
         for (const LoraSpelling& spelling : rule.names) add_once(list, spelling);
-  for (const std::string& prefix : names.kohya) add_once(list, {prefix, diffusers_flat});
+  for (const LoraSpelling& spelling : format_spellings(names, "kohya"))
+    for (const LoraForm form : {diffusers_flat, native_flat}) add_once(list, {spelling.prefix, form});
   for (const std::string& prefix : names.diffusers) {
     add_once(list, {prefix, LoraForm::native});
     add_once(list, {prefix, LoraForm::processor});
@@ -118,8 +130,9 @@ LoraNameTable::LoraNameTable(const CheckpointSpec& spec, const std::map<std::str
     spellings_.emplace_back(component.name, read_spellings(spec, component));
     maps.emplace(component.name, component.diffusers);
     if (component.name == denoiser) continue;
-    for (const auto* prefixes : {&component.lora.kohya, &component.lora.native, &component.lora.diffusers})
-      for (const std::string& prefix : *prefixes) components_.emplace(prefix, component.name);
+    for (const char* format : {"kohya", "comfyui", "diffusers"})
+      for (const LoraSpelling& spelling : format_spellings(component.lora, format))
+        components_.emplace(spelling.prefix, component.name);
   }
   for (const auto& [name, desc] : weights) {
     if (desc.shape.rank() == 0 || name.ends_with(bias)) continue;

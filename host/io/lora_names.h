@@ -17,6 +17,10 @@ namespace lh {
 // "lora_unet_{native_}"; nothing for a text that is no spelling.
 std::optional<LoraSpelling> parse_spelling(const std::string& text);
 
+// How a component's modules are spelled in a format that is written (kohya, comfyui, diffusers), the written spelling
+// first. After a prefix of kohya's stands the native name with "_" for ".", unless the text is a spelling itself.
+std::vector<LoraSpelling> format_spellings(const LoraNames& names, const std::string& format);
+
 // Every spelling in which modules of a component are read, the likeliest first.
 std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const ComponentSpec& component);
 

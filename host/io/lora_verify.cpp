@@ -26,16 +26,9 @@ constexpr std::string_view damaged = "the file is incomplete: fetch or save it a
 // A format that lora-host writes, as a loader sees it.
 struct WrittenFormat {
   const char* name;
-  std::vector<std::string> LoraNames::*prefixes;
-  LoraForm form;
   const char* family;
 };
-const std::vector<WrittenFormat>& written_formats() {
-  static const std::vector<WrittenFormat> formats{{"kohya", &LoraNames::kohya, LoraForm::native_flat, "lora_down"},
-                                                  {"comfyui", &LoraNames::native, LoraForm::native, "lora_down"},
-                                                  {"diffusers", &LoraNames::diffusers, LoraForm::diffusers, "lora_A"}};
-  return formats;
-}
+constexpr WrittenFormat written_formats[] = {{"kohya", "lora_down"}, {"comfyui", "lora_down"}, {"diffusers", "lora_A"}};
 
 bool contains(const std::vector<std::string>& list, const std::string& text) {
   return std::ranges::find(list, text) != list.end();
@@ -213,10 +206,10 @@ class ProgramCheck {
   std::string format_that_loads(const LoraPlace& place) const {
     const LoraNames& names = spec_.component(place.component)->lora;
     std::string formats;
-    for (const WrittenFormat& format : written_formats()) {
-      const std::vector<std::string>& prefixes = names.*format.prefixes;
-      if (prefixes.empty()) continue;
-      const LoraSpelling spelling{prefixes.front(), format.form};
+    for (const WrittenFormat& format : written_formats) {
+      const std::vector<LoraSpelling> spellings = format_spellings(names, format.name);
+      if (spellings.empty()) continue;
+      const LoraSpelling& spelling = spellings.front();
       const std::string name = place.spelled(spelling);
       const auto same = [&](const LoraSpelling& other) {
         return other == spelling || (!name.empty() && place.spelled(other) == name);

@@ -232,18 +232,14 @@ std::vector<LoraModule> modules_of(const LoraFile& file, const ForeignLora& adap
 std::string format_of(const LoraFile& file, const LoraNameTable& names, const CheckpointSpec& spec) {
   struct Format {
     const char* name;
-    std::vector<std::string> LoraNames::*prefixes;
-    LoraForm form;
     int64_t modules = 0;
   };
-  std::array<Format, 3> formats{{{"kohya", &LoraNames::kohya, LoraForm::native_flat},
-                                 {"comfyui", &LoraNames::native, LoraForm::native},
-                                 {"diffusers", &LoraNames::diffusers, LoraForm::diffusers}}};
+  std::array<Format, 3> formats{{{"kohya"}, {"comfyui"}, {"diffusers"}}};
   for (const LoraEntry& entry : file.entries)
     if (const LoraPlace* place = names.find(entry.name))
       for (Format& format : formats) {
-        const std::vector<std::string>& prefixes = spec.component(place->component)->lora.*format.prefixes;
-        format.modules += !prefixes.empty() && place->spelled({prefixes.front(), format.form}) == entry.name;
+        const auto spellings = format_spellings(spec.component(place->component)->lora, format.name);
+        format.modules += !spellings.empty() && place->spelled(spellings.front()) == entry.name;
       }
   return std::ranges::max_element(formats, {}, &Format::modules)->name;
 }

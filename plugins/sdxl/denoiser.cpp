@@ -37,13 +37,6 @@ Dimensions read_dimensions(const Weights& w) {
 
 void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   int64_t batch = sizes["batch"];
-  const int64_t height = sizes["height"], width = sizes["width"];
-  Value latents = g.input("latents", {batch, height, width, dims.unet.out_channels});
-  if (dims.inpaints()) {
-    // The nearest pixel of a place is its first one.
-    Value mask = g.slice(g.input("mask", {batch, height, width, Dimensions::mask_pixels}), -1, 0, 1);
-    latents = g.concat({latents, mask, g.input("masked_image", {batch, height, width, dims.unet.out_channels})}, -1);
-  }
   Value text = g.input("text", {batch, sizes["text_length"], dims.unet.context});
   Value pooled = g.input("pooled", {batch, dims.pooled});
   Value size_ids = g.input("size_ids", {batch, Dimensions::size_ids}, LH_F32);
@@ -53,7 +46,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value size = g.reshape(g.timestep_embedding(flat, Dimensions::size_id_width), {batch, size_width});
   Value embedding = g.add(nn::timestep_embedder(g, timestep, 1.0, "time_embed", "0", "2"),
                           nn::embedder(g, g.concat({pooled, size}, -1), "label_emb.0", "0", "2"));
-  g.output("output", nn::UNet(g, dims.unet, embedding, text)(latents));
+  g.output("output", nn::UNet(g, dims.unet, embedding, text)(nn::unet_latents(g, dims.unet, sizes)));
 }
 
 }  // namespace sdxl

@@ -1,8 +1,5 @@
-// The SDXL UNet: its dimensions, read from weight shapes, its relatives, and its graph.
+// The SDXL UNet: its dimensions, read from weight shapes, and its graph.
 #pragma once
-
-#include <optional>
-#include <string>
 
 #include "lora_host/lora_host.hpp"
 #include "nn/unet.hpp"
@@ -12,15 +9,9 @@ namespace sdxl {
 struct Dimensions {
   static constexpr int64_t size_ids = 6;  // original height and width, crop top and left, target height and width
   static constexpr int64_t size_id_width = 256;  // sinusoid of each
-  static constexpr int64_t mask_pixels = 64;     // of a latent place
   lora_host::nn::UNetLayout unet;
   int64_t pooled = 0;  // width of the pooled vector
-  // For inpainting: behind the latents the mask and as many channels of the image without what is to be painted.
-  bool inpaints() const { return unet.in_channels == 2 * unet.out_channels + 1; }
 };
-
-// Why a UNet of this layout is none that this plugin knows, e.g. "this is an SDXL refiner (...)"; nothing for SDXL.
-std::optional<std::string> relative(const lora_host::Weights& weights);
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);

@@ -1,12 +1,12 @@
 // Plugin "sdxl": Stable Diffusion XL, also for inpainting, and its distilled relatives, with noise or velocity as the
 // prediction.
-#include <algorithm>
-#include <array>
 #include <optional>
 
 #include "denoiser.h"
 #include "nn/clip.hpp"
 #include "nn/latent_model.hpp"
+#include "nn/unet_kin.hpp"
+#include "nn/unet_recipe.hpp"
 #include "sdxl_text.hpp"
 
 namespace sdxl {
@@ -23,22 +23,19 @@ constexpr nn::LatentModelFacts facts = {"sdxl", "UNet", {0.13025, 0.0}};
 constexpr int64_t latent_channels = 4, vae_levels = 4;
 constexpr nn::ClipOptions clip_g_options = {.activation = "erf", .projection = true};
 
-// What the model predicts.
-struct Variant {
-  const char* name;
-  const char *recipe, *inpaint;
-};
-constexpr Variant epsilon = {"epsilon", sdxl_text::recipe_epsilon_yaml, sdxl_text::recipe_inpaint_yaml};
-constexpr Variant v_pred = {"v_pred", sdxl_text::recipe_v_pred_yaml, sdxl_text::recipe_v_pred_inpaint_yaml};
-constexpr Variant v_pred_ztsnr = {"v_pred_ztsnr", sdxl_text::recipe_v_pred_ztsnr_yaml,
-                                  sdxl_text::recipe_v_pred_ztsnr_inpaint_yaml};
-constexpr std::array<const Variant*, 3> variants = {&epsilon, &v_pred, &v_pred_ztsnr};
+constexpr nn::UNetRecipeParts recipe_parts = {
+    {sdxl_text::epsilon_yaml, sdxl_text::v_pred_yaml, sdxl_text::v_pred_ztsnr_yaml},
+    sdxl_text::inputs_yaml,
+    sdxl_text::recipe_yaml};
 
 class Sdxl : public nn::LatentModel {
  public:
   // Encoders and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Sdxl(const Weights& weights) : LatentModel(facts), variant_(choose_variant(weights)) {
+  explicit Sdxl(const Weights& weights) : LatentModel(facts) {
     if (weights.has("input_blocks.0.0.weight")) dims_ = read_dimensions(weights);
+    const bool inpaints = dims_ && dims_->unet.inpaints();
+    recipe_ = nn::unet_recipe(recipe_parts, nn::told_prediction(weights).value_or(nn::Prediction::epsilon), inpaints,
+                              inpaints ? "stable-diffusion-xl-v1-inpainting" : "stable-diffusion-xl-v1-base");
     if (!weights.first_with_prefix("vae:").empty()) nn::check_autoencoder(weights, "vae:", latent_channels, vae_levels);
     std::optional<int64_t> clip_l, clip_g;
     if (!weights.first_with_prefix("clip_l:").empty()) clip_l = nn::check_clip(weights, "clip_l:");
@@ -54,30 +51,17 @@ class Sdxl : public nn::LatentModel {
 
   static int32_t probe(const Weights& weights) {
     if (!weights.has("time_embed.0.weight") || !weights.has("input_blocks.0.0.weight")) return 0;
-    if (std::optional<std::string> other = relative(weights)) throw Failure(LH_E_MODEL, *other);
-    return 100;
+    const nn::UNetKin kin = nn::kin_of_unet(weights);
+    if (kin.kind == nn::UNetKind::sdxl) return 100;
+    const bool sd = kin.kind == nn::UNetKind::sd1 || kin.kind == nn::UNetKind::sd2;
+    throw Failure(LH_E_MODEL, kin.what + (sd ? ", which plugin sd15 trains" : ""));
   }
 
-  const char* recipe() const override { return dims_ && dims_->inpaints() ? variant_->inpaint : variant_->recipe; }
+  const char* recipe() const override { return recipe_.c_str(); }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { sdxl::build_denoiser(g, *dims_, sizes); }
-
-  // By the marker tensors of the file, or by the user where it has none.
-  static const Variant* choose_variant(const Weights& weights) {
-    bool ztsnr = weights.has("ztsnr");
-    const Variant* marked = !weights.has("v_pred") ? nullptr : ztsnr ? &v_pred_ztsnr : &v_pred;
-    std::optional<std::string> wanted = weights.setting("variant");
-    if (!wanted) return marked != nullptr ? marked : &epsilon;
-    const auto named = [&](const Variant* variant) { return *wanted == variant->name; };
-    const Variant* variant = *std::ranges::find_if(variants, named);
-    if (marked != nullptr && variant != marked && (ztsnr || variant == &epsilon))
-      throw Failure(LH_E_MODEL, "variant is " + *wanted + ", but the checkpoint has the tensor " +
-                                    (ztsnr ? "ztsnr beside v_pred" : "v_pred") + ": it is a " + marked->name +
-                                    " model. Leave model.variant out");
-    return variant;
-  }
 
   // text: the states before the last layer, of both encoders side by side; pooled: of the larger one, projected. Of
   // long text the rows' states are joined, and pooled is that of the first row.
@@ -98,8 +82,8 @@ class Sdxl : public nn::LatentModel {
     g.output("clip_g.pooled", pooled);
   }
 
-  const Variant* variant_;
   std::optional<Dimensions> dims_;
+  std::string recipe_;
 };
 
 constexpr lh_model sdxl_model = lora_host::model<Sdxl>("sdxl", sdxl_text::checkpoint_yaml);

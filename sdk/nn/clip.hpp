@@ -21,6 +21,7 @@ struct ClipOptions {
   const char* activation = "quick";  // mode of gelu/1
   bool projection = false;           // apply text_projection.weight
   int32_t end_token = 49407;
+  int64_t skip = 0;  // last layers that the text does not pass: those before them are all there are
 };
 
 // Long text in rows [B R, L, h], each with one begin and one end token: the states of its tokens one after another
@@ -59,7 +60,10 @@ inline ClipOutput clip(Graph& g, Value ids, const std::string& prefix, const Cli
   Value x = g.add(g.embedding(ids, root + "embeddings.token_embedding"), position);
 
   ClipOutput out;
-  int64_t layers = weights.count(root + "encoder.layers.", ".layer_norm1.weight");
+  int64_t layers = weights.count(root + "encoder.layers.", ".layer_norm1.weight") - options.skip;
+  if (layers < 1)
+    throw Failure(LH_E_SETTING, prefix + " has " + std::to_string(layers + options.skip) + " layers, of which " +
+                                    std::to_string(options.skip) + " are to be skipped");
   Dims split = {d[0], d[1], hidden / head_dim, head_dim};
   for (int64_t i = 0; i < layers; ++i) {
     if (i == layers - 1) out.penultimate = x;

@@ -6,8 +6,8 @@
 //   out: group norm, silu, convolution
 //
 // A model of this family is told by its keys alone: which module stands at which place, depths and widths all follow
-// from names and shapes, so smaller and distilled relatives (SSD-1B, Vega, KOALA) are read like the full model. Heads
-// have 64 channels, norms 32 groups.
+// from names and shapes, so smaller and distilled relatives (SSD-1B, Vega, KOALA) are read like the full model. Norms
+// have 32 groups. Shapes do not say how wide heads are: 64 channels, or as many heads at every level.
 #pragma once
 
 #include <cmath>
@@ -28,21 +28,27 @@ struct UNetModule {
 using UNetBlock = std::vector<UNetModule>;
 
 struct UNetLayout {
-  static constexpr int64_t groups = 32, head_dim = 64;
+  static constexpr int64_t groups = 32;
   static constexpr double res_eps = 1e-5, transformer_norm_eps = 1e-6, layer_norm_eps = 1e-5;
 
   int64_t in_channels = 0, out_channels = 0;
   int64_t embedding = 0;  // width of the vector that res blocks take
   int64_t context = 0;    // width of the text; 0 without any transformer
   int64_t levels = 0;     // of halved sizes: latents divide by 2^levels
+  int64_t heads = 0;      // of every transformer; 0: as many as are 64 wide
   std::vector<UNetBlock> input, output;
   UNetBlock middle;
+
+  int64_t head_width(int64_t channels) const { return heads == 0 ? 64 : channels / heads; }
+  // For inpainting: behind the latents a mask and as many channels of the image without what is to be painted.
+  bool inpaints() const { return in_channels == 2 * out_channels + 1; }
 };
 
 // Reads a layout and checks the shape of every tensor on the way. Throws Failure that names the tensor.
 class UNetReader {
  public:
-  explicit UNetReader(const Weights& weights) : w_(weights) {}
+  // heads: as UNetLayout has them.
+  explicit UNetReader(const Weights& weights, int64_t heads = 0) : w_(weights) { layout_.heads = heads; }
 
   UNetLayout read() {
     layout_.embedding = w_.require("time_embed.2.weight", {-1, -1})[0];
@@ -153,8 +159,11 @@ class UNetReader {
   // Gives the number of transformer blocks.
   int64_t transformer(const std::string& name) {
     int64_t c = channels_;
-    if (c % UNetLayout::head_dim != 0)
+    if (layout_.heads == 0 && c % 64 != 0)
       throw Failure(LH_E_MODEL, name + ": " + std::to_string(c) + " channels are not heads of 64");
+    if (layout_.heads != 0 && c % layout_.heads != 0)
+      throw Failure(LH_E_MODEL,
+                    name + ": " + std::to_string(c) + " channels are not " + std::to_string(layout_.heads) + " heads");
     norm(name + ".norm");
     for (const char* side : {".proj_in", ".proj_out"}) require_pointwise(w_, name + side, c, c);
     int64_t depth = w_.count(name + ".transformer_blocks.", ".norm1.weight");
@@ -184,6 +193,17 @@ class UNetReader {
   UNetLayout layout_;
   int64_t channels_ = 0;  // at the place where reading is
 };
+
+// The image that a UNet is given: latents [N, H, W, C], and for inpainting behind them mask [N, H, W, 64], of which
+// each place has its nearest pixel, the first, and masked_image [N, H, W, C].
+inline Value unet_latents(Graph& g, const UNetLayout& layout, const Sizes& sizes) {
+  constexpr int64_t mask_pixels = 64;  // of a latent place
+  const Dims like = {sizes["batch"], sizes["height"], sizes["width"], layout.out_channels};
+  Value latents = g.input("latents", like);
+  if (!layout.inpaints()) return latents;
+  Value mask = g.slice(g.input("mask", {like[0], like[1], like[2], mask_pixels}), -1, 0, 1);
+  return g.concat({latents, mask, g.input("masked_image", like)}, -1);
+}
 
 // The graph of a layout.
 class UNet {
@@ -257,10 +277,11 @@ class UNet {
   }
 
   Value attention(Value x, Value from, const std::string& name) {
-    Value q = split_heads(g_, g_.linear(x, name + ".to_q"), UNetLayout::head_dim);
-    Value k = split_heads(g_, g_.linear(from, name + ".to_k"), UNetLayout::head_dim);
-    Value v = split_heads(g_, g_.linear(from, name + ".to_v"), UNetLayout::head_dim);
-    Value y = g_.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(UNetLayout::head_dim)));
+    const int64_t width = layout_.head_width(g_.shape(x)[2]);
+    Value q = split_heads(g_, g_.linear(x, name + ".to_q"), width);
+    Value k = split_heads(g_, g_.linear(from, name + ".to_k"), width);
+    Value v = split_heads(g_, g_.linear(from, name + ".to_v"), width);
+    Value y = g_.attention(q, k, v, 1.0 / std::sqrt(static_cast<double>(width)));
     return g_.linear(merge_heads(g_, y), name + ".to_out.0");
   }
 
