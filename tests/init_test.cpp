@@ -188,7 +188,8 @@ TEST_F(Init, PlansForACard) {
   EXPECT_THAT(get(out()), Not(HasSubstr("products")));
 
   EXPECT_THAT(with({"--vram", "24"}).output, HasSubstr("train.yaml is there"));
-  EXPECT_THAT(with({"--vram", "much", "--force"}).output, HasSubstr("--vram: expected a name or figures"));
+  EXPECT_THAT(with({"--vram", "much", "--force"}).output,
+              HasSubstr("--vram: expected the card's memory in GiB, such as 24, its name, or figures"));
   const HostResult small = with({"--vram", "0.7", "--force"});
   EXPECT_EQ(small.code, 4) << small.output;
   EXPECT_THAT(small.output, HasSubstr("the run does not fit"));
