@@ -243,6 +243,17 @@ TEST_F(DatasetTest, FoldersWithinTheFolder) {
   config_.missing_captions = "empty";
   EXPECT_EQ(names_of(open_dataset({config_}, "", 16).samples),
             (std::vector<std::string>{"a.png", "b.png", "c.png", "d.png"}));
+  // Links that lead back are followed once; two of them would have had no end.
+  for (const char* link : {"notes/back", "notes/again", "2_cat/notes"})
+    std::filesystem::create_directory_symlink(folder_ / ".", folder_ / link);
+  test::take_warnings();
+  EXPECT_EQ(names_of(open_dataset({config_}, "", 16).samples),
+            (std::vector<std::string>{"a.png", "b.png", "c.png", "d.png"}));
+  EXPECT_THAT(test::take_warnings(), testing::Contains(testing::HasSubstr("is a link to a folder that it lies in")));
+  for (const char* link : {"notes/back", "notes/again", "2_cat/notes"}) std::filesystem::remove(folder_ / link);
+  std::filesystem::create_symlink("nowhere.png", folder_ / "notes/e.png");
+  expect_error("e.png: a link that leads to no file: mend or remove it");
+  std::filesystem::remove(folder_ / "notes/e.png");
   config_.recursive = false;
   config_.class_folders = true;
   const Dataset dataset = open_dataset({config_}, "", 16);

@@ -5,6 +5,7 @@
 #include <array>
 #include <functional>
 
+#include "choice_lines.h"
 #include "cuda/tuning.h"
 #include "support/run_host.h"
 
@@ -186,12 +187,12 @@ TEST(Tuning, ChangedLinesAreTimedAgain) {
   const TempDir dir;
   const fs::path file = dir / "tuning";
   const auto algorithm = [](unsigned char first) {
-    std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+    std::array<unsigned char, lk::algorithm_bytes> bytes{};
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<unsigned char>(first + i);
     return bytes;
   };
   const auto found = [&](const char* product) -> int {
-    std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+    std::array<unsigned char, lk::algorithm_bytes> bytes{};
     Tuning tuning(file.string(), "device\tlibrary");
     return tuning.find(product, bytes.data()) ? bytes[0] : -1;
   };
@@ -233,7 +234,7 @@ TEST(Tuning, ProcessesLoseNothingOfEachOther) {
     children.push_back(::fork());
     if (children.back() != 0) continue;
     Tuning tuning((dir / "tuning").string(), "device\tlibrary");
-    std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+    std::array<unsigned char, lk::algorithm_bytes> bytes{};
     for (int product = 0; product < products; ++product) tuning.keep(name(process, product), bytes.data());
     ::_exit(0);
   }
@@ -243,7 +244,7 @@ TEST(Tuning, ProcessesLoseNothingOfEachOther) {
     EXPECT_EQ(status, 0);
   }
   Tuning tuning((dir / "tuning").string(), "device\tlibrary");
-  std::array<unsigned char, Tuning::algorithm_bytes> bytes{};
+  std::array<unsigned char, lk::algorithm_bytes> bytes{};
   for (int process = 0; process < processes; ++process)
     for (int product = 0; product < products; ++product)
       EXPECT_TRUE(tuning.find(name(process, product), bytes.data())) << name(process, product);
@@ -252,7 +253,7 @@ TEST(Tuning, ProcessesLoseNothingOfEachOther) {
 // What one process used goes before another one's file, and into what that one says it used; as a whole or not at all.
 TEST(Tuning, UsedLinesAreTakenByAnotherProcess) {
   using lk::cuda::Tuning;
-  using Algorithm = std::array<unsigned char, Tuning::algorithm_bytes>;
+  using Algorithm = std::array<unsigned char, lk::algorithm_bytes>;
   const TempDir dir;
   const auto of = [](unsigned char value) {
     Algorithm bytes{};

@@ -187,8 +187,11 @@ TEST_F(Init, PlansForACard) {
   ASSERT_EQ(with({"--vram", "24 GB", "--force"}).code, 0);
   EXPECT_THAT(get(out()), Not(HasSubstr("products")));
 
-  EXPECT_THAT(with({"--vram", "24"}).output, HasSubstr("train.yaml is there"));
-  EXPECT_THAT(with({"--vram", "much", "--force"}).output, HasSubstr("--vram: expected a name or figures"));
+  // Before anything is looked at or planned.
+  EXPECT_THAT(with({"--vram", "much"}).output,
+              HasSubstr("train.yaml: is there already. Give another name, or --force"));
+  EXPECT_THAT(with({"--vram", "much", "--force"}).output,
+              HasSubstr("--vram: expected the card's memory in GiB, such as 24, its name, or figures"));
   const HostResult small = with({"--vram", "0.7", "--force"});
   EXPECT_EQ(small.code, 4) << small.output;
   EXPECT_THAT(small.output, HasSubstr("the run does not fit"));

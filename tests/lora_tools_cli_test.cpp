@@ -145,6 +145,8 @@ TEST_F(LoraCommands, WrongCallsAreAnswered) {
   EXPECT_THAT(refused({"merge", "--lora", dog, "--model", toy, "--out", out}), HasSubstr("--into"));
   EXPECT_THAT(refused({"merge", "--lora", dog, "--model", toy, "--into", "checkpoint", "--rank", "4", "--out", out}),
               HasSubstr("--into lora"));
+  EXPECT_THAT(refused({"extract", dir / "none.safetensors", "--model", toy, "--rank", "4", "--out", out}),
+              HasSubstr("none.safetensors. Give the tuned checkpoint, and as --model the one it was trained from"));
   EXPECT_THAT(refused({"extract", toy, "--model", toy, "--rank", "4", "--out", out}, 3),
               HasSubstr("nothing to extract"));
   EXPECT_THAT(refused({"merge", "--lora", dir / "none.safetensors", "--model", toy, "--into", "lora", "--out", out}, 3),

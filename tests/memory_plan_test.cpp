@@ -20,6 +20,7 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr int64_t gib = int64_t{1} << 30;
 
@@ -54,6 +55,12 @@ TEST(Cards, ByNameAndByFigures) {
   EXPECT_EQ(rate_of("--link", "12GB/s"), 12e9);
   for (const char* text : {"rtx 9999", "?", "", "50 TFLOP/s", "12 GiB, fast"})
     EXPECT_THAT(error_of([&] { card_of(text); }), AllOf(HasSubstr("--card"), HasSubstr("rtx 4090"))) << text;
+  for (const char* text : {"0", "-3", "0 GB", "1e9", "1e400", "nan", "inf", "24,0", "24576", "-1 GiB, 50 TFLOP/s"})
+    EXPECT_THAT(error_of([&] { card_of(text, LK_PRODUCTS_WIDE, "--vram"); }),
+                AllOf(HasSubstr("--vram: expected the card's memory in GiB, more than 0 and at most 1024, such as 24"),
+                      HasSubstr(fmt::format("found \"{}\"", text)), Not(HasSubstr("rtx"))))
+        << text;
+  EXPECT_EQ(card_of("24576 MiB").memory, 24 * gib);
   EXPECT_THAT(error_of([&] { rate_of("--link", "fast"); }), HasSubstr("--link: expected a rate"));
 }
 
@@ -89,7 +96,7 @@ TEST(PlanCommand, IsOfUseWithoutAModelFile) {
 TEST(PlanCommand, RefusesWhatItDoesNotUnderstand) {
   ToyRun run;
   const std::pair<std::vector<std::string>, const char*> wrong[] = {
-      {{"--card", "abacus"}, R"(--card: expected a name or figures)"},
+      {{"--card", "abacus"}, R"(--card: expected the card's memory in GiB, such as 24, its name, or figures)"},
       {{"--card", "8 GiB", "--budget", "12,some"},
        R"(--budget: expected sizes such as 24,16,12 \(GiB\) or 11\.5GiB, found some)"},
       {{"--card", "8 GiB", "--link", "quick"}, R"(--link: expected a rate such as 24GB/s, found quick)"}};

@@ -14,6 +14,7 @@
 #include "config/schedule_params.h"
 #include "io/control.h"
 #include "io/history.h"
+#include "support/log.h"
 #include "support/model_files.h"
 #include "support/run_host.h"
 
@@ -133,6 +134,8 @@ TEST(Schedules, AParameterThatNothingReadsIsRefused) {
       {"  phases: [{until: 5}, {lr_scheduler: rex, lr_scheduler_params: {gamma: 0.5}}]\n",
        "c.yaml:4:24: train.lr_scheduler_params.gamma: lr_scheduler rex does not use it"},
       {"  lr_scheduler_params: {warmup_steps: 0, decay_ratio: 0.2}\n", ""},
+      {"  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_ratio: 5}\n",
+       "train.lr_scheduler_params.warmup_ratio: must be at most 1, a share of all steps, found 5"},
       {"  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_ratio: 0.1, num_cycles: 1}\n", ""},
       {"  lr_scheduler: step\n  lr_scheduler_params: {gamma: 0.5}\n  phases: [{until: 5}, {lr_scheduler: rex}]\n", ""},
   };
@@ -144,6 +147,34 @@ TEST(Schedules, AParameterThatNothingReadsIsRefused) {
   RunSettings settings(train_of("  lr: 1e-3\n"));
   EXPECT_THAT(error_of([&] { settings.set(settings_of({"lr_scheduler_params.warmup_steps=5"}), 0, "ctl: "); }),
               HasSubstr("ctl: train.lr_scheduler_params.warmup_steps: lr_scheduler constant does not use it"));
+}
+
+// As elsewhere it is no error, but the rate that was asked for is never reached.
+TEST(Schedules, OneThatIsLongerThanTheRunIsSaid) {
+  const std::pair<const char*, const char*> rows[] = {
+      {"  steps: 50\n  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_steps: 100}\n",
+       "here: train.lr_scheduler_params: 100 steps of warm-up in 50 steps: the learning rate never comes above 50% of "
+       "lr. Set fewer, or more train.steps"},
+      {"  steps: 50\n  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_steps: 50}\n", "50 steps of warm-up in 50"},
+      {"  steps: 50\n  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_steps: 49}\n", ""},
+      {"  steps: 50\n  lr_scheduler: cosine\n  lr_scheduler_params: {warmup_ratio: 1}\n", "50 steps of warm-up in 50"},
+      {"  steps: 50\n  lr_scheduler: linear\n  lr_scheduler_params: {warmup_steps: 30, decay_steps: 30}\n",
+       "30 steps of warm-up and 30 of decay in 50 steps: the learning rate never comes above 83% of lr"},
+      {"  steps: 50\n  lr_scheduler_params: {decay_steps: 51}\n", "0 steps of warm-up and 51 of decay in 50"},
+      {"  steps: 50\n  lr_scheduler_params: {decay_steps: 50}\n", ""},
+      {"  steps: 50\n  phases: [{until: 40}, {lr_scheduler: rex, lr_scheduler_params: {warmup_steps: 20}}]\n",
+       "c.yaml:5:25: train.lr_scheduler_params: 20 steps of warm-up in 10 steps"},
+      {"  steps: 50\n  lr_scheduler: rex\n  lr_scheduler_params: {warmup_steps: 20}\n  phases: [{until: 10}, {lr: "
+       "1}]\n",
+       ""},
+  };
+  for (const auto& [keys, want] : rows) {
+    take_warnings();
+    warn_of_long_schedules(train_of(keys), "here: ");
+    const std::vector<std::string> warnings = take_warnings();
+    EXPECT_EQ(warnings.size(), std::string(want).empty() ? 0u : 1u) << keys;
+    for (const std::string& warning : warnings) EXPECT_THAT(warning, HasSubstr(want)) << keys;
+  }
 }
 
 TEST(HistoryFile, IsWhatWasWritten) {

@@ -40,6 +40,8 @@ TEST(PictureList, WhatWasEditedIsSaidByName) {
            {[](auto& s) { s[1] = sample("b.jpg", "b2"); }, "1 image edited: b.jpg"},
            {[](auto& s) { s[0].texts = {"another"}; },
             "1 image with another caption, or other rules of captions: a.jpg"},
+           {[](auto& s) { s.push_back(sample("copy of b.jpg", "b1")); },
+            "1 image with other captions and settings, or with more or fewer copies of it: b.jpg"},
            {[](auto& s) { s[2].repeats = 3; },
             "1 image with other settings (size, repeats, masks, further images): c.jpg"},
            {[](auto& s) {

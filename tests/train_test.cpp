@@ -442,18 +442,27 @@ TEST(State, WhatDoesNotLoadStopsTheRun) {
       return std::string_view(call) == "pread" && path == at("000000002") ? error : 0;
     });
     EXPECT_THAT(error_of([&] { load(own); }),
-                AllOf(HasSubstr("000000002.safetensors"), HasSubstr("--resume-from STEP"), HasSubstr("may be good")));
+                AllOf(HasSubstr("000000002.safetensors"), HasSubstr("may be good"),
+                      HasSubstr("Correct that and run again. Or do without it: Go on from " + at("000000001").string() +
+                                " with --resume-from 1")));
     EXPECT_NE(error_of([&] { check_state(own, facts); }), "");
     EXPECT_EQ(load({.folder = dir / "state", .step = 1})->step, 1);
     set_read_fault_hook({});
   }
   EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors", "000000002.safetensors"));
-  EXPECT_THAT(error_of([&] { load({.folder = dir / "state", .step = 3}); }), HasSubstr("no state of step 3"));
+  EXPECT_THAT(error_of([&] { load({.folder = dir / "state", .step = 3}); }),
+              AllOf(HasSubstr("no state of step 3"), HasSubstr("with --resume-from 2, or begin anew with")));
   // In another run's folder nothing is renamed.
   put(at("000000002"), "damaged");
   EXPECT_EQ(load({.folder = dir / "state", .own = false})->step, 1);
   EXPECT_THAT(files_in(dir / "state"), ElementsAre("000000001.safetensors", "000000002.safetensors"));
-  EXPECT_NE(error_of([&] { load({.folder = dir / "state", .step = 2}); }), "");
+  // What is advised is of use for a state: the older one by name, and nothing about downloads.
+  EXPECT_THAT(
+      error_of([&] { load({.folder = dir / "state", .step = 2}); }),
+      AllOf(HasSubstr(at("000000002").string() + ": 7 bytes, too short for a safetensors file\n"),
+            HasSubstr("Go on from " + at("000000001").string() + " with --resume-from 1"), Not(HasSubstr("download"))));
+  EXPECT_THAT(error_of([&] { load({.folder = dir / "state", .own = false, .step = 2}); }),
+              HasSubstr("or leave --resume out to begin anew"));
   // None is good: the run stops, and they are left as they are.
   put(at("000000001"), "damaged too");
   EXPECT_THAT(error_of([&] { load(own); }), AllOf(HasSubstr("no good state"), HasSubstr("--resume-from none")));

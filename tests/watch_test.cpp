@@ -1,6 +1,8 @@
 // lora-host watch: what it reads of a run's folder, and that it shows it to this machine alone.
 #include <gmock/gmock.h>
 #include <httplib.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <nlohmann/json.hpp>
 
@@ -107,15 +109,45 @@ TEST_F(Watch, PicturesOfTheDatasetAreMadeSmall) {
   EXPECT_THAT(watch_pictures(run(), 3).problem, HasSubstr("cannot be opened"));
 }
 
-TEST_F(Watch, ServesThePage) {
-  HostProcess process({"watch", run().string(), "--port", "0"});
+// Once it says where it is to be seen; 0: it ended.
+int port_of(HostProcess& process) {
   const std::string mark = "http://127.0.0.1:";
   for (int i = 0; i < 200 && process.output().find(mark) == std::string::npos && process.running(); ++i)
     ::usleep(50000);
   const std::string output = process.output();
   const size_t at = output.find(mark);
-  ASSERT_NE(at, std::string::npos) << output;
-  const int port = std::stoi(output.substr(at + mark.size()));
+  return at == std::string::npos ? 0 : std::stoi(output.substr(at + mark.size()));
+}
+
+// Browsers open connections ahead of use, and other programs may be slow.
+TEST_F(Watch, SilentConnectionsHoldNobodyUp) {
+  HostProcess process({"watch", run().string(), "--port", "0"});
+  const int port = port_of(process);
+  ASSERT_GT(port, 0) << process.output();
+  std::vector<int> silent(40);
+  for (int& connection : silent) {
+    connection = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const sockaddr_in address{
+        .sin_family = AF_INET, .sin_port = htons(static_cast<uint16_t>(port)), .sin_addr = {htonl(INADDR_LOOPBACK)}};
+    ASSERT_EQ(::connect(connection, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    ASSERT_EQ(::send(connection, "GET /", 5, 0), 5);
+  }
+  httplib::Client client("127.0.0.1", port);
+  client.set_read_timeout(4);
+  const auto page = client.Get("/run.json");
+  ASSERT_TRUE(page);
+  EXPECT_EQ(page->status, 200);
+  for (const int connection : silent) ::close(connection);
+  // What nobody asked for is not read.
+  const auto sent = client.Post("/run.json", std::string(1 << 16, 'x'), "text/plain");
+  ASSERT_TRUE(sent);
+  EXPECT_EQ(sent->status, 413);
+}
+
+TEST_F(Watch, ServesThePage) {
+  HostProcess process({"watch", run().string(), "--port", "0"});
+  const int port = port_of(process);
+  ASSERT_GT(port, 0) << process.output();
   httplib::Client client("127.0.0.1", port);
   const auto page = client.Get("/");
   ASSERT_TRUE(page);

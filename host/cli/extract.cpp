@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/lora_output.h"
 #include "config/dtype.h"
+#include "core/error.h"
 #include "core/signals.h"
 #include "lora/input.h"
 
@@ -13,6 +14,10 @@ namespace lh {
 
 int run_extract(const Options& options) {
   const std::filesystem::path& base = options.config.model.name_or_path;
+  std::error_code none;
+  if (!std::filesystem::exists(options.input, none))
+    fail(Code::config, "extract: there is no {}. Give the tuned checkpoint, and as --model the one it was trained from",
+         options.input.string());
   prepare_output(options, {options.input, base});
   const auto model = open_model(options);
   const Checkpoint tuned(model->spec(), {{"name_or_path", options.input}});

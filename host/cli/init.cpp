@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/memory_choice.h"
 #include "cli/model_files.h"
+#include "cli/output_file.h"
 #include "cli/starting_point.h"
 #include "config/dtype.h"
 #include "core/bytes.h"
@@ -91,9 +92,6 @@ void check(const Options& options, const Config& made) {
 }
 
 void publish(const Options& options, const std::string& text) {
-  std::error_code none;
-  if (fs::exists(options.output, none) && !options.tool.force)
-    fail(Code::config, "init: {} is there. Give another --out, or --force to replace it", options.output.string());
   publish_text(options.output, text);
   fmt::print("{}\n", options.output.string());
 }
@@ -113,6 +111,7 @@ int convert(const Options& options) {
 }  // namespace
 
 int run_init(const Options& options) {
+  refuse_replacing(options);
   if (!options.init.from.empty()) return convert(options);
   Config config = options.config;
   KeyComments comments;

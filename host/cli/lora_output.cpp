@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "cli/output_file.h"
 #include "compile/plugin_lora.h"
 #include "config/dtype.h"
 #include "core/error.h"
@@ -21,8 +22,7 @@ void prepare_output(const Options& options, const std::vector<fs::path>& inputs)
   const bool folder = fs::is_directory(out, none);
   if (folder && options.tool.into != "checkpoint")
     fail(Code::config, "--out {}: is a folder, expected a file to write", out.string());
-  if (fs::exists(out, none) && !folder && !options.tool.force)
-    fail(Code::config, "--out {}: is there already. Give another name, or --force to replace it", out.string());
+  if (!folder) refuse_replacing(options);
   const fs::path parent = out.has_parent_path() ? out.parent_path() : fs::path(".");
   make_folder(parent);
   remove_leftovers(parent);

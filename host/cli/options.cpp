@@ -243,6 +243,9 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
     fail(Code::config, "no model: give --model PATH, or --config FILE with model.name_or_path");
   if (config.train.max_train_epochs == 0) check_phases(config.train);  // else when the dataset is known
   check_schedules(config.train);
+  if (options.command == "train" && config.train.max_train_epochs == 0)
+    warn_of_long_schedules(config.train,
+                           place_in(schema::expand_home(raw.config_file), {"train", "lr_scheduler_params"}));
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
 }

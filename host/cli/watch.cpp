@@ -21,6 +21,10 @@ namespace fs = std::filesystem;
 constexpr const char* loopback = "127.0.0.1";
 constexpr int64_t most_image_bytes = 64 << 20;
 constexpr size_t most_pictures = 60;  // of the dataset: they are made small before the page is there
+// A connection has a thread to itself, also one that says nothing, as browsers open them ahead of use.
+constexpr size_t most_connections = 64;
+constexpr time_t most_seconds = 2;     // that a request may take to arrive, and a connection be idle
+constexpr size_t most_request = 4096;  // nothing is sent here
 
 // Another site's page in the same browser must not read this one under a name of its own.
 bool is_own_name(const std::string& host) {
@@ -87,6 +91,10 @@ int run_watch(const Options& options) {
     const int on = 1;
     ::setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   });
+  server.new_task_queue = [] { return new httplib::ThreadPool(most_connections); };
+  server.set_read_timeout(most_seconds);
+  server.set_keep_alive_timeout(most_seconds);
+  server.set_payload_max_length(most_request);
   serve_pages(server, fs::canonical(run), pictures);
   const int port = static_cast<int>(options.port);
   const bool any = port == 0, bound = !any && server.bind_to_port(loopback, port);

@@ -436,16 +436,38 @@ Config load_config(const std::filesystem::path& file, ConfigNeeds needs) {
   return parse_config(read_config_text(file), file.string(), needs);
 }
 
+namespace {
+
+// The mapping of the run's keys in a file that was looked at before it is read: as it is, or in ai-toolkit's wrapper.
+const Node* run_in(const Node& document) {
+  if (const Node* config = document.find("config"))
+    if (const Node* process = config->find("process"); process && process->items.size() == 1) return &process->items[0];
+  return &document;
+}
+
+}  // namespace
+
 std::string plugin_named_in(const std::filesystem::path& file) try {
   std::vector<yaml::Problem> problems;
   const Node document = yaml::parse(read_config_text(file), problems);
-  const Node* run = &document;
-  if (const Node* config = document.find("config"))  // ai-toolkit's wrapper
-    if (const Node* process = config->find("process"); process && process->items.size() == 1) run = &process->items[0];
-  const Node* plugin = run->find("plugin");
+  const Node* plugin = run_in(document)->find("plugin");
   return plugin == nullptr || !problems.empty() ? "" : plugin->text;
 } catch (const Error&) {
-  return "";
+  return {};
+}
+
+std::string place_in(const std::filesystem::path& file, std::initializer_list<std::string_view> path) try {
+  std::vector<yaml::Problem> problems;
+  const Node document = yaml::parse(read_config_text(file), problems);
+  const Node *at = run_in(document), *key = nullptr;
+  for (const std::string_view name : path) {
+    key = at == nullptr ? nullptr : at->find_key(name);
+    at = at == nullptr ? nullptr : at->find(name);
+  }
+  if (key == nullptr || !problems.empty()) return {};
+  return fmt::format("{}:{}:{}: ", file.string(), key->place.line, key->place.column);
+} catch (const Error&) {
+  return {};
 }
 
 Config load_config(const std::filesystem::path& file) { return load_config(file, ConfigNeeds{}); }

@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <functional>
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -35,5 +36,8 @@ Config load_config(const std::filesystem::path& file, ConfigNeeds needs);
 // The key `plugin` of a file, by which plugins can be loaded before the file is read: some are named by their path.
 // Empty where it is not set or the file cannot be read; load_config says what is wrong then.
 std::string plugin_named_in(const std::filesystem::path& file);
+// "file:line:column: " of a key, {"train", "lr"}, for what is found once flags were laid over the file. Empty where the
+// file does not have it.
+std::string place_in(const std::filesystem::path& file, std::initializer_list<std::string_view> path);
 
 }  // namespace lh

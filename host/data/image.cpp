@@ -58,7 +58,11 @@ void check_image_size(int64_t width, int64_t height) {
 std::vector<std::byte> read_image_file(const fs::path& path) {
   std::error_code ignored;
   const fs::file_status status = fs::status(path, ignored);
-  if (!fs::exists(status)) fail(Code::data, "image {}: there is no such file", path.string());
+  if (!fs::exists(status)) {
+    const bool link = fs::is_symlink(fs::symlink_status(path, ignored));
+    fail(Code::data, "image {}: {}", path.string(),
+         link ? "a link that leads to no file: mend or remove it" : "there is no such file");
+  }
   if (!fs::is_regular_file(status))
     fail(Code::data, "image {}: expected a regular file, found a folder, pipe or device", path.string());
   const InputFile file(path);

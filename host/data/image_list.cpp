@@ -45,7 +45,20 @@ class Folder {
 
  private:
   void look(const fs::path& folder, std::vector<std::string>& problems) {
-    std::error_code error;
+    std::error_code error, none;
+    // A link to a folder that it lies in would give all images again, and without end where there are two.
+    const fs::path itself = fs::canonical(folder, none);
+    if (std::ranges::find(within_, itself) != within_.end())
+      return log_warning("dataset {}: {} is a link to a folder that it lies in, and is not searched again",
+                         dataset_.folder_path.string(), folder.string());
+    within_.push_back(itself);
+    look_into(folder, error, problems);
+    within_.pop_back();
+    if (error)
+      problems.push_back(fmt::format("dataset {}: the folder cannot be listed: {}", folder.string(), error.message()));
+  }
+
+  void look_into(const fs::path& folder, std::error_code& error, std::vector<std::string>& problems) {
     fs::directory_iterator entry(folder, error), end;
     for (; !error && entry != end; entry.increment(error)) {
       const fs::path& path = entry->path();
@@ -61,11 +74,10 @@ class Folder {
       ++others_;
       if (is_any_image_name(path)) list_.not_read.push_back(path.filename().string());
     }
-    if (error)
-      problems.push_back(fmt::format("dataset {}: the folder cannot be listed: {}", folder.string(), error.message()));
   }
 
   const DatasetConfig& dataset_;
+  std::vector<fs::path> within_;  // folders on the way to the one that is looked into, by their own paths
   ImageList list_;
   int64_t others_ = 0;
 };

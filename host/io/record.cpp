@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "io/cut_short.h"
 
 namespace lh {
 namespace {
@@ -79,6 +80,8 @@ Record check_sealed(const std::filesystem::path& path, const RecordId& id,
     return record;
   } catch (const ReadError& e) {
     return not_ok(e.error() == ENOENT ? RecordAnswer::absent : RecordAnswer::unreadable, e.what());
+  } catch (const CutShort& e) {
+    return not_ok(RecordAnswer::damaged, e.found());
   } catch (const Error& e) {
     return not_ok(RecordAnswer::damaged, e.what());
   }

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "core/error.h"
+#include "io/cut_short.h"
 #include "io/safetensors_header.h"
 #include "io/stored_dtype.h"
 
@@ -51,7 +52,7 @@ int64_t header_length(const InputFile& file) {
   const std::string path = file.path().string();
   uint64_t length = 0;
   if (file.size() < 10)
-    fail(Code::data, "{}: {} bytes, too short for a safetensors file: download it again", path, file.size());
+    throw CutShort(fmt::format("{}: {} bytes, too short for a safetensors file", path, file.size()));
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length <= static_cast<uint64_t>(safetensors_header_limit) && length <= static_cast<uint64_t>(file.size() - 8))
     return static_cast<int64_t>(length);
@@ -59,8 +60,8 @@ int64_t header_length(const InputFile& file) {
   if (length > static_cast<uint64_t>(safetensors_header_limit))
     fail(Code::data, "{}: header of {} bytes, expected at most {}. This is not a safetensors file, or it is damaged",
          path, length, safetensors_header_limit);
-  fail(Code::data, "{}: file ends at {} bytes but its header alone needs {}. The file is cut short: download it again",
-       path, file.size(), length + 8);
+  throw CutShort(fmt::format("{}: file ends at {} bytes but its header alone needs {}. The file is cut short", path,
+                             file.size(), length + 8));
 }
 
 // Shape and offsets of one entry agree.
@@ -95,9 +96,8 @@ void check_layout(const std::string& path, const std::vector<HeaderEntry>& entri
   const int64_t end = checked_add(data_start, position);
   const std::string last = previous ? fmt::format("last tensor {}", previous->name) : "no tensors";
   if (end > file_size)
-    fail(Code::data,
-         "{}: file ends at {} bytes but the header promises {} ({}). The file is cut short: download it again", path,
-         file_size, end, last);
+    throw CutShort(fmt::format("{}: file ends at {} bytes but the header promises {} ({}). The file is cut short", path,
+                               file_size, end, last));
   if (end < file_size)
     fail(Code::data,
          "{}: {} bytes follow the data, which ends at {} ({}). The file is damaged or holds something else too", path,

@@ -83,6 +83,14 @@ std::optional<double> number_before(std::string text, std::initializer_list<cons
   return known ? std::optional(number) : std::nullopt;
 }
 
+// Is it written as a size, if of no card: 0, -3, 1e9, nan?
+bool looks_like_size(const std::string& text) {
+  double number = 0;
+  const char* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return stop != text.data() && size_of(std::string("1").append(stop, end));
+}
+
 }  // namespace
 
 double rate_of(const std::string& flag, const std::string& text) {
@@ -102,7 +110,8 @@ Card card_of(const std::string& text, lk_products products, const std::string& f
 
   std::optional<int64_t> memory;
   std::optional<double> rate, bandwidth;
-  bool understood = true;
+  constexpr int64_t most_memory = int64_t{1} << 40;
+  bool no_size = false, no_figure = false;
   for (size_t at = 0; at <= text.size();) {
     const size_t comma = std::min(text.find(',', at), text.size());
     std::string part = text.substr(at, comma - at);
@@ -114,15 +123,21 @@ Card card_of(const std::string& text, lk_products products, const std::string& f
     else if (const auto size = size_of(part))
       memory = size;
     else
-      understood = false;
+      (looks_like_size(part) ? no_size : no_figure) = true;
     at = comma + 1;
   }
+  if (no_size || memory.value_or(0) > most_memory)
+    fail(Code::config,
+         "{}: expected the card's memory in GiB, more than 0 and at most {}, such as 24 (or with a unit: 24576 MiB), "
+         "found \"{}\"",
+         flag, most_memory >> 30, text);
   std::string names;
   for (const Row& row : table) names += fmt::format("{}{}", names.empty() ? "" : ", ", row.name);
-  if (!understood || !memory)
+  if (no_figure || !memory)
     fail(Code::config,
-         "{}: expected a name or figures such as \"12 GB, 58 TFLOP/s, 504 GB/s\", found \"{}\". Known names: {}", flag,
-         text, names);
+         "{}: expected the card's memory in GiB, such as 24, its name, or figures such as \"12 GB, 58 TFLOP/s, 504 "
+         "GB/s\", found \"{}\". Known names: {}",
+         flag, text, names);
   // The slowest of those with about so much memory.
   const Row* like = nullptr;
   for (const Row& row : table) {

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "config/schedule_params.h"
 #include "core/error.h"
 
 namespace lh {
@@ -24,7 +25,10 @@ namespace {
 class Schedule {
  public:
   explicit Schedule(const TrainSection& train)
-      : train_(train), steps_(static_cast<double>(train.steps)), warmup_(steps("warmup")), decay_(steps("decay")) {}
+      : train_(train),
+        steps_(static_cast<double>(train.steps)),
+        warmup_(steps_of_part(train, "warmup")),
+        decay_(steps_of_part(train, "decay")) {}
 
   double at(double lr, double k) const {
     const double fall = decay_ > 0 ? std::clamp((steps_ - k) / decay_, 0.0, 1.0) : 1;
@@ -35,11 +39,6 @@ class Schedule {
   double option(const char* name, double otherwise) const {
     const auto found = train_.lr_scheduler_params.find(name);
     return found == train_.lr_scheduler_params.end() ? otherwise : found->second;
-  }
-  // "warmup": warmup_steps, or warmup_ratio of all steps.
-  double steps(const std::string& what) const {
-    const double ratio = option((what + "_ratio").c_str(), 0);
-    return option((what + "_steps").c_str(), std::floor(ratio * steps_));
   }
 
   double risen(double lr, double k) const {

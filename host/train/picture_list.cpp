@@ -79,19 +79,19 @@ std::string changes_of_pictures(const std::string& then, const std::string& now)
   const Pictures before = read(then), after = read(now);
   if (before.empty() || after.empty())
     return "images, captions or their settings are others (the saved run does not say which it had)";
-  std::vector<std::string> removed, added, captions, settings;
+  std::vector<std::string> removed, added, captions, settings, both;
   for (const auto& [content, picture] : before) {
     const auto found = after.find(content);
     if (found == after.end()) {
       removed.push_back(picture.name);
       continue;
     }
-    if (found->second.captions != picture.captions) captions.push_back(found->second.name);
-    if (found->second.settings != picture.settings) settings.push_back(found->second.name);
+    const bool said = found->second.captions == picture.captions, set = found->second.settings == picture.settings;
+    if (!said || !set) (said ? settings : set ? captions : both).push_back(found->second.name);
   }
   for (const auto& [content, picture] : after)
     if (!before.contains(content)) added.push_back(picture.name);
-  for (std::vector<std::string>* names : {&removed, &added, &captions, &settings}) std::ranges::sort(*names);
+  for (std::vector<std::string>* names : {&removed, &added, &captions, &settings, &both}) std::ranges::sort(*names);
   std::string text;
   const auto say = [&](const std::vector<std::string>& names, const char* what) {
     if (!names.empty())
@@ -103,6 +103,8 @@ std::string changes_of_pictures(const std::string& then, const std::string& now)
   say(added, "added");
   say(captions, "with another caption, or other rules of captions");
   say(settings, "with other settings (size, repeats, masks, further images)");
+  // The digests of files with the same content are one, so that a copy that came or went is seen in both.
+  say(both, "with other captions and settings, or with more or fewer copies of it");
   return text.empty() ? "other names of the same images" : text;
 }
 

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "config/run_settings.h"
+#include "config/schedule_params.h"
 #include "core/bytes.h"
 #include "core/error.h"
 #include "data/further_images.h"
@@ -116,6 +117,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
          "sample "
          "with --lora FILE:STRENGTH when the run is done");
   settle_course();
+  if (config.train.max_train_epochs > 0) warn_of_long_schedules(config.train, "");
   fit();
 }
 

@@ -70,11 +70,31 @@ void set_aside(const std::filesystem::path& path, const char* why) {
   std::filesystem::rename(path, aside, none);
 }
 
-[[noreturn]] void refuse(const std::string& why) {
-  fail(Code::data,
-       "{}\nThe run was not started. Correct that and run again, or choose with --resume-from STEP the state "
-       "to go on from, with --resume-from none a new start",
-       why);
+// The record of one file, with its numbers; or what is wrong with it, in `record`.
+FoundState look_at(const Generation& generation) {
+  NonFinite wrong;
+  const auto look = [&](const std::string& name, const HostTensor& t) { wrong.look_at(name, t.desc, t.data.data()); };
+  FoundState found{generation.path, check_record(generation.path, {state_kind, state_name(generation.step)}, look), {}};
+  if (found.record.answer != RecordAnswer::ok) return found;
+  found.state.step = generation.step;
+  const std::string why = parse_numbers(found.record, wrong, found.state);
+  if (why.empty()) return found;
+  found.record.answer = RecordAnswer::damaged;
+  found.record.why = fmt::format("{}: {}", generation.path.string(), why);
+  return found;
+}
+
+// The newest state that is good among those that were not looked at, in the words of what to do.
+std::string advice(const StateSource& from, const std::vector<Generation>& others) {
+  const std::string anew = from.own ? "begin anew with --resume-from none" : "leave --resume out to begin anew";
+  for (const Generation& other : others)
+    if (look_at(other).record.answer == RecordAnswer::ok)
+      return fmt::format("Go on from {} with --resume-from {}, or {}", other.path.string(), other.step, anew);
+  return fmt::format("There is no good state beside: {}, which computes all steps again", anew);
+}
+
+[[noreturn]] void refuse(const std::string& why, const std::string& what_to_do) {
+  fail(Code::data, "{}\nThe run was not started. {}", why, what_to_do);
 }
 
 }  // namespace
@@ -109,28 +129,27 @@ std::string NonFinite::text() const {
 
 std::optional<FoundState> find_state(const StateSource& from, bool act) {
   if (from.folder.empty()) return std::nullopt;
-  std::vector<Generation> all = generations(from.folder);
+  std::vector<Generation> all = generations(from.folder), others;
   if (from.step) {
-    std::erase_if(all, [&](const Generation& g) { return g.step != *from.step; });
-    if (all.empty()) refuse(fmt::format("{}: there is no state of step {}", from.folder.string(), *from.step));
+    const auto is_other = [&](const Generation& g) { return g.step != *from.step; };
+    std::ranges::copy_if(all, std::back_inserter(others), is_other);
+    std::erase_if(all, is_other);
+    if (all.empty())
+      refuse(fmt::format("{}: there is no state of step {}", from.folder.string(), *from.step), advice(from, others));
   }
   std::vector<std::pair<std::filesystem::path, const char*>> passed_over;
   std::string reasons;
-  for (const Generation& generation : all) {
-    NonFinite wrong;
-    const auto look = [&](const std::string& name, const HostTensor& t) { wrong.look_at(name, t.desc, t.data.data()); };
-    FoundState found{
-        generation.path, check_record(generation.path, {state_kind, state_name(generation.step)}, look), {}};
-    RecordAnswer answer = found.record.answer;
-    std::string why = found.record.why;
+  for (size_t i = 0; i < all.size(); ++i) {
+    FoundState found = look_at(all[i]);
+    const RecordAnswer answer = found.record.answer;
+    const std::string& why = found.record.why;
     if (answer == RecordAnswer::absent) continue;  // removed since it was listed
-    if (answer == RecordAnswer::unreadable) refuse(why + ": this state may be good, so it is not passed over");
-    if (answer == RecordAnswer::ok) {
-      found.state.step = generation.step;
-      why = parse_numbers(found.record, wrong, found.state);
-      if (!why.empty()) why = fmt::format("{}: {}", generation.path.string(), why);
+    if (answer == RecordAnswer::unreadable) {
+      others.insert(others.end(), all.begin() + static_cast<std::ptrdiff_t>(i) + 1, all.end());
+      refuse(why + ": this state may be good, so it is not passed over",
+             "Correct that and run again. Or do without it: " + advice(from, others));
     }
-    if (why.empty()) {
+    if (answer == RecordAnswer::ok) {
       if (!act) return found;
       for (const auto& [path, end] : passed_over)
         if (from.own && from.writes) set_aside(path, end);
@@ -138,9 +157,9 @@ std::optional<FoundState> find_state(const StateSource& from, bool act) {
     }
     if (act) log_warning("checkpoint passed over: {}", why);
     reasons += (reasons.empty() ? "" : "\n") + why;
-    passed_over.emplace_back(generation.path, answer == RecordAnswer::foreign ? ".foreign" : ".damaged");
+    passed_over.emplace_back(all[i].path, answer == RecordAnswer::foreign ? ".foreign" : ".damaged");
   }
-  if (!passed_over.empty()) refuse(reasons + "\nThere is no good state beside");
+  if (!passed_over.empty()) refuse(reasons, advice(from, others));
   return std::nullopt;
 }
 

@@ -10,6 +10,7 @@
 #include <optional>
 #include <vector>
 
+#include "choice_lines.h"
 #include "cuda/convert.h"
 #include "cuda/row_codes.h"
 #include "cuda/tuning.h"
@@ -24,7 +25,7 @@ constexpr float timing_budget = 15.0f;  // milliseconds per product
 constexpr float slow = 1.25f;           // times the best: not worth another run
 constexpr int64_t sum_rows = 1024;      // of codes, that are scaled at a time
 
-static_assert(sizeof(cublasLtMatmulAlgo_t) == Tuning::algorithm_bytes);
+static_assert(sizeof(cublasLtMatmulAlgo_t) == algorithm_bytes);
 
 cudaDataType_t cuda_type(lk_dtype dtype) {
   switch (dtype) {

@@ -6,7 +6,6 @@
 #include "cuda/await_previous.cuh"
 #include "cuda/fragments.cuh"
 #include "cuda/matmul_ways.h"
-#include "cuda/partial_sum.h"
 
 namespace lk::cuda {
 
@@ -127,23 +126,16 @@ __global__ void __launch_bounds__(threads) summed_kernel(Summed p) {
 
 // As many blocks for each tile of c as run at once, with two tiles of a and b at least.
 template <class F>
-void run(Cuda& cuda, Summed call, bool bf16, const Out& c) {
+void run(Cuda& cuda, Summed call, const BatchedProduct& p) {
   call.across = static_cast<int>(ceil_div(call.n, F::cols));
   const int64_t of_c = ceil_div(call.m, F::rows) * call.across;
   const int64_t tiles = ceil_div(int64_t{call.pieces.count} * vector_width, F::columns);
   const int64_t most = std::max<int64_t>(cuda.device().multiProcessorCount / of_c, 1);
   const int64_t blocks = std::min(ceil_div(tiles, 2), most);
   call.partial = cuda.scratch<float>(blocks * call.m * call.n);
-  cuda.launch(bf16 ? summed_kernel<F, true> : summed_kernel<F, false>,
+  cuda.launch(p.a.dtype == LK_BF16 ? summed_kernel<F, true> : summed_kernel<F, false>,
               dim3(static_cast<unsigned>(blocks), static_cast<unsigned>(of_c)), dim3(threads), F::shared_bytes, call);
-  PartialSum sum{};
-  sum.partial = call.partial;
-  sum.count = blocks;
-  sum.stride = int64_t{call.m} * call.n;
-  sum.pitch = sum.cols = call.n;
-  sum.rows = call.m;
-  sum.out = c;
-  sum_partials(cuda, sum);
+  sum_matrices(cuda, call.partial, blocks, p);
 }
 
 }  // namespace
@@ -161,14 +153,13 @@ bool matmul_summed(Cuda& cuda, const BatchedProduct& p) {
   call.m = static_cast<int>(p.m);
   call.n = static_cast<int>(p.n);
   call.k = p.k;
-  const bool bf16 = p.a.dtype == LK_BF16;
   const int64_t side = std::max(p.m, p.n);
   if (side <= Small::rows)
-    run<Small>(cuda, call, bf16, p.c);
+    run<Small>(cuda, call, p);
   else if (side <= Medium::rows)
-    run<Medium>(cuda, call, bf16, p.c);
+    run<Medium>(cuda, call, p);
   else
-    run<Large>(cuda, call, bf16, p.c);
+    run<Large>(cuda, call, p);
   return true;
 }
 

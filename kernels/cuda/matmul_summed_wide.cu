@@ -4,7 +4,6 @@
 
 #include "cuda/await_previous.cuh"
 #include "cuda/matmul_ways.h"
-#include "cuda/partial_sum.h"
 #include "cuda/tile.cuh"
 
 namespace lk::cuda {
@@ -67,14 +66,7 @@ void matmul_summed_wide(Cuda& cuda, const BatchedProduct& p) {
   float* const partial = cuda.scratch<float>(parts * p.m * p.n);
   cuda.launch(summed_wide_kernel, dim3(static_cast<unsigned>(of_c), static_cast<unsigned>(parts)), dim3(tile_threads),
               0, a, b, p.k, steps, span, across, partial);
-  PartialSum sum{};
-  sum.partial = partial;
-  sum.count = parts;
-  sum.stride = p.m * p.n;
-  sum.pitch = sum.cols = p.n;
-  sum.rows = p.m;
-  sum.out = p.c;
-  sum_partials(cuda, sum);
+  sum_matrices(cuda, partial, parts, p);
 }
 
 }  // namespace lk::cuda

@@ -4,6 +4,7 @@
 
 #include <initializer_list>
 
+#include "cuda/partial_sum.h"
 #include "cuda/types.cuh"
 
 namespace lk::cuda {
@@ -26,6 +27,18 @@ bool matmul_of_one_left(Cuda& cuda, const BatchedProduct& p);
 bool matmul_summed(Cuda& cuda, const BatchedProduct& p);
 // Any such sum, in float32.
 void matmul_summed_wide(Cuda& cuda, const BatchedProduct& p);
+
+// The second stage of both: c of `count` partial matrices [m, n], one after the other.
+inline void sum_matrices(Cuda& cuda, const float* partial, int64_t count, const BatchedProduct& p) {
+  PartialSum sum{};
+  sum.partial = partial;
+  sum.count = count;
+  sum.stride = p.m * p.n;
+  sum.pitch = sum.cols = p.n;
+  sum.rows = p.m;
+  sum.out = p.c;
+  sum_partials(cuda, sum);
+}
 
 // Where a batch of matrices [rows, width] is taken in pieces of eight neighbours of a row, by number: those of one row
 // of all matrices, the same for each row.

@@ -10,14 +10,10 @@
 #include <string>
 #include <string_view>
 
-#include "choice_lines.h"
-
 namespace lk::cuda {
 
 class Tuning {
  public:
-  static constexpr size_t algorithm_bytes = lk::algorithm_bytes;
-
   // `owner` names device and library; an empty path keeps nothing.
   Tuning(std::string path, std::string owner);
   Tuning(const Tuning&) = delete;
