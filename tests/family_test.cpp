@@ -402,7 +402,8 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && kohya) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan")) programs.push_back("comfyui");
+    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan"))
+      programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))
       std::erase_if(programs, [](const std::string& program) { return program != GetParam().programs; });
