@@ -157,7 +157,14 @@ std::vector<AttentionCase> cases() {
       {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2, .soft_cap = 1.5},
       {.b = 3, .sq = 65, .sk = 65, .h = 4, .d = 64, .key_heads = 2, .causal = true, .mask = true, .soft_cap = 2},
       {.b = 1, .sq = 300, .sk = 129, .h = 2, .d = 64, .key_heads = 2},
-      {.b = 1, .sq = 1000, .sk = 300, .h = 5, .d = 64, .key_heads = 5}};
+      {.b = 1, .sq = 1000, .sk = 300, .h = 5, .d = 64, .key_heads = 5},
+      // Eight heads of 320, 640 and 1280 channels, to an image and to text.
+      {.b = 2, .sq = 260, .sk = 260, .h = 8, .d = 40, .key_heads = 8},
+      {.b = 2, .sq = 260, .sk = 77, .h = 8, .d = 40, .key_heads = 8},
+      {.b = 1, .sq = 130, .sk = 130, .h = 8, .d = 80, .key_heads = 8},
+      {.b = 1, .sq = 130, .sk = 77, .h = 8, .d = 80, .key_heads = 8},
+      {.b = 1, .sq = 64, .sk = 64, .h = 8, .d = 160, .key_heads = 8},
+      {.b = 1, .sq = 64, .sk = 77, .h = 8, .d = 160, .key_heads = 8}};
   std::ranges::copy(few_keys(), std::back_inserter(all));
   if (lh::test::tested_device() == "cuda") {
     all.push_back({.b = 1, .sq = 260, .sk = 520, .h = 56, .d = 64, .key_heads = 56});
