@@ -13,7 +13,7 @@
 namespace lh {
 namespace {
 
-constexpr int64_t blocks_at_once = 1 << 15, least_blocks = 1 << 10;  // in memory, and of a thread
+constexpr int64_t codes_at_once = 16 << 20, least_blocks = 1 << 10;  // bytes in memory, and blocks of a thread
 
 StoredTensor stored(const std::string& path, const GgufEntry& entry, int64_t data_start) {
   StoredTensor tensor{
@@ -55,13 +55,18 @@ void check_layout(const WeightFile& file, int64_t size) {
 
 // Values [first, first + out.size()) of blocks that lie one after the other.
 void decode_blocks(const BlockFormat& format, const std::byte* codes, int64_t first, std::span<float> out) {
-  const auto count = static_cast<int64_t>(out.size()), last = first + count;
+  const int64_t last = first + static_cast<int64_t>(out.size());
   in_threads((last + format.elements - 1) / format.elements, least_blocks, [&](int64_t from, int64_t to) {
     std::array<float, longest_block> values;
     for (int64_t block = from; block < to; ++block) {
-      const int64_t begin = block * format.elements, lower = std::max(begin, first),
-                    upper = std::min(begin + format.elements, last);
-      format.decode(reinterpret_cast<const uint8_t*>(codes) + block * format.bytes, values.data());
+      const int64_t begin = block * format.elements, end = begin + format.elements;
+      const auto* const own = reinterpret_cast<const uint8_t*>(codes) + block * format.bytes;
+      if (begin >= first && end <= last) {
+        format.decode(own, out.data() + (begin - first));
+        continue;
+      }
+      const int64_t lower = std::max(begin, first), upper = std::min(end, last);
+      format.decode(own, values.data());
       std::copy(values.begin() + (lower - begin), values.begin() + (upper - begin), out.begin() + (lower - first));
     }
   });
@@ -84,16 +89,19 @@ void Gguf::decode(const StoredTensor& tensor, int64_t offset, std::span<std::byt
     fail(Code::internal, "{}: tensor \"{}\": asked for {} bytes at {}, which are no whole values", path().string(),
          tensor.name, out.size(), offset);
   const BlockFormat& format = *tensor.blocks;
+  const bool aligned = reinterpret_cast<uintptr_t>(out.data()) % alignof(float) == 0;
   std::vector<std::byte> codes;
-  std::vector<float> values;
+  std::vector<float> values;  // where `out` can have no floats
   for (int64_t done = 0; done < count;) {
     const int64_t first = offset / size + done, block = first / format.elements, skipped = first % format.elements;
-    const int64_t some = std::min(count - done, blocks_at_once * format.elements - skipped);
+    const int64_t some = std::min(count - done, codes_at_once / format.bytes * format.elements - skipped);
     codes.resize(static_cast<size_t>((skipped + some + format.elements - 1) / format.elements * format.bytes));
     file().read(tensor.offset + block * format.bytes, codes);
-    values.resize(static_cast<size_t>(some));  // `out` may not be aligned
-    decode_blocks(format, codes.data(), skipped, values);
-    std::memcpy(out.data() + done * size, values.data(), static_cast<size_t>(some * size));
+    std::byte* const to = out.data() + done * size;
+    if (!aligned) values.resize(static_cast<size_t>(some));
+    decode_blocks(format, codes.data(), skipped,
+                  {aligned ? reinterpret_cast<float*>(to) : values.data(), static_cast<size_t>(some)});
+    if (!aligned) std::memcpy(to, values.data(), static_cast<size_t>(some * size));
     done += some;
   }
 }
