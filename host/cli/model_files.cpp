@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "io/repository.h"
+#include "io/weight_names.h"
 #include "plugin/inspect_checkpoint.h"
 
 namespace lh {
@@ -20,8 +21,6 @@ struct ModelFiles {
   std::map<std::string, std::vector<fs::path>> others;  // that would do as well
 };
 
-constexpr const char* gguf = ".gguf";
-
 // Weights, and folders as diffusers has them, which count as a whole.
 void list_weights(const fs::path& folder, int depth, std::vector<fs::path>& found) {
   std::error_code error, none;
@@ -31,7 +30,7 @@ void list_weights(const fs::path& folder, int depth, std::vector<fs::path>& foun
         found.push_back(entry->path());
       else if (depth > 0)
         list_weights(entry->path(), depth - 1, found);
-    } else if (entry->path().extension() == ".safetensors" || entry->path().extension() == gguf) {
+    } else if (named_as_weights(entry->path())) {
       found.push_back(entry->path());
     }
   }
@@ -42,7 +41,8 @@ ModelFiles find_files(const Registry& registry, const std::string& plugin, const
   std::vector<fs::path> weights;
   list_weights(folder, depth, weights);
   // Codes of a GGUF file are less than what the others have.
-  std::ranges::sort(weights, {}, [](const fs::path& path) { return std::pair(path.extension() == gguf, path); });
+  std::ranges::sort(weights, {},
+                    [](const fs::path& path) { return std::pair(path.extension() == gguf_extension, path); });
   ModelFiles files;
   for (const fs::path& path : weights) try {
       const std::vector<Opinion> opinions = ask_plugins(registry, path, plugin);

@@ -245,7 +245,9 @@ void build_config(Arguments& raw, const std::vector<PluginKeys>& plugins, Option
   check_schedules(config.train);
   if (options.command == "train" && config.train.max_train_epochs == 0)
     warn_of_long_schedules(config.train,
-                           place_in(schema::expand_home(raw.config_file), {"train", "lr_scheduler_params"}));
+                           config.train.lr_scheduler_params.empty()
+                               ? std::string()
+                               : place_in(schema::expand_home(raw.config_file), {"train", "lr_scheduler_params"}));
   if (options.command == "sample" && config.sample.prompts.empty())
     fail(Code::config, "no prompt: give --prompt TEXT, or --config FILE with sample.prompts");
 }

@@ -535,8 +535,7 @@ const Key table[] = {
      "warmup_steps or warmup_ratio (0), decay_steps or decay_ratio (0: of a fall to 0 at the end), num_cycles (0.5 for "
      "cosine, 1 for cosine_with_restarts), power (1), lr_end (1e-7), step_size (a third of the steps), gamma (0.1), "
      "rex_d (0.5), timescale (the warm-up, else 10000). Ratios are of the run's steps, at most 1. One that the "
-     "schedule "
-     "does not use is refused; a warm-up and a decay that are longer than the run are warned of.",
+     "schedule does not use is refused; a warm-up and a decay that are longer than the run are warned of.",
      {.range = from_zero, .names = schedule_params}},
     {"train.optimizer", in<T, &Tr::optimizer>, "Optimizer, by the id its plugin gives it."},
     {"train.optimizer_params", in<T, &Tr::optimizer_params>,

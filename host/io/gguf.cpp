@@ -1,5 +1,7 @@
 #include "io/gguf.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -7,6 +9,7 @@
 
 #include "core/error.h"
 #include "core/parallel.h"
+#include "io/cut_short.h"
 #include "io/gguf_blocks.h"
 #include "io/gguf_header.h"
 
@@ -46,9 +49,8 @@ void check_layout(const WeightFile& file, int64_t size) {
            file.path().string(), tensor->name, tensor->offset, previous->name, end);
     end = checked_add(tensor->offset, stored_bytes(*tensor));
     if (end > size)
-      fail(Code::data,
-           "{}: file ends at {} bytes but tensor \"{}\" ends at {}. The file is cut short: download it again",
-           file.path().string(), size, tensor->name, end);
+      throw CutShort(fmt::format("{}: file ends at {} bytes but tensor \"{}\" ends at {}. The file is cut short",
+                                 file.path().string(), size, tensor->name, end));
     previous = tensor;
   }
 }

@@ -8,15 +8,15 @@
 
 #include "core/error.h"
 #include "core/utf8.h"
+#include "io/cut_short.h"
+#include "io/header_limits.h"
 
 namespace lh {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "these GGUF files are little-endian and so is this reader");
 
-constexpr int64_t piece = 1 << 20;        // read at a time
-constexpr uint64_t most_entries = 65536;  // of metadata, and tensors: see safetensors_header.cpp
-constexpr uint64_t longest_name = 1024;
+constexpr int64_t piece = 1 << 20;                      // read at a time
 constexpr int64_t longest_header = int64_t{256} << 20;  // the words of a language model are in it
 constexpr std::string_view shape_key = "comfy.gguf.orig_shape.";
 
@@ -58,9 +58,8 @@ class Cursor {
   // Says whether the file has so many bytes more, before memory is taken for them.
   void need(int64_t count) const {
     if (count > file_.size() - at_)
-      fail(Code::data,
-           "{}: file ends at {} bytes but its header needs {} at byte {}. The file is cut short: download it again",
-           file_.path().string(), file_.size(), count, at_);
+      throw CutShort(fmt::format("{}: file ends at {} bytes but its header needs {} at byte {}. The file is cut short",
+                                 file_.path().string(), file_.size(), count, at_));
     if (at_ + count > longest_header) wrong(fmt::format("a header of more than {} bytes", longest_header));
   }
 
@@ -122,7 +121,7 @@ class HeaderReader {
 
   uint64_t count(const char* what) {
     const auto number = in_.number<uint64_t>();
-    if (number > most_entries) in_.wrong(fmt::format("{} {}, expected at most {}", number, what, most_entries));
+    if (number > most_tensors) in_.wrong(fmt::format("{} {}, expected at most {}", number, what, most_tensors));
     return number;
   }
 

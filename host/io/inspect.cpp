@@ -11,6 +11,7 @@
 #include "io/foreign_lora.h"
 #include "io/lora_inspect.h"
 #include "io/weight_files.h"
+#include "io/weight_names.h"
 
 namespace lh {
 namespace {
@@ -59,7 +60,7 @@ std::string folder_text(const fs::path& folder, FileCache& cache) {
 [[noreturn]] void refuse_folder(const fs::path& folder) {
   std::set<std::string> files;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.path().extension() == ".safetensors") files.insert(entry.path().filename().string());
+    if (named_as_weights(entry.path())) files.insert(entry.path().filename().string());
   if (files.empty()) fail(Code::data, "{}: no safetensors weights here or in its folders", folder.string());
   fail(Code::data, "{}: expected a diffusers folder, found single files. Give one of them: {}", folder.string(),
        fmt::join(files, ", "));

@@ -65,7 +65,7 @@ std::vector<Component> by_component(const std::vector<LoraModule>& modules, cons
 // How a component's names are spelled in a format.
 LoraSpelling spelling_of(const Component& component, const std::string& format) {
   std::string others;
-  for (const char* other : {"kohya", "comfyui", "diffusers"})
+  for (const char* other : lora_formats)
     if (!format_spellings(component.spec->lora, other).empty())
       others += (others.empty() ? "" : " or ") + std::string(other);
   if (const std::vector<LoraSpelling> known = format_spellings(component.spec->lora, format); !known.empty())

@@ -89,7 +89,7 @@ std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const Compo
   const LoraNames& names = component.lora;
   std::vector<LoraSpelling> list;
   if (names.empty()) return list;
-  for (const char* format : {"kohya", "comfyui", "diffusers"})
+  for (const char* format : lora_formats)
     for (const LoraSpelling& spelling : format_spellings(names, format)) add_once(list, spelling);
   for (const LoraLoader& loader : spec.lora_loaders)
     for (const LoraLoaderRule& rule : loader.rules)
@@ -130,7 +130,7 @@ LoraNameTable::LoraNameTable(const CheckpointSpec& spec, const std::map<std::str
     spellings_.emplace_back(component.name, read_spellings(spec, component));
     maps.emplace(component.name, component.diffusers);
     if (component.name == denoiser) continue;
-    for (const char* format : {"kohya", "comfyui", "diffusers"})
+    for (const char* format : lora_formats)
       for (const LoraSpelling& spelling : format_spellings(component.lora, format))
         components_.emplace(spelling.prefix, component.name);
   }

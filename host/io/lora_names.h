@@ -4,6 +4,7 @@
 // forwards, from its weights, because "_" for "." cannot be undone.
 #pragma once
 
+#include <array>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,7 +18,10 @@ namespace lh {
 // "lora_unet_{native_}"; nothing for a text that is no spelling.
 std::optional<LoraSpelling> parse_spelling(const std::string& text);
 
-// How a component's modules are spelled in a format that is written (kohya, comfyui, diffusers), the written spelling
+// The formats that are written.
+inline constexpr std::array<const char*, 3> lora_formats{"kohya", "comfyui", "diffusers"};
+
+// How a component's modules are spelled in a format that is written, the written spelling
 // first. After a prefix of kohya's stands the native name with "_" for ".", unless the text is a spelling itself.
 std::vector<LoraSpelling> format_spellings(const LoraNames& names, const std::string& format);
 

@@ -8,14 +8,11 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "io/header_limits.h"
 #include "io/stored_dtype.h"
 
 namespace lh {
 namespace {
-
-// Ten times what large models have: every one of them is looked up, matched and compared later.
-constexpr size_t most_tensors = 65536;
-constexpr size_t longest_name = 1024;  // names are looked for by expressions, whose search is as deep as they are long
 
 class HeaderReader {
  public:

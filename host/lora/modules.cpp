@@ -230,18 +230,14 @@ std::vector<LoraModule> modules_of(const LoraFile& file, const ForeignLora& adap
 }
 
 std::string format_of(const LoraFile& file, const LoraNameTable& names, const CheckpointSpec& spec) {
-  struct Format {
-    const char* name;
-    int64_t modules = 0;
-  };
-  std::array<Format, 3> formats{{{"kohya"}, {"comfyui"}, {"diffusers"}}};
+  std::array<int64_t, lora_formats.size()> modules{};  // that are named as the format names them
   for (const LoraEntry& entry : file.entries)
     if (const LoraPlace* place = names.find(entry.name))
-      for (Format& format : formats) {
-        const auto spellings = format_spellings(spec.component(place->component)->lora, format.name);
-        format.modules += !spellings.empty() && place->spelled(spellings.front()) == entry.name;
+      for (size_t i = 0; i < lora_formats.size(); ++i) {
+        const auto spellings = format_spellings(spec.component(place->component)->lora, lora_formats[i]);
+        modules[i] += !spellings.empty() && place->spelled(spellings.front()) == entry.name;
       }
-  return std::ranges::max_element(formats, {}, &Format::modules)->name;
+  return lora_formats[static_cast<size_t>(std::ranges::max_element(modules) - modules.begin())];
 }
 
 }  // namespace lh

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "io/lora_read.h"
+#include "io/weight_names.h"
 
 namespace lh {
 namespace {
@@ -43,7 +44,7 @@ bool takes(const ListedModel& model, const ComponentSpec& component, const fs::p
 std::string names_in(const fs::path& folder) {
   std::set<std::string> names;
   for (const auto& entry : fs::directory_iterator(folder))
-    if (entry.is_directory() || entry.path().extension() == ".safetensors" || entry.path().extension() == ".gguf")
+    if (entry.is_directory() || named_as_weights(entry.path()))
       names.insert(entry.path().filename().string() + (entry.is_directory() ? "/" : ""));
   return fmt::format("{}", fmt::join(names, ", "));
 }
