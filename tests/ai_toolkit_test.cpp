@@ -375,6 +375,14 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"square_crop is off",
                 network + model + flow + "datasets: [{folder_path: d, square_crop: false}]",
                 {{"datasets[].buckets", "true"}}},
+        Meaning{"control images of several folders",
+                network + model + flow + "datasets: [{folder_path: d, control_path: [a, b, c]}]",
+                {{"datasets[].images", "{\"control\": \"a\", \"control_2\": \"b\", \"control_3\": \"c\"}"}}},
+        Meaning{"control images of several keys",
+                network + model + flow +
+                    "datasets: [{folder_path: d, control_path: null, control_path_1: a, control_path_2: b, "
+                    "control_path_3: ''}]",
+                {{"datasets[].images", "{\"control\": \"a\", \"control_2\": \"b\"}"}}},
         Meaning{
             "null and empty are as good as nothing",
             network + model + flow +
@@ -465,6 +473,9 @@ TEST(SamplePrompts, FlagsOfAPromptSayHowItIsMade) {
   EXPECT_EQ(item("a cat --seed 1 --cfg 2 --steps 3 --network_multiplier 0.5"),
             "[{prompt: \"a cat\", seed: 1, guidance_scale: 2, sample_steps: 3, network_multiplier: 0.5}]");
   EXPECT_EQ(item("smile  --ctrl_img /a b.jpg"), "[{prompt: \"smile\", images: {\"control\": \"/a b.jpg\"}}]");
+  EXPECT_EQ(item("a hat --ctrl_img a.png --ctrl_img_2 b.png --ctrl_img_3 c.png"),
+            "[{prompt: \"a hat\", images: {\"control\": \"a.png\", \"control_2\": \"b.png\", \"control_3\": "
+            "\"c.png\"}}]");
   EXPECT_EQ(item("a hat --image a.png --mask b.png"),
             "[{prompt: \"a hat\", images: {\"image\": \"a.png\", \"mask\": \"b.png\"}}]");
   EXPECT_EQ(item("x-ray -- a cat--dog --2"), "[\"x-ray -- a cat--dog --2\"]");  // no flags

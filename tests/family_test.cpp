@@ -47,6 +47,7 @@ struct Family {
   const char* lr = "1e-2";
   const char* formats = "kohya comfyui diffusers";  // that have the adapter
   const char* programs = "all";                     // that load it, where they load the format
+  const char* dataset = "";
 };
 
 const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
@@ -131,6 +132,11 @@ const Family families[] = {
      "\n  variant: klein\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "", "", 3},
     {"flux2_dev", "flux2", "dev", flux2(small_flux2_dev), 12, "kohya diffusers",
      "\n  tokenizer_path: SOURCE/tests/data/mistral_small", "", "", "", 3},
+    {"flux2_references", "flux2", "klein-base-4b", flux2(small_klein), 12, "kohya diffusers",
+     "\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "",
+     "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
+     3, "1e-2", "kohya comfyui diffusers", "all",
+     "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
@@ -195,7 +201,7 @@ network:
   linear_alpha: 3NETWORK
 datasets:
   - folder_path: SOURCE/examples/demo/photos
-    resolution: 64
+    resolution: 64DATASET
 train:
   steps: STEPS
   lr: RATE
@@ -224,6 +230,7 @@ fs::path write_config(const Family& family, const fs::path& checkpoint, const fs
   for (const auto& [word, value] : std::vector<std::pair<std::string, std::string>>{{"MODEL", family.model},
                                                                                     {"NETWORK", family.network},
                                                                                     {"TRAIN", family.train},
+                                                                                    {"DATASET", family.dataset},
                                                                                     {"SAMPLE", family.sample},
                                                                                     {"CHECKPOINT", checkpoint},
                                                                                     {"TOY", toy},
@@ -274,7 +281,7 @@ Injected injected(Config config, const fs::path& lora) {
 // Latents of the same request with files merged into the weights when these are loaded.
 HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   Device device(config.device);
-  Model model(built_plugins(), config.model, "");
+  Model model(built_plugins(), config.model, "", keys_of_images(config));
   model.merge(loras);
   const SampleRequest request = requests_of(config, model.recipe()).front();
   TextEncoding text(device, model, DType::f32, {});

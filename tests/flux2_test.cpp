@@ -6,6 +6,7 @@
 
 #include "compile/adapters.h"
 #include "compile/compile.h"
+#include "encode/check_model.h"
 #include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
@@ -225,6 +226,29 @@ TEST(Flux2, VariantsAreToldByWeightsTheUserAndTheFolder) {
     put(dir / "model_index.json",
         fmt::format(R"({{"_class_name": "Flux2KleinPipeline", "is_distilled": {}}})", distilled));
     EXPECT_EQ(Model(built_plugins(), config, "").recipe().variant, variant);
+  }
+}
+
+// The same weights make pictures and edit them: what the run has says which.
+TEST(Flux2, ReferencesAreInputsOfRunsThatHaveThem) {
+  const TempDir dir;
+  const ModelConfig config = write_separate(dir.path(), klein());
+  const Sizes sizes{{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 7}};
+  const std::pair<std::set<std::string>, std::vector<std::string>> rows[] = {
+      {{}, {}},
+      {{"control"}, {"reference"}},
+      {{"control", "control_2"}, {"reference", "reference_2"}},
+      {{"control", "control_2", "control_3", "control_4", "mask"},
+       {"reference", "reference_2", "reference_3", "reference_4"}}};
+  for (const auto& [images, references] : rows) {
+    const Model model(built_plugins(), config, "", images);
+    check_model(model, DType::f32);
+    const Graph graph = model.build("denoiser", sizes, DType::f32);
+    std::vector<std::string> found;
+    for (const auto& [name, value] : graph.inputs)
+      if (name.starts_with("reference")) found.push_back(name);
+    EXPECT_EQ(found, references);
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 3, 5, 128}));
   }
 }
 

@@ -37,7 +37,8 @@ class CaseModel {
     std::filesystem::create_directories(folder_);
     ModelConfig config = write(c, registry);
     config.dtype = base;
-    model_ = std::make_unique<Model>(registry, config, c.json.at("plugin"));
+    model_ =
+        std::make_unique<Model>(registry, config, c.json.at("plugin"), c.json.value("images", std::set<std::string>()));
   }
   ~CaseModel() { std::filesystem::remove_all(folder_); }
   const Model& operator*() const { return *model_; }

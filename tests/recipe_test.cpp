@@ -93,6 +93,22 @@ TEST(Recipe, FlowModel) {
   EXPECT_EQ(r.metadata.at("ss_base_model_version"), "tiny");
 }
 
+TEST(Recipe, ImagesThatAModelCanDoWithoutAreInputsOfRunsThatHaveThem) {
+  std::string text = flow;
+  text.replace(text.find("as: pixels}"), 11,
+               "as: pixels}, near: {source: image.near, as: latents, optional: true}, "
+               "far: {source: image.far, as: latents, optional: true}");
+  Recipe r = Recipe::parse(text, "tiny");
+  r.keep_images({"near", "unknown"});
+  EXPECT_TRUE(r.inputs.contains("near"));
+  EXPECT_FALSE(r.inputs.contains("far"));
+  EXPECT_THAT(r.image_keys().needed, ElementsAre("control", "near"));
+  EXPECT_THAT(r.image_keys().possible, ElementsAre("far"));
+  EXPECT_THAT(
+      problems_of_images("sample.images", {{"control", {{"c"}}}, {"near", {{"n"}}}, {"fear", {{"f"}}}}, r.image_keys()),
+      ElementsAre("sample.images.fear: the model is given no image of this key. Did you mean far?"));
+}
+
 // Whose image is the sample's own in training, and one of the user's in samples.
 TEST(Recipe, ModelThatPaintsAPartOfAnImage) {
   std::string text = discrete;

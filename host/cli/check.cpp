@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "config/dtype.h"
 #include "core/error.h"
+#include "data/further_images.h"
 #include "data/tokenizer.h"
 #include "encode/try_model.h"
 #include "io/file.h"
@@ -22,8 +23,9 @@ class ModelsPart {
   ModelsPart(const Options& options, CheckRequest& request, std::vector<std::string>& problems) {
     const Config& config = options.config;
     try {
-      try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
-      const Model model(*options.registry, config.model, config.plugin);
+      const std::set<std::string> images = keys_of_images(config);
+      try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype), images);
+      const Model model(*options.registry, config.model, config.plugin, images);
       request.pixel_step = model.recipe().latents.pixel_step();
       request.image_keys = model.recipe().image_keys();
       for (const auto& [encoder, spec] : model.recipe().tokenizers) {

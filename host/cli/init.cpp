@@ -12,6 +12,7 @@
 #include "config/dtype.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "data/further_images.h"
 #include "encode/try_model.h"
 #include "io/file.h"
 #include "plugin/model.h"
@@ -125,8 +126,9 @@ int run_init(const Options& options) {
                   options.init.models},
                  config, comments);
   comments["plugin"] = "of the model";
-  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
-  const Model model(*options.registry, config.model, config.plugin);
+  const std::set<std::string> images = keys_of_images(config);
+  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype), images);
+  const Model model(*options.registry, config.model, config.plugin, images);
   sample_from_first(model.recipe(), config, comments);
   if (model.recipe().objective != Objective::flow) {
     config.train.min_snr_gamma = 5;

@@ -6,6 +6,7 @@
 #include "cli/step_without_data.h"
 #include "core/bytes.h"
 #include "core/error.h"
+#include "data/further_images.h"
 #include "encode/try_model.h"
 #include "passes/products.h"
 #include "run/card.h"
@@ -78,7 +79,7 @@ int run_plan(const Options& options) {
     show(planner, bare.config, options, card ? card->name : bare.device.info().name, usual(bare.device), rates);
     return 0;
   }
-  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
+  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype), keys_of_images(config));
   const std::string budget = config.memory.budget;
   config.device = device_name;
   if (card) config.memory.budget = "1024TiB";  // the plan without a limit is where all others begin

@@ -39,6 +39,7 @@ std::string input_line(const InputSpec& spec) {
   if (!numbers.empty()) line += fmt::format(": {}", fmt::join(numbers, ", "));
   if (spec.source == InputSpec::Source::constant) line += fmt::format(": {}", spec.value);
   if (!spec.mask.empty()) line += fmt::format(", rows of conditioner.{}", spec.mask);
+  if (spec.optional) line += ", where images has it";
   return spec.per_token ? line + ", for each token" : line;
 }
 

@@ -12,6 +12,7 @@
 #include "core/log.h"
 #include "core/lower.h"
 #include "core/signals.h"
+#include "data/further_images.h"
 #include "data/image_formats.h"
 #include "encode/check_model.h"
 #include "encode/try_model.h"
@@ -46,10 +47,11 @@ int run_sample(const Options& options) {
     fail(Code::config, "sample: give at least one --prompt, or sample.prompts in the config");
   check_name(options.output);
   const Registry& registry = *options.registry;
-  try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype));
+  const std::set<std::string> images_of = keys_of_images(config.sample);
+  try_model(registry, config.model, config.plugin, compute_dtype(config.train.dtype), images_of);
   Device device(config.device);
   const int64_t limit = memory_limit(config, device);
-  Model model(registry, config.model, config.plugin);
+  Model model(registry, config.model, config.plugin, images_of);
   std::vector<LoraInput> loras = sample_loras(registry, config.model);
   for (LoraInput lora : options.loras) {
     lora.foreign = plugin_lora(registry, Safetensors(lora.path));

@@ -7,6 +7,7 @@
 
 #include "core/bytes.h"
 #include "core/error.h"
+#include "data/further_images.h"
 #include "encode/try_model.h"
 #include "io/synthetic.h"
 #include "train/memory_text.h"
@@ -37,7 +38,7 @@ Sizes text_lengths(Device& device, const Model& model, int64_t asked) {
 Config tried(const Options& options, std::optional<HollowCheckpoint>& hollow) {
   Config config = options.config;
   if (!options.input.empty()) config.model.name_or_path = hollow.emplace(options.input).path();
-  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype));
+  try_model(*options.registry, config.model, config.plugin, compute_dtype(config.train.dtype), keys_of_images(config));
   return config;
 }
 
@@ -56,7 +57,7 @@ HollowCheckpoint::~HollowCheckpoint() {
 StepWithoutData::StepWithoutData(const Options& options, const std::string& device_name, World& world)
     : config(tried(options, hollow)),
       device(device_name, config.train.deterministic),
-      model(*options.registry, config.model, config.plugin),
+      model(*options.registry, config.model, config.plugin, keys_of_images(config)),
       compute(compute_dtype(config.train.dtype)),
       selection(config.network, model.recipe(), 1, model.checkpoint().weights(), config.train.train_text_encoder,
                 std::make_shared<Adapter>(*options.registry, config.network.type, config.network.network_kwargs)),

@@ -7,6 +7,7 @@
 #include "cli/ranks.h"
 #include "core/log.h"
 #include "core/signals.h"
+#include "data/further_images.h"
 #include "encode/try_model.h"
 #include "plugin/registry.h"
 #include "train/fact_changes.h"
@@ -65,7 +66,8 @@ int train(const Options& options, World& world) {
 }  // namespace
 
 int run_train(const Options& options) {
-  try_model(*options.registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype));
+  try_model(*options.registry, options.config.model, options.config.plugin, compute_dtype(options.config.train.dtype),
+            keys_of_images(options.config));
   if (options.processes > 0) return run_launcher(options);
   return run_together([&](World& world) { return train(options, world); });
 }

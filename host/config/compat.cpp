@@ -33,6 +33,9 @@ constexpr Alias alias_table[] = {
 
 constexpr EntryAlias entry_alias_table[] = {
     {"datasets[].control_path", "datasets[].images", "control"},
+    {"datasets[].control_path_1", "datasets[].images", "control"},
+    {"datasets[].control_path_2", "datasets[].images", "control_2"},
+    {"datasets[].control_path_3", "datasets[].images", "control_3"},
 };
 
 constexpr std::string_view of_video = "belongs to videos";
@@ -132,9 +135,6 @@ constexpr Refused refused_table[] = {
     {"datasets[].batch_size", "use train.batch_size, which is for all datasets"},
     {"datasets[].prior_reg", a_lora},
     {"datasets[].controls", "make control images beforehand, and name their folder in images"},
-    {"datasets[].control_path_1", several_images},
-    {"datasets[].control_path_2", several_images},
-    {"datasets[].control_path_3", several_images},
     {"datasets[].control_from_same_folder", several_images},
     {"datasets[].inpaint_path",
      "put each image's transparency into a folder of masks, white where it is to be painted: images: {mask: folder}"},

@@ -197,6 +197,7 @@ class Reader {
 
   // `path` as in the schema ("datasets[]"), `shown` as the user counts ("datasets[0]").
   void read_section(const Node& section, const std::string& path, const std::string& shown, DatasetConfig* dataset) {
+    Entries entries;
     for (const auto& [key, value] : section.entries) {
       if (enough()) return;
       const auto join = [&word = key.text](const std::string& front) {
@@ -212,7 +213,7 @@ class Reader {
       } else if (const schema::Key* row = schema::find(full)) {
         read_key(*row, key, value, name, dataset);
       } else if (const schema::EntryAlias* entry = lookup(schema::entry_aliases(), full)) {
-        read_entry(*entry, key, value, name, dataset);
+        add_entries(*entry, key, value, name, entries);
       } else if (schema::is_section(full)) {
         if (value.kind == Kind::map)
           read_section(value, full, name, dataset);
@@ -222,6 +223,7 @@ class Reader {
         read_foreign(key, value, full, name);
       }
     }
+    if (entries.row != nullptr) read_key(*entries.row, entries.key, entries.mapping, entries.name, dataset);
   }
 
   // Options of the adapter, among which ai-toolkit and LyCORIS have keys of the network.
@@ -342,14 +344,28 @@ class Reader {
         if (const Node* given = phase.settings.find("optimizer")) check("train.optimizer", given->text, given->place);
   }
 
-  // One entry of a mapping, under a name of its own.
-  void read_entry(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
-                  DatasetConfig* dataset) {
-    if (value.kind == Kind::null) return;
-    Node entry = key, mapping{.kind = Kind::map, .place = value.place};
-    entry.text = alias.entry;
-    mapping.entries.emplace_back(entry, value);
-    read_key(*schema::find(alias.key), key, mapping, name, dataset);
+  // Entries of one mapping that stand under names of their own.
+  struct Entries {
+    const schema::Key* row = nullptr;
+    Node key, mapping;
+    std::string name;  // of the first
+  };
+
+  // Of a list the first is `entry`, the second `entry_2`.
+  void add_entries(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
+                   Entries& into) {
+    const std::vector<Node> all = value.kind == Kind::list ? value.items : std::vector<Node>{value};
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (all[i].kind == Kind::null || is_harmless(all[i], {})) continue;  // as if it were not there
+      Node entry = key;
+      entry.text = i == 0 ? std::string(alias.entry) : fmt::format("{}_{}", alias.entry, i + 1);
+      if (into.row == nullptr) into = {schema::find(alias.key), key, {.kind = Kind::map, .place = all[i].place}, name};
+      if (const Node* before = into.mapping.find(entry.text); before == nullptr)
+        into.mapping.entries.emplace_back(entry, all[i]);
+      else if (before->text != all[i].text)
+        problem(key.place, name,
+                fmt::format("the same setting as {} in line {}: keep one of them", before->text, before->place.line));
+    }
   }
 
   // Keys that exist in ai-toolkit only, and unknown ones.

@@ -31,12 +31,17 @@ constexpr Row rows[] = {{"neg", "n"},
                         {"sample_steps", "s", "steps"},
                         {"network_multiplier", "m", "network_multiplier"},
                         {"ctrl_img", "ctrl_img"},
+                        {"ctrl_img_2", "ctrl_img_2"},
+                        {"ctrl_img_3", "ctrl_img_3"},
                         {"image", "image"},
                         {"mask", "mask"}};
 
 // Fields that name an image, and its key among a model's.
-constexpr std::pair<std::string_view, const char*> image_fields[] = {
-    {"ctrl_img", "control"}, {"image", "image"}, {"mask", "mask"}};
+constexpr std::pair<std::string_view, const char*> image_fields[] = {{"ctrl_img", "control"},
+                                                                     {"ctrl_img_2", "control_2"},
+                                                                     {"ctrl_img_3", "control_3"},
+                                                                     {"image", "image"},
+                                                                     {"mask", "mask"}};
 
 // Fields and flags of those programs that say nothing at `harmless`, and what to do otherwise.
 struct Foreign {
@@ -44,9 +49,7 @@ struct Foreign {
 };
 constexpr std::string_view several = "name each image in `images` by the model's key";
 constexpr std::string_view one_frame = "samples are single images";
-constexpr Foreign foreign[] = {{"ctrl_img_2", "", several},
-                               {"ctrl_img_3", "", several},
-                               {"ctrl_idx", "0", several},
+constexpr Foreign foreign[] = {{"ctrl_idx", "0", several},
                                {"num_frames", "1", one_frame},
                                {"frames", "1", one_frame},
                                {"do_cfg_norm", "false", "guidance is not normalised here"},

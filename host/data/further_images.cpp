@@ -20,11 +20,27 @@ std::string some_names(const std::vector<std::string>& names) {
   return names.size() > limit ? fmt::format("{}, ... ({} in all)", text, names.size()) : text;
 }
 
+std::set<std::string> keys_of_images(const SampleConfig& config) {
+  std::set<std::string> keys;
+  for (const auto& [key, paths] : config.images) keys.insert(key);
+  for (const SampleItem& item : config.prompts)
+    for (const auto& [key, path] : item.images) keys.insert(key);
+  return keys;
+}
+
+std::set<std::string> keys_of_images(const Config& config) {
+  std::set<std::string> keys = keys_of_images(config.sample);
+  for (const DatasetConfig& dataset : config.datasets)
+    for (const auto& [key, paths] : dataset.images) keys.insert(key);
+  return keys;
+}
+
 std::vector<std::string> problems_of_images(const std::string& section, const ImagePaths& given,
                                             const ImageKeys& keys) {
   std::vector<std::string> problems;
   std::set<std::string> all = keys.needed;
   if (keys.inpaint) all.insert(inpaint_mask_key);
+  all.insert(keys.possible.begin(), keys.possible.end());
   const std::vector<std::string_view> known(all.begin(), all.end());
   for (const auto& [key, paths] : given) {
     if (all.contains(key)) continue;

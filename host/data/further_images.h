@@ -20,10 +20,16 @@ inline constexpr const char *inpaint_image_key = "image", *inpaint_mask_key = "m
 
 // The keys of the further images that a model is given.
 struct ImageKeys {
-  ImageKeys(std::set<std::string> keys = {}, bool masks = false) : needed(std::move(keys)), inpaint(masks) {}
+  ImageKeys(std::set<std::string> keys = {}, bool masks = false, std::set<std::string> others = {})
+      : needed(std::move(keys)), inpaint(masks), possible(std::move(others)) {}
   std::set<std::string> needed;
-  bool inpaint;  // and inpaint_mask_key, for whose images masks are drawn where the user gives none
+  bool inpaint;                    // and inpaint_mask_key, for whose images masks are drawn where the user gives none
+  std::set<std::string> possible;  // it could be given these as well
 };
+
+// The keys of the further images that samples of a run are made from, and with those of its datasets.
+std::set<std::string> keys_of_images(const SampleConfig& config);
+std::set<std::string> keys_of_images(const Config& config);
 
 // What is wrong with the keys of datasets[].images or sample.images, `section`, for a model that is given images of
 // these keys: those it does not have, and those that are missing.

@@ -20,7 +20,8 @@ std::string place_of(const std::filesystem::path& path) {
   return fmt::format("{} {} {}.{}", path.string(), info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec);
 }
 
-std::string identity(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute) {
+std::string identity(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute,
+                     const std::set<std::string>& images) {
   Sha256 hash;
   hash.update(fmt::format("{};{};{};{};{}", LORA_HOST_VERSION, plugin, dtype_name(compute), config.dtype,
                           place_of(config.name_or_path)));
@@ -28,16 +29,18 @@ std::string identity(const Registry& registry, const ModelConfig& config, const 
     if (!file.offers().models.empty()) hash.update(fmt::format(";{}", content_hash(file.path())));
   for (const auto& [key, given] : config.given)
     hash.update(fmt::format(";{}={} {}", key, given.text, place_of(given.text)));
+  for (const std::string& key : images) hash.update(fmt::format(";image {}", key));
   return hash.hex() + " model";
 }
 
 }  // namespace
 
-void try_model(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute) {
-  const std::string line = identity(registry, config, plugin, compute);
+void try_model(const Registry& registry, const ModelConfig& config, const std::string& plugin, DType compute,
+               const std::set<std::string>& images) {
+  const std::string line = identity(registry, config, plugin, compute, images);
   if (was_tried(line)) return;
   run_apart("the plugin of the model", time_limit, [&] {
-    const Model model(registry, config, plugin);
+    const Model model(registry, config, plugin, images);
     check_model(model, compute);
     return std::string();
   });

@@ -75,7 +75,8 @@ Value lengths_of(Graph& graph, Value mask) {
 
 }  // namespace
 
-Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin) {
+Model::Model(const Registry& registry, const ModelConfig& config, const std::string& plugin,
+             const std::set<std::string>& images) {
   if (config.name_or_path.empty() && (plugin.empty() || config.given.empty()))
     fail(Code::config, "model.name_or_path is missing");
   if (!config.name_or_path.empty() && !std::filesystem::exists(config.name_or_path))
@@ -106,6 +107,7 @@ Model::Model(const Registry& registry, const ModelConfig& config, const std::str
     fail(Code::data, "{}: {}", config.name_or_path.string(), e.what());
   }
   recipe_ = Recipe::parse(plugin_->recipe(), id_);
+  recipe_.keep_images(images);
   settle_tokenizers(config);
   lora_targets_ = LoraTargets(recipe_.lora_targets);
 }
@@ -189,10 +191,13 @@ Graph Model::build(const std::string& role, const Sizes& sizes, DType compute, c
 Graph Model::build_chain(const std::vector<std::string>& roles, const Sizes& sizes, DType compute,
                          const SizeLists& lists) const {
   Graph graph(compute);
+  Sizes all = sizes;
+  for (const auto& [name, spec] : recipe_.inputs)
+    if (spec.optional) all[name] = 1;  // how the plugin sees that it is given
   for (const std::string& role : roles) {
     if (!has_role(role)) fail(Code::plugin, "plugin '{}' has no role '{}'", id_, role);
     const Given given = bound_inputs(graph, std::exchange(graph.outputs, {}));
-    plugin_->build(graph, role, sizes, lists, given);
+    plugin_->build(graph, role, all, lists, given);
     if (graph.outputs.empty()) fail(Code::plugin, "plugin '{}', role {}: the graph has no output", id_, role);
   }
   settle_layouts(graph);

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -20,8 +21,10 @@ namespace lh {
 
 class Model {
  public:
-  // Opens the checkpoint with the plugin called `plugin`, or with the one that is surest of it.
-  Model(const Registry& registry, const ModelConfig& config, const std::string& plugin);
+  // Opens the checkpoint with the plugin called `plugin`, or with the one that is surest of it. images: the keys of
+  // further images that the run has, for models that can do without (keys_of_images).
+  Model(const Registry& registry, const ModelConfig& config, const std::string& plugin,
+        const std::set<std::string>& images = {});
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
 

@@ -31,11 +31,20 @@ bool Recipe::inpaints() const {
   return std::ranges::any_of(inputs, [](const auto& i) { return i.second.source == InputSpec::Source::inpaint; });
 }
 
+void Recipe::keep_images(const std::set<std::string>& keys) {
+  std::erase_if(inputs, [&](const auto& item) {
+    const InputSpec& spec = item.second;
+    const bool out = spec.optional && !keys.contains(spec.of);
+    if (out) left_out.insert(spec.of);
+    return out;
+  });
+}
+
 ImageKeys Recipe::image_keys() const {
   std::set<std::string> keys;
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::image) keys.insert(spec.of);
-  return {keys, inpaints()};
+  return {keys, inpaints(), left_out};
 }
 
 ImageKeys Recipe::image_keys_of_samples() const {

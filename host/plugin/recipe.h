@@ -65,6 +65,7 @@ struct InputSpec {
   bool per_token = false;  // noise levels: f32 [B, tokens]
   std::vector<Number> numbers;  // sizes
   Image image = Image::latents;
+  bool optional = false;     // image: the model can do without; it is an input of runs that have images of its key
   double value = 0;          // constant; guidance: the number below 0 that is none, where the model has one
   std::string text() const;  // "conditioner.text", as the recipe has it
   // Depends on the prompt.
@@ -148,6 +149,7 @@ struct Recipe {
   LatentSpec latents;
   std::map<std::string, LatentSpec> other_latents;  // diffused together with `latents`; by input
   std::map<std::string, InputSpec> inputs;          // of the denoiser's graph, beside its latents
+  std::set<std::string> left_out;                   // keys of images that it could be given: see keep_images
   std::vector<DenoiserSpec> denoisers{{}};          // from the noisiest
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
   NoiseScheduleSpec noise_schedule;
@@ -157,8 +159,10 @@ struct Recipe {
   std::map<std::string, std::vector<std::string>> lora_text_targets;  // by encoder
   std::map<std::string, std::string> metadata;                        // for LoRA files
 
-  bool guided() const;                      // one of the inputs is a distilled guidance strength
-  bool inpaints() const;                    // and to some the part of an image that is to be painted anew
+  bool guided() const;    // one of the inputs is a distilled guidance strength
+  bool inpaints() const;  // and to some the part of an image that is to be painted anew
+  // Leaves out the optional inputs whose images are not among these keys, which are those that the run has.
+  void keep_images(const std::set<std::string>& keys);
   ImageKeys image_keys() const;             // of the further images that the model is given in training
   ImageKeys image_keys_of_samples() const;  // and in sampling, where there is no image but those
 

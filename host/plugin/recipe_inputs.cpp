@@ -91,11 +91,12 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
       out.numbers = read_numbers(in, in.need(node, "values", what));
       break;
     case Source::image: {
-      in.check_fields(node, what, {"source", "as"});
+      in.check_fields(node, what, {"source", "as", "optional"});
       const std::string as = in.choice(in.need(node, "as", what), "as", {"latents", "pixels", "mask"});
       out.image = as == "latents"  ? InputSpec::Image::latents
                   : as == "pixels" ? InputSpec::Image::pixels
                                    : InputSpec::Image::mask;
+      in.set(node, "optional", out.optional);
       break;
     }
     case Source::inpaint:

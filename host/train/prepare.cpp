@@ -73,7 +73,7 @@ Prepared::Prepared(const Registry& all, const Config& c, World& world)
       processes_here(world.local_size()),
       micro_batches(c.train.gradient_accumulation * processes),
       device(c.device, c.train.deterministic),
-      model(registry, c.model, c.plugin),
+      model(registry, c.model, c.plugin, keys_of_images(c)),
       loras(registry, c.model, model),
       compute(compute_dtype(c.train.dtype)),
       objective(c.train, model.recipe()),

@@ -7,7 +7,8 @@
 //   single blocks: one sequence, text in front; attention and mlp side by side, of one linear and into one
 //   final layer:   modulated norm and a linear back to latents
 //
-// Mlps are gated: silu(first half) * second half. No linear has a bias. Every row of the text is seen.
+// Mlps are gated: silu(first half) * second half. No linear has a bias. Every row of the text is seen. Pictures to look
+// at (references) stand behind the image's tokens, go through the same weights and have no output.
 #include "flux2.h"
 #include "nn/flux_blocks.hpp"
 
@@ -24,19 +25,21 @@ constexpr int64_t head_dim = Dimensions::head_dim;
 // Half precision does not reach far enough for the residuals of the real models: what overflows is held at the end.
 Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
 
-// Ids (time, row, column, place in the text): text (0, 0, 0, j), image (0, row, column, 0).
-nn::RopeTables places(Graph& g, int64_t text, int64_t rows, int64_t columns) {
+// Ids (time, row, column, place in the text): text (0, 0, 0, j), image (0, row, column, 0), the n-th reference, from 1,
+// (10 n, row, column, 0).
+nn::RopeTables places(Graph& g, int64_t text, int64_t rows, int64_t columns, int64_t references) {
   using Id = std::array<int64_t, 4>;
   std::vector<Id> ids;
   for (int64_t j = 0; j < text; ++j) ids.push_back({0, 0, 0, j});
-  for (int64_t row = 0; row < rows; ++row)
-    for (int64_t column = 0; column < columns; ++column) ids.push_back({0, row, column, 0});
+  for (int64_t picture = 0; picture <= references; ++picture)
+    for (int64_t row = 0; row < rows; ++row)
+      for (int64_t column = 0; column < columns; ++column) ids.push_back({10 * picture, row, column, 0});
   return nn::rope_tables(g, ids, Id{32, 32, 32, 32}, 2000.0);
 }
 
 class Blocks {
  public:
-  // rope: of the text, which has so many tokens, and the image.
+  // rope: of the text, which has so many tokens, and all pictures.
   Blocks(Graph& g, const Dimensions& dims, const nn::RopeTables& rope, int64_t text)
       : g_(g), dims_(dims), rope_(rope), of_streams_(nn::joint_rope(g, rope, text)) {}
 
@@ -108,9 +111,15 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
                            of_txt = nn::modulation(g, activated, "double_stream_modulation_txt.lin", 6),
                            of_both = nn::modulation(g, activated, "single_stream_modulation.lin", 3);
 
-  Value img = g.linear(g.reshape(latents, {batch, height * width, dims.channels}), "img_in");
+  std::vector<Value> pictures{g.reshape(latents, {batch, height * width, dims.channels})};
+  for (const char* reference : {"reference", "reference_2", "reference_3", "reference_4"})
+    if (sizes.has(reference))
+      pictures.push_back(
+          g.reshape(g.input(reference, {batch, height, width, dims.channels}), {batch, height * width, dims.channels}));
+  const int64_t references = static_cast<int64_t>(pictures.size()) - 1;
+  Value img = g.linear(references == 0 ? pictures[0] : g.concat(pictures, 1), "img_in");
   Value txt = g.linear(text, "txt_in");
-  Blocks blocks(g, dims, places(g, length, height, width), length);
+  Blocks blocks(g, dims, places(g, length, height, width, references), length);
   for (int64_t i = 0; i < dims.double_blocks; ++i) blocks.joint(i, img, txt, of_img, of_txt);
   Value x = g.concat({txt, img}, 1);
   for (int64_t i = 0; i < dims.single_blocks; ++i) x = blocks.single(i, x, of_both);

@@ -24,7 +24,7 @@ Dimensions read_dimensions(const lora_host::Weights& weights);
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);
 
-// latents [B, H, W, C], text [B, L, D], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
+// latents and references [B, H, W, C], text [B, L, D], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 // The convolutional autoencoder (nn/autoencoder.hpp) with 32 channels, whose latents are cut into 2x2 patches and
