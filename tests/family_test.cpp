@@ -269,7 +269,7 @@ Injected injected(Config config, const fs::path& lora) {
   p.samples->bind(arena.data(), weights, &adapters);
   if (p.live_text) {
     p.live_text->bind(arena.data(), weights, adapters);
-    p.live_text->encode(prompts_of(p.requests));
+    p.live_text->encode(prompts_of(p.requests, p.model.recipe()));
   }
   const SampleRequest& request = p.requests.front();
   p.latents.prepare(cuts_of(p.requests, p.images));
@@ -285,10 +285,11 @@ HostTensor merged(const Config& config, const std::vector<LoraInput>& loras) {
   model.merge(loras);
   const SampleRequest request = requests_of(config, model.recipe()).front();
   TextEncoding text(device, model, DType::f32, {});
-  text.prepare(prompts_of({request}));
+  text.prepare(prompts_of({request}, model.recipe()));
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
   const SamplerChoice sampler = choose_sampler(built_plugins(), model.recipe(), config.sample);
-  Denoiser denoiser(device, model, no_adapter, DType::f32, sampler, request, text.lengths(prompts_of({request})));
+  Denoiser denoiser(device, model, no_adapter, DType::f32, sampler, request,
+                    text.lengths(prompts_of({request}, model.recipe())));
   const Weights weights(device, model.checkpoint(), denoiser.graph());
   const DeviceMemory arena(device, denoiser.memory().arena, "activations");
   denoiser.bind(arena.data(), weights, nullptr);

@@ -66,8 +66,9 @@ int run_sample(const Options& options) {
   const std::vector<SampleRequest> requests = requests_of(config, recipe);
   device.limit_memory(limit);
   TextEncoding text(device, model, encoder_dtype(device, compute), {}, limit);
-  text.require_memory(prompts_of(requests));
-  text.prepare(prompts_of(requests));
+  const std::vector<Prompt> prompts = prompts_of(requests, recipe);
+  text.require_memory(prompts);
+  text.prepare(prompts);
 
   const auto no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
   if (std::ranges::any_of(requests, [](const SampleRequest& r) { return r.strength != 1; }))
@@ -75,7 +76,7 @@ int run_sample(const Options& options) {
          "sample.network_multiplier is for samples while training: give the strength with --lora FILE:STRENGTH");
   std::optional<SampleSet> made;
   const auto make = [&](const Streaming& streaming) {
-    made.emplace(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts_of(requests)), streaming);
+    made.emplace(device, model, no_adapter, compute, sampler, requests, text.lengths(prompts), streaming);
   };
   const auto room_beside = [&] {
     const Denoiser::Memory memory = made->memory();

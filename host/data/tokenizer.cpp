@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string_view>
@@ -54,18 +55,19 @@ nlohmann::json to_json(const std::optional<std::vector<TokenName>>& tokens) {
 }
 
 std::string fingerprint_of(const TokenizerSpec& spec, const TokenizerSource& source) {
-  const nlohmann::json said = {spec.kind,
-                               spec.text,
-                               spec.system,
-                               spec.drop,
-                               spec.lower,
-                               spec.strip,
-                               spec.pad ? to_json(*spec.pad) : nullptr,
-                               to_json(spec.begin),
-                               to_json(spec.end),
-                               spec.side == TokenizerSpec::Side::left,
-                               spec.mask,
-                               source.rules};
+  nlohmann::json said = {spec.kind,
+                         spec.text,
+                         spec.system,
+                         spec.drop,
+                         spec.lower,
+                         spec.strip,
+                         spec.pad ? to_json(*spec.pad) : nullptr,
+                         to_json(spec.begin),
+                         to_json(spec.end),
+                         spec.side == TokenizerSpec::Side::left,
+                         spec.mask,
+                         source.rules};
+  if (!spec.picture.empty()) said.insert(said.end(), {spec.picture, spec.place});
   Sha256 hash;
   hash.update(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
   for (const SourceFile& file : source.files)
@@ -73,17 +75,29 @@ std::string fingerprint_of(const TokenizerSpec& spec, const TokenizerSource& sou
   return hash.hex();
 }
 
-// The template with the texts in place, from left to right: what a prompt holds is never taken for a place.
-std::string filled(std::string_view text, const std::string& prompt, const std::string& system) {
+// A text with others in place of names in braces, from left to right: what those hold is never taken for a name.
+using Texts = std::map<std::string, std::string>;
+std::string filled(std::string_view text, const Texts& texts) {
   std::string out;
   while (!text.empty()) {
-    const size_t next = std::min(text.find("{prompt}"), text.find("{system}"));
+    const size_t next = text.find('{'), end = text.find('}', next);
     out += text.substr(0, next);
     if (next == std::string_view::npos) break;
-    out += text[next + 1] == 'p' ? prompt : system;
-    text.remove_prefix(next + 8);
+    const auto found = texts.find(std::string(text.substr(next, end == text.npos ? end : end - next + 1)));
+    out += found == texts.end() ? "{" : found->second;
+    text.remove_prefix(found == texts.end() ? next + 1 : end + 1);
   }
   return out;
+}
+
+std::string pictures_of(const TokenizerSpec& spec, const std::vector<int64_t>& places) {
+  std::string all;
+  for (size_t i = 0; i < places.size(); ++i) {
+    std::string each;
+    for (int64_t n = 0; n < places[i]; ++n) each += spec.place;
+    all += filled(spec.picture, {{"{number}", std::to_string(i + 1)}, {"{places}", each}});
+  }
+  return all;
 }
 
 }  // namespace
@@ -151,7 +165,7 @@ void Tokenizer::load() const {
     return ids;
   };
   frame_ = {resolve_all("begin", spec_.begin, model_->begin()), resolve_all("end", spec_.end, model_->end()),
-            resolve("pad", *spec_.pad)};
+            resolve("pad", *spec_.pad), spec_.place.empty() ? 0 : resolve("pictures.place", TokenName(spec_.place))};
   source_.reset();
 }
 
@@ -165,19 +179,24 @@ const Tokenizer::Frame& Tokenizer::frame() const {
   return frame_;
 }
 
-std::vector<int32_t> Tokenizer::encode(const std::string& prompt) const {
-  if (!spec_.lower && !spec_.strip) return model().ids(filled(spec_.text, prompt, spec_.system));
-  icu::UnicodeString text = from_utf8(prompt);
-  if (spec_.strip) text = stripped(text);
-  if (spec_.lower) text = lower_case(text);
-  return model().ids(filled(spec_.text, to_utf8(text), spec_.system));
+std::vector<int32_t> Tokenizer::encode(const std::string& prompt, const std::vector<int64_t>& places) const {
+  std::string words = prompt;
+  if (spec_.lower || spec_.strip) {
+    icu::UnicodeString text = from_utf8(prompt);
+    if (spec_.strip) text = stripped(text);
+    if (spec_.lower) text = lower_case(text);
+    words = to_utf8(text);
+  }
+  return model().ids(filled(
+      spec_.text, {{"{prompt}", words}, {"{system}", spec_.system}, {"{pictures}", pictures_of(spec_, places)}}));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places) {
   return std::make_unique<Tokenizer>(spec, places);
 }
 
-TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows) {
+TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows,
+                   const std::vector<int64_t>& places) {
   const Tokenizer::Frame& frame = tokenizer.frame();
   const int64_t room = length - static_cast<int64_t>(frame.begin.size() + frame.end.size());
   if (room < 0)
@@ -186,7 +205,7 @@ TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_
   if (rows > 1 && room != tokenizer.spec().row_tokens)
     fail(Code::plugin, "tokenizer of kind {}: a row of {} tokens has room for {} of a text, the recipe says {}",
          tokenizer.spec().kind, length, room, tokenizer.spec().row_tokens);
-  const std::vector<int32_t> text = tokenizer.encode(prompt);
+  const std::vector<int32_t> text = tokenizer.encode(prompt, places);
   const bool left = tokenizer.spec().side == TokenizerSpec::Side::left;
   TokenRows out;
   auto at = text.begin();

@@ -26,14 +26,16 @@ class Tokenizer {
 
   // As given, and completed by its preset.
   const TokenizerSpec& spec() const { return spec_; }
-  // The ids of the prompt inside its template: nothing cut, nothing around them.
-  std::vector<int32_t> encode(const std::string& prompt) const;
+  // The ids of the prompt inside its template: nothing cut, nothing around them. places: how many each picture has.
+  std::vector<int32_t> encode(const std::string& prompt, const std::vector<int64_t>& places = {}) const;
+  // The token that stands for a part of a picture.
+  int32_t place() const { return frame().place; }
   // What ids depend on, besides the length: what the specification says and the bytes of the files.
   const std::string& fingerprint() const { return fingerprint_; }
   // What stands around every text and behind short ones.
   struct Frame {
     std::vector<int32_t> begin, end;
-    int32_t pad = 0;
+    int32_t pad = 0, place = 0;
   };
   const Frame& frame() const;
 
@@ -58,6 +60,7 @@ struct TokenRows {
 };
 // Begin, text, end and pads. A text that is too long for a row goes on in the next one; what does not fit into the last
 // (and with it the tail of its template) is lost, begin and end stay.
-TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows = 1);
+TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows = 1,
+                   const std::vector<int64_t>& places = {});
 
 }  // namespace lh

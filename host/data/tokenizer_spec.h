@@ -24,11 +24,13 @@ struct TokenizerSpec {
 
   std::string kind;  // an algorithm, or the name of a preset: a folder with tokenizer.yaml (tokenizer_preset.h)
   Files files;
-  std::string text = "{prompt}";  // `template`: {prompt} and {system} stand for texts
+  std::string text = "{prompt}";  // `template`: {prompt}, {system} and {pictures} stand for texts
   std::string system;             // the text of {system}
-  int64_t drop = 0;               // leading tokens whose rows the conditioner leaves out
-  bool lower = false;             // the prompt in lower case
-  bool strip = false;             // the prompt without white space around it
+  // Text of {pictures} for each picture, {number} from 1, with a `place` for each place of it at {places}; empty: none.
+  std::string picture, place;
+  int64_t drop = 0;    // leading tokens whose rows the conditioner leaves out
+  bool lower = false;  // the prompt in lower case
+  bool strip = false;  // the prompt without white space around it
   std::optional<TokenName> pad;
   std::optional<std::vector<TokenName>> begin, end;  // around the ids of a text; the files' own where absent
   Side side = Side::right;                           // where the pads go

@@ -85,6 +85,18 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
     in.wrong(*node.find("template"), "template must hold {prompt}, the place of the prompt");
   if (const Node* system = node.find("system"); system != nullptr && out.text.find("{system}") == std::string::npos)
     in.wrong(*system, "system needs a template with {system}");
+  const bool pictures = out.text.find("{pictures}") != std::string::npos;
+  if (const Node* said = node.find("pictures")) {
+    in.check_fields(*said, "pictures", {"each", "place"});
+    if (!pictures) in.wrong(*said, "pictures needs a template with {pictures}");
+    const Node& each = in.need(*said, "each", "pictures");
+    out.picture = in.text(each, "each");
+    out.place = in.text(in.need(*said, "place", "pictures"), "place");
+    if (out.picture.find("{places}") == std::string::npos)
+      in.wrong(each, "each must hold {places}, where a picture's places are");
+  } else if (pictures) {
+    in.wrong(*node.find("template"), "{pictures} needs pictures: {each, place}");
+  }
   in.set(node, "lower", out.lower);
   in.set(node, "strip", out.strip);
 }
@@ -93,8 +105,8 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
 
 TokenizerSpec read_tokenizer_spec(const Strict& in, const Node& node) {
   in.check_fields(node, where,
-                  {"kind", "files", "template", "system", "drop", "lower", "strip", "pad", "begin", "end", "side",
-                   "length", "max_length", "rows", "mask", "optional", "rules"});
+                  {"kind", "files", "template", "system", "pictures", "drop", "lower", "strip", "pad", "begin", "end",
+                   "side", "length", "max_length", "rows", "mask", "optional", "rules"});
   TokenizerSpec out;
   read_common(in, node, out);
   if (const Node* files = node.find("files")) {

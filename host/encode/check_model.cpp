@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "encode/denoiser_inputs.h"
+#include "encode/prompt.h"
 #include "passes/adapt.h"
 
 namespace lh {
@@ -65,20 +66,30 @@ class ModelCheck {
   void conditioner() {
     constexpr const char* role = "conditioner";
     Sizes sizes{{"batch", 1}};
-    std::map<std::string, Shape> known;
+    std::map<std::string, Desc> known;
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
       spec.add_sizes(encoder, sizes);
-      known[encoder + ".input_ids"] = {spec.rows, spec.length};
-      if (spec.mask) known[encoder + ".attention_mask"] = {spec.rows, spec.length};
+      for (const int64_t places : picture_places(recipe_, encoder, picture_sizes(recipe_, "")))
+        sizes.at(encoder + ".length") += places;
+      known[encoder + ".input_ids"] = {DType::i32, {spec.rows, sizes.at(encoder + ".length")}};
+      if (spec.mask) known[encoder + ".attention_mask"] = known.at(encoder + ".input_ids");
     }
+    const PictureSizes pictures = picture_sizes(recipe_, "");
+    Sizes at;  // where the template would have them is not looked up
+    for (const auto& [name, size] : pictures) {
+      at[name] = 1;
+      known[name] = {DType::f32, {1, size.height, size.width, 3}};
+    }
+    for (const auto& [name, size] : picture_dimensions(pictures, at)) sizes[name] = size;
     const Graph graph = model_.build(role, sizes, compute_);
     for (const auto& [name, value] : graph.inputs) {
       const auto found = known.find(name);
       if (found == known.end())
-        wrong(role, "asks for the input '{}'; the recipe's tokenizers give {}", name, list(known));
-      if (const Desc expected{DType::i32, found->second}; graph.desc(value) != expected)
-        wrong(role, "input '{}' is {}, expected {} (recipe: tokenizers)", name, graph.desc(value).text(),
-              expected.text());
+        wrong(role, "asks for the input '{}'; the recipe's tokenizers and pictures give {}", name, list(known));
+      if (graph.desc(value) != found->second && !(is_float(found->second.dtype) && is_float(graph.desc(value).dtype) &&
+                                                  graph.desc(value).shape == found->second.shape))
+        wrong(role, "input '{}' is {}, expected {} (recipe: tokenizers, pictures)", name, graph.desc(value).text(),
+              found->second.text());
     }
     for (const auto& [name, spec] : recipe_.inputs) {
       if (spec.source != Source::conditioner) continue;

@@ -1,10 +1,15 @@
 #include "encode/live_text.h"
 
+#include "core/error.h"
+
 namespace lh {
 
 LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text,
                    const Streaming& streaming)
     : device_(device), text_(text), graph_(text.conditioner(compute)) {
+  if (!model.recipe().pictures.empty())
+    fail(Code::config,
+         "train.train_text_encoder: the text encoders of this model see pictures, and are not trained here. Remove it");
   make_forward(graph_, model, select);
   stream(graph_, streaming);
   plan_ = plan_memory(graph_, parameters(graph_));
@@ -16,8 +21,8 @@ void LiveText::bind(std::byte* arena, const Weights& weights, const Adapters& ad
   program_ = std::make_unique<Program>(device_, graph_, plan_, arena, externals);
 }
 
-void LiveText::encode(const std::vector<std::string>& prompts) {
-  for (const std::string& prompt : prompts) {
+void LiveText::encode(const std::vector<Prompt>& prompts) {
+  for (const Prompt& prompt : prompts) {
     for (const auto& [name, ids] : *text_.tokens(prompt))
       if (graph_.inputs.contains(name)) program_->set_input(name, ids);
     program_->run();

@@ -23,7 +23,7 @@ class LiveText {
   // The arena may be shared with programs that do not run at the same time.
   void bind(std::byte* arena, const Weights& weights, const Adapters& adapters);
   // From now on `text` gives these prompts as the adapters make them now.
-  void encode(const std::vector<std::string>& prompts);
+  void encode(const std::vector<Prompt>& prompts);
 
  private:
   Device& device_;

@@ -31,13 +31,16 @@ Sizes StepShape::sizes(const LatentSpec& latents, int64_t batch) const {
   return sizes;
 }
 
-StepShapes::StepShapes(const Dataset& dataset, const RunCaptions& captions, TextEncoding& text, bool any_text) {
+StepShapes::StepShapes(const Recipe& recipe, const Dataset& dataset, const RunCaptions& captions, TextEncoding& text,
+                       bool any_text) {
   std::map<Bucket, Sizes> longest;
   for (size_t i = 0; i < dataset.samples.size(); ++i) {
+    const Sample& sample = dataset.samples[i];
     Sizes& lengths = lengths_.emplace_back(any_text ? text.most_lengths() : Sizes{});
     if (!any_text)
-      for (const std::string* caption : captions.of(i)) grow(lengths, text.lengths(*caption));
-    const Bucket& bucket = dataset.samples[i].bucket;
+      for (const std::string* caption : captions.of(i))
+        grow(lengths, text.lengths({recipe, *caption, sample.images, sample.cut()}));
+    const Bucket& bucket = sample.bucket;
     grow(longest[bucket], lengths);
     all_.insert({bucket, lengths});
   }

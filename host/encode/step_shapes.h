@@ -22,7 +22,8 @@ class StepShapes {
  public:
   // Each batch has the length of its longest caption, rounded up as the recipe says; where that would make too many
   // shapes, of the longest caption of its bucket. any_text: captions are encoded within the step, all at full length.
-  StepShapes(const Dataset& dataset, const RunCaptions& captions, TextEncoding& text, bool any_text);
+  StepShapes(const Recipe& recipe, const Dataset& dataset, const RunCaptions& captions, TextEncoding& text,
+             bool any_text);
   const std::set<StepShape>& all() const { return all_; }
   StepShape of(const Batch& batch) const;
 

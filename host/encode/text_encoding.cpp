@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <set>
 
 #include "core/bytes.h"
@@ -63,12 +64,12 @@ TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, co
     : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1"), memory_(memory) {}
 
 const ForwardFit& TextEncoding::fit() {
-  if (!fit_) fit_ = fit_forward(device_, graph(), model_.checkpoint(), memory_);
+  if (!fit_) fit_ = fit_forward(device_, usual().graph, model_.checkpoint(), memory_);
   return *fit_;
 }
 
-void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
-  const bool cached = std::ranges::all_of(prompts, [&](const std::string& p) { return cache_.contains(key(p)); });
+void TextEncoding::require_memory(const std::vector<Prompt>& prompts) {
+  const bool cached = std::ranges::all_of(prompts, [&](const Prompt& p) { return cache_.contains(key(p)); });
   if (prompts.empty() || cached || fit().bytes <= memory_) return;
   fail(Code::resource,
        "the text encoders do not fit: {} of memory may be used, and they take {} at least, with {} of {} blocks "
@@ -78,14 +79,14 @@ void TextEncoding::require_memory(const std::vector<std::string>& prompts) {
        size_text(memory_), room_text(fit().bytes), fit().streamed_blocks, fit().blocks);
 }
 
-const Graph& TextEncoding::graph() {
-  if (graph_) return *graph_;
-  graph_.emplace(conditioner(compute_));
-  store_weights(*graph_, [&](const std::string& weight) { return model_.weight_form(weight); });
-  return *graph_;
+TextEncoding::Encoder& TextEncoding::encoder(const PictureSizes& pictures) {
+  if (const auto known = encoders_.find(pictures); known != encoders_.end()) return known->second;
+  Encoder made{.graph = conditioner(compute_, pictures)};
+  store_weights(made.graph, [&](const std::string& weight) { return model_.weight_form(weight); });
+  return encoders_.emplace(pictures, std::move(made)).first->second;
 }
 
-const Tokenizer& TextEncoding::tokenizer(const std::string& encoder) {
+const Tokenizer& TextEncoding::tokenizer(const std::string& encoder) const {
   std::unique_ptr<Tokenizer>& made = tokenizers_[encoder];
   const TokenizerSpec& spec = model_.recipe().tokenizers.at(encoder);
   if (!made) made = make_tokenizer(spec, model_.tokenizer_places(spec));
@@ -100,25 +101,29 @@ std::map<std::string, std::string> TextEncoding::tokenizer_fingerprints() {
 
 // Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
 // prompt.
-std::string TextEncoding::key(const std::string& prompt) {
-  if (identity_.empty()) {
-    identity_ = "text/3;" + fingerprint(graph());
+std::string TextEncoding::key(const Prompt& prompt) {
+  Encoder& conditioner = encoder(prompt);
+  std::string& identity = conditioner.identity;
+  if (identity.empty()) {
+    identity = "text/3;" + fingerprint(conditioner.graph);
     for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
       const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
-      identity_ += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
-      if (spec.rows > 1) identity_ += fmt::format(":{} rows", spec.rows);
+      identity += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
+      if (spec.rows > 1) identity += fmt::format(":{} rows", spec.rows);
     }
   }
-  return sha256_hex(identity_ + ";" + prompt);
+  return sha256_hex(identity + ";" + prompt.identity());
 }
 
-void TextEncoding::prepare(const std::vector<std::string>& prompts) { prepare(prompts, World::alone()); }
+void TextEncoding::prepare(const std::vector<Prompt>& prompts) { prepare(prompts, World::alone()); }
 
-void TextEncoding::prepare(const std::vector<std::string>& prompts, World& world) {
-  std::vector<std::string> missing;
-  for (const std::string& prompt : std::set<std::string>(prompts.begin(), prompts.end())) {
-    if (!cache_.sound(key(prompt), check(prompt))) missing.push_back(prompt);
-  }
+void TextEncoding::prepare(const std::vector<Prompt>& prompts, World& world) {
+  std::map<std::pair<PictureSizes, std::string>, const Prompt*> each;  // those of one graph one after another
+  for (const Prompt& prompt : prompts)
+    each.emplace(std::pair(picture_sizes(model_.recipe(), prompt), prompt.identity()), &prompt);
+  std::vector<Prompt> missing;
+  for (const auto& [which, prompt] : each)
+    if (!cache_.sound(key(*prompt), check(*prompt))) missing.push_back(*prompt);
   if (!missing.empty()) encode(missing, world);
   if (world.first()) cache_.save_seen();
 }
@@ -136,8 +141,33 @@ Sizes TextEncoding::encoder_sizes() const {
   return sizes;
 }
 
-Graph TextEncoding::conditioner(DType compute) const {
-  Sizes sizes = encoder_sizes();
+// As long as the text may be, and the pictures' places; where these begin is the same for every prompt.
+Sizes TextEncoding::sizes_for(const PictureSizes& pictures) const {
+  Sizes sizes = encoder_sizes(), at;
+  for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
+    const std::vector<int64_t> places = picture_places(model_.recipe(), encoder, pictures);
+    if (places.empty()) continue;
+    for (const int64_t count : places) sizes.at(encoder + ".length") += count;
+    const Tokenizer& reader = tokenizer(encoder);
+    const std::vector<int32_t> ids = tokenize(reader, "", sizes.at(encoder + ".length"), spec.rows, places).ids;
+    auto first = ids.begin();
+    size_t next = 0;
+    for (const auto& [input, picture] : model_.recipe().pictures) {
+      if (picture.encoder != encoder) continue;
+      first = std::find(first, ids.end(), reader.place());
+      if (ids.end() - first < places[next])
+        fail(Code::plugin, "plugin '{}': recipe: tokenizers.{}.template has no room for picture '{}'", model_.id(),
+             encoder, input);
+      at[input] = first - ids.begin();
+      first += places[next++];
+    }
+  }
+  for (const auto& [name, size] : picture_dimensions(pictures, at)) sizes[name] = size;
+  return sizes;
+}
+
+Graph TextEncoding::conditioner(DType compute, const PictureSizes& pictures) const {
+  Sizes sizes = sizes_for(pictures);
   sizes["batch"] = 1;
   Graph graph = model_.build("conditioner", sizes, compute);
   const std::set<std::string> wanted = outputs_asked_for(model_.recipe());
@@ -151,16 +181,17 @@ Graph TextEncoding::conditioner(DType compute) const {
 }
 
 // Made by the part of the conditioner that the mask depends on, which is as a rule the tokens' own mask alone.
-int64_t TextEncoding::rows_there(const std::string& mask, const std::string& prompt) {
+int64_t TextEncoding::rows_there(const std::string& mask, const Prompt& prompt) {
   if (const auto shapes = cache_.on_disk() ? cache_.shapes(key(prompt)) : std::nullopt)
     for (const auto& [name, with] : masks_by_output(model_.recipe()))
       if (const auto found = shapes->find(name); with == mask && found != shapes->end() && found->second.rank() > 1)
         return found->second[1];
-  const auto [known, added] = there_.try_emplace({mask, prompt}, 0);
+  const auto [known, added] = there_.try_emplace({mask, prompt.identity()}, 0);
   if (!added) return known->second;
-  OwnedProgram& program = masks_[mask];
+  Encoder& conditioner = encoder(prompt);
+  OwnedProgram& program = conditioner.masks[mask];
   if (!program) {
-    Graph part = graph();
+    Graph part = conditioner.graph;
     std::erase_if(part.outputs, [&](const auto& item) { return item.first != mask; });
     prune(part);
     if (!parameters(part).empty())
@@ -168,14 +199,22 @@ int64_t TextEncoding::rows_there(const std::string& mask, const std::string& pro
            model_.id(), mask);
     program = OwnedProgram(device_, std::move(part), {}, "text masks");
   }
-  for (const auto& [name, ids] : *tokens(prompt))
-    if (program->graph().inputs.contains(name)) program->set_input(name, ids);
+  set_inputs(*program, prompt);
   program->run();
   return known->second = count_rows(program->output(mask), mask, model_.id());
 }
 
-Sizes TextEncoding::lengths(const std::string& prompt) {
-  Sizes sizes = most_lengths();
+void TextEncoding::set_inputs(Program& conditioner, const Prompt& prompt) {
+  const std::map<std::string, Value>& asked = conditioner.graph().inputs;
+  for (const auto& [name, ids] : *tokens(prompt))
+    if (asked.contains(name)) conditioner.set_input(name, ids);
+  const PictureSizes sizes = picture_sizes(model_.recipe(), prompt);
+  for (const auto& [name, cut] : prompt.pictures)
+    if (asked.contains(name)) conditioner.set_input(name, picture(cut, sizes.at(name)));
+}
+
+Sizes TextEncoding::lengths(const Prompt& prompt) {
+  Sizes sizes = most_lengths(encoder(prompt));
   for (const auto& [input, spec] : model_.recipe().inputs) {
     if (spec.source != InputSpec::Source::conditioner || spec.mask.empty()) continue;
     sizes[length_size(input)] = spec.padded(rows_there(spec.mask, prompt));
@@ -183,53 +222,60 @@ Sizes TextEncoding::lengths(const std::string& prompt) {
   return sizes;
 }
 
-Sizes TextEncoding::lengths(const std::vector<std::string>& prompts) {
+Sizes TextEncoding::lengths(const std::vector<Prompt>& prompts) {
   Sizes longest;
-  for (const std::string& prompt : prompts)
+  for (const Prompt& prompt : prompts)
     for (const auto& [name, length] : lengths(prompt)) longest[name] = std::max(longest[name], length);
   return longest;
 }
 
-Sizes TextEncoding::most_lengths() {
+Sizes TextEncoding::most_lengths() { return most_lengths(usual()); }
+
+Sizes TextEncoding::most_lengths(Encoder& encoder) const {
   Sizes sizes;
   for (const auto& [input, spec] : model_.recipe().inputs) {
     if (spec.source != InputSpec::Source::conditioner) continue;
-    const Shape& shape = graph().desc(graph().outputs.at(spec.of)).shape;  // [1, L, ...]
+    const Shape& shape = encoder.graph.desc(encoder.graph.outputs.at(spec.of)).shape;  // [1, L, ...]
     if (shape.rank() >= 3) sizes[length_size(input)] = spec.padded(shape[1]);
   }
   return sizes;
 }
 
-std::shared_ptr<const Tokens> TextEncoding::tokens(const std::string& prompt) {
+std::shared_ptr<const Tokens> TextEncoding::tokens(const Prompt& prompt) {
   constexpr size_t most_kept = 1000;
-  if (const auto known = tokens_.find(prompt); known != tokens_.end()) return known->second;
+  const std::string identity = prompt.identity();
+  if (const auto known = tokens_.find(identity); known != tokens_.end()) return known->second;
   if (tokens_.size() >= most_kept) tokens_.clear();
   Tokens made;
   const auto& specs = model_.recipe().tokenizers;
+  const PictureSizes pictures = picture_sizes(model_.recipe(), prompt);
   for (const auto& [encoder, spec] : specs) {
-    const TokenRows rows = tokenize(tokenizer(encoder), prompt, spec.length, spec.rows);
-    if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt).second)
-      log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt,
+    const std::vector<int64_t> places = picture_places(model_.recipe(), encoder, pictures);
+    const int64_t length = std::accumulate(places.begin(), places.end(), spec.length);
+    const TokenRows rows = tokenize(tokenizer(encoder), prompt.text, length, spec.rows, places);
+    if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt.text).second)
+      log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt.text,
                   spec.rows < spec.max_rows
                       ? fmt::format(" (model.max_token_length: {} takes longer ones)", spec.max_rows * spec.row_tokens)
                       : "");
-    const Shape shape{spec.rows, spec.length};
+    const Shape shape{spec.rows, length};
     made[encoder + ".input_ids"] = HostTensor::from_ints(shape, rows.ids);
     if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints(shape, rows.mask);
   }
-  return tokens_.emplace(prompt, std::make_shared<const Tokens>(std::move(made))).first->second;
+  return tokens_.emplace(identity, std::make_shared<const Tokens>(std::move(made))).first->second;
 }
 
 int64_t TextEncoding::bytes_each() {
   int64_t bytes = 0;
-  for (const auto& [name, value] : graph().outputs) bytes += graph().desc(value).bytes();
+  const Graph& graph = usual().graph;
+  for (const auto& [name, value] : graph.outputs) bytes += graph.desc(value).bytes();
   return bytes;
 }
 
-int64_t TextEncoding::bytes_to_cache(const std::vector<std::string>& prompts) {
+int64_t TextEncoding::bytes_to_cache(const std::vector<Prompt>& prompts) {
   std::set<std::string> missing;
-  for (const std::string& prompt : prompts)
-    if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt);
+  for (const Prompt& prompt : prompts)
+    if (cache_.on_disk() && !cache_.contains(key(prompt))) missing.insert(prompt.identity());
   return missing.empty() ? 0 : bytes_each() * static_cast<int64_t>(missing.size());
 }
 
@@ -243,24 +289,26 @@ NamedTensors TextEncoding::conditioning(Program& conditioner) const {
   return out;
 }
 
-void TextEncoding::encode(const std::vector<std::string>& prompts, World& world) {
+void TextEncoding::encode(const std::vector<Prompt>& prompts, World& world) {
   std::optional<Weights> weights;
   OwnedProgram program;
+  const Encoder* bound = nullptr;  // that the program is of
   log_info("encoding {} prompts", prompts.size());
   const auto make = [&](size_t index) {
-    const std::string& prompt = prompts[index];
-    if (!program) {
-      Graph fitted = graph();
+    const Prompt& prompt = prompts[index];
+    if (const Encoder& wanted = encoder(prompt); bound != &wanted) {
+      Graph fitted = wanted.graph;
       stream(fitted, fit().streaming);
-      if (fit().streamed_blocks > 0)
+      if (!weights && fit().streamed_blocks > 0)
         log_info("the weights of {} of {} blocks of the text encoders stay in host memory ({})", fit().streamed_blocks,
                  fit().blocks, size_text(fit().streamed));
-      weights.emplace(device_, model_.checkpoint(), fitted);
+      if (!weights) weights.emplace(device_, model_.checkpoint(), fitted);
       const Externals externals = weights->bind(fitted);
+      program = {};  // its memory first
       program = OwnedProgram(device_, std::move(fitted), externals, "text encoders");
+      bound = &wanted;
     }
-    for (const auto& [name, ids] : *tokens(prompt))
-      if (program->graph().inputs.contains(name)) program->set_input(name, ids);
+    set_inputs(*program, prompt);
     program->run();
     NamedTensors made = conditioning(*program);
     for (const auto& [name, tensor] : made)
@@ -269,19 +317,19 @@ void TextEncoding::encode(const std::vector<std::string>& prompts, World& world)
             Code::numeric,
             "prompt \"{:.60}\": the text encoders give a NaN or an infinity in `{}`, computed in {}. Their file may be "
             "damaged, or {} is too small for them: use train.dtype: fp32",
-            prompt, name, dtype_name(compute_), dtype_name(compute_));
+            prompt.text, name, dtype_name(compute_), dtype_name(compute_));
     cache_.put(key(prompt), std::move(made));
   };
   std::vector<std::string> keys;
   keys.reserve(prompts.size());
-  for (const std::string& prompt : prompts) keys.push_back(key(prompt));
+  for (const Prompt& prompt : prompts) keys.push_back(key(prompt));
   make_together(world, {cache_, "encoding prompts", std::move(keys), make});
   for (size_t i = 0; i < prompts.size() && !stop_requested(); ++i) {
     if (find(prompts[i]) == nullptr) make(i);  // others' that cannot be read here
   }
 }
 
-TensorCache::Check TextEncoding::check(const std::string& prompt) {
+TensorCache::Check TextEncoding::check(const Prompt& prompt) {
   return [this, prompt](const NamedTensors& entry) -> std::string {
     const std::map<std::string, std::string> masks = masks_by_output(model_.recipe());
     for (const auto& [name, tensor] : entry)
@@ -289,7 +337,8 @@ TensorCache::Check TextEncoding::check(const std::string& prompt) {
     for (const auto& [name, mask] : masks) {
       const auto found = entry.find(name);
       if (found == entry.end()) return fmt::format("`{}` is missing", name);
-      Desc wanted = graph().desc(graph().outputs.at(name));
+      const Graph& graph = encoder(prompt).graph;
+      Desc wanted = graph.desc(graph.outputs.at(name));
       if (!mask.empty()) wanted.shape = wanted.shape.with(1, rows_there(mask, prompt));
       if (found->second.desc != wanted)
         return fmt::format("`{}` is {}, expected {}", name, found->second.desc.text(), wanted.text());
@@ -299,15 +348,15 @@ TensorCache::Check TextEncoding::check(const std::string& prompt) {
   };
 }
 
-TensorCache::Entry TextEncoding::at(const std::string& prompt) {
-  const auto given = given_.find(prompt);
+TensorCache::Entry TextEncoding::at(const Prompt& prompt) {
+  const auto given = given_.find(prompt.identity());
   TensorCache::Entry found = given != given_.end() ? given->second : find(prompt);
   if (found != nullptr) return found;
   cache_.save_seen();  // without it: the next run makes it again
   fail(Code::data,
        "prompt \"{:.60}\": its encoding was there when the run began, and cannot be read from the cache any more ({}). "
        "Start the run again with --resume: it is made again",
-       prompt, cache_.folder().string());
+       prompt.text, cache_.folder().string());
 }
 
 }  // namespace lh

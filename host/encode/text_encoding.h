@@ -10,6 +10,7 @@
 
 #include "data/tokenizer.h"
 #include "encode/denoiser_inputs.h"
+#include "encode/prompt.h"
 #include "encode/tensor_cache.h"
 #include "plugin/model.h"
 #include "run/device.h"
@@ -30,46 +31,58 @@ class TextEncoding {
                int64_t memory = std::numeric_limits<int64_t>::max());
   // Encodes every prompt that is not cached yet; the encoders are in memory only while this runs. The second: together
   // with the other processes of a run, all of which call it.
-  void prepare(const std::vector<std::string>& prompts);
-  void prepare(const std::vector<std::string>& prompts, World& world);
+  void prepare(const std::vector<Prompt>& prompts);
+  void prepare(const std::vector<Prompt>& prompts, World& world);
   // Throws lh::Error where prepare() would have to encode something and the encoders cannot be made to fit.
-  void require_memory(const std::vector<std::string>& prompts);
+  void require_memory(const std::vector<Prompt>& prompts);
   // Disk space that one prompt takes at most, and that prepare() will take.
   int64_t bytes_each();
-  int64_t bytes_to_cache(const std::vector<std::string>& prompts);
+  int64_t bytes_to_cache(const std::vector<Prompt>& prompts);
 
   // Sizes that the denoiser's graph is built with, "text_length": for one prompt, for the longest of several, and for
-  // any prompt. Known without running an encoder.
-  Sizes lengths(const std::string& prompt);
-  Sizes lengths(const std::vector<std::string>& prompts);
+  // any prompt (with pictures that are square). Known without running an encoder.
+  Sizes lengths(const Prompt& prompt);
+  Sizes lengths(const std::vector<Prompt>& prompts);
   Sizes most_lengths();
-  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder.
+  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder, and those of pictures.
   Sizes encoder_sizes() const;
 
   // The conditioner for one prompt, with the outputs that the denoiser is given.
-  Graph conditioner(DType compute) const;
-  std::shared_ptr<const Tokens> tokens(const std::string& prompt);
+  Graph conditioner(DType compute) const { return conditioner(compute, picture_sizes(model_.recipe(), Prompt(""))); }
+  std::shared_ptr<const Tokens> tokens(const Prompt& prompt);
   // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
   NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
-  TensorCache::Entry at(const std::string& prompt);
+  TensorCache::Entry at(const Prompt& prompt);
   // at() is asked for it soon.
-  void will_need(const std::string& prompt) { cache_.will_need(key(prompt)); }
+  void will_need(const Prompt& prompt) { cache_.will_need(key(prompt)); }
   // Identifies the tokenizer of each encoder: its files and rules.
   std::map<std::string, std::string> tokenizer_fingerprints();
   // Conditioning that stands for a prompt from now on, whatever is cached.
-  void give(const std::string& prompt, NamedTensors conditioning) {
-    given_[prompt] = std::make_shared<const NamedTensors>(std::move(conditioning));
+  void give(const Prompt& prompt, NamedTensors conditioning) {
+    given_[prompt.identity()] = std::make_shared<const NamedTensors>(std::move(conditioning));
   }
 
  private:
-  const Graph& graph();
-  const Tokenizer& tokenizer(const std::string& encoder);
-  std::string key(const std::string& prompt);
-  int64_t rows_there(const std::string& mask, const std::string& prompt);
-  void encode(const std::vector<std::string>& prompts, World& world);
-  TensorCache::Check check(const std::string& prompt);
-  TensorCache::Entry find(const std::string& prompt) { return cache_.find(key(prompt), check(prompt)); }
+  // The conditioner for pictures of certain sizes; for models whose encoders only read there is one.
+  struct Encoder {
+    Graph graph;
+    std::string identity = {};                       // of graph, weights and tokenizers, for keys
+    std::map<std::string, OwnedProgram> masks = {};  // by output: the part of the conditioner that makes it
+  };
+  Encoder& encoder(const Prompt& prompt) { return encoder(picture_sizes(model_.recipe(), prompt)); }
+  Encoder& encoder(const PictureSizes& pictures);
+  Encoder& usual() { return encoder(Prompt("")); }
+  Sizes sizes_for(const PictureSizes& pictures) const;
+  Graph conditioner(DType compute, const PictureSizes& pictures) const;
+  Sizes most_lengths(Encoder& encoder) const;
+  const Tokenizer& tokenizer(const std::string& encoder) const;
+  std::string key(const Prompt& prompt);
+  int64_t rows_there(const std::string& mask, const Prompt& prompt);
+  void set_inputs(Program& conditioner, const Prompt& prompt);
+  void encode(const std::vector<Prompt>& prompts, World& world);
+  TensorCache::Check check(const Prompt& prompt);
+  TensorCache::Entry find(const Prompt& prompt) { return cache_.find(key(prompt), check(prompt)); }
   const ForwardFit& fit();
 
   Device& device_;
@@ -77,15 +90,13 @@ class TextEncoding {
   DType compute_;
   TensorCache cache_;
   int64_t memory_;
-  std::optional<ForwardFit> fit_;                                 // of the conditioner into memory_
-  std::optional<Graph> graph_;                                    // the conditioner, built when first asked for
-  std::string identity_;                                          // of graph, weights and tokenizers, for keys
-  std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
-  // By prompt, those that were asked for last; and prompts that a warning was given about.
+  std::map<PictureSizes, Encoder> encoders_;                              // built when first asked for
+  std::optional<ForwardFit> fit_;                                         // of the usual one into memory_
+  mutable std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
+  // By identity of the prompt, those that were asked for last; and prompts that a warning was given about.
   std::map<std::string, std::shared_ptr<const Tokens>> tokens_;
   std::set<std::string> cut_;
-  std::map<std::string, TensorCache::Entry> given_;  // likewise
-  std::map<std::string, OwnedProgram> masks_;        // by output: the part of the conditioner that makes it
+  std::map<std::string, TensorCache::Entry> given_;               // likewise
   std::map<std::pair<std::string, std::string>, int64_t> there_;  // by mask and prompt: rows that are there
 };
 

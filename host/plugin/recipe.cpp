@@ -32,18 +32,20 @@ bool Recipe::inpaints() const {
 }
 
 void Recipe::keep_images(const std::set<std::string>& keys) {
-  std::erase_if(inputs, [&](const auto& item) {
-    const InputSpec& spec = item.second;
-    const bool out = spec.optional && !keys.contains(spec.of);
-    if (out) left_out.insert(spec.of);
+  const auto is_out = [&](const auto& item) {
+    const bool out = item.second.optional && !keys.contains(item.second.of);
+    if (out) left_out.insert(item.second.of);
     return out;
-  });
+  };
+  std::erase_if(inputs, is_out);
+  std::erase_if(pictures, is_out);
 }
 
 ImageKeys Recipe::image_keys() const {
   std::set<std::string> keys;
   for (const auto& [name, spec] : inputs)
     if (spec.source == InputSpec::Source::image) keys.insert(spec.of);
+  for (const auto& [name, spec] : pictures) keys.insert(spec.of);
   return {keys, inpaints(), left_out};
 }
 
@@ -139,8 +141,8 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   const std::string where = "the recipe";
   const Node root = in.parse(yaml);
   in.check_fields(root, where,
-                  {"family", "variant", "objective", "latents", "other_latents", "inputs", "denoisers", "tokenizers",
-                   "noise_schedule", "timestep", "sampling", "lora", "metadata"});
+                  {"family", "variant", "objective", "latents", "other_latents", "inputs", "pictures", "denoisers",
+                   "tokenizers", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
   Recipe out;
   out.family = in.text(in.need(root, "family", where), "family");
   in.set(root, "variant", out.variant);
@@ -154,6 +156,7 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
     for (const auto& [encoder, node] : in.entries(*tokenizers, "tokenizers"))
       out.tokenizers[encoder.text] = read_tokenizer_spec(in, node);
   out.inputs = read_inputs(in, in.need(root, "inputs", where));
+  if (const Node* pictures = root.find("pictures")) out.pictures = read_pictures(in, *pictures, out.tokenizers);
   if (const Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
   out.timestep = read_timestep(in, in.need(root, "timestep", where), out.objective);
   if (const Node* noise = root.find("noise_schedule")) {

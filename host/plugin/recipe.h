@@ -76,6 +76,15 @@ struct InputSpec {
   int64_t padded(int64_t rows) const { return (rows + round - 1) / round * round; }
 };
 
+// A picture that the text encoder is shown beside the prompt: an input of the conditioner's graph, scaled to about
+// `area` pixels with sides of whole multiples. Each square of `multiple` pixels has a place among the encoder's tokens.
+struct PictureSpec {
+  std::string of;       // the dataset's key
+  std::string encoder;  // whose tokenizer says where the places are
+  int64_t area = 0, multiple = 1;
+  bool optional = false;  // as that of an input
+};
+
 // A denoiser's share of the noise levels, where a model has several: sigma above `above`, up to the next one's.
 struct DenoiserSpec {
   std::string role = "denoiser";
@@ -149,6 +158,7 @@ struct Recipe {
   LatentSpec latents;
   std::map<std::string, LatentSpec> other_latents;  // diffused together with `latents`; by input
   std::map<std::string, InputSpec> inputs;          // of the denoiser's graph, beside its latents
+  std::map<std::string, PictureSpec> pictures;      // of the conditioner's graph, beside its tokens
   std::set<std::string> left_out;                   // keys of images that it could be given: see keep_images
   std::vector<DenoiserSpec> denoisers{{}};          // from the noisiest
   std::map<std::string, TokenizerSpec> tokenizers;  // by encoder
@@ -161,7 +171,8 @@ struct Recipe {
 
   bool guided() const;    // one of the inputs is a distilled guidance strength
   bool inpaints() const;  // and to some the part of an image that is to be painted anew
-  // Leaves out the optional inputs whose images are not among these keys, which are those that the run has.
+  // Leaves out the optional inputs and pictures whose images are not among these keys, which are those that the run
+  // has.
   void keep_images(const std::set<std::string>& keys);
   ImageKeys image_keys() const;             // of the further images that the model is given in training
   ImageKeys image_keys_of_samples() const;  // and in sampling, where there is no image but those

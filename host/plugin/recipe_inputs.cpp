@@ -144,4 +144,30 @@ std::map<std::string, InputSpec> read_inputs(const Strict& in, const Node& node)
   return inputs;
 }
 
+std::map<std::string, PictureSpec> read_pictures(const Strict& in, const Node& node,
+                                                 const std::map<std::string, TokenizerSpec>& tokenizers) {
+  constexpr std::string_view source_of_images = "image.";
+  std::map<std::string, PictureSpec> pictures;
+  for (const auto& [name, value] : in.entries(node, "pictures")) {
+    const std::string what = fmt::format("picture `{}`", name.text);
+    in.check_fields(value, what, {"source", "encoder", "area", "multiple", "optional"});
+    PictureSpec out;
+    const Node& source = in.need(value, "source", what);
+    const std::string text = in.text(source, "source");
+    if (!text.starts_with(source_of_images) || text.size() == source_of_images.size())
+      in.wrong(source, fmt::format("source must be image.<key>, found `{}`", text));
+    out.of = text.substr(source_of_images.size());
+    const Node& encoder = in.need(value, "encoder", what);
+    out.encoder = in.text(encoder, "encoder");
+    if (const auto found = tokenizers.find(out.encoder); found == tokenizers.end() || found->second.picture.empty())
+      in.wrong(encoder, fmt::format("`{}` has no tokenizer with pictures in its template", out.encoder));
+    constexpr Range pixels{.low = 1, .high = 1 << 24};
+    out.area = in.integer(in.need(value, "area", what), "area", pixels);
+    out.multiple = in.integer(in.need(value, "multiple", what), "multiple", {.low = 1, .high = 1024});
+    in.set(value, "optional", out.optional);
+    pictures.emplace(name.text, out);
+  }
+  return pictures;
+}
+
 }  // namespace lh

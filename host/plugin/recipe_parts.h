@@ -11,6 +11,10 @@ namespace lh {
 
 std::map<std::string, InputSpec> read_inputs(const yaml::Strict& in, const yaml::Node& node);
 
+// tokenizers: of the recipe, one of which says where each picture's places are.
+std::map<std::string, PictureSpec> read_pictures(const yaml::Strict& in, const yaml::Node& node,
+                                                 const std::map<std::string, TokenizerSpec>& tokenizers);
+
 NoiseScheduleSpec read_noise_schedule(const yaml::Strict& in, const yaml::Node& node, Objective objective);
 TimestepSpec read_timestep(const yaml::Strict& in, const yaml::Node& node, Objective objective);
 // recipe: what has been read of it, without the sampling.

@@ -85,10 +85,10 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
 ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                            TextEncoding& text) {
   const Guidance& guidance = like_.guidance;
-  const TensorCache::Entry prompt_entry = text.at(request.prompt);
+  const TensorCache::Entry prompt_entry = text.at(request.shown(model_.recipe(), request.prompt));
   const NamedTensors* prompt = prompt_entry.get();
   if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
-  const TensorCache::Entry negative_entry = text.at(request.negative);
+  const TensorCache::Entry negative_entry = text.at(request.shown(model_.recipe(), request.negative));
   const NamedTensors* negative = negative_entry.get();
   HostTensor with, without;
   if (guidance.batched) {

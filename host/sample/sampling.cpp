@@ -92,11 +92,15 @@ std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recip
   return requests;
 }
 
-std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests) {
-  std::vector<std::string> prompts;
+Prompt SampleRequest::shown(const Recipe& recipe, const std::string& text) const {
+  return {recipe, text, images, cut()};
+}
+
+std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe) {
+  std::vector<Prompt> prompts;
   for (const SampleRequest& request : requests) {
-    prompts.push_back(request.prompt);
-    if (request.guidance.classifier_free) prompts.push_back(request.negative);
+    prompts.push_back(request.shown(recipe, request.prompt));
+    if (request.guidance.classifier_free) prompts.push_back(request.shown(recipe, request.negative));
   }
   return prompts;
 }

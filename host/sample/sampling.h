@@ -10,6 +10,7 @@
 #include "data/image.h"
 #include "diffusion/guidance.h"
 #include "encode/image_inputs.h"
+#include "encode/prompt.h"
 #include "encode/vae.h"
 #include "run/weights.h"
 
@@ -25,6 +26,8 @@ struct SampleRequest {
   Bucket bucket() const { return {width, height}; }
   // The image of which a model for inpainting paints a part; without one only what its images are cut to.
   ImageCut cut() const;
+  // One of its texts with the pictures that the text encoder is shown.
+  Prompt shown(const Recipe& recipe, const std::string& text) const;
   Random posterior() const { return {seed, Purpose::inpaint_posterior, 0, 0}; }
 };
 
@@ -51,7 +54,7 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
 // One for each of sample.prompts, with the trigger word put in and the files of sample.images read.
 std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recipe);
 // Prompts and images that a set of requests needs encoded.
-std::vector<std::string> prompts_of(const std::vector<SampleRequest>& requests);
+std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe);
 std::vector<ImageCut> cuts_of(const std::vector<SampleRequest>& requests, const ImageInputs& images);
 
 }  // namespace lh

@@ -38,7 +38,8 @@ void BatchMaker::add_preserved(const std::vector<Use>& uses, const Sizes& sizes,
   std::vector<TensorCache::Entry> conditionings;  // that rows point to
   std::vector<float> weights;
   for (const Use& use : uses) {
-    rows.push_back({.conditioning = conditionings.emplace_back(p_.text.at(*use.preserved)).get()});
+    rows.push_back(
+        {.conditioning = conditionings.emplace_back(p_.text.at(p_.shown(use.sample, *use.preserved, use.cut))).get()});
     weights.push_back(
         static_cast<float>(p_.preserved.multiplier() * (use.sample.is_reg ? p_.config.train.reg_weight : 1)));
   }
@@ -71,7 +72,7 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
     if (p_.selection.text_encoders())
       for (const auto& [name, ids] : *prompts.emplace_back(p_.text.tokens(use.caption))) tokens[name].push_back(&ids);
     else
-      row.conditioning = conditionings.emplace_back(p_.text.at(use.caption)).get();
+      row.conditioning = conditionings.emplace_back(p_.text.at(p_.shown(use.sample, use.caption, use.cut))).get();
     weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *
                                          (sample.is_reg ? p_.config.train.reg_weight : 1)));
     widths.push_back(row.level.width);
@@ -133,7 +134,7 @@ void BatchMaker::will_need(const Batch& batch, int64_t micro_step) {
   for (const Use& use : uses_of(batch, micro_step)) {
     p_.latents.will_need(use.cut);
     for (const ImageCut& cut : p_.images.to_encode(use.sample.images, use.own)) p_.latents.will_need(cut);
-    if (!p_.selection.text_encoders()) p_.text.will_need(use.caption);
+    if (!p_.selection.text_encoders()) p_.text.will_need(p_.shown(use.sample, use.caption, use.cut));
   }
 }
 

@@ -147,7 +147,13 @@ void Prepared::settle_course() {
         variants > 0 ? fmt::format("Set datasets[].caption_variants: {} or less, for so many of each image", variants)
                      : "Leave the captions as they are");
   }
-  shapes.emplace(dataset, *captions, text, live);
+  if (const auto shown = static_cast<double>(prompts().size()) * each;
+      !model.recipe().pictures.empty() && shown > limit)
+    fail(Code::resource,
+         "datasets: captions are encoded with the pictures beside them, which takes {:.1f} GiB; "
+         "train.text_cache_limit_gib is {}. Raise the limit, or take fewer images, captions or augment_variants",
+         shown / gib, train.text_cache_limit_gib);
+  shapes.emplace(model.recipe(), dataset, *captions, text, live);
 }
 
 void Prepared::fit() {
@@ -190,7 +196,8 @@ uint64_t Prepared::validation_seed() const {
 }
 
 StepShape Prepared::validation_shape(const Sample& sample) {
-  return {sample.bucket, selection.text_encoders() ? text.most_lengths() : text.lengths(sample.caption)};
+  return {sample.bucket,
+          selection.text_encoders() ? text.most_lengths() : text.lengths(shown(sample, sample.caption, sample.cut()))};
 }
 
 bool Prepared::epochs_end(int64_t step, int64_t epochs) const {
@@ -243,7 +250,7 @@ void Prepared::compile(const MemoryChoice& choice) {
       plan->also(planned.plan->bytes, workspace_bytes(device, {planned}), constant_bytes(*planned.graph));
   }
   if (requests.empty()) return;
-  const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests));
+  const Sizes lengths = train_text ? text.most_lengths() : text.lengths(prompts_of(requests, model.recipe()));
   samples = std::make_unique<SampleSet>(device, model, selection, compute, sampler, requests, lengths, streaming);
   const Denoiser::Memory sampling = samples->memory();
   plan->also(sampling.arena, sampling.workspace, sampling.constants);
@@ -314,13 +321,26 @@ void Prepared::fit_memory() {
   fail(Code::resource, "{}{}", does_not_fit(planner, config, model, limit), decoding);
 }
 
-std::vector<std::string> Prepared::prompts() const {
-  std::vector<std::string> all(captions->preserved().begin(), captions->preserved().end());
-  if (selection.text_encoders()) return all;  // others change with every step
-  const std::vector<std::string> of_samples = prompts_of(requests);
-  all.insert(all.end(), of_samples.begin(), of_samples.end());
-  all.insert(all.end(), captions->all().begin(), captions->all().end());
-  for (const Sample& sample : dataset.validation) all.push_back(sample.caption);
+Prompt Prepared::shown(const Sample& sample, const std::string& caption, const ImageCut& cut) const {
+  return {model.recipe(), caption, sample.images, cut};
+}
+
+std::vector<Prompt> Prepared::prompts() const {
+  std::vector<Prompt> all;
+  if (selection.text_encoders()) {  // others change with every step
+    all.assign(captions->preserved().begin(), captions->preserved().end());
+    return all;
+  }
+  all = prompts_of(requests, model.recipe());
+  if (model.recipe().pictures.empty()) {
+    all.insert(all.end(), captions->preserved().begin(), captions->preserved().end());
+    all.insert(all.end(), captions->all().begin(), captions->all().end());
+  } else {
+    for (size_t i = 0; i < dataset.samples.size(); ++i)
+      for (const ImageCut& cut : dataset.samples[i].cuts())
+        for (const std::string* caption : captions->of(i)) all.push_back(shown(dataset.samples[i], *caption, cut));
+  }
+  for (const Sample& sample : dataset.validation) all.push_back(shown(sample, sample.caption, sample.cut()));
   return all;
 }
 

@@ -87,7 +87,9 @@ struct Prepared {
   // Other budgets for the same run. other: rates of another device than this run's.
   MemoryPlanner& memory_planner(const std::optional<KnownRates>& other = std::nullopt);
   // What has to be encoded before the first step.
-  std::vector<std::string> prompts() const;
+  std::vector<Prompt> prompts() const;
+  // A caption of a sample that is cut so, with the pictures that the text encoder is shown.
+  Prompt shown(const Sample& sample, const std::string& caption, const ImageCut& cut) const;
   std::vector<ImageCut> cuts() const;
 
  private:

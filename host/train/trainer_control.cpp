@@ -117,8 +117,9 @@ std::string Trainer::sample(const std::vector<std::string>& prompts, int64_t ste
     requests.push_back(p_.requests.front());
     requests.back().prompt = replace_trigger(prompt, config_.trigger_word);
   }
-  if (!p_.live_text) p_.text.prepare(prompts_of(requests));
-  const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(prompts_of(requests));
+  const std::vector<Prompt> shown = prompts_of(requests, p_.model.recipe());
+  if (!p_.live_text) p_.text.prepare(shown);
+  const Sizes lengths = p_.live_text ? p_.text.most_lengths() : p_.text.lengths(shown);
   SampleSet denoisers(p_.device, p_.model, p_.selection, p_.compute, p_.sampler, requests, lengths, p_.streaming);
   const Denoiser::Memory memory = denoisers.memory();
   if (memory.arena > p_.plan->memory.activations || memory.workspace > p_.plan->memory.workspace)

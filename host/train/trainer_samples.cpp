@@ -27,7 +27,7 @@ void Trainer::make_samples(int64_t step, bool only_missing) {
 void Trainer::make_samples(SampleSet& denoisers, const std::vector<SampleRequest>& requests,
                            const std::function<void(size_t index, const Image& image)>& write) {
   runner_->refresh_shown();
-  if (p_.live_text) p_.live_text->encode(prompts_of(requests));
+  if (p_.live_text) p_.live_text->encode(prompts_of(requests, p_.model.recipe()));
   const Graph& graph = p_.plan->largest().graph;
   // Nobody reads another's weights while they change.
   const auto change = [&](auto use) {
