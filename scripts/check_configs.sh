@@ -50,7 +50,8 @@ mistral_keys() {
   print_keys
 }
 mistral_keys >"$work/mistral.json"
-# Those of Wan, too.
+# Those of Krea 2 and Wan, too.
+krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
@@ -117,7 +118,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | wan_1_3b | wan_14b | umt5) paths+=("$work/$name.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | wan_1_3b | wan_14b | umt5 | krea2) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -143,6 +144,8 @@ Chroma1-HD Chroma1-HD
 qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text
+krea2_raw_bf16 krea2
+qwen3vl_4b_bf16 qwen_3_4b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
 wan2.2_t2v_high_noise_14B_fp16 wan_14b

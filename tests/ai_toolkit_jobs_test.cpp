@@ -10,6 +10,7 @@
 
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
+#include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
@@ -207,6 +208,7 @@ class SmallModels {
               short_text(32)};
     if (name == "qwen_image")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
+    if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -425,6 +427,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {"control_2"}},
                     Job{"chroma", "chroma", true, {{{"model.arch", "chroma"}}}},
                     Job{"qwen_image_2512", "qwen_image", true, {tight, {{"model.arch", "qwen_image:2512"}}}},
+                    Job{"krea2_turbo",
+                        "krea2",
+                        true,
+                        {tight, {{"model.arch", "krea2:turbo"}, {"sample.guidance_scale", 1}}},
+                        {},
+                        {"plugin: \"krea2\"", "variant: \"turbo\""}},
                     Job{"wan21",
                         "wan",
                         true,
@@ -495,6 +503,9 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
       {"lumina2", {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}, none},
+      {"krea2_edit",
+       {{"model.arch", "krea2:o_edit"}, {"model.model_kwargs", {{"edit", true}}}},
+       "model.model_kwargs: "},
       {"qwen_image_edit", {{"model.arch", "qwen_image_edit"}, {"datasets.control_path", "FOLDER"}}, none},
       {"qwen_image_edit_plus",
        {{"model.arch", "qwen_image_edit_plus:2511"},

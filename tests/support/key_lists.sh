@@ -67,6 +67,27 @@ qwen_image_keys() {
   print_keys
 }
 
+# The transformer of Krea 2: heads of 128, a quarter as many of keys as of queries; of the text as many.
+krea2_transformer_keys() { # krea2_transformer_keys BLOCKS HIDDEN INNER TEXT TEXT_INNER STATES
+  local h=$2 list= block width keys inner name
+  linear first $h 64; linear tmlp.0 $h 256; linear tmlp.2 $h $h; linear tproj.1 $((6 * h)) $h
+  linear txtfusion.projector 1 $6 no
+  tensor txtmlp.0.scale $4; linear txtmlp.1 $h $4; linear txtmlp.3 $h $h
+  linear last.linear 64 $h; tensor last.norm.scale $h; tensor last.modulation.lin "2, $h"
+  for block in txtfusion.{layerwise,refiner}_blocks.{0,1} $(seq -f blocks.%g 0 $(($1 - 1))); do
+    case $block in
+      txt*) width=$4 keys=$4 inner=$5 ;;
+      *) width=$h keys=$((h / 4)) inner=$3; tensor $block.mod.lin $((6 * h)) ;;
+    esac
+    tensor $block.prenorm.scale $width; tensor $block.postnorm.scale $width
+    tensor $block.attn.qknorm.qnorm.scale 128; tensor $block.attn.qknorm.knorm.scale 128
+    for name in wq gate wo; do linear $block.attn.$name $width $width no; done
+    linear $block.attn.wk $keys $width no; linear $block.attn.wv $keys $width no
+    linear $block.mlp.gate $inner $width no; linear $block.mlp.up $inner $width no; linear $block.mlp.down $width $inner no
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
