@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "support/anima_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
 #include "support/model_shapes.h"
@@ -207,6 +208,7 @@ class SmallModels {
               short_text(32)};
     if (name == "qwen_image")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
+    if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -412,6 +414,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {"variant: \"kontext\""}},
                     Job{"chroma", "chroma", true, {{{"model.arch", "chroma"}}}},
                     Job{"qwen_image_2512", "qwen_image", true, {tight, {{"model.arch", "qwen_image:2512"}}}},
+                    Job{"anima",
+                        "anima",
+                        true,
+                        {tight, {{"model.arch", "anima"}, {"sample.guidance_scale", 4}}},
+                        {},
+                        {"plugin: \"anima\""}},
                     Job{"wan21",
                         "wan",
                         true,
