@@ -159,7 +159,7 @@ Chroma1-HD Chroma1-HD
 qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text
-anima-base-v1.0 anima:net.
+anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
