@@ -55,6 +55,22 @@ krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
+# Those of Anima, too.
+anima_keys 28 2048 8192 256 6 1024 32128 >"$work/anima.json"
+qwen3_06b_keys() {
+  local list= layer
+  tensor model.embed_tokens.weight "151936, 1024"; tensor model.norm.weight 1024
+  for layer in model.layers.{0..27}; do
+    tensor $layer.input_layernorm.weight 1024; tensor $layer.post_attention_layernorm.weight 1024
+    tensor $layer.self_attn.q_norm.weight 128; tensor $layer.self_attn.k_norm.weight 128
+    linear $layer.self_attn.q_proj 2048 1024 no; linear $layer.self_attn.o_proj 1024 2048 no
+    linear $layer.self_attn.k_proj 1024 1024 no; linear $layer.self_attn.v_proj 1024 1024 no
+    linear $layer.mlp.gate_proj 3072 1024 no; linear $layer.mlp.up_proj 3072 1024 no
+    linear $layer.mlp.down_proj 1024 3072 no
+  done
+  print_keys
+}
+qwen3_06b_keys >"$work/qwen3_06b.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -118,7 +134,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | wan_1_3b | wan_14b | umt5 | krea2) paths+=("$work/$name.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -146,6 +162,8 @@ qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text
 krea2_raw_bf16 krea2
 qwen3vl_4b_bf16 qwen_3_4b
+anima-base-v1.0 anima
+qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
 wan2.2_t2v_high_noise_14B_fp16 wan_14b

@@ -8,6 +8,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "support/anima_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
@@ -209,6 +210,7 @@ class SmallModels {
     if (name == "qwen_image")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
+    if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -433,6 +435,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {tight, {{"model.arch", "krea2:turbo"}, {"sample.guidance_scale", 1}}},
                         {},
                         {"plugin: \"krea2\"", "variant: \"turbo\""}},
+                    Job{"anima",
+                        "anima",
+                        true,
+                        {tight, {{"model.arch", "anima"}, {"sample.guidance_scale", 4}}},
+                        {},
+                        {"plugin: \"anima\""}},
                     Job{"wan21",
                         "wan",
                         true,

@@ -16,6 +16,7 @@
 #include "io/lora_file.h"
 #include "io/lora_merge.h"
 #include "sample/denoiser.h"
+#include "support/anima_shapes.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/golden.h"
@@ -76,6 +77,10 @@ fs::path krea2(const fs::path& folder) {
   write_small_krea2(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path anima(const fs::path& folder) {
+  write_small_anima(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path wan(const fs::path& folder) {
   write_small_wan(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -115,6 +120,8 @@ constexpr const char* z_image_files = R"(
 constexpr const char* qwen_image_files = R"(
   max_sequence_length: 96
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* anima_files = R"(
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* wan_files = R"(
   variant: wan2.2-low-noise
   tokenizer_path: SOURCE/share/tokenizers/t5)";
@@ -126,9 +133,12 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
 // one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of krea2 8 for
-// each of 2 and 4 for the text, and 8 more; of wan 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second
-// attention, less the 3 that the last context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for
-// each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
+// each of 2 and 4 for the text, and 8 more; of wan and
+// anima 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second
+// attention, less the 3 that the last
+// context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for
+// each of 11 transformers and 10 for
+// each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
 // each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
@@ -147,6 +157,7 @@ const Family families[] = {
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"krea2", "krea2", "turbo", krea2, 56, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
+    {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -417,7 +428,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && kohya) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan"))
+    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima"))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -110,6 +110,9 @@ constexpr Written formats[] = {
     {"wan", "wan_tiny", "kohya", 0, no_program, 0},
     {"wan", "wan_tiny", "comfyui", 0, no_program, 0},
     {"wan", "wan_tiny", "diffusers", everything, no_program, 0},  // ComfyUI knows the native names alone
+    {"anima", "anima_tiny", "kohya", 0, 0, everything},
+    {"anima", "anima_tiny", "comfyui", 0, everything, everything},
+    {"anima", "anima_tiny", "diffusers", everything, everything, 0},
     {"z_image", "z_image_tiny", "kohya", 0, no_program, 0},
     {"z_image", "z_image_tiny", "comfyui", 0, no_program, 3 * 4},  // of 4 blocks the fused qkv
     {"z_image", "z_image_tiny", "diffusers", 0, no_program, 0}};
@@ -288,6 +291,15 @@ constexpr Foreign foreign[] = {
     {"wan", "wan_tiny", "lora_unet_blocks_0_cross_attn_o", "blocks.0.cross_attn.o", "comfyui diffusers",
      "lora_down+alpha"},
     {"wan", "wan_tiny", "transformer.blocks.1.ffn.net.0.proj", "blocks.1.ffn.0", "diffusers ai-toolkit"},
+    {"anima", "anima_tiny", "diffusion_model.blocks.0.adaln_modulation_mlp.1", "blocks.0.adaln_modulation_mlp.1",
+     "comfyui diffusers ai-toolkit"},
+    {"anima", "anima_tiny", "diffusion_model.blocks.0.mlp.layer1", "blocks.0.mlp.layer1", "comfyui", "lora_A+alpha"},
+    {"anima", "anima_tiny", "diffusion_model.final_layer.linear", "final_layer.linear", "comfyui diffusers"},
+    {"anima", "anima_tiny", "transformer.transformer_blocks.1.attn2.to_out.0", "blocks.1.cross_attn.output_proj",
+     "diffusers ai-toolkit"},
+    {"anima", "anima_tiny", "lora_unet_blocks_0_self_attn_q_proj", "blocks.0.self_attn.q_proj", "comfyui kohya",
+     "lora_down+alpha"},
+    {"anima", "anima_tiny", "lora_unet_blocks_0_mlp_layer2", "blocks.0.mlp.layer2", "comfyui", "loha"},
     {"z_image", "z_image_tiny", "diffusion_model.layers.0.attention.to_q", "layers.0.attention.qkv",
      "comfyui diffusers ai-toolkit", "lora_A", 3},
     {"z_image", "z_image_tiny", "diffusion_model.noise_refiner.0.attention.to_q", "noise_refiner.0.attention.qkv",

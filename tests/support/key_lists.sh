@@ -119,6 +119,37 @@ umt5_keys() { # umt5_keys BLOCKS WIDTH INNER WORDS
   print_keys
 }
 
+# The transformer of Anima with its adapter, whose width is that of the text.
+anima_keys() { # anima_keys BLOCKS HIDDEN INNER WAIST ADAPTER_BLOCKS TEXT WORDS
+  local h=$2 text=$6 list= block part name seen
+  linear x_embedder.proj.1 $h 68 no; tensor t_embedding_norm.weight $h
+  linear t_embedder.1.linear_1 $h $h no; linear t_embedder.1.linear_2 $((3 * h)) $h no
+  linear final_layer.linear 64 $h no
+  linear final_layer.adaln_modulation.1 $4 $h no; linear final_layer.adaln_modulation.2 $((2 * h)) $4 no
+  for block in $(seq -f blocks.%g 0 $(($1 - 1))); do
+    for part in self_attn cross_attn; do
+      [ $part = self_attn ] && seen=$h || seen=$text
+      for name in q_proj output_proj; do linear $block.$part.$name $h $h no; done
+      for name in k_proj v_proj; do linear $block.$part.$name $h $seen no; done
+      tensor $block.$part.q_norm.weight 128; tensor $block.$part.k_norm.weight 128
+    done
+    linear $block.mlp.layer1 $3 $h no; linear $block.mlp.layer2 $h $3 no
+    for part in self_attn cross_attn mlp; do
+      linear $block.adaln_modulation_$part.1 $4 $h no; linear $block.adaln_modulation_$part.2 $((3 * h)) $4 no
+    done
+  done
+  tensor llm_adapter.embed.weight "$7, $text"
+  for block in $(seq -f llm_adapter.blocks.%g 0 $(($5 - 1))); do
+    for part in self_attn cross_attn; do
+      for name in q_proj k_proj v_proj o_proj; do linear $block.$part.$name $text $text no; done
+      tensor $block.$part.q_norm.weight 64; tensor $block.$part.k_norm.weight 64; tensor $block.norm_$part.weight $text
+    done
+    tensor $block.norm_mlp.weight $text; linear $block.mlp.0 $((4 * text)) $text; linear $block.mlp.2 $text $((4 * text))
+  done
+  linear llm_adapter.out_proj $text $text; tensor llm_adapter.norm.weight $text
+  print_keys
+}
+
 wan_conv() { tensor $1.weight "$2, $3, $4"; tensor $1.bias $2; } # wan_conv MODULE OUT IN KERNEL
 wan_res() { # wan_res MODULE OUT IN
   tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "3, 3, 3"
