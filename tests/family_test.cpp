@@ -18,6 +18,7 @@
 #include "sample/denoiser.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
+#include "support/flux3_shapes.h"
 #include "support/golden.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -61,6 +62,10 @@ std::function<fs::path(const fs::path&)> flux2(const Flux2& denoiser) {
     write_small_flux2(folder / "model.safetensors", denoiser);
     return folder / "model.safetensors";
   };
+}
+fs::path flux3(const fs::path& folder) {
+  write_small_flux3(folder / "model.safetensors");
+  return folder / "model.safetensors";
 }
 fs::path z_image(const fs::path& folder) {
   write_small_z_image(folder / "model.safetensors");
@@ -123,6 +128,7 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
 // not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
 // blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// Of flux3 they are 6 for each of 4.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -131,6 +137,7 @@ const Family families[] = {
      "\n  variant: klein\n  tokenizer_path: SOURCE/tests/data/qwen_small", "", "", "", 3},
     {"flux2_dev", "flux2", "dev", flux2(small_flux2_dev), 12, "kohya diffusers",
      "\n  tokenizer_path: SOURCE/tests/data/mistral_small", "", "", "", 3},
+    {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
@@ -397,12 +404,14 @@ TEST_P(Families, InspectNamesTheFamily) {
 // docs/lora-files.md: kohya loads its own format of the models that it knows, ComfyUI all but one, diffusers what the
 // row says.
 TEST_P(Families, ProgramsLoadEveryKey) {
-  const bool kohya = std::ranges::count(spec_of(GetParam().plugin).lora_loaders, "kohya", &LoraLoader::program) > 0;
+  const auto knows = [](const char* program) {
+    return std::ranges::count(spec_of(GetParam().plugin).lora_loaders, program, &LoraLoader::program) > 0;
+  };
   for (const std::string& format : run().formats) {
     std::vector<std::string> programs;
-    if (format == "kohya" && kohya) programs = {"kohya"};
+    if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan"))
+    if (knows("comfyui") && (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))
