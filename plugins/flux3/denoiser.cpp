@@ -25,6 +25,7 @@ namespace {
 
 constexpr int64_t head_dim = Dimensions::head_dim;
 
+// Positions of tokens one after the other, and the rotary tables of them.
 class Places {
  public:
   void add_picture(int64_t rows, int64_t columns, int64_t l) {
