@@ -71,6 +71,7 @@ qwen3_06b_keys() {
   print_keys
 }
 qwen3_06b_keys >"$work/qwen3_06b.json"
+flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -134,7 +135,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2) paths+=("$work/$name.json") ;;
+      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -154,6 +155,8 @@ flux-2-klein-base-4b flux2-klein-4b
 flux-2-klein-base-9b flux2-klein-9b
 flux2-vae flux2_ae
 mistral_3_small_flux2_bf16 mistral
+flux-3-image-klein-base flux3
+qwen3vl_4b_bf16 qwen_3_4b
 qwen_3_4b qwen_3_4b
 qwen_3_8b qwen_3_8b
 Chroma1-HD Chroma1-HD

@@ -19,6 +19,7 @@
 #include "support/anima_shapes.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
+#include "support/flux3_shapes.h"
 #include "support/golden.h"
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
@@ -64,6 +65,10 @@ std::function<fs::path(const fs::path&)> flux2(const Flux2& denoiser) {
     write_small_flux2(folder / "model.safetensors", denoiser);
     return folder / "model.safetensors";
   };
+}
+fs::path flux3(const fs::path& folder) {
+  write_small_flux3(folder / "model.safetensors");
+  return folder / "model.safetensors";
 }
 fs::path z_image(const fs::path& folder) {
   write_small_z_image(folder / "model.safetensors");
@@ -131,15 +136,12 @@ constexpr const char* inpaint_sample =
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
-// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
-// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of krea2 8 for
-// each of 2 and 4 for the text, and 8 more; of wan and
-// anima 10 for each of 2; of sd35 10 for each of 3 blocks and 2 for a second
-// attention, less the 3 that the last
-// context block does not have; of sd15 12 for each of 6 transformers; of sdxl 2 for
-// each of 11 transformers and 10 for
-// each of their 14 blocks; LoCon as in full size (sdxl_test); text encoders 6 for
-// each layer that is reached.
+// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image 6 for
+// each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads
+// in the last; of krea2 8 for each of 2 and 4 for the text, and 8 more; of wan and anima 10 for each of 2; of sd35 10
+// for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12
+// for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
+// full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -153,6 +155,7 @@ const Family families[] = {
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
      3, "1e-2", "kohya comfyui diffusers", "all",
      "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+    {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"krea2", "krea2", "turbo", krea2, 56, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
@@ -423,12 +426,15 @@ TEST_P(Families, InspectNamesTheFamily) {
 // docs/lora-files.md: kohya loads its own format of the models that it knows, ComfyUI all but one, diffusers what the
 // row says.
 TEST_P(Families, ProgramsLoadEveryKey) {
-  const bool kohya = std::ranges::count(spec_of(GetParam().plugin).lora_loaders, "kohya", &LoraLoader::program) > 0;
+  const auto knows = [](const char* program) {
+    return std::ranges::count(spec_of(GetParam().plugin).lora_loaders, program, &LoraLoader::program) > 0;
+  };
   for (const std::string& format : run().formats) {
     std::vector<std::string> programs;
-    if (format == "kohya" && kohya) programs = {"kohya"};
+    if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima"))
+    if (knows("comfyui") &&
+        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

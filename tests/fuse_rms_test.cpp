@@ -12,6 +12,7 @@
 #include "passes/prune.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
+#include "support/flux3_shapes.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -309,6 +310,7 @@ TEST(FuseRms, FindsTheNormsOfEveryFamily) {
                              {"z_image", full_z_image.shapes(), 32, 2 * 34, false},
                              {"flux", of_golden("flux_schnell_tiny"), 0, 4 + 2, true},
                              {"flux2", small_flux2_dev.shapes(), 0, 4 + 2 * 2, true},
+                             {"flux3", small_flux3.shapes(), 0, 2 * 4, true},
                              {"qwen_image", small_qwen_image.shapes(), 0, 4 + 3, true},
                              {"chroma", small_chroma.shapes(), 0, 4 + 2 * 2, true},
                              {"sd35", small_large.shapes(), 0, 0, true},

@@ -107,6 +107,9 @@ constexpr Written formats[] = {
     {"krea2", "krea2_tiny", "kohya", 0, no_program, everything},
     {"krea2", "krea2_tiny", "comfyui", 0, no_program, everything},  // its converter takes lora_A and lora_B alone
     {"krea2", "krea2_tiny", "diffusers", 0, no_program, 0},
+    {"flux3", "flux3_tiny", "kohya", no_program, no_program, everything},
+    {"flux3", "flux3_tiny", "comfyui", no_program, no_program, everything},
+    {"flux3", "flux3_tiny", "diffusers", no_program, no_program, 0},
     {"wan", "wan_tiny", "kohya", 0, no_program, 0},
     {"wan", "wan_tiny", "comfyui", 0, no_program, 0},
     {"wan", "wan_tiny", "diffusers", everything, no_program, 0},  // ComfyUI knows the native names alone
@@ -287,6 +290,9 @@ constexpr Foreign foreign[] = {
     {"krea2", "krea2_tiny", "text_fusion.layerwise_blocks.0.ff.down", "txtfusion.layerwise_blocks.0.mlp.down",
      "comfyui"},
     {"krea2", "krea2_tiny", "lycoris_time_mod_proj", "tproj.1", "comfyui", "loha"},
+    {"flux3", "flux3_tiny", "diffusion_model.txt_mode_blocks.0.q_proj", "txt_mode_blocks.0.q_proj", "diffusers"},
+    {"flux3", "flux3_edit_tiny", "transformer.mode_blocks.image_cond.1.ff.linear_in",
+     "content_mode_blocks.image_cond.1.mlp_in", "diffusers"},
     {"wan", "wan_tiny", "diffusion_model.blocks.0.self_attn.q", "blocks.0.self_attn.q", "comfyui diffusers ai-toolkit"},
     {"wan", "wan_tiny", "lora_unet_blocks_0_cross_attn_o", "blocks.0.cross_attn.o", "comfyui diffusers",
      "lora_down+alpha"},

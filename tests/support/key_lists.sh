@@ -204,6 +204,23 @@ z_image_keys() {
   print_keys
 }
 
+flux3_transformer_keys() { # flux3_transformer_keys HIDDEN TEXT MODE_BLOCKS SINGLE_BLOCKS
+  local h=$1 list= mode i block
+  linear time_in.in_layer $h 256 no; linear time_in.out_layer $h $h no; linear txt_in $h $2 no
+  linear final_layer.image.adaLN_modulation.1 $((2 * h)) $h no; linear final_layer.image.linear 128 $h no
+  for mode in image image_cond; do linear emb_in.$mode $h 128 no; done
+  for mode in image image_cond txt; do
+    linear early_stream_modulations.$mode.lin $((3 * h)) $h no; linear single_stream_modulations.$mode.lin $((3 * h)) $h no
+  done
+  for block in $(for ((i = 0; i < $3; i++)); do echo {content_mode_blocks.image,content_mode_blocks.image_cond,txt_mode_blocks}.$i; done) \
+    $(for ((i = 0; i < $4; i++)); do echo single_blocks.$i; done); do
+    for i in q_proj k_proj v_proj attn_out; do linear $block.$i $h $h no; done
+    linear $block.mlp_in $((6 * h)) $h no; linear $block.mlp_out $h $((3 * h)) no
+    tensor $block.norm.query_norm.scale 128; tensor $block.norm.key_norm.scale 128
+  done
+  print_keys
+}
+
 # Flux.2 klein with its text encoder.
 flux2_keys() {
   local h=128 text=32 inner=384 list= stream block
