@@ -204,30 +204,26 @@ TEST(Flux3, AnotherAutoencoderIsRefused) {
               HasSubstr("vae:decoder.conv_in.weight: expected shape [*, 32, 3, 3]"));
 }
 
-// ---- variants
+// ---- references
 
-TEST(Flux3, TheUserSaysThatThereIsAReference) {
-  for (const std::string variant : {"", "base", "edit"}) {
-    const Described model(plugin, small_flux3.shapes(), variant);
-    EXPECT_EQ(model.confidence(), 100);
-    const Recipe recipe = model.recipe();
-    EXPECT_EQ(recipe.variant, variant == "edit" ? "edit" : "base");
-    EXPECT_EQ(recipe.inputs.contains("reference"), variant == "edit");
-    EXPECT_EQ(recipe.sampling.steps, 50);
-    EXPECT_EQ(recipe.sampling.guidance, 3.5);
-    const Graph graph = model.denoiser({{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 80}});
-    EXPECT_EQ(graph.inputs.contains("reference"), variant == "edit");
-    EXPECT_EQ(graph.params.contains("content_mode_blocks.image_cond.0.q_proj.weight"), variant == "edit");
-  }
+std::set<std::string> images(bool reference) {
+  return reference ? std::set<std::string>{"control"} : std::set<std::string>{};
 }
 
-// Every role, against the recipe.
-TEST(Flux3, PartsFitEachOther) {
+// The weights are the same: what the run has says whether there is one.
+TEST(Flux3, AReferenceIsAnInputOfRunsThatHaveOne) {
   const TempDir dir;
-  ModelConfig config = write_separate(dir.path());
-  for (const char* variant : {"base", "edit"}) {
-    config.given["variant"] = {variant};
-    EXPECT_NO_THROW(check_model(Model(built_plugins(), config, ""), DType::f32)) << variant;
+  const ModelConfig config = write_separate(dir.path());
+  for (const bool reference : {false, true}) {
+    const Model model(built_plugins(), config, "", images(reference));
+    EXPECT_NO_THROW(check_model(model, DType::f32));  // every role, against the recipe
+    EXPECT_EQ(model.recipe().variant, "base");
+    EXPECT_EQ(model.recipe().sampling.steps, 50);
+    EXPECT_EQ(model.recipe().sampling.guidance, 3.5);
+    const Graph graph =
+        model.build("denoiser", {{"batch", 1}, {"height", 3}, {"width", 5}, {"text_length", 80}}, DType::f32);
+    EXPECT_EQ(graph.inputs.contains("reference"), reference);
+    EXPECT_EQ(graph.params.contains("content_mode_blocks.image_cond.0.q_proj.weight"), reference);
   }
 }
 
@@ -294,9 +290,7 @@ HostTensor denoise_batch(const Model& model, const std::vector<std::pair<int64_t
 TEST(Flux3, SamplesOfABatchDoNotMeet) {
   const TempDir dir;
   for (const bool reference : {false, true}) {
-    ModelConfig config = write_separate(dir.path());
-    if (reference) config.given["variant"] = {"edit"};
-    const Model model(built_plugins(), config, "");
+    const Model model(built_plugins(), write_separate(dir.path()), "", images(reference));
     for (const auto& [height, width] : {std::pair{3, 5}, std::pair{1, 7}}) {
       const HostTensor both = denoise_batch(model, {{3, 4}, {8, 9}}, height, width, 9, reference);
       EXPECT_EQ(both.desc.shape, (Shape{2, height, width, 128}));
@@ -314,8 +308,10 @@ TEST(Flux3, FullSizeGraphsAndLoraModules) {
   const Shapes shapes = full_flux3.shapes();
   EXPECT_EQ(parameters_of(shapes), 5'538'458'368);
   for (const bool reference : {false, true}) {
-    const Described model(plugin, shapes, reference ? "edit" : "base");
-    Graph graph = model.denoiser({{"batch", 1}, {"height", 64}, {"width", 48}, {"text_length", 160}});
+    const Described model(plugin, shapes);
+    Sizes sizes{{"batch", 1}, {"height", 64}, {"width", 48}, {"text_length", 160}};
+    if (reference) sizes["reference"] = 1;
+    Graph graph = model.denoiser(sizes);
     EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 64, 48, 128}));
     std::set<std::string> used;
     for (const auto& [name, value] : graph.params) used.insert(name);

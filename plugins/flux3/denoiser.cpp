@@ -156,7 +156,7 @@ class Streams {
 
 }  // namespace
 
-void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool reference) {
+void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   const int64_t batch = sizes["batch"], height = sizes["height"], width = sizes["width"], length = sizes["text_length"];
   const auto picture = [&](const char* name) {
     return g.reshape(g.input(name, {batch, height, width, dims.channels}), {batch, height * width, dims.channels});
@@ -168,7 +168,7 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   Value at_0 = activated(g.constant({batch}, std::vector<float>(static_cast<size_t>(batch))));
   Streams streams(g, height, width);
   streams.add_picture("image", picture("latents"), at_t, 0);
-  if (reference) streams.add_picture("image_cond", picture("reference"), at_0, -1);
+  if (sizes.has("reference")) streams.add_picture("image_cond", picture("reference"), at_0, -1);
   streams.add_text(g.input("text", {batch, length, dims.text}), at_0, g.input("text_lengths", {batch}, LH_I32));
 
   const Blocks blocks(g, dims);

@@ -25,6 +25,6 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 
 // latents [B, H, W, C], text [B, L, D], text_lengths i32 [B], timestep f32 [B] (sigma in 0..1) and, with `reference`,
 // reference like latents -> velocity. Of a sample's text as many rows are seen as text_lengths says.
-void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes, bool reference);
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
 
 }  // namespace flux3

@@ -1,5 +1,5 @@
-// Plugin "flux3": FLUX.3 image klein base, which makes an image of a text, or of a text and a reference picture. The
-// weights are the same: the user (model.variant) says which.
+// Plugin "flux3": FLUX.3 image klein base, which makes an image of a text, or of a text and a reference picture, with
+// the same weights.
 #include <optional>
 
 #include "denoiser.h"
@@ -45,7 +45,7 @@ Value rows_of(Graph& g, Value mask) {
 class Flux3 : public nn::LatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Flux3(const Weights& weights) : LatentModel(facts), edits_(weights.setting("variant") == "edit") {
+  explicit Flux3(const Weights& weights) : LatentModel(facts) {
     if (!weights.first_with_prefix("txt_in.").empty()) dims_ = read_dimensions(weights);
     if (!weights.first_with_prefix("vae:").empty())
       nn::check_flux2_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels);
@@ -64,11 +64,11 @@ class Flux3 : public nn::LatentModel {
     return modes && weights.has("single_blocks.0.q_proj.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override { return edits_ ? flux3_text::recipe_edit_yaml : flux3_text::recipe_base_yaml; }
+  const char* recipe() const override { return flux3_text::recipe_yaml; }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
-  void build_denoiser(Graph& g, const Sizes& sizes) const override { flux3::build_denoiser(g, *dims_, sizes, edits_); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override { flux3::build_denoiser(g, *dims_, sizes); }
   void build_encode(Graph& g, const Sizes& sizes) const override { nn::build_flux2_encode(g, "vae:", sizes); }
   void build_decode(Graph& g, const Sizes& sizes) const override { nn::build_flux2_decode(g, "vae:", sizes); }
 
@@ -86,7 +86,6 @@ class Flux3 : public nn::LatentModel {
   }
 
   std::optional<Dimensions> dims_;
-  bool edits_;
 };
 
 constexpr lh_model flux3_model = lora_host::model<Flux3>("flux3", flux3_text::checkpoint_yaml);
