@@ -138,7 +138,7 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image 6 for
 // each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads
-// in the last; of krea2 8 for each of 2 and 4 for the text, and 8 more; of wan and anima 10 for each of 2; of sd35 10
+// in the last; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for each of 2; of sd35 10
 // for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12
 // for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
 // full size (sdxl_test); text encoders 6 for each layer that is reached.
@@ -158,7 +158,7 @@ const Family families[] = {
     {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
-    {"krea2", "krea2", "turbo", krea2, 56, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
+    {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
