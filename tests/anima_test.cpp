@@ -1,5 +1,6 @@
 // Anima beyond its golden cases: every layout of files, refusals, prompts in two vocabularies, rows of zeros, sizes,
 // LoRA on the adapter, and the published model by its shapes.
+#include <fmt/core.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -11,6 +12,8 @@
 #include "encode/check_model.h"
 #include "encode/text_encoding.h"
 #include "graph/op.h"
+#include "io/lora_file.h"
+#include "io/lora_verify.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
 #include "run/weights.h"
@@ -304,6 +307,30 @@ TEST(Anima, TheStreamIsFloat32InHalfPrecision) {
   };
   EXPECT_EQ(wide(DType::f16), 3 * small_anima.blocks + 1);
   EXPECT_EQ(wide(DType::bf16), 0);
+}
+
+// ---- LoRA files
+
+// Of both components, as sd-scripts names them where it trains the adapter, too.
+TEST(Anima, LorasOfTheAdapterAreRead) {
+  const TempDir dir;
+  const Model model(built_plugins(), write_separate(dir.path()), "");
+  std::vector<Given> tensors;
+  for (const auto& [name, out, in] :
+       {std::tuple{"lora_unet_llm_adapter_blocks_1_cross_attn_k_proj", small_anima_adapter.width,
+                   small_anima_adapter.source},
+        std::tuple{"lora_unet_blocks_0_mlp_layer1", small_anima.inner, small_anima.hidden}}) {
+    tensors.push_back({fmt::format("{}.lora_down.weight", name), counting({2, in})});
+    tensors.push_back({fmt::format("{}.lora_up.weight", name), counting({out, 2})});
+    tensors.push_back({fmt::format("{}.alpha", name), counting(Shape{})});
+  }
+  write_file(dir / "lora.safetensors", tensors);
+  const VerifyReport report =
+      verify_lora(read_lora(dir / "lora.safetensors"), spec_of(plugin), model.checkpoint().weights(), {});
+  for (const ProgramReport& one : report.programs) {
+    const bool meant = one.program == "comfyui" || one.program == "kohya";
+    EXPECT_EQ(one.loaded, meant ? 6 : 0) << one.program;
+  }
 }
 
 // ---- full size

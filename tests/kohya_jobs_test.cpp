@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "support/anima_shapes.h"
 #include "support/image_files.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -296,12 +297,50 @@ noise_offset = 0.05
 )",
                 ""};
 
+// Of a model whose text a language model reads, and an adapter behind it.
+const Job anima = {"anima", R"(
+pretrained_model_name_or_path = "FOLDER/anima.safetensors"
+qwen3 = "FOLDER/anima.safetensors"
+vae = "FOLDER/anima.safetensors"
+llm_adapter_path = "FOLDER/anima.safetensors"
+t5_tokenizer_path = "SOURCE/share/tokenizers/t5"
+qwen3_max_token_length = 512
+t5_max_token_length = 512
+output_dir = "FOLDER/out"
+output_name = "mine"
+network_module = "networks.lora_anima"
+network_dim = 4
+network_train_unet_only = true
+cache_text_encoder_outputs = true
+learning_rate = 1e-4
+optimizer_type = "AdamW8bit"
+max_train_steps = 2
+mixed_precision = "bf16"
+timestep_sampling = "sigmoid"
+sigmoid_scale = 1.0
+discrete_flow_shift = 1.0
+weighting_scheme = "uniform"
+attn_mode = "torch"
+split_attn = false
+vae_chunk_size = 64
+vae_disable_cache = true
+unsloth_offload_checkpointing = false
+)",
+                   R"(
+[[datasets]]
+resolution = 64
+caption_extension = ".txt"
+  [[datasets.subsets]]
+  image_dir = "FOLDER/photos"
+)"};
+
 class KohyaJobs : public testing::TestWithParam<Job> {};
 
 TEST_P(KohyaJobs, AreTrained) {
   const TempDir dir;
   write_small_sdxl(dir / "xl.safetensors");
   write_small_sd15(dir / "sd.safetensors");
+  if (GetParam().name == std::string("anima")) write_anima_of_all_words(dir / "anima.safetensors");
   const auto pictures = [&](const std::string& folder, std::initializer_list<const char*> names) {
     fs::create_directories(dir / folder);
     for (const char* name : names) {
@@ -319,7 +358,8 @@ TEST_P(KohyaJobs, AreTrained) {
   put(dir / "prompts.txt", "# one a line\na dog --w 64 --h 64 --d 3 --l 2 --s 2 --n bad\n");
   const auto placed = [&](std::string text) {
     for (const auto& [word, path] : {std::pair<std::string, std::string>{"FOLDER", dir.path().string()},
-                                     {"TOY", std::string(source_dir()) + "/examples/toy_flux"}})
+                                     {"TOY", std::string(source_dir()) + "/examples/toy_flux"},
+                                     {"SOURCE", std::string(source_dir())}})
       for (size_t at; (at = text.find(word)) != text.npos;) text.replace(at, word.size(), path);
     return text;
   };
@@ -338,7 +378,7 @@ TEST_P(KohyaJobs, AreTrained) {
   EXPECT_GE(std::ranges::count(rows, '\n'), 3) << rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd),
+INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd, anima),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

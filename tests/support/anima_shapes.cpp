@@ -77,8 +77,9 @@ Shapes anima_file(const AnimaDit& dit, const AnimaAdapter& adapter) {
   return all;
 }
 
-void write_small_anima(const std::filesystem::path& path) {
-  constexpr int64_t words = 1626;
+namespace {
+
+void write_anima(const std::filesystem::path& path, int64_t words) {
   Shapes text;
   add_llm(text, "text_encoders.qwen3_06b.transformer.", {small_anima_adapter.source, 2, 2, 128, words});
   std::vector<Given> all = filled(text);
@@ -88,5 +89,11 @@ void write_small_anima(const std::filesystem::path& path) {
     for (const Given& t : tensors) all.push_back({prefix + t.name, t.tensor});
   write_file(path, all);
 }
+
+}  // namespace
+
+void write_small_anima(const std::filesystem::path& path) { write_anima(path, 1626); }
+
+void write_anima_of_all_words(const std::filesystem::path& path) { write_anima(path, 151936); }
 
 }  // namespace lh::test

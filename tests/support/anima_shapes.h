@@ -25,5 +25,7 @@ Shapes anima_file(const AnimaDit& dit, const AnimaAdapter& adapter);
 
 // One file with everything that a run needs, with as many words as T5 and tests/data/qwen_small have.
 void write_small_anima(const std::filesystem::path& path);
+// The same with the words of Qwen3's own tokenizer, for runs that cannot name another.
+void write_anima_of_all_words(const std::filesystem::path& path);
 
 }  // namespace lh::test
