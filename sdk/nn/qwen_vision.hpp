@@ -19,8 +19,8 @@ namespace lora_host::nn {
 
 class QwenVision {
  public:
-  static constexpr int64_t patch = 14, merge = 2,
-                           cell = patch * merge;  // pixels of a patch; patches and pixels of a row
+  static constexpr int64_t patch = 14, merge = 2;  // pixels of a patch, patches of a row's square
+  static constexpr int64_t cell = patch * merge;   // pixels of it
   static constexpr int64_t head_dim = 80;
 
   // The weights are those of `prefix`, e.g. "qwen2_5_vl:visual.".
