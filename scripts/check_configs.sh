@@ -63,10 +63,28 @@ qwen_vision_keys() {
   print_keys
 }
 qwen_vision_keys >"$work/qwen_vision.json"
-# Those of Wan, too.
+# Those of Krea 2 and Wan, too.
+krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
+# Those of Anima, too.
+anima_keys 28 2048 8192 256 6 1024 32128 >"$work/anima.json"
+qwen3_06b_keys() {
+  local list= layer
+  tensor model.embed_tokens.weight "151936, 1024"; tensor model.norm.weight 1024
+  for layer in model.layers.{0..27}; do
+    tensor $layer.input_layernorm.weight 1024; tensor $layer.post_attention_layernorm.weight 1024
+    tensor $layer.self_attn.q_norm.weight 128; tensor $layer.self_attn.k_norm.weight 128
+    linear $layer.self_attn.q_proj 2048 1024 no; linear $layer.self_attn.o_proj 1024 2048 no
+    linear $layer.self_attn.k_proj 1024 1024 no; linear $layer.self_attn.v_proj 1024 1024 no
+    linear $layer.mlp.gate_proj 3072 1024 no; linear $layer.mlp.up_proj 3072 1024 no
+    linear $layer.mlp.down_proj 1024 3072 no
+  done
+  print_keys
+}
+qwen3_06b_keys >"$work/qwen3_06b.json"
+flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -130,7 +148,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | wan_1_3b | wan_14b | umt5) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -150,6 +168,8 @@ flux-2-klein-base-4b flux2-klein-4b
 flux-2-klein-base-9b flux2-klein-9b
 flux2-vae flux2_ae
 mistral_3_small_flux2_bf16 mistral
+flux-3-image-klein-base flux3
+qwen3vl_4b_bf16 qwen_3_4b
 qwen_3_4b qwen_3_4b
 qwen_3_8b qwen_3_8b
 Chroma1-HD Chroma1-HD
@@ -157,6 +177,10 @@ qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision
 qwen_image_edit_2511_bf16 qwen_image
+krea2_raw_bf16 krea2
+qwen3vl_4b_bf16 qwen_3_4b
+anima-base-v1.0 anima
+qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
 wan2.1_t2v_14B_fp16 wan_14b
 wan2.2_t2v_high_noise_14B_fp16 wan_14b

@@ -8,8 +8,10 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "support/anima_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
+#include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
@@ -209,6 +211,8 @@ class SmallModels {
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
     if (name == "qwen_image_edit")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(192), words("qwen_small")};
+    if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
+    if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -457,6 +461,18 @@ INSTANTIATE_TEST_SUITE_P(
                           {"sample.samples", {{{"prompt", "make it blue"}, {"ctrl_img_1", "FOLDER/control/b.png"}}}}}},
                         {},
                         {"variant: \"edit-2511\""}},
+                    Job{"krea2_turbo",
+                        "krea2",
+                        true,
+                        {tight, {{"model.arch", "krea2:turbo"}, {"sample.guidance_scale", 1}}},
+                        {},
+                        {"plugin: \"krea2\"", "variant: \"turbo\""}},
+                    Job{"anima",
+                        "anima",
+                        true,
+                        {tight, {{"model.arch", "anima"}, {"sample.guidance_scale", 4}}},
+                        {},
+                        {"plugin: \"anima\""}},
                     Job{"wan21",
                         "wan",
                         true,
@@ -527,6 +543,9 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
       {"lumina2", {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}, none},
+      {"krea2_edit",
+       {{"model.arch", "krea2:o_edit"}, {"model.model_kwargs", {{"edit", true}}}},
+       "model.model_kwargs: "},
       {"full fine-tuning",
        {{"network", nullptr}, {"model.is_flux", true}},
        "network: missing. Without it ai-toolkit trains all of the model's weights, and saves a checkpoint; this "

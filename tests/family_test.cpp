@@ -16,9 +16,12 @@
 #include "io/lora_file.h"
 #include "io/lora_merge.h"
 #include "sample/denoiser.h"
+#include "support/anima_shapes.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
+#include "support/flux3_shapes.h"
 #include "support/golden.h"
+#include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
@@ -63,12 +66,24 @@ std::function<fs::path(const fs::path&)> flux2(const Flux2& denoiser) {
     return folder / "model.safetensors";
   };
 }
+fs::path flux3(const fs::path& folder) {
+  write_small_flux3(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path z_image(const fs::path& folder) {
   write_small_z_image(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path qwen_image(const fs::path& folder) {
   write_small_qwen_image(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path krea2(const fs::path& folder) {
+  write_small_krea2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path anima(const fs::path& folder) {
+  write_small_anima(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path wan(const fs::path& folder) {
@@ -114,6 +129,8 @@ constexpr const char* qwen_image_edit_files = R"(
   variant: edit-2511
   max_sequence_length: 192
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* anima_files = R"(
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* wan_files = R"(
   variant: wan2.2-low-noise
   tokenizer_path: SOURCE/share/tokenizers/t5)";
@@ -123,11 +140,12 @@ constexpr const char* inpaint_sample =
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
-// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of z_image 6 for each of 3 blocks and 5 for
-// one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads in the last; of wan 10 for
-// each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
-// not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
-// blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image 6 for
+// each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads
+// in the last; of krea2 8 for each of 2 and 4 for the text, and 8 more; of wan and anima 10 for each of 2; of sd35 10
+// for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12
+// for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
+// full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -141,6 +159,7 @@ const Family families[] = {
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
      3, "1e-2", "kohya comfyui diffusers", "all",
      "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+    {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
     {"qwen_image_edit", "qwen_image", "edit-2511", qwen_image, 24, "kohya comfyui diffusers", qwen_image_edit_files, "",
@@ -148,7 +167,9 @@ const Family families[] = {
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
      1, "1e-2", "kohya comfyui diffusers", "all",
      "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+    {"krea2", "krea2", "turbo", krea2, 56, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
+    {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -414,12 +435,15 @@ TEST_P(Families, InspectNamesTheFamily) {
 // docs/lora-files.md: kohya loads its own format of the models that it knows, ComfyUI all but one, diffusers what the
 // row says.
 TEST_P(Families, ProgramsLoadEveryKey) {
-  const bool kohya = std::ranges::count(spec_of(GetParam().plugin).lora_loaders, "kohya", &LoraLoader::program) > 0;
+  const auto knows = [](const char* program) {
+    return std::ranges::count(spec_of(GetParam().plugin).lora_loaders, program, &LoraLoader::program) > 0;
+  };
   for (const std::string& format : run().formats) {
     std::vector<std::string> programs;
-    if (format == "kohya" && kohya) programs = {"kohya"};
+    if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan"))
+    if (knows("comfyui") &&
+        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -13,6 +13,7 @@
 #include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
+#include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -200,6 +201,9 @@ const Family families[] = {
     {"sd35_medium", [](const fs::path& path) { write_small_sd35(path, small_medium); }, 2 * small_medium.blocks - 1},
     {"sd35_large", [](const fs::path& path) { write_small_sd35(path, small_large); }, 2 * small_large.blocks - 1},
     {"qwen_image", [](const fs::path& path) { write_small_qwen_image(path); }, 2 * small_qwen_image.blocks - 1},
+    // Those of four blocks of the text among them, and gelu in front of the text, of the timestep and of the
+    // modulation.
+    {"krea2", write_small_krea2, small_krea2.blocks + 4 + 3},
     // This gates by gelu (erf).
     {"sdxl", [](const fs::path& path) { write_small_sdxl(path); }, 0},
     {"flux2", [](const fs::path& path) { write_small_flux2(path, small_klein); },

@@ -12,6 +12,7 @@
 #include "passes/prune.h"
 #include "support/device.h"
 #include "support/flux2_shapes.h"
+#include "support/flux3_shapes.h"
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -158,7 +159,7 @@ TEST(FuseRms, LeavesNormsThatAreReadElsewhere) {
   EXPECT_EQ(norms_apart(b.g), 2);
 }
 
-TEST(FuseRms, LeavesWeightsThatAreTrainedOrComputed) {
+TEST(FuseRms, LeavesWeightsThatAreTrained) {
   for (const std::string trained : {"first", "second"}) {
     Block b;
     fuse(b.g, std::vector{trained});
@@ -167,14 +168,47 @@ TEST(FuseRms, LeavesWeightsThatAreTrainedOrComputed) {
     EXPECT_EQ(count(b.g, gated_residual_op, false), trained == "second" ? 1 : 0);
     EXPECT_EQ(norms_apart(b.g), 1);
   }
-  Graph g(DType::f32);
-  const Value x = g.add_input("x", {DType::f32, {1, 3, 24}}), scale = g.add_input("scale", {DType::f32, {1, 1, 24}});
-  const auto one_more = [&](Value v) { return g.add(affine_op, {v}, {{"scale", 1.0}, {"shift", 1.0}}, 0)[0]; };
-  const Value weight = one_more(g.add_param("weight", {DType::f32, {24}}));
-  const Value norm = g.add(rms_norm_op, {x, weight}, {{"eps", 1e-5}}, 0)[0];
-  g.outputs["y"] = g.add(mul_op, {norm, one_more(scale)}, {}, 0)[0];
-  fuse(g);
-  EXPECT_EQ(norms_apart(g), 1);
+}
+
+// x (1 + scale) behind a norm whose weight is one more than a value of 24, in float32.
+struct OneMore {
+  Graph g;
+  Value x, scale, value;
+
+  explicit OneMore(bool given, DType dtype = DType::f32)
+      : g(dtype), x(g.add_input("x", {dtype, {2, 3, 24}})), scale(g.add_input("scale", {dtype, {2, 1, 24}})) {
+    value = given ? g.add_input("value", {dtype, {24}}) : g.add_param("value", {dtype, {24}});
+    const auto one_more = [&](Value v) { return g.add(affine_op, {v}, {{"scale", 1.0}, {"shift", 1.0}}, 0)[0]; };
+    const Value wide = g.add(cast_op, {value}, {{"dtype", static_cast<int64_t>(DType::f32)}}, 0)[0];
+    const Value norm = g.add(rms_norm_op, {x, one_more(wide)}, {{"eps", 1e-5}}, 0)[0];
+    g.outputs["y"] = g.add(mul_op, {norm, one_more(scale)}, {}, 0)[0];
+  }
+};
+
+TEST(FuseRms, TakesWeightsComputedOfSuchAsAreNotTrained) {
+  Device device(tested_device());
+  for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
+    OneMore exact(false), plain(false, type), fused(false, type);
+    fuse(fused.g);
+    EXPECT_EQ(count(fused.g, modulated_norm_op, true), 1);
+    EXPECT_EQ(norms_apart(fused.g), 0);
+    const Tensors truth = run_with_gradients(device, exact.g, {exact.x, exact.scale});
+    const Tensors apart = run_with_gradients(device, plain.g, {plain.x, plain.scale});
+    const Tensors got = run_with_gradients(device, fused.g, {fused.x, fused.scale});
+    if (type == DType::f32) {
+      expect_close(got, truth, 16 * 5);
+      continue;
+    }
+    for (const auto& [name, tensor] : truth)
+      EXPECT_LE(relative_error(got.at(name), tensor), 1.25 * relative_error(apart.at(name), tensor)) << name;
+  }
+}
+
+TEST(FuseRms, LeavesWeightsComputedOfOthers) {
+  OneMore given(true), trained(false);
+  fuse(given.g);
+  fuse(trained.g, std::vector<std::string>{"value"});
+  for (const Graph* g : {&given.g, &trained.g}) EXPECT_EQ(norms_apart(*g), 1);
 }
 
 TEST(FuseRms, LeavesAFactorOfAnotherShape) {
@@ -276,6 +310,7 @@ TEST(FuseRms, FindsTheNormsOfEveryFamily) {
                              {"z_image", full_z_image.shapes(), 32, 2 * 34, false},
                              {"flux", of_golden("flux_schnell_tiny"), 0, 4 + 2, true},
                              {"flux2", small_flux2_dev.shapes(), 0, 4 + 2 * 2, true},
+                             {"flux3", small_flux3.shapes(), 0, 2 * 4, true},
                              {"qwen_image", small_qwen_image.shapes(), 0, 4 + 3, true},
                              {"chroma", small_chroma.shapes(), 0, 4 + 2 * 2, true},
                              {"sd35", small_large.shapes(), 0, 0, true},

@@ -109,6 +109,34 @@ TEST(Recipe, ImagesThatAModelCanDoWithoutAreInputsOfRunsThatHaveThem) {
       ElementsAre("sample.images.fear: the model is given no image of this key. Did you mean far?"));
 }
 
+// Which a text encoder sees; those that a run does not have are no inputs of its graph.
+TEST(Recipe, PicturesBesideAPrompt) {
+  std::string text = flow;
+  text.replace(text.find("optional: true}"), 15,
+               "template: '{pictures}{prompt}', pictures: {each: 'no {number}: {places}', place: <p>}}");
+  text +=
+      "pictures: {a: {source: image.near, encoder: t5, area: 3136, multiple: 28}, "
+      "b: {source: image.far, encoder: t5, area: 100, multiple: 5, optional: true}}\n";
+  Recipe r = Recipe::parse(text, "tiny");
+  EXPECT_EQ(r.tokenizers.at("t5").picture, "no {number}: {places}");
+  EXPECT_EQ(r.tokenizers.at("t5").place, "<p>");
+  EXPECT_EQ(r.pictures.at("a").area, 3136);
+  r.keep_images({});
+  EXPECT_THAT(r.image_keys().needed, ElementsAre("control", "near"));
+  EXPECT_THAT(r.image_keys().possible, ElementsAre("far"));
+  const std::tuple<std::string, const char*, const char*> wrong[] = {
+      {"encoder: t5, area: 3136", "encoder: clip_l, area: 3136",
+       "`clip_l` has no tokenizer with pictures in its template"},
+      {"image.near", "near", "source must be image.<key>, found `near`"},
+      {"{pictures}{prompt}", "{prompt}", "pictures needs a template with {pictures}"},
+      {": {places}'", ":'", "each must hold {places}"}};
+  for (const auto& [what, by, error] : wrong) {
+    std::string other = text;
+    other.replace(other.find(what), what.size(), by);
+    EXPECT_THAT(error_of([&] { Recipe::parse(other, "tiny"); }), HasSubstr(error));
+  }
+}
+
 // Whose image is the sample's own in training, and one of the user's in samples.
 TEST(Recipe, ModelThatPaintsAPartOfAnImage) {
   std::string text = discrete;

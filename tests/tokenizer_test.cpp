@@ -204,6 +204,29 @@ TEST(BpeTokenizer, EqualsFurtherTables) {
   }
 }
 
+// Each place of a picture is a token; what a prompt says of places is text.
+TEST(TokenizerTemplate, HasAPlaceForEachPartOfAPicture) {
+  TokenizerSpec spec = qwen3_spec();
+  spec.pad = "<|endoftext|>";
+  spec.text = "{pictures}{prompt}";
+  spec.picture = "Picture {number}: <|vision_start|>{places}<|vision_end|>";
+  spec.place = "<|image_pad|>";
+  const auto tokenizer = make_tokenizer(spec, {});
+  const Ids plain = tokenizer->encode("a {places} cat"), seen = tokenizer->encode("a {places} cat", {3, 2});
+  EXPECT_EQ(tokenizer->place(), 151655);
+  EXPECT_EQ(std::ranges::count(plain, 151655), 0);
+  EXPECT_EQ(std::ranges::count(seen, 151655), 5);
+  EXPECT_EQ(Ids(seen.end() - static_cast<int64_t>(plain.size()), seen.end()), plain);
+  const auto first = std::ranges::find(seen, 151655);
+  EXPECT_EQ(Ids(first - 1, first + 4), (Ids{151652, 151655, 151655, 151655, 151653}));
+  const auto second = std::find(first + 3, seen.end(), 151655);
+  EXPECT_EQ(Ids(second - 1, second + 3), (Ids{151652, 151655, 151655, 151653}));
+  EXPECT_EQ(tokenize(*tokenizer, "a cat", 40, 1, {3, 2}).mask[20], 1);
+  TokenizerSpec other = spec;
+  other.picture = "<|vision_start|>{places}<|vision_end|>";
+  EXPECT_NE(make_tokenizer(other, {})->fingerprint(), tokenizer->fingerprint());
+}
+
 TEST(TokenizerTemplate, IsPutAroundThePrompt) {
   TokenizerSpec spec = qwen3_spec();
   spec.pad = "<|endoftext|>";

@@ -69,9 +69,13 @@ class Matcher {
     if (weight && !is_frozen(weight)) return std::nullopt;
     return RmsNorm{norm->inputs[0], weight, norm->attrs.f("eps")};
   }
+  // A parameter without a gradient, or computed from such alone, as 1 + weight is.
   bool is_frozen(Value weight) const {
     const ValueInfo& info = graph_.info(weight);
-    return info.kind == ValueKind::param && std::ranges::find(trained_, info.name) == trained_.end();
+    if (info.kind == ValueKind::param) return std::ranges::find(trained_, info.name) == trained_.end();
+    const Node* maker = maker_of(weight);
+    return maker != nullptr && !maker->inputs.empty() &&
+           std::ranges::all_of(maker->inputs, [&](Value input) { return !input || is_frozen(input); });
   }
 
   // The value that a factor is one more than.

@@ -8,7 +8,7 @@
 //   mul(silu(a), b) or mul(gelu(a), b)                    becomes   gated_activation(a, b)
 // for x and z [B, S, C], scale, shift and gate [B, 1, C], a and b of one shape; either factor and summand first; a
 // shift behind a modulated RMS norm goes in as well. What was there stays where something else reads it, and rms norms
-// where their weight is computed or trained.
+// where their weight is trained, or computed of anything but weights that are not.
 #pragma once
 
 #include <span>

@@ -1,4 +1,4 @@
-// The parts of Flux.2: the transformer, with its dimensions read from weight shapes, and the autoencoder.
+// The Flux.2 transformer: its dimensions, read from weight shapes, and its graph.
 #pragma once
 
 #include <optional>
@@ -26,11 +26,5 @@ std::optional<std::string> relative(const lora_host::Weights& weights);
 
 // latents and references [B, H, W, C], text [B, L, D], timestep f32 [B] (sigma in 0..1), guidance f32 [B] -> velocity.
 void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
-
-// The convolutional autoencoder (nn/autoencoder.hpp) with 32 channels, whose latents are cut into 2x2 patches and
-// brought to mean 0 and variance 1 by the statistics of a batch norm, a pair for each of the 128 `channels`.
-void check_autoencoder(const lora_host::Weights& weights, int64_t channels);
-void build_encode(lora_host::Graph& g, const lora_host::Sizes& sizes);
-void build_decode(lora_host::Graph& g, const lora_host::Sizes& sizes);
 
 }  // namespace flux2

@@ -7,6 +7,7 @@
 
 #include "flux2.h"
 #include "flux2_text.hpp"
+#include "nn/flux2_autoencoder.hpp"
 #include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
 
@@ -54,7 +55,7 @@ class Flux2 : public nn::LatentModel {
     if (!weights.first_with_prefix("double_blocks.").empty()) dims_ = read_dimensions(weights);
     choose_recipe(weights);
     if (!weights.first_with_prefix("vae:").empty())
-      check_autoencoder(weights, dims_ ? dims_->channels : latent_channels);
+      nn::check_flux2_autoencoder(weights, "vae:", dims_ ? dims_->channels : latent_channels);
     for (const Encoder* encoder : {&qwen3, &mistral})
       if (encoder->is_there(weights) && (!dims_ || encoder == &this->encoder(weights))) {
         const int64_t width = 3 * nn::check_llm(weights, encoder->prefix, encoder->facts, false);
@@ -75,8 +76,8 @@ class Flux2 : public nn::LatentModel {
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { flux2::build_denoiser(g, *dims_, sizes); }
-  void build_encode(Graph& g, const Sizes& sizes) const override { flux2::build_encode(g, sizes); }
-  void build_decode(Graph& g, const Sizes& sizes) const override { flux2::build_decode(g, sizes); }
+  void build_encode(Graph& g, const Sizes& sizes) const override { nn::build_flux2_encode(g, "vae:", sizes); }
+  void build_decode(Graph& g, const Sizes& sizes) const override { nn::build_flux2_decode(g, "vae:", sizes); }
 
   const Encoder& encoder(const Weights& weights) const {
     const bool guided = dims_ ? dims_->guidance : !qwen3.is_there(weights) && mistral.is_there(weights);

@@ -42,6 +42,7 @@ struct LlmFacts {
   double window_theta = 0;        // rope_theta of layers with a window; 0: the same
   RopeScaling rope_scaling = {};  // of layers without a window
   bool pads_first = false;        // pads stand in front, and count as positions
+  int64_t pad_position = -1;  // where every pad behind the tokens stands, in layers without a window; -1: they count on
   // Of models that also see: a position has three axes, and so many of the frequencies, one after the other, turn by
   // each of them.
   std::array<int64_t, 3> rope_sections = {};
@@ -66,6 +67,7 @@ class Llm {
     for (double& frequency : frequencies) frequency = scaled(frequency);
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
     if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_sections, frequencies);
+    if (facts.pad_position >= 0) plain_.rope = with_pads(plain_.rope, mask, frequencies);
     if (facts.window_theta > 0)
       windowed_.rope = rope_tables(g, length_, rope_frequencies(facts.head_dim, facts.window_theta));
     if (facts.window > 0 && facts.window < length_) windowed_.bias = window_bias();
@@ -157,6 +159,19 @@ class Llm {
     double kept = (turns - s.low_frequency) / (s.high_frequency - s.low_frequency);
     kept = std::min(1.0, std::max(0.0, kept));
     return frequency * (kept + (1 - kept) / s.factor);
+  }
+
+  // [B, L, D/2]: the rows of tokens, and for pads that of `pad_position`.
+  RopeTables with_pads(const RopeTables& rope, Value mask, const std::vector<double>& frequencies) {
+    RopeAngles angles;
+    angles.add(facts_.pad_position, frequencies);
+    const auto half = static_cast<int64_t>(frequencies.size());
+    const RopeTables pad = angles.tables(g_, {1, 1, half});
+    Value there = g_.reshape(g_.cast(mask, LH_F32), {g_.shape(mask)[0], length_, 1});
+    const auto choose = [&](Value token, Value other) {
+      return g_.add(g_.mul(g_.reshape(token, {1, length_, half}), there), g_.mul(other, g_.affine(there, -1, 1)));
+    };
+    return {choose(rope.cos, pad.cos), choose(rope.sin, pad.sin)};
   }
 
   // [1, 1, L, L]: keys before the window are out of reach.

@@ -67,6 +67,27 @@ qwen_image_keys() {
   print_keys
 }
 
+# The transformer of Krea 2: heads of 128, a quarter as many of keys as of queries; of the text as many.
+krea2_transformer_keys() { # krea2_transformer_keys BLOCKS HIDDEN INNER TEXT TEXT_INNER STATES
+  local h=$2 list= block width keys inner name
+  linear first $h 64; linear tmlp.0 $h 256; linear tmlp.2 $h $h; linear tproj.1 $((6 * h)) $h
+  linear txtfusion.projector 1 $6 no
+  tensor txtmlp.0.scale $4; linear txtmlp.1 $h $4; linear txtmlp.3 $h $h
+  linear last.linear 64 $h; tensor last.norm.scale $h; tensor last.modulation.lin "2, $h"
+  for block in txtfusion.{layerwise,refiner}_blocks.{0,1} $(seq -f blocks.%g 0 $(($1 - 1))); do
+    case $block in
+      txt*) width=$4 keys=$4 inner=$5 ;;
+      *) width=$h keys=$((h / 4)) inner=$3; tensor $block.mod.lin $((6 * h)) ;;
+    esac
+    tensor $block.prenorm.scale $width; tensor $block.postnorm.scale $width
+    tensor $block.attn.qknorm.qnorm.scale 128; tensor $block.attn.qknorm.knorm.scale 128
+    for name in wq gate wo; do linear $block.attn.$name $width $width no; done
+    linear $block.attn.wk $keys $width no; linear $block.attn.wv $keys $width no
+    linear $block.mlp.gate $inner $width no; linear $block.mlp.up $inner $width no; linear $block.mlp.down $width $inner no
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
@@ -95,6 +116,37 @@ umt5_keys() { # umt5_keys BLOCKS WIDTH INNER WORDS
     linear $block.1.DenseReluDense.wo $2 $3 no
     tensor $block.0.layer_norm.weight $2; tensor $block.1.layer_norm.weight $2
   done
+  print_keys
+}
+
+# The transformer of Anima with its adapter, whose width is that of the text.
+anima_keys() { # anima_keys BLOCKS HIDDEN INNER WAIST ADAPTER_BLOCKS TEXT WORDS
+  local h=$2 text=$6 list= block part name seen
+  linear x_embedder.proj.1 $h 68 no; tensor t_embedding_norm.weight $h
+  linear t_embedder.1.linear_1 $h $h no; linear t_embedder.1.linear_2 $((3 * h)) $h no
+  linear final_layer.linear 64 $h no
+  linear final_layer.adaln_modulation.1 $4 $h no; linear final_layer.adaln_modulation.2 $((2 * h)) $4 no
+  for block in $(seq -f blocks.%g 0 $(($1 - 1))); do
+    for part in self_attn cross_attn; do
+      [ $part = self_attn ] && seen=$h || seen=$text
+      for name in q_proj output_proj; do linear $block.$part.$name $h $h no; done
+      for name in k_proj v_proj; do linear $block.$part.$name $h $seen no; done
+      tensor $block.$part.q_norm.weight 128; tensor $block.$part.k_norm.weight 128
+    done
+    linear $block.mlp.layer1 $3 $h no; linear $block.mlp.layer2 $h $3 no
+    for part in self_attn cross_attn mlp; do
+      linear $block.adaln_modulation_$part.1 $4 $h no; linear $block.adaln_modulation_$part.2 $((3 * h)) $4 no
+    done
+  done
+  tensor llm_adapter.embed.weight "$7, $text"
+  for block in $(seq -f llm_adapter.blocks.%g 0 $(($5 - 1))); do
+    for part in self_attn cross_attn; do
+      for name in q_proj k_proj v_proj o_proj; do linear $block.$part.$name $text $text no; done
+      tensor $block.$part.q_norm.weight 64; tensor $block.$part.k_norm.weight 64; tensor $block.norm_$part.weight $text
+    done
+    tensor $block.norm_mlp.weight $text; linear $block.mlp.0 $((4 * text)) $text; linear $block.mlp.2 $text $((4 * text))
+  done
+  linear llm_adapter.out_proj $text $text; tensor llm_adapter.norm.weight $text
   print_keys
 }
 
@@ -149,6 +201,23 @@ z_image_keys() {
     [ $block = context_refiner.0 ] || linear $block.adaLN_modulation.0 $((4 * h)) $time
   done
   qwen_layers text_encoders.qwen3_4b.transformer.model $text 3
+  print_keys
+}
+
+flux3_transformer_keys() { # flux3_transformer_keys HIDDEN TEXT MODE_BLOCKS SINGLE_BLOCKS
+  local h=$1 list= mode i block
+  linear time_in.in_layer $h 256 no; linear time_in.out_layer $h $h no; linear txt_in $h $2 no
+  linear final_layer.image.adaLN_modulation.1 $((2 * h)) $h no; linear final_layer.image.linear 128 $h no
+  for mode in image image_cond; do linear emb_in.$mode $h 128 no; done
+  for mode in image image_cond txt; do
+    linear early_stream_modulations.$mode.lin $((3 * h)) $h no; linear single_stream_modulations.$mode.lin $((3 * h)) $h no
+  done
+  for block in $(for ((i = 0; i < $3; i++)); do echo {content_mode_blocks.image,content_mode_blocks.image_cond,txt_mode_blocks}.$i; done) \
+    $(for ((i = 0; i < $4; i++)); do echo single_blocks.$i; done); do
+    for i in q_proj k_proj v_proj attn_out; do linear $block.$i $h $h no; done
+    linear $block.mlp_in $((6 * h)) $h no; linear $block.mlp_out $h $((3 * h)) no
+    tensor $block.norm.query_norm.scale 128; tensor $block.norm.key_norm.scale 128
+  done
   print_keys
 }
 

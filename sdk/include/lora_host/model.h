@@ -5,30 +5,30 @@
  * channels last.
  *
  * @role denoiser: what the model says of noisy latents
- * @input latents: LH_FLOAT [B, h, w, C], of recipes with an axis of time [B, t, h, w, C]: alpha x + sigma noise, in
- *   model space
- * @input <name>: any further ones, by names of the model's own. The recipe's `inputs` says what each is given, see
- *   sources
+ * @input latents: LH_FLOAT [B, h, w, C], with an axis of time [B, t, h, w, C]: alpha x + sigma noise, in model space
+ * @input <name>: any further ones, by names of the model's own; the recipe's `inputs` says what each is given (sources)
  * @output output: like latents: what the recipe's `objective` asks for
  * @size batch: samples
  * @size height, width: of the latents
  * @size time: of the latents, where they have that axis
+ * @size <input>: 1, of an input that is `optional` and given; else it is not there
  * @size <input>_length: rows of an input from the conditioner of rank 3 or more, such as text_length: of the longest
  *   text of the batch, rounded up
- * @size skip_layers: a list (LH_ATTR_I64_LIST): blocks that pass their input on. Only where the recipe has
- *   skip_layer_guidance, for a second graph
+ * @size skip_layers: a list (LH_ATTR_I64_LIST): blocks that pass their input on; of the graph for skip_layer_guidance
  *
  * @role conditioner: rows of text, or whatever the denoiser is told of a prompt
  * @input <encoder>.input_ids: i32 [B, L]: the tokens, for each entry of the recipe's `tokenizers` that has weights
  * @input <encoder>.attention_mask: i32 [B, L]: 1 = a token, 0 = a pad, where the tokenizer has `mask: true`
+ * @input <picture>: LH_FLOAT [B, H, W, 3] in [-1, 1]: of the recipe's `pictures`, those that the run has
  * @output <name>: any number, of any type and shape that begins with B. Those that the recipe's `inputs` name go to the
  *   denoiser; further ones are for tests
  * @output <mask>: i32 [B, L]: which rows of another output are there; those come first
  * @size batch: texts
  * @size <encoder>.length: tokens of a text, pads included
  * @size <encoder>.drop: tokens in front, of the template, whose rows are left out; where the tokenizer has `drop`
- * @size <encoder>.rows: rows of each text, where the tokenizer has `rows`: its input_ids are [B rows, L], those of a
- * text one after another
+ * @size <encoder>.rows: rows of each text, where the tokenizer has `rows`: input_ids are [B rows, L], a text's together
+ * @size <picture>_height, <picture>_width, <picture>_at: of a picture that is given, in pixels, and the row of its
+ * first place among the tokens
  *
  * @role vae.encode: images to latents
  * @input image: LH_FLOAT [B, H, W, 3] in [-1, 1]

@@ -1,0 +1,28 @@
+// Anima's transformer, that of Cosmos-Predict2: its dimensions, read from weight shapes, and its graph.
+#pragma once
+
+#include <optional>
+
+#include "lora_host/lora_host.hpp"
+
+namespace anima {
+
+struct Dimensions {
+  static constexpr int64_t head_dim = 128;  // rotary axes 44 + 42 + 42
+  static constexpr int64_t patch = 2;
+  int64_t hidden = 0;    // heads * 128
+  int64_t channels = 0;  // of the latents
+  int64_t text = 0;      // width of the text states
+  int64_t blocks = 0;
+};
+
+// Throws lora_host::Failure that names the tensor, the expected and the found shape.
+Dimensions read_dimensions(const lora_host::Weights& weights);
+
+// What the weights are instead, where they are those of a known relative.
+std::optional<std::string> relative(const lora_host::Weights& weights);
+
+// latents [B, H, W, C] of one frame, text [B, L, D] (every row is read), timestep f32 [B] (sigma in 0..1) -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+
+}  // namespace anima
