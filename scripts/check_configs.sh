@@ -50,6 +50,19 @@ mistral_keys() {
   print_keys
 }
 mistral_keys >"$work/mistral.json"
+# What Qwen2.5-VL sees with, which is not in the list of its language model.
+qwen_vision_keys() {
+  local list= layer
+  tensor visual.patch_embed.proj.weight "1280, 3, 2, 14, 14"; tensor visual.merger.ln_q.weight 1280
+  linear visual.merger.mlp.0 5120 5120; linear visual.merger.mlp.2 3584 5120
+  for layer in visual.blocks.{0..31}; do
+    tensor $layer.norm1.weight 1280; tensor $layer.norm2.weight 1280
+    linear $layer.attn.qkv 3840 1280; linear $layer.attn.proj 1280 1280
+    linear $layer.mlp.gate_proj 3420 1280; linear $layer.mlp.up_proj 3420 1280; linear $layer.mlp.down_proj 1280 3420
+  done
+  print_keys
+}
+qwen_vision_keys >"$work/qwen_vision.json"
 # Those of Krea 2 and Wan, too.
 krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
@@ -135,7 +148,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -162,7 +175,8 @@ qwen_3_8b qwen_3_8b
 Chroma1-HD Chroma1-HD
 qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
-qwen_2.5_vl_7b qwen_2.5_vl_7b.text
+qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision
+qwen_image_edit_2511_bf16 qwen_image
 krea2_raw_bf16 krea2
 qwen3vl_4b_bf16 qwen_3_4b
 anima-base-v1.0 anima

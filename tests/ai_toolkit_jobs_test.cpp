@@ -209,6 +209,8 @@ class SmallModels {
               short_text(32)};
     if (name == "qwen_image")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
+    if (name == "qwen_image_edit")
+      return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(192), words("qwen_small")};
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
@@ -429,6 +431,36 @@ INSTANTIATE_TEST_SUITE_P(
                         {"control_2"}},
                     Job{"chroma", "chroma", true, {{{"model.arch", "chroma"}}}},
                     Job{"qwen_image_2512", "qwen_image", true, {tight, {{"model.arch", "qwen_image:2512"}}}},
+                    Job{"qwen_image_edit",
+                        "qwen_image_edit",
+                        true,
+                        {tight,
+                         {{"model.arch", "qwen_image_edit"},
+                          {"datasets.control_path", "FOLDER/control"},
+                          {"sample.samples", {{{"prompt", "make it blue"}, {"ctrl_img", "FOLDER/control/b.png"}}}}}},
+                        {},
+                        {"variant: \"edit\""}},
+                    Job{"qwen_image_edit_2509",
+                        "qwen_image_edit",
+                        true,
+                        {tight,
+                         {{"model.arch", "qwen_image_edit_plus:2509"},
+                          {"datasets.control_path", {"FOLDER/control", "FOLDER/control"}},
+                          {"sample.samples",
+                           {{{"prompt", "make it blue"},
+                             {"ctrl_img_1", "FOLDER/control/b.png"},
+                             {"ctrl_img_2", "FOLDER/control/a.png"}}}}}},
+                        {},
+                        {"variant: \"edit-2509\""}},
+                    Job{"qwen_image_edit_2511",
+                        "qwen_image_edit",
+                        true,
+                        {tight,
+                         {{"model.arch", "qwen_image_edit_plus:2511"},
+                          {"datasets.control_path_1", "FOLDER/control"},
+                          {"sample.samples", {{{"prompt", "make it blue"}, {"ctrl_img_1", "FOLDER/control/b.png"}}}}}},
+                        {},
+                        {"variant: \"edit-2511\""}},
                     Job{"krea2_turbo",
                         "krea2",
                         true,
@@ -514,12 +546,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
       {"krea2_edit",
        {{"model.arch", "krea2:o_edit"}, {"model.model_kwargs", {{"edit", true}}}},
        "model.model_kwargs: "},
-      {"qwen_image_edit", {{"model.arch", "qwen_image_edit"}, {"datasets.control_path", "FOLDER"}}, none},
-      {"qwen_image_edit_plus",
-       {{"model.arch", "qwen_image_edit_plus:2511"},
-        {"datasets.control_path", {"FOLDER", "FOLDER"}},
-        {"sample.samples", {{{"prompt", "a"}, {"ctrl_img_1", "a.png"}}}}},
-       none},
       {"full fine-tuning",
        {{"network", nullptr}, {"model.is_flux", true}},
        "network: missing. Without it ai-toolkit trains all of the model's weights, and saves a checkpoint; this "

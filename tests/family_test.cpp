@@ -125,6 +125,10 @@ constexpr const char* z_image_files = R"(
 constexpr const char* qwen_image_files = R"(
   max_sequence_length: 96
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* qwen_image_edit_files = R"(
+  variant: edit-2511
+  max_sequence_length: 192
+  tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* anima_files = R"(
   tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* wan_files = R"(
@@ -158,6 +162,11 @@ const Family families[] = {
     {"flux3", "flux3", "base", flux3, 24, "diffusers", "\n  tokenizer_path: SOURCE/tests/data/qwen_small"},
     {"z_image", "z_image", "turbo", z_image, 23, "kohya diffusers", z_image_files},
     {"qwen_image", "qwen_image", "base", qwen_image, 24, "kohya comfyui diffusers", qwen_image_files},
+    {"qwen_image_edit", "qwen_image", "edit-2511", qwen_image, 24, "kohya comfyui diffusers", qwen_image_edit_files, "",
+     "",
+     "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
+     1, "1e-2", "kohya comfyui diffusers", "all",
+     "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},

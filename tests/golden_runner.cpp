@@ -162,6 +162,7 @@ class CaseRun {
     Sizes out;
     const auto& inputs = model_.recipe().inputs;
     for (const auto& [key, spec] : case_.json.at("inputs").items()) {
+      if (model_.recipe().pictures.contains(key)) continue;  // one for all texts
       const auto shape = spec.at("shape").get<std::vector<int64_t>>();
       out["batch"] = shape[0];
       if (key == "latents" || key == "image") {
@@ -175,7 +176,25 @@ class CaseRun {
         if (const int64_t drop = dropped(encoder); drop > 0) out[encoder + ".drop"] = drop;
       }
     }
+    add_pictures(out);
     return out;
+  }
+
+  // Pictures beside a text stand where the token that case.json names begins to be repeated, in the recipe's order.
+  void add_pictures(Sizes& out) const {
+    size_t at = 0;
+    for (const auto& [key, picture] : model_.recipe().pictures) {
+      if (!case_.json.at("inputs").contains(key)) continue;
+      const auto shape = case_.json.at("inputs").at(key).at("shape").get<std::vector<int64_t>>();
+      const int32_t place = case_.json.at("places").at(picture.encoder);
+      const HostTensor ids = case_.input(picture.encoder + ".input_ids");
+      const std::span<const int32_t> text = ids.as<int32_t>();  // the first one
+      while (at < text.size() && text[at] != place) ++at;
+      out[key + "_at"] = static_cast<int64_t>(at);
+      out[key + "_height"] = shape[2];
+      out[key + "_width"] = shape[3];
+      while (at < text.size() && text[at] == place) ++at;
+    }
   }
 
   // Tokens of the template, whose rows are left out: the case's own number, or the recipe's.

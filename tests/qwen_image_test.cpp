@@ -10,6 +10,7 @@
 #include "compile/adapters.h"
 #include "compile/compile.h"
 #include "diffusion/sampler_choice.h"
+#include "encode/check_model.h"
 #include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
@@ -34,6 +35,7 @@ const std::map<std::string, std::vector<Given>>& components() {
   static const std::map<std::string, std::vector<Given>> all = [] {
     Shapes text;
     add_qwen2_5(text, "", small_qwen_image.text, 60);
+    add_qwen_vision(text, "visual.", small_qwen_image.text);
     return std::map<std::string, std::vector<Given>>{{"denoiser", filled(small_qwen_image.shapes())},
                                                      {"vae", golden_weights("vae_qwen_image_encode")},
                                                      {"qwen2_5_vl", filled(text)}};
@@ -68,7 +70,6 @@ ModelConfig all_in_one(const fs::path& folder, const std::string& denoiser, cons
   for (const auto& [name, prefix] : std::map<std::string, std::string>{
            {"denoiser", denoiser}, {"vae", "vae."}, {"qwen2_5_vl", "text_encoders.qwen25_7b.transformer."}})
     for (const Given& t : components().at(name)) all.push_back({prefix + t.name, change(t.tensor)});
-  all.push_back({"text_encoders.qwen25_7b.transformer.visual.patch_embed.proj.weight", counting({2, 2})});
   write_file(folder / "all.safetensors", all);
   return single(folder / "all.safetensors");
 }
@@ -77,6 +78,17 @@ ModelConfig directory(const fs::path& folder, const std::string& variant, const 
   write_directory(folder, spec_of(plugin), components(), {"vae"}, variant, change);
   put(folder / "model_index.json", R"({"_class_name": "QwenImagePipeline"})");
   return single(folder);
+}
+
+// The text encoder with other names in front of its language model's and its tower's.
+ModelConfig encoder_renamed(const fs::path& folder, const std::string& language, const std::string& tower) {
+  ModelConfig config = write_separate(folder);
+  std::vector<Given> tensors = components().at("qwen2_5_vl");
+  for (Given& t : tensors)
+    t.name = (t.name.starts_with("visual.") ? tower : language) + t.name.substr(t.name.find('.') + 1);
+  tensors.push_back({language.empty() ? "lm_head.weight" : "language_model.lm_head.weight", counting({2, 2})});
+  write_file(folder / "qwen2_5_vl.safetensors", tensors);
+  return config;
 }
 
 const Layout layouts[] = {
@@ -95,16 +107,11 @@ const Layout layouts[] = {
        write_file(p / "vae.safetensors", tensors);
        return config;
      }},
-    {"encoder_that_also_sees",
-     [](const fs::path& p) {
-       ModelConfig config = write_separate(p);
-       std::vector<Given> tensors = components().at("qwen2_5_vl");
-       for (Given& t : tensors) t.name = "model.language_model." + t.name.substr(std::string("model.").size());
-       for (const char* name : {"model.visual.patch_embed.proj.weight", "lm_head.weight"})
-         tensors.push_back({name, counting({2, 2})});
-       write_file(p / "qwen2_5_vl.safetensors", tensors);
-       return config;
-     }},
+    {"encoder_of_newer_transformers",
+     [](const fs::path& p) { return encoder_renamed(p, "model.language_model.", "model.visual."); }},
+    {"encoder_in_the_other_order_of_levels",
+     [](const fs::path& p) { return encoder_renamed(p, "language_model.model.", "visual."); }},
+    {"encoder_without_its_head", [](const fs::path& p) { return encoder_renamed(p, "", "visual."); }},
 };
 
 class QwenImageLayouts : public testing::TestWithParam<Layout> {};
@@ -169,7 +176,6 @@ const WrongModel wrongs[] = {
 TEST(QwenImage, WrongTensorsAreNamed) { expect_refused(plugin, small_qwen_image.shapes(), wrongs); }
 
 const WrongModel relatives[] = {
-    {"edit_2511", [](Shapes& s) { set(s, "__index_timestep_zero__", {1}); }, "this is Qwen-Image-Edit"},
     {"layered",
      [](Shapes& s) {
        set(s, "time_text_embed.addition_t_embedding.weight", {2, 256});
@@ -180,16 +186,93 @@ const WrongModel relatives[] = {
 
 TEST(QwenImage, RelativesAreRefusedByName) { expect_files_refused({"", plugin}, small_qwen_image.shapes(), relatives); }
 
-// Shapes do not tell the first models that edit; their folders do.
 TEST(QwenImage, FoldersOfRelativesAreRefusedByName) {
   for (const auto& [file, content, text] : std::vector<std::array<const char*, 3>>{
-           {"model_index.json", R"({"_class_name": "QwenImageEditPlusPipeline"})", "this is Qwen-Image-Edit"},
-           {"model_index.json", R"({"_class_name": "QwenImageLayeredPipeline"})", "this is Qwen-Image-Layered"},
-           {"transformer/config.json", R"({"zero_cond_t" :true})", "this is Qwen-Image-Edit"}}) {
+           {"model_index.json", R"({"_class_name": "QwenImageLayeredPipeline"})", "this is Qwen-Image-Layered"}}) {
     const TempDir dir;
     directory(dir / "model", "", as_is);
     put(dir / "model" / file, content);
     EXPECT_THAT(error_of([&] { const Model model(built_plugins(), single(dir / "model"), ""); }), HasSubstr(text));
+  }
+}
+
+// ---- those that edit
+
+// Shapes do not tell the models that edit; their folders do, and the mark of one in single files.
+TEST(QwenImage, VariantsAreToldByTheUserTheFolderAndAMark) {
+  struct Row {
+    const char *setting, *index, *config, *variant;
+  };
+  for (const auto& [setting, index, config, variant] :
+       std::vector<Row>{{"", "QwenImagePipeline", "{}", "base"},
+                        {"", "QwenImageEditPipeline", "{}", "edit"},
+                        {"", "QwenImageEditPlusPipeline", "{}", "edit-2509"},
+                        {"", "QwenImageEditPlusPipeline", R"({"zero_cond_t" :true})", "edit-2511"},
+                        {"edit-2511", "QwenImageEditPlusPipeline", "{}", "edit-2511"},
+                        {"edit", "QwenImagePipeline", "{}", "edit"}}) {
+    const TempDir dir;
+    ModelConfig given = directory(dir / "model", "", as_is);
+    put(dir / "model" / "model_index.json", fmt::format(R"({{"_class_name": "{}"}})", index));
+    put(dir / "model" / "transformer" / "config.json", config);
+    if (*setting != '\0') given.given["variant"] = {setting};
+    EXPECT_EQ(Model(built_plugins(), given, "").recipe().variant, variant);
+  }
+  Shapes marked = small_qwen_image.shapes();
+  for (const Shape& shape : {Shape{0}, Shape{1}, Shape{}}) {
+    set(marked, "__index_timestep_zero__", shape);
+    EXPECT_EQ(Described(plugin, marked).recipe().variant, "edit-2511");
+  }
+  const TempDir dir;
+  ModelConfig given = directory(dir / "model", "", as_is);
+  put(dir / "model" / "transformer" / "config.json", R"({"zero_cond_t": true})");
+  given.given["variant"] = {"edit"};
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), given, ""); }),
+              HasSubstr("variant is edit, but the checkpoint is Edit-2511"));
+}
+
+TEST(QwenImage, EditNeedsAnEncoderThatSees) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  std::vector<Given> blind = components().at("qwen2_5_vl");
+  std::erase_if(blind, [](const Given& t) { return t.name.starts_with("visual."); });
+  write_file(dir / "qwen2_5_vl.safetensors", blind);
+  EXPECT_NO_THROW(Model(built_plugins(), config, ""));
+  config.given["variant"] = {"edit"};
+  EXPECT_THAT(
+      error_of([&] { const Model model(built_plugins(), config, ""); }),
+      HasSubstr("variant edit shows the text encoder its reference pictures, but qwen2_5_vl has no vision tower"));
+  blind.push_back({"visual.patch_embed.proj.weight", counting({80, 3, 2, 16, 16})});
+  write_file(dir / "qwen2_5_vl.safetensors", blind);
+  EXPECT_THAT(error_of([&] { const Model model(built_plugins(), config, ""); }),
+              HasSubstr("qwen2_5_vl:visual.patch_embed.proj.weight: expected shape [*, 3, 2, 14, 14]"));
+}
+
+// The first reference is needed, the others are inputs of runs that have them; LoRA goes where it goes in Qwen-Image.
+TEST(QwenImage, ReferencesAreInputsOfThoseThatEdit) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  const Sizes sizes{{"batch", 1}, {"height", 4}, {"width", 6}, {"text_length", 7}};
+  struct Row {
+    const char* variant;
+    std::set<std::string> images;
+    std::vector<std::string> references;
+  };
+  for (const auto& [variant, images, references] : std::vector<Row>{
+           {"edit", {"control"}, {"reference"}},
+           {"edit", {"control", "control_2"}, {"reference"}},
+           {"edit-2509", {"control"}, {"reference"}},
+           {"edit-2509", {"control", "control_2", "control_3"}, {"reference", "reference_2", "reference_3"}},
+           {"edit-2511", {"control", "control_3"}, {"reference", "reference_3"}}}) {
+    config.given["variant"] = {variant};
+    const Model model(built_plugins(), config, "", images);
+    check_model(model, DType::f32);
+    Graph graph = model.build("denoiser", sizes, DType::f32);
+    std::vector<std::string> found;
+    for (const auto& [name, value] : graph.inputs)
+      if (name.starts_with("reference")) found.push_back(name);
+    EXPECT_EQ(found, references) << variant;
+    EXPECT_EQ(graph.desc(graph.outputs.at("output")).shape, (Shape{1, 4, 6, 16}));
+    EXPECT_EQ(adapt(graph, AdapterSelection({}, model.recipe(), 1), true).size(), 2u * 14 - 4) << variant;
   }
 }
 
@@ -221,6 +304,36 @@ TEST(QwenImage, PromptsAreTokensOfQwen) {
                                    mask = tokens.at("qwen2_5_vl.attention_mask").as<int32_t>();
     EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(want.size())), want) << prompt;
     EXPECT_EQ(std::ranges::count(mask, 1), static_cast<int64_t>(want.size())) << prompt;
+  }
+}
+
+// The template of those that edit, with a place for each 28 x 28 pixels of a picture: 196 of a square of 2509, 1369 of
+// one of the first.
+TEST(QwenImage, PicturesHavePlacesAmongTheTokens) {
+  const TempDir dir;
+  ModelConfig config = write_separate(dir.path());
+  const auto front = table("qwen3.json").at("prefix_tokens").at("qwen_image_edit").get<std::vector<int32_t>>();
+  struct Row {
+    const char* variant;
+    std::set<std::string> images;
+    int64_t places, first;
+  };
+  for (const auto& [variant, images, places, first] :
+       std::vector<Row>{{"edit", {"control"}, 1369, 65},
+                        {"edit-2509", {"control", "control_2"}, 2 * 196, 70},
+                        {"edit-2511", {"control", "control_2", "control_3"}, 3 * 196, 70}}) {
+    config.given["variant"] = {variant};
+    const Model model(built_plugins(), config, "", images);
+    Device device(tested_device());
+    TextEncoding text(device, model, DType::f32, {});
+    EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.drop"), static_cast<int64_t>(front.size()));
+    const Tokens tokens = *text.tokens("a cat");
+    const std::span<const int32_t> ids = tokens.at("qwen2_5_vl.input_ids").as<int32_t>();
+    EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(front.size())), front);
+    EXPECT_EQ(std::ranges::count(ids, 151655), places) << variant;
+    EXPECT_EQ(std::ranges::find(ids, 151655) - ids.begin(), first) << variant;
+    for (const int32_t around : {151652, 151653})
+      EXPECT_EQ(std::ranges::count(ids, around), static_cast<int64_t>(images.size())) << variant;
   }
 }
 

@@ -22,8 +22,18 @@ Dimensions read_dimensions(const lora_host::Weights& weights);
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);
 
+// Which model that edits it is, as model.variant has it, by what stands beside the weights; nothing where that says
+// none.
+std::optional<std::string> edit_variant(const lora_host::Weights& weights);
+
+// Of a model that edits: whether it is shown references beside the noisy image, and whether these are modulated as at
+// timestep 0, since they have no noise.
+struct Editing {
+  bool references = false, at_zero = false;
+};
+
 // latents [B, H, W, C], text [B, L, D], text_mask i32 [B, L] (1 = there; those come first), timestep f32 [B] (sigma in
-// 0..1) -> velocity.
-void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes);
+// 0..1), reference, reference_2 and reference_3 like latents -> velocity.
+void build_denoiser(lora_host::Graph& g, const Dimensions& dims, const Editing& editing, const lora_host::Sizes& sizes);
 
 }  // namespace qwen_image

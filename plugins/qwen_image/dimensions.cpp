@@ -36,7 +36,7 @@ Dimensions read_dimensions(const Weights& w) {
   if (in[1] != out || out % places != 0)
     throw Failure(LH_E_MODEL, "img_in.weight: expected as many columns as proj_out has rows, " + std::to_string(out) +
                                   " (patches of 2x2), found " + std::to_string(in[1]) +
-                                  "; variants that take further images cannot be trained here");
+                                  "; variants that take further channels cannot be trained here");
   dims.channels = out / places;
   w.require_linear("img_in", h, out);
   dims.text = w.require("txt_norm.weight", {-1})[0];

@@ -1,9 +1,14 @@
-// Plugin "qwen_image": Qwen-Image and Qwen-Image-2512, which have the same tensors.
+// Plugin "qwen_image": Qwen-Image and Qwen-Image-2512, and those that edit, Edit, Edit-2509 and Edit-2511. All have the
+// same tensors: the user (model.variant), the index of a diffusers directory or the mark of a file says that it is one
+// of these.
+#include <algorithm>
+#include <array>
 #include <optional>
 
 #include "denoiser.h"
 #include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
+#include "nn/qwen_vision.hpp"
 #include "nn/wan_autoencoder.hpp"
 #include "qwen_image_text.hpp"
 
@@ -18,7 +23,17 @@ using lora_host::Value;
 using lora_host::Weights;
 
 constexpr nn::LatentModelFacts facts = {.id = "qwen_image", .network = "transformer"};
-constexpr nn::LlmFacts qwen2_5_vl = {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6};
+constexpr nn::LlmFacts qwen2_5_vl = {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6, .rope_sections = {16, 24, 24}};
+
+struct Variant {
+  const char* name;
+  const char* recipe;
+  Editing editing;
+};
+constexpr std::array<Variant, 4> variants = {{{"base", qwen_image_text::recipe_yaml, {}},
+                                              {"edit", qwen_image_text::recipe_edit_yaml, {true, false}},
+                                              {"edit-2509", qwen_image_text::recipe_edit_2509_yaml, {true, false}},
+                                              {"edit-2511", qwen_image_text::recipe_edit_2511_yaml, {true, true}}}};
 
 class QwenImage : public nn::LatentModel {
  public:
@@ -32,10 +47,12 @@ class QwenImage : public nn::LatentModel {
                                       " rows (patches of 2x2 of 16 channels), found " +
                                       std::to_string(4 * dims_->channels));
     }
+    choose_variant(weights);
     if (!weights.first_with_prefix("vae:").empty()) nn::check_wan_autoencoder(weights, "vae:", channels);
     if (!weights.first_with_prefix("qwen2_5_vl:").empty()) {
       const int64_t width = nn::check_llm(weights, "qwen2_5_vl:", qwen2_5_vl);
       if (dims_) nn::require_width("txt_in.weight", dims_->text, "qwen2_5_vl gives", width);
+      if (variant_->editing.references) check_vision(weights, width);
     }
   }
 
@@ -46,16 +63,38 @@ class QwenImage : public nn::LatentModel {
     return streams && weights.has("txt_norm.weight") ? 100 : 0;
   }
 
-  const char* recipe() const override { return qwen_image_text::recipe_yaml; }
+  const char* recipe() const override { return variant_->recipe; }
 
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
-  void build_denoiser(Graph& g, const Sizes& sizes) const override { qwen_image::build_denoiser(g, *dims_, sizes); }
+  void build_denoiser(Graph& g, const Sizes& sizes) const override {
+    qwen_image::build_denoiser(g, *dims_, variant_->editing, sizes);
+  }
   void build_encode(Graph& g, const Sizes& sizes) const override {
     nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
   }
   void build_decode(Graph& g, const Sizes& sizes) const override {
     nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
+  }
+
+  void choose_variant(const Weights& weights) {
+    const std::optional<std::string> said = weights.setting("variant"), found = edit_variant(weights);
+    if (said && *said != "edit-2511" && found == "edit-2511")
+      throw Failure(LH_E_MODEL, "variant is " + *said +
+                                    ", but the checkpoint is Edit-2511 (__index_timestep_zero__ in the file, or "
+                                    "zero_cond_t in its folder's config.json): set variant: edit-2511");
+    const std::string name = said.value_or(found.value_or("base"));
+    variant_ = &*std::ranges::find(variants, name, [](const Variant& variant) { return std::string(variant.name); });
+  }
+
+  void check_vision(const Weights& weights, int64_t width) const {
+    if (weights.first_with_prefix("qwen2_5_vl:visual.").empty())
+      throw Failure(LH_E_MODEL,
+                    std::string("variant ") + variant_->name +
+                        " shows the text encoder its reference pictures, but qwen2_5_vl has no vision tower: "
+                        "expected visual.patch_embed.proj.weight and its like, found none; give a file that "
+                        "has them as model.qwen2_5_vl_path, such as qwen_2.5_vl_7b.safetensors");
+    nn::check_qwen_vision(weights, "qwen2_5_vl:visual.", width);
   }
 
   // The last states, behind the final norm; the template's front is left out, pads are zero and no part of the text.
@@ -68,7 +107,20 @@ class QwenImage : public nn::LatentModel {
                                       std::to_string(length));
     Value ids = g.input("qwen2_5_vl.input_ids", {batch, length}, LH_I32);
     Value mask = g.input("qwen2_5_vl.attention_mask", {batch, length}, LH_I32);
-    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, ids, mask);
+    constexpr int64_t cell = nn::QwenVision::cell;
+    std::vector<std::string> pictures;  // that a prompt is given, and where they stand
+    std::vector<nn::ShownPicture> places;
+    for (const std::string name : {"picture", "picture_2", "picture_3"}) {
+      if (!sizes.has(name + "_at")) continue;
+      pictures.push_back(name);
+      places.push_back({sizes[name + "_at"], sizes[name + "_height"] / cell, sizes[name + "_width"] / cell});
+    }
+    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, ids, mask, nn::positions_around(places, length));
+    nn::QwenVision vision(g, "qwen2_5_vl:visual.");
+    for (size_t i = 0; i < pictures.size(); ++i) {
+      const nn::ShownPicture& at = places[i];
+      llm.show(at.at, vision(g.input(pictures[i], {1, at.height * cell, at.width * cell, 3})));
+    }
     Value hidden = llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:")).back());
     Value seen = g.slice(mask, 1, drop, length - drop);
     hidden = g.slice(hidden, 1, drop, length - drop);
@@ -77,6 +129,7 @@ class QwenImage : public nn::LatentModel {
   }
 
   std::optional<Dimensions> dims_;
+  const Variant* variant_ = nullptr;
 };
 
 constexpr lh_model qwen_image_model = lora_host::model<QwenImage>("qwen_image", qwen_image_text::checkpoint_yaml);

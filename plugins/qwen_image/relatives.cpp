@@ -1,4 +1,4 @@
-// Models that share Qwen-Image's names, so that a wrong file is refused by its name.
+// Models that share Qwen-Image's names: those that edit are told apart, and others are refused by their name.
 #include "denoiser.h"
 
 namespace qwen_image {
@@ -28,9 +28,14 @@ std::optional<std::string> relative(const Weights& w) {
       return std::string("this is a ControlNet (") + part + "*); LoRAs are trained on the model that it steers";
   if (w.has("time_text_embed.addition_t_embedding.weight") || is_pipeline(w, "QwenImageLayered"))
     return "this is Qwen-Image-Layered, which makes an image in layers (time_text_embed.addition_t_embedding)";
-  if (w.has("__index_timestep_zero__") || is_pipeline(w, "QwenImageEdit") ||
-      says(w, "denoiser", "config.json", "zero_cond_t", "true"))
-    return "this is Qwen-Image-Edit, which changes images that it is given; it cannot be trained here: use Qwen-Image";
+  return std::nullopt;
+}
+
+std::optional<std::string> edit_variant(const Weights& w) {
+  // The mark of single files, an empty tensor, and the setting of folders mean the same.
+  if (w.has("__index_timestep_zero__") || says(w, "denoiser", "config.json", "zero_cond_t", "true")) return "edit-2511";
+  if (is_pipeline(w, "QwenImageEditPlus")) return "edit-2509";
+  if (is_pipeline(w, "QwenImageEdit")) return "edit";
   return std::nullopt;
 }
 

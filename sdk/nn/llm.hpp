@@ -9,9 +9,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "nn/layers.hpp"
@@ -41,14 +43,21 @@ struct LlmFacts {
   RopeScaling rope_scaling = {};  // of layers without a window
   bool pads_first = false;        // pads stand in front, and count as positions
   int64_t pad_position = -1;  // where every pad behind the tokens stands, in layers without a window; -1: they count on
+  // Of models that also see: a position has three axes, and so many of the frequencies, one after the other, turn by
+  // each of them.
+  std::array<int64_t, 3> rope_sections = {};
 
   bool windowed(int64_t layer) const { return window > 0 && (full_every == 0 || (layer + 1) % full_every != 0); }
 };
 
+// Of each token on three axes.
+using AxisPositions = std::vector<std::array<int64_t, 3>>;
+
 class Llm {
  public:
-  // The weights are those of `prefix`, e.g. "qwen3:". mask i32 [B, L]: 1 = there.
-  Llm(Graph& g, std::string prefix, const LlmFacts& facts, Value ids, Value mask)
+  // The weights are those of `prefix`, e.g. "qwen3:". mask i32 [B, L]: 1 = there. positions: of layers without a
+  // window, the same in all texts; where there are none, tokens are counted.
+  Llm(Graph& g, std::string prefix, const LlmFacts& facts, Value ids, Value mask, const AxisPositions& positions = {})
       : g_(g), root_(std::move(prefix) + "model."), facts_(facts), ids_(ids), length_(g.shape(ids)[1]) {
     if (facts.pads_first)
       key_mask_ = mask;
@@ -57,6 +66,7 @@ class Llm {
     std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
     for (double& frequency : frequencies) frequency = scaled(frequency);
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
+    if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_sections, frequencies);
     if (facts.pad_position >= 0) plain_.rope = with_pads(plain_.rope, mask, frequencies);
     if (facts.window_theta > 0)
       windowed_.rope = rope_tables(g, length_, rope_frequencies(facts.head_dim, facts.window_theta));
@@ -67,10 +77,14 @@ class Llm {
     return weights.count(prefix + "model.layers.", ".self_attn.q_proj.weight");
   }
 
+  // Rows [1, n, d] take the place of the embeddings of n tokens from `at` on, in every text.
+  void show(int64_t at, Value rows) { shown_.push_back({at, rows}); }
+
   // After 0, 1, ... `depth` layers, without the final norm.
   std::vector<Value> states(int64_t depth) {
     Value x = g_.embedding(ids_, root_ + "embed_tokens");
     if (facts_.embedding_scale != 1) x = g_.affine(x, facts_.embedding_scale);
+    for (const auto& [at, rows] : shown_) x = with_rows(x, at, rows);
     std::vector<Value> all = {x};
     for (int64_t i = 0; i < depth; ++i) all.push_back(x = layer(i, x));
     return all;
@@ -78,6 +92,19 @@ class Llm {
   Value final_norm(Value x) { return norm(x, root_ + "norm"); }
 
  private:
+  Value with_rows(Value x, int64_t at, Value rows) {
+    const Dims d = g_.shape(x);
+    const int64_t end = at + g_.shape(rows)[1];
+    if (end > d[1])
+      throw Failure(LH_E_SETTING, "rows " + std::to_string(at) + " to " + std::to_string(end) +
+                                      " are shown, but a text has " + std::to_string(d[1]) + " tokens");
+    std::vector<Value> pieces;
+    if (at > 0) pieces.push_back(g_.slice(x, 1, 0, at));
+    pieces.push_back(g_.expand(rows, {d[0], end - at, d[2]}));
+    if (end < d[1]) pieces.push_back(g_.slice(x, 1, end, d[1] - end));
+    return g_.concat(pieces, 1);
+  }
+
   Value norm(Value x, const std::string& module) {
     if (facts_.norm_offset == 0) return g_.rms_norm(x, module, facts_.eps);
     Value weight = g_.affine(g_.cast(g_.param(module + ".weight"), LH_F32), 1, facts_.norm_offset);
@@ -161,6 +188,7 @@ class Llm {
   Value ids_;
   int64_t length_;
   Value key_lengths_, key_mask_;  // real tokens of each sample: how many, or which
+  std::vector<std::pair<int64_t, Value>> shown_;
   Reach plain_, windowed_;
 };
 

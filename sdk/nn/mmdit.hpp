@@ -58,14 +58,20 @@ inline Value cropped_positions(Graph& g, const std::string& name, int64_t side, 
   return g.reshape(g.slice(grid, 2, (side - w) / 2, w), {1, h * w, channels});
 }
 
+// [B, pieces h] -> [B, 1, h] each
+inline std::vector<Value> modulation_pieces(Graph& g, Value all, int64_t pieces) {
+  Dims d = g.shape(all);
+  return g.split(g.reshape(all, {d[0], 1, d[1]}), -1, std::vector<int64_t>(static_cast<size_t>(pieces), d[1] / pieces));
+}
+
 // Pieces [B, 1, h] of lin(activated), where activated = silu(vec) [B, h].
 inline std::vector<Value> modulation(Graph& g, Value activated, const std::string& module, int64_t pieces) {
   Value all = g.linear(activated, module);
-  Dims d = g.shape(all);  // [B, pieces h]
-  if (d[1] % pieces != 0)
+  int64_t rows = g.shape(all)[1];
+  if (rows % pieces != 0)
     throw Failure(LH_E_MODEL,
-                  module + ": " + std::to_string(d[1]) + " rows are not " + std::to_string(pieces) + " parts");
-  return g.split(g.reshape(all, {d[0], 1, d[1]}), -1, std::vector<int64_t>(static_cast<size_t>(pieces), d[1] / pieces));
+                  module + ": " + std::to_string(rows) + " rows are not " + std::to_string(pieces) + " parts");
+  return modulation_pieces(g, all, pieces);
 }
 
 // (1 + scale) * layer_norm(x) + shift, the norm without weights.
@@ -131,14 +137,17 @@ inline Value mlp(Graph& g, Value x, const std::string& fc1, const std::string& f
 //   mod = modulation(vec);  q, k, v = qkv((1 + mod[1]) norm(x) + mod[0]);  joint attention over both streams
 //   x = x + mod[2] proj(attention);  x = x + mod[5] mlp((1 + mod[4]) norm(x) + mod[3])
 //
-// Calls in this order: qkv, attend, feed_forward. A stream whose result nobody needs stops after qkv.
+// Calls in this order: qkv, attend, feed_forward. A stream whose result nobody needs stops after qkv. Its tokens may be
+// in parts, one after the other, that have vectors of their own and go through the same layers together.
 class JointStream {
  public:
   struct Names {  // of modules; the norms by their weights, "" = none
     std::string modulation = {}, qkv = {}, q_norm = {}, k_norm = {}, proj = {}, fc1 = {}, fc2 = {};
     std::string q = {}, k = {}, v = {};  // in the place of qkv: linears of their own, without q none
   };
-  JointStream(Graph& g, Names names, Value x) : g_(g), names_(std::move(names)), x_(x) {}
+  JointStream(Graph& g, Names names, Value x) : JointStream(g, std::move(names), std::vector<Value>{x}) {}
+  JointStream(Graph& g, Names names, std::vector<Value> parts)
+      : g_(g), names_(std::move(names)), parts_(std::move(parts)) {}
 
   // activated = silu(vec); `pieces` of the modulation: 2 without attend and feed_forward, 6, or more for what a family
   // adds.
@@ -146,27 +155,48 @@ class JointStream {
     return qkv(modulation(g_, activated, names_.modulation, pieces), head_dim);
   }
   // ... made elsewhere
-  Qkv qkv(std::vector<Value> mod, int64_t head_dim) {
-    mod_ = std::move(mod);
-    Value y = modulated_norm(g_, x_, mod_[0], mod_[1]);
+  Qkv qkv(std::vector<Value> mod, int64_t head_dim) { return qkv_of_parts({std::move(mod)}, head_dim); }
+  // ... of each part
+  Qkv qkv_of_parts(std::vector<std::vector<Value>> mods, int64_t head_dim) {
+    mods_ = std::move(mods);
+    Value y = modulated(0, 1);
     if (!names_.qkv.empty()) return fused_qkv(g_, y, names_.qkv, head_dim, names_.q_norm, names_.k_norm);
     Value q = names_.q.empty() ? Value{} : g_.linear(y, names_.q);
     Value k = g_.linear(y, names_.k), v = g_.linear(y, names_.v);
     return heads(g_, q, k, v, head_dim, names_.q_norm, names_.k_norm);
   }
+  // The first n tokens alone go on, of the first part: the others had to be seen.
+  void keep(int64_t n) {
+    parts_.resize(1);
+    if (g_.shape(x())[1] > n) parts_[0] = g_.slice(x(), 1, 0, n);
+  }
   void attend(Value attention) { add(2, g_.linear(attention, names_.proj)); }
-  void feed_forward() { add(5, mlp(g_, modulated_norm(g_, x_, mod_[3], mod_[4]), names_.fc1, names_.fc2)); }
+  void feed_forward() { add(5, mlp(g_, modulated(3, 4), names_.fc1, names_.fc2)); }
 
   // x + mod[piece] * y
-  void add(size_t piece, Value y) { x_ = gated(g_, x_, mod_[piece], y); }
-  Value x() const { return x_; }
-  Value mod(size_t piece) const { return mod_[piece]; }
+  void add(size_t piece, Value y) {
+    std::vector<int64_t> lengths;
+    for (Value part : parts_) lengths.push_back(g_.shape(part)[1]);
+    const std::vector<Value> ys = parts_.size() == 1 ? std::vector<Value>{y} : g_.split(y, 1, lengths);
+    for (size_t i = 0; i < parts_.size(); ++i) parts_[i] = gated(g_, parts_[i], mods_[i][piece], ys[i]);
+  }
+  Value x() const { return parts_[0]; }
+  const std::vector<Value>& parts() const { return parts_; }
+  Value mod(size_t piece) const { return mods_[0][piece]; }
 
  private:
+  // (1 + mod[scale]) norm(x) + mod[shift]
+  Value modulated(size_t shift, size_t scale) {
+    std::vector<Value> ys;
+    for (size_t i = 0; i < parts_.size(); ++i)
+      ys.push_back(modulated_norm(g_, parts_[i], mods_[i][shift], mods_[i][scale]));
+    return ys.size() == 1 ? ys[0] : g_.concat(ys, 1);
+  }
+
   Graph& g_;
   Names names_;
-  Value x_;                 // [B, S, h]
-  std::vector<Value> mod_;  // [B, 1, h] each
+  std::vector<Value> parts_;              // [B, S, h] each
+  std::vector<std::vector<Value>> mods_;  // of each part: [B, 1, h] each
 };
 
 // Attention over both sequences as one, `first` in front; the results of each that asks.

@@ -56,6 +56,23 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
   return angles.tables(g, {static_cast<int64_t>(ids.size()), half});
 }
 
+// For positions on several axes that share one list of frequencies: its first sections[0] turn by the first axis, the
+// next ones by the second, and so on.
+template <size_t N>
+RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids, const std::array<int64_t, N>& sections,
+                       const std::vector<double>& frequencies) {
+  RopeAngles angles;
+  for (const auto& id : ids) {
+    auto next = frequencies.begin();
+    for (size_t a = 0; a < N; ++a) {
+      const auto first = next;
+      next += sections[a];
+      angles.add(id[a], std::vector<double>(first, next));
+    }
+  }
+  return angles.tables(g, {static_cast<int64_t>(ids.size()), static_cast<int64_t>(frequencies.size())});
+}
+
 // Of the positions from `start` on, of tables [S, D/2] or [B, S, D/2].
 inline RopeTables rope_rows(Graph& g, const RopeTables& tables, int64_t start, int64_t length) {
   return {g.slice(tables.cos, -2, start, length), g.slice(tables.sin, -2, start, length)};

@@ -45,10 +45,26 @@ void add_qwen2_5(Shapes& shapes, const std::string& prefix, int64_t width, int64
   }
 }
 
+void add_qwen_vision(Shapes& shapes, const std::string& prefix, int64_t width) {
+  constexpr int64_t hidden = 80, inner = 44, group = 4 * hidden;
+  shapes[prefix + "patch_embed.proj.weight"] = {DType::bf16, {hidden, 3, 2, 14, 14}};
+  const std::string block = prefix + "blocks.0.";
+  for (const char* norm : {"norm1.weight", "norm2.weight"}) shapes[block + norm] = {DType::bf16, {hidden}};
+  add_linear(shapes, block + "attn.qkv", 3 * hidden, hidden);
+  add_linear(shapes, block + "attn.proj", hidden, hidden);
+  add_linear(shapes, block + "mlp.gate_proj", inner, hidden);
+  add_linear(shapes, block + "mlp.up_proj", inner, hidden);
+  add_linear(shapes, block + "mlp.down_proj", hidden, inner);
+  shapes[prefix + "merger.ln_q.weight"] = {DType::bf16, {hidden}};
+  add_linear(shapes, prefix + "merger.mlp.0", group, group);
+  add_linear(shapes, prefix + "merger.mlp.2", width, group);
+}
+
 void write_small_qwen_image(const std::filesystem::path& path) {
   constexpr int64_t words = 1626;
   Shapes text;
   add_qwen2_5(text, "text_encoders.qwen25_7b.transformer.", small_qwen_image.text, words);
+  add_qwen_vision(text, "text_encoders.qwen25_7b.transformer.visual.", small_qwen_image.text);
   std::vector<Given> all = filled(text);
   for (const auto& [prefix, tensors] :
        {std::pair{std::string("model.diffusion_model."), filled(small_qwen_image.shapes())},
