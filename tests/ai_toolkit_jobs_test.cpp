@@ -529,7 +529,7 @@ struct Refused {
 };
 
 TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
-  const char* none = "; those that are here train chroma, flex1, flux, flux2, ";
+  const char* none = "; those that are here train anima, chroma, flex1, flux, flux2, ";
   const Refused rows[] = {
       {"hidream",
        {{"model.arch", "hidream"},
