@@ -178,7 +178,6 @@ qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision
 qwen_image_edit_2511_bf16 qwen_image
 krea2_raw_bf16 krea2
-qwen3vl_4b_bf16 qwen_3_4b
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b

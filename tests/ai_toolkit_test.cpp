@@ -378,6 +378,10 @@ INSTANTIATE_TEST_SUITE_P(
         Meaning{"control images of several folders",
                 network + model + flow + "datasets: [{folder_path: d, control_path: [a, b, c]}]",
                 {{"datasets[].images", "{\"control\": \"a\", \"control_2\": \"b\", \"control_3\": \"c\"}"}}},
+        Meaning{"control images of several keys are packed, and take the place of control_path",
+                network + model + flow +
+                    "datasets: [{folder_path: d, control_path: z, control_path_3: b, control_path_2: a}]",
+                {{"datasets[].images", "{\"control\": \"a\", \"control_2\": \"b\"}"}}},
         Meaning{"control images of several keys",
                 network + model + flow +
                     "datasets: [{folder_path: d, control_path: null, control_path_1: a, control_path_2: b, "

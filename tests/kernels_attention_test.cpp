@@ -122,11 +122,13 @@ std::vector<AttentionCase> few_keys() {
 
 // Heads of 128 that blocks of a GPU with 132 processors pass over in teams (attention_wide_order.cuh): with one
 // follower each and with two, more heads than teams, an odd number of rows, rows and keys that do not fill their tiles,
-// and keys that are not seen.
+// and keys that are not seen; the last two with heads in groups.
 std::vector<AttentionCase> for_teams() {
   return {{.b = 1, .sq = 1000, .sk = 400, .h = 52, .d = 128, .key_heads = 52},
           {.b = 2, .sq = 1600, .sk = 1130, .h = 12, .d = 128, .key_heads = 12},
-          {.b = 2, .sq = 1100, .sk = 400, .h = 26, .d = 128, .key_heads = 26, .lengths = true, .mask = true}};
+          {.b = 2, .sq = 1100, .sk = 400, .h = 26, .d = 128, .key_heads = 26, .lengths = true, .mask = true},
+          {.b = 1, .sq = 1000, .sk = 400, .h = 52, .d = 128, .key_heads = 13},
+          {.b = 2, .sq = 1100, .sk = 400, .h = 26, .d = 128, .key_heads = 13, .lengths = true, .mask = true}};
 }
 
 // The second and the one for a GPU alone have more tasks than a GPU has processors, that one more than twice as many:
@@ -139,6 +141,7 @@ std::vector<AttentionCase> cases() {
       {.b = 2, .sq = 130, .sk = 270, .h = 23, .d = 128, .key_heads = 23},
       {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true},
       {.b = 3, .sq = 70, .sk = 270, .h = 15, .d = 128, .key_heads = 15, .lengths = true, .mask = true},
+      {.b = 2, .sq = 130, .sk = 270, .h = 24, .d = 128, .key_heads = 8},
       {.b = 2, .sq = 65, .sk = 130, .h = 4, .d = 64, .key_heads = 2},
       {.b = 1, .sq = 128, .sk = 128, .h = 4, .d = 32, .key_heads = 1},
       {.b = 2, .sq = 130, .sk = 130, .h = 2, .d = 64, .key_heads = 2, .causal = true},

@@ -33,9 +33,9 @@ constexpr Alias alias_table[] = {
 
 constexpr EntryAlias entry_alias_table[] = {
     {"datasets[].control_path", "datasets[].images", "control"},
-    {"datasets[].control_path_1", "datasets[].images", "control"},
-    {"datasets[].control_path_2", "datasets[].images", "control_2"},
-    {"datasets[].control_path_3", "datasets[].images", "control_3"},
+    {"datasets[].control_path_1", "datasets[].images", "control", 1},
+    {"datasets[].control_path_2", "datasets[].images", "control", 2},
+    {"datasets[].control_path_3", "datasets[].images", "control", 3},
 };
 
 constexpr std::string_view of_video = "belongs to videos";

@@ -783,7 +783,7 @@ const Key table[] = {
      "sample_steps, "
      "network_multiplier and images, which count for this image. Flags in a text say the same: --n, --w, --h, --d, "
      "--l, "
-     "--s, --m, --ctrl_img, --image, --mask."},
+     "--s, --m, --ctrl_img, --ctrl_img_2, --ctrl_img_3, --image, --mask."},
     {"sample.images",
      in<S, &SampleConfig::images>,
      "Images that samples are made from, for models that are given some: by the model's key, such as control, one "

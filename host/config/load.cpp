@@ -223,7 +223,7 @@ class Reader {
         read_foreign(key, value, full, name);
       }
     }
-    if (entries.row != nullptr) read_key(*entries.row, entries.key, entries.mapping, entries.name, dataset);
+    if (entries.alias != nullptr) read_entries(entries, dataset);
   }
 
   // Options of the adapter, among which ai-toolkit and LyCORIS have keys of the network.
@@ -344,28 +344,40 @@ class Reader {
         if (const Node* given = phase.settings.find("optimizer")) check("train.optimizer", given->text, given->place);
   }
 
-  // Entries of one mapping that stand under names of their own.
+  // Entries of one mapping that stand under names of their own, as ai-toolkit has them.
   struct Entries {
-    const schema::Key* row = nullptr;
-    Node key, mapping;
-    std::string name;  // of the first
+    const schema::EntryAlias* alias = nullptr;
+    Node key;                             // of the first
+    std::string name;                     // likewise
+    std::map<int, std::vector<Node>> by;  // values, by the number in the name; 0: there is none
   };
 
-  // Of a list the first is `entry`, the second `entry_2`.
   void add_entries(const schema::EntryAlias& alias, const Node& key, const Node& value, const std::string& name,
                    Entries& into) {
     const std::vector<Node> all = value.kind == Kind::list ? value.items : std::vector<Node>{value};
-    for (size_t i = 0; i < all.size(); ++i) {
-      if (all[i].kind == Kind::null || is_harmless(all[i], {})) continue;  // as if it were not there
-      Node entry = key;
-      entry.text = i == 0 ? std::string(alias.entry) : fmt::format("{}_{}", alias.entry, i + 1);
-      if (into.row == nullptr) into = {schema::find(alias.key), key, {.kind = Kind::map, .place = all[i].place}, name};
-      if (const Node* before = into.mapping.find(entry.text); before == nullptr)
-        into.mapping.entries.emplace_back(entry, all[i]);
-      else if (before->text != all[i].text)
-        problem(key.place, name,
-                fmt::format("the same setting as {} in line {}: keep one of them", before->text, before->place.line));
+    for (const Node& each : all) {
+      if (each.kind == Kind::null || is_harmless(each, {})) continue;  // as if it were not there
+      if (into.alias == nullptr) {
+        into.alias = &alias;
+        into.key = key;
+        into.name = name;
+      }
+      into.by[alias.number].push_back(each);
     }
+  }
+
+  // One after another without gaps, `entry`, `entry_2`, ...; those with numbers take the place of the one without.
+  void read_entries(Entries& entries, DatasetConfig* dataset) {
+    if (entries.by.size() > 1) entries.by.erase(0);
+    Node mapping{.kind = Kind::map, .place = entries.key.place};
+    for (const auto& [number, values] : entries.by)
+      for (const Node& value : values) {
+        Node entry = entries.key;
+        const size_t before = mapping.entries.size();
+        entry.text = fmt::format("{}{}", entries.alias->entry, before == 0 ? "" : fmt::format("_{}", before + 1));
+        mapping.entries.emplace_back(entry, value);
+      }
+    read_key(*schema::find(entries.alias->key), entries.key, mapping, entries.name, dataset);
   }
 
   // Keys that exist in ai-toolkit only, and unknown ones.

@@ -151,7 +151,8 @@ std::string config_reference() {
   out += "\n### Other spellings\n\n| Key | Same as |\n| --- | --- |\n";
   for (const schema::Alias& row : schema::aliases()) out += fmt::format("| `{}` | `{}` |\n", row.path, row.key);
   for (const schema::EntryAlias& row : schema::entry_aliases())
-    out += fmt::format("| `{}` | `{}.{}` |\n", row.path, row.key, row.entry);
+    out += fmt::format("| `{}` | `{}.{}`{} |\n", row.path, row.key, row.entry,
+                       row.number > 0 ? fmt::format(", `{}_2`, ... by their order", row.entry) : "");
   for (const schema::OptionAlias& row : schema::option_aliases())
     out += fmt::format("| `{}` | `network.network_kwargs.{}`{}{} |\n", row.path, row.option,
                        row.adapter.empty() ? "" : fmt::format(" of {}; without effect for other adapters", row.adapter),

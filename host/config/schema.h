@@ -62,6 +62,7 @@ struct Alias {
 // Another spelling of one entry of a mapping: `control_path: x` for `images: {control: x}`.
 struct EntryAlias {
   std::string_view path, key, entry;
+  int number = 0;  // several with numbers are entries one after another, in place of one without
 };
 
 // A key of ai-toolkit that changes nothing here; `reason` is shown once when a file has it.

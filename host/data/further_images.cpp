@@ -53,7 +53,11 @@ std::vector<std::string> problems_of_images(const std::string& section, const Im
   }
   for (const std::string& key : keys.needed)
     if (!given.contains(key))
-      problems.push_back(fmt::format("{}.{}: missing: the model is given a further image of this key", section, key));
+      problems.push_back(fmt::format(
+          "{}.{}: missing: the model is given a further image of this key{}", section, key,
+          keys.chosen.contains(key) ? ", since other datasets or samples of the run have one. Give one here too, or "
+                                      "remove it there"
+                                    : ""));
   return problems;
 }
 

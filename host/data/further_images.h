@@ -25,6 +25,7 @@ struct ImageKeys {
   std::set<std::string> needed;
   bool inpaint;                    // and inpaint_mask_key, for whose images masks are drawn where the user gives none
   std::set<std::string> possible;  // it could be given these as well
+  std::set<std::string> chosen;    // of `needed`, those that it can do without, which something of the run has
 };
 
 // The keys of the further images that samples of a run are made from, and with those of its datasets.

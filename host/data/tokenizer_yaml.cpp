@@ -89,6 +89,9 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
   if (const Node* said = node.find("pictures")) {
     in.check_fields(*said, "pictures", {"each", "place"});
     if (!pictures) in.wrong(*said, "pictures needs a template with {pictures}");
+    // Where a picture's places begin is then the same for every prompt.
+    if (out.text.find("{pictures}") > out.text.find("{prompt}") || out.side == TokenizerSpec::Side::left)
+      in.wrong(*said, "pictures must stand before {prompt} in the template, and pads on the right");
     const Node& each = in.need(*said, "each", "pictures");
     out.picture = in.text(each, "each");
     out.place = in.text(in.need(*said, "place", "pictures"), "place");
@@ -115,10 +118,10 @@ TokenizerSpec read_tokenizer_spec(const Strict& in, const Node& node) {
     read_name(in, *files, "config", out.files.config);
     read_name(in, *files, "bundled", out.files.bundled);
   }
-  read_text(in, node, out);
   if (const Node* side = node.find("side"))
     out.side =
         in.choice(*side, "side", {"right", "left"}) == "left" ? TokenizerSpec::Side::left : TokenizerSpec::Side::right;
+  read_text(in, node, out);
   out.length = in.integer(in.need(node, "length", where), "length", lengths);
   const auto length = static_cast<double>(out.length);
   in.set(node, "max_length", out.max_length, {.low = length, .high = lengths.high});

@@ -39,11 +39,15 @@ HostTensor by_place(const std::vector<uint8_t>& mask, const Bucket& size, int64_
 
 }  // namespace
 
+ImageCut further_cut(const ImageFile& file, const ImageCut& own) {
+  return {file, own.bucket, own.flip, {.at = own.augment.at}};
+}
+
 std::vector<ImageCut> ImageInputs::to_encode(const ImageFiles& images, const ImageCut& own) const {
   std::vector<ImageCut> cuts;
   for (const auto& [name, spec] : recipe_.inputs) {
     if (spec.source == Source::image && spec.image == InputSpec::Image::latents)
-      cuts.push_back({images.at(spec.of), own.bucket, own.flip, {.at = own.augment.at}});
+      cuts.push_back(further_cut(images.at(spec.of), own));
     if (spec.source == Source::inpaint && spec.of == inpaint_image_key) cuts.push_back(own);
   }
   return cuts;
@@ -84,7 +88,7 @@ NamedTensors ImageInputs::make(const ImageFiles& images, const ImageCut& own, Ra
       out.emplace(name, spec.of == inpaint_mask_key ? by_place(inpaint_mask(own), own.bucket, recipe_.latents.downscale)
                                                     : left_by_mask(own, posterior));
     if (spec.source != Source::image) continue;
-    const ImageCut cut{images.at(spec.of), own.bucket, own.flip, {.at = own.augment.at}};
+    const ImageCut cut = further_cut(images.at(spec.of), own);
     if (spec.image == InputSpec::Image::latents) {
       out.emplace(name, latents_.mean(cut));
       continue;

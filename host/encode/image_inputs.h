@@ -10,6 +10,9 @@
 
 namespace lh {
 
+// A further image of a sample, scaled, cropped and mirrored like its own.
+ImageCut further_cut(const ImageFile& file, const ImageCut& own);
+
 class ImageInputs {
  public:
   ImageInputs(const Recipe& recipe, LatentEncoding& latents) : recipe_(recipe), latents_(latents) {}

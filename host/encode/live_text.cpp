@@ -1,15 +1,10 @@
 #include "encode/live_text.h"
 
-#include "core/error.h"
-
 namespace lh {
 
 LiveText::LiveText(Device& device, const Model& model, const SelectAdapter& select, DType compute, TextEncoding& text,
                    const Streaming& streaming)
     : device_(device), text_(text), graph_(text.conditioner(compute)) {
-  if (!model.recipe().pictures.empty())
-    fail(Code::config,
-         "train.train_text_encoder: the text encoders of this model see pictures, and are not trained here. Remove it");
   make_forward(graph_, model, select);
   stream(graph_, streaming);
   plan_ = plan_memory(graph_, parameters(graph_));

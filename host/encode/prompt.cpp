@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "encode/latent_encoding.h"
+#include "encode/image_inputs.h"
 
 namespace lh {
 namespace {
@@ -23,8 +23,7 @@ Bucket size_of(const PictureSpec& spec, double width, double height) {
 
 Prompt::Prompt(const Recipe& recipe, std::string words, const ImageFiles& images, const ImageCut& own)
     : text(std::move(words)) {
-  for (const auto& [input, spec] : recipe.pictures)
-    pictures.emplace(input, ImageCut{images.at(spec.of), own.bucket, own.flip, {.at = own.augment.at}});
+  for (const auto& [input, spec] : recipe.pictures) pictures.emplace(input, further_cut(images.at(spec.of), own));
 }
 
 std::string Prompt::identity() const {

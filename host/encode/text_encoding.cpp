@@ -64,11 +64,25 @@ TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, co
     : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1"), memory_(memory) {}
 
 const ForwardFit& TextEncoding::fit() {
-  if (!fit_) fit_ = fit_forward(device_, usual().graph, model_.checkpoint(), memory_);
+  if (!fit_) fit_ = fit_forward(device_, largest().graph, model_.checkpoint(), memory_);
   return *fit_;
 }
 
+// Of those that were asked for, the one with the most rows.
+TextEncoding::Encoder& TextEncoding::largest() {
+  Encoder* found = &usual();
+  const auto rows = [&](Encoder& encoder) {
+    int64_t all = 0;
+    for (const auto& [name, length] : most_lengths(encoder)) all += length;
+    return all;
+  };
+  for (auto& [pictures, encoder] : encoders_)
+    if (rows(encoder) > rows(*found)) found = &encoder;
+  return *found;
+}
+
 void TextEncoding::require_memory(const std::vector<Prompt>& prompts) {
+  for (const Prompt& prompt : prompts) encoder(prompt);  // all sizes of pictures, of which the largest has to fit
   const bool cached = std::ranges::all_of(prompts, [&](const Prompt& p) { return cache_.contains(key(p)); });
   if (prompts.empty() || cached || fit().bytes <= memory_) return;
   fail(Code::resource,
@@ -267,7 +281,7 @@ std::shared_ptr<const Tokens> TextEncoding::tokens(const Prompt& prompt) {
 
 int64_t TextEncoding::bytes_each() {
   int64_t bytes = 0;
-  const Graph& graph = usual().graph;
+  const Graph& graph = largest().graph;
   for (const auto& [name, value] : graph.outputs) bytes += graph.desc(value).bytes();
   return bytes;
 }

@@ -44,7 +44,7 @@ class TextEncoding {
   Sizes lengths(const Prompt& prompt);
   Sizes lengths(const std::vector<Prompt>& prompts);
   Sizes most_lengths();
-  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder, and those of pictures.
+  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder, without pictures.
   Sizes encoder_sizes() const;
 
   // The conditioner for one prompt, with the outputs that the denoiser is given.
@@ -73,6 +73,7 @@ class TextEncoding {
   Encoder& encoder(const Prompt& prompt) { return encoder(picture_sizes(model_.recipe(), prompt)); }
   Encoder& encoder(const PictureSizes& pictures);
   Encoder& usual() { return encoder(Prompt("")); }
+  Encoder& largest();
   Sizes sizes_for(const PictureSizes& pictures) const;
   Graph conditioner(DType compute, const PictureSizes& pictures) const;
   Sizes most_lengths(Encoder& encoder) const;
@@ -91,7 +92,7 @@ class TextEncoding {
   TensorCache cache_;
   int64_t memory_;
   std::map<PictureSizes, Encoder> encoders_;                              // built when first asked for
-  std::optional<ForwardFit> fit_;                                         // of the usual one into memory_
+  std::optional<ForwardFit> fit_;                                         // of the largest into memory_
   mutable std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
   // By identity of the prompt, those that were asked for last; and prompts that a warning was given about.
   std::map<std::string, std::shared_ptr<const Tokens>> tokens_;

@@ -42,16 +42,21 @@ void Recipe::keep_images(const std::set<std::string>& keys) {
 }
 
 ImageKeys Recipe::image_keys() const {
-  std::set<std::string> keys;
+  ImageKeys keys({}, inpaints(), left_out);
+  const auto add = [&](const std::string& key, bool optional) {
+    keys.needed.insert(key);
+    if (optional) keys.chosen.insert(key);
+  };
   for (const auto& [name, spec] : inputs)
-    if (spec.source == InputSpec::Source::image) keys.insert(spec.of);
-  for (const auto& [name, spec] : pictures) keys.insert(spec.of);
-  return {keys, inpaints(), left_out};
+    if (spec.source == InputSpec::Source::image) add(spec.of, spec.optional);
+  for (const auto& [name, spec] : pictures) add(spec.of, spec.optional);
+  return keys;
 }
 
 ImageKeys Recipe::image_keys_of_samples() const {
-  std::set<std::string> keys = image_keys().needed;
-  if (inpaints()) keys.insert({inpaint_image_key, inpaint_mask_key});
+  ImageKeys keys = image_keys();
+  if (keys.inpaint) keys.needed.insert({inpaint_image_key, inpaint_mask_key});
+  keys.inpaint = false;
   return keys;
 }
 
@@ -167,6 +172,11 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   }
   out.sampling = read_sampling(in, in.need(root, "sampling", where), out);
   read_lora(in, in.need(root, "lora", where), out);
+  for (const auto& [name, picture] : out.pictures)
+    if (out.lora_text_targets.contains(picture.encoder))
+      in.wrong(*root.find("lora"), fmt::format("lora.text_targets: `{}` is shown pictures, and such an encoder is not "
+                                               "trained",
+                                               picture.encoder));
   if (const Node* metadata = root.find("metadata"))
     for (const auto& [key, text] : in.entries(*metadata, "metadata"))
       out.metadata[key.text] = in.text(text, "metadata");

@@ -147,12 +147,15 @@ void Prepared::settle_course() {
         variants > 0 ? fmt::format("Set datasets[].caption_variants: {} or less, for so many of each image", variants)
                      : "Leave the captions as they are");
   }
-  if (const auto shown = static_cast<double>(prompts().size()) * each;
-      !model.recipe().pictures.empty() && shown > limit)
-    fail(Code::resource,
-         "datasets: captions are encoded with the pictures beside them, which takes {:.1f} GiB; "
-         "train.text_cache_limit_gib is {}. Raise the limit, or take fewer images, captions or augment_variants",
-         shown / gib, train.text_cache_limit_gib);
+  if (!model.recipe().pictures.empty()) {
+    std::set<std::string> shown;
+    for (const Prompt& prompt : prompts()) shown.insert(prompt.identity());
+    if (const double bytes = static_cast<double>(shown.size()) * each; bytes > limit)
+      fail(Code::resource,
+           "datasets: captions are encoded with the pictures beside them: {} of both take {:.1f} GiB; "
+           "train.text_cache_limit_gib is {}. Raise the limit, or take fewer images, captions or augment_variants",
+           shown.size(), bytes / gib, train.text_cache_limit_gib);
+  }
   shapes.emplace(model.recipe(), dataset, *captions, text, live);
 }
 

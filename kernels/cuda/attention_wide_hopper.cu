@@ -13,13 +13,18 @@
 // The weights p of keys that are not seen become 0 where they are computed, and with them all that such keys give and
 // get.
 //
+// Where several heads of q have one of k and v, these are repeated first, and their gradients summed up afterwards, in
+// order.
+//
 // One warp loads, a thread takes tiles, another one hands out cells, two warpgroups multiply, 64 keys or queries each.
 // They issue their products in turns, so that one computes exponentials while the other's products run.
 #include <optional>
 
+#include "cuda/attention.h"
 #include "cuda/attention_hopper.h"
 #include "cuda/attention_wide_multiply.cuh"
 #include "cuda/await_previous.cuh"
+#include "lines.h"
 
 namespace lk::cuda {
 
@@ -223,6 +228,14 @@ CUtensorMap map_of(const lk_tensor& x) {
                         .box = {width / 2, part_rows, 2, 1, 1}});
 }
 
+// Of a dense tensor [B, S, heads, D], each of its heads so many times.
+lk_tensor repeated_heads(lk_tensor x, int64_t times) {
+  if (times == 1) return x;
+  x.dims[2] *= times;
+  for (int64_t& stride : x.strides) stride = 0;
+  return x;
+}
+
 template <class T>
 void run(Cuda& cuda, const Problem& p, const Maps& maps) {
   const int64_t rows = int64_t{p.order.all_heads} * p.query_parts * part_rows;
@@ -236,7 +249,13 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 
 }  // namespace
 
-bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_params& p) {
+bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_params& given) {
+  lk_attention_backward_params p = given;
+  const int64_t group = p.q.dims[2] / p.k.dims[2];
+  for (lk_tensor* const t : {&p.k, &p.v, &p.dk, &p.dv}) {
+    if (group > 1 && !is_dense(*t)) return p.q.dims[3] == width && pass_over(cuda, "grouped heads that are not dense");
+    *t = repeated_heads(*t, group);
+  }
   if (!suits_hopper(cuda, p, width, true, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv})) return false;
   const int64_t batch = p.q.dims[0], queries = p.q.dims[1], heads = p.q.dims[2], keys = p.k.dims[1];
   const int64_t query_tiles = ceil_div(queries, tile_rows), key_tiles = ceil_div(keys, tile_rows);
@@ -245,6 +264,10 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   if (queries == 0 || all_heads * key_tiles < processors) return pass_over(cuda, "too few keys for each processor");
   const std::optional<WideOrder> order = wide_order(all_heads, query_tiles, key_tiles, processors);
   if (!order || order->cells() * cell_bytes > most_ds_bytes) return pass_over(cuda, "too many tiles");
+  if (group > 1) {
+    p.k = copy_keys(cuda, given.k, group, {}), p.v = copy_keys(cuda, given.v, group, {});
+    for (lk_tensor* const t : {&p.dk, &p.dv}) t->data = cuda.scratch<uint16_t>(numel(*t));
+  }
   Problem problem{.o = p.o.data,
                   .d_o = p.d_o.data,
                   .dq = p.dq.data,
@@ -271,6 +294,10 @@ bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_p
   if (cuda.measuring()) return true;
   const Maps maps{map_of(p.q), map_of(p.k), map_of(p.v), map_of(p.d_o)};
   p.q.dtype == LK_BF16 ? run<__nv_bfloat16>(cuda, problem, maps) : run<__half>(cuda, problem, maps);
+  if (group > 1) {
+    collect_key_gradient(cuda, p.dk, group, {}, given.dk);
+    collect_key_gradient(cuda, p.dv, group, {}, given.dv);
+  }
   return true;
 }
 

@@ -3,7 +3,9 @@
 //   s = sinusoid(sigma), base = t_embedder(s) [B, 3h], t = silu(rms_norm(s)) [B, h]
 //   x = x_embedder(patches); then in each block, for self attention, attention to the text, and MLP one after the
 //   other: shift, scale, gate = base + up(down(t)), down and up of this part;  x += gate part((1 + scale) norm(x) +
-//   shift) velocity = patches of linear((1 + scale) norm(x) + shift), of the first two thirds of base + up(down(t))
+//   shift)
+//
+//   velocity = patches of linear((1 + scale) norm(x) + shift), of the first two thirds of base + up(down(t))
 //
 // Positions have three axes, frame, row and column, of which self attention alone knows; the frame is 0. The axes of
 // an image have a longer base than the first training's, 10000 * 4^(D / (D - 2)). To the channels of the latents comes

@@ -18,8 +18,9 @@ std::optional<std::string> relative(const Weights& w) {
            std::to_string(in[1]) + " columns, Anima's 68)";
   // A single file has transformer and adapter, a folder the transformer alone.
   const bool folder = w.document("denoiser", "config.json").has_value();
-  if (!folder && !w.has("llm_adapter.out_proj.weight"))
-    return "this is " + base + ", or Anima's transformer without its adapter (llm_adapter.*); take the whole file";
+  if (!folder && !w.has("llm_adapter.norm.weight"))
+    return "this is " + base +
+           ", or Anima's transformer without its adapter (llm_adapter.*), which has to be in the file";
   return std::nullopt;
 }
 

@@ -19,7 +19,7 @@
  * @role conditioner: rows of text, or whatever the denoiser is told of a prompt
  * @input <encoder>.input_ids: i32 [B, L]: the tokens, for each entry of the recipe's `tokenizers` that has weights
  * @input <encoder>.attention_mask: i32 [B, L]: 1 = a token, 0 = a pad, where the tokenizer has `mask: true`
- * @input <picture>: LH_FLOAT [B, H, W, 3] in [-1, 1]: of the recipe's `pictures`, those that the run has
+ * @input <picture>: LH_FLOAT [1, H, W, 3] in [-1, 1], for all texts: of the recipe's `pictures`, those that there are
  * @output <name>: any number, of any type and shape that begins with B. Those that the recipe's `inputs` name go to the
  *   denoiser; further ones are for tests
  * @output <mask>: i32 [B, L]: which rows of another output are there; those come first
