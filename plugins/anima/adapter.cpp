@@ -16,7 +16,7 @@ using lora_host::Weights;
 namespace {
 
 const std::string root = "llm_adapter:";
-constexpr double theta = 10000;
+constexpr double adapter_theta = 10000;
 
 int64_t count(const Weights& w) { return w.count(root + "blocks.", ".mlp.0.weight"); }
 
@@ -54,7 +54,7 @@ int64_t check_adapter(const Weights& w) {
 
 Value adapter(Graph& g, Value ids, Value lengths, Value states, Value state_lengths) {
   const Weights weights = g.weights();
-  const std::vector<double> frequencies = nn::rope_frequencies(head_dim(weights), theta);
+  const std::vector<double> frequencies = nn::rope_frequencies(head_dim(weights), adapter_theta);
   const Sequence seen = {states, nn::rope_tables(g, g.shape(states)[1], frequencies), state_lengths};
   Sequence x = {g.embedding(ids, root + "embed"), nn::rope_tables(g, g.shape(ids)[1], frequencies), lengths};
   const int64_t blocks = count(weights);
