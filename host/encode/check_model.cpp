@@ -67,14 +67,13 @@ class ModelCheck {
     constexpr const char* role = "conditioner";
     Sizes sizes{{"batch", 1}};
     std::map<std::string, Desc> known;
+    const PictureSizes pictures = picture_sizes(recipe_, "");
     for (const auto& [encoder, spec] : recipe_.tokenizers) {
       spec.add_sizes(encoder, sizes);
-      for (const int64_t places : picture_places(recipe_, encoder, picture_sizes(recipe_, "")))
-        sizes.at(encoder + ".length") += places;
-      known[encoder + ".input_ids"] = {DType::i32, {spec.rows, sizes.at(encoder + ".length")}};
+      const int64_t length = sizes[encoder + ".length"] = tokens_with_pictures(recipe_, encoder, pictures);
+      known[encoder + ".input_ids"] = {DType::i32, {spec.rows, length}};
       if (spec.mask) known[encoder + ".attention_mask"] = known.at(encoder + ".input_ids");
     }
-    const PictureSizes pictures = picture_sizes(recipe_, "");
     Sizes at;  // where the template would have them is not looked up
     for (const auto& [name, size] : pictures) {
       at[name] = 1;

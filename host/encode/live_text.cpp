@@ -18,8 +18,7 @@ void LiveText::bind(std::byte* arena, const Weights& weights, const Adapters& ad
 
 void LiveText::encode(const std::vector<Prompt>& prompts) {
   for (const Prompt& prompt : prompts) {
-    for (const auto& [name, ids] : *text_.tokens(prompt))
-      if (graph_.inputs.contains(name)) program_->set_input(name, ids);
+    text_.set_inputs(*program_, prompt);
     program_->run();
     text_.give(prompt, text_.conditioning(*program_));
   }

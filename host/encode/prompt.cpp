@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "encode/image_inputs.h"
 
@@ -51,6 +52,11 @@ std::vector<int64_t> picture_places(const Recipe& recipe, const std::string& enc
     if (spec.encoder == encoder)
       places.push_back(sizes.at(input).width / spec.multiple * (sizes.at(input).height / spec.multiple));
   return places;
+}
+
+int64_t tokens_with_pictures(const Recipe& recipe, const std::string& encoder, const PictureSizes& sizes) {
+  const std::vector<int64_t> places = picture_places(recipe, encoder, sizes);
+  return std::accumulate(places.begin(), places.end(), recipe.tokenizers.at(encoder).length);
 }
 
 std::map<std::string, int64_t> picture_dimensions(const PictureSizes& sizes, const std::map<std::string, int64_t>& at) {

@@ -32,6 +32,8 @@ struct Prompt {
 PictureSizes picture_sizes(const Recipe& recipe, const Prompt& prompt);
 // How many places among the tokens each picture has, in the template's order.
 std::vector<int64_t> picture_places(const Recipe& recipe, const std::string& encoder, const PictureSizes& sizes);
+// Tokens of a text of that encoder, those places among them.
+int64_t tokens_with_pictures(const Recipe& recipe, const std::string& encoder, const PictureSizes& sizes);
 // What the conditioner's graph is told of them; at: the row of each one's first place.
 std::map<std::string, int64_t> picture_dimensions(const PictureSizes& sizes, const std::map<std::string, int64_t>& at);
 // float32 [1, height, width, 3] in [-1, 1].

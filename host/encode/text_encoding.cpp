@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <numeric>
 #include <set>
 
 #include "core/bytes.h"
@@ -68,17 +67,15 @@ const ForwardFit& TextEncoding::fit() {
   return *fit_;
 }
 
-// Of those that were asked for, the one with the most rows.
+// Of those that were asked for, the one with the most rows; the usual one where there is none.
 TextEncoding::Encoder& TextEncoding::largest() {
-  Encoder* found = &usual();
-  const auto rows = [&](Encoder& encoder) {
+  if (encoders_.empty()) return usual();
+  const auto rows = [&](const auto& item) {
     int64_t all = 0;
-    for (const auto& [name, length] : most_lengths(encoder)) all += length;
+    for (const auto& [name, length] : most_lengths(item.second)) all += length;
     return all;
   };
-  for (auto& [pictures, encoder] : encoders_)
-    if (rows(encoder) > rows(*found)) found = &encoder;
-  return *found;
+  return std::ranges::max_element(encoders_, {}, rows)->second;
 }
 
 void TextEncoding::require_memory(const std::vector<Prompt>& prompts) {
@@ -161,9 +158,9 @@ Sizes TextEncoding::sizes_for(const PictureSizes& pictures) const {
   for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
     const std::vector<int64_t> places = picture_places(model_.recipe(), encoder, pictures);
     if (places.empty()) continue;
-    for (const int64_t count : places) sizes.at(encoder + ".length") += count;
+    const int64_t length = sizes[encoder + ".length"] = tokens_with_pictures(model_.recipe(), encoder, pictures);
     const Tokenizer& reader = tokenizer(encoder);
-    const std::vector<int32_t> ids = tokenize(reader, "", sizes.at(encoder + ".length"), spec.rows, places).ids;
+    const std::vector<int32_t> ids = tokenize(reader, "", length, spec.rows, places).ids;
     auto first = ids.begin();
     size_t next = 0;
     for (const auto& [input, picture] : model_.recipe().pictures) {
@@ -245,7 +242,7 @@ Sizes TextEncoding::lengths(const std::vector<Prompt>& prompts) {
 
 Sizes TextEncoding::most_lengths() { return most_lengths(usual()); }
 
-Sizes TextEncoding::most_lengths(Encoder& encoder) const {
+Sizes TextEncoding::most_lengths(const Encoder& encoder) const {
   Sizes sizes;
   for (const auto& [input, spec] : model_.recipe().inputs) {
     if (spec.source != InputSpec::Source::conditioner) continue;
@@ -264,9 +261,9 @@ std::shared_ptr<const Tokens> TextEncoding::tokens(const Prompt& prompt) {
   const auto& specs = model_.recipe().tokenizers;
   const PictureSizes pictures = picture_sizes(model_.recipe(), prompt);
   for (const auto& [encoder, spec] : specs) {
-    const std::vector<int64_t> places = picture_places(model_.recipe(), encoder, pictures);
-    const int64_t length = std::accumulate(places.begin(), places.end(), spec.length);
-    const TokenRows rows = tokenize(tokenizer(encoder), prompt.text, length, spec.rows, places);
+    const int64_t length = tokens_with_pictures(model_.recipe(), encoder, pictures);
+    const TokenRows rows = tokenize(tokenizer(encoder), prompt.text, length, spec.rows,
+                                    picture_places(model_.recipe(), encoder, pictures));
     if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt.text).second)
       log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt.text,
                   spec.rows < spec.max_rows

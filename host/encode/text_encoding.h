@@ -50,6 +50,8 @@ class TextEncoding {
   // The conditioner for one prompt, with the outputs that the denoiser is given.
   Graph conditioner(DType compute) const { return conditioner(compute, picture_sizes(model_.recipe(), Prompt(""))); }
   std::shared_ptr<const Tokens> tokens(const Prompt& prompt);
+  // Gives a conditioner the prompt's tokens and pictures, as far as it asks for them.
+  void set_inputs(Program& conditioner, const Prompt& prompt);
   // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
   NamedTensors conditioning(Program& conditioner) const;
   // The prompt must have been prepared, or given.
@@ -76,11 +78,10 @@ class TextEncoding {
   Encoder& largest();
   Sizes sizes_for(const PictureSizes& pictures) const;
   Graph conditioner(DType compute, const PictureSizes& pictures) const;
-  Sizes most_lengths(Encoder& encoder) const;
+  Sizes most_lengths(const Encoder& encoder) const;
   const Tokenizer& tokenizer(const std::string& encoder) const;
   std::string key(const Prompt& prompt);
   int64_t rows_there(const std::string& mask, const Prompt& prompt);
-  void set_inputs(Program& conditioner, const Prompt& prompt);
   void encode(const std::vector<Prompt>& prompts, World& world);
   TensorCache::Check check(const Prompt& prompt);
   TensorCache::Entry find(const Prompt& prompt) { return cache_.find(key(prompt), check(prompt)); }

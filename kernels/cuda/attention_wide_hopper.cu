@@ -250,10 +250,11 @@ void run(Cuda& cuda, const Problem& p, const Maps& maps) {
 }  // namespace
 
 bool attention_backward_wide_on_hopper(Cuda& cuda, const lk_attention_backward_params& given) {
+  if (given.q.dims[3] != width) return false;  // the other one's
   lk_attention_backward_params p = given;
   const int64_t group = p.q.dims[2] / p.k.dims[2];
   for (lk_tensor* const t : {&p.k, &p.v, &p.dk, &p.dv}) {
-    if (group > 1 && !is_dense(*t)) return p.q.dims[3] == width && pass_over(cuda, "grouped heads that are not dense");
+    if (group > 1 && !is_dense(*t)) return pass_over(cuda, "grouped heads that are not dense");
     *t = repeated_heads(*t, group);
   }
   if (!suits_hopper(cuda, p, width, true, {&p.q, &p.k, &p.v, &p.o, &p.d_o, &p.dq, &p.dk, &p.dv})) return false;

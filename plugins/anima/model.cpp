@@ -4,7 +4,6 @@
 #include "adapter.h"
 #include "anima_text.hpp"
 #include "denoiser.h"
-#include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
 #include "nn/wan_autoencoder.hpp"
 
@@ -21,10 +20,10 @@ using lora_host::Weights;
 constexpr nn::LatentModelFacts facts = {.id = "anima", .network = "transformer"};
 constexpr nn::LlmFacts qwen3 = {.head_dim = 128, .eps = 1e-6, .rope_theta = 1e6};
 
-class Anima : public nn::LatentModel {
+class Anima : public nn::WanLatentModel {
  public:
   // Text side and VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Anima(const Weights& weights) : LatentModel(facts) {
+  explicit Anima(const Weights& weights) : WanLatentModel(facts) {
     const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("x_embedder.").empty()) dims_ = read_dimensions(weights);
     if (dims_ && dims_->channels != channels)
@@ -55,12 +54,6 @@ class Anima : public nn::LatentModel {
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { anima::build_denoiser(g, *dims_, sizes); }
-  void build_encode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
-  }
-  void build_decode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
-  }
 
   // The same prompt twice: Qwen3's last states, behind its final norm, and tokens of T5, which ask them. Rows beyond
   // those tokens are zero. An empty prompt has no token of Qwen3 and the end alone of T5.
@@ -71,8 +64,7 @@ class Anima : public nn::LatentModel {
     nn::Llm llm(g, "qwen3:", qwen3, read.ids, read.mask);
     Value states = llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen3:")).back());
     Value text = adapter(g, asked.ids, asked.lengths, states, read.lengths);
-    const lora_host::Dims d = g.shape(text);
-    g.output("text", g.mul(text, g.reshape(g.cast(asked.mask, LH_FLOAT), {d[0], d[1], 1})));
+    g.output("text", nn::masked_rows(g, text, asked.mask));
     g.output("text_mask", asked.mask);
   }
 

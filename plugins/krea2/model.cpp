@@ -6,7 +6,6 @@
 
 #include "denoiser.h"
 #include "krea2_text.hpp"
-#include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
 #include "nn/wan_autoencoder.hpp"
 
@@ -32,10 +31,10 @@ std::vector<int64_t> depths(const Weights& weights) {
   return all;
 }
 
-class Krea2 : public nn::LatentModel {
+class Krea2 : public nn::WanLatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Krea2(const Weights& weights) : LatentModel(facts) {
+  explicit Krea2(const Weights& weights) : WanLatentModel(facts) {
     const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("txtfusion.").empty()) {
       dims_ = read_dimensions(weights);
@@ -69,31 +68,22 @@ class Krea2 : public nn::LatentModel {
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { krea2::build_denoiser(g, *dims_, sizes); }
-  void build_encode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
-  }
-  void build_decode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
-  }
 
   // States of several depths side by side, as they are: their fusion is a part of the transformer, whose linears can be
   // trained. The template's front is left out, pads are zero and no part of the text. Where the model's own programs
   // put pads between the prompt and the template's end, these take no position and nothing sees them: the same numbers.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen3_vl", "qwen3_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen3_vl.length"], drop = sizes["qwen3_vl.drop"];
-    if (length <= drop)
-      throw Failure(LH_E_SETTING, "model.max_sequence_length: the template's first " + std::to_string(drop) +
-                                      " tokens count and are left out, so it must be larger, found " +
-                                      std::to_string(length));
+    const int64_t batch = sizes["batch"], length = sizes["qwen3_vl.length"];
+    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen3_vl");
     Value ids = g.input("qwen3_vl.input_ids", {batch, length}, LH_I32);
     Value mask = g.input("qwen3_vl.attention_mask", {batch, length}, LH_I32);
     const std::vector<int64_t> read = depths(g.weights());
     const std::vector<Value> states = nn::Llm(g, "qwen3_vl:", qwen3_vl, ids, mask).states(read.back());
     std::vector<Value> chosen;
-    for (int64_t depth : read) chosen.push_back(g.slice(states[static_cast<size_t>(depth)], 1, drop, length - drop));
-    Value seen = g.slice(mask, 1, drop, length - drop);
-    g.output("text", g.mul(g.concat(chosen, -1), g.reshape(g.cast(seen, LH_FLOAT), {batch, length - drop, 1})));
+    for (int64_t depth : read) chosen.push_back(kept.of(g, states[static_cast<size_t>(depth)]));
+    Value seen = kept.of(g, mask);
+    g.output("text", nn::masked_rows(g, g.concat(chosen, -1), seen));
     g.output("text_mask", seen);
   }
 

@@ -6,7 +6,6 @@
 #include <optional>
 
 #include "denoiser.h"
-#include "nn/latent_model.hpp"
 #include "nn/llm.hpp"
 #include "nn/qwen_vision.hpp"
 #include "nn/wan_autoencoder.hpp"
@@ -35,10 +34,10 @@ constexpr std::array<Variant, 4> variants = {{{"base", qwen_image_text::recipe_y
                                               {"edit-2509", qwen_image_text::recipe_edit_2509_yaml, {true, false}},
                                               {"edit-2511", qwen_image_text::recipe_edit_2511_yaml, {true, true}}}};
 
-class QwenImage : public nn::LatentModel {
+class QwenImage : public nn::WanLatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit QwenImage(const Weights& weights) : LatentModel(facts) {
+  explicit QwenImage(const Weights& weights) : WanLatentModel(facts) {
     const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("img_in.").empty()) {
       dims_ = read_dimensions(weights);
@@ -70,12 +69,6 @@ class QwenImage : public nn::LatentModel {
   void build_denoiser(Graph& g, const Sizes& sizes) const override {
     qwen_image::build_denoiser(g, *dims_, variant_->editing, sizes);
   }
-  void build_encode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
-  }
-  void build_decode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
-  }
 
   void choose_variant(const Weights& weights) {
     const std::optional<std::string> said = weights.setting("variant"), found = edit_variant(weights);
@@ -100,11 +93,8 @@ class QwenImage : public nn::LatentModel {
   // The last states, behind the final norm; the template's front is left out, pads are zero and no part of the text.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen2_5_vl", "qwen2_5_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen2_5_vl.length"], drop = sizes["qwen2_5_vl.drop"];
-    if (length <= drop)
-      throw Failure(LH_E_SETTING, "model.max_sequence_length: the template's first " + std::to_string(drop) +
-                                      " tokens count and are left out, so it must be larger, found " +
-                                      std::to_string(length));
+    const int64_t batch = sizes["batch"], length = sizes["qwen2_5_vl.length"];
+    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen2_5_vl");
     Value ids = g.input("qwen2_5_vl.input_ids", {batch, length}, LH_I32);
     Value mask = g.input("qwen2_5_vl.attention_mask", {batch, length}, LH_I32);
     constexpr int64_t cell = nn::QwenVision::cell;
@@ -122,9 +112,8 @@ class QwenImage : public nn::LatentModel {
       llm.show(at.at, vision(g.input(pictures[i], {1, at.height * cell, at.width * cell, 3})));
     }
     Value hidden = llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:")).back());
-    Value seen = g.slice(mask, 1, drop, length - drop);
-    hidden = g.slice(hidden, 1, drop, length - drop);
-    g.output("text", g.mul(hidden, g.reshape(g.cast(seen, LH_FLOAT), {batch, length - drop, 1})));
+    Value seen = kept.of(g, mask);
+    g.output("text", nn::masked_rows(g, kept.of(g, hidden), seen));
     g.output("text_mask", seen);
   }
 

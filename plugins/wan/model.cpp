@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "denoiser.h"
-#include "nn/latent_model.hpp"
 #include "nn/t5.hpp"
 #include "nn/wan_autoencoder.hpp"
 #include "wan_text.hpp"
@@ -32,10 +31,10 @@ constexpr std::array<Variant, 3> variants = {{{"wan2.1", wan_text::recipe_2_1_ya
                                               {"wan2.2-high-noise", wan_text::recipe_2_2_high_noise_yaml},
                                               {"wan2.2-low-noise", wan_text::recipe_2_2_low_noise_yaml}}};
 
-class Wan : public nn::LatentModel {
+class Wan : public nn::WanLatentModel {
  public:
   // The encoder and the VAE can be opened without the denoiser: files that are there have to fit each other.
-  explicit Wan(const Weights& weights) : LatentModel(facts) {
+  explicit Wan(const Weights& weights) : WanLatentModel(facts) {
     const auto channels = static_cast<int64_t>(nn::wan_latents().mean.size());
     if (!weights.first_with_prefix("patch_embedding.").empty()) {
       dims_ = read_dimensions(weights);
@@ -64,12 +63,6 @@ class Wan : public nn::LatentModel {
  private:
   bool has_denoiser() const override { return dims_.has_value(); }
   void build_denoiser(Graph& g, const Sizes& sizes) const override { wan::build_denoiser(g, *dims_, sizes); }
-  void build_encode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_encode(g, "vae:", nn::wan_latents(), sizes);
-  }
-  void build_decode(Graph& g, const Sizes& sizes) const override {
-    nn::build_wan_decode(g, "vae:", nn::wan_latents(), sizes);
-  }
 
   // The last states. Rows of pads are zero; the transformer reads them as well.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
@@ -78,7 +71,7 @@ class Wan : public nn::LatentModel {
     Value ids = g.input("umt5.input_ids", {batch, length}, LH_I32);
     Value mask = g.input("umt5.attention_mask", {batch, length}, LH_I32);
     Value hidden = nn::t5(g, ids, "umt5:", g.cast(nn::mask_lengths(g, mask), LH_I32));
-    g.output("text", g.mul(hidden, g.reshape(g.cast(mask, LH_FLOAT), {batch, length, 1})));
+    g.output("text", nn::masked_rows(g, hidden, mask));
   }
 
   std::optional<Dimensions> dims_;

@@ -58,7 +58,7 @@ class ZImage : public nn::LatentModel {
     Value ids = g.input("qwen3.input_ids", {batch, length}, LH_I32);
     Value mask = g.input("qwen3.attention_mask", {batch, length}, LH_I32);
     Value hidden = nn::Llm(g, "qwen3:", qwen3, ids, mask).states(nn::Llm::layers(g.weights(), "qwen3:") - 1).back();
-    g.output("text", g.mul(hidden, g.reshape(g.cast(mask, LH_FLOAT), {batch, length, 1})));
+    g.output("text", nn::masked_rows(g, hidden, mask));
     g.output("text_mask", mask);
   }
 

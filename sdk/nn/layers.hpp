@@ -24,6 +24,12 @@ inline Value mask_lengths(Graph& g, Value mask) {
   return g.reshape(g.sum(g.cast(mask, LH_F32), {1}), {g.shape(mask)[0]});
 }
 
+// x [B, L, d] with zeros in the rows that mask i32 [B, L] leaves out.
+inline Value masked_rows(Graph& g, Value x, Value mask) {
+  const Dims d = g.shape(mask);
+  return g.mul(x, g.reshape(g.cast(mask, LH_FLOAT), {d[0], d[1], 1}));
+}
+
 // The mask of `length` places: lengths f32 [B] -> f32 [B, L]
 inline Value length_mask(Graph& g, Value lengths, int64_t length) {
   std::vector<float> places;

@@ -192,6 +192,22 @@ class Llm {
   Reach plain_, windowed_;
 };
 
+// Rows of a text behind the front of its template, which is read and then left out (`drop` of a tokenizer).
+struct KeptRows {
+  int64_t first = 0, count = 0;
+  Value of(Graph& g, Value x) const { return g.slice(x, 1, first, count); }  // [B, L, ...] -> [B, count, ...]
+};
+
+// Throws where the front is all that there is room for.
+inline KeptRows rows_behind_template(const Sizes& sizes, const std::string& encoder) {
+  const int64_t length = sizes[encoder + ".length"], drop = sizes[encoder + ".drop"];
+  if (length <= drop)
+    throw Failure(LH_E_SETTING, "model.max_sequence_length: the template's first " + std::to_string(drop) +
+                                    " tokens count and are left out, so it must be larger, found " +
+                                    std::to_string(length));
+  return {drop, length - drop};
+}
+
 // Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states. Files for
 // models that read earlier states may lack the final norm.
 inline int64_t check_llm(const Weights& weights, const std::string& prefix, const LlmFacts& facts,

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "nn/autoencoder.hpp"
+#include "nn/latent_model.hpp"
 
 namespace lora_host::nn {
 
@@ -160,5 +161,15 @@ inline void build_wan_decode(Graph& g, const std::string& prefix, const LatentSt
   x = g.add(g.mul(x, LatentStatistics::row(g, latents.deviation)), LatentStatistics::row(g, latents.mean));
   g.output("image", WanAutoencoder(g, prefix).decode(g.cast(x, LH_FLOAT)));
 }
+
+// A model whose latents are this autoencoder's.
+class WanLatentModel : public LatentModel {
+ protected:
+  using LatentModel::LatentModel;
+
+ private:
+  void build_encode(Graph& g, const Sizes& sizes) const final { build_wan_encode(g, "vae:", wan_latents(), sizes); }
+  void build_decode(Graph& g, const Sizes& sizes) const final { build_wan_decode(g, "vae:", wan_latents(), sizes); }
+};
 
 }  // namespace lora_host::nn
