@@ -27,7 +27,21 @@ failed=0
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-# A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own.
+# What a log says but for what passed and for gtest's headings.
+failures() { # failures LOG
+  awk '
+    / ok$|^ok / { next }
+    /^\[ RUN      \]/ { if (running) printf "%s", test; test = ""; running = 1 }
+    running { test = test $0 "\n" }
+    /^\[       OK \]/ || /^\[  SKIPPED \] .* \([0-9]+ ms\)$/ { running = 0; next }
+    /^\[  FAILED  \] .* \([0-9]+ ms\)$/ { printf "%s", test; running = 0; next }
+    !running && !/^$|^Note: |^\[[-=]+\]|^\[  PASSED  \]|^\[  SKIPPED \]|^Running main/
+    END { if (running) printf "%s", test }  # it ended within this one
+  ' "$1"
+}
+
+# A program that ends with an error although none of its tests failed (a crash, a leak) is a failure of its own. What failed is
+# printed behind the counts, at the end, where one looks.
 add() { # add NAME STATUS LOG PASSED FAILED
   local name=$1 status=$2 log=$3 good=$4 bad=$5
   if [ "$status" -eq 77 ]; then  # what it needs is not on this machine
@@ -36,8 +50,7 @@ add() { # add NAME STATUS LOG PASSED FAILED
   fi
   if [ "$status" -ne 0 ] && [ "$bad" -eq 0 ]; then bad=1; fi
   if [ "$bad" -gt 0 ]; then
-    cat "$log"
-    echo "test: $name failed (exit status $status)"
+    { echo "test: $name failed (exit status $status):"; failures "$log"; } >>"$work/failures"
   fi
   echo "$name: $good passed, $bad failed"
   passed=$((passed + good))
@@ -98,5 +111,6 @@ for script in "${scripts[@]}"; do
   add "$script" "$status" "$work/$script.log" "$good" "$bad"
 done
 
+[ ! -e "$work/failures" ] || cat "$work/failures"
 echo "$passed passed, $failed failed"
 [ "$failed" -eq 0 ] && [ "$passed" -gt 0 ]

@@ -4,8 +4,8 @@
 #include <spdlog/spdlog.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <fstream>
 #include <sstream>
 
@@ -313,9 +313,9 @@ TEST(Config, ListsEveryProblemInTheOrderOfTheFile) {
 TEST(Config, ManyUnknownKeysAreRefusedAtOnce) {
   std::string text;
   for (int i = 0; text.size() < (1 << 20) - 32; ++i) text += fmt::format("k{}: {}\n", i, i);
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // the processor's: the machine may be busy
   const std::string error = error_of(text);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
+  EXPECT_LT(std::clock() - begin, 10 * CLOCKS_PER_SEC);
   EXPECT_THAT(error, StartsWith("c.yaml:1:1: k0: unknown key"));
   EXPECT_THAT(error, HasSubstr("c.yaml: and perhaps more: correct these first"));
 }

@@ -5,8 +5,8 @@
 #include <png.h>
 #include <zlib.h>
 
-#include <chrono>
 #include <cstdlib>
+#include <ctime>
 #include <string>
 
 #ifdef LORA_WEBP
@@ -187,9 +187,9 @@ TEST(Png, CompressedTextsAreNotRead) {
   FileBytes file = encode_png(image);
   const auto* bytes = reinterpret_cast<const std::byte*>(texts.data());
   file.insert(file.begin() + 33, bytes, bytes + texts.size());  // behind the header chunk
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();                      // the processor's: the machine may be busy
   EXPECT_EQ(largest_difference(decode_image(file, "x"), image), 0);
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(1));
+  EXPECT_LT(std::clock() - begin, 1 * CLOCKS_PER_SEC);
 }
 
 TEST(Png, WritesWhatItReads) {

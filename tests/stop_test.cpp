@@ -85,7 +85,7 @@ TEST(Stop, TooLittleAddressSpaceIsNoHang) {
   run.set("steps", "1").set("save_every", "0");
   const auto limited = [&](int64_t mib, const std::vector<std::string>& words) {
     HostProcess process(words, {.shell_prefix = "ulimit -v " + std::to_string(mib * 1024)});
-    return process.wait(60);
+    return process.wait();
   };
   int64_t loads = 32;  // the least at which the program itself is loaded
   while (loads < 65536 && limited(loads, {"--version"}).code != 0) loads += 32;

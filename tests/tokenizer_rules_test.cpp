@@ -1,7 +1,7 @@
 // The rules of tokenizer.json one by one, and files that are wrong.
 #include <gmock/gmock.h>
 
-#include <chrono>
+#include <ctime>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -132,11 +132,11 @@ TEST_F(TokenizerRules, ManyAddedTokensTakeNoLonger) {
   for (int i = 0; i < 60000; ++i)
     added.push_back({{"id", 1000 + i}, {"content", fmt::format("<|{}|>", i)}, {"special", true}});
   for (const char* more : {"<|", "<|77"}) added.push_back({{"id", 90000 + added.size()}, {"content", more}});
-  const auto begin = std::chrono::steady_clock::now();
+  const std::clock_t begin = std::clock();  // the processor's: the machine may be busy
   std::string text;
   for (int i = 0; i < 2000; ++i) text += "<|7x<|77<|59999|>";
   EXPECT_TRUE(tokens({{"added_tokens", added}}, text).starts_with("<||7|x|<|77|<|59999|>|<||7|x|"));
-  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(sanitized ? 60 : 10));
+  EXPECT_LT(std::clock() - begin, (sanitized ? 60 : 10) * CLOCKS_PER_SEC);
 }
 
 TEST_F(TokenizerRules, ListsAreNotNestedForEver) {

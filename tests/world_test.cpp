@@ -85,7 +85,7 @@ std::vector<std::string> run_ranks(int ranks, const std::function<void(World&, s
       const auto i = static_cast<size_t>(r);
       errors[i] = error_of([&] {
         const auto world =
-            world_over([&] { return std::make_unique<Thread>(wire, r, frozen[i]); }, /*silence_seconds=*/1);
+            world_over([&] { return std::make_unique<Thread>(wire, r, frozen[i]); }, /*silence_seconds=*/2);
         body(*world, frozen[i]);
       });
     });
@@ -148,21 +148,23 @@ TEST(World, TheRankWithOtherWeightsIsNamed) {
 }
 
 TEST(World, ASilentRankIsMissed) {
-  const auto errors = run_ranks(3, [](World& world, std::atomic<bool>& frozen) {
+  std::atomic<int> waiting{2};
+  const auto errors = run_ranks(3, [&](World& world, std::atomic<bool>& frozen) {
     world.meet();
     if (world.rank() == 1) {
       frozen = true;
-      std::this_thread::sleep_for(std::chrono::seconds(3));
+      while (waiting > 0) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       return;
     }
     try {
       world.meet();
     } catch (const RankLost&) {
+      --waiting;
       EXPECT_EQ(world.rescues(), world.rank() == 0);
       throw;
     }
   });
-  EXPECT_THAT(errors[0], AllOf(HasSubstr("lost rank 1 ("), HasSubstr("has been silent for 1 seconds")));
+  EXPECT_THAT(errors[0], AllOf(HasSubstr("lost rank 1 ("), HasSubstr("has been silent for 2 seconds")));
   EXPECT_THAT(errors[2], HasSubstr("lost rank 1 ("));
 }
 
@@ -178,7 +180,7 @@ TEST(World, ARankThatDoesNotComeIsMissed) {
     auto parcel = std::make_shared<Parcel>();
     for (Pieces* pieces : {&parcel->out, &parcel->in}) pieces->at = pieces->bytes = {0, 0, 0};
     try {
-      world.exchange(parcel, 0.5);
+      world.exchange(parcel, 2);
     } catch (const Error&) {
       --waiting;
       throw;
