@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Builds lora-host with Ninja.
 #
-#   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [BUILD_DIR]
+#   scripts/build.sh [--cuda auto|on|off] [--arch "90 120"] [--sanitize] [--unity] [BUILD_DIR]
 #
 # BUILD_DIR is `build`, or `build-sanitize` with --sanitize, unless given. JOBS=N limits parallel jobs. --arch names the
 # GPUs to compile for (compute capabilities; `native` for the one in this machine; `one` for LORA_CUDA_ARCH, or else the
-# one in this machine, or else 9.0); by default those that BUILD_DIR was built for before, at first all from 7.5 on. Prints
-# which backends were built.
+# one in this machine, or else 9.0); by default those that BUILD_DIR was built for before, at first all from 7.5 on. --unity
+# compiles several sources of a folder at once (cmake/Unity.cmake), and BUILD_DIR stays so. Prints which backends were built.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -15,6 +15,7 @@ usage() { sed -n '2,/^set/{/^set/d;s/^# \{0,1\}//;p}' "${BASH_SOURCE[0]}"; }
 cuda=auto
 arch=
 sanitize=OFF
+unity=
 build=
 while [ $# -gt 0 ]; do
   case $1 in
@@ -23,6 +24,7 @@ while [ $# -gt 0 ]; do
     --arch) arch=${2:-}; shift ;;
     --arch=*) arch=${1#*=} ;;
     --sanitize) sanitize=ON ;;
+    --unity) unity=ON ;;
     -h | --help) usage; exit 0 ;;
     -*) echo "build: unknown option $1" >&2; usage >&2; exit 2 ;;
     *)
@@ -54,7 +56,7 @@ quietly() {
   fi
 }
 
-quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize \
+quietly cmake -S "$root" -B "$build" -G Ninja -DLORA_CUDA="$cuda" -DLORA_SANITIZE=$sanitize ${unity:+-DLORA_UNITY=$unity} \
   ${arch:+-DCMAKE_CUDA_ARCHITECTURES="${arch// /;}"}
 grep -E '^-- lora-host:' "$log" | sed 's/^-- //' || true
 quietly cmake --build "$build" --parallel "${JOBS:-$(nproc)}"

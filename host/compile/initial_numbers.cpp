@@ -24,7 +24,7 @@ void fill(std::span<float> out, int64_t first, const NumberStream& stream, uint6
   }
 }
 
-struct Part {
+struct Stretch {  // of a stream
   size_t stream;
   int64_t first, end;
 };
@@ -35,7 +35,7 @@ void make_numbers(uint64_t seed, const std::vector<NumberStream>& streams,
                   const std::function<void(uint64_t number, const HostTensor& values)>& take) {
   for (size_t begin = 0, end = 0; begin < streams.size(); begin = end) {
     std::vector<HostTensor> made;
-    std::vector<Part> parts;
+    std::vector<Stretch> parts;
     for (int64_t elements = 0; end < streams.size(); ++end) {
       const int64_t own = streams[end].shape.numel();
       if (end > begin && elements + own > most_at_once) break;
@@ -45,7 +45,7 @@ void make_numbers(uint64_t seed, const std::vector<NumberStream>& streams,
         parts.push_back({end, first, std::min(first + part_elements, own)});
     }
     in_threads(static_cast<int64_t>(parts.size()), 1, [&](int64_t from, int64_t to) {
-      for (const Part& part : std::span(parts).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)))
+      for (const Stretch& part : std::span(parts).subspan(static_cast<size_t>(from), static_cast<size_t>(to - from)))
         fill(made[part.stream - begin].as<float>().subspan(static_cast<size_t>(part.first),
                                                            static_cast<size_t>(part.end - part.first)),
              part.first, streams[part.stream], seed);

@@ -73,9 +73,9 @@ std::vector<std::pair<std::string, Node>> arguments(const Node& list, std::vecto
 }
 
 // What both files have in common: keys with another name, without effect, or refused.
-class Reader {
+class KohyaReader {
  public:
-  explicit Reader(Translated& to) : to_(to) {}
+  explicit KohyaReader(Translated& to) : to_(to) {}
 
   void problem(const Node& at, std::string_view key, const std::string& text) {
     to_.problems.push_back({at.place, fmt::format("{}: {}", key, text)});
@@ -196,7 +196,7 @@ class Datasets {
   }
 
   Translated to_;
-  Reader reader_{to_};
+  KohyaReader reader_{to_};
   const Node& arguments_;
   Node list_;
   std::map<std::string, std::string> of_all_;  // what datasets have there and the run has here
@@ -433,7 +433,7 @@ class Training {
   }
 
   Translated to_;
-  Reader reader_{to_};
+  KohyaReader reader_{to_};
   std::map<std::string, std::pair<const Node*, const Node*>> given_;
 };
 

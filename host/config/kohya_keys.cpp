@@ -180,7 +180,8 @@ constexpr std::string_view inert[] = {"cache_latents",
                                       "t5xxl_max_token_length_auto",
                                       "dataset_repeats"};
 
-constexpr std::string_view captions = "prepare the captions beforehand", images = "prepare the images beforehand",
+constexpr std::string_view captions_elsewhere = "prepare the captions beforehand",
+                           images = "prepare the images beforehand",
                            one_dropout = "use caption_dropout_rate, which leaves out the text of all encoders at once",
                            in_steps = "say it in steps: images x num_repeats / batch_size make an epoch",
                            by_variant =
@@ -204,7 +205,7 @@ constexpr Refused all_refused[] = {
     {"t5_max_token_length", "512", "texts have up to 512 tokens: remove it"},
     {"apply_t5_attn_mask", "", "text is masked where the model masks it: remove it"},
     {"apply_lg_attn_mask", "", "text is masked where the model masks it: remove it"},
-    {"weighted_captions", "", captions},
+    {"weighted_captions", "", captions_elsewhere},
     {"clip_l_dropout_rate", "", one_dropout},
     {"clip_g_dropout_rate", "", one_dropout},
     {"t5_dropout_rate", "", one_dropout},

@@ -29,12 +29,12 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Body = std::function<std::string(size_t)>;
 
-constexpr char done = 'd', threw = 'e';
+constexpr char has_text = 'd', has_error = 'e';
 
 // In front of each answer.
 struct Head {
   uint64_t size = 0;
-  char kind = done;
+  char kind = has_text;
 };
 
 bool send_all(int socket, const void* data, size_t size) {
@@ -74,10 +74,10 @@ std::optional<uint64_t> next_task(int socket) {
     try {
       text = body(static_cast<size_t>(*task));
     } catch (const std::bad_alloc&) {
-      head.kind = threw;
+      head.kind = has_error;
       text = "there is no memory left for it";
     } catch (const std::exception& error) {
-      head.kind = threw;
+      head.kind = has_error;
       text = error.what();
     }
     head.size = text.size();
@@ -120,7 +120,7 @@ class Child {
     if (received_.size() < sizeof head + head.size) return std::nullopt;
     task_.reset();
     std::string text = received_.substr(sizeof head);
-    return head.kind == done ? ApartAnswer{std::move(text), ""} : ApartAnswer{"", std::move(text)};
+    return head.kind == has_text ? ApartAnswer{std::move(text), ""} : ApartAnswer{"", std::move(text)};
   }
 
   // Ends the process and gives what wait() says: of one that was ending by itself, how.

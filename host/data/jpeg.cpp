@@ -19,18 +19,18 @@ namespace {
 
 constexpr int max_scans = 200;  // progressive files have about ten; thousands are an attack on time
 
-struct Reader {
+struct JpegReader {
   jpeg_decompress_struct jpeg{};
   jpeg_error_mgr errors{};
   jpeg_progress_mgr progress{};
   std::jmp_buf jump{};
   char message[JMSG_LENGTH_MAX] = {};
 
-  Reader() {
+  JpegReader() {
     jpeg.err = jpeg_std_error(&errors);
     jpeg.client_data = this;
     errors.error_exit = [](j_common_ptr common) {
-      auto* self = static_cast<Reader*>(common->client_data);
+      auto* self = static_cast<JpegReader*>(common->client_data);
       common->err->format_message(common, self->message);
       std::longjmp(self->jump, 1);
     };
@@ -48,18 +48,18 @@ struct Reader {
       }
     };
     progress.progress_monitor = [](j_common_ptr common) {
-      auto* self = static_cast<Reader*>(common->client_data);
+      auto* self = static_cast<JpegReader*>(common->client_data);
       if (self->jpeg.input_scan_number <= max_scans) return;
       std::snprintf(self->message, sizeof self->message, "more than %d scans", max_scans);
       std::longjmp(self->jump, 1);
     };
   }
-  ~Reader() { jpeg_destroy_decompress(&jpeg); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~JpegReader() { jpeg_destroy_decompress(&jpeg); }
+  JpegReader(const JpegReader&) = delete;
+  JpegReader& operator=(const JpegReader&) = delete;
 };
 
-bool read_header(Reader& reader, const unsigned char* bytes, unsigned long size) {
+bool read_header(JpegReader& reader, const unsigned char* bytes, unsigned long size) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_create_decompress(&reader.jpeg);
   reader.jpeg.progress = &reader.progress;
@@ -69,7 +69,7 @@ bool read_header(Reader& reader, const unsigned char* bytes, unsigned long size)
   return true;
 }
 
-bool read_pixels(Reader& reader, unsigned char* pixels, size_t stride) {
+bool read_pixels(JpegReader& reader, unsigned char* pixels, size_t stride) {
   if (setjmp(reader.jump) != 0) return false;
   jpeg_start_decompress(&reader.jpeg);
   while (reader.jpeg.output_scanline < reader.jpeg.output_height) {
@@ -80,11 +80,11 @@ bool read_pixels(Reader& reader, unsigned char* pixels, size_t stride) {
   return true;
 }
 
-[[noreturn]] void refuse(const Reader& reader) {
+[[noreturn]] void refuse(const JpegReader& reader) {
   fail(Code::data, "damaged or cut-short JPEG: {} (save the image again or fetch the file anew)", reader.message);
 }
 
-void open(Reader& reader, Bytes file) {
+void open(JpegReader& reader, Bytes file) {
   if (!read_header(reader, reinterpret_cast<const unsigned char*>(file.data()), file.size())) refuse(reader);
   check_image_size(reader.jpeg.image_width, reader.jpeg.image_height);
 }
@@ -101,7 +101,7 @@ std::vector<uint8_t> rgb_from_inverted_cmyk(const std::vector<uint8_t>& cmyk) {
 }  // namespace
 
 ImageHeader jpeg_header(Bytes file) {
-  Reader reader;
+  JpegReader reader;
   open(reader, file);
   ImageHeader header{{reader.jpeg.image_width, reader.jpeg.image_height}, 1};
   for (auto* marker = reader.jpeg.marker_list; marker != nullptr; marker = marker->next) {
@@ -114,7 +114,7 @@ ImageHeader jpeg_header(Bytes file) {
 }
 
 Image decode_jpeg(Bytes file) {
-  Reader reader;
+  JpegReader reader;
   open(reader, file);
   const bool four = reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK;
   reader.jpeg.out_color_space = four ? JCS_CMYK : JCS_RGB;

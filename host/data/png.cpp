@@ -30,13 +30,13 @@ struct Source {
   size_t left;
 };
 
-struct Reader {
+struct PngReader {
   Status status;
   Source source;
   png_structp png = nullptr;
   png_infop info = nullptr;
 
-  explicit Reader(Bytes file) : source{file.data(), file.size()} {
+  explicit PngReader(Bytes file) : source{file.data(), file.size()} {
     png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &status, on_error, on_warning);
     if (png != nullptr) info = png_create_info_struct(png);
     if (info == nullptr) {
@@ -51,13 +51,13 @@ struct Reader {
       from->left -= count;
     });
   }
-  ~Reader() { png_destroy_read_struct(&png, &info, nullptr); }
-  Reader(const Reader&) = delete;
-  Reader& operator=(const Reader&) = delete;
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
 };
 
 // Reads up to the pixels and asks for 8-bit RGB or RGBA.
-bool start(Reader& r) {
+bool start(PngReader& r) {
   if (setjmp(png_jmpbuf(r.png)) != 0) return false;
   png_set_user_limits(r.png, max_image_side, max_image_side);
   // Nothing but pixels, palette and transparency: texts and profiles may unpack to a thousand times their size.
@@ -71,7 +71,7 @@ bool start(Reader& r) {
   return true;
 }
 
-bool finish(Reader& r, png_bytepp rows) {
+bool finish(PngReader& r, png_bytepp rows) {
   if (setjmp(png_jmpbuf(r.png)) != 0) return false;
   png_read_image(r.png, rows);
   png_read_end(r.png, nullptr);
@@ -150,7 +150,7 @@ ImageHeader png_header(Bytes file) {
 }
 
 Image decode_png(Bytes file) {
-  Reader reader(file);
+  PngReader reader(file);
   if (!start(reader)) refuse(reader.status.message);
   Image image{png_get_image_width(reader.png, reader.info), png_get_image_height(reader.png, reader.info), {}};
   check_image_size(image.width, image.height);

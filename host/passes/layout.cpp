@@ -9,14 +9,14 @@ namespace lh {
 namespace {
 
 // The place of the convolution's weight among the inputs of the node, -1 for other nodes.
-int weight_input(const Node& node) { return node.op->channels_last_input; }
+int channels_last_weight(const Node& node) { return node.op->channels_last_input; }
 
 // Parameters that something reads in the order of the file.
 std::set<Value> read_in_order(const Graph& graph) {
   std::set<Value> values;
   for (const Node& node : graph.nodes)
     for (size_t i = 0; i < node.inputs.size(); ++i)
-      if (static_cast<int>(i) != weight_input(node)) values.insert(node.inputs[i]);
+      if (static_cast<int>(i) != channels_last_weight(node)) values.insert(node.inputs[i]);
   for (const auto& [name, v] : graph.outputs) values.insert(v);
   return values;
 }
@@ -37,8 +37,8 @@ void settle_layouts(Graph& graph) {
   std::vector<Node> old;
   old.swap(graph.nodes);
   for (Node& node : old) {
-    if (weight_input(node) >= 0) {
-      Value& weight = node.inputs[static_cast<size_t>(weight_input(node))];
+    if (channels_last_weight(node) >= 0) {
+      Value& weight = node.inputs[static_cast<size_t>(channels_last_weight(node))];
       if (graph.info(weight).kind == ValueKind::param && !in_order.contains(weight)) {
         graph.info(weight).channels_last = true;
       } else if (!done.contains(weight)) {

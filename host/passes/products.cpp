@@ -8,17 +8,17 @@ namespace {
 
 constexpr size_t weight_input = 1;  // of linear
 
-struct Kind {
+struct ProductKind {
   const char* name;   // of model.products
   const char* dtype;  // of model.dtype
 };
-constexpr Kind kinds[] = {{"full", ""}, {"float8", "float8_e4m3"}, {"int8", "int8"}};  // by lk_products
+constexpr ProductKind kinds[] = {{"full", ""}, {"float8", "float8_e4m3"}, {"int8", "int8"}};  // by lk_products
 
 bool is_for(lk_products products, DType dtype) {
   return products == LK_PRODUCTS_I8 ? dtype == DType::i8 : dtype == DType::f8_e4m3 || dtype == DType::f8_e5m2;
 }
 
-[[noreturn]] void refuse(const Kind& kind, const std::string& found) {
+[[noreturn]] void refuse(const ProductKind& kind, const std::string& found) {
   fail(Code::config,
        "model.products: {} multiplies with weights that are kept in {}, and {}. Set model.dtype: {}, or leave "
        "model.products out",
@@ -35,7 +35,7 @@ lk_products products_named(const std::string& name) {
 
 void multiply_in(Graph& graph, lk_products products, const std::function<bool(const std::string&)>& chosen) {
   if (products == LK_PRODUCTS_WIDE) return;
-  const Kind& kind = kinds[products];
+  const ProductKind& kind = kinds[products];
   bool any = false, one_fits = false;
   for (Node& node : graph.nodes) {
     if (node.op != &linear_op) continue;

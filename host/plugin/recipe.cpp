@@ -68,15 +68,14 @@ bool LoraTargets::contain(const std::string& module) const {
 
 namespace {
 
-using yaml::Node;
 using yaml::Strict;
 
-Objective read_objective(const Strict& in, const Node& node) {
+Objective read_objective(const Strict& in, const yaml::Node& node) {
   const std::string name = in.choice(node, "objective", {"flow", "epsilon", "v_prediction"});
   return name == "flow" ? Objective::flow : name == "epsilon" ? Objective::epsilon : Objective::v_prediction;
 }
 
-LatentSpec read_latents(const Strict& in, const Node& node) {
+LatentSpec read_latents(const Strict& in, const yaml::Node& node) {
   constexpr Range scales{.low = 1, .high = 1024};
   in.check_fields(node, "latents", {"channels", "axes", "downscale", "multiple"});
   LatentSpec out;
@@ -87,7 +86,7 @@ LatentSpec read_latents(const Strict& in, const Node& node) {
   out.time = axes == std::vector<std::string>{"time", "height", "width"};
   if (!out.time && axes != std::vector<std::string>{"height", "width"})
     in.wrong(*node.find("axes"), "axes must be [height, width] or [time, height, width]");
-  const Node& downscale = in.need(node, "downscale", "latents");
+  const yaml::Node& downscale = in.need(node, "downscale", "latents");
   if (downscale.kind != yaml::Kind::list) {
     out.downscale = in.integer(downscale, "downscale", scales);
     return out;
@@ -101,9 +100,9 @@ LatentSpec read_latents(const Strict& in, const Node& node) {
   return out;
 }
 
-std::vector<DenoiserSpec> read_denoisers(const Strict& in, const Node& node) {
+std::vector<DenoiserSpec> read_denoisers(const Strict& in, const yaml::Node& node) {
   std::vector<DenoiserSpec> list;
-  for (const Node& item : in.list(node, "denoisers")) {
+  for (const yaml::Node& item : in.list(node, "denoisers")) {
     in.check_fields(item, "a denoiser", {"role", "above"});
     DenoiserSpec spec{in.text(in.need(item, "role", "a denoiser"), "role")};
     in.set(item, "above", spec.above, {.low = 0, .high = 1});
@@ -116,21 +115,21 @@ std::vector<DenoiserSpec> read_denoisers(const Strict& in, const Node& node) {
   return list;
 }
 
-std::vector<std::string> read_patterns(const Strict& in, const Node& node, const std::string& what) {
+std::vector<std::string> read_patterns(const Strict& in, const yaml::Node& node, const std::string& what) {
   std::vector<std::string> list;
-  for (const Node& item : in.list(node, what)) {
+  for (const yaml::Node& item : in.list(node, what)) {
     (void)in.pattern(item, what);
     list.push_back(item.text);
   }
   return list;
 }
 
-void read_lora(const Strict& in, const Node& node, Recipe& out) {
+void read_lora(const Strict& in, const yaml::Node& node, Recipe& out) {
   in.check_fields(node, "lora", {"targets", "conv_targets", "text_targets"});
   out.lora_targets = read_patterns(in, in.need(node, "targets", "lora"), "lora.targets");
-  if (const Node* targets = node.find("conv_targets"))
+  if (const yaml::Node* targets = node.find("conv_targets"))
     out.lora_conv_targets = read_patterns(in, *targets, "lora.conv_targets");
-  if (const Node* encoders = node.find("text_targets"))
+  if (const yaml::Node* encoders = node.find("text_targets"))
     for (const auto& [encoder, targets] : in.entries(*encoders, "lora.text_targets")) {
       if (!out.tokenizers.contains(encoder.text))
         in.wrong(encoder,
@@ -144,27 +143,27 @@ void read_lora(const Strict& in, const Node& node, Recipe& out) {
 Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
   const Strict in(fmt::format("plugin {}: recipe", plugin), Code::plugin);
   const std::string where = "the recipe";
-  const Node root = in.parse(yaml);
+  const yaml::Node root = in.parse(yaml);
   in.check_fields(root, where,
                   {"family", "variant", "objective", "latents", "other_latents", "inputs", "pictures", "denoisers",
                    "tokenizers", "noise_schedule", "timestep", "sampling", "lora", "metadata"});
   Recipe out;
   out.family = in.text(in.need(root, "family", where), "family");
   in.set(root, "variant", out.variant);
-  const Node& objective = in.need(root, "objective", where);
+  const yaml::Node& objective = in.need(root, "objective", where);
   out.objective = read_objective(in, objective);
   out.latents = read_latents(in, in.need(root, "latents", where));
-  if (const Node* others = root.find("other_latents"))
+  if (const yaml::Node* others = root.find("other_latents"))
     for (const auto& [input, node] : in.entries(*others, "other_latents"))
       out.other_latents[input.text] = read_latents(in, node);
-  if (const Node* tokenizers = root.find("tokenizers"))
+  if (const yaml::Node* tokenizers = root.find("tokenizers"))
     for (const auto& [encoder, node] : in.entries(*tokenizers, "tokenizers"))
       out.tokenizers[encoder.text] = read_tokenizer_spec(in, node);
   out.inputs = read_inputs(in, in.need(root, "inputs", where));
-  if (const Node* pictures = root.find("pictures")) out.pictures = read_pictures(in, *pictures, out.tokenizers);
-  if (const Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
+  if (const yaml::Node* pictures = root.find("pictures")) out.pictures = read_pictures(in, *pictures, out.tokenizers);
+  if (const yaml::Node* list = root.find("denoisers")) out.denoisers = read_denoisers(in, *list);
   out.timestep = read_timestep(in, in.need(root, "timestep", where), out.objective);
-  if (const Node* noise = root.find("noise_schedule")) {
+  if (const yaml::Node* noise = root.find("noise_schedule")) {
     if (out.objective == Objective::flow) in.wrong(*noise, "noise_schedule belongs to epsilon and v_prediction models");
     out.noise_schedule = read_noise_schedule(in, *noise, out.objective);
   } else if (out.objective != Objective::flow) {
@@ -177,7 +176,7 @@ Recipe Recipe::parse(const std::string& yaml, const std::string& plugin) {
       in.wrong(*root.find("lora"), fmt::format("lora.text_targets: `{}` is shown pictures, and such an encoder is not "
                                                "trained",
                                                picture.encoder));
-  if (const Node* metadata = root.find("metadata"))
+  if (const yaml::Node* metadata = root.find("metadata"))
     for (const auto& [key, text] : in.entries(*metadata, "metadata"))
       out.metadata[key.text] = in.text(text, "metadata");
   return out;

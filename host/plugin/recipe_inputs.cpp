@@ -9,7 +9,6 @@
 namespace lh {
 namespace {
 
-using yaml::Node;
 using yaml::Strict;
 using Source = InputSpec::Source;
 
@@ -32,7 +31,7 @@ constexpr SourceName source_names[] = {
     {"constant", Source::constant, false},
 };
 
-void read_source(const Strict& in, const Node& node, InputSpec& out) {
+void read_source(const Strict& in, const yaml::Node& node, InputSpec& out) {
   const std::string source = in.text(node, "source");
   const size_t dot = source.find('.');
   const auto known = std::ranges::find(source_names, std::string_view(source).substr(0, dot), &SourceName::name);
@@ -47,7 +46,7 @@ void read_source(const Strict& in, const Node& node, InputSpec& out) {
   if (dotted) out.of = source.substr(dot + 1);
 }
 
-std::string read_mask(const Strict& in, const Node& node) {
+std::string read_mask(const Strict& in, const yaml::Node& node) {
   constexpr std::string_view conditioner = "conditioner.";
   const std::string output = in.text(node, "mask");
   if (!output.starts_with(conditioner) || output.size() == conditioner.size())
@@ -55,9 +54,9 @@ std::string read_mask(const Strict& in, const Node& node) {
   return output.substr(conditioner.size());
 }
 
-std::vector<InputSpec::Number> read_numbers(const Strict& in, const Node& node) {
+std::vector<InputSpec::Number> read_numbers(const Strict& in, const yaml::Node& node) {
   std::vector<InputSpec::Number> list;
-  for (const Node& item : in.list(node, "values")) {
+  for (const yaml::Node& item : in.list(node, "values")) {
     if (const auto number = yaml::number_of(item))
       list.push_back({"", *number});
     else
@@ -68,7 +67,7 @@ std::vector<InputSpec::Number> read_numbers(const Strict& in, const Node& node) 
   return list;
 }
 
-InputSpec read_input(const Strict& in, const std::string& name, const Node& node) {
+InputSpec read_input(const Strict& in, const std::string& name, const yaml::Node& node) {
   const std::string what = fmt::format("input `{}`", name);
   (void)in.entries(node, what);
   InputSpec out;
@@ -76,7 +75,7 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
   switch (out.source) {
     case Source::conditioner:
       in.check_fields(node, what, {"source", "mask", "round"});
-      if (const Node* mask = node.find("mask")) out.mask = read_mask(in, *mask);
+      if (const yaml::Node* mask = node.find("mask")) out.mask = read_mask(in, *mask);
       in.set(node, "round", out.round, {.low = 1, .high = 4096});
       if (out.round > 1 && out.mask.empty()) in.wrong(*node.find("round"), "round goes with a mask");
       break;
@@ -84,7 +83,8 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
     case Source::sigma:
     case Source::log_snr:
       in.check_fields(node, what, {"source", "per"});
-      if (const Node* per = node.find("per")) out.per_token = in.choice(*per, "per", {"sample", "token"}) == "token";
+      if (const yaml::Node* per = node.find("per"))
+        out.per_token = in.choice(*per, "per", {"sample", "token"}) == "token";
       break;
     case Source::sizes:
       in.check_fields(node, what, {"source", "values"});
@@ -111,7 +111,7 @@ InputSpec read_input(const Strict& in, const std::string& name, const Node& node
       break;
     case Source::guidance:
       in.check_fields(node, what, {"source", "none"});
-      if (const Node* none = node.find("none")) {
+      if (const yaml::Node* none = node.find("none")) {
         out.value = in.number(*none, "none");
         if (out.value >= 0) in.wrong(*none, "none must be below 0, where no strength is");
       }
@@ -128,7 +128,7 @@ std::string InputSpec::text() const {
   return named->dotted ? fmt::format("{}.{}", named->name, of) : std::string(named->name);
 }
 
-std::map<std::string, InputSpec> read_inputs(const Strict& in, const Node& node) {
+std::map<std::string, InputSpec> read_inputs(const Strict& in, const yaml::Node& node) {
   std::map<std::string, InputSpec> inputs;
   for (const auto& [name, value] : in.entries(node, "inputs")) {
     if (name.text == "latents") in.wrong(name, "`latents` always are the noisy latents; leave it out");
@@ -144,7 +144,7 @@ std::map<std::string, InputSpec> read_inputs(const Strict& in, const Node& node)
   return inputs;
 }
 
-std::map<std::string, PictureSpec> read_pictures(const Strict& in, const Node& node,
+std::map<std::string, PictureSpec> read_pictures(const Strict& in, const yaml::Node& node,
                                                  const std::map<std::string, TokenizerSpec>& tokenizers) {
   constexpr std::string_view source_of_images = "image.";
   std::map<std::string, PictureSpec> pictures;
@@ -152,12 +152,12 @@ std::map<std::string, PictureSpec> read_pictures(const Strict& in, const Node& n
     const std::string what = fmt::format("picture `{}`", name.text);
     in.check_fields(value, what, {"source", "encoder", "area", "multiple", "optional"});
     PictureSpec out;
-    const Node& source = in.need(value, "source", what);
+    const yaml::Node& source = in.need(value, "source", what);
     const std::string text = in.text(source, "source");
     if (!text.starts_with(source_of_images) || text.size() == source_of_images.size())
       in.wrong(source, fmt::format("source must be image.<key>, found `{}`", text));
     out.of = text.substr(source_of_images.size());
-    const Node& encoder = in.need(value, "encoder", what);
+    const yaml::Node& encoder = in.need(value, "encoder", what);
     out.encoder = in.text(encoder, "encoder");
     if (const auto found = tokenizers.find(out.encoder); found == tokenizers.end() || found->second.picture.empty())
       in.wrong(encoder, fmt::format("`{}` has no tokenizer with pictures in its template", out.encoder));

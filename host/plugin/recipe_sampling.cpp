@@ -6,13 +6,12 @@
 namespace lh {
 namespace {
 
-using yaml::Node;
 using yaml::Strict;
 
 constexpr double many = 1LL << 31;
 constexpr Range shifts{.low = 0, .high = 100, .above = true};
 
-ResolutionShift read_resolution_shift(const Strict& in, const Node& node) {
+ResolutionShift read_resolution_shift(const Strict& in, const yaml::Node& node) {
   const std::string where = "resolution_shift";
   in.check_fields(node, where, {"base_tokens", "base", "max_tokens", "max"});
   const auto number = [&](std::string_view field, const Range& range) {
@@ -26,7 +25,7 @@ ResolutionShift read_resolution_shift(const Strict& in, const Node& node) {
   return out;
 }
 
-ScheduleSpec read_flow_schedule(const Strict& in, const Node& node, const Recipe& recipe) {
+ScheduleSpec read_flow_schedule(const Strict& in, const yaml::Node& node, const Recipe& recipe) {
   in.check_fields(node, "a flow schedule", {"kind", "timesteps", "dynamic", "shift", "shift_twice"});
   ScheduleSpec out;
   in.set(node, "timesteps", out.timesteps, {.low = 2, .high = 1e6});
@@ -39,7 +38,7 @@ ScheduleSpec read_flow_schedule(const Strict& in, const Node& node, const Recipe
   return out;
 }
 
-ScheduleSpec read_discrete_schedule(const Strict& in, const Node& node, const Recipe& recipe) {
+ScheduleSpec read_discrete_schedule(const Strict& in, const yaml::Node& node, const Recipe& recipe) {
   in.check_fields(node, "a discrete schedule", {"kind", "spacing", "offset", "set_alpha_to_one"});
   const std::string spacing = in.choice(in.need(node, "spacing", "schedule"), "spacing", {"leading", "trailing"});
   ScheduleSpec out;
@@ -50,21 +49,21 @@ ScheduleSpec read_discrete_schedule(const Strict& in, const Node& node, const Re
   return out;
 }
 
-ScheduleSpec read_schedule(const Strict& in, const Node& node, const Recipe& recipe) {
+ScheduleSpec read_schedule(const Strict& in, const yaml::Node& node, const Recipe& recipe) {
   (void)in.entries(node, "schedule");
   const bool flow = recipe.objective == Objective::flow;
-  const Node& kind = in.need(node, "kind", "schedule");
+  const yaml::Node& kind = in.need(node, "kind", "schedule");
   const std::string name = in.choice(kind, "schedule kind", {"flow", "discrete"});
   if ((name == "flow") != flow)
     in.wrong(kind, fmt::format("schedule kind {} does not fit objective {}", name, objective_name(recipe.objective)));
   return flow ? read_flow_schedule(in, node, recipe) : read_discrete_schedule(in, node, recipe);
 }
 
-SkipLayerGuidance read_skip_layer_guidance(const Strict& in, const Node& node) {
+SkipLayerGuidance read_skip_layer_guidance(const Strict& in, const yaml::Node& node) {
   const std::string where = "skip_layer_guidance";
   in.check_fields(node, where, {"layers", "scale", "start", "end"});
   SkipLayerGuidance out;
-  const Node& layers = in.need(node, "layers", where);
+  const yaml::Node& layers = in.need(node, "layers", where);
   out.layers = in.integers(layers, "layers", {.low = 0});
   if (out.layers.empty()) in.wrong(layers, "layers must be a list of block numbers, found an empty one");
   out.scale = in.number(in.need(node, "scale", where), "scale", {.low = 0, .high = 100});
@@ -74,8 +73,8 @@ SkipLayerGuidance read_skip_layer_guidance(const Strict& in, const Node& node) {
 }
 
 // Options of a sampler or schedule, which are checked when the plugin that has it is known.
-void set_options(const Strict& in, const Node& node, const std::string& field, GivenOptions& out) {
-  const Node* given = node.find(field);
+void set_options(const Strict& in, const yaml::Node& node, const std::string& field, GivenOptions& out) {
+  const yaml::Node* given = node.find(field);
   if (given == nullptr) return;
   for (const auto& [name, value] : in.entries(*given, field))
     out[name.text] = {.value = value, .key = name.place, .source = in.source()};
@@ -83,7 +82,7 @@ void set_options(const Strict& in, const Node& node, const std::string& field, G
 
 }  // namespace
 
-NoiseScheduleSpec read_noise_schedule(const Strict& in, const Node& node, Objective objective) {
+NoiseScheduleSpec read_noise_schedule(const Strict& in, const yaml::Node& node, Objective objective) {
   const std::string where = "noise_schedule";
   in.check_fields(node, where, {"kind", "beta_start", "beta_end", "steps", "zero_terminal_snr"});
   NoiseScheduleSpec out;
@@ -101,15 +100,15 @@ NoiseScheduleSpec read_noise_schedule(const Strict& in, const Node& node, Object
   return out;
 }
 
-TimestepSpec read_timestep(const Strict& in, const Node& node, Objective objective) {
+TimestepSpec read_timestep(const Strict& in, const yaml::Node& node, Objective objective) {
   in.check_fields(node, "timestep", {"type", "shift", "weighting", "resolution_shift"});
   TimestepSpec out;
   out.type = in.choice(in.need(node, "type", "timestep"), "timestep type",
                        {"uniform", "linear", "sigmoid", "logit_normal", "mode", "cosmap", "shift", "resolution_shift"});
   in.set(node, "shift", out.shift, shifts);
-  if (const Node* weighting = node.find("weighting"))
+  if (const yaml::Node* weighting = node.find("weighting"))
     out.weighting = in.choice(*weighting, "timestep weighting", {"none", "sigma_sqrt", "cosmap"});
-  if (const Node* shift = node.find("resolution_shift")) out.resolution_shift = read_resolution_shift(in, *shift);
+  if (const yaml::Node* shift = node.find("resolution_shift")) out.resolution_shift = read_resolution_shift(in, *shift);
   if (objective != Objective::flow && (out.weighting != "none" || out.resolution_shift))
     in.wrong(node, "weighting and resolution_shift belong to flow models");
   if (out.type == "resolution_shift" && !out.resolution_shift)
@@ -117,7 +116,7 @@ TimestepSpec read_timestep(const Strict& in, const Node& node, Objective objecti
   return out;
 }
 
-SamplingSpec read_sampling(const Strict& in, const Node& node, const Recipe& recipe) {
+SamplingSpec read_sampling(const Strict& in, const yaml::Node& node, const Recipe& recipe) {
   in.check_fields(node, "sampling",
                   {"sampler", "sampler_params", "scheduler", "scheduler_params", "steps", "guidance", "schedule",
                    "skip_layer_guidance"});
@@ -129,7 +128,7 @@ SamplingSpec read_sampling(const Strict& in, const Node& node, const Recipe& rec
   out.steps = in.integer(in.need(node, "steps", "sampling"), "steps", {.low = 1, .high = 1000});
   in.set(node, "guidance", out.guidance, {.low = 0, .high = 100});
   out.schedule = read_schedule(in, in.need(node, "schedule", "sampling"), recipe);
-  if (const Node* skip = node.find("skip_layer_guidance")) {
+  if (const yaml::Node* skip = node.find("skip_layer_guidance")) {
     if (recipe.guided()) in.wrong(*skip, "skip_layer_guidance does not go with an input that is given the guidance");
     out.skip_layer_guidance = read_skip_layer_guidance(in, *skip);
   }

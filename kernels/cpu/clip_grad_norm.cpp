@@ -9,7 +9,7 @@ namespace lk::cpu {
 
 namespace {
 
-constexpr int64_t run = 8192;
+constexpr int64_t run_of_squares = 8192;
 
 struct Run {
   float* data;
@@ -28,18 +28,18 @@ double squares(const float* x, int64_t n) {
 
 void clip_grad_norm(Cpu& cpu, const lk_clip_grad_norm_params& p) {
   int64_t runs = 0;
-  for (int64_t t = 0; t < p.count; ++t) runs += (numel(p.gradients[t]) + run - 1) / run;
+  for (int64_t t = 0; t < p.count; ++t) runs += (numel(p.gradients[t]) + run_of_squares - 1) / run_of_squares;
   const Scratch<Run> scratch(cpu, runs);
   Run* const list = scratch.data();
   int64_t next = 0;
   for (int64_t t = 0; t < p.count; ++t) {
     float* const data = static_cast<float*>(p.gradients[t].data);
     const int64_t count = numel(p.gradients[t]);
-    for (int64_t begin = 0; begin < count; begin += run) {
-      list[next++] = {data + begin, std::min(run, count - begin), 0.0};
+    for (int64_t begin = 0; begin < count; begin += run_of_squares) {
+      list[next++] = {data + begin, std::min(run_of_squares, count - begin), 0.0};
     }
   }
-  parallel_for(cpu, runs, run, [=](int64_t begin, int64_t end) {
+  parallel_for(cpu, runs, run_of_squares, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) list[i].squares = squares(list[i].data, list[i].count);
   });
   double sum = 0;
@@ -53,7 +53,7 @@ void clip_grad_norm(Cpu& cpu, const lk_clip_grad_norm_params& p) {
   if (p.max_norm > 0) factor *= std::min(1.0, static_cast<double>(p.max_norm) / (norm + 1e-6));
   const float scale = static_cast<float>(factor);
   if (scale == 1.0f) return;
-  parallel_for(cpu, runs, run, [=](int64_t begin, int64_t end) {
+  parallel_for(cpu, runs, run_of_squares, [=](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
       float* const data = list[i].data;
 #pragma omp simd

@@ -14,10 +14,10 @@ struct Vectors {
   int64_t r, n, pitch, step;
 };
 
-using Square = std::vector<double>;  // [r, r]
+using SquareMatrix = std::vector<double>;  // [r, r]
 
-Square product(int64_t r, const Square& x, const Square& y) {
-  Square z(static_cast<size_t>(r * r), 0.0);
+SquareMatrix product(int64_t r, const SquareMatrix& x, const SquareMatrix& y) {
+  SquareMatrix z(static_cast<size_t>(r * r), 0.0);
   for (int64_t i = 0; i < r; ++i) {
     for (int64_t k = 0; k < r; ++k) {
       const double factor = x[static_cast<size_t>(i * r + k)];
@@ -27,8 +27,8 @@ Square product(int64_t r, const Square& x, const Square& y) {
   return z;
 }
 
-Square products_of(const Vectors& v, const float* x, double factor) {
-  Square s(static_cast<size_t>(v.r * v.r));
+SquareMatrix products_of(const Vectors& v, const float* x, double factor) {
+  SquareMatrix s(static_cast<size_t>(v.r * v.r));
   for (int64_t i = 0; i < v.r; ++i) {
     for (int64_t j = 0; j <= i; ++j) {
       double sum = 0;
@@ -40,10 +40,10 @@ Square products_of(const Vectors& v, const float* x, double factor) {
   return s;
 }
 
-Square iterated(const lk_newton_schulz_params& p, int64_t r, Square a) {
-  Square total;
+SquareMatrix iterated(const lk_newton_schulz_params& p, int64_t r, SquareMatrix a) {
+  SquareMatrix total;
   for (int64_t step = 0; step < p.steps; ++step) {
-    Square q = product(r, a, a);
+    SquareMatrix q = product(r, a, a);
     for (int64_t i = 0; i < r * r; ++i) {
       double& value = q[static_cast<size_t>(i)];
       value = p.b * a[static_cast<size_t>(i)] + p.c * value + (i / r == i % r ? p.a : 0.0);
@@ -54,7 +54,7 @@ Square iterated(const lk_newton_schulz_params& p, int64_t r, Square a) {
   return total;
 }
 
-void apply(const Vectors& v, const Square& p, double factor, const float* x, float* y) {
+void apply(const Vectors& v, const SquareMatrix& p, double factor, const float* x, float* y) {
   for (int64_t i = 0; i < v.r; ++i) {
     for (int64_t k = 0; k < v.n; ++k) {
       double sum = 0;

@@ -1,0 +1,31 @@
+# A build of everything from nothing spends most of its time on the same headers. With LORA_UNITY the sources of a folder are
+# compiled a few at a time, as one (scripts/test.sh, where there is no build yet). Sources with options of their own stay apart,
+# and so do the folders that are named behind APART, whose files have the same names within.
+option(LORA_UNITY "Compile several sources of a folder at once: a build from nothing is shorter, one after a change longer" OFF)
+
+# lora_unity(TARGET [APART FOLDER...])
+function(lora_unity target)
+  if(NOT LORA_UNITY)
+    return()
+  endif()
+  cmake_parse_arguments(PARSE_ARGV 1 unity "" "" APART)
+  get_target_property(sources ${target} SOURCES)
+  list(SORT sources)
+  foreach(source IN LISTS sources)
+    get_filename_component(folder ${source} DIRECTORY)
+    get_filename_component(folder ${folder} NAME)
+    if(folder IN_LIST unity_APART)
+      set_source_files_properties(${source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
+      continue()
+    endif()
+    if(NOT DEFINED count_${folder})
+      set(count_${folder} 0)
+    endif()
+    math(EXPR group "${count_${folder}} / 8")
+    math(EXPR count_${folder} "${count_${folder}} + 1")
+    set_source_files_properties(${source} PROPERTIES UNITY_GROUP ${folder}_${group})
+  endforeach()
+  set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
+  # g++ takes a source that is included for a header, whose types should not have members of types of one source.
+  target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+endfunction()
