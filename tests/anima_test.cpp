@@ -257,9 +257,9 @@ TEST(Anima, PromptsAreTokensOfQwen3AndOfT5) {
   const Model model(built_plugins(), write_separate(dir.path()), "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  EXPECT_EQ(text.encoder_sizes().at("qwen3.length"), 512);
-  EXPECT_EQ(text.encoder_sizes().at("llm_adapter.length"), 512);
-  const Tokens tokens = *text.tokens("a photo of a cat");
+  EXPECT_EQ(text.tokens().sizes().at("qwen3.length"), 512);
+  EXPECT_EQ(text.tokens().sizes().at("llm_adapter.length"), 512);
+  const Tokens tokens = *text.tokens().of("a photo of a cat");
   EXPECT_EQ(first(tokens, "qwen3.input_ids", 7), (std::vector<int32_t>{64, 6548, 315, 264, 8251, 151643, 151643}));
   EXPECT_EQ(first(tokens, "qwen3.attention_mask", 7), (std::vector<int32_t>{1, 1, 1, 1, 1, 0, 0}));
   EXPECT_EQ(first(tokens, "llm_adapter.input_ids", 9), (std::vector<int32_t>{3, 9, 1202, 13, 3, 9, 1712, 1, 0}));
@@ -271,7 +271,7 @@ TEST(Anima, TheEmptyPromptIsTheEndAlone) {
   const Model model(built_plugins(), write_separate(dir.path()), "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  const Tokens tokens = *text.tokens("");
+  const Tokens tokens = *text.tokens().of("");
   EXPECT_EQ(std::ranges::count(tokens.at("qwen3.attention_mask").as<int32_t>(), 1), 0);
   EXPECT_EQ(first(tokens, "llm_adapter.input_ids", 2), (std::vector<int32_t>{1, 0}));
   EXPECT_EQ(std::ranges::count(tokens.at("llm_adapter.attention_mask").as<int32_t>(), 1), 1);

@@ -261,8 +261,8 @@ Prompt tokens_of(const ModelConfig& config, const std::string& encoder, const st
   const Model model(built_plugins(), config, "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  EXPECT_EQ(text.encoder_sizes().at(encoder + ".length"), 512);
-  const Tokens tokens = *text.tokens(prompt);
+  EXPECT_EQ(text.tokens().sizes().at(encoder + ".length"), 512);
+  const Tokens tokens = *text.tokens().of(prompt);
   const auto values = [&](const char* name) {
     const std::span<const int32_t> all = tokens.at(encoder + name).as<int32_t>();
     return std::vector<int32_t>(all.begin(), all.end());

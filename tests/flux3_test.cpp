@@ -239,8 +239,8 @@ TEST(Flux3, PromptsAreAChatInWindows) {
   const Model model(built_plugins(), write_separate(dir.path(), all), "");
   Device device(tested_device());
   TextEncoding encoding(device, model, DType::f32, {});
-  EXPECT_EQ(encoding.encoder_sizes().at("qwen3_vl.length"), 640);
-  const Tokens tokens = *encoding.tokens("a photo of a cat");
+  EXPECT_EQ(encoding.tokens().sizes().at("qwen3_vl.length"), 640);
+  const Tokens tokens = *encoding.tokens().of("a photo of a cat");
   const std::span<const int32_t> ids = tokens.at("qwen3_vl.input_ids").as<int32_t>(),
                                  mask = tokens.at("qwen3_vl.attention_mask").as<int32_t>();
   const std::vector<int32_t> want{151644, 872, 198, 64, 6548, 315, 264, 8251, 151645, 198, 151644, 77091, 198};

@@ -236,15 +236,15 @@ TEST(Krea2, PromptsAreTokensOfQwen) {
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
   const nlohmann::json rows = table("qwen3.json");
-  EXPECT_EQ(text.encoder_sizes().at("qwen3_vl.length"), 546);
-  EXPECT_EQ(text.encoder_sizes().at("qwen3_vl.drop"),
+  EXPECT_EQ(text.tokens().sizes().at("qwen3_vl.length"), 546);
+  EXPECT_EQ(text.tokens().sizes().at("qwen3_vl.drop"),
             static_cast<int64_t>(rows.at("prefix_tokens").at("qwen_image").size()));
   const std::string front = "<|im_start|>user\n", end = "<|im_end|>\n<|im_start|>assistant\n";
   for (const auto& row : rows.at("templates").at("qwen_image")) {
     const auto whole = row.at("text").get<std::string>();
     const size_t begin = whole.find(front) + front.size();
     const std::string prompt = whole.substr(begin, whole.size() - end.size() - begin);
-    const Tokens tokens = *text.tokens(prompt);
+    const Tokens tokens = *text.tokens().of(prompt);
     const auto want = row.at("ids").get<std::vector<int32_t>>();
     const std::span<const int32_t> ids = tokens.at("qwen3_vl.input_ids").as<int32_t>(),
                                    mask = tokens.at("qwen3_vl.attention_mask").as<int32_t>();
@@ -261,7 +261,7 @@ TEST(Krea2, LongPromptsKeepTheEndOfTheTemplate) {
   TextEncoding text(device, model, DType::f32, {});
   std::string prompt;
   for (int i = 0; i < 600; ++i) prompt += "cat ";
-  const Tokens tokens = *text.tokens(prompt);
+  const Tokens tokens = *text.tokens().of(prompt);
   EXPECT_THAT(take_warnings(), testing::ElementsAre(HasSubstr("tokens too long for qwen3_vl and is cut")));
   const std::span<const int32_t> ids = tokens.at("qwen3_vl.input_ids").as<int32_t>();
   ASSERT_EQ(ids.size(), 546u);

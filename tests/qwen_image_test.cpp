@@ -290,15 +290,15 @@ TEST(QwenImage, PromptsAreTokensOfQwen) {
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
   const nlohmann::json rows = table("qwen3.json");
-  EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.length"), 1058);
-  EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.drop"),
+  EXPECT_EQ(text.tokens().sizes().at("qwen2_5_vl.length"), 1058);
+  EXPECT_EQ(text.tokens().sizes().at("qwen2_5_vl.drop"),
             static_cast<int64_t>(rows.at("prefix_tokens").at("qwen_image").size()));
   const std::string front = "<|im_start|>user\n", end = "<|im_end|>\n<|im_start|>assistant\n";
   for (const auto& row : rows.at("templates").at("qwen_image")) {
     const auto whole = row.at("text").get<std::string>();
     const size_t begin = whole.find(front) + front.size();
     const std::string prompt = whole.substr(begin, whole.size() - end.size() - begin);
-    const Tokens tokens = *text.tokens(prompt);
+    const Tokens tokens = *text.tokens().of(prompt);
     const auto want = row.at("ids").get<std::vector<int32_t>>();
     const std::span<const int32_t> ids = tokens.at("qwen2_5_vl.input_ids").as<int32_t>(),
                                    mask = tokens.at("qwen2_5_vl.attention_mask").as<int32_t>();
@@ -326,8 +326,8 @@ TEST(QwenImage, PicturesHavePlacesAmongTheTokens) {
     const Model model(built_plugins(), config, "", images);
     Device device(tested_device());
     TextEncoding text(device, model, DType::f32, {});
-    EXPECT_EQ(text.encoder_sizes().at("qwen2_5_vl.drop"), static_cast<int64_t>(front.size()));
-    const Tokens tokens = *text.tokens("a cat");
+    EXPECT_EQ(text.tokens().sizes().at("qwen2_5_vl.drop"), static_cast<int64_t>(front.size()));
+    const Tokens tokens = *text.tokens().of("a cat");
     const std::span<const int32_t> ids = tokens.at("qwen2_5_vl.input_ids").as<int32_t>();
     EXPECT_EQ(std::vector<int32_t>(ids.begin(), ids.begin() + static_cast<int64_t>(front.size())), front);
     EXPECT_EQ(std::ranges::count(ids, 151655), places) << variant;

@@ -271,15 +271,15 @@ TEST(Wan, PromptsEndAndArePadded) {
   const Model model(built_plugins(), config, "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  EXPECT_EQ(text.encoder_sizes().at("umt5.length"), 512);
-  const Tokens tokens = *text.tokens("  a photo of a cat ");
+  EXPECT_EQ(text.tokens().sizes().at("umt5.length"), 512);
+  const Tokens tokens = *text.tokens().of("  a photo of a cat ");
   const std::span<const int32_t> ids = tokens.at("umt5.input_ids").as<int32_t>(),
                                  mask = tokens.at("umt5.attention_mask").as<int32_t>();
   const auto count = std::ranges::count(mask, 1);
   EXPECT_LT(count, 12);
   EXPECT_EQ(ids[static_cast<size_t>(count - 1)], 1);  // </s>
   EXPECT_EQ(std::ranges::count(ids.subspan(static_cast<size_t>(count)), 0), 512 - count);
-  EXPECT_EQ(std::ranges::count(text.tokens("")->at("umt5.attention_mask").as<int32_t>(), 1), 1);
+  EXPECT_EQ(std::ranges::count(text.tokens().of("")->at("umt5.attention_mask").as<int32_t>(), 1), 1);
 }
 
 TEST(Wan, WithoutATokenizerTheErrorSaysWhatToGive) {
@@ -288,7 +288,7 @@ TEST(Wan, WithoutATokenizerTheErrorSaysWhatToGive) {
   Device device(tested_device());
   EXPECT_THAT(error_of([&] {
                 TextEncoding text(device, model, DType::f32, {});
-                (void)text.tokens("a");
+                (void)text.tokens().of("a");
               }),
               testing::AllOf(HasSubstr("model.tokenizer_path"), HasSubstr("spiece.model")));
 }

@@ -160,7 +160,7 @@ TEST(ZImage, PromptsAreTokensOfQwen3) {
   const Model model(built_plugins(), config, "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  const Tokens tokens = *text.tokens("a photo of a cat");
+  const Tokens tokens = *text.tokens().of("a photo of a cat");
   const auto values = [&](const char* name) {
     const std::span<const int32_t> all = tokens.at(name).as<int32_t>();
     return std::vector<int32_t>(all.begin(), all.end());
@@ -168,7 +168,7 @@ TEST(ZImage, PromptsAreTokensOfQwen3) {
   EXPECT_EQ(values("qwen3.input_ids"), (std::vector<int32_t>{151644, 872, 198, 64, 6548, 315, 264, 8251, 151645, 198,
                                                              151644, 77091, 198, 151643, 151643, 151643}));
   EXPECT_EQ(values("qwen3.attention_mask"), (std::vector<int32_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0}));
-  EXPECT_EQ(text.encoder_sizes().at("qwen3.length"), 16);
+  EXPECT_EQ(text.tokens().sizes().at("qwen3.length"), 16);
 }
 
 // ---- variants

@@ -89,13 +89,11 @@ PlanOptions StepWithoutData::options_for(const MemoryChoice& choice) {
           .norm_limit = config.network.scale_weight_norms};
 }
 
-Sizes StepWithoutData::encoder_sizes() {
-  return selection.text_encoders() ? TextEncoding(device, model, DType::f32, {}).encoder_sizes() : Sizes{};
-}
+Sizes StepWithoutData::encoder_sizes() { return selection.text_encoders() ? PromptTokens(model).sizes() : Sizes{}; }
 
 Tokens StepWithoutData::tokens() {
   if (!selection.text_encoders()) return {};
-  return *TextEncoding(device, model, DType::f32, {}).tokens("a photo of a lighthouse");
+  return *PromptTokens(model).of("a photo of a lighthouse");
 }
 
 TrainPlan StepWithoutData::plan(const MemoryChoice& choice) {

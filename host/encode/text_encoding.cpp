@@ -1,4 +1,4 @@
-// Keys of the cache, and tokenizers and conditioner at work on the prompts that it does not have.
+// Keys of the cache, and the conditioner at work on the prompts that it does not have.
 #include "encode/text_encoding.h"
 
 #include <algorithm>
@@ -60,7 +60,12 @@ int64_t count_rows(const HostTensor& mask, const std::string& name, const std::s
 
 TextEncoding::TextEncoding(Device& device, const Model& model, DType compute, const std::filesystem::path& cache_folder,
                            int64_t memory)
-    : device_(device), model_(model), compute_(compute), cache_(cache_folder, "text/1"), memory_(memory) {}
+    : device_(device),
+      model_(model),
+      compute_(compute),
+      cache_(cache_folder, "text/1"),
+      memory_(memory),
+      tokens_(model) {}
 
 const ForwardFit& TextEncoding::fit() {
   if (!fit_) fit_ = fit_forward(device_, largest().graph, model_.checkpoint(), memory_);
@@ -97,19 +102,6 @@ TextEncoding::Encoder& TextEncoding::encoder(const PictureSizes& pictures) {
   return encoders_.emplace(pictures, std::move(made)).first->second;
 }
 
-const Tokenizer& TextEncoding::tokenizer(const std::string& encoder) const {
-  std::unique_ptr<Tokenizer>& made = tokenizers_[encoder];
-  const TokenizerSpec& spec = model_.recipe().tokenizers.at(encoder);
-  if (!made) made = make_tokenizer(spec, model_.tokenizer_places(spec));
-  return *made;
-}
-
-std::map<std::string, std::string> TextEncoding::tokenizer_fingerprints() {
-  std::map<std::string, std::string> all;
-  for (const auto& [encoder, spec] : model_.recipe().tokenizers) all[encoder] = tokenizer(encoder).fingerprint();
-  return all;
-}
-
 // Everything that decides what the encoders give: the graph with its constants, their weights, the tokenizers, the
 // prompt.
 std::string TextEncoding::key(const Prompt& prompt) {
@@ -119,7 +111,7 @@ std::string TextEncoding::key(const Prompt& prompt) {
     identity = "text/3;" + fingerprint(conditioner.graph);
     for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
       const std::string weights = model_.checkpoint().has(encoder) ? model_.checkpoint().fingerprint(encoder) : "none";
-      identity += fmt::format(";{}:{}:{}:{}", encoder, tokenizer(encoder).fingerprint(), spec.length, weights);
+      identity += fmt::format(";{}:{}:{}:{}", encoder, tokens_.tokenizer(encoder).fingerprint(), spec.length, weights);
       if (spec.rows > 1) identity += fmt::format(":{} rows", spec.rows);
     }
   }
@@ -139,46 +131,8 @@ void TextEncoding::prepare(const std::vector<Prompt>& prompts, World& world) {
   if (world.first()) cache_.save_seen();
 }
 
-Sizes TextEncoding::encoder_sizes() const {
-  Sizes sizes;
-  for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
-    if (!model_.checkpoint().has(encoder)) {
-      const ComponentSpec* component = model_.spec().component(encoder);
-      fail(Code::config, "model.{}: text encoder '{}' is needed, but no file was given for it",
-           component == nullptr ? encoder : component->config_key, encoder);
-    }
-    spec.add_sizes(encoder, sizes);
-  }
-  return sizes;
-}
-
-// As long as the text may be, and the pictures' places; where these begin is the same for every prompt.
-Sizes TextEncoding::sizes_for(const PictureSizes& pictures) const {
-  Sizes sizes = encoder_sizes(), at;
-  for (const auto& [encoder, spec] : model_.recipe().tokenizers) {
-    const std::vector<int64_t> places = picture_places(model_.recipe(), encoder, pictures);
-    if (places.empty()) continue;
-    const int64_t length = sizes[encoder + ".length"] = tokens_with_pictures(model_.recipe(), encoder, pictures);
-    const Tokenizer& reader = tokenizer(encoder);
-    const std::vector<int32_t> ids = tokenize(reader, "", length, spec.rows, places).ids;
-    auto first = ids.begin();
-    size_t next = 0;
-    for (const auto& [input, picture] : model_.recipe().pictures) {
-      if (picture.encoder != encoder) continue;
-      first = std::find(first, ids.end(), reader.place());
-      if (ids.end() - first < places[next])
-        fail(Code::plugin, "plugin '{}': recipe: tokenizers.{}.template has no room for picture '{}'", model_.id(),
-             encoder, input);
-      at[input] = first - ids.begin();
-      first += places[next++];
-    }
-  }
-  for (const auto& [name, size] : picture_dimensions(pictures, at)) sizes[name] = size;
-  return sizes;
-}
-
 Graph TextEncoding::conditioner(DType compute, const PictureSizes& pictures) const {
-  Sizes sizes = sizes_for(pictures);
+  Sizes sizes = tokens_.sizes(pictures);
   sizes["batch"] = 1;
   Graph graph = model_.build("conditioner", sizes, compute);
   const std::set<std::string> wanted = outputs_asked_for(model_.recipe());
@@ -217,7 +171,7 @@ int64_t TextEncoding::rows_there(const std::string& mask, const Prompt& prompt) 
 
 void TextEncoding::set_inputs(Program& conditioner, const Prompt& prompt) {
   const std::map<std::string, Value>& asked = conditioner.graph().inputs;
-  for (const auto& [name, ids] : *tokens(prompt))
+  for (const auto& [name, ids] : *tokens_.of(prompt))
     if (asked.contains(name)) conditioner.set_input(name, ids);
   const PictureSizes sizes = picture_sizes(model_.recipe(), prompt);
   for (const auto& [name, cut] : prompt.pictures)
@@ -250,30 +204,6 @@ Sizes TextEncoding::most_lengths(const Encoder& encoder) const {
     if (shape.rank() >= 3) sizes[length_size(input)] = spec.padded(shape[1]);
   }
   return sizes;
-}
-
-std::shared_ptr<const Tokens> TextEncoding::tokens(const Prompt& prompt) {
-  constexpr size_t most_kept = 1000;
-  const std::string identity = prompt.identity();
-  if (const auto known = tokens_.find(identity); known != tokens_.end()) return known->second;
-  if (tokens_.size() >= most_kept) tokens_.clear();
-  Tokens made;
-  const auto& specs = model_.recipe().tokenizers;
-  const PictureSizes pictures = picture_sizes(model_.recipe(), prompt);
-  for (const auto& [encoder, spec] : specs) {
-    const int64_t length = tokens_with_pictures(model_.recipe(), encoder, pictures);
-    const TokenRows rows = tokenize(tokenizer(encoder), prompt.text, length, spec.rows,
-                                    picture_places(model_.recipe(), encoder, pictures));
-    if (rows.cut > 0 && encoder == specs.rbegin()->first && cut_.insert(prompt.text).second)
-      log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt.text,
-                  spec.rows < spec.max_rows
-                      ? fmt::format(" (model.max_token_length: {} takes longer ones)", spec.max_rows * spec.row_tokens)
-                      : "");
-    const Shape shape{spec.rows, length};
-    made[encoder + ".input_ids"] = HostTensor::from_ints(shape, rows.ids);
-    if (spec.mask) made[encoder + ".attention_mask"] = HostTensor::from_ints(shape, rows.mask);
-  }
-  return tokens_.emplace(identity, std::make_shared<const Tokens>(std::move(made))).first->second;
 }
 
 int64_t TextEncoding::bytes_each() {

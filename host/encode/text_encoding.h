@@ -1,4 +1,4 @@
-// Prompts to conditioning tensors: tokenizers and the model's text encoders, behind a cache.
+// Prompts to conditioning tensors: the model's text encoders, behind a cache.
 #pragma once
 
 #include <limits>
@@ -8,9 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "data/tokenizer.h"
 #include "encode/denoiser_inputs.h"
-#include "encode/prompt.h"
+#include "encode/prompt_tokens.h"
 #include "encode/tensor_cache.h"
 #include "plugin/model.h"
 #include "run/device.h"
@@ -20,9 +19,6 @@
 namespace lh {
 
 class World;
-
-// The inputs of the conditioner for one prompt: "<encoder>.input_ids" and "<encoder>.attention_mask", i32 [rows, L].
-using Tokens = NamedTensors;
 
 class TextEncoding {
  public:
@@ -44,12 +40,9 @@ class TextEncoding {
   Sizes lengths(const Prompt& prompt);
   Sizes lengths(const std::vector<Prompt>& prompts);
   Sizes most_lengths();
-  // Sizes that the conditioner's graph is built with: TokenizerSpec::add_sizes of each encoder, without pictures.
-  Sizes encoder_sizes() const;
-
   // The conditioner for one prompt, with the outputs that the denoiser is given.
   Graph conditioner(DType compute) const { return conditioner(compute, picture_sizes(model_.recipe(), Prompt(""))); }
-  std::shared_ptr<const Tokens> tokens(const Prompt& prompt);
+  PromptTokens& tokens() { return tokens_; }
   // Gives a conditioner the prompt's tokens and pictures, as far as it asks for them.
   void set_inputs(Program& conditioner, const Prompt& prompt);
   // What the conditioner gave, as the denoiser may be given it: only the rows that are there.
@@ -58,8 +51,6 @@ class TextEncoding {
   TensorCache::Entry at(const Prompt& prompt);
   // at() is asked for it soon.
   void will_need(const Prompt& prompt) { cache_.will_need(key(prompt)); }
-  // Identifies the tokenizer of each encoder: its files and rules.
-  std::map<std::string, std::string> tokenizer_fingerprints();
   // Conditioning that stands for a prompt from now on, whatever is cached.
   void give(const Prompt& prompt, NamedTensors conditioning) {
     given_[prompt.identity()] = std::make_shared<const NamedTensors>(std::move(conditioning));
@@ -76,10 +67,8 @@ class TextEncoding {
   Encoder& encoder(const PictureSizes& pictures);
   Encoder& usual() { return encoder(Prompt("")); }
   Encoder& largest();
-  Sizes sizes_for(const PictureSizes& pictures) const;
   Graph conditioner(DType compute, const PictureSizes& pictures) const;
   Sizes most_lengths(const Encoder& encoder) const;
-  const Tokenizer& tokenizer(const std::string& encoder) const;
   std::string key(const Prompt& prompt);
   int64_t rows_there(const std::string& mask, const Prompt& prompt);
   void encode(const std::vector<Prompt>& prompts, World& world);
@@ -92,13 +81,10 @@ class TextEncoding {
   DType compute_;
   TensorCache cache_;
   int64_t memory_;
-  std::map<PictureSizes, Encoder> encoders_;                              // built when first asked for
-  std::optional<ForwardFit> fit_;                                         // of the largest into memory_
-  mutable std::map<std::string, std::unique_ptr<Tokenizer>> tokenizers_;  // made when first asked for
-  // By identity of the prompt, those that were asked for last; and prompts that a warning was given about.
-  std::map<std::string, std::shared_ptr<const Tokens>> tokens_;
-  std::set<std::string> cut_;
-  std::map<std::string, TensorCache::Entry> given_;               // likewise
+  PromptTokens tokens_;
+  std::map<PictureSizes, Encoder> encoders_;                      // built when first asked for
+  std::optional<ForwardFit> fit_;                                 // of the largest into memory_
+  std::map<std::string, TensorCache::Entry> given_;               // by identity of the prompt
   std::map<std::pair<std::string, std::string>, int64_t> there_;  // by mask and prompt: rows that are there
 };
 

@@ -70,7 +70,8 @@ StepInputs BatchMaker::make(const std::vector<Use>& uses, const StepShape& shape
         .images =
             p_.images.make(sample.images, use.own, Random(use.seed, Purpose::inpaint_posterior, use.draw, use.lane))};
     if (p_.selection.text_encoders())
-      for (const auto& [name, ids] : *prompts.emplace_back(p_.text.tokens(use.caption))) tokens[name].push_back(&ids);
+      for (const auto& [name, ids] : *prompts.emplace_back(p_.text.tokens().of(use.caption)))
+        tokens[name].push_back(&ids);
     else
       row.conditioning = conditionings.emplace_back(p_.text.at(p_.shown(use.sample, use.caption, use.cut))).get();
     weights.push_back(static_cast<float>(double{row.level.weight} * sample.loss_weight *

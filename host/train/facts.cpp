@@ -139,7 +139,7 @@ std::map<std::string, std::string> component_facts(Prepared& p) {
     if (component.name != "denoiser" && checkpoint.has(component.name))
       facts[fmt::format("{} (model.{})", component.name, component.config_key)] =
           checkpoint.fingerprint(component.name).substr(0, hex_digits);
-  for (const auto& [encoder, fingerprint] : p.text.tokenizer_fingerprints())
+  for (const auto& [encoder, fingerprint] : p.text.tokens().fingerprints())
     facts["tokenizer of " + encoder] = sha256_hex(fingerprint).substr(0, hex_digits);
   facts["plugin " + p.model.id()] = p.model.plugin_version();
   facts["plugin of network.type " + p.adapter->id()] = p.adapter->plugin_version();

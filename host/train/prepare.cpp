@@ -229,7 +229,7 @@ PlanOptions Prepared::plan_options(const MemoryChoice& choice) {
           .batch = config.train.batch_size,
           .states = choice.states_at(),
           .micro_batches = std::max<int64_t>(1, micro_batches / processes),
-          .encoder_sizes = train_text ? text.encoder_sizes() : Sizes{},
+          .encoder_sizes = train_text ? text.tokens().sizes() : Sizes{},
           .accumulate = micro_batches > 1,
           .processes = processes,
           .rank = world_.rank(),
