@@ -10,9 +10,15 @@ void lk::check_gate(const Check& check, const char* name, lk_unary_kind kind) {
 
 namespace {
 
+// Those of a layer's output, and the sigmoid, which gates what no layer makes.
+void check_kind(const lk::Check& check, lk_unary_kind kind) {
+  check.require(kind == LK_SILU || kind == LK_GELU_ERF || kind == LK_GELU_TANH || kind == LK_SIGMOID, "kind",
+                "LK_SILU, LK_GELU_ERF, LK_GELU_TANH or LK_SIGMOID (0 to 2, 4)", std::to_string(kind));
+}
+
 void check_gated_activation(const lk_gated_activation_params& p) {
   const lk::Check check("gated_activation");
-  lk::check_gate(check, "kind", p.kind);
+  check_kind(check, p.kind);
   check.floating(LK_LINES(p, a));
   check.floating(LK_LINES(p, b));
   check.shape(LK_LINES(p, b), lk::shape_of(p.a));
@@ -23,7 +29,7 @@ void check_gated_activation(const lk_gated_activation_params& p) {
 
 void check_gated_activation_backward(const lk_gated_activation_backward_params& p) {
   const lk::Check check("gated_activation_backward");
-  lk::check_gate(check, "kind", p.kind);
+  check_kind(check, p.kind);
   check.floating(LK_LINES(p, dy));
   check.floating(LK_LINES(p, a));
   check.shape(LK_LINES(p, a), lk::shape_of(p.dy));

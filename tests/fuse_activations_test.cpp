@@ -13,6 +13,7 @@
 #include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
+#include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -236,6 +237,19 @@ TEST_P(FuseActivationsFamily, PutsAllOfThemIntoLayers) {
 
 INSTANTIATE_TEST_SUITE_P(All, FuseActivationsFamily, testing::ValuesIn(families),
                          [](const auto& info) { return std::string(info.param.name); });
+
+// Of the blocks and of four of the text: what they gate is attention's result, which no layer makes.
+TEST(FuseActivations, SigmoidsGateInOnePass) {
+  const TempDir dir;
+  write_small_krea2(dir / "model.safetensors");
+  const OpenedModel opened(dir / "model.safetensors", "auto");
+  const Graph g = toy_graph(opened.model, ActivationChoice{}).graph;
+  EXPECT_EQ(count_nodes(g, sigmoid_op), 0);
+  EXPECT_EQ(std::ranges::count_if(
+                g.nodes,
+                [](const Node& node) { return node.op == &gated_activation_op && node.attrs.i("kind") == LK_SIGMOID; }),
+            small_krea2.blocks + 4);
+}
 
 }  // namespace
 }  // namespace lh::test

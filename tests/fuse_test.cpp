@@ -102,6 +102,7 @@ struct Gate {
 const Gate gates[] = {{silu_op, {}},
                       {gelu_op, {{"mode", std::string("erf")}}},
                       {gelu_op, {{"mode", std::string("tanh")}}},
+                      {sigmoid_op, {}},
                       {gelu_op, {{"mode", std::string("quick")}}}};
 
 // act(a) * b, a [2, 5, 24]; b is of another shape if told, and with `halves` both are of one input [2, 5, 48].
@@ -182,7 +183,7 @@ void expect_equal(const Tensors& got, const Tensors& want, DType type) {
 
 TEST(FuseGatedActivation, KeepsResultsAndGradients) {
   Device device(tested_device());
-  for (const Gate& gate : std::span(gates).first(3))
+  for (const Gate& gate : std::span(gates).first(4))
     for (const DType type : {DType::f32, DType::f16, DType::bf16})
       for (const bool gate_last : {false, true})
         for (const size_t trained : {0, 1}) {
@@ -211,7 +212,7 @@ TEST(FuseGatedActivation, TakesTheHalvesOfASplit) {
 TEST(FuseGatedActivation, LeavesOtherProducts) {
   GatedProduct read(gates[0]);
   read.g.outputs["activated"] = read.activated;  // stored anyway
-  GatedProduct quick(gates[3]);
+  GatedProduct quick(gates[4]);
   GatedProduct broadcast(gates[0], false, DType::f32, false, {2, 1, 24});
   for (GatedProduct* const p : {&read, &quick, &broadcast}) {
     fuse(p->g);

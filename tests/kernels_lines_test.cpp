@@ -175,17 +175,19 @@ std::vector<Operation> operations() {
                                    {.kind = kind, .a = 0, .b = 0, .dy = v[0], .x = v[1], .dx = v[2]});
                      }});
     }
-    all.push_back({"gated_activation", {shape, shape, shape}, 2, axes, [](lk_context* context, const Views& v) {
-                     return call(lk_gated_activation, context, {.kind = LK_SILU, .a = v[0], .b = v[1], .y = v[2]});
-                   }});
-    all.push_back({"gated_activation_backward",
-                   {shape, shape, shape, shape, shape},
-                   3,
-                   axes,
-                   [](lk_context* context, const Views& v) {
-                     return call(lk_gated_activation_backward, context,
-                                 {.kind = LK_SILU, .dy = v[0], .a = v[1], .b = v[2], .da = v[3], .db = v[4]});
-                   }});
+    for (const lk_unary_kind kind : {LK_SILU, LK_SIGMOID}) {
+      all.push_back({"gated_activation", {shape, shape, shape}, 2, axes, [=](lk_context* context, const Views& v) {
+                       return call(lk_gated_activation, context, {.kind = kind, .a = v[0], .b = v[1], .y = v[2]});
+                     }});
+      all.push_back({"gated_activation_backward",
+                     {shape, shape, shape, shape, shape},
+                     3,
+                     axes,
+                     [=](lk_context* context, const Views& v) {
+                       return call(lk_gated_activation_backward, context,
+                                   {.kind = kind, .dy = v[0], .a = v[1], .b = v[2], .da = v[3], .db = v[4]});
+                     }});
+    }
     all.push_back({"copy_block", {shape, shape}, 1, axes, [=](lk_context* context, const Views& v) {
                      lk_copy_block_params p{};
                      p.x = v[0], p.y = v[1];

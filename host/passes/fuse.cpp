@@ -140,6 +140,7 @@ class Matcher {
   // The activation's kernel, where gated_activation has it.
   static std::optional<lk_unary_kind> gate_kind(const Node* node) {
     if (node->op == &silu_op) return LK_SILU;
+    if (node->op == &sigmoid_op) return LK_SIGMOID;
     if (node->op != &gelu_op) return std::nullopt;
     const lk_unary_kind kind = gelu_kind(node->attrs);
     return kind == LK_GELU_QUICK ? std::nullopt : std::optional(kind);

@@ -25,6 +25,11 @@ struct ValueAndSlope {
   float value, slope;
 };
 
+struct Sigmoid {
+  float value(float x) const { return sigmoid_float(x); }
+  float slope(float x) const { return Logistic(x).slope; }
+};
+
 struct Silu {
   float value(float x) const { return x * sigmoid_float(x); }
   float slope(float x) const { return both(x).slope; }

@@ -29,6 +29,7 @@ void with_functions(lk_unary_kind kind, lk_dtype dtype, const Body& body) {
   };
   switch (kind) {
     case LK_SILU: return with_rounding(Silu{});
+    case LK_SIGMOID: return with_rounding(Sigmoid{});
     case LK_GELU_ERF: return with_rounding(GeluErf{});
     default: return with_rounding(GeluTanh{});  // arguments were checked
   }

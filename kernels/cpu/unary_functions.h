@@ -15,11 +15,6 @@ struct GeluQuick {
   }
 };
 
-struct Sigmoid {
-  float value(float x) const { return sigmoid_float(x); }
-  float slope(float x) const { return Logistic(x).slope; }
-};
-
 struct Tanh {
   float value(float x) const { return tanh_float(x); }
   float slope(float x) const { return 4.0f * Logistic(2.0f * x).slope; }  // 1 - tanh^2, without cancellation

@@ -41,6 +41,13 @@ struct ValueAndSlope {
   float value, slope;
 };
 
+// Its value is that of both() to the bit: fused with the product that it gates, it changes nothing.
+struct Sigmoid {
+  __device__ float value(float x) const { return sigmoid(x); }
+  __device__ float slope(float x) const { return Logistic(x).slope; }
+  __device__ ValueAndSlope both(float x) const { return {value(x), slope(x)}; }
+};
+
 template <class Math>
 struct SiluBy {
   __device__ float value(float x) const { return x * sigmoid<Math>(x); }

@@ -121,6 +121,7 @@ template <class Body>
 auto with_short_activation(lk_unary_kind kind, const Body& body) {
   switch (kind) {
     case LK_SILU: return body(SiluBy<Short>{});
+    case LK_SIGMOID: return body(Sigmoid{});
     case LK_GELU_ERF: return body(GeluErfShort{});
     default: return body(GeluTanhShort{});  // arguments were checked
   }
@@ -132,6 +133,7 @@ void with_activation(lk_unary_kind kind, lk_dtype type, const Body& body) {
   if (type != LK_F32) return with_short_activation(kind, body);
   switch (kind) {
     case LK_SILU: return body(Silu{});
+    case LK_SIGMOID: return body(Sigmoid{});
     case LK_GELU_ERF: return body(GeluErf{});
     default: return body(GeluTanh{});
   }

@@ -13,11 +13,6 @@ struct GeluQuick {
   }
 };
 
-struct Sigmoid {
-  __device__ float value(float x) const { return sigmoid(x); }
-  __device__ float slope(float x) const { return Logistic(x).slope; }
-};
-
 struct Tanh {
   __device__ float value(float x) const { return tanhf(x); }
   __device__ float slope(float x) const { return 4.0f * Logistic(2.0f * x).slope; }  // 1 - tanh^2, no cancellation

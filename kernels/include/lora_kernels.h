@@ -622,8 +622,8 @@ typedef struct lk_gated_residual_backward_params {
 } lk_gated_residual_backward_params;
 LK_API lk_status lk_gated_residual_backward(lk_context*, const lk_gated_residual_backward_params*);
 
-/* y = act(a) * b, element by element, all of one shape; kind is LK_SILU, LK_GELU_ERF or LK_GELU_TANH. act(a) is rounded
- * to a's type, as if it had been stored. In lines: a, b, y. */
+/* y = act(a) * b, element by element, all of one shape; kind is LK_SILU, LK_GELU_ERF, LK_GELU_TANH or LK_SIGMOID.
+ * act(a) is rounded to a's type, as if it had been stored. In lines: a, b, y. */
 typedef struct lk_gated_activation_params {
   int64_t struct_size LK_SIZE_OF(lk_gated_activation_params);
   lk_unary_kind kind;
