@@ -104,6 +104,9 @@ constexpr Written formats[] = {
     {"qwen_image", "qwen_image_tiny", "kohya", 0, no_program, 0},
     {"qwen_image", "qwen_image_tiny", "comfyui", 0, no_program, 0},
     {"qwen_image", "qwen_image_tiny", "diffusers", 0, no_program, 0},
+    {"qwen_image21", "qwen_image21_tiny", "kohya", 0, no_program, 3 * 4},  // of 2 blocks gate_up; two outside
+    {"qwen_image21", "qwen_image21_tiny", "comfyui", 0, no_program, 3 * 2},
+    {"qwen_image21", "qwen_image21_tiny", "diffusers", 0, no_program, 0},
     {"krea2", "krea2_tiny", "kohya", 0, no_program, everything},
     {"krea2", "krea2_tiny", "comfyui", 0, no_program, everything},  // its converter takes lora_A and lora_B alone
     {"krea2", "krea2_tiny", "diffusers", 0, no_program, 0},
@@ -280,6 +283,17 @@ constexpr Foreign foreign[] = {
      "comfyui", "loha"},
     {"qwen_image", "qwen_image_tiny", "transformer.transformer_blocks.0.txt_mlp.net.2",
      "transformer_blocks.0.txt_mlp.net.2", "comfyui", "lora_A+alpha"},
+    // ai-toolkit, musubi, DiffSynth, SimpleTuner.
+    {"qwen_image21", "qwen_image21_tiny", "diffusion_model.transformer_blocks.0.img_mlp.gate_up",
+     "transformer_blocks.0.img_mlp.gate_up", "comfyui ai-toolkit"},
+    {"qwen_image21", "qwen_image21_tiny", "diffusion_model.transformer_blocks.0.attn.to_q",
+     "transformer_blocks.0.attn.to_q", "comfyui diffusers ai-toolkit"},
+    {"qwen_image21", "qwen_image21_tiny", "lora_unet_transformer_blocks_0_attn_to_out_0",
+     "transformer_blocks.0.attn.to_out.0", "comfyui diffusers musubi-tuner", "lora_down+alpha"},
+    {"qwen_image21", "qwen_image21_tiny", "transformer_blocks.1.img_mlp.out", "transformer_blocks.1.img_mlp.out",
+     "comfyui"},
+    {"qwen_image21", "qwen_image21_tiny", "lycoris_txt_in_in_layer", "txt_in.in_layer", "comfyui", "loha"},
+    {"qwen_image21", "qwen_image21_tiny", "transformer.modulation.1", "modulation.1", "comfyui diffusers"},
     {"krea2", "krea2_tiny", "diffusion_model.blocks.0.attn.gate", "blocks.0.attn.gate", "comfyui diffusers ai-toolkit"},
     {"krea2", "krea2_tiny", "diffusion_model.txtfusion.refiner_blocks.0.mlp.up", "txtfusion.refiner_blocks.0.mlp.up",
      "comfyui diffusers ai-toolkit"},

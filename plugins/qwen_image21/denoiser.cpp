@@ -105,11 +105,11 @@ class Blocks {
                             Dimensions::head_dim, attn + "norm_q.weight", attn + "norm_k.weight", eps);
     all = nn::rotated(g_, all, rope_);
     const double scale = 1.0 / std::sqrt(static_cast<double>(Dimensions::head_dim));
-    const auto text = [&](Value x) { return g_.slice(x, 1, tokens[0], tokens[1]); };
-    Value q = g_.slice(all.q, 1, 0, tokens[0]);
-    Parts<Value> out{nn::merge_heads(g_, g_.attention(q, all.k, all.v, scale, {}, seen_)), {}};
-    if (!last)
-      out.text = nn::merge_heads(g_, g_.attention(text(all.q), text(all.k), text(all.v), scale, {}, {}, {}, true));
+    const std::vector<Value> q = last ? std::vector{g_.slice(all.q, 1, 0, tokens[0])} : g_.split(all.q, 1, tokens);
+    Parts<Value> out{nn::merge_heads(g_, g_.attention(q[0], all.k, all.v, scale, {}, seen_)), {}};
+    if (last) return out;
+    Value k = g_.slice(all.k, 1, tokens[0], tokens[1]), v = g_.slice(all.v, 1, tokens[0], tokens[1]);
+    out.text = nn::merge_heads(g_, g_.attention(q[1], k, v, scale, {}, {}, {}, true));
     return out;
   }
 
@@ -133,7 +133,9 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   const int64_t places = height * width;
   Value latents = g.input("latents", {batch, height, width, dims.channels});
   Value text = g.input("text", {batch, length, dims.text});
-  Value lengths = nn::mask_lengths(g, g.input("text_mask", {batch, length}, LH_I32));
+  Value mask = g.input("text_mask", {batch, length}, LH_I32);
+  // Whatever a mask holds, it is a row of a table below.
+  Value lengths = g.clamp(nn::mask_lengths(g, mask), 0, static_cast<double>(length));
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
   // Of the image, then of the text.
