@@ -63,7 +63,9 @@ qwen_vision_keys() {
   print_keys
 }
 qwen_vision_keys >"$work/qwen_vision.json"
-# Those of Krea 2 and Wan, too.
+# Those of Qwen-Image 2.1, Krea 2 and Wan, too.
+qwen_image21_transformer_keys 32 4096 4096 >"$work/qwen_image21.json"
+qwen_image21_vae_keys 96 144 >"$work/qwen_image21_vae.json"
 krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
@@ -148,7 +150,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -177,6 +179,9 @@ qwen_image_bf16 qwen_image
 qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision
 qwen_image_edit_2511_bf16 qwen_image
+qwen_image_2.1_bf16 qwen_image21
+qwen_image_2.1_vae_bf16 qwen_image21_vae
+qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b

@@ -14,6 +14,7 @@
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
+#include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
 #include "support/sd15_shapes.h"
@@ -211,6 +212,7 @@ class SmallModels {
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(96), words("qwen_small")};
     if (name == "qwen_image_edit")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(192), words("qwen_small")};
+    if (name == "qwen_image21") return {{"model.name_or_path", file(name, write_small_qwen_image21)}, short_text(96)};
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
@@ -461,6 +463,12 @@ INSTANTIATE_TEST_SUITE_P(
                           {"sample.samples", {{{"prompt", "make it blue"}, {"ctrl_img_1", "FOLDER/control/b.png"}}}}}},
                         {},
                         {"variant: \"edit-2511\""}},
+                    Job{"qwen_image21",
+                        "qwen_image21",
+                        true,
+                        {tight, {{"model.arch", "qwen_image_2"}, {"sample.guidance_scale", 1}}},
+                        {},
+                        {"plugin: \"qwen_image21\""}},
                     Job{"krea2_turbo",
                         "krea2",
                         true,

@@ -24,6 +24,7 @@
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
+#include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/run_host.h"
 #include "support/sd15_shapes.h"
@@ -76,6 +77,10 @@ fs::path z_image(const fs::path& folder) {
 }
 fs::path qwen_image(const fs::path& folder) {
   write_small_qwen_image(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path qwen_image21(const fs::path& folder) {
+  write_small_qwen_image21(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path krea2(const fs::path& folder) {
@@ -142,10 +147,10 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image 6 for
 // each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads
-// in the last; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for each of 2; of sd35 10
-// for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12
-// for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
-// full size (sdxl_test); text encoders 6 for each layer that is reached.
+// in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for
+// each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
+// not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
+// blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -167,6 +172,8 @@ const Family families[] = {
      "\n  images: {control: SOURCE/examples/demo/photos/cat_01.jpg, control_2: SOURCE/examples/demo/photos/cat_02.jpg}",
      1, "1e-2", "kohya comfyui diffusers", "all",
      "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
+    {"qwen_image21", "qwen_image21", "turbo", qwen_image21, 12, "diffusers",
+     "\n  variant: turbo\n  max_sequence_length: 96"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},

@@ -12,6 +12,7 @@
 #include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
 #include "support/model_shapes.h"
+#include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/toy_step.h"
 #include "support/wan_shapes.h"
@@ -109,6 +110,7 @@ const Family families[] = {
     {"chroma", [](const fs::path& path) { write_small_chroma(path); }, 0},
     {"sd35_large", [](const fs::path& path) { write_small_sd35(path, small_large); }, 0},
     {"qwen_image", [](const fs::path& path) { write_small_qwen_image(path); }, 0},
+    {"qwen_image21", write_small_qwen_image21, 0},
     {"krea2", write_small_krea2, 2 * 4},         // of the blocks of the text, which are not modulated
     {"wan", write_small_wan, small_wan.blocks},  // behind the attention to the text
     {"anima", write_small_anima, 0},

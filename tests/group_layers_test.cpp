@@ -23,6 +23,7 @@
 #include "support/graph_run.h"
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
+#include "support/qwen_image21_shapes.h"
 #include "support/qwen_image_shapes.h"
 #include "support/reference/products.h"
 #include "support/toy_step.h"
@@ -449,6 +450,7 @@ INSTANTIATE_TEST_SUITE_P(All, GroupedFamily,
                          testing::Values(Small{"sdxl", [](const fs::path& path) { write_small_sdxl(path); }},
                                          Small{"z_image", [](const fs::path& path) { write_small_z_image(path); }},
                                          Small{"krea2", write_small_krea2},
+                                         Small{"qwen_image21", write_small_qwen_image21},
                                          Small{"qwen_image", write_small_qwen_image}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -40,6 +40,13 @@ Tensors operator+(Tensors a, const Tensors& b) {
 
 const Tensors chroma_block = double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}};
 
+const Tensors qwen_image_block{{"txt_norm.weight", {2}},
+                               {"transformer_blocks.0.img_mod.1.weight", {12, 2}},
+                               {"transformer_blocks.0.txt_mod.1.weight", {12, 2}}};
+const Tensors qwen_image21_block{{"txt_in.text_norm.weight", {2}},
+                                 {"modulation.1.weight", {8, 2}},
+                                 {"transformer_blocks.0.img_mlp.gate_up.weight", {12, 2}}};
+
 struct Case {
   const char* name;
   std::function<void(const fs::path&)> make;  // a file or folder at this path
@@ -123,12 +130,23 @@ const Case cases[] = {
      "",
      {R"(sd35: this is an AuraFlow model)"}},
     {"qwen_image_layered",
-     file_of({{"txt_norm.weight", {2}},
-              {"transformer_blocks.0.img_mod.1.weight", {12, 2}},
-              {"transformer_blocks.0.txt_mod.1.weight", {12, 2}},
-              {"time_text_embed.addition_t_embedding.weight", {2, 2}}}),
+     file_of(qwen_image_block + Tensors{{"time_text_embed.addition_t_embedding.weight", {2, 2}}}),
      "",
      {R"(qwen_image: this is Qwen-Image-Layered, which makes an image in layers)"}},
+    {"qwen_image_21_for_qwen_image",
+     file_of(qwen_image21_block, "model.diffusion_model."),
+     "qwen_image",
+     {R"(not a checkpoint of plugin 'qwen_image': this is Qwen-Image 2\.1, whose text and image are one stream)",
+      R"(plugin 'qwen_image21' takes it)"}},
+    {"qwen_image_for_qwen_image_21",
+     file_of(qwen_image_block, "model.diffusion_model."),
+     "qwen_image21",
+     {R"(not a checkpoint of plugin 'qwen_image21': this is Qwen-Image, or one of its Edit models)",
+      R"(plugin 'qwen_image' takes it)"}},
+    {"controlnet_of_qwen_image_21",
+     file_of(qwen_image21_block + Tensors{{"control_img_in.weight", {2, 129}}}),
+     "",
+     {R"(qwen_image21: this is a ControlNet of Qwen-Image 2\.1)"}},
     {"wan_image_to_video",
      file_of(
          {{"head.modulation", {1, 2, 2}}, {"blocks.0.self_attn.q.weight", {2, 2}}, {"img_emb.proj.1.weight", {2, 2}}}),

@@ -28,6 +28,8 @@ std::optional<std::string> relative(const Weights& w) {
       return std::string("this is a ControlNet (") + part + "*); LoRAs are trained on the model that it steers";
   if (w.has("time_text_embed.addition_t_embedding.weight") || is_pipeline(w, "QwenImageLayered"))
     return "this is Qwen-Image-Layered, which makes an image in layers (time_text_embed.addition_t_embedding)";
+  if (w.has("txt_in.text_norm.weight"))
+    return "this is Qwen-Image 2.1, whose text and image are one stream (txt_in.text_norm): its plugin is qwen_image21";
   return std::nullopt;
 }
 

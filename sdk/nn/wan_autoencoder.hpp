@@ -56,7 +56,7 @@ class WanAutoencoder {
     return weights.has(part + ".resample.1.weight");
   }
 
- private:
+ protected:
   // By its last tap in time; sides keep their length unless `pad` says otherwise.
   Value conv(Value x, const std::string& module, int64_t stride = 1, std::vector<int64_t> pad = {}) {
     Value weight = g_.param(module + ".weight");
@@ -143,10 +143,11 @@ inline const LatentStatistics& wan_latents() {
   return published;
 }
 
-// Role vae.encode.
-inline void build_wan_encode(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+// Role vae.encode, by an autoencoder of this kind.
+template <class Network>
+void encode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
   Value image = g.input("image", {sizes["batch"], sizes["height"], sizes["width"], 3});
-  Value moments = WanAutoencoder(g, prefix).encode(image);
+  Value moments = Network(g, prefix).encode(image);
   Posterior posterior = posterior_of(g, moments);
   Value deviation = LatentStatistics::row(g, latents.deviation);
   posterior.mean = g.div(g.sub(posterior.mean, LatentStatistics::row(g, latents.mean)), deviation);
@@ -155,11 +156,12 @@ inline void build_wan_encode(Graph& g, const std::string& prefix, const LatentSt
 }
 
 // Role vae.decode: latents in model space -> image.
-inline void build_wan_decode(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
+template <class Network>
+void decode_with(Graph& g, const std::string& prefix, const LatentStatistics& latents, const Sizes& sizes) {
   const auto z = static_cast<int64_t>(latents.mean.size());
   Value x = g.cast(g.input("latents", {sizes["batch"], sizes["height"], sizes["width"], z}), LH_F32);
   x = g.add(g.mul(x, LatentStatistics::row(g, latents.deviation)), LatentStatistics::row(g, latents.mean));
-  g.output("image", WanAutoencoder(g, prefix).decode(g.cast(x, LH_FLOAT)));
+  g.output("image", Network(g, prefix).decode(g.cast(x, LH_FLOAT)));
 }
 
 // A model whose latents are this autoencoder's.
@@ -168,8 +170,12 @@ class WanLatentModel : public LatentModel {
   using LatentModel::LatentModel;
 
  private:
-  void build_encode(Graph& g, const Sizes& sizes) const final { build_wan_encode(g, "vae:", wan_latents(), sizes); }
-  void build_decode(Graph& g, const Sizes& sizes) const final { build_wan_decode(g, "vae:", wan_latents(), sizes); }
+  void build_encode(Graph& g, const Sizes& sizes) const final {
+    encode_with<WanAutoencoder>(g, "vae:", wan_latents(), sizes);
+  }
+  void build_decode(Graph& g, const Sizes& sizes) const final {
+    decode_with<WanAutoencoder>(g, "vae:", wan_latents(), sizes);
+  }
 };
 
 }  // namespace lora_host::nn

@@ -88,6 +88,56 @@ krea2_transformer_keys() { # krea2_transformer_keys BLOCKS HIDDEN INNER TEXT TEX
   print_keys
 }
 
+qwen_image21_transformer_keys() { # qwen_image21_transformer_keys BLOCKS HIDDEN TEXT
+  local h=$2 list= block name
+  linear img_in $h 64 no; tensor txt_in.text_norm.weight $3; linear txt_in.in_layer $h $3 no; linear txt_in.out_layer $h $h no
+  linear time_text_embed.timestep_embedder.linear_1 $h 256 no; linear time_text_embed.timestep_embedder.linear_2 $h $h no
+  linear modulation.1 $((4 * h)) $h no; linear norm_out.linear $h $h no; linear proj_out 64 $h no
+  for block in $(seq -f transformer_blocks.%g 0 $(($1 - 1))); do
+    for name in to_q to_k to_v to_out.0; do linear $block.attn.$name $h $h no; done
+    for name in norm_q norm_k; do tensor $block.attn.$name.weight 128; done
+    linear $block.img_mlp.gate_up $((6 * h)) $h no; linear $block.img_mlp.out $h $((3 * h)) no
+  done
+  print_keys
+}
+flat_res() { # flat_res MODULE OUT IN: a kernel has an axis of 1 for time
+  tensor $1.residual.0.gamma "$3, 1, 1, 1"; wan_conv $1.residual.2 $2 $3 "1, 3, 3"
+  tensor $1.residual.3.gamma "$2, 1, 1, 1"; wan_conv $1.residual.6 $2 $2 "1, 3, 3"
+  [ $2 = $3 ] || wan_conv $1.shortcut $2 $3 "1, 1, 1"
+}
+# Its autoencoder: levels of 1, 2, 4, 8 and 8 times CHANNELS and DECODER_CHANNELS.
+qwen_image21_vae_keys() { # qwen_image21_vae_keys CHANNELS DECODER_CHANNELS
+  local list= side level at wide in out i
+  wan_conv conv1 128 128 "1, 1, 1"; wan_conv conv2 64 64 "1, 1, 1"
+  wan_conv encoder.conv1 $1 4 "1, 3, 3"; wan_conv decoder.conv1 $((8 * $2)) 64 "1, 3, 3"
+  for side in encoder decoder; do
+    if [ $side = encoder ]; then wide=$((8 * $1)); else wide=$((8 * $2)); fi
+    flat_res $side.middle.0 $wide $wide; flat_res $side.middle.2 $wide $wide
+    tensor $side.middle.1.norm.gamma "$wide, 1, 1"
+    wan_conv $side.middle.1.to_qkv $((3 * wide)) $wide "1, 1"; wan_conv $side.middle.1.proj $wide $wide "1, 1"
+  done
+  in=$1 level=0
+  for wide in 1 2 4 8 8; do
+    out=$((wide * $1)) at=encoder.downsamples.$level.downsamples
+    flat_res $at.0 $out $in; flat_res $at.1 $out $out
+    [ $level = 4 ] || wan_conv $at.2.resample.1 $out $out "3, 3"
+    case $level in [123]) wan_conv $at.2.time_conv $out $out "1, 1, 1" ;; esac
+    in=$out level=$((level + 1))
+  done
+  in=$((8 * $2)) level=0
+  for wide in 8 8 4 2 1; do
+    out=$((wide * $2)) at=decoder.upsamples.$level.upsamples
+    flat_res $at.0 $out $in
+    for i in 1 2; do flat_res $at.$i $out $out; done
+    [ $level = 4 ] || wan_conv $at.3.resample.1 $out $out "3, 3"
+    case $level in [012]) wan_conv $at.3.time_conv $((2 * out)) $out "1, 1, 1" ;; esac
+    in=$out level=$((level + 1))
+  done
+  tensor encoder.head.0.gamma "$((8 * $1)), 1, 1, 1"; wan_conv encoder.head.2 128 $((8 * $1)) "1, 3, 3"
+  tensor decoder.head.0.gamma "$2, 1, 1, 1"; wan_conv decoder.head.2 4 $2 "1, 3, 3"
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
