@@ -87,6 +87,8 @@ qwen3_06b_keys() {
 }
 qwen3_06b_keys >"$work/qwen3_06b.json"
 flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
+lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
+gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -150,7 +152,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3 | lumina2 | gemma2) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -183,6 +185,8 @@ qwen_image_2.1_bf16 qwen_image21
 qwen_image_2.1_vae_bf16 qwen_image21_vae
 qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
+lumina_2_model_bf16 lumina2
+gemma_2_2b_fp16 gemma2
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
@@ -216,6 +220,7 @@ EOF
 cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
+mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

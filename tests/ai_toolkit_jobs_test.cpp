@@ -12,6 +12,7 @@
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
+#include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image21_shapes.h"
@@ -215,6 +216,7 @@ class SmallModels {
     if (name == "qwen_image21") return {{"model.name_or_path", file(name, write_small_qwen_image21)}, short_text(96)};
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
+    if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -481,6 +483,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {tight, {{"model.arch", "anima"}, {"sample.guidance_scale", 4}}},
                         {},
                         {"plugin: \"anima\""}},
+                    Job{"lumina2",
+                        "lumina2",
+                        true,
+                        {tight, {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}},
+                        {},
+                        {"plugin: \"lumina2\"", "timestep_type: \"linear_shift\""}},
                     Job{"wan21",
                         "wan",
                         true,
@@ -550,7 +558,6 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
       {"videos", {{"model.arch", "wan21:14b"}, {"sample.num_frames", 40}}, "sample.num_frames: "},
       {"wan22", {{"model.arch", "wan22_14b"}, {"model.model_kwargs", {{"train_high_noise", true}}}}, none},
       {"flex2", {{"model.arch", "flex2"}, {"datasets.controls", {"depth", "line"}}}, none},
-      {"lumina2", {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}, none},
       {"krea2_edit",
        {{"model.arch", "krea2:o_edit"}, {"model.model_kwargs", {{"edit", true}}}},
        "model.model_kwargs: "},

@@ -212,10 +212,10 @@ INSTANTIATE_TEST_SUITE_P(
         Mistake{"train: 5\n", "c.yaml:3:8: train: expected a mapping, found 5"},
         Mistake{"train: {dtype: bf61}\n",
                 "c.yaml:3:16: train.dtype: must be bf16, fp16, fp32, found bf61. Did you mean bf16?"},
-        Mistake{
-            "train: {timestep_type: next_sample}\n",
-            "c.yaml:3:24: train.timestep_type: must be sigmoid, linear, linear_shift, weighted, shift, flux_shift, "
-            "logit_normal, mode, cosmap, one_step, two_step, four_step, eight_step, lognorm_blend, found next_sample"},
+        Mistake{"train: {timestep_type: next_sample}\n",
+                "c.yaml:3:24: train.timestep_type: must be sigmoid, linear, linear_shift, weighted, shift, flux_shift, "
+                "linear_flux_shift, logit_normal, mode, cosmap, one_step, two_step, four_step, eight_step, "
+                "lognorm_blend, found next_sample"},
         Mistake{"train: {lr_scheduler_params: {warmup_step: 5}}\n",
                 "c.yaml:3:31: train.lr_scheduler_params: unknown key warmup_step. Did you mean warmup_steps?"},
         Mistake{"train: {optimizer_params: {betas: {first: 0.9}}}\n",

@@ -22,6 +22,7 @@
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
 #include "support/krea2_shapes.h"
+#include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image21_shapes.h"
@@ -91,6 +92,10 @@ fs::path anima(const fs::path& folder) {
   write_small_anima(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path lumina2(const fs::path& folder) {
+  write_small_lumina2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path wan(const fs::path& folder) {
   write_small_wan(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -136,6 +141,10 @@ constexpr const char* qwen_image_edit_files = R"(
   tokenizer_path: SOURCE/tests/data/qwen_small)";
 constexpr const char* anima_files = R"(
   tokenizer_path: SOURCE/tests/data/qwen_small)";
+constexpr const char* lumina2_files = R"(
+  system_prompt: none
+  max_sequence_length: 32
+  tokenizer_path: SOURCE/tests/data/gemma_small)";
 constexpr const char* wan_files = R"(
   variant: wan2.2-low-noise
   tokenizer_path: SOURCE/share/tokenizers/t5)";
@@ -145,9 +154,9 @@ constexpr const char* inpaint_sample =
 constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // small models have no blocks 7 to 9
 
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
-// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image 6 for
-// each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that nothing reads
-// in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for
+// flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
+// lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
+// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for
 // each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
 // not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
 // blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
@@ -177,6 +186,7 @@ const Family families[] = {
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
+    {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
      sd35_sample},
     {"sd35_large_turbo", "sd35", "large-turbo", sd35(small_large), 27, "diffusers",
@@ -449,8 +459,8 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (knows("comfyui") &&
-        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima")))
+    if (knows("comfyui") && (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" &&
+                                                       plugin != "anima" && plugin != "lumina2")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

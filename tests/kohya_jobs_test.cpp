@@ -7,6 +7,7 @@
 
 #include "support/anima_shapes.h"
 #include "support/image_files.h"
+#include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
@@ -334,6 +335,38 @@ caption_extension = ".txt"
   image_dir = "FOLDER/photos"
 )"};
 
+// Its tokenizer has no argument there.
+const Job lumina2 = {"lumina2", R"(
+pretrained_model_name_or_path = "FOLDER/lumina2.safetensors"
+gemma2 = "FOLDER/lumina2.safetensors"
+ae = "FOLDER/lumina2.safetensors"
+gemma2_max_token_length = 256
+system_prompt = "Draw this."
+output_dir = "FOLDER/out"
+output_name = "mine"
+network_module = "networks.lora_lumina"
+network_dim = 4
+network_train_unet_only = true
+cache_text_encoder_outputs = true
+learning_rate = 1e-4
+optimizer_type = "AdamW"
+max_train_steps = 2
+mixed_precision = "bf16"
+timestep_sampling = "nextdit_shift"
+discrete_flow_shift = 6.0
+model_prediction_type = "raw"
+use_flash_attn = true
+use_sage_attn = false
+sample_batch_size = 1
+)",
+                     R"(
+[[datasets]]
+resolution = 64
+caption_extension = ".txt"
+  [[datasets.subsets]]
+  image_dir = "FOLDER/photos"
+)"};
+
 class KohyaJobs : public testing::TestWithParam<Job> {};
 
 TEST_P(KohyaJobs, AreTrained) {
@@ -341,6 +374,7 @@ TEST_P(KohyaJobs, AreTrained) {
   write_small_sdxl(dir / "xl.safetensors");
   write_small_sd15(dir / "sd.safetensors");
   if (GetParam().name == std::string("anima")) write_anima_of_all_words(dir / "anima.safetensors");
+  if (GetParam().name == std::string("lumina2")) write_small_lumina2(dir / "lumina2.safetensors");
   const auto pictures = [&](const std::string& folder, std::initializer_list<const char*> names) {
     fs::create_directories(dir / folder);
     for (const char* name : names) {
@@ -369,6 +403,8 @@ TEST_P(KohyaJobs, AreTrained) {
     put(dir / "y.toml", placed(GetParam().datasets));
     command.insert(command.end(), {"--dataset_config", (dir / "y.toml").string()});
   }
+  if (GetParam().name == std::string("lumina2"))
+    command.insert(command.end(), {"--tokenizer", std::string(source_dir()) + "/tests/data/gemma_small"});
   std::vector<std::string> dry = command;
   dry.emplace_back("--dry-run");
   EXPECT_THAT(expect_trained(run_host(dry)).output, Not(HasSubstr("warning")));
@@ -378,7 +414,7 @@ TEST_P(KohyaJobs, AreTrained) {
   EXPECT_GE(std::ranges::count(rows, '\n'), 3) << rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd, anima),
+INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd, anima, lumina2),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -347,6 +347,22 @@ TEST_F(Kohya, NumbersOfLawsThatAreNotUsedArePassedOver) {
   }
 }
 
+TEST_F(Kohya, LevelsThatFollowTheImage) {
+  for (const auto& [law, ours] : Rows{{"flux_shift", "\"flux_shift\""}, {"nextdit_shift", "\"linear_flux_shift\""}}) {
+    Config none, config = read(fmt::format("timestep_sampling = '{}'\ndiscrete_flow_shift = 6\n", law));
+    EXPECT_EQ(value_of(config, "train.timestep_type"), ours);
+    EXPECT_EQ(value_of(config, "train.timestep_shift"), value_of(none, "train.timestep_shift")) << law;
+  }
+}
+
+TEST_F(Kohya, NoSystemPromptIsNone) {
+  const auto prompt = [&](const std::string& file) { return read(file).model.given.at("system_prompt").text; };
+  EXPECT_EQ(prompt("gemma2 = 'g'\n"), "none");
+  EXPECT_EQ(prompt("gemma2 = 'g'\nsystem_prompt = ''\n"), "none");
+  EXPECT_EQ(prompt("gemma2 = 'g'\nsystem_prompt = 'Draw this.'\n"), "Draw this.");
+  EXPECT_FALSE(read("t5xxl = 't'\n").model.given.contains("system_prompt"));
+}
+
 TEST_F(Kohya, LongCaptions) { EXPECT_EQ(read("max_token_length = 225\n").model.max_token_length, 225); }
 
 TEST_F(Kohya, EpochsLossesAndNoise) {

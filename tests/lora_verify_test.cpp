@@ -8,6 +8,7 @@
 
 #include "core/hash.h"
 #include "io/lora_file.h"
+#include "io/lora_names.h"
 #include "io/lora_seal.h"
 #include "support/golden.h"
 #include "support/model_files.h"
@@ -119,9 +120,22 @@ constexpr Written formats[] = {
     {"anima", "anima_tiny", "kohya", 0, 0, everything},
     {"anima", "anima_tiny", "comfyui", 0, everything, everything},
     {"anima", "anima_tiny", "diffusers", everything, everything, 0},
+    {"lumina2", "lumina2_tiny", "kohya", 0, 0, everything},
+    {"lumina2", "lumina2_tiny", "comfyui", 0, everything, everything},
+    {"lumina2", "lumina2_tiny", "diffusers", everything, everything, 0},
     {"z_image", "z_image_tiny", "kohya", 0, no_program, 0},
     {"z_image", "z_image_tiny", "comfyui", 0, no_program, 3 * 4},  // of 4 blocks the fused qkv
     {"z_image", "z_image_tiny", "diffusers", 0, no_program, 0}};
+
+// Of a module's rows: thirds, q beside k and v of fewer heads, q, k and v beside an MLP, halves.
+TEST(LoraVerify, RowsOfTheParts) {
+  using Parts = std::vector<int64_t>;
+  EXPECT_EQ(part_rows(6912, 2304, 3), (Parts{2304, 2304, 2304}));
+  EXPECT_EQ(part_rows(3840, 2304, 3), (Parts{2304, 768, 768}));
+  EXPECT_EQ(part_rows(7 * 64, 64, 4), (Parts{64, 64, 64, 256}));
+  EXPECT_EQ(part_rows(128, 64, 2), (Parts{64, 64}));
+  EXPECT_EQ(part_rows(127, 64, 2), Parts{});
+}
 
 TEST(LoraVerify, WrittenFormats) {
   const TempDir dir;
@@ -327,6 +341,16 @@ constexpr Foreign foreign[] = {
     {"anima", "anima_tiny", "lora_unet_blocks_0_self_attn_q_proj", "blocks.0.self_attn.q_proj", "comfyui kohya",
      "lora_down+alpha"},
     {"anima", "anima_tiny", "lora_unet_blocks_0_mlp_layer2", "blocks.0.mlp.layer2", "comfyui", "loha"},
+    {"lumina2", "lumina2_tiny", "lora_unet_layers_0_attention_qkv", "layers.0.attention.qkv", "comfyui kohya",
+     "lora_down+alpha"},
+    {"lumina2", "lumina2_tiny", "lora_unet_final_layer_linear", "final_layer.linear", "comfyui kohya",
+     "lora_down+alpha"},
+    {"lumina2", "lumina2_tiny", "diffusion_model.noise_refiner.0.adaLN_modulation.1",
+     "noise_refiner.0.adaLN_modulation.1", "comfyui diffusers"},
+    {"lumina2", "lumina2_tiny", "transformer.context_refiner.0.feed_forward.linear_2",
+     "context_refiner.0.feed_forward.w2", "diffusers ai-toolkit"},
+    {"lumina2", "lumina2_tiny", "transformer.layers.0.norm1.linear", "layers.0.adaLN_modulation.1",
+     "diffusers ai-toolkit"},
     {"z_image", "z_image_tiny", "diffusion_model.layers.0.attention.to_q", "layers.0.attention.qkv",
      "comfyui diffusers ai-toolkit", "lora_A", 3},
     {"z_image", "z_image_tiny", "diffusion_model.noise_refiner.0.attention.to_q", "noise_refiner.0.attention.qkv",

@@ -146,6 +146,8 @@ TEST(TimestepLaws, DrawnTimesFollowTheLaw) {
       {"shift", [](Random& r) { return shift_time(2.5, sigmoid_law(r.normal(), 1)); }, [](TrainSection&) {}},
       {"flux_shift", [](Random& r) { return shift_time_mu(ResolutionShift{}.mu(1024), sigmoid_law(r.normal(), 1)); },
        [](TrainSection&) {}},
+      {"linear_flux_shift", [](Random& r) { return shift_time_mu(ResolutionShift{}.mu(1024), r.uniform()); },
+       [](TrainSection&) {}},
       {"logit_normal", [](Random& r) { return shift_time(3, logit_normal_law(r.normal(), -0.5, 1.5)); },
        [](TrainSection& t) {
          t.logit_mean = -0.5;

@@ -57,6 +57,7 @@ constexpr Choice timestep_types[] = {{"sigmoid", "sigmoid"},
                                      {"weighted", "weighted"},
                                      {"shift", "shift"},
                                      {"flux_shift", "flux_shift"},
+                                     {"linear_flux_shift", "linear_flux_shift"},
                                      {"logit_normal", "logit_normal"},
                                      {"mode", "mode"},
                                      {"cosmap", "cosmap"},
@@ -584,7 +585,8 @@ const Key table[] = {
      "How noise levels are drawn: sigmoid (of a normal number), linear (evenly), linear_shift (evenly, shifted as "
      "those "
      "of sampling are), weighted (evenly, with ai-toolkit's weights of the loss), shift (sigmoid, shifted), flux_shift "
-     "(sigmoid, shifted by the image's size), logit_normal, mode, cosmap, one_step to eight_step (one of so few "
+     "(sigmoid, shifted by the image's size), linear_flux_shift (evenly, shifted so), logit_normal, mode, cosmap, "
+     "one_step to eight_step (one of so few "
      "levels), lognorm_blend (three of four from a lognormal law, mostly noisy, the others evenly). Empty: the model's "
      "own way.",
      {.choices = timestep_types}},

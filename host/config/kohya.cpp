@@ -209,6 +209,7 @@ constexpr std::string_view of_several[] = {"cache_text_encoder_outputs",
                                            "network_train_unet_only",
                                            "timestep_sampling",
                                            "discrete_flow_shift",
+                                           "system_prompt",
                                            "weighting_scheme",
                                            "logit_mean",
                                            "logit_std",
@@ -393,6 +394,16 @@ class Training {
     const bool text = !on("network_train_unet_only") && !on("cache_text_encoder_outputs");
     put("train.train_text_encoder", none, text ? "true" : "false");
     settle_noise_levels();
+    settle_system_prompt();
+  }
+
+  // There a text has none unless it is given; here it has the model's own.
+  void settle_system_prompt() {
+    const Node *said = find("system_prompt"), *encoder = find("gemma2");
+    if (said != nullptr && !said->text.empty())
+      put("model.system_prompt", *given_.at("system_prompt").first, *said);
+    else if (encoder != nullptr)
+      put("model.system_prompt", *given_.at("gemma2").first, "none");
   }
 
   // How they are drawn. Files of theirs have the numbers of every law, of which one is used.
@@ -419,16 +430,18 @@ class Training {
       return;
     }
     const Node& key = *given_.at("timestep_sampling").first;
-    if (law == "uniform" || law == "sigmoid" || law == "flux_shift")
-      put("train.timestep_type", key, law == "uniform" ? "linear" : law);
+    const bool by_size = law == "flux_shift" || law == "nextdit_shift";
+    if (law == "uniform" || law == "sigmoid" || by_size)
+      put("train.timestep_type", key, law == "uniform" ? "linear" : law == "nextdit_shift" ? "linear_flux_shift" : law);
     else if (law == "shift" || (law == "sigma" && !density))
       put("train.timestep_type", key, law == "shift" ? "shift" : "linear");
     else if (law != "sigma")
-      reader_.problem(key, key.text, "must be sigma, uniform, sigmoid, shift or flux_shift, found " + law);
+      reader_.problem(key, key.text,
+                      "must be sigma, uniform, sigmoid, shift, flux_shift or nextdit_shift, found " + law);
     if (law == "shift" || law == "sigma")
       put("train.timestep_shift", shift != nullptr ? *given_.at("discrete_flow_shift").first : key,
           shift != nullptr ? *shift : scalar(key, "3"));
-    else if (law != "flux_shift")
+    else if (!by_size)
       put("train.timestep_shift", key, "1");
   }
 

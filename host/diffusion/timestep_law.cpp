@@ -105,7 +105,7 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     if (recipe.objective != Objective::flow)
       fail(Code::config, "train.timestep_type: {} is for flow models; this one is trained on {} timesteps", name_,
            recipe.noise_schedule.steps);
-    kind_ = Kind::sigmoid;
+    kind_ = name_ == "linear_flux_shift" ? Kind::linear : Kind::sigmoid;
     resolution_ = recipe.timestep.resolution_shift.value_or(ResolutionShift{});
   } else {
     fail(Code::config, "train.timestep_type: '{}' is not known", name_);

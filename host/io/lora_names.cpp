@@ -112,6 +112,8 @@ std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const Compo
 
 std::vector<int64_t> part_rows(int64_t rows, int64_t inputs, size_t parts) {
   const auto count = static_cast<int64_t>(parts);
+  if (const int64_t rest = rows - inputs; parts == 3 && rest > 0 && rest < 2 * inputs && rest % 2 == 0)
+    return {inputs, rest / 2, rest / 2};
   const int64_t each = parts >= 4 ? inputs : rows / count;
   std::vector<int64_t> list(parts, each);
   list.back() = rows - each * (count - 1);

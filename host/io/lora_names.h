@@ -28,8 +28,8 @@ std::vector<LoraSpelling> format_spellings(const LoraNames& names, const std::st
 // Every spelling in which modules of a component are read, the likeliest first.
 std::vector<LoraSpelling> read_spellings(const CheckpointSpec& spec, const ComponentSpec& component);
 
-// Rows of each part of a module that diffusers has in several: equal ones, or, where there are four and more, as many
-// as the module has inputs for all but the last (q, k, v and an MLP that takes the rest). Empty: they do not fit.
+// Rows of the parts that diffusers has of a module: equal ones; of four and more one for each input, the last the rest
+// (q, k, v, an MLP); of three with fewer than these one for each input, then half the rest. Empty: they do not fit.
 std::vector<int64_t> part_rows(int64_t rows, int64_t inputs, size_t parts);
 
 // What the name of a module in a LoRA file stands for: a canonical weight or some of its rows.

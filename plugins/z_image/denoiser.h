@@ -3,7 +3,7 @@
 
 #include <optional>
 
-#include "lora_host/lora_host.hpp"
+#include "nn/next_dit.hpp"
 
 namespace z_image {
 
@@ -17,6 +17,11 @@ struct Dimensions {
   int64_t noise_refiners = 0;           // blocks of the image alone
   int64_t context_refiners = 0;         // blocks of the caption alone
   int64_t layers = 0;                   // blocks of both
+  int64_t time = 0;                     // width of the time embedding
+
+  lora_host::nn::NextDit blocks() const {
+    return {.hidden = hidden, .keys = hidden, .head_dim = head_dim, .time = time, .modulation = "adaLN_modulation.0"};
+  }
 };
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.

@@ -233,6 +233,9 @@ inline int64_t check_llm(const Weights& weights, const std::string& prefix, cons
     weights.require_linear(name + ".mlp.down_proj", d, inner, false);
     for (const char* norm : {".input_layernorm.weight", ".post_attention_layernorm.weight"})
       weights.require(name + norm, {d});
+    if (weights.has(name + ".pre_feedforward_layernorm.weight"))
+      for (const char* norm : {".pre_feedforward_layernorm.weight", ".post_feedforward_layernorm.weight"})
+        weights.require(name + norm, {d});
   }
   if (final_norm) weights.require(root + "norm.weight", {d});
   return d;

@@ -138,6 +138,35 @@ qwen_image21_vae_keys() { # qwen_image21_vae_keys CHANNELS DECODER_CHANNELS
   print_keys
 }
 
+# The transformer of Lumina 2 and Gemma 2.
+lumina2_transformer_keys() { # lumina2_transformer_keys BLOCKS HIDDEN KEYS HEAD INNER TEXT TIME
+  local h=$2 list= block name
+  linear x_embedder $h 64; linear t_embedder.mlp.0 $7 256; linear t_embedder.mlp.2 $7 $7
+  tensor cap_embedder.0.weight $6; linear cap_embedder.1 $h $6
+  linear final_layer.adaLN_modulation.1 $h $7; linear final_layer.linear 64 $h; tensor norm_final.weight $h
+  for block in {noise,context}_refiner.{0,1} $(seq -f layers.%g 0 $(($1 - 1))); do
+    linear $block.attention.qkv $((h + 2 * $3)) $h no; linear $block.attention.out $h $h no
+    tensor $block.attention.q_norm.weight $4; tensor $block.attention.k_norm.weight $4
+    linear $block.feed_forward.w1 $5 $h no; linear $block.feed_forward.w2 $h $5 no; linear $block.feed_forward.w3 $5 $h no
+    for name in attention_norm1 attention_norm2 ffn_norm1 ffn_norm2; do tensor $block.$name.weight $h; done
+    case $block in context*) ;; *) linear $block.adaLN_modulation.1 $((4 * h)) $7 ;; esac
+  done
+  print_keys
+}
+gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS
+  local list= block name
+  tensor model.embed_tokens.weight "$6, $2"; tensor model.norm.weight $2
+  for block in $(seq -f model.layers.%g 0 $(($1 - 1))); do
+    for name in input_layernorm post_attention_layernorm pre_feedforward_layernorm post_feedforward_layernorm; do
+      tensor $block.$name.weight $2
+    done
+    linear $block.self_attn.q_proj $3 $2 no; linear $block.self_attn.o_proj $2 $3 no
+    linear $block.self_attn.k_proj $4 $2 no; linear $block.self_attn.v_proj $4 $2 no
+    linear $block.mlp.gate_proj $5 $2 no; linear $block.mlp.up_proj $5 $2 no; linear $block.mlp.down_proj $2 $5 no
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "io/key_map.h"
+#include "io/lora_names.h"
 #include "io/synthetic.h"
 #include "run/program.h"
 #include "run/weights.h"
@@ -97,13 +98,10 @@ std::vector<Given> in_diffusers(const ComponentSpec& component, const Given& giv
         out.tensor.desc.shape = Shape{rows, t.desc.shape[1]};
       return {out};
     }
-    // q, k and v have as many rows as the module has columns; an MLP beside them has the rest.
-    const int64_t each = weight->tensor.desc.shape[1];
+    const std::vector<int64_t> parts = part_rows(rows, weight->tensor.desc.shape[1], names.size());
     std::vector<Given> out;
-    for (size_t i = 0; i < names.size(); ++i) {
-      const int64_t first = static_cast<int64_t>(i) * each;
-      out.push_back({names[i], rows_of(t, first, i + 1 < names.size() ? each : rows - first)});
-    }
+    int64_t first = 0;
+    for (size_t i = 0; i < names.size(); first += parts[i++]) out.push_back({names[i], rows_of(t, first, parts.at(i))});
     return out;
   }
   return {given};

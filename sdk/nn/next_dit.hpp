@@ -1,0 +1,79 @@
+// The blocks of NextDiT (Lumina 2, Z-Image), of the image alone, of the text alone, or of both:
+//
+//   x += tanh(gate) norm2(attention((1 + scale) norm1(x))), and the same with a gated mlp
+// Scales and gates are linear in a vector of the time; a block without has neither. Norms are RMS. The keys may have
+// fewer heads than the queries.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "nn/mmdit.hpp"
+
+namespace lora_host::nn {
+
+struct NextDit {
+  int64_t hidden = 0, keys = 0;  // width; rows of k and of v. Queries have `hidden` rows
+  int64_t head_dim = 0;
+  int64_t time = 0;                             // width of the vector that modulates
+  const char* modulation = "adaLN_modulation";  // the linear, below the block
+  static constexpr double eps = 1e-5;
+};
+
+// Throws where a block lacks a tensor or has one of another shape; gives their number, which is at least one.
+inline int64_t require_next_dit_blocks(const Weights& w, const std::string& part, const NextDit& dit, bool modulated) {
+  const int64_t count = w.count(part + ".", ".attention.qkv.weight"), h = dit.hidden;
+  if (count == 0) throw Failure(LH_E_MODEL, "missing tensor " + part + ".0.attention.qkv.weight");
+  for (int64_t i = 0; i < count; ++i) {
+    const std::string block = part + "." + std::to_string(i);
+    const std::string attention = block + ".attention", mlp = block + ".feed_forward";
+    const int64_t inner = w.require(mlp + ".w1.weight", {-1, h})[0];
+    w.require_linear(attention + ".qkv", h + 2 * dit.keys, h, false);
+    w.require_linear(attention + ".out", h, h, false);
+    w.require_linear(mlp + ".w2", h, inner, false);
+    w.require_linear(mlp + ".w3", inner, h, false);
+    for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) w.require(attention + norm, {dit.head_dim});
+    for (const char* norm : {".attention_norm1", ".attention_norm2", ".ffn_norm1", ".ffn_norm2"})
+      w.require(block + norm + ".weight", {h});
+    if (modulated) w.require_linear(block + "." + dit.modulation, 4 * h, dit.time);
+  }
+  return count;
+}
+
+// Half precision does not reach far enough for the products inside of a block: what overflows is held at the end of it.
+inline Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
+
+// x [B, S, h]; vec [B, time], absent: the block is not modulated. key_lengths as in self_attention.
+inline Value next_dit_block(Graph& g, const std::string& name, const NextDit& dit, Value x, Value vec,
+                            const RopeTables& rope, Value key_lengths) {
+  auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
+  std::vector<Value> mod(4);  // scale and gate of attention, scale and gate of the mlp
+  if (vec) mod = modulation(g, vec, name + "." + dit.modulation, 4);
+  const auto read = [&](const char* norm, Value scale) {
+    Value y = g.rms_norm(x, name + norm, NextDit::eps);
+    return vec ? g.mul(y, g.affine(scale, 1, 1)) : y;
+  };
+  const auto add = [&](const char* norm, Value gate, Value y) {
+    y = g.rms_norm(held(g, y), name + norm, NextDit::eps);
+    x = vec ? gated(g, x, g.tanh(gate), y) : g.add(x, y);
+  };
+  const std::string attention = name + ".attention", mlp = name + ".feed_forward";
+  const std::vector<Value> rows =
+      g.split(g.linear(read(".attention_norm1", mod[0]), attention + ".qkv"), -1, {dit.hidden, dit.keys, dit.keys});
+  const Qkv qkv = heads(g, rows[0], rows[1], rows[2], dit.head_dim, attention + ".q_norm.weight",
+                        attention + ".k_norm.weight", NextDit::eps);
+  add(".attention_norm2", mod[1], g.linear(self_attention(g, qkv, rope, key_lengths), attention + ".out"));
+  Value y = read(".ffn_norm1", mod[2]);
+  y = held(g, g.mul(g.silu(g.linear(y, mlp + ".w1")), g.linear(y, mlp + ".w3")));
+  add(".ffn_norm2", mod[3], g.linear(y, mlp + ".w2"));
+  return x;
+}
+
+inline Value next_dit_blocks(Graph& g, const std::string& part, int64_t count, const NextDit& dit, Value x, Value vec,
+                             const RopeTables& rope, Value key_lengths = {}) {
+  for (int64_t i = 0; i < count; ++i)
+    x = next_dit_block(g, part + "." + std::to_string(i), dit, x, vec, rope, key_lengths);
+  return x;
+}
+
+}  // namespace lora_host::nn
