@@ -197,10 +197,11 @@ void Check::angles(Arg x, Arg cos, Arg sin) const {
   require(dims[3] % 2 == 0, x.name, "an even last axis", shape_text(shape_of(*x.tensor)));
   dtype(cos, LK_F32);
   rank(cos, 2, 3);
+  const int64_t width = cos.tensor->dims[cos.tensor->rank - 1] == dims[3] ? dims[3] : half;
   if (cos.tensor->rank == 2) {
-    shape(cos, {dims[1], half});
+    shape(cos, {dims[1], width});
   } else {
-    shape(cos, {dims[0], dims[1], half});
+    shape(cos, {dims[0], dims[1], width});
   }
   dtype(sin, LK_F32);
   shape(sin, shape_of(*cos.tensor));

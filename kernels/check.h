@@ -63,7 +63,7 @@ class Check {
   }
   // Absent, or f32, f16 or bf16 with one row for every image of x [B, S, C]: [B, C] or [B, 1, C].
   void optional_per_image(Arg arg, const lk_tensor& x) const;
-  // Tables of angles for x [B, S, H, D], whose D is even: f32, [S, D/2] or [B, S, D/2].
+  // Tables of angles for x [B, S, H, D], whose D is even: f32, [S, D/2] or [B, S, D/2], or as wide as D.
   void angles(Arg x, Arg cos, Arg sin) const;
   void scalar_f32(Arg arg) const;                                      // f32, one element
   void separate(Arg output, std::initializer_list<Arg> inputs) const;  // absent ones are skipped

@@ -1,5 +1,5 @@
-// lk_rms_norm_rope and its gradient: rotary embedding of rms_norm(x), x [B, S, H, D]; weight [D], cos and sin [S, D/2]
-// or [B, S, D/2].
+// lk_rms_norm_rope and its gradient: rotary embedding of rms_norm(x), x [B, S, H, D]; weight [D], cos and sin as of
+// lk_rope.
 #include "check.h"
 #include "dispatch.h"
 
@@ -11,6 +11,8 @@ void check_operands(const lk::Check& check, const Params& p) {
   check.floating(LK_LINES(p, x));
   check.rank(LK_LINES(p, x), 4, 4);
   check.angles(LK_LINES(p, x), LK_ARG(p, cos), LK_ARG(p, sin));
+  check.require(p.interleaved == 0 || p.cos.dims[p.cos.rank - 1] * 2 == p.x.dims[3], "cos",
+                "an angle for each pair of neighbours", "one for each number");
   check.optional(LK_ARG(p, weight), {p.x.dims[3]});
   check.require(p.eps >= 0, "eps", "at least 0", std::to_string(p.eps));
 }

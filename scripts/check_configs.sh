@@ -37,19 +37,22 @@ EOF
 }
 mkdir -p "$work/models/FLUX.2-dev" "$work/photos"
 # The text encoder of Flux.2 dev, for which there may be no list.
-mistral_keys() {
+mistral_keys() { # mistral_keys LAYERS WIDTH INNER
   local list= layer
-  tensor model.embed_tokens.weight "131072, 5120"; tensor model.norm.weight 5120
-  for layer in model.layers.{0..39}; do
-    tensor $layer.input_layernorm.weight 5120; tensor $layer.post_attention_layernorm.weight 5120
-    linear $layer.self_attn.q_proj 4096 5120 no; linear $layer.self_attn.o_proj 5120 4096 no
-    linear $layer.self_attn.k_proj 1024 5120 no; linear $layer.self_attn.v_proj 1024 5120 no
-    linear $layer.mlp.gate_proj 32768 5120 no; linear $layer.mlp.up_proj 32768 5120 no
-    linear $layer.mlp.down_proj 5120 32768 no
+  tensor model.embed_tokens.weight "131072, $2"; tensor model.norm.weight $2
+  for layer in $(seq -f model.layers.%g 0 $(($1 - 1))); do
+    tensor $layer.input_layernorm.weight $2; tensor $layer.post_attention_layernorm.weight $2
+    linear $layer.self_attn.q_proj 4096 $2 no; linear $layer.self_attn.o_proj $2 4096 no
+    linear $layer.self_attn.k_proj 1024 $2 no; linear $layer.self_attn.v_proj 1024 $2 no
+    linear $layer.mlp.gate_proj $3 $2 no; linear $layer.mlp.up_proj $3 $2 no
+    linear $layer.mlp.down_proj $2 $3 no
   done
   print_keys
 }
-mistral_keys >"$work/mistral.json"
+mistral_keys 40 5120 32768 >"$work/mistral.json"
+# Those of ERNIE-Image, too.
+mistral_keys 26 3072 9216 >"$work/ministral.json"
+ernie_image_keys 36 4096 12288 3072 >"$work/ernie_image.json"
 # What Qwen2.5-VL sees with, which is not in the list of its language model.
 qwen_vision_keys() {
   local list= layer
@@ -152,7 +155,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3 | lumina2 | gemma2) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3 | lumina2 | gemma2 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -187,6 +190,8 @@ qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
 lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
+ernie-image ernie_image
+ministral-3-3b ministral
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b
@@ -221,6 +226,7 @@ cp -r "$work/photos" "$work/references"  # of the same names
 cp -r "$work/photos" "$work/masks"
 cp -r "$root/tests/data/mistral_small" "$work/models/FLUX.2-dev/tokenizer"
 mkdir "$work/models/lumina2" && cp -r "$root/tests/data/gemma_small" "$work/models/lumina2/tokenizer"
+cp -r "$root/tests/data/mistral_small" "$work/models/ernie_image_tokenizer"
 cp -r "$root/share/tokenizers/t5" "$work/models/umt5_tokenizer"  # any vocabulary will do
 
 fits() {  # fits CONFIG GB: all that is checked before a run, and a step within what such a card has for it

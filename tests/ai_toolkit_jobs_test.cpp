@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "support/anima_shapes.h"
+#include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
@@ -217,6 +218,8 @@ class SmallModels {
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "lumina2") return {{"model.name_or_path", file(name, write_small_lumina2)}, words("gemma_small")};
+    if (name == "ernie_image")
+      return {{"model.name_or_path", file(name, write_small_ernie_image)}, words("mistral_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
               {"model.tokenizer_path", std::string(source_dir()) + "/share/tokenizers/t5"}};
@@ -489,6 +492,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {tight, {{"model.is_lumina2", true}, {"train.timestep_type", "lumina2_shift"}}},
                         {},
                         {"plugin: \"lumina2\"", "timestep_type: \"linear_shift\""}},
+                    Job{"ernie_image",
+                        "ernie_image",
+                        true,
+                        {tight, {{"model.arch", "ernie_image"}, {"sample.guidance_scale", 4}}},
+                        {},
+                        {"plugin: \"ernie_image\""}},
                     Job{"wan21",
                         "wan",
                         true,
@@ -545,7 +554,7 @@ struct Refused {
 };
 
 TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
-  const char* none = "; those that are here train anima, chroma, flex1, flux, flux2, ";
+  const char* none = "; those that are here train anima, chroma, ernie_image, flex1, flux, flux2, ";
   const Refused rows[] = {
       {"hidream",
        {{"model.arch", "hidream"},

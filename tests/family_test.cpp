@@ -18,6 +18,7 @@
 #include "sample/denoiser.h"
 #include "support/anima_shapes.h"
 #include "support/device.h"
+#include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
@@ -96,6 +97,10 @@ fs::path lumina2(const fs::path& folder) {
   write_small_lumina2(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
+fs::path ernie_image(const fs::path& folder) {
+  write_small_ernie_image(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
 fs::path wan(const fs::path& folder) {
   write_small_wan(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -145,6 +150,9 @@ constexpr const char* lumina2_files = R"(
   system_prompt: none
   max_sequence_length: 32
   tokenizer_path: SOURCE/tests/data/gemma_small)";
+constexpr const char* ernie_image_files = R"(
+  variant: turbo
+  tokenizer_path: SOURCE/tests/data/mistral_small)";
 constexpr const char* wan_files = R"(
   variant: wan2.2-low-noise
   tokenizer_path: SOURCE/share/tokenizers/t5)";
@@ -156,7 +164,7 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
-// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for
+// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of ernie_image 7 for each of 2; of wan and anima 10 for
 // each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
 // not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
 // blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
@@ -184,6 +192,7 @@ const Family families[] = {
     {"qwen_image21", "qwen_image21", "turbo", qwen_image21, 12, "diffusers",
      "\n  variant: turbo\n  max_sequence_length: 96"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
+    {"ernie_image", "ernie_image", "turbo", ernie_image, 14, "diffusers", ernie_image_files},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},

@@ -8,6 +8,7 @@
 
 #include "ops/lora_added.h"
 #include "support/anima_shapes.h"
+#include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
@@ -114,6 +115,7 @@ const Family families[] = {
     {"krea2", write_small_krea2, 2 * 4},         // of the blocks of the text, which are not modulated
     {"wan", write_small_wan, small_wan.blocks},  // behind the attention to the text
     {"anima", write_small_anima, 0},
+    {"ernie_image", write_small_ernie_image, 0},
     {"flux2", [](const fs::path& path) { write_small_flux2(path, small_klein); }, 0},
     {"z_image", [](const fs::path& path) { write_small_z_image(path); }, 0}};
 

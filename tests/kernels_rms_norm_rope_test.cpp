@@ -77,7 +77,10 @@ class KernelNormRope : public testing::TestWithParam<lk_dtype> {
   Values gradient(const Operands& o, const Values& weight) {
     Values back = o.angles.sines;
     for (double& sine : back) sine = -sine;
-    Values g = reference::rope(o.turn, load(o.dy), o.angles.cosines, back);
+    return gradient(o, weight, reference::rope(o.turn, load(o.dy), o.angles.cosines, back));
+  }
+  // g: dy turned back
+  Values gradient(const Operands& o, const Values& weight, Values g) {
     const Values x = load(o.x);
     const auto width = static_cast<size_t>(o.turn.x[3]);
     for (size_t row = 0; row < x.size(); row += width) {
@@ -181,6 +184,7 @@ TEST_P(KernelNormRope, RefusesTablesOfAnotherShapeAndOverlap) {
   };
   both([](auto& p) { p.cos.dims[0] = 2; }, "cos: expected shape [3, 8], found [2, 8]");
   both([](auto& p) { p.sin.dims[1] = 4; }, "sin: expected shape [3, 8], found [3, 4]");
+  both([](auto& p) { p.cos.dims[1] = p.sin.dims[1] = 16; }, "cos: expected an angle for each pair of neighbours");
   both([](auto& p) { p.cos.dtype = LK_F16; }, "cos: expected");
   both([](auto& p) { p.weight.dims[0] = 8; }, "weight: expected");
   both([](auto& p) { p.x.dims[3] = 15; }, "x: expected an even last axis");
@@ -191,6 +195,62 @@ TEST_P(KernelNormRope, RefusesTablesOfAnotherShapeAndOverlap) {
   refused(
       lk_rms_norm_rope_backward, backward(o, y), [](auto& p) { p.dx = p.dy; }, "rms_norm_rope_backward: dx: expected");
   EXPECT_EQ(y.bytes(), before);
+}
+
+// Tables as wide as heads: an angle for each number of a pair. Each half of the result is that of a rotation by one
+// half of the tables; what goes back is the transposed matrix.
+TEST_P(KernelNormRope, AnglesOfEachNumber) {
+  for (const Form& form : forms) {
+    if (form.interleaved) continue;
+    const Operands o = operands(form);
+    const int64_t width = form.x[3], half = width / 2;
+    const Shape table = form.own_tables ? Shape{form.x[0], form.x[1], width} : Shape{form.x[1], width};
+    const Tensor cos = random_tensor(context.get(), random, table, LK_F32, -1, 1),
+                 sin = random_tensor(context.get(), random, table, LK_F32, -1, 1);
+    // The columns [first, first + half) of a table.
+    const auto cut = [&](const Tensor& t, int64_t first) {
+      const Values all = load(t);
+      Values part;
+      for (int64_t i = 0; i < static_cast<int64_t>(all.size()); ++i)
+        if (i % width >= first && i % width < first + half) part.push_back(all[static_cast<size_t>(i)]);
+      return part;
+    };
+    const auto halves = [&](const Values& x, const Values& first, const Values& second) {
+      Values y = first;
+      for (size_t i = 0; i < x.size(); ++i)
+        if (static_cast<int64_t>(i) % width >= half) y[i] = second[i];
+      return y;
+    };
+    const Values cos_a = cut(cos, 0), cos_b = cut(cos, half), sin_a = cut(sin, 0), sin_b = cut(sin, half);
+    const auto turned = [&](const Values& x, bool inverse) {
+      Values to_a = inverse ? sin_b : sin_a, to_b = inverse ? sin_a : sin_b;
+      for (Values* sines : {&to_a, &to_b})
+        for (double& sine : *sines) sine = inverse ? -sine : sine;
+      return halves(x, reference::rope(o.turn, x, cos_a, to_a), reference::rope(o.turn, x, cos_b, to_b));
+    };
+    SCOPED_TRACE(testing::Message() << "width " << width);
+    const Values weight = load(o.weight);
+    const Tensor y = empty(form.x, GetParam()), dx = empty(form.x, GetParam());
+    for (const bool weighted : {true, false}) {
+      lk_rms_norm_rope_params p = forward(o, y);
+      lk_rms_norm_rope_backward_params back = backward(o, dx);
+      p.cos = back.cos = cos.view();
+      p.sin = back.sin = sin.view();
+      if (!weighted) p.weight = back.weight = {};
+      const Values w = weighted ? weight : Values{};
+      run(lk_rms_norm_rope, p);
+      const reference::Norm law{form.x, static_cast<double>(eps), false};
+      expect_near("y", load(y), turned(reference::norm(law, load(o.x), w, {}), false), GetParam(), width);
+      run(lk_rms_norm_rope_backward, back);
+      expect_near("dx", load(dx), gradient(o, w, turned(load(o.dy), true)), GetParam(), width);
+    }
+    for (const int32_t inverse : {0, 1}) {
+      const lk_rope_params p{
+          .x = o.dy.view(), .cos = cos.view(), .sin = sin.view(), .y = y.view(), .interleaved = 0, .inverse = inverse};
+      ASSERT_EQ(lk_rope(context.get(), &p), LK_OK) << lk_last_error(context.get());
+      expect_near("rope", load(y), turned(load(o.dy), inverse != 0), GetParam(), width);
+    }
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Types, KernelNormRope, testing::Values(LK_F32, LK_F16, LK_BF16),

@@ -27,7 +27,8 @@ using Rows = std::vector<Row>;
 // One sample through the model, in float64.
 class Reference {
  public:
-  Reference(const std::map<std::string, HostTensor>& weights, bool gemma) : weights_(weights), gemma_(gemma) {}
+  Reference(const std::map<std::string, HostTensor>& weights, bool gemma, bool yarn)
+      : weights_(weights), gemma_(gemma), yarn_(yarn) {}
 
   std::vector<Rows> states(const std::vector<int32_t>& ids, int64_t real) {
     Rows x;
@@ -109,8 +110,10 @@ class Reference {
 
   double frequency(double k, bool windowed) const {
     if (gemma_) return windowed ? std::pow(1e3, -2 * k / head) : std::pow(1e5, -2 * k / head) / 4;
-    // Llama 3: waves longer than 64 are stretched eight times, those shorter than 64 / 4 not at all.
     const double f = std::pow(1e4, -2 * k / head), wave = 2 * std::numbers::pi / f;
+    // YaRN: a wave of 64 would be at place 1.01, one of 64 / 4 at 0.41. From 2 on they are stretched eight times.
+    if (yarn_) return std::vector<double>{f, f * (1 + 1 / 8.0) / 2, f / 8, f / 8}[static_cast<size_t>(k)];
+    // Llama 3: waves longer than 64 are stretched eight times, those shorter than 64 / 4 not at all.
     if (wave < 64.0 / 4) return f;
     if (wave > 64) return f / 8;
     const double smooth = (64 / wave - 1) / (4 - 1);
@@ -152,7 +155,7 @@ class Reference {
   }
 
   const std::map<std::string, HostTensor>& weights_;
-  bool gemma_;
+  bool gemma_, yarn_;
 };
 
 std::map<std::string, HostTensor> weights_of(bool gemma) {
@@ -192,10 +195,11 @@ std::map<std::string, HostTensor> weights_of(bool gemma) {
   return all;
 }
 
-class Llm : public testing::TestWithParam<bool> {};
+class Llm : public testing::TestWithParam<const char*> {};  // a variant of the plugin
 
 TEST_P(Llm, StatesAreThoseOfTheReference) {
-  const bool gemma = GetParam();
+  const std::string variant = GetParam();
+  const bool gemma = variant == "gemma";
   const TempDir dir;
   const auto given = weights_of(gemma);
   std::vector<Given> file;
@@ -204,7 +208,7 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   static const Registry registry({fs::path(binary_dir()) / "lib" / "lora-host-llm"}, {});
   ModelConfig config;
   config.given["llm_path"] = {dir / "llm.safetensors"};
-  config.given["variant"] = {gemma ? "gemma" : "llama"};
+  config.given["variant"] = {variant};
   const Model model(registry, config, "test_llm");
 
   const auto batch = static_cast<int64_t>(lengths.size());
@@ -225,7 +229,8 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   std::vector<HostTensor> want(layers + 2, HostTensor(Desc{DType::f32, {batch, length, width}}));
   for (int64_t b = 0; b < batch; ++b) {
     const std::vector<int32_t> own(ids.begin() + b * length, ids.begin() + (b + 1) * length);
-    const std::vector<Rows> states = Reference(given, gemma).states(own, lengths[static_cast<size_t>(b)]);
+    const std::vector<Rows> states =
+        Reference(given, gemma, variant == "yarn").states(own, lengths[static_cast<size_t>(b)]);
     for (size_t k = 0; k < states.size(); ++k)
       for (size_t t = 0; t < states[k].size(); ++t)
         for (size_t i = 0; i < states[k][t].size(); ++i)
@@ -237,8 +242,8 @@ TEST_P(Llm, StatesAreThoseOfTheReference) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, Llm, testing::Bool(),
-                         [](const auto& info) { return std::string(info.param ? "Gemma" : "Llama"); });
+INSTANTIATE_TEST_SUITE_P(All, Llm, testing::Values("llama", "gemma", "yarn"),
+                         [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
 }  // namespace lh::test

@@ -114,6 +114,9 @@ constexpr Written formats[] = {
     {"flux3", "flux3_tiny", "kohya", no_program, no_program, everything},
     {"flux3", "flux3_tiny", "comfyui", no_program, no_program, everything},
     {"flux3", "flux3_tiny", "diffusers", no_program, no_program, 0},
+    {"ernie_image", "ernie_image_tiny", "kohya", 0, no_program, everything},
+    {"ernie_image", "ernie_image_tiny", "comfyui", 0, no_program, everything},  // diffusers refuses an alpha
+    {"ernie_image", "ernie_image_tiny", "diffusers", 0, no_program, 0},
     {"wan", "wan_tiny", "kohya", 0, no_program, 0},
     {"wan", "wan_tiny", "comfyui", 0, no_program, 0},
     {"wan", "wan_tiny", "diffusers", everything, no_program, 0},  // ComfyUI knows the native names alone
@@ -328,6 +331,13 @@ constexpr Foreign foreign[] = {
     {"flux3", "flux3_tiny", "diffusion_model.txt_mode_blocks.0.q_proj", "txt_mode_blocks.0.q_proj", "diffusers"},
     {"flux3", "flux3_edit_tiny", "transformer.mode_blocks.image_cond.1.ff.linear_in",
      "content_mode_blocks.image_cond.1.mlp_in", "diffusers"},
+    {"ernie_image", "ernie_image_tiny", "diffusion_model.layers.0.self_attention.to_out.0",
+     "layers.0.self_attention.to_out.0", "comfyui diffusers ai-toolkit"},
+    {"ernie_image", "ernie_image_tiny", "transformer.layers.1.mlp.linear_fc2", "layers.1.mlp.linear_fc2",
+     "comfyui diffusers ai-toolkit"},
+    {"ernie_image", "ernie_image_tiny", "base_model.model.final_linear", "final_linear", "diffusers"},
+    {"ernie_image", "ernie_image_tiny", "lora_unet_layers_0_mlp_gate_proj", "layers.0.mlp.gate_proj", "comfyui",
+     "lora_down+alpha"},
     {"wan", "wan_tiny", "diffusion_model.blocks.0.self_attn.q", "blocks.0.self_attn.q", "comfyui diffusers ai-toolkit"},
     {"wan", "wan_tiny", "lora_unet_blocks_0_cross_attn_o", "blocks.0.cross_attn.o", "comfyui diffusers",
      "lora_down+alpha"},

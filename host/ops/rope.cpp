@@ -1,5 +1,5 @@
-// rope: rotary position embedding of x [B, S, H, D] by tables cos, sin [S, D/2] or [B, S, D/2]. Its gradient is the
-// inverse rotation.
+// rope: rotary position embedding of x [B, S, H, D] by tables cos, sin [S, D/2] or [B, S, D/2], of pairs in halves also
+// as wide as D. Its gradient is the inverse rotation.
 #include "ops/ops.h"
 
 namespace lh {
@@ -8,9 +8,13 @@ namespace {
 std::vector<Desc> infer(const Infer& a) {
   const Desc &x = required(a, 0), &cos = required(a, 1), &sin = required(a, 2);
   expect(x.shape.rank() == 4 && x.shape[3] % 2 == 0, "x must be [B, S, H, D] with even D, is " + x.text());
-  const Shape shared{x.shape[1], x.shape[3] / 2}, own{x.shape[0], x.shape[1], x.shape[3] / 2};
-  expect(cos == sin && cos.dtype == DType::f32 && (cos.shape == shared || cos.shape == own),
-         "cos and sin must be float32 [S, D/2] or [B, S, D/2], are " + cos.text() + " and " + sin.text());
+  const auto fits = [&](int64_t width) {
+    return cos.shape == Shape{x.shape[1], width} || cos.shape == Shape{x.shape[0], x.shape[1], width};
+  };
+  const bool wide = a.attrs.i("interleaved") == 0 && fits(x.shape[3]);
+  expect(cos == sin && cos.dtype == DType::f32 && (wide || fits(x.shape[3] / 2)),
+         "cos and sin must be float32 [S, D/2] or [B, S, D/2], of halves also D wide, are " + cos.text() + " and " +
+             sin.text());
   return {x};
 }
 

@@ -11,7 +11,7 @@ void rms_norm_rope(Cpu& cpu, const lk_rms_norm_rope_params& p) {
   const FloatIn x(cpu, p.x), weight(cpu, p.weight), cos(cpu, p.cos), sin(cpu, p.sin);
   const FloatOut y(cpu, p.y);
   rms_norm_rows(cpu, {x, weight, rows, depth, rows, p.eps}, {}, y);
-  rotate_heads(cpu, {cos, sin, p.cos.rank == 3, p.interleaved != 0, false}, p.x, y, y);
+  rotate_heads(cpu, rotation_of(cos, sin, p.cos, p.x, p.interleaved != 0, false), p.x, y, y);
 }
 
 void rms_norm_rope_backward(Cpu& cpu, const lk_rms_norm_rope_backward_params& p) {
@@ -19,7 +19,7 @@ void rms_norm_rope_backward(Cpu& cpu, const lk_rms_norm_rope_backward_params& p)
   const FloatIn dy(cpu, p.dy), x(cpu, p.x), weight(cpu, p.weight), cos(cpu, p.cos), sin(cpu, p.sin);
   const FloatOut dx(cpu, p.dx);
   const Scratch<float> turned(cpu, numel(p.x));
-  rotate_heads(cpu, {cos, sin, p.cos.rank == 3, p.interleaved != 0, true}, p.x, dy, turned.data());
+  rotate_heads(cpu, rotation_of(cos, sin, p.cos, p.x, p.interleaved != 0, true), p.x, dy, turned.data());
   rms_norm_rows_backward(cpu, {x, weight, rows, depth, rows, p.eps}, turned.data(), nullptr, dx, nullptr);
 }
 

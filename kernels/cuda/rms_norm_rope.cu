@@ -100,19 +100,44 @@ __device__ inline void fetch(const Heads& p, const Task& task, const In& x, cons
   }
 }
 
-// Weight times cosine and weight times sine of each value's own column.
+// A value's weight times its cosine, and times the sine that it is given to the other value of its pair with.
 template <bool interleaved>
 struct Turn {
   Values<interleaved> cos, sin;
 };
 
+__device__ inline int64_t row_of_angles(const Heads& p, int64_t position) {
+  if (!p.per_image && position >= p.length) position -= quotient(position, p.length) * p.length;
+  return position;
+}
+
+// Of tables with an angle for each value, of pairs in halves. A value is given to the other one with that one's sine.
+__device__ inline void load_wide_turn(const Heads& p, const Task& task, Turn<false>& turn) {
+  const int64_t angles = row_of_angles(p, task.position) * p.width;
+  Eight weight[held<false>];
+  each_held<false>(p, task.lane, [&](int k, int column) {
+    if (p.weight.data != nullptr) weight[k] = Eight::fetch(p.weight, column);
+    load_floats(p.cos + angles + column, turn.cos[k]);
+    load_floats(p.sin + angles + column, turn.sin[1 - k]);
+  });
+  if (p.weight.data == nullptr) return;
+#pragma unroll
+  for (int k = 0; k < held<false>; ++k) {
+    float w[vector_width];
+    weight[k].unpack(p.weight.dtype, w);
+#pragma unroll
+    for (int j = 0; j < vector_width; ++j) {
+      turn.cos[k][j] *= w[j];
+      turn.sin[k][j] *= w[j];
+    }
+  }
+}
+
 // All that is read is on its way before the first of it is waited for.
 template <bool interleaved>
 __device__ inline void load_turn(const Heads& p, const Task& task, Turn<interleaved>& turn) {
   constexpr int pairs = interleaved ? vector_width / 2 : vector_width;  // of a lane
-  int64_t position = task.position;
-  if (!p.per_image && position >= p.length) position -= quotient(position, p.length) * p.length;
-  const int64_t angles = position * int64_t{p.width / 2};
+  const int64_t angles = row_of_angles(p, task.position) * int64_t{p.width / 2};
   float cos[pairs], sin[pairs];
   Eight weight[held<interleaved>];
   each_held<interleaved>(p, task.lane, [&](int k, int column) {
@@ -173,7 +198,7 @@ __device__ inline void know_width(Heads& p) {
 }
 
 // `Type` is that of x and y, known when this is compiled, or LK_F32: any.
-template <class Pack, bool interleaved, lk_dtype Type, int Width>
+template <class Pack, bool interleaved, bool wide, lk_dtype Type, int Width>
 __global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 4 : 5)
     rms_norm_rope_kernel(Heads p, Out y, HeadPlaces y_heads) {
   await_previous();
@@ -185,7 +210,11 @@ __global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 4 : 5
   Pack x[count][held<interleaved>];
   fetch<interleaved>(p, task, p.x, p.x_heads, x);
   Turn<interleaved> turn = {};
-  load_turn<interleaved>(p, task, turn);
+  if constexpr (wide) {
+    load_wide_turn(p, task, turn);
+  } else {
+    load_turn<interleaved>(p, task, turn);
+  }
   const int64_t first = y_heads.first(task.position), step = y_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
@@ -209,7 +238,7 @@ __global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 4 : 5
   }
 }
 
-template <class Pack, bool interleaved, lk_dtype Type, int Width>
+template <class Pack, bool interleaved, bool wide, lk_dtype Type, int Width>
 __global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 3 : 4)
     rms_norm_rope_dx_kernel(Heads p, In dy_rows, HeadPlaces dy_heads, Out dx, HeadPlaces dx_heads) {
   await_previous();
@@ -222,7 +251,11 @@ __global__ void __launch_bounds__(task_threads<interleaved>, interleaved ? 3 : 4
   fetch<interleaved>(p, task, p.x, p.x_heads, x);
   fetch<interleaved>(p, task, dy_rows, dy_heads, dy);
   Turn<interleaved> turn = {};
-  load_turn<interleaved>(p, task, turn);
+  if constexpr (wide) {
+    load_wide_turn(p, task, turn);
+  } else {
+    load_turn<interleaved>(p, task, turn);
+  }
   const int64_t first = dx_heads.first(task.position), step = dx_heads.step;
 #pragma unroll
   for (int u = 0; u < count; ++u) {
@@ -264,7 +297,13 @@ lk_tensor float_scratch(Cuda& cuda, const lk_tensor& like) {
   return t;
 }
 
-// Calls launch(lanes, pack, interleaved, type, width) where lanes hold both halves of their pairs; false: nowhere.
+// What a pair's angles are like, known when this is compiled.
+template <bool is_interleaved, bool is_wide>
+struct Layout {
+  static constexpr bool interleaved = is_interleaved, wide = is_wide;
+};
+
+// Calls launch(lanes, pack, layout, type, width) where lanes hold both halves of their pairs; false: nowhere.
 template <class Params, class Body>
 bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_tensor& result, const Body& launch) {
   constexpr int64_t most_lanes = 32;
@@ -273,19 +312,21 @@ bool with_pairs(const Params& p, std::initializer_list<In> fetched, const lk_ten
   if (lanes > most_lanes || (p.interleaved == 0 && width != lanes * per_lane)) return false;
   bool same = true, packed = false;
   for (const In& x : fetched) same = same && x.dtype == result.dtype;
-  const auto of_width = [&](auto pack, auto interleaved, auto type) {
+  const auto of_width = [&](auto pack, auto layout, auto type) {
     if constexpr (type() != LK_F32) {
-      if (width == 64) return launch(lanes, pack, interleaved, type, std::integral_constant<int, 64>());
-      if (width == 128) return launch(lanes, pack, interleaved, type, std::integral_constant<int, 128>());
+      if (width == 64) return launch(lanes, pack, layout, type, std::integral_constant<int, 64>());
+      if (width == 128) return launch(lanes, pack, layout, type, std::integral_constant<int, 128>());
     }
-    launch(lanes, pack, interleaved, type, std::integral_constant<int, 0>());
+    launch(lanes, pack, layout, type, std::integral_constant<int, 0>());
   };
   const auto of_type = [&](auto pack, auto type) {
     packed = true;
     if (p.interleaved != 0) {
-      of_width(pack, std::true_type(), type);
+      of_width(pack, Layout<true, false>(), type);
+    } else if (p.cos.dims[p.cos.rank - 1] == width) {
+      of_width(pack, Layout<false, true>(), type);
     } else {
-      of_width(pack, std::false_type(), type);
+      of_width(pack, Layout<false, false>(), type);
     }
   };
   with_pack(fetched, {in(p.weight), in(p.cos), in(p.sin), in(result)}, width, [&](auto pack) {
@@ -372,14 +413,14 @@ void rms_norm_rope(Cuda& cuda, const lk_rms_norm_rope_params& given) {
   lk_rms_norm_rope_params p = given;
   const DenseOutput y(cuda, given.y, takes_lines(given.y, given.y.dims[3]));
   p.x = taken(cuda, given.x), p.y = y.tensor();
-  const bool paired =
-      with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto interleaved, auto type, auto of_head) {
-        using Pack = decltype(pack);
-        const Heads heads = heads_of(p, lanes, heads_forward<Pack, interleaved>);
-        const Launch how = launch_of<interleaved()>(heads);
-        cuda.launch(rms_norm_rope_kernel<Pack, interleaved(), type(), of_head()>, how.grid, how.block, 0, heads,
-                    out(p.y), head_places(p.y));
-      });
+  const bool paired = with_pairs(p, {in(p.x)}, p.y, [&](int lanes, auto pack, auto layout, auto type, auto of_head) {
+    using Pack = decltype(pack);
+    using Of = decltype(layout);
+    const Heads heads = heads_of(p, lanes, heads_forward<Pack, Of::interleaved>);
+    const Launch how = launch_of<Of::interleaved>(heads);
+    cuda.launch(rms_norm_rope_kernel<Pack, Of::interleaved, Of::wide, type(), of_head()>, how.grid, how.block, 0, heads,
+                out(p.y), head_places(p.y));
+  });
   if (!paired) norm_then_turn(cuda, p);
   y.store(cuda);
 }
@@ -389,12 +430,13 @@ void rms_norm_rope_backward(Cuda& cuda, const lk_rms_norm_rope_backward_params& 
   const DenseOutput dx(cuda, given.dx, takes_lines(given.dx, given.dx.dims[3]));
   p.x = taken(cuda, given.x), p.dy = taken(cuda, given.dy), p.dx = dx.tensor();
   const bool paired =
-      with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto interleaved, auto type, auto of_head) {
+      with_pairs(p, {in(p.x), in(p.dy)}, p.dx, [&](int lanes, auto pack, auto layout, auto type, auto of_head) {
         using Pack = decltype(pack);
+        using Of = decltype(layout);
         const Heads heads = heads_of(p, lanes, heads_backward<Pack>);
-        const Launch how = launch_of<interleaved()>(heads);
-        cuda.launch(rms_norm_rope_dx_kernel<Pack, interleaved(), type(), of_head()>, how.grid, how.block, 0, heads,
-                    in(p.dy), head_places(p.dy), out(p.dx), head_places(p.dx));
+        const Launch how = launch_of<Of::interleaved>(heads);
+        cuda.launch(rms_norm_rope_dx_kernel<Pack, Of::interleaved, Of::wide, type(), of_head()>, how.grid, how.block, 0,
+                    heads, in(p.dy), head_places(p.dy), out(p.dx), head_places(p.dx));
       });
   if (!paired) turn_back_then_norm(cuda, p);
   dx.store(cuda);

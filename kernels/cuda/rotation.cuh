@@ -9,6 +9,13 @@ __device__ inline void rotate(float& a, float& b, float cos, float sin) {
   a = turned;
 }
 
+// Each number by an angle of its own.
+__device__ inline void rotate(float& a, float& b, float cos_a, float sin_a, float cos_b, float sin_b) {
+  const float turned = a * cos_a - b * sin_a;
+  b = a * sin_b + b * cos_b;
+  a = turned;
+}
+
 // Aligned to 16 bytes.
 template <int count>
 __device__ inline void load_floats(const float* from, float (&v)[count], float factor = 1.0f) {

@@ -401,8 +401,8 @@ typedef struct lk_softmax_backward_params {
 } lk_softmax_backward_params;
 LK_API lk_status lk_softmax_backward(lk_context*, const lk_softmax_backward_params*);
 
-/* Rotary embedding of x [B, S, H, D]; cos and sin are f32 [S, D/2] or [B, S, D/2].
- * interleaved: pairs (2i, 2i+1); otherwise pairs (i, i + D/2). inverse rotates back, which is the gradient. */
+/* Rotary embedding of x [B, S, H, D] by cos and sin f32 [S, D/2] or [B, S, D/2]: of pairs (2i, 2i+1), or (i, i + D/2),
+ * which may have an angle for each number, in tables D wide. inverse rotates back (transposes): the gradient. */
 typedef struct lk_rope_params {
   int64_t struct_size LK_SIZE_OF(lk_rope_params);
   lk_tensor x, cos, sin, y;

@@ -22,9 +22,11 @@
 namespace lora_host::nn {
 
 // Longer contexts than those of the first training: angles are divided by `factor`; with `low_frequency` those of long
-// waves only (Llama 3).
+// waves only: that turn less often than so within the length of that training, while those that turn more often than
+// `high_frequency` stay. Between them goes a line, in turns (Llama 3) or in places among the frequencies (YaRN).
 struct RopeScaling {
   double factor = 1, low_frequency = 0, high_frequency = 0, original_length = 0;
+  bool by_place = false;
 };
 
 struct LlmFacts {
@@ -64,7 +66,7 @@ class Llm {
     else
       key_lengths_ = g.cast(mask_lengths(g, mask), LH_I32);
     std::vector<double> frequencies = rope_frequencies(facts.head_dim, facts.rope_theta);
-    for (double& frequency : frequencies) frequency = scaled(frequency);
+    for (size_t k = 0; k < frequencies.size(); ++k) frequencies[k] = scaled(static_cast<double>(k), frequencies[k]);
     plain_ = windowed_ = {rope_tables(g, length_, frequencies), {}};
     if (!positions.empty()) plain_.rope = rope_tables(g, positions, facts.rope_sections, frequencies);
     if (facts.pad_position >= 0) plain_.rope = with_pads(plain_.rope, mask, frequencies);
@@ -152,13 +154,24 @@ class Llm {
     return g_.weights().has(module + ".weight") ? norm(x, module) : x;
   }
 
-  double scaled(double frequency) const {
+  double scaled(double place, double frequency) const {
     const RopeScaling& s = facts_.rope_scaling;
     if (s.low_frequency == 0) return frequency / s.factor;
-    double turns = s.original_length * frequency / (2 * std::numbers::pi);  // within the length of training
-    double kept = (turns - s.low_frequency) / (s.high_frequency - s.low_frequency);
+    double kept;  // 1: stays as it is
+    if (s.by_place) {
+      const double fast = std::floor(place_of(s.high_frequency)), slow = std::ceil(place_of(s.low_frequency));
+      kept = (slow - place) / (slow - fast);
+    } else {
+      const double turns = s.original_length * frequency / (2 * std::numbers::pi);
+      kept = (turns - s.low_frequency) / (s.high_frequency - s.low_frequency);
+    }
     kept = std::min(1.0, std::max(0.0, kept));
     return frequency * (kept + (1 - kept) / s.factor);
+  }
+  // Where among the frequencies one would stand that turns so often within the length of the first training.
+  double place_of(double turns) const {
+    const double wave = facts_.rope_scaling.original_length / (turns * 2 * std::numbers::pi);
+    return static_cast<double>(facts_.head_dim) * std::log(wave) / (2 * std::log(facts_.rope_theta));
   }
 
   // [B, L, D/2]: the rows of tokens, and for pads that of `pad_position`.

@@ -16,7 +16,7 @@ components:
     marker: model.layers.0.self_attn.q_proj.weight
     diffusers: []
 settings:
-  variant: {one_of: [llama, gemma], help: Which facts.}
+  variant: {one_of: [llama, gemma, yarn], help: Which facts.}
 )";
 
 constexpr const char* recipe_text = R"(
@@ -31,6 +31,7 @@ lora: {targets: []}
 
 // What tests/llm_test.cpp computes by itself.
 constexpr nn::LlmFacts llama = {.head_dim = 8, .eps = 1e-5, .rope_theta = 1e4, .rope_scaling = {8, 1, 4, 64}};
+constexpr nn::LlmFacts yarn = {.head_dim = 8, .eps = 1e-5, .rope_theta = 1e4, .rope_scaling = {8, 1, 4, 64, true}};
 constexpr nn::LlmFacts gemma = {.head_dim = 8,
                                 .rope_theta = 1e5,
                                 .activation = "tanh",
@@ -43,9 +44,13 @@ constexpr nn::LlmFacts gemma = {.head_dim = 8,
                                 .window_theta = 1e3,
                                 .rope_scaling = {.factor = 4}};
 
+const nn::LlmFacts& facts_of(const std::string& variant) {
+  return variant == "gemma" ? gemma : variant == "yarn" ? yarn : llama;
+}
+
 class Encoder : public Model {
  public:
-  explicit Encoder(const Weights& weights) : facts_(weights.setting("variant") == "gemma" ? gemma : llama) {
+  explicit Encoder(const Weights& weights) : facts_(facts_of(weights.setting("variant").value_or("llama"))) {
     nn::check_llm(weights, "llm:", facts_);
   }
   static int32_t probe(const Weights&) { return 0; }

@@ -167,6 +167,22 @@ gemma2_keys() { # gemma2_keys BLOCKS WIDTH QUERIES KEYS INNER WORDS
   print_keys
 }
 
+# The transformer of ERNIE-Image.
+ernie_image_keys() { # ernie_image_keys LAYERS HIDDEN INNER TEXT
+  local h=$2 list= layer name
+  tensor x_embedder.proj.weight "$h, 128, 1, 1"; tensor x_embedder.proj.bias $h; linear text_proj $h $4 no
+  linear time_embedding.linear_1 $h $h; linear time_embedding.linear_2 $h $h; linear adaLN_modulation.1 $((6 * h)) $h
+  linear final_norm.linear $((2 * h)) $h; linear final_linear 128 $h
+  for layer in $(seq -f layers.%g 0 $(($1 - 1))); do
+    for name in to_q to_k to_v to_out.0; do linear $layer.self_attention.$name $h $h no; done
+    tensor $layer.self_attention.norm_q.weight 128; tensor $layer.self_attention.norm_k.weight 128
+    for name in gate_proj up_proj; do linear $layer.mlp.$name $3 $h no; done
+    linear $layer.mlp.linear_fc2 $h $3 no
+    tensor $layer.adaLN_sa_ln.weight $h; tensor $layer.adaLN_mlp_ln.weight $h
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
