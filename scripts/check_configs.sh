@@ -70,6 +70,7 @@ qwen_vision_keys >"$work/qwen_vision.json"
 qwen_image21_transformer_keys 32 4096 4096 >"$work/qwen_image21.json"
 qwen_image21_vae_keys 96 144 >"$work/qwen_image21_vae.json"
 krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
+ideogram4_transformer_keys 34 4608 12288 512 53248 >"$work/ideogram4.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
@@ -155,7 +156,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3 | lumina2 | gemma2 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -192,6 +193,8 @@ lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
 ernie-image ernie_image
 ministral-3-3b ministral
+ideogram4_fp8_scaled ideogram4
+qwen3vl_8b_fp8_scaled qwen_3_8b
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b

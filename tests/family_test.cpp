@@ -22,6 +22,7 @@
 #include "support/flux2_shapes.h"
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
+#include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
@@ -87,6 +88,10 @@ fs::path qwen_image21(const fs::path& folder) {
 }
 fs::path krea2(const fs::path& folder) {
   write_small_krea2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path ideogram4(const fs::path& folder) {
+  write_small_ideogram4(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path anima(const fs::path& folder) {
@@ -164,9 +169,11 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
-// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of ernie_image 7 for each of 2; of wan and anima 10 for
-// each of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
-// not have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
+// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of ernie_image 7 for each of 2; of ideogram4 5 for
+// each of 2; of wan and anima 10 for each
+// of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
+// not
+// have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
 // blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
@@ -193,6 +200,7 @@ const Family families[] = {
      "\n  variant: turbo\n  max_sequence_length: 96"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
     {"ernie_image", "ernie_image", "turbo", ernie_image, 14, "diffusers", ernie_image_files},
+    {"ideogram4", "ideogram4", "base", ideogram4, 10, "comfyui diffusers", "\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"lumina2", "lumina2", "base", lumina2, 23, "diffusers", lumina2_files},
@@ -469,7 +477,7 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
     if (knows("comfyui") && (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" &&
-                                                       plugin != "anima" && plugin != "lumina2")))
+                                                       plugin != "anima" && plugin != "lumina2" && plugin != "ideogram4")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -10,6 +10,7 @@
 #include "support/anima_shapes.h"
 #include "support/ernie_image_shapes.h"
 #include "support/flux2_shapes.h"
+#include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
 #include "support/model_shapes.h"
@@ -112,7 +113,8 @@ const Family families[] = {
     {"sd35_large", [](const fs::path& path) { write_small_sd35(path, small_large); }, 0},
     {"qwen_image", [](const fs::path& path) { write_small_qwen_image(path); }, 0},
     {"qwen_image21", write_small_qwen_image21, 0},
-    {"krea2", write_small_krea2, 2 * 4},         // of the blocks of the text, which are not modulated
+    {"krea2", write_small_krea2, 2 * 4},  // of the blocks of the text, which are not modulated
+    {"ideogram4", write_small_ideogram4, 0},
     {"wan", write_small_wan, small_wan.blocks},  // behind the attention to the text
     {"anima", write_small_anima, 0},
     {"ernie_image", write_small_ernie_image, 0},

@@ -149,6 +149,28 @@ TEST(Schedules, TablesAreInterpolated) {
   }
 }
 
+// Quantiles of a normal number by Python's statistics.NormalDist, with mu log(2) and 0.
+TEST(Schedules, QuantilesOfALogitNormal) {
+  const Recipe recipe = dynamic_recipe({1024, 0, 4096, std::log(2)});
+  const LevelList plain =
+      levels_of(recipe, {.id = "logit_normal", .options = {{"std", 1.75}}, .steps = 4, .tokens = 4096});
+  EXPECT_THAT(plain.sigma, testing::Pointwise(testing::DoubleNear(1e-12),
+                                              {1.0, 0.8668632271877241, 0.6666666666666666, 0.38055106799839133, 0.0}));
+  const LevelList moved = levels_of(recipe, {.id = "logit_normal",
+                                             .options = {{"std", 1.5}, {"mean", 0.5}, {"sigma_max", 0.9995}},
+                                             .steps = 5,
+                                             .tokens = 1024});
+  EXPECT_THAT(moved.sigma,
+              testing::Pointwise(testing::DoubleNear(1e-12), {0.9995, 0.8535139707389626, 0.7068265012373525,
+                                                              0.5299589066301726, 0.3181185181876874, 0.0}));
+  // By its own law: at 1536 tokens sqrt(1.5), whatever the model's shift is.
+  const LevelList own = levels_of(
+      recipe, {.id = "logit_normal", .options = {{"std", 1.5}, {"base_tokens", 1024}}, .steps = 5, .tokens = 1536});
+  EXPECT_THAT(own.sigma,
+              testing::Pointwise(testing::DoubleNear(1e-12), {1.0, 0.8123212864403977, 0.6417006732805167,
+                                                              0.45579370183414697, 0.2573669237575947, 0.0}));
+}
+
 // Whatever the model, the sampler's space and the number of steps: levels fall from the first to 0.
 TEST(Schedules, FallInEverySpace) {
   std::set<std::string> seen;

@@ -9,4 +9,5 @@ LORA_HOST_PLUGIN("schedules", "0.1.0", "MIT OR Apache-2.0", {LH_SCHEDULE_FACTORY
                  {LH_SCHEDULE_FACTORY, &schedules::polyexponential}, {LH_SCHEDULE_FACTORY, &schedules::beta},
                  {LH_SCHEDULE_FACTORY, &schedules::linear_quadratic}, {LH_SCHEDULE_FACTORY, &schedules::kl_optimal},
                  {LH_SCHEDULE_FACTORY, &schedules::shift_terminal}, {LH_SCHEDULE_FACTORY, &schedules::mu_by_steps},
-                 {LH_SCHEDULE_FACTORY, &schedules::lcm}, {LH_SCHEDULE_FACTORY, &schedules::table})
+                 {LH_SCHEDULE_FACTORY, &schedules::lcm}, {LH_SCHEDULE_FACTORY, &schedules::table},
+                 {LH_SCHEDULE_FACTORY, &schedules::logit_normal})

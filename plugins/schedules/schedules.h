@@ -49,5 +49,6 @@ std::vector<int64_t> trailing_timesteps(const Facts& facts);
 
 extern const lh_schedule normal, simple, sgm_uniform, ddim_uniform, linspace, leading, trailing, karras, exponential;
 extern const lh_schedule polyexponential, beta, linear_quadratic, kl_optimal, shift_terminal, mu_by_steps, lcm, table;
+extern const lh_schedule logit_normal;
 
 }  // namespace schedules
