@@ -169,12 +169,11 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // Modules: of the toy flux 10 of a double block and 3 for each of 4 single blocks; of chroma and flux2, whose names are
 // flux's too (as are flux's without the modulation), 8 and 2 for each of 2; of flux3 6 for each of 4; of z_image and
 // lumina2 6 for each of 3 blocks and 5 for one that is not modulated; of qwen_image 14 for each of 2, less the 4 that
-// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of ernie_image 7 for each of 2; of ideogram4 5 for
-// each of 2; of wan and anima 10 for each
-// of 2; of sd35 10 for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does
-// not
-// have; of sd15 12 for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14
-// blocks; LoCon as in full size (sdxl_test); text encoders 6 for each layer that is reached.
+// nothing reads in the last; of qwen_image21 6 for each of 2; of krea2 8 for each of 2 and 4 for the text; of
+// ernie_image 7 for each of 2; of ideogram4 5 for each of 2; of wan and anima 10 for each of 2; of sd35 10 for each of
+// 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12 for each of 6
+// transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in full size
+// (sdxl_test); text encoders 6 for each layer that is reached.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -476,8 +475,9 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (knows("comfyui") && (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" &&
-                                                       plugin != "anima" && plugin != "lumina2" && plugin != "ideogram4")))
+    if (knows("comfyui") &&
+        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima" &&
+                                   plugin != "lumina2" && plugin != "ideogram4")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -451,7 +451,8 @@ INSTANTIATE_TEST_SUITE_P(All, GroupedFamily,
                          testing::Values(Small{"sdxl", [](const fs::path& path) { write_small_sdxl(path); }},
                                          Small{"z_image", [](const fs::path& path) { write_small_z_image(path); }},
                                          Small{"krea2", write_small_krea2},
-                                         Small{"qwen_image21", write_small_qwen_image21}, Small{"ideogram4", write_small_ideogram4},
+                                         Small{"qwen_image21", write_small_qwen_image21},
+                                         Small{"ideogram4", write_small_ideogram4},
                                          Small{"qwen_image", write_small_qwen_image}),
                          [](const auto& info) { return std::string(info.param.name); });
 
