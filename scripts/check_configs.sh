@@ -65,6 +65,7 @@ qwen_vision_keys() {
 qwen_vision_keys >"$work/qwen_vision.json"
 # Those of Krea 2 and Wan, too.
 krea2_transformer_keys 28 6144 16384 2560 6912 12 >"$work/krea2.json"
+ideogram4_transformer_keys 34 4608 12288 512 53248 >"$work/ideogram4.json"
 wan_transformer_keys 30 1536 8960 4096 >"$work/wan_1_3b.json"
 wan_transformer_keys 40 5120 13824 4096 >"$work/wan_14b.json"
 umt5_keys 24 4096 10240 256384 >"$work/umt5.json"
@@ -148,7 +149,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | flux3) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | ideogram4 | flux3) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -178,6 +179,8 @@ qwen_image_vae qwen_image_vae
 qwen_2.5_vl_7b qwen_2.5_vl_7b.text qwen_vision
 qwen_image_edit_2511_bf16 qwen_image
 krea2_raw_bf16 krea2
+ideogram4_fp8_scaled ideogram4
+qwen3vl_8b_fp8_scaled qwen_3_8b
 anima-base-v1.0 anima
 qwen_3_06b_base qwen3_06b
 wan2.1_t2v_1.3B_fp16 wan_1_3b

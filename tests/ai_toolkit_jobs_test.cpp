@@ -10,6 +10,7 @@
 
 #include "support/anima_shapes.h"
 #include "support/flux2_shapes.h"
+#include "support/ideogram4_shapes.h"
 #include "support/image_files.h"
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
@@ -212,6 +213,7 @@ class SmallModels {
     if (name == "qwen_image_edit")
       return {{"model.name_or_path", file(name, write_small_qwen_image)}, short_text(192), words("qwen_small")};
     if (name == "krea2") return {{"model.name_or_path", file(name, write_small_krea2)}, short_text(96)};
+    if (name == "ideogram4") return {{"model.name_or_path", file(name, write_small_ideogram4)}, short_text(96)};
     if (name == "anima") return {{"model.name_or_path", file(name, write_small_anima)}, words("qwen_small")};
     if (name == "wan")
       return {{"model.name_or_path", file(name, write_small_wan)},
@@ -467,6 +469,12 @@ INSTANTIATE_TEST_SUITE_P(
                         {tight, {{"model.arch", "krea2:turbo"}, {"sample.guidance_scale", 1}}},
                         {},
                         {"plugin: \"krea2\"", "variant: \"turbo\""}},
+                    Job{"ideogram4",
+                        "ideogram4",
+                        true,
+                        {tight, {{"model.arch", "ideogram4"}, {"sample.guidance_scale", 4}}},
+                        {},
+                        {"plugin: \"ideogram4\""}},
                     Job{"anima",
                         "anima",
                         true,

@@ -21,6 +21,7 @@
 #include "support/flux2_shapes.h"
 #include "support/flux3_shapes.h"
 #include "support/golden.h"
+#include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
@@ -80,6 +81,10 @@ fs::path qwen_image(const fs::path& folder) {
 }
 fs::path krea2(const fs::path& folder) {
   write_small_krea2(folder / "model.safetensors");
+  return folder / "model.safetensors";
+}
+fs::path ideogram4(const fs::path& folder) {
+  write_small_ideogram4(folder / "model.safetensors");
   return folder / "model.safetensors";
 }
 fs::path anima(const fs::path& folder) {
@@ -145,7 +150,7 @@ constexpr const char* sd35_sample = "\n  skip_layer_guidance_scale: 0";  // smal
 // in the last; of krea2 8 for each of 2 and 4 for the text; of wan and anima 10 for each of 2; of sd35 10
 // for each of 3 blocks and 2 for a second attention, less the 3 that the last context block does not have; of sd15 12
 // for each of 6 transformers; of sdxl 2 for each of 11 transformers and 10 for each of their 14 blocks; LoCon as in
-// full size (sdxl_test); text encoders 6 for each layer that is reached.
+// full size (sdxl_test); text encoders 6 for each layer that is reached. Of ideogram4 5 for each of 2.
 const Family families[] = {
     {"flux", "flux", "schnell", flux, 22, "diffusers", flux_files_of_all_tokens},
     {"flux_fill", "flux", "fill", flux_fill, 22, "diffusers", flux_files, "", "", inpaint_sample},
@@ -168,6 +173,7 @@ const Family families[] = {
      1, "1e-2", "kohya comfyui diffusers", "all",
      "\n    images: {control: SOURCE/examples/demo/photos, control_2: SOURCE/examples/demo/photos}"},
     {"krea2", "krea2", "turbo", krea2, 48, "diffusers", "\n  variant: turbo\n  max_sequence_length: 96"},
+    {"ideogram4", "ideogram4", "base", ideogram4, 10, "comfyui diffusers", "\n  max_sequence_length: 96"},
     {"wan", "wan", "wan2.2-low-noise", wan, 20, "kohya comfyui diffusers", wan_files},
     {"anima", "anima", "base", anima, 20, "diffusers", anima_files},
     {"sd35_medium", "sd35", "medium", sd35(small_medium), 31, "diffusers", "\n  max_sequence_length: 32", "", "",
@@ -442,8 +448,8 @@ TEST_P(Families, ProgramsLoadEveryKey) {
     std::vector<std::string> programs;
     if (format == "kohya" && knows("kohya")) programs = {"kohya"};
     const std::string plugin = GetParam().plugin;
-    if (knows("comfyui") &&
-        (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" && plugin != "anima")))
+    if (knows("comfyui") && (format != "diffusers" || (plugin != "sdxl" && plugin != "sd15" && plugin != "wan" &&
+                                                       plugin != "anima" && plugin != "ideogram4")))
       programs.push_back("comfyui");
     if (std::string(GetParam().diffusers_loads).find(format) != std::string::npos) programs.push_back("diffusers");
     if (GetParam().programs != std::string("all"))

@@ -9,6 +9,7 @@
 #include "ops/lora_added.h"
 #include "support/anima_shapes.h"
 #include "support/flux2_shapes.h"
+#include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/layer_graph.h"
 #include "support/model_shapes.h"
@@ -109,7 +110,8 @@ const Family families[] = {
     {"chroma", [](const fs::path& path) { write_small_chroma(path); }, 0},
     {"sd35_large", [](const fs::path& path) { write_small_sd35(path, small_large); }, 0},
     {"qwen_image", [](const fs::path& path) { write_small_qwen_image(path); }, 0},
-    {"krea2", write_small_krea2, 2 * 4},         // of the blocks of the text, which are not modulated
+    {"krea2", write_small_krea2, 2 * 4},  // of the blocks of the text, which are not modulated
+    {"ideogram4", write_small_ideogram4, 0},
     {"wan", write_small_wan, small_wan.blocks},  // behind the attention to the text
     {"anima", write_small_anima, 0},
     {"flux2", [](const fs::path& path) { write_small_flux2(path, small_klein); }, 0},

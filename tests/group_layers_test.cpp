@@ -21,6 +21,7 @@
 #include "support/device.h"
 #include "support/flux2_shapes.h"
 #include "support/graph_run.h"
+#include "support/ideogram4_shapes.h"
 #include "support/krea2_shapes.h"
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
@@ -448,7 +449,7 @@ TEST_P(GroupedFamily, StepsAreTheSameHoweverTheyAreKept) {
 INSTANTIATE_TEST_SUITE_P(All, GroupedFamily,
                          testing::Values(Small{"sdxl", [](const fs::path& path) { write_small_sdxl(path); }},
                                          Small{"z_image", [](const fs::path& path) { write_small_z_image(path); }},
-                                         Small{"krea2", write_small_krea2},
+                                         Small{"krea2", write_small_krea2}, Small{"ideogram4", write_small_ideogram4},
                                          Small{"qwen_image", write_small_qwen_image}),
                          [](const auto& info) { return std::string(info.param.name); });
 

@@ -88,6 +88,23 @@ krea2_transformer_keys() { # krea2_transformer_keys BLOCKS HIDDEN INNER TEXT TEX
   print_keys
 }
 
+# The transformer of Ideogram 4: heads of 256, latents of 128 channels.
+ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER CONDITION TEXT
+  local h=$2 list= block norm
+  linear input_proj $h 128; tensor llm_cond_norm.weight $5; linear llm_cond_proj $h $5
+  linear t_embedding.mlp_in $h $h; linear t_embedding.mlp_out $h $h; linear adaln_proj $4 $h
+  tensor embed_image_indicator.weight "2, $h"
+  linear final_layer.linear 128 $h; linear final_layer.adaln_modulation $h $4
+  for block in $(seq -f layers.%g 0 $(($1 - 1))); do
+    linear $block.attention.qkv $((3 * h)) $h no; linear $block.attention.o $h $h no
+    tensor $block.attention.norm_q.weight 256; tensor $block.attention.norm_k.weight 256
+    for norm in attention_norm1 attention_norm2 ffn_norm1 ffn_norm2; do tensor $block.$norm.weight $h; done
+    linear $block.feed_forward.w1 $3 $h no; linear $block.feed_forward.w3 $3 $h no; linear $block.feed_forward.w2 $h $3 no
+    linear $block.adaln_modulation $((4 * h)) $4
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
