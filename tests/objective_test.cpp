@@ -174,6 +174,29 @@ TEST(TimestepLaws, DrawnTimesFollowTheLaw) {
   }
 }
 
+// A recipe's law may be wider than a sigmoid of a plain normal number, and mu follow the logarithm of the size.
+TEST(TimestepLaws, OfARecipeHaveItsWidthAndGrowth) {
+  Recipe recipe = flow_recipe();
+  recipe.timestep = {
+      .type = "resolution_shift", .scale = 1.5, .resolution_shift = ResolutionShift{1024, 0, 4096, std::log(2), true}};
+  for (const auto& [tokens, mu] : {std::pair{1024, 0.0}, std::pair{2048, std::log(2) / 2}, std::pair{256, -std::log(2)},
+                                   std::pair{16384, 2 * std::log(2)}}) {
+    EXPECT_NEAR(recipe.timestep.resolution_shift->mu(tokens), mu, 1e-15);
+    for (const double scale : {1.5, 0.5}) {
+      TrainSection train;
+      if (scale != 1.5) train.sigmoid_scale = scale;
+      Random drawn(1, Purpose::timestep, 2, 3), same(1, Purpose::timestep, 2, 3);
+      for (int i = 0; i < 20; ++i)
+        EXPECT_NEAR(TimestepLaw(train, recipe).draw(drawn, tokens), logit_normal_law(same.normal(), mu, scale), 1e-14);
+    }
+  }
+  EXPECT_EQ(TimestepLaw({}, recipe).text(),
+            "resolution_shift scale 1.5 mu 0 at 1024 tokens to 0.6931471805599453 at 4096 by logarithm");
+  TrainSection plain;  // another law has no width of the model's
+  plain.timestep_type = "sigmoid";
+  EXPECT_EQ(TimestepLaw(plain, recipe).text(), "sigmoid scale 1 shift 1");
+}
+
 TEST(TimestepLaws, DenoisingStepsLimitTheRank) {
   TrainSection train;
   train.min_denoising_steps = 100;

@@ -111,7 +111,8 @@ TimestepLaw::TimestepLaw(const TrainSection& train, const Recipe& recipe) : name
     fail(Code::config, "train.timestep_type: '{}' is not known", name_);
   }
   refuse_unused(train);
-  scale_ = kind_ == Kind::mode ? train.mode_scale.value_or(1.29) : train.sigmoid_scale.value_or(1);
+  scale_ = kind_ == Kind::mode ? train.mode_scale.value_or(1.29)
+                               : train.sigmoid_scale.value_or(own || resolution_ ? recipe.timestep.scale : 1);
   mean_ = train.logit_mean.value_or(0);
   std_ = train.logit_std.value_or(1);
   shift_ = train.timestep_shift.value_or(own || name_ == "shift"   ? recipe.timestep.shift
@@ -226,8 +227,8 @@ std::string TimestepLaw::text() const {
   if (kind_ == Kind::sigmoid || kind_ == Kind::mode) line += fmt::format(" scale {}", scale_);
   if (kind_ == Kind::logit_normal) line += fmt::format(" mean {} std {}", mean_, std_);
   if (resolution_)
-    line += fmt::format(" mu {} at {} tokens to {} at {}", resolution_->base, resolution_->base_tokens,
-                        resolution_->max, resolution_->max_tokens);
+    line += fmt::format(" mu {} at {} tokens to {} at {}{}", resolution_->base, resolution_->base_tokens,
+                        resolution_->max, resolution_->max_tokens, resolution_->logarithmic ? " by logarithm" : "");
   else
     line += fmt::format(" shift {}", shift_);
   for (const auto& [favoured, of] : {std::pair(&favoured_, ""), std::pair(&favoured_reg_, " of regularization images")})

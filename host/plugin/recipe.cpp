@@ -4,6 +4,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "data/tokenizer_yaml.h"
 #include "plugin/recipe_parts.h"
@@ -20,7 +21,10 @@ std::string_view objective_name(Objective objective) {
 }
 
 double ResolutionShift::mu(int64_t tokens) const {
-  return base + (static_cast<double>(tokens) - base_tokens) * (max - base) / (max_tokens - base_tokens);
+  const auto count = static_cast<double>(tokens);
+  const double share = logarithmic ? std::log(count / base_tokens) / std::log(max_tokens / base_tokens)
+                                   : (count - base_tokens) / (max_tokens - base_tokens);
+  return base + share * (max - base);
 }
 
 bool Recipe::guided() const {

@@ -91,9 +91,10 @@ struct DenoiserSpec {
   double above = 0;
 };
 
-// mu grows linearly with the number of image tokens; sigma' = e^mu / (e^mu + 1/sigma - 1).
+// mu grows linearly with the number of image tokens, or with its logarithm; sigma' = e^mu / (e^mu + 1/sigma - 1).
 struct ResolutionShift {
   double base_tokens = 256, base = 0.5, max_tokens = 4096, max = 1.15;
+  bool logarithmic = false;
   double mu(int64_t tokens) const;
 };
 
@@ -108,6 +109,7 @@ struct NoiseScheduleSpec {
 struct TimestepSpec {
   std::string type = "sigmoid";
   double shift = 1;
+  double scale = 1;  // of the normal number of which a sigmoid is taken
   std::string weighting = "none";
   std::optional<ResolutionShift> resolution_shift;
 };

@@ -13,12 +13,14 @@ constexpr Range shifts{.low = 0, .high = 100, .above = true};
 
 ResolutionShift read_resolution_shift(const Strict& in, const yaml::Node& node) {
   const std::string where = "resolution_shift";
-  in.check_fields(node, where, {"base_tokens", "base", "max_tokens", "max"});
+  in.check_fields(node, where, {"base_tokens", "base", "max_tokens", "max", "growth"});
   const auto number = [&](std::string_view field, const Range& range) {
     return in.number(in.need(node, field, where), std::string(field), range);
   };
   ResolutionShift out;
-  out.base_tokens = number("base_tokens", {.low = 0, .high = many});
+  if (const yaml::Node* growth = node.find("growth"))
+    out.logarithmic = in.choice(*growth, "growth", {"linear", "logarithmic"}) == "logarithmic";
+  out.base_tokens = number("base_tokens", {.low = out.logarithmic ? 1.0 : 0.0, .high = many});
   out.base = number("base", {.low = -100, .high = 100});
   out.max_tokens = number("max_tokens", {.low = out.base_tokens + 1, .high = many});
   out.max = number("max", {.low = -100, .high = 100});
@@ -101,11 +103,16 @@ NoiseScheduleSpec read_noise_schedule(const Strict& in, const yaml::Node& node, 
 }
 
 TimestepSpec read_timestep(const Strict& in, const yaml::Node& node, Objective objective) {
-  in.check_fields(node, "timestep", {"type", "shift", "weighting", "resolution_shift"});
+  in.check_fields(node, "timestep", {"type", "shift", "scale", "weighting", "resolution_shift"});
   TimestepSpec out;
   out.type = in.choice(in.need(node, "type", "timestep"), "timestep type",
                        {"uniform", "linear", "sigmoid", "logit_normal", "mode", "cosmap", "shift", "resolution_shift"});
   in.set(node, "shift", out.shift, shifts);
+  if (const yaml::Node* scale = node.find("scale")) {
+    if (out.type != "sigmoid" && out.type != "shift" && out.type != "resolution_shift")
+      in.wrong(*scale, "scale belongs to the types sigmoid, shift and resolution_shift");
+    in.set(node, "scale", out.scale, shifts);
+  }
   if (const yaml::Node* weighting = node.find("weighting"))
     out.weighting = in.choice(*weighting, "timestep weighting", {"none", "sigma_sqrt", "cosmap"});
   if (const yaml::Node* shift = node.find("resolution_shift")) out.resolution_shift = read_resolution_shift(in, *shift);
