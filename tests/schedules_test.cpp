@@ -163,10 +163,10 @@ TEST(Schedules, QuantilesOfALogitNormal) {
   EXPECT_THAT(moved.sigma,
               testing::Pointwise(testing::DoubleNear(1e-12), {0.9995, 0.8535139707389626, 0.7068265012373525,
                                                               0.5299589066301726, 0.3181185181876874, 0.0}));
-  // By its own law: at 1536 tokens sqrt(1.5), whatever the model's shift is.
-  const LevelList own = levels_of(
-      recipe, {.id = "logit_normal", .options = {{"std", 1.5}, {"base_tokens", 1024}}, .steps = 5, .tokens = 1536});
-  EXPECT_THAT(own.sigma,
+  // Shifted by sqrt(1.5).
+  const LevelList between = levels_of(dynamic_recipe({1024, 0, 4096, std::log(2), true}),
+                                      {.id = "logit_normal", .options = {{"std", 1.5}}, .steps = 5, .tokens = 1536});
+  EXPECT_THAT(between.sigma,
               testing::Pointwise(testing::DoubleNear(1e-12), {1.0, 0.8123212864403977, 0.6417006732805167,
                                                               0.45579370183414697, 0.2573669237575947, 0.0}));
 }
