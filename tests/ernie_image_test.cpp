@@ -5,19 +5,17 @@
 #include <cmath>
 #include <set>
 
-#include "compile/adapters.h"
-#include "compile/compile.h"
+#include "compile/adapter_selection.h"
 #include "diffusion/sampler_choice.h"
 #include "encode/check_model.h"
 #include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
-#include "run/weights.h"
 #include "support/device.h"
 #include "support/ernie_image_shapes.h"
-#include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
+#include "support/texts_apart.h"
 #include "support/wrong_models.h"
 
 namespace lh::test {
@@ -52,8 +50,6 @@ ModelConfig write_separate(const fs::path& folder, const Components& all = compo
   config.given["tokenizer_path"] = {fs::path(test_data()) / "mistral_small"};
   return config;
 }
-
-const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 // ---- layouts
 
@@ -213,10 +209,10 @@ TEST(ErnieImage, PromptsHaveNoTemplate) {
   const Model model(built_plugins(), write_separate(dir.path()), "");
   Device device(tested_device());
   TextEncoding text(device, model, DType::f32, {});
-  EXPECT_EQ(text.encoder_sizes().at("ministral3.length"), 512);
+  EXPECT_EQ(text.tokens().sizes().at("ministral3.length"), 512);
   for (const auto& [prompt, want] :
        {std::pair{"a cat", std::vector<int32_t>{1, 20 + 'a', 20 + ' ', 277}}, std::pair{"", std::vector<int32_t>{1}}}) {
-    const Tokens tokens = *text.tokens(prompt);
+    const Tokens tokens = *text.tokens().of(prompt);
     std::vector<int32_t> ids = want, mask(want.size(), 1);
     ids.resize(512, 11);
     mask.resize(512, 0);
@@ -228,51 +224,12 @@ TEST(ErnieImage, PromptsHaveNoTemplate) {
 
 // ---- sizes and texts
 
-// The output for texts of these lengths in a batch, in graphs for `rows` rows of text, of samples that are the same but
-// for their texts. Rows beyond a text are `noise`.
-HostTensor denoise(const Model& model, int64_t height, int64_t width, const std::vector<int32_t>& lengths, int64_t rows,
-                   float noise) {
-  const auto batch = static_cast<int64_t>(lengths.size());
-  constexpr int64_t channels = 128, wide = small_ernie_image.text;
-  Graph graph = build_sample_graph(
-      model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", rows}}, no_adapter, DType::f32);
-  const HostTensor one = ramp({height * width * channels}, 3), prompt = ramp({64 * wide}, 5);
-  HostTensor latents(Desc{DType::f32, {batch, height, width, channels}}), text(Desc{DType::f32, {batch, rows, wide}});
-  std::ranges::fill(text.as<float>(), noise);
-  for (int64_t b = 0; b < batch; ++b) {
-    std::ranges::copy(one.as<float>(), latents.as<float>().begin() + b * one.desc.shape[0]);
-    std::copy_n(prompt.as<float>().begin(), lengths[static_cast<size_t>(b)] * wide,
-                text.as<float>().begin() + b * rows * wide);
-  }
-  Device device(tested_device());
-  const Weights weights(device, model.checkpoint(), graph);
-  const Externals bound = weights.bind(graph);
-  OwnedProgram program(device, std::move(graph), bound, "ernie_image test");
-  program->set_input("latents", latents);
-  program->set_input("text", text);
-  program->set_input("text_lengths", HostTensor::from_ints({batch}, lengths));
-  program->set_input("timestep", floats({batch}, std::vector<float>(lengths.size(), 0.4f)));
-  program->run();
-  return program->output("output");
-}
-
 // Each sample of a batch is what it is alone, however many rows there are and whatever stands in those that are not
 // there: the image follows its own text.
 TEST(ErnieImage, TextsOfABatchDoNotMeet) {
   const TempDir dir;
   const Model model(built_plugins(), write_separate(dir.path()), "");
-  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{4, 6}, {1, 7}, {5, 3}}) {
-    const std::vector<int32_t> lengths{5, 31, 1};
-    const HostTensor batch = denoise(model, height, width, lengths, 40, 3.0f);
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      const HostTensor alone = denoise(model, height, width, {lengths[i]}, lengths[i], 0.0f);
-      EXPECT_LT(relative_error(rows_of(batch, static_cast<int64_t>(i), 1), alone), 2e-6) << height << " " << lengths[i];
-    }
-    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 1, 1)), 1e-3);
-    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 2, 1)), 1e-3);
-    const HostTensor blank = denoise(model, height, width, {0, 4}, 4, 1.0f);
-    for (const float value : blank.as<float>()) ASSERT_TRUE(std::isfinite(value));  // a text without a row
-  }
+  expect_texts_apart(model, {{4, 6}, {1, 7}, {5, 3}});
 }
 
 // ---- full size

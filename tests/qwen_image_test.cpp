@@ -7,19 +7,17 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "compile/adapters.h"
-#include "compile/compile.h"
+#include "compile/adapter_selection.h"
 #include "diffusion/sampler_choice.h"
 #include "encode/check_model.h"
 #include "encode/text_encoding.h"
 #include "passes/adapt.h"
 #include "run/plan.h"
-#include "run/weights.h"
 #include "support/device.h"
-#include "support/graph_run.h"
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/qwen_image_shapes.h"
+#include "support/texts_apart.h"
 #include "support/wrong_models.h"
 
 namespace lh::test {
@@ -52,8 +50,6 @@ ModelConfig write_separate(const fs::path& folder) {
     config.given[name + "_path"] = {folder / (name + ".safetensors")};
   return config;
 }
-
-const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
 
 // ---- layouts
 
@@ -369,53 +365,12 @@ TEST(QwenImage, LevelsFollowTheSize) {
 
 // ---- sizes and texts
 
-// The output for texts of these lengths in a batch, in graphs for `rows` rows of text, of samples that are the same but
-// for their texts. Rows beyond a text are `noise`.
-HostTensor denoise(const Model& model, int64_t height, int64_t width, const std::vector<int64_t>& lengths, int64_t rows,
-                   float noise) {
-  const auto batch = static_cast<int64_t>(lengths.size());
-  const int64_t wide = small_qwen_image.text;
-  Graph graph = build_sample_graph(
-      model, {{"batch", batch}, {"height", height}, {"width", width}, {"text_length", rows}}, no_adapter, DType::f32);
-  const HostTensor one = ramp({height * width * 16}, 3), prompt = ramp({128 * wide}, 5);
-  HostTensor latents(Desc{DType::f32, {batch, height, width, 16}}), text(Desc{DType::f32, {batch, rows, wide}});
-  std::vector<int32_t> mask(static_cast<size_t>(batch * rows), 0);
-  std::ranges::fill(text.as<float>(), noise);
-  for (int64_t b = 0; b < batch; ++b) {
-    const int64_t length = lengths[static_cast<size_t>(b)];
-    std::ranges::copy(one.as<float>(), latents.as<float>().begin() + b * one.desc.shape[0]);
-    std::copy_n(prompt.as<float>().begin(), length * wide, text.as<float>().begin() + b * rows * wide);
-    std::fill_n(mask.begin() + b * rows, length, 1);
-  }
-  Device device(tested_device());
-  const Weights weights(device, model.checkpoint(), graph);
-  const Externals bound = weights.bind(graph);
-  OwnedProgram program(device, std::move(graph), bound, "qwen_image test");
-  program->set_input("latents", latents);
-  program->set_input("text", text);
-  program->set_input("text_mask", HostTensor::from_ints({batch, rows}, mask));
-  program->set_input("timestep", floats({batch}, std::vector<float>(lengths.size(), 0.4f)));
-  program->run();
-  return program->output("output");
-}
-
 // Each sample of a batch is what it is alone, however many rows there are and whatever stands in those that are not
 // there. Grids of 4 x 6 and, with odd sides, of 1 x 7 and 5 x 3 patches.
 TEST(QwenImage, TextsOfABatchDoNotMeet) {
   const TempDir dir;
   const Model model(built_plugins(), write_separate(dir.path()), "");
-  for (const auto& [height, width] : std::vector<std::pair<int64_t, int64_t>>{{8, 12}, {2, 14}, {10, 6}}) {
-    const std::vector<int64_t> lengths{5, 31, 1};
-    const HostTensor batch = denoise(model, height, width, lengths, 40, 3.0f);
-    for (size_t i = 0; i < lengths.size(); ++i) {
-      const HostTensor alone = denoise(model, height, width, {lengths[i]}, lengths[i], 0.0f);
-      EXPECT_LT(relative_error(rows_of(batch, static_cast<int64_t>(i), 1), alone), 2e-6) << height << " " << lengths[i];
-    }
-    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 1, 1)), 1e-3);
-    EXPECT_GT(relative_error(rows_of(batch, 0, 1), rows_of(batch, 2, 1)), 1e-3);
-    const HostTensor blank = denoise(model, height, width, {0, 4}, 4, 1.0f);
-    for (const float value : blank.as<float>()) ASSERT_TRUE(std::isfinite(value));  // a text without a row
-  }
+  expect_texts_apart(model, {{8, 12}, {2, 14}, {10, 6}});
 }
 
 // ---- full size
