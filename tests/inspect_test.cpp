@@ -88,7 +88,7 @@ TEST(Inspect, EncodersAlone) {
     std::vector<const char*> plugins;
     size_t parts = 1;  // components whose file it could be, the named one first
   };
-  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "sd35", "z_image"}},
+  const Row rows[] = {{"ae.safetensors", "vae", "vae_path", {"chroma", "flux", "lumina2", "sd35", "z_image"}},
                       {"clip_l.safetensors",
                        "clip_l",
                        "clip_path",
