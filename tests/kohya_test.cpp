@@ -347,6 +347,26 @@ TEST_F(Kohya, NumbersOfLawsThatAreNotUsedArePassedOver) {
   }
 }
 
+// Their script for Lumina 2 draws by `shift`, 6 unless another one is said, whatever density is named.
+TEST_F(Kohya, LevelsOfFilesWithGemma2) {
+  struct Row {
+    const char *text, *type, *shift;
+  };
+  for (const Row& row : {Row{"", "\"shift\"", "6"},
+                         {"weighting_scheme = 'logit_normal'\nsigmoid_scale = 0.5\n", "\"shift\"", "6"},
+                         {"discrete_flow_shift = 4\n", "\"shift\"", "4"},
+                         {"timestep_sampling = 'shift'\n", "\"shift\"", "6"},
+                         {"timestep_sampling = 'uniform'\n", "\"linear\"", "1"}}) {
+    SCOPED_TRACE(row.text);
+    Config none, config = read(std::string("gemma2 = 'g'\n") + row.text);
+    EXPECT_EQ(value_of(config, "train.timestep_type"), row.type);
+    EXPECT_EQ(value_of(config, "train.timestep_shift"), row.shift);
+    EXPECT_EQ(value_of(config, "train.weighting_scheme"), value_of(none, "train.weighting_scheme"));
+    const bool scaled = std::string(row.text).find("sigmoid_scale") != std::string::npos;
+    EXPECT_EQ(value_of(config, "train.sigmoid_scale") != value_of(none, "train.sigmoid_scale"), scaled);
+  }
+}
+
 TEST_F(Kohya, LevelsThatFollowTheImage) {
   for (const auto& [law, ours] : Rows{{"flux_shift", "\"flux_shift\""}, {"nextdit_shift", "\"linear_flux_shift\""}}) {
     Config none, config = read(fmt::format("timestep_sampling = '{}'\ndiscrete_flow_shift = 6\n", law));

@@ -369,7 +369,7 @@ constexpr Foreign foreign[] = {
     {"lumina2", "lumina2_tiny", "lora_unet_final_layer_linear", "final_layer.linear", "comfyui kohya",
      "lora_down+alpha"},
     {"lumina2", "lumina2_tiny", "diffusion_model.noise_refiner.0.adaLN_modulation.1",
-     "noise_refiner.0.adaLN_modulation.1", "comfyui diffusers"},
+     "noise_refiner.0.adaLN_modulation.1", "comfyui"},
     {"lumina2", "lumina2_tiny", "transformer.context_refiner.0.feed_forward.linear_2",
      "context_refiner.0.feed_forward.w2", "diffusers ai-toolkit"},
     {"lumina2", "lumina2_tiny", "transformer.layers.0.norm1.linear", "layers.0.adaLN_modulation.1",

@@ -169,6 +169,13 @@ TEST(Schedules, QuantilesOfALogitNormal) {
   EXPECT_THAT(between.sigma,
               testing::Pointwise(testing::DoubleNear(1e-12), {1.0, 0.8123212864403977, 0.6417006732805167,
                                                               0.45579370183414697, 0.2573669237575947, 0.0}));
+  // What would begin below the second level.
+  EXPECT_THAT(
+      error_of([&] {
+        levels_of(recipe,
+                  {.id = "logit_normal", .options = {{"mean", 3.0}, {"sigma_max", 0.95}}, .steps = 20, .tokens = 1024});
+      }),
+      AllOf(HasSubstr("not below the one before, 0.95"), HasSubstr("a larger sigma_max")));
 }
 
 // Whatever the model, the sampler's space and the number of steps: levels fall from the first to 0.

@@ -406,10 +406,12 @@ class Training {
       put("model.system_prompt", *given_.at("gemma2").first, "none");
   }
 
-  // How they are drawn. Files of theirs have the numbers of every law, of which one is used.
+  // How they are drawn. Files of theirs have the numbers of every law, of which one is used. The script that reads
+  // prompts with gemma2 has defaults of its own.
   void settle_noise_levels() {
+    const bool with_gemma2 = find("gemma2") != nullptr;
     const Node *sampling = find("timestep_sampling"), *shift = find("discrete_flow_shift");
-    const std::string law = sampling == nullptr ? "sigma" : sampling->text;
+    const std::string law = sampling != nullptr ? sampling->text : with_gemma2 ? "shift" : "sigma";
     const Node* named = find("weighting_scheme");
     const std::string scheme = named == nullptr ? "" : named->text;
     const bool density = scheme == "logit_normal" || scheme == "mode";  // other schemes weigh the loss
@@ -425,11 +427,11 @@ class Training {
     for (const char* name : {"logit_mean", "logit_std"}) keep(name, scheme == "logit_normal" && law == "sigma");
     keep("mode_scale", scheme == "mode" && law == "sigma");
     keep("sigmoid_scale", law == "sigmoid" || law == "shift" || law == "flux_shift");
-    if (sampling == nullptr) {
+    if (sampling == nullptr && !with_gemma2) {
       if (shift != nullptr) to_.ignored.push_back("discrete_flow_shift");
       return;
     }
-    const Node& key = *given_.at("timestep_sampling").first;
+    const Node& key = *given_.at(sampling != nullptr ? "timestep_sampling" : "gemma2").first;
     const bool by_size = law == "flux_shift" || law == "nextdit_shift";
     if (law == "uniform" || law == "sigmoid" || by_size)
       put("train.timestep_type", key, law == "uniform" ? "linear" : law == "nextdit_shift" ? "linear_flux_shift" : law);
@@ -440,7 +442,7 @@ class Training {
                       "must be sigma, uniform, sigmoid, shift, flux_shift or nextdit_shift, found " + law);
     if (law == "shift" || law == "sigma")
       put("train.timestep_shift", shift != nullptr ? *given_.at("discrete_flow_shift").first : key,
-          shift != nullptr ? *shift : scalar(key, "3"));
+          shift != nullptr ? *shift : scalar(key, with_gemma2 ? "6" : "3"));
     else if (!by_size)
       put("train.timestep_shift", key, "1");
   }

@@ -1,4 +1,4 @@
-// rms_norm_rope: y = rope(rms_norm(x)); x [B, S, H, D], cos and sin [S, D/2] or [B, S, D/2], the optional weight [D],
+// rms_norm_rope: y = rope(rms_norm(x)); x [B, S, H, D], cos and sin as of rope, the optional weight [D],
 // which is frozen. Made by the fuse pass.
 #include "ops/ops.h"
 

@@ -22,9 +22,6 @@ namespace {
 
 constexpr int64_t head_dim = Dimensions::head_dim;
 
-// Half precision does not reach far enough for the residuals of the real models: what overflows is held at the end.
-Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
-
 // Ids (time, row, column, place in the text): text (0, 0, 0, j), image (0, row, column, 0), the n-th reference, from 1,
 // (10 n, row, column, 0).
 nn::RopeTables places(Graph& g, int64_t text, int64_t rows, int64_t columns, int64_t references) {
@@ -53,7 +50,7 @@ class Blocks {
     image.attend(attention.second);
     text.attend(attention.first);
     img = fed_forward(image, name + ".img_mlp");
-    txt = held(g_, fed_forward(text, name + ".txt_mlp"));
+    txt = nn::held(g_, fed_forward(text, name + ".txt_mlp"));
   }
 
   Value single(int64_t block, Value x, const std::vector<Value>& mod) {
@@ -65,7 +62,7 @@ class Blocks {
     const nn::Qkv qkv = nn::heads(g_, parts[0], parts[1], parts[2], head_dim, norm(name + ".norm.query_norm"),
                                   norm(name + ".norm.key_norm"));
     Value y = g_.concat({nn::self_attention(g_, qkv, rope_), g_.mul(g_.silu(parts[3]), parts[4])}, -1);
-    return held(g_, nn::gated(g_, x, mod[2], g_.linear(y, name + ".linear2")));
+    return nn::held(g_, nn::gated(g_, x, mod[2], g_.linear(y, name + ".linear2")));
   }
 
  private:

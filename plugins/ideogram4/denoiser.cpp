@@ -63,7 +63,7 @@ Value attention(Graph& g, const std::string& module, Value x, const Reach& reach
 }
 
 Value feed_forward(Graph& g, const std::string& module, Value x) {
-  return g.linear(g.mul(g.silu(g.linear(x, module + ".w1")), g.linear(x, module + ".w3")), module + ".w2");
+  return g.linear(nn::held(g, g.mul(g.silu(g.linear(x, module + ".w1")), g.linear(x, module + ".w3"))), module + ".w2");
 }
 
 Value scaled(Graph& g, Value x, Value scale) { return g.mul(x, g.affine(scale, 1, 1)); }
@@ -74,9 +74,9 @@ Value block(Graph& g, const std::string& name, Value x, Value c, const Reach& re
   const std::vector<Value> m = nn::modulation(g, c, name + ".adaln_modulation", 4);
   const auto norm = [&](Value y, const char* module) { return g.rms_norm(y, name + module, eps); };
   Value y = attention(g, name + ".attention", scaled(g, norm(x, ".attention_norm1"), m[0]), reach);
-  x = nn::gated(g, x, g.tanh(m[1]), norm(y, ".attention_norm2"));
+  x = nn::gated(g, x, g.tanh(m[1]), norm(nn::held(g, y), ".attention_norm2"));
   y = feed_forward(g, name + ".feed_forward", scaled(g, norm(x, ".ffn_norm1"), m[2]));
-  return nn::gated(g, x, g.tanh(m[3]), norm(y, ".ffn_norm2"));
+  return nn::gated(g, x, g.tanh(m[3]), norm(nn::held(g, y), ".ffn_norm2"));
 }
 
 // The model's time runs from noise to image. Of the n sinusoids the last has the wave of 10000: angles are

@@ -39,9 +39,6 @@ nn::RopeTables positions(Graph& g, int64_t images, int64_t rows, int64_t columns
   return nn::rope_tables(g, ids, Id{16, 56, 56}, 10000.0);
 }
 
-// Half precision does not reach as far as the text's states of a full model: they are held at its largest number.
-Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
-
 struct Streams {
   std::vector<Value> image;  // [B, S, h]: of parts that are modulated alike
   Value text;                // [B, L, h]
@@ -75,8 +72,8 @@ class Block {
     if (last) return {image.parts(), {}};
     text.attend(attention.second);
     text.feed_forward();
-    Streams out{{}, held(g_, text.x())};
-    for (Value part : image.parts()) out.image.push_back(held(g_, part));
+    Streams out{{}, nn::held(g_, text.x())};
+    for (Value part : image.parts()) out.image.push_back(nn::held(g_, part));
     return out;
   }
 

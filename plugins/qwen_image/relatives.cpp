@@ -23,7 +23,7 @@ bool is_pipeline(const Weights& w, const char* name) {
 }  // namespace
 
 std::optional<std::string> relative(const Weights& w) {
-  for (const char* part : {"controlnet_blocks.", "controlnet_x_embedder."})
+  for (const char* part : {"controlnet_blocks.", "controlnet_x_embedder.", "control_blocks.", "control_img_in."})
     if (!w.first_with_prefix(part).empty())
       return std::string("this is a ControlNet (") + part + "*); LoRAs are trained on the model that it steers";
   if (w.has("time_text_embed.addition_t_embedding.weight") || is_pipeline(w, "QwenImageLayered"))

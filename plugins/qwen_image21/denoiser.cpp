@@ -58,9 +58,6 @@ struct Parts {
   T image, text;
 };
 
-// Half precision does not reach as far as sums of many blocks: they are held at its largest number.
-Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
-
 class Blocks {
  public:
   // mod: scale, gate, scale, gate, [B, 1, h] each; seen i32 [B]: keys that are there.
@@ -94,10 +91,10 @@ class Blocks {
   Parts<Value> gated(const Parts<Value>& x, size_t gate, const std::string& linear, Value y) const {
     const int64_t image = g_.shape(x.image)[1], all = g_.shape(y)[1];
     y = g_.linear(y, linear);
-    if (all == image) return {held(g_, nn::gated(g_, x.image, mod_.image[gate], y)), x.text};
+    if (all == image) return {nn::held(g_, nn::gated(g_, x.image, mod_.image[gate], y)), x.text};
     const std::vector<Value> ys = g_.split(y, 1, {image, all - image});
-    return {held(g_, nn::gated(g_, x.image, mod_.image[gate], ys[0])),
-            held(g_, nn::gated(g_, x.text, mod_.text[gate], ys[1]))};
+    return {nn::held(g_, nn::gated(g_, x.image, mod_.image[gate], ys[0])),
+            nn::held(g_, nn::gated(g_, x.text, mod_.text[gate], ys[1]))};
   }
 
   Parts<Value> attention(const std::string& attn, Value y, const std::vector<int64_t>& tokens, bool last) const {

@@ -9,10 +9,10 @@ std::optional<std::string> relative(const Weights& w) {
   if (w.has("txt_norm.weight") && w.has("transformer_blocks.0.img_mod.1.weight"))
     return "this is Qwen-Image, or one of its Edit models, whose blocks have modulations of their own (img_mod): their "
            "plugin is qwen_image";
-  for (const char* part : {"control_blocks.", "control_img_in."})
-    if (!w.first_with_prefix(part).empty())
-      return std::string("this is a ControlNet of Qwen-Image 2.1 (") + part +
-             "*); LoRAs are trained on the model that it steers";
+  for (const char* mlp : {"gate_up", "gate_layer"})
+    if (w.has(std::string("control_blocks.0.img_mlp.") + mlp + ".weight"))
+      return std::string("this is a ControlNet of Qwen-Image 2.1 (control_blocks.0.img_mlp.") + mlp +
+             "); LoRAs are trained on the model that it steers";
   return std::nullopt;
 }
 

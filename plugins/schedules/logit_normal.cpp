@@ -18,7 +18,16 @@ class LogitNormal : public lora_host::Schedule {
 
   Levels levels(const Facts& facts) const override {
     Numbers sigmas;
-    for (const double share : flow_times(facts)) sigmas.push_back(share < 1 ? facts.shifted(time(share)) : most_);
+    for (const double share : flow_times(facts)) {
+      const double sigma = share < 1 ? facts.shifted(time(share)) : most_;
+      if (!sigmas.empty() && sigma >= sigmas.back())
+        throw Failure(LH_E_SETTING, "schedule 'logit_normal': with mean " + std::to_string(mean_) + " and std " +
+                                        std::to_string(std_) + " level " + std::to_string(sigmas.size()) + " is " +
+                                        std::to_string(sigma) + ", not below the one before, " +
+                                        std::to_string(sigmas.back()) +
+                                        ": give it a smaller mean or std, or a larger sigma_max");
+      sigmas.push_back(sigma);
+    }
     return ended(std::move(sigmas));
   }
 

@@ -7,6 +7,10 @@
 
 namespace lora_host::nn {
 
+// Half precision does not reach as far as the states of full models: in it, what overflows is held at its largest
+// number.
+inline Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
+
 // [B, S, h] -> [B, S, H, D]
 inline Value split_heads(Graph& g, Value x, int64_t head_dim) {
   Dims d = g.shape(x);

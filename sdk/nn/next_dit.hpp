@@ -40,9 +40,6 @@ inline int64_t require_next_dit_blocks(const Weights& w, const std::string& part
   return count;
 }
 
-// Half precision does not reach far enough for the products inside of a block: what overflows is held at the end of it.
-inline Value held(Graph& g, Value x) { return g.describe(x).dtype == LH_F16 ? g.clamp(x, -65504, 65504) : x; }
-
 // x [B, S, h]; vec [B, time], absent: the block is not modulated. key_lengths as in self_attention.
 inline Value next_dit_block(Graph& g, const std::string& name, const NextDit& dit, Value x, Value vec,
                             const RopeTables& rope, Value key_lengths) {
