@@ -32,10 +32,9 @@ struct Sequence {
 
 Value attention(Graph& g, const std::string& module, Value x, const Sequence& sequence) {
   Value q = g.linear(x, module + ".to_q"), k = g.linear(x, module + ".to_k"), v = g.linear(x, module + ".to_v");
-  nn::Qkv qkv = nn::heads(g, q, k, v, Dimensions::head, module + ".norm_q.weight", module + ".norm_k.weight", eps);
-  for (Value* turned : {&qkv.q, &qkv.k})
-    *turned = g.rope(*turned, sequence.positions.cos, sequence.positions.sin, false);
-  return g.linear(nn::self_attention(g, qkv, {}, sequence.seen), module + ".to_out.0");
+  const nn::Qkv qkv =
+      nn::heads(g, q, k, v, Dimensions::head, module + ".norm_q.weight", module + ".norm_k.weight", eps);
+  return g.linear(nn::self_attention(g, qkv, sequence.positions, sequence.seen), module + ".to_out.0");
 }
 
 Value feed_forward(Graph& g, const std::string& module, Value x) {

@@ -19,14 +19,10 @@ void add_twice(nn::RopeAngles& angles, int64_t position, const std::vector<doubl
     for (int i = 0; i < 2; ++i) angles.add(static_cast<double>(position) * frequency);
 }
 
-Value spread(Graph& g, Value table, int64_t batch, int64_t tokens) {  // of [1 | B, 1 | tokens, W]
-  return g.expand(table, {batch, tokens, g.shape(table)[2]});
-}
-
 }  // namespace
 
 nn::RopeTables positions(Graph& g, int64_t rows, int64_t columns, int64_t length, Value text_lengths) {
-  const int64_t places = rows * columns, batch = g.shape(text_lengths)[0];
+  const int64_t places = rows * columns;
   nn::RopeAngles starts, grid, text;
   for (int64_t n = 0; n <= length; ++n) add_twice(starts, n, of_sequence);
   for (int64_t row = 0; row < rows; ++row)
@@ -38,17 +34,11 @@ nn::RopeTables positions(Graph& g, int64_t rows, int64_t columns, int64_t length
     add_twice(text, token, of_sequence);
     for (int axis = 0; axis < 2; ++axis) add_twice(text, 0, of_picture);
   }
-  const nn::RopeTables by_length = starts.tables(g, {1, length + 1, sequence}),
-                       by_place = grid.tables(g, {1, places, 2 * picture}),
-                       by_token = text.tables(g, {1, length, Dimensions::head});
-  nn::RopeTables all;
-  for (Value nn::RopeTables::*part : {&nn::RopeTables::cos, &nn::RopeTables::sin}) {
-    Value start = g.gather(g.expand(by_length.*part, {batch, length + 1, sequence}), text_lengths);
-    start = g.reshape(start, {batch, 1, sequence});
-    Value image = g.concat({spread(g, start, batch, places), spread(g, by_place.*part, batch, places)}, -1);
-    all.*part = g.concat({image, spread(g, by_token.*part, batch, length)}, 1);
-  }
-  return all;
+  nn::RopeTables by_token = text.tables(g, {length, Dimensions::head});
+  by_token.interleaved = false;
+  return nn::image_behind_text(g, starts.tables(g, {1, length + 1, sequence}), grid.tables(g, {places, 2 * picture}),
+                               by_token, text_lengths)
+      .all;
 }
 
 }  // namespace ernie_image

@@ -5,8 +5,7 @@
 //   (embed_image_indicator) that is added to it
 //   velocity = -final.linear((1 + final.adaln(silu c)) layer_norm(x))
 //
-// A block: x += tanh(gate) norm(attention((1 + scale) norm(x))), and the same with w2(silu(w1 y) * w3 y), each with
-// scale and gate from adaln_modulation(c). Norms are RMS with eps 1e-5, that of the text has 1e-6.
+// Blocks are those of nn/next_dit.hpp, modulated by c. The text's norm is RMS with eps 1e-6.
 //
 // A position has three axes, which share the frequencies of a head in turns. Token j of the text stands at (j, j, j)
 // and place (row, column) of the image at (65536, 65536 + row, 65536 + column): the order in the sequence is free. The
@@ -14,8 +13,6 @@
 #include "denoiser.h"
 
 #include <cmath>
-
-#include "nn/mmdit.hpp"
 
 namespace ideogram4 {
 
@@ -25,7 +22,7 @@ using lora_host::Value;
 
 namespace {
 
-constexpr double eps = 1e-5, text_eps = 1e-6, final_eps = 1e-6;
+constexpr double text_eps = 1e-6, final_eps = 1e-6;
 constexpr double rope_theta = 5e6;
 constexpr int64_t image_position = 65536;
 
@@ -44,39 +41,9 @@ nn::RopeTables positions(Graph& g, int64_t head, int64_t rows, int64_t columns, 
     for (int64_t column = 0; column < columns; ++column)
       add({image_position, image_position + row, image_position + column});
   for (int64_t j = 0; j < text; ++j) add({j, j, j});
-  return angles.tables(g, {rows * columns + text, head / 2});
-}
-
-// How the tokens of a block attend: heads of `head`, rotated, to the first `seen` keys.
-struct Reach {
-  int64_t head;
-  nn::RopeTables rope;
-  Value seen;  // i32 [B]
-};
-
-Value attention(Graph& g, const std::string& module, Value x, const Reach& reach) {
-  nn::Qkv qkv =
-      nn::fused_qkv(g, x, module + ".qkv", reach.head, module + ".norm_q.weight", module + ".norm_k.weight", eps);
-  qkv.q = g.rope(qkv.q, reach.rope.cos, reach.rope.sin, false);
-  qkv.k = g.rope(qkv.k, reach.rope.cos, reach.rope.sin, false);
-  return g.linear(nn::self_attention(g, qkv, {}, reach.seen), module + ".o");
-}
-
-Value feed_forward(Graph& g, const std::string& module, Value x) {
-  return g.linear(nn::held(g, g.mul(g.silu(g.linear(x, module + ".w1")), g.linear(x, module + ".w3"))), module + ".w2");
-}
-
-Value scaled(Graph& g, Value x, Value scale) { return g.mul(x, g.affine(scale, 1, 1)); }
-
-Value block(Graph& g, const std::string& name, Value x, Value c, const Reach& reach) {
-  auto scope = g.scope(name, LH_SCOPE_CHECKPOINT);
-  // Scale and gate of attention and of the mlp, [B, 1, h] each.
-  const std::vector<Value> m = nn::modulation(g, c, name + ".adaln_modulation", 4);
-  const auto norm = [&](Value y, const char* module) { return g.rms_norm(y, name + module, eps); };
-  Value y = attention(g, name + ".attention", scaled(g, norm(x, ".attention_norm1"), m[0]), reach);
-  x = nn::gated(g, x, g.tanh(m[1]), norm(nn::held(g, y), ".attention_norm2"));
-  y = feed_forward(g, name + ".feed_forward", scaled(g, norm(x, ".ffn_norm1"), m[2]));
-  return nn::gated(g, x, g.tanh(m[3]), norm(nn::held(g, y), ".ffn_norm2"));
+  nn::RopeTables tables = angles.tables(g, {rows * columns + text, head / 2});
+  tables.interleaved = false;
+  return tables;
 }
 
 // The model's time runs from noise to image. Of the n sinusoids the last has the wave of 10000: angles are
@@ -92,27 +59,27 @@ Value time_embedding(Graph& g, int64_t hidden, Value sigma) {
 
 void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& sizes) {
   const int64_t batch = sizes["batch"], rows = sizes["height"], columns = sizes["width"], length = sizes["text_length"];
-  const int64_t places = rows * columns;
+  const int64_t places = rows * columns, hidden = dims.layer.hidden;
   Value latents = g.input("latents", {batch, rows, columns, dims.channels});
   Value text = g.input("text", {batch, length, dims.text});
   Value mask = g.input("text_mask", {batch, length}, LH_I32);
   Value timestep = g.input("timestep", {batch}, LH_F32);
 
-  Value c = time_embedding(g, dims.hidden, timestep);
+  Value c = time_embedding(g, hidden, timestep);
   const std::vector<Value> kinds =
-      g.split(g.reshape(g.param("embed_image_indicator.weight"), {2, 1, dims.hidden}), 0, {1, 1});
+      g.split(g.reshape(g.param("embed_image_indicator.weight"), {2, 1, hidden}), 0, {1, 1});
   Value image = g.linear(g.reshape(latents, {batch, places, dims.channels}), "input_proj");
   Value states = g.linear(g.rms_norm(text, "llm_cond_norm", text_eps), "llm_cond_proj");
   Value x = g.concat({g.add(image, kinds[1]), g.add(states, kinds[0])}, 1);
 
-  const Reach reach = {.head = dims.head,
-                       .rope = positions(g, dims.head, rows, columns, length),
-                       .seen = g.cast(g.affine(nn::mask_lengths(g, mask), 1, static_cast<double>(places)), LH_I32)};
-  for (int64_t i = 0; i < dims.blocks; ++i) x = block(g, "layers." + std::to_string(i), x, c, reach);
+  const nn::RopeTables rope = positions(g, dims.layer.head_dim, rows, columns, length);
+  Value seen = g.cast(g.affine(nn::mask_lengths(g, mask), 1, static_cast<double>(places)), LH_I32);
+  x = nn::next_dit_blocks(g, "layers", dims.layers, dims.layer, x, c, rope, seen);
 
   Value scale = g.linear(g.silu(c), "final_layer.adaln_modulation");
   x = g.layer_norm(g.slice(x, 1, 0, places), final_eps);
-  x = g.linear(scaled(g, x, g.reshape(scale, {batch, 1, dims.hidden})), "final_layer.linear");
+  x = g.mul(x, g.affine(g.reshape(scale, {batch, 1, hidden}), 1, 1));
+  x = g.linear(x, "final_layer.linear");
   g.output("output", g.reshape(g.affine(x, -1), {batch, rows, columns, dims.channels}));
 }
 

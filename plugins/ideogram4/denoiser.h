@@ -1,16 +1,15 @@
 // The Ideogram 4 transformer: its dimensions, read from weight shapes, and its graph.
 #pragma once
 
-#include "lora_host/lora_host.hpp"
+#include "nn/next_dit.hpp"
 
 namespace ideogram4 {
 
 struct Dimensions {
-  int64_t hidden = 0;
-  int64_t head = 0;      // numbers of a head
+  lora_host::nn::NextDit layer;
   int64_t channels = 0;  // of the latents
   int64_t text = 0;      // width of a row of text: the encoder's times the states that are read of it
-  int64_t blocks = 0;
+  int64_t layers = 0;
 };
 
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.

@@ -25,11 +25,13 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
 
   Value t = g.silu(nn::timestep_embedder(g, g.affine(timestep, -1, 1), 1.0, "t_embedder", "mlp.0", "mlp.2"));
   const int64_t rows = height / Dimensions::patch, columns = width / Dimensions::patch;
-  const Positions at = positions(g, text_mask, rows, columns, dims.blocks.head_dim);
+  Value there = nn::mask_lengths(g, text_mask);
+  // Whatever a mask holds, it is a row of a table.
+  Value lengths = g.cast(g.clamp(there, 0, static_cast<double>(given)), LH_I32);
+  const Positions at = positions(g, lengths, given, rows, columns, dims.blocks.head_dim);
   Value x = g.linear(nn::patchify_channel_last(g, latents, Dimensions::patch), "x_embedder");  // [B, rows columns, h]
   x = nn::next_dit_blocks(g, "noise_refiner", dims.noise_refiners, dims.blocks, x, t, at.image);
 
-  Value there = nn::mask_lengths(g, text_mask);
   Value c = g.linear(g.rms_norm(text, "cap_embedder.0", nn::NextDit::eps), "cap_embedder.1");
   c = nn::next_dit_blocks(g, "context_refiner", dims.context_refiners, dims.blocks, c, {}, at.text,
                           g.cast(there, LH_I32));

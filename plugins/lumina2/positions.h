@@ -10,7 +10,8 @@ namespace lumina2 {
 struct Positions {
   lora_host::nn::RopeTables image, text, both;  // image [B, S, D/2], text [L, D/2], both [B, S + L, D/2]
 };
-// For images of rows x columns patches; text_mask i32 [B, L]: 1 for the rows of the text, which come first.
-Positions positions(lora_host::Graph& g, lora_host::Value text_mask, int64_t rows, int64_t columns, int64_t head_dim);
+// For images of rows x columns patches, and `length` rows of text, of which lengths i32 [B] are there.
+Positions positions(lora_host::Graph& g, lora_host::Value lengths, int64_t length, int64_t rows, int64_t columns,
+                    int64_t head_dim);
 
 }  // namespace lumina2

@@ -38,18 +38,10 @@ nn::RopeTables positions(Graph& g, Value lengths, int64_t rows, int64_t columns,
     }
   for (int64_t token = 0; token < length; ++token)
     for (const auto& frequencies : {first, other, other}) tokens.add(token, frequencies);
-  const int64_t batch = g.shape(lengths)[0], places = rows * columns, half = Dimensions::head_dim / 2;
-  const nn::RopeTables start = starts.tables(g, {1, length + 1, 8}), place = grid.tables(g, {1, places, half - 8}),
-                       text = tokens.tables(g, {1, length, half});
-  nn::RopeTables all;
-  for (Value nn::RopeTables::*part : {&nn::RopeTables::cos, &nn::RopeTables::sin}) {
-    Value own = g.gather(g.expand(start.*part, {batch, length + 1, 8}), lengths);  // [B, 8]
-    Value image = g.concat(
-        {g.expand(g.reshape(own, {batch, 1, 8}), {batch, places, 8}), g.expand(place.*part, {batch, places, half - 8})},
-        -1);
-    all.*part = g.concat({image, g.expand(text.*part, {batch, length, half})}, 1);
-  }
-  return all;
+  const int64_t places = rows * columns, half = Dimensions::head_dim / 2;
+  return nn::image_behind_text(g, starts.tables(g, {1, length + 1, 8}), grid.tables(g, {places, half - 8}),
+                               tokens.tables(g, {length, half}), lengths)
+      .all;
 }
 
 // Tokens of image and text [B, ., h], or numbers that each of them is modulated by.

@@ -49,13 +49,6 @@ constexpr double theta = 256;
 const std::vector<double> of_sequence = nn::rope_frequencies(32, theta), of_picture = nn::rope_frequencies(48, theta);
 constexpr int64_t half = Dimensions::head_dim / 2, first_axis = 16, other_axes = 48;  // angles of a token
 
-// [B, n, W] of a table [n, W] or [B, 1, W].
-Value spread(Graph& g, Value table, int64_t batch, int64_t tokens) {
-  Dims d = g.shape(table);
-  if (d.size() == 2) table = g.reshape(table, {1, d[0], d[1]});
-  return g.expand(table, {batch, tokens, d.back()});
-}
-
 }  // namespace
 
 Positions positions(Graph& g, const Captions& captions, int64_t rows, int64_t columns, int64_t tokens) {
@@ -79,13 +72,13 @@ Positions positions(Graph& g, const Captions& captions, int64_t rows, int64_t co
   for (Value nn::RopeTables::*part : {&nn::RopeTables::cos, &nn::RopeTables::sin}) {
     Value chosen = captions.choose(start.*part);  // [B, 1, 16]
     const int64_t batch = g.shape(chosen)[0];
-    Value image = g.concat({spread(g, chosen, batch, places), spread(g, place.*part, batch, places)}, -1);
+    Value image = g.concat({nn::spread(g, chosen, batch, places), nn::spread(g, place.*part, batch, places)}, -1);
     if (tokens > places) {
       Value filling = g.expand(g.reshape(none.*part, {1, 1, half}), {batch, tokens - places, half});
       image = g.concat({image, filling}, 1);
     }
     out.image.*part = image;
-    out.both.*part = g.concat({image, spread(g, out.text.*part, batch, captions.length())}, 1);
+    out.both.*part = g.concat({image, nn::spread(g, out.text.*part, batch, captions.length())}, 1);
   }
   return out;
 }

@@ -114,8 +114,8 @@ inline Qkv concat_tokens(Graph& g, const Qkv& first, const Qkv& second) {
 // Rotary embedding of q, where tokens ask, and k; as they are without tables.
 inline Qkv rotated(Graph& g, Qkv x, const RopeTables& rope) {
   if (!rope.cos) return x;
-  if (x.q) x.q = g.rope(x.q, rope.cos, rope.sin);
-  x.k = g.rope(x.k, rope.cos, rope.sin);
+  if (x.q) x.q = g.rope(x.q, rope.cos, rope.sin, rope.interleaved);
+  x.k = g.rope(x.k, rope.cos, rope.sin, rope.interleaved);
   return x;
 }
 

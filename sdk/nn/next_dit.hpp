@@ -1,4 +1,4 @@
-// The blocks of NextDiT (Lumina 2, Z-Image), of the image alone, of the text alone, or of both:
+// The blocks of NextDiT (Lumina 2, Z-Image, Ideogram 4), of the image alone, of the text alone, or of both:
 //
 //   x += tanh(gate) norm2(attention((1 + scale) norm1(x))), and the same with a gated mlp
 // Scales and gates are linear in a vector of the time; a block without has neither. Norms are RMS. The keys may have
@@ -15,8 +15,10 @@ namespace lora_host::nn {
 struct NextDit {
   int64_t hidden = 0, keys = 0;  // width; rows of k and of v. Queries have `hidden` rows
   int64_t head_dim = 0;
-  int64_t time = 0;                             // width of the vector that modulates
-  const char* modulation = "adaLN_modulation";  // the linear, below the block
+  int64_t time = 0;  // width of the vector that modulates
+  // Names below the block.
+  const char *modulation = "adaLN_modulation", *out = "attention.out";
+  const char *q_norm = "attention.q_norm", *k_norm = "attention.k_norm";
   static constexpr double eps = 1e-5;
 };
 
@@ -29,10 +31,10 @@ inline int64_t require_next_dit_blocks(const Weights& w, const std::string& part
     const std::string attention = block + ".attention", mlp = block + ".feed_forward";
     const int64_t inner = w.require(mlp + ".w1.weight", {-1, h})[0];
     w.require_linear(attention + ".qkv", h + 2 * dit.keys, h, false);
-    w.require_linear(attention + ".out", h, h, false);
+    w.require_linear(block + "." + dit.out, h, h, false);
     w.require_linear(mlp + ".w2", h, inner, false);
     w.require_linear(mlp + ".w3", inner, h, false);
-    for (const char* norm : {".q_norm.weight", ".k_norm.weight"}) w.require(attention + norm, {dit.head_dim});
+    for (const char* norm : {dit.q_norm, dit.k_norm}) w.require(block + "." + norm + ".weight", {dit.head_dim});
     for (const char* norm : {".attention_norm1", ".attention_norm2", ".ffn_norm1", ".ffn_norm2"})
       w.require(block + norm + ".weight", {h});
     if (modulated) w.require_linear(block + "." + dit.modulation, 4 * h, dit.time);
@@ -57,9 +59,9 @@ inline Value next_dit_block(Graph& g, const std::string& name, const NextDit& di
   const std::string attention = name + ".attention", mlp = name + ".feed_forward";
   const std::vector<Value> rows =
       g.split(g.linear(read(".attention_norm1", mod[0]), attention + ".qkv"), -1, {dit.hidden, dit.keys, dit.keys});
-  const Qkv qkv = heads(g, rows[0], rows[1], rows[2], dit.head_dim, attention + ".q_norm.weight",
-                        attention + ".k_norm.weight", NextDit::eps);
-  add(".attention_norm2", mod[1], g.linear(self_attention(g, qkv, rope, key_lengths), attention + ".out"));
+  const Qkv qkv = heads(g, rows[0], rows[1], rows[2], dit.head_dim, name + "." + dit.q_norm + ".weight",
+                        name + "." + dit.k_norm + ".weight", NextDit::eps);
+  add(".attention_norm2", mod[1], g.linear(self_attention(g, qkv, rope, key_lengths), name + "." + dit.out));
   Value y = read(".ffn_norm1", mod[2]);
   y = held(g, g.mul(g.silu(g.linear(y, mlp + ".w1")), g.linear(y, mlp + ".w3")));
   add(".ffn_norm2", mod[3], g.linear(y, mlp + ".w2"));

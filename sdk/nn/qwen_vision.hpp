@@ -80,6 +80,7 @@ class QwenVision {
       there.push_back(id[0] < rows_ && id[1] < columns_ ? 1 : 0);
     }
     rope_ = rope_tables(g_, ids, Id{head_dim / 2, head_dim / 2}, 10000.0);
+    rope_.interleaved = false;
     if (tokens() == rows_ * columns_) return;
     in_windows_ = g_.constant({down_ * across_, window * window}, there);
     in_picture_ = g_.constant({1, tokens()}, there);
@@ -96,9 +97,7 @@ class QwenVision {
   }
 
   Value attention(Value x, const std::string& module, bool full) {
-    Qkv qkv = fused_qkv(g_, x, module + ".qkv", head_dim, "", "");
-    qkv.q = g_.rope(qkv.q, rope_.cos, rope_.sin, false);
-    qkv.k = g_.rope(qkv.k, rope_.cos, rope_.sin, false);
+    const Qkv qkv = rotated(g_, fused_qkv(g_, x, module + ".qkv", head_dim, "", ""), rope_);
     const Dims whole = g_.shape(qkv.q);  // [1, S, H, D]
     const Dims cut = full ? whole : Dims{down_ * across_, window * window, whole[2], head_dim};
     const double scale = 1 / std::sqrt(static_cast<double>(head_dim));

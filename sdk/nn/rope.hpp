@@ -11,6 +11,7 @@ namespace lora_host::nn {
 
 struct RopeTables {
   Value cos, sin;
+  bool interleaved = true;  // pairs are neighbours; or else halves of a head
 };
 
 // theta^(-2k / width), k < width / 2
@@ -75,7 +76,35 @@ RopeTables rope_tables(Graph& g, const std::vector<std::array<int64_t, N>>& ids,
 
 // Of the positions from `start` on, of tables [S, D/2] or [B, S, D/2].
 inline RopeTables rope_rows(Graph& g, const RopeTables& tables, int64_t start, int64_t length) {
-  return {g.slice(tables.cos, -2, start, length), g.slice(tables.sin, -2, start, length)};
+  return {g.slice(tables.cos, -2, start, length), g.slice(tables.sin, -2, start, length), tables.interleaved};
+}
+
+// [B, n, W] of a table [n, W] or [1 | B, 1 | n, W].
+inline Value spread(Graph& g, Value table, int64_t batch, int64_t tokens) {
+  const Dims d = g.shape(table);
+  if (d.size() == 2) table = g.reshape(table, {1, d[0], d[1]});
+  return g.expand(table, {batch, tokens, d.back()});
+}
+
+// Tables [B, ., W] of an image, and of the image and the text behind it.
+struct ImageBehindText {
+  RopeTables image, all;
+};
+
+// Of an image whose first axis goes on where its own text ends, each sample's at another place. starts [1, L + 1, A]:
+// that axis by the length of a text; places [n, W - A]: the other axes; text [L, W]; lengths i32 [B], at most L.
+inline ImageBehindText image_behind_text(Graph& g, const RopeTables& starts, const RopeTables& places,
+                                         const RopeTables& text, Value lengths) {
+  const Dims by_length = g.shape(starts.cos);
+  const int64_t batch = g.shape(lengths)[0], image = g.shape(places.cos)[0], length = g.shape(text.cos)[0];
+  ImageBehindText out{{{}, {}, text.interleaved}, {{}, {}, text.interleaved}};
+  for (Value RopeTables::*part : {&RopeTables::cos, &RopeTables::sin}) {
+    Value start = g.gather(g.expand(starts.*part, {batch, by_length[1], by_length[2]}), lengths);
+    start = g.reshape(start, {batch, 1, by_length[2]});
+    out.image.*part = g.concat({spread(g, start, batch, image), spread(g, places.*part, batch, image)}, -1);
+    out.all.*part = g.concat({out.image.*part, spread(g, text.*part, batch, length)}, 1);
+  }
+  return out;
 }
 
 }  // namespace lora_host::nn
