@@ -1,13 +1,13 @@
 // The command line: what each call means, and the answer to a wrong one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <filesystem>
 #include <fstream>
 
 #include "cli/options.h"
 #include "core/error.h"
+#include "support/io_files.h"
 
 namespace lh {
 namespace {
@@ -34,8 +34,6 @@ std::string error_of(const std::vector<const char*>& args) {
 class Cli : public testing::Test {
  protected:
   void SetUp() override {
-    folder_ = std::filesystem::temp_directory_path() / ("lora_cli_test_" + std::to_string(getpid()));
-    std::filesystem::create_directories(folder_);
     config_ = (folder_ / "c.yaml").string();
     model_ = (folder_ / "m.safetensors").string();
     std::ofstream(config_) << "name: dog\nmodel: {name_or_path: base}\n"
@@ -43,9 +41,9 @@ class Cli : public testing::Test {
                               "train: {steps: 5}\nsample: {prompts: [one]}\n";
     std::ofstream(model_) << "x";
   }
-  void TearDown() override { std::filesystem::remove_all(folder_); }
 
-  std::filesystem::path folder_;
+  const test::TempDir temp_;
+  const std::filesystem::path folder_ = temp_.path();
   std::string config_, model_;
 };
 

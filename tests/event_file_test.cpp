@@ -9,6 +9,7 @@
 
 #include "core/error.h"
 #include "data/crc32c.h"
+#include "support/io_files.h"
 
 namespace lh {
 namespace {
@@ -39,14 +40,13 @@ std::vector<std::string> messages(const fs::path& path) {
 
 class EventFileTest : public testing::Test {
  protected:
-  EventFileTest() : folder_(fs::path(testing::TempDir()) / "lora_event_test") { fs::remove_all(folder_); }
-  ~EventFileTest() override { fs::remove_all(folder_); }
   std::vector<fs::path> files() const {
     std::vector<fs::path> found;
     for (const auto& entry : fs::directory_iterator(folder_)) found.push_back(entry.path());
     return found;
   }
-  fs::path folder_;
+  const test::TempDir temp_;
+  const fs::path folder_ = temp_ / "events";
 };
 
 TEST(Crc32c, KnownValues) {

@@ -10,6 +10,7 @@
 #include "plugin/elf_note.h"
 #include "plugin/optimizer.h"
 #include "plugin/plugin_model.h"
+#include "support/io_files.h"
 #include "support/log.h"
 #include "support/paths.h"
 
@@ -27,12 +28,10 @@ const fs::path misbehaving = fs::path(test::binary_dir()) / "lib" / "lora-host-t
 class PluginTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    fs::create_directories(dir_);
     std::ifstream file(built / "optim.so", std::ios::binary);
     image_.assign(std::istreambuf_iterator<char>(file), {});
     ASSERT_GT(image_.size(), 64u) << "optim.so is not built";
   }
-  void TearDown() override { fs::remove_all(dir_); }
 
   fs::path write(const std::string& bytes, const std::string& name = "crafted.so") {
     std::ofstream(dir_ / name, std::ios::binary) << bytes;
@@ -60,7 +59,8 @@ class PluginTest : public ::testing::Test {
     return image;
   }
 
-  fs::path dir_ = fs::temp_directory_path() / ("lora_plugin_test_" + std::to_string(getpid()));
+  const test::TempDir temp_;
+  const fs::path dir_ = temp_.path();
   std::string image_;
 };
 

@@ -8,6 +8,7 @@
 #include <functional>
 
 #include "core/error.h"
+#include "support/io_files.h"
 #include "support/log.h"
 #include "support/paths.h"
 #include "support/token_files.h"
@@ -28,14 +29,7 @@ void write(const fs::path& file, const std::string& text) {
 
 class TokenizerFiles : public testing::Test {
  protected:
-  void SetUp() override {
-    fs::remove_all(dir_);
-    fs::create_directories(dir_);
-  }
-  void TearDown() override {
-    unsetenv("LORA_HOST_DATA");
-    fs::remove_all(dir_);
-  }
+  void TearDown() override { unsetenv("LORA_HOST_DATA"); }
   void expect_error(const TokenizerSpec& spec, const TokenizerPlaces& places, const std::string& part,
                     Code code = Code::data) const {
     try {
@@ -46,7 +40,8 @@ class TokenizerFiles : public testing::Test {
       EXPECT_EQ(error.code(), code);
     }
   }
-  const fs::path dir_ = fs::path(testing::TempDir()) / "lora_tokenizer_files";
+  const TempDir temp_;
+  const fs::path dir_ = temp_.path();
 };
 
 TokenizerSpec everywhere() {

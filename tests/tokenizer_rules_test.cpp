@@ -29,10 +29,8 @@ json small() {
 
 class TokenizerRules : public testing::Test {
  protected:
-  void TearDown() override { fs::remove_all(dir_); }
   std::unique_ptr<Tokenizer> make(const json& file) const { return make(file.dump()); }
   std::unique_ptr<Tokenizer> make(const std::string& text) const {
-    fs::create_directories(dir_);
     std::ofstream(dir_ / "tokenizer.json") << text;
     return tokenizer_of(dir_, tokenizer_spec("bpe"));
   }
@@ -52,7 +50,8 @@ class TokenizerRules : public testing::Test {
   std::string cut(const json& pre_tokenizer, const std::string& text) const {
     return tokens({{"pre_tokenizer", pre_tokenizer}}, text);
   }
-  const fs::path dir_ = fs::path(testing::TempDir()) / "lora_tokenizer_rules";
+  const TempDir temp_;
+  const fs::path dir_ = temp_.path();
 };
 
 TEST_F(TokenizerRules, Normalizers) {
