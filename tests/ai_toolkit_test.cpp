@@ -476,6 +476,8 @@ TEST(SamplePrompts, FlagsOfAPromptSayHowItIsMade) {
             "sample_steps: 12, network_multiplier: -5}]");
   EXPECT_EQ(item("a cat --seed 1 --cfg 2 --steps 3 --network_multiplier 0.5"),
             "[{prompt: \"a cat\", seed: 1, guidance_scale: 2, sample_steps: 3, network_multiplier: 0.5}]");
+  EXPECT_EQ(item("a cat --gr 0.7 --do_cfg_norm true --rcfg 1 --ctr 0.25"),
+            "[{prompt: \"a cat\", guidance_rescale: 0.7, do_cfg_norm: true, renorm_cfg: 1, cfg_trunc_ratio: 0.25}]");
   EXPECT_EQ(item("smile  --ctrl_img /a b.jpg"), "[{prompt: \"smile\", images: {\"control\": \"/a b.jpg\"}}]");
   EXPECT_EQ(item("a hat --ctrl_img a.png --ctrl_img_2 b.png --ctrl_img_3 c.png"),
             "[{prompt: \"a hat\", images: {\"control\": \"a.png\", \"control_2\": \"b.png\", \"control_3\": "

@@ -91,6 +91,27 @@ TEST_P(DenoiserOf, GuidanceInABatchIsThatOfOneAfterTheOther) {
   EXPECT_LE(difference(batched, one_by_one), 1e-3 * difference(unguided, one_by_one));
 }
 
+// Where it ends at once it is as if there was none; where it ends on the way, and where its norm is taken back, it is
+// something between.
+TEST_P(DenoiserOf, GuidanceEndsAndIsTakenBack) {
+  SmallModel model(GetParam());
+  const auto sample = [&](SampleConfig config) {
+    config.sample_steps = 4;
+    config.guidance_scale = config.guidance_scale.value_or(4.0);
+    config.skip_layer_guidance_scale = model.recipe().sampling.skip_layer_guidance ? std::optional(0.0) : std::nullopt;
+    return model.sample(config);
+  };
+  const HostTensor whole = sample({}), none = sample({.guidance_scale = 1.0});
+  EXPECT_EQ(sample({.cfg_trunc_ratio = 0}).data, none.data);
+  EXPECT_EQ(sample({.cfg_trunc_ratio = 1}).data, whole.data);
+  EXPECT_EQ(sample({.batch_cfg = true, .cfg_trunc_ratio = 0}).desc.shape, none.desc.shape);
+  for (const SampleConfig& config : {SampleConfig{.cfg_trunc_ratio = 0.5}, SampleConfig{.renorm_cfg = 0.5},
+                                     SampleConfig{.do_cfg_norm = true}, SampleConfig{.guidance_rescale = 0.7}}) {
+    const HostTensor out = sample(config);
+    for (const HostTensor* other : {&whole, &none}) EXPECT_NE(out.data, other->data);
+  }
+}
+
 // Every sampler for the model gives numbers, each its own.
 TEST_P(DenoiserOf, SamplersRun) {
   SmallModel model(GetParam());

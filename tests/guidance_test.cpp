@@ -3,13 +3,17 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+
 #include "support/io_files.h"
 
 namespace lh::test {
 namespace {
 
 using ::testing::ElementsAre;
+using ::testing::FloatEq;
 using ::testing::HasSubstr;
+using ::testing::Pointwise;
 
 Recipe recipe_with(bool distilled, bool skips) {
   Recipe recipe;
@@ -48,6 +52,20 @@ TEST(Guidance, IsTheRecipesWithWhatTheUserSaid) {
   EXPECT_EQ(g.skip_layers->start, 0.1);
   EXPECT_EQ(g.skip_layers->end, 0.5);
   EXPECT_FALSE(guidance_of({.skip_layer_guidance_scale = 0}, recipe_with(false, true)).skip_layers);
+  Recipe recipe = recipe_with(false, false);
+  g = guidance_of({}, recipe);
+  EXPECT_EQ(g.limit, 0);
+  EXPECT_EQ(g.until, 1);
+  recipe.sampling.renorm_cfg = 1.5;
+  recipe.sampling.cfg_trunc_ratio = 0.25;
+  g = guidance_of({.guidance_rescale = 0.7, .do_cfg_norm = true}, recipe);
+  EXPECT_EQ(g.limit, 1.5);
+  EXPECT_EQ(g.until, 0.25);
+  EXPECT_EQ(g.rescale, 0.7);
+  EXPECT_TRUE(g.by_patches);
+  g = guidance_of({.renorm_cfg = 0, .cfg_trunc_ratio = 2}, recipe);
+  EXPECT_EQ(g.limit, 0);
+  EXPECT_EQ(g.until, 2);
 }
 
 TEST(Guidance, ThatTheModelDoesNotHaveIsRefused) {
@@ -86,6 +104,62 @@ TEST(Guidance, Formulas) {
   EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(2.0f, -8.0f));
   add_skip_layer(out, c, s, 2);
   EXPECT_THAT(std::vector<float>(out.as<float>().begin(), out.as<float>().end()), ElementsAre(0.0f, -7.0f));
+}
+
+std::vector<float> values(const HostTensor& tensor) { return {tensor.as<float>().begin(), tensor.as<float>().end()}; }
+
+double norm_of(const std::vector<float>& values) {
+  double squares = 0;
+  for (const double value : values) squares += value * value;
+  return std::sqrt(squares);
+}
+
+// Two patches of 2 x 2 places with two channels side by side: rows hold parts of both.
+TEST(Guidance, IsTakenBackPatchByPatch) {
+  const HostTensor c = floats({1, 2, 4, 2}, {1, 0, 0, 0, 3, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0, 0});
+  HostTensor out = floats({1, 2, 4, 2}, {3, 0, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 0, 0, -1});
+  take_back_norm(out, c, {.by_patches = true}, 2);
+  const auto root = static_cast<float>(5 / std::sqrt(2.0));  // of a norm of sqrt(2), 5 of c
+  EXPECT_THAT(values(out), Pointwise(FloatEq(), std::vector<float>{0.6f, 0, 0, 0, 0, root, 0, 0,  //
+                                                                   0, 0.8f, 0, 0, 0, 0, 0, -root}));
+  HostTensor nothing = floats({1, 1, 1, 2}, {0, 0});
+  take_back_norm(nothing, floats({1, 1, 1, 2}, {1, 1}), {.by_patches = true}, 1);
+  EXPECT_THAT(values(nothing), ElementsAre(0, 0));
+}
+
+TEST(Guidance, IsLimited) {
+  const HostTensor c = floats({1, 1, 2, 1}, {3, 4});
+  for (const auto& [limit, norm] : {std::pair{0.0, 10.0}, {1.0, 5.0}, {1.5, 7.5}, {3.0, 10.0}}) {
+    HostTensor out = floats({1, 1, 2, 1}, {-6, 8});
+    take_back_norm(out, c, {.limit = limit}, 1);
+    EXPECT_NEAR(norm_of(values(out)), norm, 1e-6) << limit;
+    EXPECT_LT(values(out)[0], 0);
+  }
+}
+
+// Deviations from the mean, 1 of c and 4 of the result.
+TEST(Guidance, IsRescaled) {
+  const HostTensor c = floats({1, 1, 2, 1}, {9, 11});
+  for (const auto& [share, factor] : {std::pair{0.0, 1.0}, {0.5, 0.625}, {1.0, 0.25}}) {
+    HostTensor out = floats({1, 1, 2, 1}, {-4, 4});
+    take_back_norm(out, c, {.rescale = share}, 1);
+    EXPECT_THAT(values(out),
+                ElementsAre(FloatEq(static_cast<float>(-4 * factor)), FloatEq(static_cast<float>(4 * factor))));
+    HostTensor even = floats({1, 1, 2, 1}, {2, 2});
+    take_back_norm(even, c, {.rescale = share}, 1);
+    EXPECT_THAT(values(even), ElementsAre(2, 2));
+  }
+}
+
+TEST(Guidance, KnowsHowMuchNoiseIsGone) {
+  Recipe recipe;
+  recipe.objective = Objective::flow;
+  EXPECT_EQ(noise_gone(recipe, 1, 1), 0);
+  EXPECT_EQ(noise_gone(recipe, 0.25, 0.25), 0.75);
+  recipe.objective = Objective::epsilon;
+  EXPECT_EQ(noise_gone(recipe, 14.6, 999), 0);
+  EXPECT_EQ(noise_gone(recipe, 1, 499), 0.5);
+  EXPECT_LT(noise_gone(recipe, 0.03, 0), 1);
 }
 
 }  // namespace

@@ -22,7 +22,7 @@ inputs: {text: {source: conditioner.text, mask: conditioner.there, round: 32}, t
 latents: {channels: 16, downscale: 8, multiple: 2}
 tokenizers:
   clip_l: {kind: clip, length: 77, pad: 49407}
-  t5: {kind: t5, length: 256, max_length: 512, pad: 0, optional: true}
+  t5: {kind: t5, negative_template: "not {prompt}", length: 256, max_length: 512, pad: 0, optional: true}
 timestep: {type: logit_normal, shift: 3.0, weighting: cosmap}
 sampling:
   sampler: flow_euler
@@ -57,6 +57,7 @@ TEST(Recipe, FlowModel) {
   EXPECT_EQ(r.objective, Objective::flow);
   EXPECT_EQ(r.latents.pixel_step(), 16);
   EXPECT_EQ(r.tokenizers.at("t5").max_length, 512);
+  EXPECT_EQ(r.tokenizers.at("t5").negative_text, "not {prompt}");
   EXPECT_TRUE(r.tokenizers.at("t5").optional);
   EXPECT_FALSE(r.tokenizers.at("clip_l").optional);
   EXPECT_EQ(r.timestep.type, "logit_normal");
@@ -167,6 +168,15 @@ TEST(Recipe, ModelOfDiscreteTimesteps) {
   EXPECT_EQ(r.latents.downscale, 8);
 }
 
+TEST(Recipe, HowFarGuidanceGoes) {
+  std::string text = flow;
+  EXPECT_EQ(Recipe::parse(text, "tiny").sampling.renorm_cfg, 0);
+  EXPECT_EQ(Recipe::parse(text, "tiny").sampling.cfg_trunc_ratio, 1);
+  text.replace(text.find("  guidance: 4.5"), 0, "  renorm_cfg: 1.5\n  cfg_trunc_ratio: 0.25\n");
+  EXPECT_EQ(Recipe::parse(text, "tiny").sampling.renorm_cfg, 1.5);
+  EXPECT_EQ(Recipe::parse(text, "tiny").sampling.cfg_trunc_ratio, 0.25);
+}
+
 TEST(Recipe, Tokenizers) {
   std::string text = flow;
   const std::string before = "{kind: clip, length: 77, pad: 49407}";
@@ -242,6 +252,10 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "length: 77", "length: 0", "line 7: length must be an integer, 1 to 65536, found 0"},
       {flow, ", length: 77", "", "line 7: a tokenizer needs the field `length`"},
       {flow, "pad: 49407", "template: 'a {text}'", "line 7: template must hold {prompt}, the place of the prompt"},
+      {flow, "pad: 49407", "negative_template: none",
+       "line 7: negative_template must hold {prompt}, the place of the prompt"},
+      {flow, "pad: 49407", "drop: 2, negative_template: '{prompt}'",
+       "line 7: negative_template goes neither with pict"},
       {flow, "pad: 49407", "system: be brief", "line 7: system needs a template with {system}"},
       {flow, "pad: 49407", "side: both", "line 7: side `both` is unknown; known: right, left"},
       {flow, "pad: 49407", "drop: 77", "line 7: drop must be an integer, 0 to 76, found 77"},

@@ -248,6 +248,15 @@ TEST(TokenizerTemplate, IsPutAroundThePrompt) {
   EXPECT_EQ(cut.cut, 7);
   EXPECT_EQ(cut.ids, Ids(ids.begin(), ids.end() - 7));
 
+  TokenizerSpec other = spec;
+  other.negative_text = "{prompt}, {system}";
+  other.system = "drawn";
+  const auto two = make_tokenizer(other, {});
+  EXPECT_EQ(two->encode("bad", {}, true), qwen3().encode("bad, drawn"));
+  EXPECT_EQ(tokenize(*two, "bad", 60, 1, {}, true).ids[0], qwen3().encode("bad")[0]);
+  EXPECT_EQ(tokenizer->encode("bad", {}, true), tokenizer->encode("bad"));
+  EXPECT_NE(two->fingerprint(), tokenizer->fingerprint());
+
   spec.side = TokenizerSpec::Side::left;
   spec.strip = spec.lower = true;
   const TokenRows left = tokenize(*make_tokenizer(spec, {}), " \u00a0A {SYSTEM} Cat\n", size + 2);

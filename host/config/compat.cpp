@@ -208,9 +208,7 @@ constexpr Refused refused_table[] = {
     {"model.te_name_or_path", "give each text encoder by its own key: lora-host plugins --verbose lists them"},
     {"model.attn_masking", "remove it"},
     {"model.split_model_over_gpus", "remove it"},
-    {"sample.guidance_rescale", "remove it: guidance is not rescaled"},
     {"sample.num_frames", "samples are single images", "1"},
-    {"sample.do_cfg_norm", "remove it: guidance is not normalised"},
     {"sample.extra_values", no_adapter},
 };
 

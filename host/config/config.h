@@ -195,7 +195,8 @@ struct SampleItem {
   std::string prompt;
   std::optional<std::string> neg;
   std::optional<int64_t> width, height, seed, sample_steps;
-  std::optional<double> guidance_scale, network_multiplier;
+  std::optional<double> guidance_scale, guidance_rescale, renorm_cfg, cfg_trunc_ratio, network_multiplier;
+  std::optional<bool> do_cfg_norm;
   std::map<std::string, GivenValue> images;  // by the model's key
   bool operator==(const SampleItem&) const = default;
 };
@@ -212,12 +213,15 @@ struct SampleConfig {
   std::string neg;
   int64_t width = 512, height = 512;
   int64_t seed = 42;
-  bool walk_seed = false;                     // prompt i uses seed + i
-  int64_t sample_steps = 0;                   // 0 = the model's own
-  std::optional<double> guidance_scale;       // empty = the model's own
-  double network_multiplier = 1;              // of the trained adapter
-  bool batch_cfg = false;                     // both prompts of guidance in one batch
-  std::vector<int64_t> skip_guidance_layers;  // empty = the model's own, as are the numbers
+  bool walk_seed = false;                // prompt i uses seed + i
+  int64_t sample_steps = 0;              // 0 = the model's own
+  std::optional<double> guidance_scale;  // empty = the model's own
+  double guidance_rescale = 0;
+  bool do_cfg_norm = false;
+  std::optional<double> renorm_cfg, cfg_trunc_ratio;  // empty = the model's own
+  double network_multiplier = 1;                      // of the trained adapter
+  bool batch_cfg = false;                             // both prompts of guidance in one batch
+  std::vector<int64_t> skip_guidance_layers;          // empty = the model's own, as are the numbers
   std::optional<double> skip_layer_guidance_scale, skip_layer_guidance_start, skip_layer_guidance_stop;
   bool sample_at_start = false;
 };

@@ -782,10 +782,9 @@ const Key table[] = {
      {.range = any_count}},
     {"sample.prompts", in<S, &SampleConfig::prompts>,
      "Prompts, one image each: texts, or mappings of prompt with neg, width, height, seed, guidance_scale, "
-     "sample_steps, "
-     "network_multiplier and images, which count for this image. Flags in a text say the same: --n, --w, --h, --d, "
-     "--l, "
-     "--s, --m, --ctrl_img, --ctrl_img_2, --ctrl_img_3, --image, --mask."},
+     "guidance_rescale, do_cfg_norm, renorm_cfg, cfg_trunc_ratio, sample_steps, network_multiplier and images, which "
+     "count for this image. Flags in a text say the same: --n, --w, --h, --d, --l, --s, --m, --gr, --rcfg, --ctr, "
+     "--ctrl_img, --ctrl_img_2, --ctrl_img_3, --image, --mask."},
     {"sample.images",
      in<S, &SampleConfig::images>,
      "Images that samples are made from, for models that are given some: by the model's key, such as control, one "
@@ -804,6 +803,25 @@ const Key table[] = {
     {"sample.guidance_scale",
      in<S, &SampleConfig::guidance_scale>,
      "Guidance. Empty: the model's own. 1: none, which is twice as fast where the model takes no guidance number.",
+     {.range = guidance}},
+    {"sample.guidance_rescale",
+     in<S, &SampleConfig::guidance_rescale>,
+     "Guidance with a negative prompt makes contrast larger, most of all with v-prediction: this share of the way back "
+     "to "
+     "the standard deviation of what the prompt alone gives. 0: as it comes.",
+     {.range = share}},
+    {"sample.do_cfg_norm", in<S, &SampleConfig::do_cfg_norm>,
+     "Guidance with a negative prompt leaves each patch of what the model says as large as with the prompt alone."},
+    {"sample.renorm_cfg",
+     in<S, &SampleConfig::renorm_cfg>,
+     "Guidance with a negative prompt makes what the model says at most this many times as large as with the prompt "
+     "alone, as a "
+     "whole. 0: as it comes. Empty: the model's own.",
+     {.range = guidance}},
+    {"sample.cfg_trunc_ratio",
+     in<S, &SampleConfig::cfg_trunc_ratio>,
+     "Guidance with a negative prompt ends when this share of the noise is gone; steps behind it take half the time. "
+     "Empty: the model's own.",
      {.range = guidance}},
     {"sample.network_multiplier",
      in<S, &SampleConfig::network_multiplier>,

@@ -29,6 +29,10 @@ constexpr Row rows[] = {{"neg", "n"},
                         {"seed", "d", "seed"},
                         {"guidance_scale", "l", "cfg"},
                         {"sample_steps", "s", "steps"},
+                        {"guidance_rescale", "gr"},
+                        {"do_cfg_norm", "do_cfg_norm"},
+                        {"renorm_cfg", "rcfg"},
+                        {"cfg_trunc_ratio", "ctr"},
                         {"network_multiplier", "m", "network_multiplier"},
                         {"ctrl_img", "ctrl_img"},
                         {"ctrl_img_2", "ctrl_img_2"},
@@ -52,10 +56,8 @@ constexpr std::string_view one_frame = "samples are single images";
 constexpr Foreign foreign[] = {{"ctrl_idx", "0", several},
                                {"num_frames", "1", one_frame},
                                {"frames", "1", one_frame},
-                               {"do_cfg_norm", "false", "guidance is not normalised here"},
                                {"p2", "", "all text encoders are given one prompt"},
-                               {"n2", "", "all text encoders are given one negative prompt"},
-                               {"gr", "0", "guidance is not rescaled here"}};
+                               {"n2", "", "all text encoders are given one negative prompt"}};
 
 std::string trimmed(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\n\r");
@@ -172,6 +174,14 @@ class Reader {
       item.sample_steps = integer(name, shown, value);
     else if (name == "guidance_scale")
       item.guidance_scale = number(name, shown, value);
+    else if (name == "guidance_rescale")
+      item.guidance_rescale = number(name, shown, value);
+    else if (name == "do_cfg_norm")
+      item.do_cfg_norm = assigned<bool>(name, shown, value);
+    else if (name == "renorm_cfg")
+      item.renorm_cfg = number(name, shown, value);
+    else if (name == "cfg_trunc_ratio")
+      item.cfg_trunc_ratio = number(name, shown, value);
     else if (name == "network_multiplier")
       item.network_multiplier = number(name, shown, value);
     else if (name == "neg")
@@ -239,6 +249,10 @@ std::string printed(const SampleItem& item) {
   if (item.height) add("height", fmt::format("{}", *item.height));
   if (item.seed) add("seed", fmt::format("{}", *item.seed));
   if (item.guidance_scale) add("guidance_scale", fmt::format("{}", *item.guidance_scale));
+  if (item.guidance_rescale) add("guidance_rescale", fmt::format("{}", *item.guidance_rescale));
+  if (item.do_cfg_norm) add("do_cfg_norm", fmt::format("{}", *item.do_cfg_norm));
+  if (item.renorm_cfg) add("renorm_cfg", fmt::format("{}", *item.renorm_cfg));
+  if (item.cfg_trunc_ratio) add("cfg_trunc_ratio", fmt::format("{}", *item.cfg_trunc_ratio));
   if (item.sample_steps) add("sample_steps", fmt::format("{}", *item.sample_steps));
   if (item.network_multiplier) add("network_multiplier", fmt::format("{}", *item.network_multiplier));
   if (!item.images.empty()) {

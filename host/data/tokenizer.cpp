@@ -68,6 +68,7 @@ std::string fingerprint_of(const TokenizerSpec& spec, const TokenizerSource& sou
                          spec.mask,
                          source.rules};
   if (!spec.picture.empty()) said.insert(said.end(), {spec.picture, spec.place});
+  if (spec.negative_text) said.push_back(*spec.negative_text);
   Sha256 hash;
   hash.update(said.dump(-1, ' ', true, nlohmann::json::error_handler_t::replace));
   for (const SourceFile& file : source.files)
@@ -179,7 +180,8 @@ const Tokenizer::Frame& Tokenizer::frame() const {
   return frame_;
 }
 
-std::vector<int32_t> Tokenizer::encode(const std::string& prompt, const std::vector<int64_t>& places) const {
+std::vector<int32_t> Tokenizer::encode(const std::string& prompt, const std::vector<int64_t>& places,
+                                       bool negative) const {
   std::string words = prompt;
   if (spec_.lower || spec_.strip) {
     icu::UnicodeString text = from_utf8(prompt);
@@ -187,8 +189,9 @@ std::vector<int32_t> Tokenizer::encode(const std::string& prompt, const std::vec
     if (spec_.lower) text = lower_case(text);
     words = to_utf8(text);
   }
-  return model().ids(filled(
-      spec_.text, {{"{prompt}", words}, {"{system}", spec_.system}, {"{pictures}", pictures_of(spec_, places)}}));
+  return model().ids(
+      filled(negative ? spec_.negative_text.value_or(spec_.text) : spec_.text,
+             {{"{prompt}", words}, {"{system}", spec_.system}, {"{pictures}", pictures_of(spec_, places)}}));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places) {
@@ -196,7 +199,7 @@ std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const Token
 }
 
 TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows,
-                   const std::vector<int64_t>& places) {
+                   const std::vector<int64_t>& places, bool negative) {
   const Tokenizer::Frame& frame = tokenizer.frame();
   const int64_t room = length - static_cast<int64_t>(frame.begin.size() + frame.end.size());
   if (room < 0)
@@ -205,7 +208,7 @@ TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_
   if (rows > 1 && room != tokenizer.spec().row_tokens)
     fail(Code::plugin, "tokenizer of kind {}: a row of {} tokens has room for {} of a text, the recipe says {}",
          tokenizer.spec().kind, length, room, tokenizer.spec().row_tokens);
-  const std::vector<int32_t> text = tokenizer.encode(prompt, places);
+  const std::vector<int32_t> text = tokenizer.encode(prompt, places, negative);
   const bool left = tokenizer.spec().side == TokenizerSpec::Side::left;
   TokenRows out;
   auto at = text.begin();

@@ -27,7 +27,9 @@ class Tokenizer {
   // As given, and completed by its preset.
   const TokenizerSpec& spec() const { return spec_; }
   // The ids of the prompt inside its template: nothing cut, nothing around them. places: how many each picture has.
-  std::vector<int32_t> encode(const std::string& prompt, const std::vector<int64_t>& places = {}) const;
+  // negative: a prompt that samples are led away from.
+  std::vector<int32_t> encode(const std::string& prompt, const std::vector<int64_t>& places = {},
+                              bool negative = false) const;
   // The token that stands for a part of a picture.
   int32_t place() const { return frame().place; }
   // What ids depend on, besides the length: what the specification says and the bytes of the files.
@@ -61,6 +63,6 @@ struct TokenRows {
 // Begin, text, end and pads. A text that is too long for a row goes on in the next one; what does not fit into the last
 // (and with it the tail of its template) is lost, begin and end stay.
 TokenRows tokenize(const Tokenizer& tokenizer, const std::string& prompt, int64_t length, int64_t rows = 1,
-                   const std::vector<int64_t>& places = {});
+                   const std::vector<int64_t>& places = {}, bool negative = false);
 
 }  // namespace lh

@@ -24,8 +24,9 @@ struct TokenizerSpec {
 
   std::string kind;  // an algorithm, or the name of a preset: a folder with tokenizer.yaml (tokenizer_preset.h)
   Files files;
-  std::string text = "{prompt}";  // `template`: {prompt}, {system} and {pictures} stand for texts
-  std::string system;             // the text of {system}
+  std::string text = "{prompt}";             // `template`: {prompt}, {system} and {pictures} stand for texts
+  std::optional<std::string> negative_text;  // `negative_template`: of negative prompts of samples, where it is another
+  std::string system;                        // the text of {system}
   // Text of {pictures} for each picture, {number} from 1, with a `place` for each place of it at {places}; empty: none.
   std::string picture, place;
   int64_t drop = 0;    // leading tokens whose rows the conditioner leaves out

@@ -100,6 +100,13 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
   } else if (pictures) {
     in.wrong(*node.find("template"), "{pictures} needs pictures: {each, place}");
   }
+  if (const Node* negative = node.find("negative_template")) {
+    out.negative_text = in.text(*negative, "negative_template");
+    if (out.negative_text->find("{prompt}") == std::string::npos)
+      in.wrong(*negative, "negative_template must hold {prompt}, the place of the prompt");
+    if (pictures || node.find("drop") != nullptr)
+      in.wrong(*negative, "negative_template goes neither with pictures nor with `drop`, which are of `template`");
+  }
   in.set(node, "lower", out.lower);
   in.set(node, "strip", out.strip);
 }
@@ -108,8 +115,8 @@ void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
 
 TokenizerSpec read_tokenizer_spec(const Strict& in, const Node& node) {
   in.check_fields(node, where,
-                  {"kind", "files", "template", "system", "pictures", "drop", "lower", "strip", "pad", "begin", "end",
-                   "side", "length", "max_length", "rows", "mask", "optional", "rules"});
+                  {"kind", "files", "template", "negative_template", "system", "pictures", "drop", "lower", "strip",
+                   "pad", "begin", "end", "side", "length", "max_length", "rows", "mask", "optional", "rules"});
   TokenizerSpec out;
   read_common(in, node, out);
   if (const Node* files = node.find("files")) {

@@ -28,7 +28,7 @@ Prompt::Prompt(const Recipe& recipe, std::string words, const ImageFiles& images
 }
 
 std::string Prompt::identity() const {
-  std::string all = text;
+  std::string all = negative ? "negative\n" + text : text;
   for (const auto& [input, cut] : pictures)
     all += fmt::format("\n{}={} {}x{} {}{} {} {} {}", input, cut.file.content_hash, cut.bucket.width, cut.bucket.height,
                        cut.flip.x ? "x" : "", cut.flip.y ? "y" : "", cut.augment.at.x, cut.augment.at.y,

@@ -24,6 +24,7 @@ struct Prompt {
 
   std::string text;
   std::map<std::string, ImageCut> pictures;  // by input of the conditioner's graph
+  bool negative = false;                     // in TokenizerSpec::negative_text
   // Two prompts with the same are encoded alike.
   std::string identity() const;
 };

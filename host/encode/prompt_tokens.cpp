@@ -72,7 +72,7 @@ std::shared_ptr<const Tokens> PromptTokens::of(const Prompt& prompt) {
   for (const auto& [encoder, spec] : specs) {
     const int64_t length = tokens_with_pictures(model_.recipe(), encoder, pictures);
     const TokenRows rows = tokenize(tokenizer(encoder), prompt.text, length, spec.rows,
-                                    picture_places(model_.recipe(), encoder, pictures));
+                                    picture_places(model_.recipe(), encoder, pictures), prompt.negative);
     if (rows.cut > 0 && encoder == specs.rbegin()->first && warned_.insert(prompt.text).second)
       log_warning("prompt is {} tokens too long for {} and is cut: {:.60}...{}", rows.cut, encoder, prompt.text,
                   spec.rows < spec.max_rows

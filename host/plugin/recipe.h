@@ -139,6 +139,7 @@ struct SamplingSpec {
   GivenOptions sampler_params = {}, scheduler_params = {};
   int64_t steps = 20;
   double guidance = 1;
+  double renorm_cfg = 0, cfg_trunc_ratio = 1;  // Guidance::limit and until
   ScheduleSpec schedule;
   std::optional<SkipLayerGuidance> skip_layer_guidance;
 };

@@ -126,7 +126,7 @@ TimestepSpec read_timestep(const Strict& in, const yaml::Node& node, Objective o
 SamplingSpec read_sampling(const Strict& in, const yaml::Node& node, const Recipe& recipe) {
   in.check_fields(node, "sampling",
                   {"sampler", "sampler_params", "scheduler", "scheduler_params", "steps", "guidance", "schedule",
-                   "skip_layer_guidance"});
+                   "renorm_cfg", "cfg_trunc_ratio", "skip_layer_guidance"});
   SamplingSpec out;
   out.sampler = in.text(in.need(node, "sampler", "sampling"), "sampler");
   in.set(node, "scheduler", out.scheduler);
@@ -134,6 +134,8 @@ SamplingSpec read_sampling(const Strict& in, const yaml::Node& node, const Recip
   set_options(in, node, "scheduler_params", out.scheduler_params);
   out.steps = in.integer(in.need(node, "steps", "sampling"), "steps", {.low = 1, .high = 1000});
   in.set(node, "guidance", out.guidance, {.low = 0, .high = 100});
+  in.set(node, "renorm_cfg", out.renorm_cfg, {.low = 0, .high = 100});
+  in.set(node, "cfg_trunc_ratio", out.cfg_trunc_ratio, {.low = 0, .high = 100});
   out.schedule = read_schedule(in, in.need(node, "schedule", "sampling"), recipe);
   if (const yaml::Node* skip = node.find("skip_layer_guidance")) {
     if (recipe.guided()) in.wrong(*skip, "skip_layer_guidance does not go with an input that is given the guidance");

@@ -84,12 +84,14 @@ HostTensor Denoiser::evaluate(Compiled& compiled, const HostTensor& x, const Noi
 
 ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t step, const SampleRequest& request,
                            TextEncoding& text) {
-  const Guidance& guidance = like_.guidance;
-  const TensorCache::Entry prompt_entry = text.at(request.shown(model_.recipe(), request.prompt));
+  const Recipe& recipe = model_.recipe();
+  const Guidance& guidance = request.guidance;
+  const TensorCache::Entry prompt_entry = text.at(request.wanted(recipe));
   const NamedTensors* prompt = prompt_entry.get();
   if (!guidance.classifier_free) return evaluate(whole_, x, level, {prompt});
-  const TensorCache::Entry negative_entry = text.at(request.shown(model_.recipe(), request.negative));
+  const TensorCache::Entry negative_entry = text.at(request.unwanted(recipe));
   const NamedTensors* negative = negative_entry.get();
+  const bool over = noise_gone(recipe, level.sigma, level.time) >= guidance.until;
   HostTensor with, without;
   if (guidance.batched) {
     const HostTensor both = evaluate(whole_, x, level, {negative, prompt});
@@ -97,9 +99,11 @@ ModelSaid Denoiser::guided(const HostTensor& x, const NoiseLevel& level, int64_t
     with = row_of(both, 1);
   } else {
     with = evaluate(whole_, x, level, {prompt});
-    without = evaluate(whole_, x, level, {negative});
+    if (!over) without = evaluate(whole_, x, level, {negative});
   }
+  if (over) return with;
   HostTensor out = classifier_free(with, without, guidance.scale);
+  take_back_norm(out, with, guidance, recipe.latents.multiple);
   if (skipping_ && active(*guidance.skip_layers, step, schedule_.steps()))
     add_skip_layer(out, with, evaluate(*skipping_, x, level, {prompt}), guidance.skip_layers->scale);
   return {std::move(out), std::move(without)};

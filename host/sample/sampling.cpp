@@ -3,6 +3,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "config/value.h"
 #include "core/error.h"
 #include "core/log.h"
@@ -21,6 +23,10 @@ SampleRequest complete_request(const SampleConfig& config, const Recipe& recipe,
          width, height, item.width || item.height ? fmt::format(" for the prompt \"{}\"", item.prompt) : "");
   SampleConfig own = config;
   if (item.guidance_scale) own.guidance_scale = item.guidance_scale;
+  if (item.renorm_cfg) own.renorm_cfg = item.renorm_cfg;
+  if (item.cfg_trunc_ratio) own.cfg_trunc_ratio = item.cfg_trunc_ratio;
+  own.guidance_rescale = item.guidance_rescale.value_or(config.guidance_rescale);
+  own.do_cfg_norm = item.do_cfg_norm.value_or(config.do_cfg_norm);
   const int64_t steps = item.sample_steps.value_or(config.sample_steps);
   return {.prompt = item.prompt,
           .negative = item.neg.value_or(config.neg),
@@ -92,15 +98,19 @@ std::vector<SampleRequest> requests_of(const Config& config, const Recipe& recip
   return requests;
 }
 
-Prompt SampleRequest::shown(const Recipe& recipe, const std::string& text) const {
-  return {recipe, text, images, cut()};
+Prompt SampleRequest::wanted(const Recipe& recipe) const { return {recipe, prompt, images, cut()}; }
+
+Prompt SampleRequest::unwanted(const Recipe& recipe) const {
+  Prompt words(recipe, negative, images, cut());
+  words.negative = std::ranges::any_of(recipe.tokenizers, [](const auto& t) { return t.second.negative_text; });
+  return words;
 }
 
 std::vector<Prompt> prompts_of(const std::vector<SampleRequest>& requests, const Recipe& recipe) {
   std::vector<Prompt> prompts;
   for (const SampleRequest& request : requests) {
-    prompts.push_back(request.shown(recipe, request.prompt));
-    if (request.guidance.classifier_free) prompts.push_back(request.shown(recipe, request.negative));
+    prompts.push_back(request.wanted(recipe));
+    if (request.guidance.classifier_free) prompts.push_back(request.unwanted(recipe));
   }
   return prompts;
 }

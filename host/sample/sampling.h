@@ -26,8 +26,9 @@ struct SampleRequest {
   Bucket bucket() const { return {width, height}; }
   // The image of which a model for inpainting paints a part; without one only what its images are cut to.
   ImageCut cut() const;
-  // One of its texts with the pictures that the text encoder is shown.
-  Prompt shown(const Recipe& recipe, const std::string& text) const;
+  // Its texts with the pictures that the text encoder is shown.
+  Prompt wanted(const Recipe& recipe) const;
+  Prompt unwanted(const Recipe& recipe) const;
   Random posterior() const { return {seed, Purpose::inpaint_posterior, 0, 0}; }
 };
 
