@@ -5,7 +5,7 @@
 #
 # Where a CUDA toolkit and cuDNN are found the CUDA backend is built too, for one GPU: LORA_CUDA_ARCH, or else the one in this
 # machine, or else 9.0. The tests run on the CPU; scripts/gpu_check.sh runs them on a GPU. --sanitize is about the host's code
-# and builds the CPU backend only, source by source, whereas a build that begins here is made with build.sh --unity.
+# and builds the CPU backend only, source by source, whereas a build that begins here is made with build.sh --quick.
 # The last line is "N passed, N failed". The exit status is 1 if a test failed, or if none ran.
 set -euo pipefail
 
@@ -19,7 +19,7 @@ for argument in "$@"; do
   esac
 done
 
-[ "$build" != "$root/build" ] || [ -e "$build/CMakeCache.txt" ] || options+=(--unity)
+[ "$build" != "$root/build" ] || [ -e "$build/CMakeCache.txt" ] || options+=(--quick)
 
 "$root/scripts/setup.sh"
 "$root/scripts/build.sh" "${options[@]}" "$build"
