@@ -22,7 +22,7 @@ inputs: {text: {source: conditioner.text, mask: conditioner.there, round: 32}, t
 latents: {channels: 16, downscale: 8, multiple: 2}
 tokenizers:
   clip_l: {kind: clip, length: 77, pad: 49407}
-  t5: {kind: t5, negative_template: "not {prompt}", length: 256, max_length: 512, pad: 0, optional: true}
+  t5: {kind: t5, length: 256, max_length: 512, pad: 0, optional: true}
 timestep: {type: logit_normal, shift: 3.0, weighting: cosmap}
 sampling:
   sampler: flow_euler
@@ -57,7 +57,6 @@ TEST(Recipe, FlowModel) {
   EXPECT_EQ(r.objective, Objective::flow);
   EXPECT_EQ(r.latents.pixel_step(), 16);
   EXPECT_EQ(r.tokenizers.at("t5").max_length, 512);
-  EXPECT_EQ(r.tokenizers.at("t5").negative_text, "not {prompt}");
   EXPECT_TRUE(r.tokenizers.at("t5").optional);
   EXPECT_FALSE(r.tokenizers.at("clip_l").optional);
   EXPECT_EQ(r.timestep.type, "logit_normal");
@@ -175,6 +174,14 @@ TEST(Recipe, HowFarGuidanceGoes) {
   text.replace(text.find("  guidance: 4.5"), 0, "  renorm_cfg: 1.5\n  cfg_trunc_ratio: 0.25\n");
   EXPECT_EQ(Recipe::parse(text, "tiny").sampling.renorm_cfg, 1.5);
   EXPECT_EQ(Recipe::parse(text, "tiny").sampling.cfg_trunc_ratio, 0.25);
+}
+
+TEST(Recipe, NegativePromptsMayHaveATemplateOfTheirOwn) {
+  std::string text = flow;
+  text.replace(text.find("kind: t5"), 0, "negative_template: 'not {prompt}', ");
+  const Recipe r = Recipe::parse(text, "tiny");
+  EXPECT_EQ(r.tokenizers.at("t5").negative_text, "not {prompt}");
+  EXPECT_FALSE(r.tokenizers.at("clip_l").negative_text);
 }
 
 TEST(Recipe, Tokenizers) {
