@@ -102,7 +102,8 @@ Prompt SampleRequest::wanted(const Recipe& recipe) const { return {recipe, promp
 
 Prompt SampleRequest::unwanted(const Recipe& recipe) const {
   Prompt words(recipe, negative, images, cut());
-  words.negative = std::ranges::any_of(recipe.tokenizers, [](const auto& t) { return t.second.negative_text.has_value(); });
+  words.negative =
+      std::ranges::any_of(recipe.tokenizers, [](const auto& t) { return t.second.negative_text.has_value(); });
   return words;
 }
 
