@@ -256,6 +256,7 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "weighting: cosmap", "weighting: min_snr", "line 9: timestep weighting `min_snr` is unknown"},
       {flow, "type: logit_normal", "type: resolution_shift", "line 9: type resolution_shift needs the field"},
       {flow, "type: logit_normal", "type: logit_normal, scale: 1.5",
+      {flow, "pad: 49407", "template: '{quotes|a}'", "line 7: {quotes|...} must be {quotes|<words before each>|"},
        "line 9: scale belongs to the types sigmoid, shift and resolution_shift"},
       {flow, "type: logit_normal", "type: sigmoid, scale: 0", "line 9: scale must be a number, more than 0"},
       {flow, "weighting: cosmap",
