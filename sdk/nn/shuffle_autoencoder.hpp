@@ -74,8 +74,8 @@ class ShuffleAutoencoder : private Autoencoder {
   }
 };
 
-// Throws when a tensor that gives the autoencoder its shape is missing or does not fit: `z` latent channels (0: whatever
-// the decoder takes), and a change of size in each of `levels` but the last.
+// Throws when a tensor that gives the autoencoder its shape is missing or does not fit: `z` latent channels (0:
+// whatever the decoder takes), and a change of size in each of `levels` but the last.
 inline void check_shuffle_autoencoder(const Weights& weights, const std::string& prefix, int64_t z, int64_t levels) {
   check_autoencoder(weights, prefix, z, levels);
   z = weights.require(prefix + "decoder.conv_in.weight")[1];
