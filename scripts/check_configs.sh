@@ -93,6 +93,9 @@ qwen3_06b_keys >"$work/qwen3_06b.json"
 flux3_transformer_keys 3072 20480 5 28 >"$work/flux3.json"
 lumina2_transformer_keys 26 2304 768 96 9216 2304 1024 >"$work/lumina2.json"
 gemma2_keys 26 2304 2048 1024 9216 256000 >"$work/gemma2.json"
+hunyuan_image_transformer_keys 20 40 3584 3584 1472 >"$work/hunyuan_image.json"
+hunyuan_image_vae_keys 128 >"$work/hunyuan_image_vae.json"
+byt5_keys 12 1472 6 3584 1510 >"$work/byt5.json"
 # The first layers for inpainting are wider than those of the lists.
 python3 - "$lists" "$work" <<'EOF'
 import json, sys
@@ -156,7 +159,7 @@ while read -r file names; do
   paths=()
   for name in $names; do
     case $name in
-      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | ernie_image | ministral) paths+=("$work/$name.json") ;;
+      mistral | qwen_vision | qwen_image21 | qwen_image21_vae | flux1-fill-dev | sd_xl_inpainting_0.1 | sd1 | sd2 | anima | qwen3_06b | wan_1_3b | wan_14b | umt5 | krea2 | ideogram4 | flux3 | lumina2 | gemma2 | hunyuan_image | hunyuan_image_vae | byt5 | ernie_image | ministral) paths+=("$work/$name.json") ;;
       *:*) paths+=("$lists/${name%%:*}.json:${name#*:}") ;;
       *) paths+=("$lists/$name.json") ;;
     esac
@@ -191,6 +194,9 @@ qwen3vl_8b_bf16 qwen_3_8b
 krea2_raw_bf16 krea2
 lumina_2_model_bf16 lumina2
 gemma_2_2b_fp16 gemma2
+hunyuanimage2.1_bf16 hunyuan_image
+hunyuan_image_2.1_vae_fp16 hunyuan_image_vae
+byt5_small_glyphxl_fp16 byt5
 ernie-image ernie_image
 ministral-3-3b ministral
 ideogram4_fp8_scaled ideogram4

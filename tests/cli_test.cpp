@@ -184,7 +184,7 @@ TEST_F(Cli, FilesAndSettingsOfPlugins) {
   const std::string help = parse({"train", "--help"}).text,
                     of_sdxl = parse({"train", "--model", "sdxl", "--help"}).text;
   for (const char* line :
-       {"Files and settings of models: --clip, --clip-g, ", "with one of anima, chroma, ernie_image, flux, "})
+       {"Files and settings of models: --byt5, --clip, --clip-g, ", "with one of anima, chroma, ernie_image, flux, "})
     EXPECT_THAT(help, HasSubstr(line));
   EXPECT_THAT(help, Not(HasSubstr("Second CLIP text")));
   for (const char* line : {"Files and settings of plugin sdxl:", "\n  --clip-g PATH               Second CLIP text",

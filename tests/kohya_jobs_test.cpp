@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "support/anima_shapes.h"
+#include "support/hunyuan_image_shapes.h"
 #include "support/image_files.h"
 #include "support/lumina2_shapes.h"
 #include "support/model_shapes.h"
@@ -367,6 +368,43 @@ caption_extension = ".txt"
   image_dir = "FOLDER/photos"
 )"};
 
+// As the guide of its script has it.
+const Job hunyuan_image = {"hunyuan_image", R"(
+pretrained_model_name_or_path = "FOLDER/hunyuan_image.safetensors"
+text_encoder = "FOLDER/hunyuan_image.safetensors"
+byt5 = "FOLDER/hunyuan_image.safetensors"
+vae = "FOLDER/hunyuan_image.safetensors"
+output_dir = "FOLDER/out"
+output_name = "mine"
+save_model_as = "safetensors"
+network_module = "networks.lora_hunyuan_image"
+network_dim = 4
+network_alpha = 1
+network_train_unet_only = true
+learning_rate = 1e-4
+optimizer_type = "AdamW8bit"
+lr_scheduler = "constant"
+attn_mode = "torch"
+split_attn = true
+max_train_steps = 2
+mixed_precision = "bf16"
+gradient_checkpointing = true
+model_prediction_type = "raw"
+discrete_flow_shift = 5.0
+fp8_scaled = true
+fp8_vl = true
+text_encoder_cpu = true
+cache_text_encoder_outputs = true
+cache_latents = true
+)",
+                           R"(
+[[datasets]]
+resolution = 64
+caption_extension = ".txt"
+  [[datasets.subsets]]
+  image_dir = "FOLDER/photos"
+)"};
+
 class KohyaJobs : public testing::TestWithParam<Job> {};
 
 TEST_P(KohyaJobs, AreTrained) {
@@ -375,6 +413,8 @@ TEST_P(KohyaJobs, AreTrained) {
   write_small_sd15(dir / "sd.safetensors");
   if (GetParam().name == std::string("anima")) write_anima_of_all_words(dir / "anima.safetensors");
   if (GetParam().name == std::string("lumina2")) write_small_lumina2(dir / "lumina2.safetensors");
+  if (GetParam().name == std::string("hunyuan_image"))
+    write_small_hunyuan_image(dir / "hunyuan_image.safetensors", true);
   const auto pictures = [&](const std::string& folder, std::initializer_list<const char*> names) {
     fs::create_directories(dir / folder);
     for (const char* name : names) {
@@ -414,7 +454,7 @@ TEST_P(KohyaJobs, AreTrained) {
   EXPECT_GE(std::ranges::count(rows, '\n'), 3) << rows;
 }
 
-INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd, anima, lumina2),
+INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd, anima, lumina2, hunyuan_image),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

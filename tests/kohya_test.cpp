@@ -367,6 +367,21 @@ TEST_F(Kohya, LevelsOfFilesWithGemma2) {
   }
 }
 
+// A model whose quoted words byt5 reads has the levels of its script, too.
+TEST_F(Kohya, LevelsOfAModelWithGlyphs) {
+  Config config = read("byt5 = 'b'\ntext_encoder = 'q'\nfp8_scaled = true\nfp8_vl = true\ntext_encoder_cpu = true\n");
+  EXPECT_EQ(config.model.given.at("byt5_path").text, "b");
+  EXPECT_EQ(config.model.given.at("qwen2_5_vl_path").text, "q");
+  EXPECT_EQ(value_of(config, "model.dtype"), "\"float8_e4m3\"");
+  EXPECT_EQ(value_of(config, "model.text_encoder_dtype"), "\"float8_e4m3\"");
+  EXPECT_EQ(value_of(config, "train.timestep_type"), "\"linear\"");
+  EXPECT_EQ(value_of(config, "train.timestep_shift"), "5");
+  config = read("byt5 = 'b'\ndiscrete_flow_shift = 3.5\n");
+  EXPECT_EQ(value_of(config, "train.timestep_shift"), "3.5");
+  config = read("byt5 = 'b'\ntimestep_sampling = 'flux_shift'\n");
+  EXPECT_EQ(value_of(config, "train.timestep_type"), "\"flux_shift\"");
+}
+
 TEST_F(Kohya, LevelsThatFollowTheImage) {
   for (const auto& [law, ours] : Rows{{"flux_shift", "\"flux_shift\""}, {"nextdit_shift", "\"linear_flux_shift\""}}) {
     Config none, config = read(fmt::format("timestep_sampling = '{}'\ndiscrete_flow_shift = 6\n", law));

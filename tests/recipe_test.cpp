@@ -109,6 +109,17 @@ TEST(Recipe, ImagesThatAModelCanDoWithoutAreInputsOfRunsThatHaveThem) {
       ElementsAre("sample.images.fear: the model is given no image of this key. Did you mean far?"));
 }
 
+TEST(Recipe, WhereAStepEndsAndWordsInQuotes) {
+  std::string text = flow;
+  text.replace(text.find("source: log_snr"), 15, "source: time.end");
+  text.replace(text.find("pad: 49407"), 10, "template: '{quotes|<|>}', pad: 49407");
+  const Recipe r = Recipe::parse(text, "tiny");
+  EXPECT_EQ(r.inputs.at("t").source, InputSpec::Source::time);
+  EXPECT_EQ(r.inputs.at("t").text(), "time.end");
+  EXPECT_TRUE(r.inputs.at("t").per_token);
+  EXPECT_EQ(r.tokenizers.at("clip_l").text, "{quotes|<|>}");
+}
+
 // Which a text encoder sees; those that a run does not have are no inputs of its graph.
 TEST(Recipe, PicturesBesideAPrompt) {
   std::string text = flow;
@@ -242,6 +253,9 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "as: pixels", "as: text", "line 4: as `text` is unknown"},
       {flow, "source: image.control, as: pixels", "source: inpaint.photo",
        "line 4: source `inpaint.photo` is unknown; known: inpaint.image, inpaint.mask"},
+      {flow, "source: log_snr", "source: time.begin", "line 4: source `time.begin` is unknown; known: time, time.end"},
+      {flow, "source: log_snr", "source: sigma.end",
+       "line 4: source `sigma.end` is unknown; known: conditioner.<name>, "},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: constant}",
        "line 4: input `flag` needs the field `value`"},
       {flow, "flag: {source: constant, value: 2}", "flag: {source: guidance, none: 1}",
@@ -259,6 +273,7 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
       {flow, "length: 77", "length: 0", "line 7: length must be an integer, 1 to 65536, found 0"},
       {flow, ", length: 77", "", "line 7: a tokenizer needs the field `length`"},
       {flow, "pad: 49407", "template: 'a {text}'", "line 7: template must hold {prompt}, the place of the prompt"},
+      {flow, "pad: 49407", "template: '{quotes|a}'", "line 7: {quotes|...} must be {quotes|<words before each>|"},
       {flow, "pad: 49407", "negative_template: none",
        "line 7: negative_template must hold {prompt}, the place of the prompt"},
       {flow, "pad: 49407", "drop: 2, negative_template: '{prompt}'",

@@ -269,13 +269,15 @@ class Training {
       return;  // settle() looks at them
     } else if (is_of_datasets(name)) {
       to_.arguments.entries.emplace_back(key, value);
-    } else if (name == "fp8_base") {
+    } else if (name == "fp8_base" || name == "fp8_scaled") {
       if (on(name)) {
         put("model.dtype", key, "float8_e4m3");
-        to_.notes.push_back(
-            "fp8_base: weights of the layers that are adapted are kept in float8_e4m3 with a factor for "
-            "each row, which is nearer to the model than rounding without factors");
+        to_.notes.push_back(name +
+                            ": weights of the layers that are adapted are kept in float8_e4m3 with a factor for "
+                            "each row, which is nearer to the model than rounding without factors");
       }
+    } else if (name == "fp8_vl") {
+      if (on(name)) put("model.text_encoder_dtype", key, "float8_e4m3");
     } else if (name == "blocks_to_swap") {
       if (nothing(value, "")) return;
       put("memory.stream", key, value);
@@ -406,12 +408,19 @@ class Training {
       put("model.system_prompt", *given_.at("gemma2").first, "none");
   }
 
-  // How they are drawn. Files of theirs have the numbers of every law, of which one is used. The script that reads
-  // prompts with gemma2 has defaults of its own.
+  // What scripts of their own have for models that are told by their text encoder.
+  struct UsualLevels {
+    const char *encoder, *law, *shift;
+  };
+  static constexpr UsualLevels usual_levels[] = {{"gemma2", "shift", "6"}, {"byt5", "sigma", "5"}};
+
+  // How they are drawn. Files of theirs have the numbers of every law, of which one is used.
   void settle_noise_levels() {
-    const bool with_gemma2 = find("gemma2") != nullptr;
+    const auto* const usual =
+        std::ranges::find_if(usual_levels, [&](const UsualLevels& u) { return find(u.encoder) != nullptr; });
+    const bool told = usual != std::end(usual_levels);
     const Node *sampling = find("timestep_sampling"), *shift = find("discrete_flow_shift");
-    const std::string law = sampling != nullptr ? sampling->text : with_gemma2 ? "shift" : "sigma";
+    const std::string law = sampling != nullptr ? sampling->text : told ? usual->law : "sigma";
     const Node* named = find("weighting_scheme");
     const std::string scheme = named == nullptr ? "" : named->text;
     const bool density = scheme == "logit_normal" || scheme == "mode";  // other schemes weigh the loss
@@ -427,11 +436,11 @@ class Training {
     for (const char* name : {"logit_mean", "logit_std"}) keep(name, scheme == "logit_normal" && law == "sigma");
     keep("mode_scale", scheme == "mode" && law == "sigma");
     keep("sigmoid_scale", law == "sigmoid" || law == "shift" || law == "flux_shift");
-    if (sampling == nullptr && !with_gemma2) {
+    if (sampling == nullptr && !told) {
       if (shift != nullptr) to_.ignored.push_back("discrete_flow_shift");
       return;
     }
-    const Node& key = *given_.at(sampling != nullptr ? "timestep_sampling" : "gemma2").first;
+    const Node& key = *given_.at(sampling != nullptr ? "timestep_sampling" : usual->encoder).first;
     const bool by_size = law == "flux_shift" || law == "nextdit_shift";
     if (law == "uniform" || law == "sigmoid" || by_size)
       put("train.timestep_type", key, law == "uniform" ? "linear" : law == "nextdit_shift" ? "linear_flux_shift" : law);
@@ -442,7 +451,7 @@ class Training {
                       "must be sigma, uniform, sigmoid, shift, flux_shift or nextdit_shift, found " + law);
     if (law == "shift" || law == "sigma")
       put("train.timestep_shift", shift != nullptr ? *given_.at("discrete_flow_shift").first : key,
-          shift != nullptr ? *shift : scalar(key, with_gemma2 ? "6" : "3"));
+          shift != nullptr ? *shift : scalar(key, told ? usual->shift : "3"));
     else if (!by_size)
       put("train.timestep_shift", key, "1");
   }

@@ -13,6 +13,7 @@
 
 #include "core/error.h"
 #include "core/hash.h"
+#include "data/quoted_text.h"
 #include "data/token_model.h"
 #include "data/tokenizer_yaml.h"
 #include "data/unicode.h"
@@ -189,9 +190,10 @@ std::vector<int32_t> Tokenizer::encode(const std::string& prompt, const std::vec
     if (spec_.lower) text = lower_case(text);
     words = to_utf8(text);
   }
-  return model().ids(
-      filled(negative ? spec_.negative_text.value_or(spec_.text) : spec_.text,
-             {{"{prompt}", words}, {"{system}", spec_.system}, {"{pictures}", pictures_of(spec_, places)}}));
+  const std::string& text = negative && spec_.negative_text ? *spec_.negative_text : spec_.text;
+  Texts texts{{"{prompt}", words}, {"{system}", spec_.system}, {"{pictures}", pictures_of(spec_, places)}};
+  if (const auto quotes = QuotesPlace::find(text)) texts.emplace(quotes->whole, quotes->of(words));
+  return model().ids(filled(text, texts));
 }
 
 std::unique_ptr<Tokenizer> make_tokenizer(const TokenizerSpec& spec, const TokenizerPlaces& places) {

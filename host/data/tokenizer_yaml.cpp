@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/scalar.h"
+#include "data/quoted_text.h"
 
 namespace lh {
 namespace {
@@ -81,7 +82,10 @@ void read_common(const Strict& in, const Node& node, TokenizerSpec& out) {
 void read_text(const Strict& in, const Node& node, TokenizerSpec& out) {
   in.set(node, "template", out.text);
   in.set(node, "system", out.system);
-  if (out.text.find("{prompt}") == std::string::npos)
+  const bool quotes = QuotesPlace::find(out.text).has_value();
+  if (QuotesPlace::begins_in(out.text) && !quotes)
+    in.wrong(*node.find("template"), "{quotes|...} must be {quotes|<words before each>|<words behind each>}");
+  if (out.text.find("{prompt}") == std::string::npos && !quotes)
     in.wrong(*node.find("template"), "template must hold {prompt}, the place of the prompt");
   if (const Node* system = node.find("system"); system != nullptr && out.text.find("{system}") == std::string::npos)
     in.wrong(*system, "system needs a template with {system}");

@@ -27,6 +27,8 @@ struct NoiseLevel {
   float time = 0;    // the model's timestep input
   float weight = 1;  // of the sample's loss
   float width = 1;   // of a loss that has one (huber.h)
+  // The time at which a step of sampling ends.
+  std::optional<float> end = {};
 };
 
 class TrainingObjective {

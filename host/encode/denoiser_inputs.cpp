@@ -30,9 +30,9 @@ float number_of(const InputSpec::Number& number, const ImageNumbers& sizes) {
   return named == std::end(number_table) ? static_cast<float>(number.value) : sizes.*(named->member);
 }
 
-double level_of(Source source, const NoiseLevel& level) {
-  if (source == Source::time) return level.time;
-  if (source == Source::sigma) return level.sigma;
+double level_of(const InputSpec& spec, const NoiseLevel& level) {
+  if (spec.source == Source::time) return spec.of.empty() ? level.time : level.end.value_or(level.time);
+  if (spec.source == Source::sigma) return level.sigma;
   return 2 * std::log(level.alpha / level.sigma);
 }
 
@@ -101,8 +101,7 @@ HostTensor DenoiserInputs::make(const std::string& name, const InputSpec& spec, 
     case Source::log_snr: {
       const int64_t patch = recipe_.latents.multiple * recipe_.latents.multiple;
       const int64_t tokens = spec.per_token ? sizes.at("height") * sizes.at("width") / patch : 1;
-      HostTensor levels =
-          numbers(tokens, [&](const InputRow& row, size_t) { return level_of(spec.source, row.level); });
+      HostTensor levels = numbers(tokens, [&](const InputRow& row, size_t) { return level_of(spec, row.level); });
       if (spec.per_token) levels.desc.shape = Shape{batch, tokens};
       return levels;
     }

@@ -12,6 +12,9 @@ namespace {
 using yaml::Strict;
 using Source = InputSpec::Source;
 
+// "time.end" is the one source of its kind: the end of a step of sampling.
+constexpr const char* time_end_key = "end";
+
 struct SourceName {
   std::string_view name;
   Source source;
@@ -22,6 +25,7 @@ constexpr SourceName source_names[] = {
     {"mask", Source::mask, true},
     {"lengths", Source::lengths, true},
     {"time", Source::time, false},
+    {"time", Source::time, true},
     {"sigma", Source::sigma, false},
     {"log_snr", Source::log_snr, false},
     {"guidance", Source::guidance, false},
@@ -34,9 +38,11 @@ constexpr SourceName source_names[] = {
 void read_source(const Strict& in, const yaml::Node& node, InputSpec& out) {
   const std::string source = in.text(node, "source");
   const size_t dot = source.find('.');
-  const auto known = std::ranges::find(source_names, std::string_view(source).substr(0, dot), &SourceName::name);
   const bool dotted = dot != std::string::npos && dot + 1 < source.size();
-  if (known == std::end(source_names) || known->dotted != dotted) {
+  const auto known = std::ranges::find_if(source_names, [&](const SourceName& s) {
+    return s.name == std::string_view(source).substr(0, dot) && s.dotted == dotted;
+  });
+  if (known == std::end(source_names)) {
     std::string list;
     for (const SourceName& s : source_names)
       list += fmt::format("{}{}{}", list.empty() ? "" : ", ", s.name, s.dotted ? ".<name>" : "");
@@ -83,6 +89,8 @@ InputSpec read_input(const Strict& in, const std::string& name, const yaml::Node
     case Source::sigma:
     case Source::log_snr:
       in.check_fields(node, what, {"source", "per"});
+      if (!out.of.empty() && out.of != time_end_key)
+        in.wrong(node, fmt::format("source `time.{}` is unknown; known: time, time.{}", out.of, time_end_key));
       if (const yaml::Node* per = node.find("per"))
         out.per_token = in.choice(*per, "per", {"sample", "token"}) == "token";
       break;
@@ -124,7 +132,8 @@ InputSpec read_input(const Strict& in, const std::string& name, const yaml::Node
 }  // namespace
 
 std::string InputSpec::text() const {
-  const auto named = std::ranges::find(source_names, source, &SourceName::source);
+  const auto named = std::ranges::find_if(
+      source_names, [&](const SourceName& s) { return s.source == source && s.dotted == !of.empty(); });
   return named->dotted ? fmt::format("{}.{}", named->name, of) : std::string(named->name);
 }
 

@@ -124,7 +124,9 @@ HostTensor Denoiser::sample(const SampleRequest& request, TextEncoding& text, Na
   return run.run(normal(Purpose::sample_noise, 0, 0),
                  {.model =
                       [&](const HostTensor& x, const SamplingLevel& at, int64_t step) {
-                        return guided(x, {at.alpha, at.sigma, static_cast<float>(at.time)}, step, request, text);
+                        NoiseLevel level{at.alpha, at.sigma, static_cast<float>(at.time)};
+                        level.end = static_cast<float>(schedule_.level(step + 1).time);
+                        return guided(x, level, step, request, text);
                       },
                   .noise = [&](int64_t step, int64_t draw) { return normal(Purpose::sampler_noise, step, draw); },
                   .proceed = [&](int64_t, const HostTensor&) { return !cancelled(); }});

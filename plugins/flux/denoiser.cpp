@@ -28,9 +28,8 @@ void build_denoiser(Graph& g, const Dimensions& dims, const lora_host::Sizes& si
   }
   vec = g.add(vec, nn::embedder(g, pooled, "vector_in", "in_layer", "out_layer"));
   Value activated = g.silu(vec);  // every modulation starts with it
-  nn::FluxTransformer transformer(g, dims, [&](const nn::FluxPart& part) {
-    return nn::modulation(g, activated, modulation_of(part), part.vectors());
-  });
+  nn::FluxTransformer transformer(
+      g, dims, [&](const nn::FluxPart& part) { return nn::modulation(g, activated, part.linear(), part.vectors()); });
   // Packed into patches, these are all values of the latents', then of the image's, then of the mask's.
   if (dims.fill)
     latents = g.concat({latents, g.input("masked_image", {batch, height, width, dims.channels}),

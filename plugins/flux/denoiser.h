@@ -18,9 +18,6 @@ struct Dimensions : lora_host::nn::FluxDimensions {
 // Throws lora_host::Failure that names the tensor, the expected and the found shape.
 Dimensions read_dimensions(const lora_host::Weights& weights);
 
-// The linear that makes its modulation.
-std::string modulation_of(const lora_host::nn::FluxPart& part);
-
 // What the weights are instead, where they are those of a known relative.
 std::optional<std::string> relative(const lora_host::Weights& weights);
 

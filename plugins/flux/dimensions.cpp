@@ -4,7 +4,6 @@
 namespace flux {
 
 using lora_host::Weights;
-using lora_host::nn::FluxPart;
 
 namespace {
 
@@ -14,12 +13,6 @@ void require_embedder(const Weights& w, const std::string& module, int64_t hidde
 }
 
 }  // namespace
-
-std::string modulation_of(const FluxPart& part) {
-  return part.name() + (part.kind == FluxPart::last     ? ".adaLN_modulation.1"
-                        : part.kind == FluxPart::single ? ".modulation.lin"
-                                                        : "_mod.lin");
-}
 
 Dimensions read_dimensions(const Weights& w) {
   constexpr int64_t patch = lora_host::nn::FluxDimensions::patch;
@@ -34,13 +27,7 @@ Dimensions read_dimensions(const Weights& w) {
   dims.guidance = w.has("guidance_in.in_layer.weight");
   for (const char* module : {"vector_in", "time_in", "guidance_in"})
     if (dims.guidance || module != std::string("guidance_in")) require_embedder(w, module, h);
-  const auto require_modulation = [&](const FluxPart& part) {
-    w.require_linear(modulation_of(part), part.vectors() * h, h);
-  };
-  for (int64_t i = 0; i < dims.double_blocks; ++i)
-    for (FluxPart::Kind stream : {FluxPart::image, FluxPart::text}) require_modulation({stream, i});
-  for (int64_t i = 0; i < dims.single_blocks; ++i) require_modulation({FluxPart::single, i});
-  require_modulation({FluxPart::last});
+  lora_host::nn::require_flux_modulations(w, dims);
   return dims;
 }
 

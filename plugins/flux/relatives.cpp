@@ -12,7 +12,10 @@ std::optional<std::string> relative(const Weights& w) {
   if (w.has("double_stream_modulation_img.lin.weight") || w.has("double_stream_modulation_img.linear.weight"))
     return "this is a Flux.2 model: all blocks share their modulations (double_stream_modulation_img)";
   if (!w.first_with_prefix("txt_in.individual_token_refiner.").empty())
-    return "this is a HunyuanVideo model: its text goes through a token refiner (txt_in.individual_token_refiner)";
+    return w.has("byt5_in.fc1.weight") && w.first_with_prefix("vision_in.").empty()
+               ? "this is HunyuanImage 2.1, which also reads glyphs (byt5_in): its plugin is hunyuan_image"
+               : "this is a HunyuanVideo model: its text goes through a token refiner "
+                 "(txt_in.individual_token_refiner)";
   if (!w.first_with_prefix("controlnet_blocks.").empty())
     return "this is a ControlNet (controlnet_blocks); LoRAs are trained on the model that it steers";
   std::optional<Dims> in = w.find("img_in.weight"), out = w.find("final_layer.linear.weight");

@@ -51,7 +51,7 @@ class Autoencoder {
     return conv3(g_.silu(norm(x, root + "norm_out")), root + "conv_out");
   }
 
- private:
+ protected:  // parts that its kin have, too
   Value norm(Value x, const std::string& module) { return g_.group_norm(x, module, groups, eps); }
   Value conv3(Value x, const std::string& module) { return g_.conv2d(x, module, 1, {1, 1, 1, 1}); }
 

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -92,12 +93,27 @@ struct FluxPart {
     if (kind == single) return "single_blocks." + std::to_string(block);
     return "double_blocks." + std::to_string(block) + (kind == image ? ".img" : ".txt");
   }
+  // The linear that makes its modulation, where each part has one.
+  std::string linear() const {
+    return name() + (kind == last ? ".adaLN_modulation.1" : kind == single ? ".modulation.lin" : "_mod.lin");
+  }
   // shift, scale, gate of the attention, and of the mlp; shift, scale, gate; shift, scale
   int64_t vectors() const { return kind == last ? 2 : kind == single ? 3 : 6; }
 };
 
 // Vectors [B, 1, h] for a part. Called inside the scope of its block.
 using FluxModulation = std::function<std::vector<Value>(const FluxPart&)>;
+
+// Throws where a linear of these is missing or of another shape.
+inline void require_flux_modulations(const Weights& w, const FluxDimensions& dims) {
+  const auto require = [&](const FluxPart& part) {
+    w.require_linear(part.linear(), part.vectors() * dims.hidden, dims.hidden);
+  };
+  for (int64_t i = 0; i < dims.double_blocks; ++i)
+    for (FluxPart::Kind stream : {FluxPart::image, FluxPart::text}) require({stream, i});
+  for (int64_t i = 0; i < dims.single_blocks; ++i) require({FluxPart::single, i});
+  require({FluxPart::last});
+}
 
 class FluxTransformer {
  public:
@@ -116,14 +132,24 @@ class FluxTransformer {
     const int64_t places = g_.shape(patches[0])[1];
     Value img = g_.linear(further.empty() ? patches[0] : g_.concat(patches, 1), "img_in");  // [B, all S, h]
     Value txt = g_.linear(text, "txt_in");                                                  // [B, L, h]
-    place(g_.shape(txt)[1], latents, further);
+    const std::vector<std::array<int64_t, 3>> ids = place(g_.shape(txt)[1], latents, further);
+    const RopeTables rope = rope_tables(g_, ids, std::array<int64_t, 3>{16, 56, 56}, 10000.0);
+    return unpatchify_channel_first(g_, between(img, txt, rope, places), d[1], d[2], patch);
+  }
+
+  // Blocks and final layer. img [B, S, h], txt [B, L, h], positions of all tokens, the text's behind the image's where
+  // it has lengths and in front elsewhere -> [B, places, rows of final_layer.linear] of the image's first ones.
+  Value between(Value img, Value txt, const RopeTables& rope, int64_t places) {
+    const int64_t image = g_.shape(img)[1], text = g_.shape(txt)[1];
+    if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(image)), LH_I32);
+    rope_ = rope;
+    of_streams_ = joint_rope(g_, rope_, text_last() ? image : text);
     for (int64_t i = 0; i < dims_.double_blocks; ++i) double_block(i, img, txt);
     Value x = g_.concat(in_order(img, txt), 1);
     for (int64_t i = 0; i < dims_.single_blocks; ++i) x = single_block({FluxPart::single, i}, x);
-    x = g_.slice(x, 1, text_last() ? 0 : g_.shape(txt)[1], places);
+    x = g_.slice(x, 1, text_last() ? 0 : text, places);
     std::vector<Value> mod = modulation_({FluxPart::last});
-    x = g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
-    return unpatchify_channel_first(g_, x, d[1], d[2], patch);
+    return g_.linear(modulated_norm(g_, x, mod[0], mod[1]), "final_layer.linear");
   }
 
  private:
@@ -132,8 +158,8 @@ class FluxTransformer {
     return text_last() ? std::vector{img, txt} : std::vector{txt, img};
   }
 
-  // Positions of the tokens, and how many of them are seen.
-  void place(int64_t text, Value latents, const std::vector<Value>& further) {
+  // Positions of the tokens.
+  std::vector<std::array<int64_t, 3>> place(int64_t text, Value latents, const std::vector<Value>& further) const {
     using Id = std::array<int64_t, 3>;
     std::vector<Id> ids;
     const auto add = [&](int64_t number, Value image) {
@@ -143,11 +169,8 @@ class FluxTransformer {
     };
     add(0, latents);
     for (size_t i = 0; i < further.size(); ++i) add(static_cast<int64_t>(i) + 1, further[i]);
-    if (text_last()) seen_ = g_.cast(g_.affine(text_lengths_, 1.0, static_cast<double>(ids.size())), LH_I32);
     ids.insert(text_last() ? ids.end() : ids.begin(), static_cast<size_t>(text), Id{0, 0, 0});
-    rope_ = rope_tables(g_, ids, Id{16, 56, 56}, 10000.0);
-    const int64_t tokens = static_cast<int64_t>(ids.size());
-    of_streams_ = joint_rope(g_, rope_, text_last() ? tokens - text : text);
+    return ids;
   }
 
   std::string norm(const std::string& name) const { return flux_norm(g_.weights(), name); }

@@ -200,6 +200,71 @@ ideogram4_transformer_keys() { # ideogram4_transformer_keys BLOCKS HIDDEN INNER 
   print_keys
 }
 
+# The transformer of HunyuanImage 2.1 under its original names, its autoencoder and its reader of glyphs.
+hunyuan_image_transformer_keys() { # hunyuan_image_transformer_keys DOUBLES SINGLES HIDDEN TEXT GLYPHS
+  local h=$3 list= block side name
+  tensor img_in.proj.weight "$h, 64, 1, 1"; tensor img_in.proj.bias $h
+  tensor byt5_in.layernorm.weight $5; tensor byt5_in.layernorm.bias $5
+  linear byt5_in.fc1 2048 $5; linear byt5_in.fc2 2048 2048; linear byt5_in.fc3 $h 2048
+  linear txt_in.input_embedder $h $4; linear txt_in.c_embedder.linear_1 $h $4; linear txt_in.c_embedder.linear_2 $h $h
+  for name in time_in txt_in.t_embedder; do linear $name.mlp.0 $h 256; linear $name.mlp.2 $h $h; done
+  for block in txt_in.individual_token_refiner.blocks.{0,1}; do
+    for name in norm1 norm2; do tensor $block.$name.weight $h; tensor $block.$name.bias $h; done
+    linear $block.self_attn_qkv $((3 * h)) $h; linear $block.self_attn_proj $h $h
+    linear $block.mlp.fc1 $((4 * h)) $h; linear $block.mlp.fc2 $h $((4 * h)); linear $block.adaLN_modulation.1 $((2 * h)) $h
+  done
+  for block in $(seq -f double_blocks.%g 0 $(($1 - 1))); do
+    for side in $block.img $block.txt; do
+      linear ${side}_mod.linear $((6 * h)) $h; linear ${side}_attn_qkv $((3 * h)) $h; linear ${side}_attn_proj $h $h
+      linear ${side}_mlp.fc1 $((4 * h)) $h; linear ${side}_mlp.fc2 $h $((4 * h))
+      tensor ${side}_attn_q_norm.weight 128; tensor ${side}_attn_k_norm.weight 128
+    done
+  done
+  for block in $(seq -f single_blocks.%g 0 $(($2 - 1))); do
+    linear $block.linear1 $((7 * h)) $h; linear $block.linear2 $h $((5 * h)); linear $block.modulation.linear $((3 * h)) $h
+    tensor $block.q_norm.weight 128; tensor $block.k_norm.weight 128
+  done
+  linear final_layer.linear 64 $h; linear final_layer.adaLN_modulation.1 $((2 * h)) $h
+  print_keys
+}
+conv() { tensor "$1.weight" "$2, $3, $4, $4"; tensor "$1.bias" $2; } # conv MODULE OUT IN KERNEL
+hunyuan_image_vae_keys() { # hunyuan_image_vae_keys CHANNELS: levels of 1, 2, 4, 4, 8 and 8 times that
+  local list= side level i at next name
+  local -a wide=($1 $((2 * $1)) $((4 * $1)) $((4 * $1)) $((8 * $1)) $((8 * $1)))
+  shuffle_res() { # shuffle_res MODULE CHANNELS
+    for name in norm1 norm2; do tensor $1.$name.weight $2; tensor $1.$name.bias $2; done
+    conv $1.conv1 $2 $2 3; conv $1.conv2 $2 $2 3
+  }
+  for side in encoder decoder; do
+    shuffle_res $side.mid.block_1 ${wide[5]}; shuffle_res $side.mid.block_2 ${wide[5]}
+    tensor $side.mid.attn_1.norm.weight ${wide[5]}; tensor $side.mid.attn_1.norm.bias ${wide[5]}
+    for name in q k v proj_out; do conv $side.mid.attn_1.$name ${wide[5]} ${wide[5]} 1; done
+  done
+  for level in 0 1 2 3 4 5; do
+    for i in 0 1; do shuffle_res encoder.down.$level.block.$i ${wide[level]}; done
+    for i in 0 1 2; do shuffle_res decoder.up.$level.block.$i ${wide[5 - level]}; done
+    [ $level = 5 ] && continue
+    conv encoder.down.$level.downsample.conv $((${wide[level + 1]} / 4)) ${wide[level]} 3
+    conv decoder.up.$level.upsample.conv $((4 * ${wide[4 - level]})) ${wide[5 - level]} 3
+  done
+  conv encoder.conv_in $1 3 3; conv decoder.conv_in ${wide[5]} 64 3
+  tensor encoder.norm_out.weight ${wide[5]}; tensor encoder.norm_out.bias ${wide[5]}; conv encoder.conv_out 128 ${wide[5]} 3
+  tensor decoder.norm_out.weight $1; tensor decoder.norm_out.bias $1; conv decoder.conv_out 3 $1 3
+  print_keys
+}
+byt5_keys() { # byt5_keys BLOCKS WIDTH HEADS INNER WORDS
+  local list= block name
+  tensor shared.weight "$5, $2"; tensor encoder.final_layer_norm.weight $2
+  tensor encoder.block.0.layer.0.SelfAttention.relative_attention_bias.weight "32, $3"
+  for block in $(seq -f encoder.block.%g.layer 0 $(($1 - 1))); do
+    tensor $block.0.layer_norm.weight $2; tensor $block.1.layer_norm.weight $2
+    for name in q k v; do linear $block.0.SelfAttention.$name $((64 * $3)) $2 no; done
+    linear $block.0.SelfAttention.o $2 $((64 * $3)) no
+    linear $block.1.DenseReluDense.wi_0 $4 $2 no; linear $block.1.DenseReluDense.wi_1 $4 $2 no; linear $block.1.DenseReluDense.wo $2 $4 no
+  done
+  print_keys
+}
+
 # The transformer of Wan and its text encoder.
 wan_transformer_keys() { # wan_transformer_keys BLOCKS HIDDEN INNER TEXT
   local h=$2 list= block part name
