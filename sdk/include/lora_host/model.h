@@ -53,11 +53,11 @@
  * @source mask.<input>: i32 [B, L]: 1 = a row of that input is there; an input from the conditioner that has a mask
  * @source lengths.<input>: i32 [B]: how many rows of it are there
  * @source time: f32 [B]: sigma for flow models, the training timestep for others. `per: token`: f32 [B, tokens]
+ * @source time.end: like `time`, that at which a step of sampling ends; in training, which takes no step, `time`
  * @source sigma: f32 [B]: share of the noise. `per: token` likewise
  * @source log_snr: f32 [B]: log(alpha^2 / sigma^2). `per: token` likewise
  * @source guidance: f32 [B]: strength, for models that were distilled from guidance; a recipe's `none: -1` means none
- * @source sizes: f32 [B, n]: numbers of the image in the order of `values`: original_height, original_width, crop_top,
- *   crop_left, height, width, or constants
+ * @source sizes: f32 [B, n]: `values` of original_height, original_width, crop_top, crop_left, height, width, numbers
  * @source image.<key>: a further image of the sample, LH_FLOAT, cut like the sample's own: the file of the same name in
  *   the folder that `datasets[].images` has for the key, or of `sample.images`. `as: latents` [B, h, w, C]: the mean of
  *   the VAE's posterior; `as: pixels` [B, H, W, 3] in [-1, 1]; `as: mask` [B, h, w, 1]: how white it is, 0 to 1
