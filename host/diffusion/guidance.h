@@ -3,8 +3,8 @@
 //   classifier-free (Ho and Salimans 2022)                    u + scale (c - u)
 //   skip-layer, after it, as diffusers and Stability have it  + scale (c - s)    while start < step / steps < end
 // Guidance adds to the norm of what it leads to, and with it to contrast. What takes that back, on the result g:
-//   by patches, as Qwen-Image's authors have it               g |c| / |g|, patch by patch
-//   limited, as Lumina 2's and Z-Image's have it              g min(1, limit |c| / |g|)
+//   by patches (sample.do_cfg_norm)                           g |c| / |g|, patch by patch
+//   limited (sample.renorm_cfg)                               g min(1, limit |c| / |g|)
 //   rescaled (Lin et al. 2024, eq. 15 and 16)                 share g std(c) / std(g) + (1 - share) g
 // Models that take a guidance number were distilled from such outputs: they are asked once.
 #pragma once
