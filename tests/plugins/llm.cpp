@@ -66,7 +66,7 @@ class Encoder : public Model {
   }
 
  private:
-  const nn::LlmFacts& facts_;
+  const nn::LlmFacts facts_;
 };
 
 constexpr lh_model llm_model = model<Encoder>("test_llm", checkpoint);
