@@ -27,7 +27,6 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 const fs::path built = fs::path(binary_dir()) / "lib" / "lora-host";
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 
 std::string printed_by(const std::string& command) {
   std::string text;
@@ -92,7 +91,7 @@ class Cut : public BeforeTheEnd {
 };
 
 std::map<std::string, Desc> toy_weights() {
-  const Checkpoint checkpoint(spec_of("flux"), {{"name_or_path", toy / "flux_toy.safetensors"}});
+  const Checkpoint checkpoint(spec_of("flux"), {{"name_or_path", toy_folder() / "flux_toy.safetensors"}});
   return checkpoint.weights();
 }
 
@@ -157,11 +156,11 @@ std::string denoiser_of(const Model& model, int64_t side) {
 // Two checkpoints of one plugin are open at once, and two threads build their graphs, again and again.
 TEST(Abi, SeveralModelsOfOnePluginAtOnce) {
   const TempDir folder;
-  std::vector<Given> guided = tensors_of(toy / "flux_toy.safetensors");  // and a dev model of it
+  std::vector<Given> guided = tensors_of(toy_folder() / "flux_toy.safetensors");  // and a dev model of it
   for (const Given& t : std::vector<Given>(guided))
     if (t.name.starts_with("time_in.")) guided.push_back({"guidance_in." + t.name.substr(8), t.tensor});
   write_file(folder.path() / "dev.safetensors", guided);
-  const Model schnell(built_plugins(), {.name_or_path = toy / "flux_toy.safetensors"}, "flux");
+  const Model schnell(built_plugins(), {.name_or_path = toy_folder() / "flux_toy.safetensors"}, "flux");
   const Model dev(built_plugins(), {.name_or_path = folder.path() / "dev.safetensors"}, "flux");
   EXPECT_NE(dev.recipe().variant, schnell.recipe().variant);
   const std::string want_dev = denoiser_of(dev, 4), want_schnell = denoiser_of(schnell, 6);

@@ -32,8 +32,6 @@ using Json = nlohmann::ordered_json;
 using testing::HasSubstr;
 using testing::Not;
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
-
 using Keys = std::vector<std::pair<std::string, Json>>;  // "train.lr"; "datasets.x": of the first one
 
 void set(Json& process, const Keys& keys) {
@@ -201,7 +199,7 @@ class SmallModels {
 
   // The keys of `model` that have its paths.
   Keys keys(const std::string& name) {
-    if (name == "schnell") return flux(toy / "flux_toy.safetensors");
+    if (name == "schnell") return flux(toy_folder() / "flux_toy.safetensors");
     if (name == "dev") return flux(file(name, write_small_flux_dev));
     if (name == "chroma") return {{"model.name_or_path", file(name, write_small_chroma)}, short_text(32)};
     if (name == "sdxl")
@@ -260,9 +258,9 @@ class SmallModels {
   static std::pair<std::string, Json> short_text(int64_t tokens) { return {"model.max_sequence_length", tokens}; }
   static Keys flux(const fs::path& denoiser) {
     return {{"model.name_or_path", denoiser.string()},
-            {"model.vae_path", (toy / "ae.safetensors").string()},
-            {"model.clip_path", (toy / "clip_l.safetensors").string()},
-            {"model.t5_path", (toy / "t5xxl.safetensors").string()},
+            {"model.vae_path", (toy_folder() / "ae.safetensors").string()},
+            {"model.clip_path", (toy_folder() / "clip_l.safetensors").string()},
+            {"model.t5_path", (toy_folder() / "t5xxl.safetensors").string()},
             short_text(64)};
   }
   std::string file(const std::string& name, const std::function<void(const fs::path&)>& write) {

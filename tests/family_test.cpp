@@ -58,9 +58,7 @@ struct Family {
   const char* dataset = "";
 };
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
-
-fs::path flux(const fs::path& /*folder*/) { return toy / "flux_toy.safetensors"; }
+fs::path flux(const fs::path& /*folder*/) { return toy_folder() / "flux_toy.safetensors"; }
 fs::path chroma(const fs::path& folder) {
   write_small_chroma(folder / "model.safetensors");
   return folder / "model.safetensors";
@@ -306,7 +304,7 @@ fs::path write_config(const Family& family, const fs::path& checkpoint, const fs
                                                                                     {"DATASET", family.dataset},
                                                                                     {"SAMPLE", family.sample},
                                                                                     {"CHECKPOINT", checkpoint},
-                                                                                    {"TOY", toy},
+                                                                                    {"TOY", toy_folder()},
                                                                                     {"STEPS", std::to_string(steps)},
                                                                                     {"RATE", family.lr},
                                                                                     {"FOLDER", folder},
@@ -380,7 +378,7 @@ std::vector<std::string> words(const char* text) {
 }
 
 // A run of 20 steps, and its adapters in every format.
-struct Trained {
+struct TrainedFamily {
   TempDir dir;
   std::vector<std::string> formats;
   fs::path checkpoint, config_file;
@@ -388,7 +386,7 @@ struct Trained {
   Config config;
   Injected trained;
 
-  explicit Trained(const Family& family)
+  explicit TrainedFamily(const Family& family)
       : formats(words(family.formats)),
         checkpoint(family.checkpoint(dir.path())),
         config_file(write_config(family, checkpoint, dir.path(), 20)),
@@ -411,8 +409,8 @@ void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 class Families : public testing::TestWithParam<Family> {
  protected:
   // Trained once for all tests.
-  static const Trained& run() {
-    static std::map<std::string, Trained> runs;
+  static const TrainedFamily& run() {
+    static std::map<std::string, TrainedFamily> runs;
     return runs.try_emplace(GetParam().name, GetParam()).first->second;
   }
 };

@@ -8,15 +8,13 @@
 #include "support/model_shapes.h"
 #include "support/paths.h"
 #include "support/run_host.h"
-
+#include "support/toy_step.h"
 namespace lh::test {
 namespace {
 
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-const fs::path toy = fs::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
 
 ModelConfig with_variant(const fs::path& path, const std::string& variant) {
   ModelConfig config = single(path);
@@ -37,10 +35,10 @@ TEST(FluxVariants, AreToldByWeightsByTheUserAndByTheIndex) {
   const fs::path guided = dir / "guided.safetensors", folder = dir / "diffusers";
   write_small_flux_dev(guided);
   write_directory(folder, spec_of("flux"), {{"denoiser", tensors_of(guided)}}, {"denoiser"}, "", as_is);
-  EXPECT_EQ(taken_for(with_variant(toy, "")), "schnell: pooled text timestep");
+  EXPECT_EQ(taken_for(with_variant(toy_denoiser(), "")), "schnell: pooled text timestep");
   EXPECT_EQ(taken_for(with_variant(guided, "")), "dev: guidance pooled text timestep");
   EXPECT_EQ(taken_for(with_variant(guided, "kontext")), "kontext: guidance pooled reference text timestep");
-  EXPECT_EQ(taken_for(with_variant(toy, "kontext")), "kontext: pooled reference text timestep");
+  EXPECT_EQ(taken_for(with_variant(toy_denoiser(), "kontext")), "kontext: pooled reference text timestep");
   EXPECT_THAT(taken_for(with_variant(folder, "")), StartsWith("dev:"));
   put(folder / "model_index.json", R"({"_class_name": "FluxKontextPipeline"})");
   EXPECT_THAT(taken_for(with_variant(folder, "")), StartsWith("kontext:"));
@@ -160,7 +158,7 @@ class FillRun : public testing::Test {
     fs::create_directory(run_.folder() / "masks");
     for (const auto& photo : fs::directory_iterator(photos_))
       if (photo.path().extension() == ".jpg") half_white(photo.path());
-    run_.replace(toy.string(), (run_.folder() / "fill.safetensors").string());
+    run_.replace(toy_denoiser().string(), (run_.folder() / "fill.safetensors").string());
     run_.set("max_sequence_length", "64");
     run_.replace("    resolution: 64\n", "    resolution: 64\n    inpaint_masks: 3\n");
     run_.set("flip_x", "true");
@@ -244,13 +242,13 @@ TEST(FluxGuidance, IsLeftOutOfTrainingWhereItIsBypassed) {
   write_small_flux_dev(guided);
   const auto run = [&](const fs::path& denoiser, const std::string& more) {
     ToyRun toy_run;
-    toy_run.replace(toy.string(), denoiser.string());
+    toy_run.replace(toy_denoiser().string(), denoiser.string());
     toy_run.set("max_sequence_length", "64");
     toy_run.replace("  seed: 42\n", "  seed: 42\n  timestep_type: sigmoid\n  timestep_shift: 1\n" + more);
     expect_trained(toy_run.set("steps", "2").train());
     return trained(toy_run);
   };
-  const Tensors without = run(toy, "");
+  const Tensors without = run(toy_denoiser(), "");
   EXPECT_EQ(run(guided, "  bypass_guidance_embedding: true\n"), without);
   EXPECT_NE(run(guided, ""), without);
 }

@@ -24,8 +24,6 @@ using namespace test;
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-const fs::path toy = toy_denoiser();
-
 // ---- conversion
 
 TEST(Fp8, BoundedConversionIsTheExactOne) {
@@ -122,7 +120,7 @@ const char* text_of(Scales kind) { return kind == Scales::none ? "plain" : kind 
 // The bundled small model in fp8: all of it, or the matrices with one factor in the old spelling or one for each row in
 // the new one.
 std::vector<Given> in_fp8(Scales kind) {
-  const Safetensors file(toy);
+  const Safetensors file(toy_denoiser());
   std::vector<Given> out;
   for (const StoredTensor& stored : file.tensors()) {
     const HostTensor values = as_type(file.read(stored.name), DType::f32);

@@ -25,8 +25,6 @@ using namespace test;
 using ::testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
-
 // ---- types
 
 double half(const uint8_t* at) {
@@ -333,7 +331,8 @@ std::string ggml_name(std::string name) {
 
 TEST(Gguf, TrainsAsTheSameValuesDo) {
   ToyRun codes, decoded;
-  const std::string model = (toy / "flux_toy.safetensors").string(), t5 = (toy / "t5xxl.safetensors").string();
+  const std::string model = (toy_folder() / "flux_toy.safetensors").string(),
+                    t5 = (toy_folder() / "t5xxl.safetensors").string();
   put(codes.folder() / "model.gguf", gguf_of(model, 2, [](const std::string& name) { return name; }).bytes());
   put(codes.folder() / "t5.gguf", gguf_of(t5, 8, ggml_name).bytes());
   write_decoded(codes.folder() / "model.gguf", decoded.folder() / "model.safetensors", tensors_of(model));

@@ -20,7 +20,6 @@ using testing::Not;
 
 const fs::path root = source_dir();
 const fs::path photos = root / "examples" / "demo" / "photos";
-const fs::path toy = root / "examples" / "toy_flux";
 
 TEST(StartingPoint, ResolutionsAreThoseThatTheImagesHave) {
   for (const auto& [side, expected] : {std::pair<int64_t, std::vector<int64_t>>{4000, {512, 768, 1024}},
@@ -102,8 +101,9 @@ TEST_F(Init, ReferencesAreNamedByTheModelsKey) {
   fs::create_directory(dir_ / "references");
   for (int i = 1; i <= 5; ++i)
     write_file(dir_ / "references" / fmt::format("cat_0{}.png", i), encode_png(test_picture(64, 64)));
-  const std::vector<std::string> asked{"--model",   "flux",          "--models", toy.string(), "--variant", "kontext",
-                                       "--dataset", photos.string(), "--for",    "style",      "--device",  "cpu"};
+  const std::vector<std::string> asked{"--model",   "flux",    "--models",  toy_folder().string(),
+                                       "--variant", "kontext", "--dataset", photos.string(),
+                                       "--for",     "style",   "--device",  "cpu"};
   std::vector<std::string> with = asked;
   with.insert(with.end(), {"--image", "control=" + (dir_ / "references").string()});
   EXPECT_THAT(init(asked).output, HasSubstr("datasets[0].images.control: missing"));
@@ -122,7 +122,7 @@ TEST_F(Init, ReferencesAreNamedByTheModelsKey) {
 TEST_F(Init, SamplesOfAPartOfAnImageNeedItsMask) {
   write_small_flux_fill(dir_ / "fill.safetensors");
   std::vector<std::string> asked{"--model",   (dir_ / "fill.safetensors").string(),
-                                 "--models",  toy.string(),
+                                 "--models",  toy_folder().string(),
                                  "--dataset", photos.string(),
                                  "--for",     "concept",
                                  "--device",  "cpu"};
@@ -147,8 +147,8 @@ TEST_F(Init, SamplesOfAPartOfAnImageNeedItsMask) {
 
 TEST_F(Init, WhatItWritesPassesTheDryRun) {
   for (const char* purpose : {"subject", "style", "concept"}) {
-    const HostResult made = init({"--model", "flux", "--models", toy.string(), "--dataset", photos.string(), "--for",
-                                  purpose, "--device", "cpu", "--force"});
+    const HostResult made = init({"--model", "flux", "--models", toy_folder().string(), "--dataset", photos.string(),
+                                  "--for", purpose, "--device", "cpu", "--force"});
     ASSERT_EQ(made.code, 0) << made.output;
     const std::string text = get(out());
     EXPECT_THAT(text, AllOf(HasSubstr(std::string("# A ") + purpose + " LoRA of flux"), HasSubstr("  # rank: "),
@@ -161,8 +161,8 @@ TEST_F(Init, WhatItWritesPassesTheDryRun) {
 
 // For a card that is not here, the memory planner's predictions decide.
 TEST_F(Init, PlansForACard) {
-  const std::vector<std::string> arguments{"--model",   (toy / "flux_toy.safetensors").string(),
-                                           "--models",  toy.string(),
+  const std::vector<std::string> arguments{"--model",   (toy_folder() / "flux_toy.safetensors").string(),
+                                           "--models",  toy_folder().string(),
                                            "--dataset", photos.string(),
                                            "--for",     "subject"};
   const auto with = [&](std::vector<std::string> more) {
@@ -199,7 +199,7 @@ TEST_F(Init, PlansForACard) {
 
 TEST_F(Init, SaysWhatIsMissing) {
   const TempDir empty;
-  fs::copy_file(toy / "flux_toy.safetensors", empty / "base.safetensors");
+  fs::copy_file(toy_folder() / "flux_toy.safetensors", empty / "base.safetensors");
   const std::vector<std::string> data{"--dataset", photos.string(), "--for", "subject", "--device", "cpu"};
   struct Row {
     std::vector<std::string> arguments;
@@ -209,7 +209,7 @@ TEST_F(Init, SaysWhatIsMissing) {
        {Row{{"--model", "flux", "--models", (dir_ / "nowhere").string()}, "no file in it holds a model of plugin flux"},
         {{"--model", "flux", "--models", empty.path().string()}, "has no vae_path (vae), clip_path (clip_l), t5_path"},
         {{"--model", "models/none.safetensors"}, "there is no models/none.safetensors"},
-        {{"--model", "nothing", "--models", toy.string()}, "nothing"}}) {
+        {{"--model", "nothing", "--models", toy_folder().string()}, "nothing"}}) {
     std::vector<std::string> arguments = row.arguments;
     arguments.insert(arguments.end(), data.begin(), data.end());
     const HostResult result = init(arguments);

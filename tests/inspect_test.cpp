@@ -16,8 +16,6 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
-
 const ComponentReport& part_of(const CheckpointReport& report, const char* name) {
   const auto found = std::ranges::find(report.components, name, &ComponentReport::name);
   if (found == report.components.end()) throw std::runtime_error(std::string("no component ") + name);
@@ -25,13 +23,13 @@ const ComponentReport& part_of(const CheckpointReport& report, const char* name)
 }
 
 TEST(Inspect, AModelSaysWhatItHasAndWhatIsMissing) {
-  const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / "flux_toy.safetensors");
+  const CheckpointReport report = inspect_checkpoint(built_plugins(), toy_folder() / "flux_toy.safetensors");
   EXPECT_EQ(report.plugin, "flux");
   EXPECT_EQ(report.family, "flux");
   EXPECT_EQ(report.objective, "flow");
   EXPECT_EQ(report.layout, "single file, original names");
   EXPECT_EQ(report.problem, "");
-  const Safetensors file(toy / "flux_toy.safetensors");
+  const Safetensors file(toy_folder() / "flux_toy.safetensors");
   int64_t parameters = 0;
   for (const StoredTensor& t : file.tensors()) parameters += t.desc.shape.numel();
   const ComponentReport& denoiser = part_of(report, "denoiser");
@@ -50,14 +48,14 @@ TEST(Inspect, AModelSaysWhatItHasAndWhatIsMissing) {
 TEST(Inspect, AnAllInOneFileWithFp8) {
   const TempDir dir;
   std::vector<Given> all;
-  for (const Given& t : tensors_of(toy / "flux_toy.safetensors")) {
+  for (const Given& t : tensors_of(toy_folder() / "flux_toy.safetensors")) {
     const bool weight = t.tensor.desc.shape.rank() == 2;
     all.push_back({"model.diffusion_model." + t.name, weight ? as_type(t.tensor, DType::f8_e4m3) : t.tensor});
     if (weight && t.name == "txt_in.weight")
       all.push_back({"model.diffusion_model.txt_in.scale_weight", floats(Shape{}, {0.5f})});
   }
-  for (const Given& t : tensors_of(toy / "ae.safetensors")) all.push_back({"vae." + t.name, t.tensor});
-  for (const Given& t : tensors_of(toy / "t5xxl.safetensors"))
+  for (const Given& t : tensors_of(toy_folder() / "ae.safetensors")) all.push_back({"vae." + t.name, t.tensor});
+  for (const Given& t : tensors_of(toy_folder() / "t5xxl.safetensors"))
     all.push_back({"text_encoders.t5xxl.transformer." + t.name,
                    t.tensor.desc.shape.rank() == 2 ? as_type(t.tensor, DType::f8_e4m3) : t.tensor});
   write_file(dir / "all.safetensors", all);
@@ -72,7 +70,7 @@ TEST(Inspect, AnAllInOneFileWithFp8) {
 
 TEST(Inspect, AModelThatItsPluginDoesNotOpen) {
   const TempDir dir;
-  std::vector<Given> tensors = tensors_of(toy / "flux_toy.safetensors");
+  std::vector<Given> tensors = tensors_of(toy_folder() / "flux_toy.safetensors");
   std::erase_if(tensors, [](const Given& t) { return t.name == "final_layer.linear.bias"; });
   write_file(dir / "model.safetensors", tensors);
   const CheckpointReport report = inspect_checkpoint(built_plugins(), dir / "model.safetensors");
@@ -97,7 +95,7 @@ TEST(Inspect, EncodersAlone) {
        2},                                                                     // and of sd15, which calls it otherwise
       {"t5xxl.safetensors", "t5", "t5_path", {"chroma", "flux", "sd35"}, 2}};  // and byt5 of hunyuan_image
   for (const Row& row : rows) {
-    const CheckpointReport report = inspect_checkpoint(built_plugins(), toy / row.file);
+    const CheckpointReport report = inspect_checkpoint(built_plugins(), toy_folder() / row.file);
     EXPECT_EQ(report.plugin, "") << row.file;
     ASSERT_EQ(report.parts.size(), row.parts) << row.file;
     EXPECT_EQ(report.parts[0].component, row.component);
@@ -175,13 +173,13 @@ TEST(Inspect, AFileIsReadOnceForAllPlugins) {
 }
 
 TEST(Inspect, AFolderOfSingleFilesIsNoModel) {
-  const HostResult result = run_host({"inspect", toy.string()});
+  const HostResult result = run_host({"inspect", toy_folder().string()});
   EXPECT_EQ(result.code, 3) << result.output;
   EXPECT_THAT(result.output, HasSubstr("Give one of them: ae.safetensors, clip_l.safetensors, flux_toy.safetensors"));
 }
 
 TEST(Inspect, TheCommandPrintsIt) {
-  const HostResult result = run_host({"inspect", (toy / "flux_toy.safetensors").string()});
+  const HostResult result = run_host({"inspect", (toy_folder() / "flux_toy.safetensors").string()});
   EXPECT_EQ(result.code, 0) << result.output;
   EXPECT_THAT(result.output, HasSubstr("model of plugin flux: single file, original names\n    family flux, variant "));
 }

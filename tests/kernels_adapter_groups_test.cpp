@@ -7,9 +7,8 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::adapter_groups {
 namespace {
-
-using namespace lk_test;
 
 struct GroupCase {
   int64_t rows, in, rank;
@@ -196,3 +195,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsAdapterGroups, testing::Values(LK_F32, LK
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+}  // namespace lk_test::adapter_groups

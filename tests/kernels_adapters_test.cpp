@@ -6,9 +6,8 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::adapters {
 namespace {
-
-using namespace lk_test;
 
 struct Size {
   int64_t rows, in, out, rank;
@@ -166,3 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsAdapters, testing::Values(LK_F16, LK_BF16
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+}  // namespace lk_test::adapters

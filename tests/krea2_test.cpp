@@ -21,7 +21,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test {
+namespace lh::test::krea2 {
 namespace {
 
 namespace fs = std::filesystem;
@@ -340,4 +340,4 @@ TEST(Krea2, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::krea2

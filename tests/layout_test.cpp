@@ -23,25 +23,25 @@ namespace {
 using namespace test;
 namespace fs = std::filesystem;
 
-const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux";
 const char* const plugin_id = "flux";
 
 const Registry& registry() { return built_plugins(); }
 CheckpointSpec spec() { return spec_of(plugin_id); }
 
 ModelConfig original() {
-  ModelConfig config = single(toy / "flux_toy.safetensors");
-  config.given["vae_path"] = {toy / "ae.safetensors"};
-  config.given["clip_path"] = {toy / "clip_l.safetensors"};
-  config.given["t5_path"] = {toy / "t5xxl.safetensors"};
+  ModelConfig config = single(toy_folder() / "flux_toy.safetensors");
+  config.given["vae_path"] = {toy_folder() / "ae.safetensors"};
+  config.given["clip_path"] = {toy_folder() / "clip_l.safetensors"};
+  config.given["t5_path"] = {toy_folder() / "t5xxl.safetensors"};
   return config;
 }
 
 const std::map<std::string, std::vector<Given>>& components() {
-  static const std::map<std::string, std::vector<Given>> all{{"denoiser", tensors_of(toy / "flux_toy.safetensors")},
-                                                             {"vae", tensors_of(toy / "ae.safetensors")},
-                                                             {"clip_l", tensors_of(toy / "clip_l.safetensors")},
-                                                             {"t5", tensors_of(toy / "t5xxl.safetensors")}};
+  static const std::map<std::string, std::vector<Given>> all{
+      {"denoiser", tensors_of(toy_folder() / "flux_toy.safetensors")},
+      {"vae", tensors_of(toy_folder() / "ae.safetensors")},
+      {"clip_l", tensors_of(toy_folder() / "clip_l.safetensors")},
+      {"t5", tensors_of(toy_folder() / "t5xxl.safetensors")}};
   return all;
 }
 
@@ -190,7 +190,7 @@ void expect_fp8(Fp8 kind, const std::string& prefix) {
   std::vector<Given> prefixed = file.tensors;
   for (Given& t : prefixed) t.name = prefix + t.name;
   write_file(dir / "fp8.safetensors", prefixed);
-  const Model want(registry(), single(toy / "flux_toy.safetensors"), ""),
+  const Model want(registry(), single(toy_folder() / "flux_toy.safetensors"), ""),
       got(registry(), single(dir / "fp8.safetensors"), "");
   ASSERT_EQ(got.checkpoint().weights().size(), want.checkpoint().weights().size());
   for (const auto& [name, desc] : want.checkpoint().weights()) {
@@ -224,7 +224,7 @@ TEST(Layout, ScaledFp8NewSpelling) { expect_fp8(Fp8::new_spelling, "model.diffus
 // Adapters on every default target of the small model, none of them zero.
 class LoraRoundTrip : public ::testing::Test {
  protected:
-  LoraRoundTrip() : model(registry(), single(toy / "flux_toy.safetensors"), ""), device(tested_device()) {
+  LoraRoundTrip() : model(registry(), single(toy_folder() / "flux_toy.safetensors"), ""), device(tested_device()) {
     network.linear = 3;
     network.linear_alpha = 2;
     const AdapterSelection selection(network, model.recipe(), 1);
@@ -243,7 +243,7 @@ class LoraRoundTrip : public ::testing::Test {
     want = run(device, model, build_sample_graph(model, small, selection, DType::f32), "output", trained.get());
   }
   HostTensor with(const std::vector<LoraInput>& files) {
-    Model merged(registry(), single(toy / "flux_toy.safetensors"), "");
+    Model merged(registry(), single(toy_folder() / "flux_toy.safetensors"), "");
     merged.merge(files);
     return run(device, merged, build_sample_graph(merged, small, no_adapter, DType::f32), "output");
   }

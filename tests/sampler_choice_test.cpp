@@ -19,22 +19,6 @@ namespace fs = std::filesystem;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 
-Recipe recipe_of(Objective objective, ScheduleSpec::Spacing spacing) {
-  Recipe recipe;
-  recipe.objective = objective;
-  recipe.noise_schedule.zero_terminal_snr =
-      objective == Objective::v_prediction && spacing == ScheduleSpec::Spacing::trailing;
-  recipe.sampling.schedule = {.shift = 3, .spacing = spacing, .set_alpha_to_one = true};
-  recipe.sampling.schedule.offset = spacing == ScheduleSpec::Spacing::leading ? 1 : 0;
-  return recipe;
-}
-
-// The model's own schedule.
-SamplingSchedule own_schedule(const Recipe& recipe, int32_t space, int64_t steps) {
-  const ScheduleFacts facts(recipe, space, steps, 1);
-  return SamplingSchedule(recipe, facts, golden::levels_of(recipe, {.id = "normal", .space = space, .steps = steps}));
-}
-
 TEST(SamplerChoice, AreKnownByTheNamesOfOtherPrograms) {
   struct Row {
     const char *sampler, *scheduler, *id, *schedule;
@@ -55,7 +39,7 @@ TEST(SamplerChoice, AreKnownByTheNamesOfOtherPrograms) {
                       {"UniPCMultistepScheduler", "", "uni_pc", "normal"},
                       {"LCMScheduler", "lcm", "lcm_boundary", "lcm"},
                       {"heun", "normal", "heun", "normal"}};
-  Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   recipe.sampling.sampler = "ddim";
   for (const Row& row : rows) {
     SampleConfig config;
@@ -69,7 +53,7 @@ TEST(SamplerChoice, AreKnownByTheNamesOfOtherPrograms) {
 
 // The recipe's options hold for the recipe's choice, and the user's over them.
 TEST(SamplerChoice, OptionsOfARecipeAreThoseOfItsChoice) {
-  Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   recipe.sampling.sampler = "lms";
   recipe.sampling.sampler_params = given_options("{order: 2}");
   recipe.sampling.scheduler = "karras";
@@ -106,7 +90,7 @@ TEST(SamplerChoice, MistakesInOptionsAreNamedWithTheirPlace) {
       {"uni_pc", "{order: 2.5}", "expected an integer"},
       {"dpmpp_2m", "{eta: 1}", "sampler 'dpmpp_2m' takes no options"},
   };
-  const Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   for (const Row& row : rows) {
     SampleConfig config{.sampler = row.sampler};
     config.sampler_params = given_options(row.options);
@@ -115,7 +99,7 @@ TEST(SamplerChoice, MistakesInOptionsAreNamedWithTheirPlace) {
 }
 
 TEST(SamplerChoice, ThatDoNotFitTheModelAreRefusedWithThoseThatDo) {
-  const Recipe epsilon = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  const Recipe epsilon = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   const std::string text =
       error_of([&] { choose_sampler(built_plugins(), epsilon, {.sampler = "FlowMatchEulerDiscreteScheduler"}); });
   EXPECT_THAT(text, AllOf(HasSubstr("sampler 'flow_euler' is for models of objective flow, this one is of objective "
@@ -272,14 +256,14 @@ TEST(SamplerChoice, ThatMisbehaveAreNamed) {
        "stage 0 of step 0 runs without the model, but asks for what the model said"},
   };
   Device device(tested_device());
-  const Recipe recipe = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
   const PluginHost host{{&host_api()}, "test", {}};
   for (const Row& row : rows) {
     lh_sampler bad = broken();
     row.change(bad);
     EXPECT_THAT(error_of([&] {
                   const Sampler sampler({&bad, &host}, {});
-                  const SamplingSchedule schedule = own_schedule(recipe, bad.space, 2);
+                  const SamplingSchedule schedule = golden::own_schedule(recipe, bad.space, 2);
                   SamplerRun(device, sampler, recipe.objective, schedule, {1, 2, 2, 4});
                 }),
                 AllOf(HasSubstr("sampler 'bad', "), HasSubstr(row.text)));

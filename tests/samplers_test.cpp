@@ -18,12 +18,6 @@ namespace fs = std::filesystem;
 using golden::Case;
 using ::testing::HasSubstr;
 
-// The model's own schedule.
-SamplingSchedule own_schedule(const Recipe& recipe, int32_t space, int64_t steps) {
-  const ScheduleFacts facts(recipe, space, steps, 1);
-  return SamplingSchedule(recipe, facts, golden::levels_of(recipe, {.id = "normal", .space = space, .steps = steps}));
-}
-
 TEST(Samplers, FollowTheGoldenTrajectories) {
   Device device(tested_device());
   std::set<std::string> samplers, classes;
@@ -58,16 +52,6 @@ std::pair<double, double> level_of(const Recipe& recipe, const SamplingLevel& at
   return {at.alpha, at.sigma};
 }
 
-Recipe recipe_of(Objective objective, ScheduleSpec::Spacing spacing) {
-  Recipe recipe;
-  recipe.objective = objective;
-  recipe.noise_schedule.zero_terminal_snr =
-      objective == Objective::v_prediction && spacing == ScheduleSpec::Spacing::trailing;
-  recipe.sampling.schedule = {.shift = 3, .spacing = spacing, .set_alpha_to_one = true};
-  recipe.sampling.schedule.offset = spacing == ScheduleSpec::Spacing::leading ? 1 : 0;
-  return recipe;
-}
-
 bool fits(const Offered<lh_sampler>& offered, Objective objective) {
   for (const char* const* name = offered.descriptor->objectives; *name != nullptr; ++name)
     if (objective_name(objective) == *name) return true;
@@ -83,12 +67,12 @@ TEST(Samplers, EndAtTheX0OfAModelThatKnowsIt) {
   for (const Objective objective : {Objective::flow, Objective::epsilon, Objective::v_prediction})
     for (const auto spacing : {ScheduleSpec::Spacing::leading, ScheduleSpec::Spacing::trailing})
       for (const Offered<lh_sampler>& offered : built_plugins().samplers()) {
-        const Recipe recipe = recipe_of(objective, spacing);
+        const Recipe recipe = golden::recipe_of(objective, spacing);
         const std::string id = offered.descriptor->id;
         if (id == "lcm_boundary" || !fits(offered, objective)) continue;  // keeps a share of x by design
         SCOPED_TRACE(fmt::format("{} {} {}", id, objective_name(objective), static_cast<int>(spacing)));
         const Sampler sampler(offered, {});
-        const SamplingSchedule schedule = own_schedule(recipe, sampler.space(), 7);
+        const SamplingSchedule schedule = golden::own_schedule(recipe, sampler.space(), 7);
         SamplerRun run(device, sampler, objective, schedule, x0.desc.shape);
         const HostTensor end = run.run(
             start, {.model =
@@ -122,7 +106,7 @@ class NormalPictures {
   explicit NormalPictures(const Recipe& recipe) : recipe_(recipe) {}
 
   double error(Device& device, const Sampler& sampler, int64_t steps) const {
-    const SamplingSchedule schedule = own_schedule(recipe_, sampler.space(), steps);
+    const SamplingSchedule schedule = golden::own_schedule(recipe_, sampler.space(), steps);
     const HostTensor start = floats({1, 1, 1, 4}, {1, -0.5f, 0.75f, -1.25f});
     HostTensor first;
     SamplerRun run(device, sampler, recipe_.objective, schedule, start.desc.shape);
@@ -189,7 +173,7 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
   for (const Objective objective : {Objective::flow, Objective::epsilon, Objective::v_prediction}) {
     std::map<std::string, double> errors;
     for (const Row& row : rows) {
-      const Recipe recipe = recipe_of(objective, ScheduleSpec::Spacing::leading);
+      const Recipe recipe = golden::recipe_of(objective, ScheduleSpec::Spacing::leading);
       SampleConfig config{.sampler = row.sampler};
       config.sampler_params = given_options(row.options);
       const std::string_view id = row.sampler;
@@ -210,7 +194,7 @@ TEST(Samplers, ErrorsFallWithTheirOrder) {
 
 TEST(Samplers, StopBeforeAStep) {
   Device device(tested_device());
-  const Recipe recipe = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
   const SamplerChoice choice = choose_sampler(built_plugins(), recipe, {.sampler = "euler"});
   const SamplingSchedule schedule = schedule_of(choice, recipe, 5, 1);
   SamplerRun run(device, *choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
@@ -233,7 +217,7 @@ HostTensor constant_like(const HostTensor& x, double value) {
 
 TEST(Samplers, EachStageHasADrawOfItsOwn) {
   Device device(tested_device());
-  const Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   const SamplerChoice choice = choose_sampler(built_plugins(), recipe, {.sampler = "dpmpp_sde"});
   const SamplingSchedule schedule = schedule_of(choice, recipe, 3, 1);
   SamplerRun run(device, *choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
@@ -254,7 +238,7 @@ TEST(Samplers, EachStageHasADrawOfItsOwn) {
 // CFG++: x' = denoised + sigma' derivative, the second without the prompt.
 TEST(Samplers, SeeWhatTheModelSaysWithoutThePrompt) {
   Device device(tested_device());
-  const Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   const SamplerChoice choice = choose_sampler(built_plugins(), recipe, {.sampler = "euler_cfg_pp"});
   const SamplingSchedule schedule = schedule_of(choice, recipe, 4, 1);
   SamplerRun run(device, *choice.sampler, recipe.objective, schedule, {1, 1, 1, 1});
@@ -279,7 +263,7 @@ TEST(Samplers, SeeWhatTheModelSaysWithoutThePrompt) {
 // Churn: noise takes x up to sigma_hat, where the model then sees it.
 TEST(Samplers, ChurnAddsNoiseBeforeTheModelIsAsked) {
   Device device(tested_device());
-  const Recipe recipe = recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
+  const Recipe recipe = golden::recipe_of(Objective::epsilon, ScheduleSpec::Spacing::leading);
   SampleConfig config{.sampler = "euler"};
   config.sampler_params = given_options("{s_churn: 1, s_noise: 0.5, s_tmax: 2}");
   const SamplerChoice choice = choose_sampler(built_plugins(), recipe, config);
@@ -310,7 +294,7 @@ TEST(Samplers, ChurnAddsNoiseBeforeTheModelIsAsked) {
   }
   EXPECT_GT(schedule.level(0).sigma, 2);
   EXPECT_LT(schedule.level(1).sigma, 2);
-  const Recipe flow = recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
+  const Recipe flow = golden::recipe_of(Objective::flow, ScheduleSpec::Spacing::leading);
   EXPECT_THAT(error_of([&] {
                 const SamplingSchedule of_flow = schedule_of(choice, flow, 4, 1);
                 SamplerRun(device, *choice.sampler, flow.objective, of_flow, {1, 1, 1, 1});

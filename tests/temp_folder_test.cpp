@@ -23,14 +23,14 @@ std::vector<fs::path> entries(const fs::path& folder) {
 TEST(TempFolder, GoesAwayUnlessItIsPutInPlace) {
   const TempDir dir;
   {
-    const TempFolder made(dir / "model");
+    const lh::TempFolder made(dir / "model");
     put(made.path() / "a.txt", "a");
     EXPECT_EQ(entries(dir.path()).size(), 1u);
     EXPECT_EQ(remove_leftovers(dir.path()), 0) << "it is being written";
     EXPECT_TRUE(fs::exists(made.path() / "a.txt"));
   }
   EXPECT_TRUE(entries(dir.path()).empty());
-  TempFolder made(dir / "model"), other(dir / "another");
+  lh::TempFolder made(dir / "model"), other(dir / "another");
   EXPECT_NE(made.path(), other.path());
   put(made.path() / "a.txt", "a");
   made.put_in_place();
@@ -43,7 +43,7 @@ TEST(TempFolder, OfAKilledProcessIsCleared) {
   ASSERT_EQ(::pipe(ready), 0);
   const pid_t child = ::fork();
   if (child == 0) {
-    const TempFolder made(dir / "model");
+    const lh::TempFolder made(dir / "model");
     put(made.path() / "a.txt", "a");
     const char done = 1;
     if (::write(ready[1], &done, 1) == 1) ::pause();

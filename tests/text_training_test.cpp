@@ -15,7 +15,6 @@ namespace {
 
 using namespace test;
 
-const std::filesystem::path toy = std::filesystem::path(source_dir()) / "examples" / "toy_flux";
 constexpr int64_t rank = 2;
 
 class TextTraining : public ::testing::Test {
@@ -23,9 +22,9 @@ class TextTraining : public ::testing::Test {
   TextTraining() : model(built_plugins(), config(), ""), device(tested_device()) {}
   static ModelConfig config() {
     ModelConfig config;
-    config.name_or_path = toy / "flux_toy.safetensors";
-    config.given["clip_path"] = {toy / "clip_l.safetensors"};
-    config.given["t5_path"] = {toy / "t5xxl.safetensors"};
+    config.name_or_path = toy_folder() / "flux_toy.safetensors";
+    config.given["clip_path"] = {toy_folder() / "clip_l.safetensors"};
+    config.given["t5_path"] = {toy_folder() / "t5xxl.safetensors"};
     return config;
   }
   static HostTensor ids(const Desc& desc, int64_t seed) {

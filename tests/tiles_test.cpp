@@ -187,7 +187,7 @@ TEST(Tiles, AskedForSizeIsTheOnlyChoice) {
 
 const fs::path source = source_dir();
 
-ModelConfig toy() {
+ModelConfig toy_model() {
   ModelConfig config;
   config.name_or_path = source / "examples/toy_flux/flux_toy.safetensors";
   config.given["vae_path"] = {source / "examples/toy_flux/ae.safetensors"};
@@ -205,7 +205,7 @@ double mean_difference(const Image& a, const Image& b) {
 class TiledVae : public ::testing::Test {
  protected:
   static constexpr int64_t side = 96, tile = 64;  // pixels
-  TiledVae() : model(built_plugins(), toy(), ""), device(tested_device()) {
+  TiledVae() : model(built_plugins(), toy_model(), ""), device(tested_device()) {
     cuts.push_back({open_image(source / "examples/demo/photos/cat_01.jpg"), {side, side}, false});
   }
   Vae vae(int64_t tile_pixels) { return {device, model, DType::f32, tile_pixels}; }
@@ -307,7 +307,7 @@ TEST_F(TiledVae, NanAndInfinityAreFound) {
     for (Given& t : weights)
       if (t.name == tensor) std::ranges::fill(t.tensor.data, std::byte{0x7c});  // NaN in float16
     write_file(dir / "vae.safetensors", weights);
-    ModelConfig config = toy();
+    ModelConfig config = toy_model();
     config.given["vae_path"] = {dir / "vae.safetensors"};
     const Model broken(built_plugins(), config, "");
     const HostTensor x = latents(0);

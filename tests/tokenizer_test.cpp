@@ -24,8 +24,6 @@ nlohmann::json read_json(const fs::path& file) {
 }
 nlohmann::json golden(const std::string& name) { return read_json(fs::path(test_data()) / name); }
 
-const fs::path share = fs::path(source_dir()) / "share" / "tokenizers";
-
 std::unique_ptr<Tokenizer> clip(int32_t pad) {
   TokenizerSpec spec = tokenizer_spec("clip");
   spec.pad = pad;

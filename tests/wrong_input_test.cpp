@@ -10,14 +10,13 @@
 #include "io/lora_file.h"
 #include "support/paths.h"
 #include "support/run_host.h"
-
+#include "support/toy_step.h"
 namespace lh::test {
 namespace {
 
 namespace fs = std::filesystem;
 
 const fs::path source = source_dir();
-const fs::path toy = source / "examples" / "toy_flux" / "flux_toy.safetensors";
 const fs::path plugins = fs::path(binary_dir()) / "lib" / "lora-host";
 
 struct Case {
@@ -47,7 +46,7 @@ std::function<void(ToyRun&)> model_bytes(const std::function<std::string()>& byt
 // The toy model with its tensors changed.
 std::function<void(ToyRun&)> model_with(const std::function<void(std::vector<Given>&)>& change) {
   return [change](ToyRun& run) {
-    const Safetensors file(toy);
+    const Safetensors file(toy_denoiser());
     std::vector<Given> tensors;
     for (const StoredTensor& t : file.tensors()) tensors.push_back({t.name, file.read(t.name)});
     change(tensors);
@@ -121,9 +120,10 @@ const Case cases[] = {
     {"missing_file", model_at("none.safetensors"), 3, R"(model\.name_or_path: none\.safetensors: no such file)"},
     {"empty_file", model_bytes([] { return std::string(); }), 3,
      R"(model\.safetensors: 0 bytes, too short.*download it again)"},
-    {"truncated", model_bytes([] { return get(toy).substr(0, 1 << 20); }), 3,
+    {"truncated", model_bytes([] { return get(toy_denoiser()).substr(0, 1 << 20); }), 3,
      R"(file ends at 1048576 bytes but the header promises \d+ \(last tensor \S+\)\. The file is cut short)"},
-    {"truncated_header", model_bytes([] { return get(toy).substr(0, 100); }), 3, R"(cut short: download it again)"},
+    {"truncated_header", model_bytes([] { return get(toy_denoiser()).substr(0, 100); }), 3,
+     R"(cut short: download it again)"},
     {"header_over_limit", model_bytes([] { return std::string("\xff\xff\xff\x7f\0\0\0\0", 8) + std::string(64, ' '); }),
      3, R"(header of 2147483647 bytes, expected at most \d+)"},
     {"overlapping_tensors", model_bytes([] {
@@ -192,7 +192,7 @@ const Case cases[] = {
      5, R"(step \d+: .* not finite.*\s+first op with a NaN or infinity: \S+[\s\S]*train\.dtype: bf16)"},
     // The data.
     {"dataset_missing", set("- folder_path", "none"), 3, R"(dataset none: there is no such folder)"},
-    {"dataset_is_a_file", set("- folder_path", toy), 3, R"(this is not a folder)"},
+    {"dataset_is_a_file", set("- folder_path", toy_denoiser()), 3, R"(this is not a folder)"},
     {"dataset_empty",
      [](ToyRun& run) {
        fs::create_directory(run.folder() / "empty");
@@ -343,7 +343,7 @@ const Case cases[] = {
     {"lora_of_another_size", lora_of("lora_unet_img_in", 8), 3,
      R"(lora_unet_img_in: it changes \[8, 8\], the weight is \[256, 64\])", sample_with_lora},
     {"lora_missing", nothing, 3, R"(lora\.safetensors: cannot be opened)", sample_with_lora},
-    {"lora_is_a_model", [](ToyRun& run) { fs::copy(toy, run.folder() / "lora.safetensors"); }, 3,
+    {"lora_is_a_model", [](ToyRun& run) { fs::copy(toy_denoiser(), run.folder() / "lora.safetensors"); }, 3,
      R"(lora\.safetensors: not a LoRA: none of its \d+ tensors \(the first is [^)]+\) is part of a known kind of adapter)",
      sample_with_lora},
     {"sampler_of_sample",
@@ -432,9 +432,10 @@ TEST(ClosedOutput, NothingIsPrintedIntoAFile) {
   write_file(dir.path() / "lora.safetensors", {{"lora_unet_img_in.lora_down.weight", counting({2, 64})},
                                                {"lora_unet_img_in.lora_up.weight", counting({256, 2})}});
   const auto merge = [&](const char* out, const char* prefix) {
-    const HostResult result = run_host({"merge", "--lora", (dir.path() / "lora.safetensors").string(), "--model",
-                                        toy.string(), "--into", "checkpoint", "--out", (dir.path() / out).string()},
-                                       {.shell_prefix = prefix});
+    const HostResult result =
+        run_host({"merge", "--lora", (dir.path() / "lora.safetensors").string(), "--model", toy_denoiser().string(),
+                  "--into", "checkpoint", "--out", (dir.path() / out).string()},
+                 {.shell_prefix = prefix});
     EXPECT_EQ(result.code, 0) << prefix << result.output;
     return fs::exists(dir.path() / out) ? get(dir.path() / out) : "";
   };
@@ -453,7 +454,8 @@ TEST(LostOutput, HasAnExitCodeOfItsOwn) {
   const auto ends_with = [&](const std::string& prefix, const std::vector<std::string>& command) {
     return run_host(command, {.shell_prefix = prefix + " 2>" + errors.string()}).code;
   };
-  for (const std::vector<std::string>& command : {std::vector<std::string>{"inspect", toy.string()}, {"--help"}}) {
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"inspect", toy_denoiser().string()}, {"--help"}}) {
     EXPECT_EQ(ends_with("exec >/dev/full", command), 4) << command[0];
     EXPECT_NE(get(errors).find("could not be written: No space left on device"), std::string::npos) << get(errors);
     // The reader of the pipe ends before anything is written.

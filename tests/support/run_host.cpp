@@ -56,12 +56,6 @@ save:
   max_step_saves_to_keep: 2
 )";
 
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
-    text.replace(at, what.size(), by);
-  return text;
-}
-
 std::string config_for(const TempDir& dir) {
   return replaced(replaced(replaced(config_text, "FOLDER", dir.path().string()), "SOURCE", source_dir()), "DEVICE",
                   tested_device());

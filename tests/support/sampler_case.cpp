@@ -246,4 +246,19 @@ LevelList levels_of(const Recipe& recipe, const Spacing& spacing) {
   fail(Code::config, "no schedule '{}'", spacing.id);
 }
 
+Recipe recipe_of(Objective objective, ScheduleSpec::Spacing spacing) {
+  Recipe recipe;
+  recipe.objective = objective;
+  recipe.noise_schedule.zero_terminal_snr =
+      objective == Objective::v_prediction && spacing == ScheduleSpec::Spacing::trailing;
+  recipe.sampling.schedule = {.shift = 3, .spacing = spacing, .set_alpha_to_one = true};
+  recipe.sampling.schedule.offset = spacing == ScheduleSpec::Spacing::leading ? 1 : 0;
+  return recipe;
+}
+
+SamplingSchedule own_schedule(const Recipe& recipe, int32_t space, int64_t steps) {
+  const ScheduleFacts facts(recipe, space, steps, 1);
+  return SamplingSchedule(recipe, facts, levels_of(recipe, {.id = "normal", .space = space, .steps = steps}));
+}
+
 }  // namespace lh::golden

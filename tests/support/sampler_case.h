@@ -34,4 +34,8 @@ struct Spacing {
 };
 LevelList levels_of(const Recipe& recipe, const Spacing& spacing);
 
+// A recipe of an objective and a spacing, and what its model's own schedule gives.
+Recipe recipe_of(Objective objective, ScheduleSpec::Spacing spacing);
+SamplingSchedule own_schedule(const Recipe& recipe, int32_t space, int64_t steps);
+
 }  // namespace lh::golden

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* config_text = R"(name: toy
+constexpr const char* torture_config = R"(name: toy
 training_folder: FOLDER/runs
 device: cpu
 model:
@@ -57,12 +57,6 @@ save:
   max_step_saves_to_keep: 1
 )";
 constexpr const char* little_memory_text = "memory: {stream: 100%, recompute: 100%}\n";
-
-std::string replaced(std::string text, const std::string& what, const std::string& by) {
-  for (size_t at = text.find(what); at != text.npos; at = text.find(what, at + by.size()))
-    text.replace(at, what.size(), by);
-  return text;
-}
 
 // The events of a file of TensorBoard's, each without the time that it begins with (a key of one byte and a float64);
 // a torn one ends the list.
@@ -175,7 +169,7 @@ void Torture::write_config(const TortureRun& run) {
   const std::string now = fmt::format("{} {} {}", run.first, run.then, run.little_memory);
   if (written_ == now) return;
   written_ = now;
-  std::string text = replaced(replaced(config_text, "FOLDER", work_.string()), "SOURCE", source_dir());
+  std::string text = replaced(replaced(torture_config, "FOLDER", work_.string()), "SOURCE", source_dir());
   if (run.little_memory) text += little_memory_text;
   put(work_ / "in" / "train.yaml", replaced(replaced(text, "FIRST", run.first), "THEN", run.then));
 }
