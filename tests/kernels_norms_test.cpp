@@ -226,6 +226,26 @@ TEST_P(KernelNorms, LayerNormWhoseWeightStays) {
   }
 }
 
+// A weight of float32, of the type of the rows, and none.
+TEST_P(KernelNorms, RmsNormAlone) {
+  for (const Shape& shape : shapes) {
+    const Operands o = operands(shape);
+    const int64_t rows = shape[0] * shape[1], width = shape[2];
+    const Law law{1, rows, width, 0};
+    const Values ones(static_cast<size_t>(width), 1.0), z = load(o.z), dy = load(o.dy);
+    const Tensor narrow = random_tensor(context.get(), random, {width}, GetParam(), 0.5, 1.5);
+    for (const Tensor* weight : {&o.weight, &narrow, static_cast<const Tensor*>(nullptr)}) {
+      const lk_tensor view = weight != nullptr ? weight->view() : lk_tensor{};
+      const Values w = weight != nullptr ? load(*weight) : ones;
+      const Tensor y = empty(shape), dx = empty(shape);
+      run(lk_rms_norm, {.x = o.z.view(), .weight = view, .y = y.view(), .eps = eps});
+      expect("y", y, law.forward(z, ones, w), width);
+      run(lk_rms_norm_backward, {.dy = o.dy.view(), .x = o.z.view(), .weight = view, .eps = eps, .dx = dx.view()});
+      expect("dx", dx, law.backward(dy, z, ones, w).dx, width);
+    }
+  }
+}
+
 // dx beside what it is added to, and over it.
 TEST_P(KernelNorms, GradientsAreAddedToWhatIsThere) {
   for (const Shape& shape : shapes) {

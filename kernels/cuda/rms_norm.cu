@@ -2,12 +2,14 @@
 // Backward, with g = dy w:  dx = r (g - x r^2 mean(g x)),  dw = sum dy x r.
 //
 // Narrow rows, which are heads, have kernels of their own: a lane has eight values, so that the loads of a warp are of
-// whole lines, and many threads with a load or two each come nearest to what memory can do.
+// whole lines, and many threads with a load or two each come nearest to what memory can do. Wide rows of 16 bits, as of
+// all heads of q, are normed as those that are modulated (wide_norm.cuh), unless they lie in lines or w has a gradient.
 #include "cuda/await_previous.cuh"
 #include "cuda/column_sums.cuh"
 #include "cuda/dense.h"
 #include "cuda/line_places.cuh"
 #include "cuda/row_norm.cuh"
+#include "cuda/wide_norm.cuh"
 
 namespace lk::cuda {
 
@@ -215,10 +217,18 @@ struct WeightSum {
   }
 };
 
+template <class Params>
+WideNorm wide_of(const Params& p, int64_t rows) {
+  return {p.x, p.weight, {}, 1, rows, p.eps, false};
+}
+
 }  // namespace
 
 void rms_norm(Cuda& cuda, const lk_rms_norm_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
+  const WideNorm wide = wide_of(p, rows);
+  if (is_dense(p.x) && is_dense(p.y) && wide_norm_fits(cuda, wide, {&p.y}))
+    return norm_rows(cuda, wide, {}, false, p.y);
   const lk_tensor x = takes_lines(p.x, width) ? p.x : dense_copy(cuda, p.x);
   const DenseOutput y(cuda, p.y, takes_lines(p.y, width));
   Rows problem{in(x), in(p.weight), line_places(x, width), rows, width, p.eps, 1.0f / static_cast<float>(width), 0};
@@ -240,6 +250,10 @@ void rms_norm_backward(Cuda& cuda, const lk_rms_norm_backward_params& p) {
   const int64_t width = p.x.dims[p.x.rank - 1], rows = numel(p.x) / width;
   if (!present(p.dx) && !present(p.dweight)) return;
   const bool sums = present(p.dweight);
+  const WideNorm wide = wide_of(p, rows);
+  if (!sums && is_dense(p.x) && is_dense(p.dy) && is_dense(p.dx) &&
+      wide_norm_fits(cuda, wide, {&p.dy, &p.added, &p.dx}))
+    return norm_rows_dx(cuda, wide, p.dy, p.added, p.dx);
   const auto taken = [&](const lk_tensor& t) {
     return is_dense(t) || (!sums && takes_lines(t, width)) ? t : dense_copy(cuda, t);
   };
