@@ -60,16 +60,10 @@ class HunyuanImage : public nn::ShuffleLatentModel {
   // zero and no part of it. glyphs: of a prompt without quotes the end token's row alone.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen2_5_vl", "qwen2_5_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen2_5_vl.length"];
-    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen2_5_vl");
-    Value ids = g.input("qwen2_5_vl.input_ids", {batch, length}, LH_I32);
-    Value mask = g.input("qwen2_5_vl.attention_mask", {batch, length}, LH_I32);
-    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, ids, mask);
-    Value hidden = llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:") - layers_left_out).back();
-    Value seen = kept.of(g, mask);
-    g.output("text", nn::masked_rows(g, kept.of(g, hidden), seen));
-    g.output("text_mask", seen);
-    build_glyphs(g, sizes, batch);
+    const nn::TemplatedPrompt prompt = nn::templated_prompt(g, sizes, "qwen2_5_vl");
+    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, prompt.ids, prompt.mask);
+    prompt.output(g, llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:") - layers_left_out).back());
+    build_glyphs(g, sizes, sizes["batch"]);
   }
 
   void build_glyphs(Graph& g, const Sizes& sizes, int64_t batch) const {

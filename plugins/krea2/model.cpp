@@ -74,17 +74,12 @@ class Krea2 : public nn::WanLatentModel {
   // put pads between the prompt and the template's end, these take no position and nothing sees them: the same numbers.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen3_vl", "qwen3_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen3_vl.length"];
-    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen3_vl");
-    Value ids = g.input("qwen3_vl.input_ids", {batch, length}, LH_I32);
-    Value mask = g.input("qwen3_vl.attention_mask", {batch, length}, LH_I32);
+    const nn::TemplatedPrompt prompt = nn::templated_prompt(g, sizes, "qwen3_vl");
     const std::vector<int64_t> read = depths(g.weights());
-    const std::vector<Value> states = nn::Llm(g, "qwen3_vl:", qwen3_vl, ids, mask).states(read.back());
+    const std::vector<Value> states = nn::Llm(g, "qwen3_vl:", qwen3_vl, prompt.ids, prompt.mask).states(read.back());
     std::vector<Value> chosen;
-    for (int64_t depth : read) chosen.push_back(kept.of(g, states[static_cast<size_t>(depth)]));
-    Value seen = kept.of(g, mask);
-    g.output("text", nn::masked_rows(g, g.concat(chosen, -1), seen));
-    g.output("text_mask", seen);
+    for (int64_t depth : read) chosen.push_back(prompt.kept.of(g, states[static_cast<size_t>(depth)]));
+    prompt.output_kept(g, g.concat(chosen, -1));
   }
 
   std::optional<Dimensions> dims_;

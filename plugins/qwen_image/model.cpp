@@ -93,10 +93,7 @@ class QwenImage : public nn::WanLatentModel {
   // The last states, behind the final norm; the template's front is left out, pads are zero and no part of the text.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen2_5_vl", "qwen2_5_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen2_5_vl.length"];
-    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen2_5_vl");
-    Value ids = g.input("qwen2_5_vl.input_ids", {batch, length}, LH_I32);
-    Value mask = g.input("qwen2_5_vl.attention_mask", {batch, length}, LH_I32);
+    const nn::TemplatedPrompt prompt = nn::templated_prompt(g, sizes, "qwen2_5_vl");
     constexpr int64_t cell = nn::QwenVision::cell;
     std::vector<std::string> pictures;  // that a prompt is given, and where they stand
     std::vector<nn::ShownPicture> places;
@@ -105,16 +102,14 @@ class QwenImage : public nn::WanLatentModel {
       pictures.push_back(name);
       places.push_back({sizes[name + "_at"], sizes[name + "_height"] / cell, sizes[name + "_width"] / cell});
     }
-    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, ids, mask, nn::positions_around(places, length));
+    const int64_t length = sizes["qwen2_5_vl.length"];
+    nn::Llm llm(g, "qwen2_5_vl:", qwen2_5_vl, prompt.ids, prompt.mask, nn::positions_around(places, length));
     nn::QwenVision vision(g, "qwen2_5_vl:visual.");
     for (size_t i = 0; i < pictures.size(); ++i) {
       const nn::ShownPicture& at = places[i];
       llm.show(at.at, vision(g.input(pictures[i], {1, at.height * cell, at.width * cell, 3})));
     }
-    Value hidden = llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:")).back());
-    Value seen = kept.of(g, mask);
-    g.output("text", nn::masked_rows(g, kept.of(g, hidden), seen));
-    g.output("text_mask", seen);
+    prompt.output(g, llm.final_norm(llm.states(nn::Llm::layers(g.weights(), "qwen2_5_vl:")).back()));
   }
 
   std::optional<Dimensions> dims_;

@@ -66,15 +66,9 @@ class QwenImage21 : public nn::WanResidualLatentModel {
   // text.
   void build_conditioner(Graph& g, const Sizes& sizes) const override {
     g.weights().require_component("qwen3_vl", "qwen3_vl_path", "conditioner");
-    const int64_t batch = sizes["batch"], length = sizes["qwen3_vl.length"];
-    const nn::KeptRows kept = nn::rows_behind_template(sizes, "qwen3_vl");
-    Value ids = g.input("qwen3_vl.input_ids", {batch, length}, LH_I32);
-    Value mask = g.input("qwen3_vl.attention_mask", {batch, length}, LH_I32);
+    const nn::TemplatedPrompt prompt = nn::templated_prompt(g, sizes, "qwen3_vl");
     const int64_t layers = nn::Llm::layers(g.weights(), "qwen3_vl:");
-    Value states = nn::Llm(g, "qwen3_vl:", qwen3_vl, ids, mask).states(layers).back();
-    Value seen = kept.of(g, mask);
-    g.output("text", nn::masked_rows(g, kept.of(g, states), seen));
-    g.output("text_mask", seen);
+    prompt.output(g, nn::Llm(g, "qwen3_vl:", qwen3_vl, prompt.ids, prompt.mask).states(layers).back());
   }
 
   std::optional<Dimensions> dims_;

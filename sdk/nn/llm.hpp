@@ -211,14 +211,30 @@ struct KeptRows {
   Value of(Graph& g, Value x) const { return g.slice(x, 1, first, count); }  // [B, L, ...] -> [B, count, ...]
 };
 
+// A prompt within a template as an encoder's language model reads it: inputs `encoder`.input_ids and
+// `encoder`.attention_mask, i32 [B, L]. Rows behind the template's front are the text.
+struct TemplatedPrompt {
+  Value ids, mask;
+  KeptRows kept;
+  // Outputs text [B, count, d], whose pads are zero, and text_mask, of states that were kept.
+  void output_kept(Graph& g, Value states) const {
+    Value seen = kept.of(g, mask);
+    g.output("text", masked_rows(g, states, seen));
+    g.output("text_mask", seen);
+  }
+  // The same of the states of all rows, [B, L, d].
+  void output(Graph& g, Value states) const { output_kept(g, kept.of(g, states)); }
+};
+
 // Throws where the front is all that there is room for.
-inline KeptRows rows_behind_template(const Sizes& sizes, const std::string& encoder) {
-  const int64_t length = sizes[encoder + ".length"], drop = sizes[encoder + ".drop"];
+inline TemplatedPrompt templated_prompt(Graph& g, const Sizes& sizes, const std::string& encoder) {
+  const int64_t batch = sizes["batch"], length = sizes[encoder + ".length"], drop = sizes[encoder + ".drop"];
   if (length <= drop)
     throw Failure(LH_E_SETTING, "model.max_sequence_length: the template's first " + std::to_string(drop) +
                                     " tokens count and are left out, so it must be larger, found " +
                                     std::to_string(length));
-  return {drop, length - drop};
+  Value ids = g.input(encoder + ".input_ids", {batch, length}, LH_I32);
+  return {ids, g.input(encoder + ".attention_mask", {batch, length}, LH_I32), {drop, length - drop}};
 }
 
 // Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states. Files for
