@@ -20,7 +20,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::abi_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ TEST(Abi, RegistriesShareALibrary) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::abi_test

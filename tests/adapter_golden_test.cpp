@@ -21,7 +21,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::adapter_golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -307,4 +307,4 @@ INSTANTIATE_TEST_SUITE_P(All, AdapterGolden, testing::ValuesIn(rows),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::adapter_golden_test

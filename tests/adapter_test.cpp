@@ -21,7 +21,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::adapter_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -393,4 +393,4 @@ TEST(AdapterConfig, SpellingsOfPeers) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::adapter_test

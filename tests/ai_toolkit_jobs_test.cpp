@@ -24,7 +24,7 @@
 #include "support/wan_shapes.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test {
+namespace lh::test::ai_toolkit_jobs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -603,4 +603,4 @@ TEST(RefusedJobs, AreAnsweredInALineThatSaysWhatToDo) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::ai_toolkit_jobs_test

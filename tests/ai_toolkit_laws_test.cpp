@@ -12,7 +12,7 @@
 #include "diffusion/loss_weight.h"
 #include "diffusion/timestep_law.h"
 
-namespace lh {
+namespace lh::ai_toolkit_laws_test {
 namespace {
 
 using testing::HasSubstr;
@@ -175,4 +175,4 @@ TEST(AiToolkitLaws, WhatDoesNotFitTheModelIsRefused) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::ai_toolkit_laws_test

@@ -10,7 +10,7 @@
 #include "config/value.h"
 #include "core/error.h"
 
-namespace lh {
+namespace lh::ai_toolkit_test {
 namespace {
 
 using testing::AllOf;
@@ -535,4 +535,4 @@ TEST(SamplePrompts, MistakesAreNamed) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::ai_toolkit_test

@@ -24,7 +24,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test::anima {
+namespace lh::test::anima_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -355,4 +355,4 @@ TEST(Anima, FullSizeGraphsAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::anima
+}  // namespace lh::test::anima_test

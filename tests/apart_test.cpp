@@ -25,7 +25,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::apart_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -199,4 +199,4 @@ TEST(PluginTrial, OnlyWhatIsNeededIsLoaded) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::apart_test

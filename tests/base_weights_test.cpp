@@ -17,7 +17,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::base_weights_test {
 namespace {
 
 constexpr const char* weight = "in.weight";
@@ -177,4 +177,4 @@ TEST(StateMemory, TakesWhatIsOnTheDevice) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::base_weights_test

@@ -13,7 +13,7 @@
 #include "data/run_captions.h"
 #include "support/image_files.h"
 
-namespace lh {
+namespace lh::caption_rule_test {
 namespace {
 
 using testing::AnyOf;
@@ -354,4 +354,4 @@ TEST(CaptionFiles, MetadataNamesImages) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::caption_rule_test

@@ -11,7 +11,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::check_model_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -129,4 +129,4 @@ TEST_F(CheckModel, AChangedConstantMakesCachedTextAnew) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::check_model_test

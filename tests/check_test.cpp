@@ -15,7 +15,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::check_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -331,4 +331,4 @@ TEST(Check, AConfigurationWithAModel) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::check_test

@@ -14,7 +14,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh {
+namespace lh::checkpoint_test {
 namespace {
 
 using namespace test;
@@ -596,4 +596,4 @@ TEST_F(CheckpointTest, RealFilesWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::checkpoint_test

@@ -12,7 +12,7 @@
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 
-namespace lh::test::chroma {
+namespace lh::test::chroma_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -233,4 +233,4 @@ TEST(Chroma, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::chroma
+}  // namespace lh::test::chroma_test

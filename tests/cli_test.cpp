@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::cli_test {
 namespace {
 
 using testing::ElementsAre;
@@ -241,4 +241,4 @@ TEST_F(Cli, MistakesAreNamed) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::cli_test

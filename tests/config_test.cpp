@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "support/paths.h"
 
-namespace lh {
+namespace lh::config_test {
 namespace {
 
 using testing::ElementsAre;
@@ -460,4 +460,4 @@ TEST(Config, ExamplesAreAccepted) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::config_test

@@ -14,7 +14,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::data_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -165,4 +165,4 @@ TEST_F(DataRun, PlanSaysWhatThereIs) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::data_run_test

@@ -13,7 +13,7 @@
 #include "support/image_files.h"
 #include "support/log.h"
 
-namespace lh {
+namespace lh::dataset_test {
 namespace {
 
 using test::test_picture;
@@ -427,4 +427,4 @@ TEST_F(DatasetTest, AlphaIsAMask) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::dataset_test

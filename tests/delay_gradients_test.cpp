@@ -9,7 +9,7 @@
 #include "ops/lora_gradients.h"
 #include "support/layer_graph.h"
 
-namespace lh::test {
+namespace lh::test::delay_gradients_test {
 namespace {
 
 // Two attentions; what the first gives is multiplied by a layer of one row or, `wide`, of all rows.
@@ -56,4 +56,4 @@ TEST(DelayGradients, OfManyRowsStayWhereTheyAre) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::delay_gradients_test

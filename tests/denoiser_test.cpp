@@ -11,7 +11,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::denoiser_test {
 namespace {
 
 const SelectAdapter no_adapter = [](const std::string&) -> const AdapterSpec* { return nullptr; };
@@ -164,4 +164,4 @@ TEST(Denoiser, SkippedLayersThatAreNotThereAreNamed) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::denoiser_test

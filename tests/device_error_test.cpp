@@ -10,7 +10,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::device_error_test {
 namespace {
 
 using Environment = std::vector<std::pair<std::string, std::string>>;
@@ -191,4 +191,4 @@ TEST(NoGpu, IsRefusedWithTheReason) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::device_error_test

@@ -10,7 +10,7 @@
 #include "plugin/services.h"
 #include "support/model_files.h"
 
-namespace lh::test {
+namespace lh::test::documents_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -128,4 +128,4 @@ TEST_F(DocumentsTest, ABrokenOneFailsTheCallback) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::documents_test

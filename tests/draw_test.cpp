@@ -10,7 +10,7 @@
 #include "data/image.h"
 #include "support/image_files.h"
 
-namespace lh {
+namespace lh::draw_test {
 namespace {
 
 using test::test_picture;
@@ -114,4 +114,4 @@ TEST(LineChart, DrawsAnyNumbers) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::draw_test

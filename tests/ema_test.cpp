@@ -14,7 +14,7 @@
 #include "support/toy_step.h"
 #include "train/step_runner.h"
 
-namespace lh::test {
+namespace lh::test::ema_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -411,4 +411,4 @@ TEST(EmaRun, WhatBeginsOrEndsOnResumeIsSaid) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::ema_test

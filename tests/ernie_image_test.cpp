@@ -18,7 +18,7 @@
 #include "support/texts_apart.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::ernie_image {
+namespace lh::test::ernie_image_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -249,4 +249,4 @@ TEST(ErnieImage, FullSizeGraphAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::ernie_image
+}  // namespace lh::test::ernie_image_test

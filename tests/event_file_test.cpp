@@ -11,7 +11,7 @@
 #include "data/crc32c.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::event_file_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -99,4 +99,4 @@ TEST_F(EventFileTest, UnwritableFolderIsAnError) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::event_file_test

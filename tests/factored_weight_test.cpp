@@ -18,7 +18,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::factored_weight_test {
 namespace {
 
 constexpr int64_t rows = 24, in = 40, out = 48;
@@ -208,4 +208,4 @@ TEST(FactoredWeight, NormsOfWhatIsTakenAwayStayAboveZero) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::factored_weight_test

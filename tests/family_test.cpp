@@ -36,7 +36,7 @@
 #include "support/z_image_shapes.h"
 #include "train/prepare.h"
 
-namespace lh::test {
+namespace lh::test::family_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -580,4 +580,4 @@ INSTANTIATE_TEST_SUITE_P(All, Families, testing::ValuesIn(families),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::family_test

@@ -9,7 +9,7 @@
 #include "cuda/tuning.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::file_matrix_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -290,4 +290,4 @@ TEST(Tuning, UsedLinesAreTakenByAnotherProcess) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::file_matrix_test

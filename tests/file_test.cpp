@@ -9,7 +9,7 @@
 
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::file_test {
 namespace {
 
 using test::error_of;
@@ -206,4 +206,4 @@ TEST_F(File, NoticesAFileThatShrinks) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::file_test

@@ -18,7 +18,7 @@
 #include "support/paths.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::flux2 {
+namespace lh::test::flux2_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -518,4 +518,4 @@ TEST(Flux2, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::flux2
+}  // namespace lh::test::flux2_test

@@ -19,7 +19,7 @@
 #include "support/run_host.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::flux3 {
+namespace lh::test::flux3_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -323,4 +323,4 @@ TEST(Flux3, FullSizeGraphsAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::flux3
+}  // namespace lh::test::flux3_test

@@ -9,7 +9,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
-namespace lh::test {
+namespace lh::test::flux_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -254,4 +254,4 @@ TEST(FluxGuidance, IsLeftOutOfTrainingWhereItIsBypassed) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::flux_test

@@ -17,7 +17,7 @@
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
-namespace lh {
+namespace lh::fp8_test {
 namespace {
 
 using namespace test;
@@ -208,4 +208,4 @@ INSTANTIATE_TEST_SUITE_P(Fp8, StoredFp8, ::testing::Values(Scales::none, Scales:
                          [](const auto& info) { return text_of(info.param); });
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::fp8_test

@@ -19,7 +19,7 @@
 #include "support/qwen_image_shapes.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::fuse_activations_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -252,4 +252,4 @@ TEST(FuseActivations, SigmoidsGateInOnePass) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::fuse_activations_test

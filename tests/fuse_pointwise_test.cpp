@@ -13,7 +13,7 @@
 #include "support/golden.h"
 #include "support/graph_run.h"
 
-namespace lh {
+namespace lh::fuse_pointwise_test {
 namespace {
 
 using namespace test;
@@ -305,4 +305,4 @@ TEST(FusePointwiseLimits, ALongRuleBecomesSeveralPrograms) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::fuse_pointwise_test

@@ -19,7 +19,7 @@
 #include "support/toy_step.h"
 #include "support/wan_shapes.h"
 
-namespace lh::test {
+namespace lh::test::fuse_residuals_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -141,4 +141,4 @@ INSTANTIATE_TEST_SUITE_P(All, FuseResidualsFamily, testing::ValuesIn(residual_fa
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::fuse_residuals_test

@@ -17,7 +17,7 @@
 #include "support/model_shapes.h"
 #include "support/qwen_image_shapes.h"
 
-namespace lh {
+namespace lh::fuse_rms_test {
 namespace {
 
 using namespace test;
@@ -327,4 +327,4 @@ TEST(FuseRms, FindsTheNormsOfEveryFamily) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::fuse_rms_test

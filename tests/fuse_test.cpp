@@ -11,7 +11,7 @@
 #include "support/device.h"
 #include "support/graph_run.h"
 
-namespace lh {
+namespace lh::fuse_test {
 namespace {
 
 using namespace test;
@@ -226,4 +226,4 @@ TEST(FuseGatedActivation, LeavesOtherProducts) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::fuse_test

@@ -13,7 +13,7 @@
 #include "support/paths.h"
 #include "support/source_files.h"
 
-namespace lh::test {
+namespace lh::test::fuzz_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST(FuzzPlants, StandWhereTheyAreSaidTo) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::fuzz_test

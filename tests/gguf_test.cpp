@@ -18,7 +18,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh {
+namespace lh::gguf_test {
 namespace {
 
 using namespace test;
@@ -356,4 +356,4 @@ TEST(Gguf, TrainsAsTheSameValuesDo) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::gguf_test

@@ -12,7 +12,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::golden_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -92,4 +92,4 @@ TEST(GoldenRunner, SeesOneChangedFloat) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::golden_test

@@ -13,7 +13,7 @@
 #include "support/graph_run.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::graph_test {
 namespace {
 
 using namespace test;
@@ -556,4 +556,4 @@ TEST(Prune, DropsWhatNothingReads) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::graph_test

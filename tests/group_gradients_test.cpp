@@ -12,7 +12,7 @@
 #include "support/model_shapes.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::group_gradients_test {
 namespace {
 
 using testing::ElementsAre;
@@ -143,4 +143,4 @@ TEST(GroupGradients, FollowFromTheModelAlone) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::group_gradients_test

@@ -29,7 +29,7 @@
 #include "support/reference/products.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::group_layers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -457,4 +457,4 @@ INSTANTIATE_TEST_SUITE_P(All, GroupedFamily,
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::group_layers_test

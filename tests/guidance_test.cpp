@@ -7,7 +7,7 @@
 
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::guidance_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(Guidance, KnowsHowMuchNoiseIsGone) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::guidance_test

@@ -19,7 +19,7 @@
 #include "support/qwen_image_shapes.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::hunyuan_image {
+namespace lh::test::hunyuan_image_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -403,4 +403,4 @@ TEST(HunyuanImage, FullSizeGraphAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::hunyuan_image
+}  // namespace lh::test::hunyuan_image_test

@@ -20,7 +20,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test::ideogram4 {
+namespace lh::test::ideogram4_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -296,4 +296,4 @@ TEST(Ideogram4, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::ideogram4
+}  // namespace lh::test::ideogram4_test

@@ -10,7 +10,7 @@
 #include "support/image_files.h"
 #include "support/written_images.h"
 
-namespace lh::test {
+namespace lh::test::image_formats_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ TEST(ImageFormats, AFolderOfAllKinds) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::image_formats_test

@@ -15,7 +15,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::image_inputs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -262,4 +262,4 @@ TEST_F(ImageRuns, SamplesFollowTheirImages) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::image_inputs_test

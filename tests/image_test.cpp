@@ -17,7 +17,7 @@
 #include "data/codecs.h"
 #include "support/image_files.h"
 
-namespace lh {
+namespace lh::image_test {
 namespace {
 
 using test::decode_error;
@@ -321,4 +321,4 @@ TEST(WebP, StillPicturesOrientationAndRefusals) {
 #endif
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::image_test

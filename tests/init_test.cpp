@@ -9,7 +9,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::init_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ TEST_F(Init, ConvertsFilesOfOtherPrograms) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::init_test

@@ -16,7 +16,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::inpaint_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -293,4 +293,4 @@ TEST(InpaintDenoisers, OfFillEqualThePlainOne) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::inpaint_test

@@ -10,7 +10,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::inspect_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -185,4 +185,4 @@ TEST(Inspect, TheCommandPrintsIt) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::inspect_test

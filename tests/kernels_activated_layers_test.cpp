@@ -5,9 +5,8 @@
 #include "lora_kernels_group.h"
 #include "support/kernel_tensors.h"
 
+namespace lk_test::kernels_activated_layers_test {
 namespace {
-
-using namespace lk_test;
 
 // `wide` columns, of whose last the activation is.
 struct Size {
@@ -241,3 +240,5 @@ TEST_F(KernelsActivatedLayer, RefusesGroupsThatDoNotFit) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_activated_layers_test

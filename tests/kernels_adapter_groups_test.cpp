@@ -7,7 +7,7 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
-namespace lk_test::adapter_groups {
+namespace lk_test::kernels_adapter_groups_test {
 namespace {
 
 struct GroupCase {
@@ -195,4 +195,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsAdapterGroups, testing::Values(LK_F32, LK
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
-}  // namespace lk_test::adapter_groups
+}  // namespace lk_test::kernels_adapter_groups_test

@@ -6,7 +6,7 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
-namespace lk_test::adapters {
+namespace lk_test::kernels_adapters_test {
 namespace {
 
 struct Size {
@@ -165,4 +165,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsAdapters, testing::Values(LK_F16, LK_BF16
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
-}  // namespace lk_test::adapters
+}  // namespace lk_test::kernels_adapters_test

@@ -7,9 +7,9 @@
 #include "lora_kernels_trace.h"
 #include "support/kernel_cases.h"
 
+namespace lk_test::kernels_attention_test {
 namespace {
 
-using namespace lk_test;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -380,3 +380,5 @@ TEST_F(Kernels, AttentionRefusesWrongArguments) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_attention_test

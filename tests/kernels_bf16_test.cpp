@@ -12,7 +12,7 @@
 #include "support/reference/products.h"
 #include "support/run_host.h"
 
-namespace lk_test {
+namespace lk_test::kernels_bf16_test {
 namespace {
 
 class KernelsBf16 : public Kernels {
@@ -130,4 +130,4 @@ TEST_F(KernelsBf16, TooLittleMemoryForItsCodeIsAnError) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_bf16_test

@@ -9,7 +9,7 @@
 #include "support/io_files.h"
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_choices_test {
 namespace {
 
 using testing::HasSubstr;
@@ -96,4 +96,4 @@ TEST(KernelsChoices, AreTakenByAContextWithoutAFile) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_choices_test

@@ -9,9 +9,8 @@
 #include "support/reference/products.h"
 #include "support/reference/rows.h"
 
+namespace lk_test::kernels_data_test {
 namespace {
-
-using namespace lk_test;
 
 TEST_F(Kernels, BinaryBroadcasts) {
   const std::vector<std::pair<Shape, Shape>> shapes = {
@@ -361,3 +360,5 @@ TEST_F(Kernels, SizesBeyondAllMemoryAreRefused) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_data_test

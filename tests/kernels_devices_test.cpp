@@ -6,7 +6,7 @@
 
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_devices_test {
 namespace {
 
 Context context_of(int32_t device) {
@@ -58,4 +58,4 @@ TEST(KernelsDevices, TakeTurnsInOneThread) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_devices_test

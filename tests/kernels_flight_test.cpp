@@ -9,9 +9,9 @@
 #include "lora_kernels_link.h"
 #include "support/flight.h"
 
+namespace lk_test::kernels_flight_test {
 namespace {
 
-using namespace lk_test;
 using testing::HasSubstr;
 
 constexpr double nan = std::numeric_limits<double>::quiet_NaN();
@@ -433,3 +433,5 @@ TEST_F(Flight, WrongForksAreRefused) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_flight_test

@@ -5,9 +5,9 @@
 
 #include "support/kernel_cases.h"
 
+namespace lk_test::kernels_lines_test {
 namespace {
 
-using namespace lk_test;
 using ::testing::HasSubstr;
 
 // A tensor in the columns of a wider matrix: its last `axes` axes are a line, `before` columns in front of it.
@@ -313,3 +313,5 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelLines, testing::Values(LK_F32, LK_F16, LK_
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+
+}  // namespace lk_test::kernels_lines_test

@@ -6,9 +6,8 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::kernels_lora_backward_test {
 namespace {
-
-using namespace lk_test;
 
 struct Size {
   int64_t rows, in, out, rank;
@@ -138,3 +137,5 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsLoraBackward, testing::Values(LK_F16, LK_
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+
+}  // namespace lk_test::kernels_lora_backward_test

@@ -7,9 +7,9 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::kernels_lora_gradients_test {
 namespace {
 
-using namespace lk_test;
 using testing::HasSubstr;
 
 struct Sizes {
@@ -173,3 +173,5 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsLoraGradients, testing::Values(LK_F32, LK
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+
+}  // namespace lk_test::kernels_lora_gradients_test

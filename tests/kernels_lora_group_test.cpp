@@ -7,9 +7,9 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::kernels_lora_group_test {
 namespace {
 
-using namespace lk_test;
 using testing::HasSubstr;
 
 // One x, and layers of it that differ in what they have besides.
@@ -314,3 +314,5 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelsLoraGroup, testing::Values(LK_F32, LK_F16
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+
+}  // namespace lk_test::kernels_lora_group_test

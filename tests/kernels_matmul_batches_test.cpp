@@ -5,9 +5,8 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::kernels_matmul_batches_test {
 namespace {
-
-using namespace lk_test;
 
 enum class Single { a, b, c };  // which has one matrix for all; c: the sum
 
@@ -143,3 +142,5 @@ TEST_F(MatmulOfBatches, RefusesOtherLeadingAxes) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_matmul_batches_test

@@ -4,7 +4,7 @@
 
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_norms_test {
 namespace {
 
 using testing::HasSubstr;
@@ -381,4 +381,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelNorms, testing::Values(LK_F32, LK_F16, LK_
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_norms_test

@@ -4,9 +4,8 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/elementwise.h"
 
+namespace lk_test::kernels_numeric_test {
 namespace {
-
-using namespace lk_test;
 
 // The value of code `v`, from the definition.
 double small_float(uint32_t v, int exponent_bits, int mantissa_bits, bool finite) {
@@ -223,3 +222,5 @@ TEST_F(Kernels, DropoutMaskIsPhilox) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_numeric_test

@@ -7,7 +7,7 @@
 
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_params_test {
 namespace {
 
 using testing::Each;
@@ -84,4 +84,4 @@ TEST_F(KernelsParams, ADeviceIsDescribedAsFarAsTheCallerHasRoom) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_params_test

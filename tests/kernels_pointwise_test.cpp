@@ -6,9 +6,8 @@
 
 #include "support/kernel_tensors.h"
 
+namespace lk_test::kernels_pointwise_test {
 namespace {
-
-using namespace lk_test;
 
 // A program and, beside it, the operations that it stands for, run by themselves.
 class Program {
@@ -456,3 +455,5 @@ TEST_F(KernelsPointwise, BadProgramsAreRefused) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_pointwise_test

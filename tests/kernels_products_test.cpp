@@ -7,9 +7,9 @@
 #include "support/kernel_tensors.h"
 #include "support/reference/products.h"
 
+namespace lk_test::kernels_products_test {
 namespace {
 
-using namespace lk_test;
 using ::testing::HasSubstr;
 
 // The number of e4m3 nearest to v, in the middle the one with an even last bit; three bits follow the first.
@@ -268,3 +268,5 @@ TEST_F(Kernels, ProductsWantWeightsOfTheirType) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_products_test

@@ -10,9 +10,9 @@
 #include "lora_kernels_trace.h"
 #include "support/flight.h"
 
+namespace lk_test::kernels_queues_test {
 namespace {
 
-using namespace lk_test;
 using testing::HasSubstr;
 
 TEST_F(Flight, EventsOrderTheQueues) {
@@ -267,3 +267,5 @@ TEST_F(Flight, ASlowerLinkTakesItsTimeAndChangesNoBit) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_queues_test

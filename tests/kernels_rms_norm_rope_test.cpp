@@ -5,7 +5,7 @@
 
 #include "support/kernel_cases.h"
 
-namespace lk_test {
+namespace lk_test::kernels_rms_norm_rope_test {
 namespace {
 
 using testing::HasSubstr;
@@ -257,4 +257,4 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelNormRope, testing::Values(LK_F32, LK_F16, 
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_rms_norm_rope_test

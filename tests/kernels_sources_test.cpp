@@ -8,7 +8,7 @@
 
 #include "support/source_files.h"
 
-namespace lh::test {
+namespace lh::test::kernels_sources_test {
 namespace {
 
 struct Kernel {
@@ -51,4 +51,4 @@ TEST(KernelSources, EveryKernelAwaitsWhatCameBefore) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::kernels_sources_test

@@ -9,9 +9,9 @@
 #include "support/kernel_tensors.h"
 #include "support/paths.h"
 
+namespace lk_test::kernels_storage_test {
 namespace {
 
-using namespace lk_test;
 using Json = nlohmann::json;
 using Bytes = std::vector<unsigned char>;
 
@@ -205,3 +205,5 @@ TEST_F(KernelsStochastic, NanAndInfinityStay) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_storage_test

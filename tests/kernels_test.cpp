@@ -4,9 +4,9 @@
 
 #include "support/kernel_cases.h"
 
+namespace lk_test::kernels_test {
 namespace {
 
-using namespace lk_test;
 // The derivative of sum(dy * reference) by input `input`, element `element`; the references are smooth and of order
 // one, so a step of 1e-5 leaves about 1e-10 of error.
 double difference(const Case& c, Inputs values, const Values& dy, size_t input, size_t element) {
@@ -129,3 +129,5 @@ INSTANTIATE_TEST_SUITE_P(Types, KernelOps, testing::Values(LK_F32, LK_F16, LK_BF
                          [](const auto& info) { return std::string(lk_dtype_name(info.param)); });
 
 }  // namespace
+
+}  // namespace lk_test::kernels_test

@@ -3,7 +3,7 @@
 
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_threads_test {
 namespace {
 
 class Threads : public Kernels {
@@ -87,4 +87,4 @@ TEST_F(Threads, Products) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_threads_test

@@ -6,7 +6,7 @@
 #include "lora_kernels_trace.h"
 #include "support/kernel_tensors.h"
 
-namespace lk_test {
+namespace lk_test::kernels_trace_test {
 namespace {
 
 using testing::AllOf;
@@ -116,4 +116,4 @@ TEST_F(KernelsTrace, GoesToStderrWhereTheEnvironmentAsks) {
 }
 
 }  // namespace
-}  // namespace lk_test
+}  // namespace lk_test::kernels_trace_test

@@ -6,9 +6,9 @@
 #include "support/reference/products.h"
 #include "support/reference/quantise.h"
 
+namespace lk_test::kernels_weights_test {
 namespace {
 
-using namespace lk_test;
 using ::testing::HasSubstr;
 
 enum class Form { e4m3, e4m3_one, e4m3_rows, e5m2_rows, i8_one, i8_rows, nf4 };
@@ -182,3 +182,5 @@ TEST_F(Kernels, WeightsInFewerBitsAreRefusedElsewhere) {
 }
 
 }  // namespace
+
+}  // namespace lk_test::kernels_weights_test

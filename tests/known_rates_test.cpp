@@ -10,7 +10,7 @@
 #include "support/io_files.h"
 #include "support/log.h"
 
-namespace lh::test {
+namespace lh::test::known_rates_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -107,4 +107,4 @@ TEST(KnownRates, SayWhatTheyAreAndWhereTheyAreFrom) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::known_rates_test

@@ -14,7 +14,7 @@
 #include "support/run_host.h"
 #include "support/sd15_shapes.h"
 
-namespace lh::test {
+namespace lh::test::kohya_jobs_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -458,4 +458,4 @@ INSTANTIATE_TEST_SUITE_P(Files, KohyaJobs, testing::Values(xl, flow, folders, sd
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::kohya_jobs_test

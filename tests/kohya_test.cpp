@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::kohya_test {
 namespace {
 
 using testing::AllOf;
@@ -486,4 +486,4 @@ TEST_F(Kohya, NamesLeadToKeys) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::kohya_test

@@ -21,7 +21,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test::krea2 {
+namespace lh::test::krea2_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -340,4 +340,4 @@ TEST(Krea2, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::krea2
+}  // namespace lh::test::krea2_test

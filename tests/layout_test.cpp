@@ -17,7 +17,7 @@
 #include "support/model_shapes.h"
 #include "support/paths.h"
 
-namespace lh {
+namespace lh::layout_test {
 namespace {
 
 using namespace test;
@@ -358,4 +358,4 @@ TEST(FullSize, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::layout_test

@@ -13,7 +13,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::llm_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -246,4 +246,4 @@ INSTANTIATE_TEST_SUITE_P(All, Llm, testing::Values("llama", "gemma", "yarn"),
                          [](const auto& info) { return std::string(info.param); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::llm_test

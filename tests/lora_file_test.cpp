@@ -9,7 +9,7 @@
 #include "io/lora_read.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::lora_file_test {
 namespace {
 
 using namespace test;
@@ -278,4 +278,4 @@ TEST(LoraFile, IsFinite) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::lora_file_test

@@ -10,7 +10,7 @@
 #include "io/quantise.h"
 #include "support/lora_cases.h"
 
-namespace lh {
+namespace lh::lora_merge_test {
 namespace {
 
 using namespace test;
@@ -411,4 +411,4 @@ TEST_F(LoraMergeTest, WhatIsWrongIsSaid) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::lora_merge_test

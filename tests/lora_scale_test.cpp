@@ -10,7 +10,7 @@
 #include "io/lora_read.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::lora_scale_test {
 namespace {
 
 using namespace test;
@@ -140,4 +140,4 @@ TEST_F(LoraScale, PairsMayHaveTheNameOfTheirAdapter) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::lora_scale_test

@@ -9,7 +9,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::lora_tools_cli_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ TEST_F(LoraCommands, WrongCallsAreAnswered) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::lora_tools_cli_test

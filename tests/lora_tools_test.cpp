@@ -14,7 +14,7 @@
 #include "lora/resize.h"
 #include "support/lora_cases.h"
 
-namespace lh {
+namespace lh::lora_tools_test {
 namespace {
 
 using namespace test;
@@ -515,4 +515,4 @@ TEST_F(LoraTools, ExtractRefusesAnotherModel) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::lora_tools_test

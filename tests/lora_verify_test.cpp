@@ -15,7 +15,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::lora_verify_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -578,4 +578,4 @@ TEST(LoraSeal, IsOfTheTensors) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::lora_verify_test

@@ -5,7 +5,7 @@
 
 #include "support/image_files.h"
 
-namespace lh::test {
+namespace lh::test::loss_masks_test {
 namespace {
 
 // 32 x 32 pixels, of which the quarter above on the left is white; a place of latents is 8 x 8.
@@ -52,4 +52,4 @@ TEST_F(Masks, AreOneOnAverageOverABatch) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::loss_masks_test

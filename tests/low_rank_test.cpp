@@ -6,7 +6,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace lh {
+namespace lh::low_rank_test {
 namespace {
 
 // sum_i values[i] u_i v_i^T, with vectors of the cosine transform, which are orthonormal.
@@ -154,4 +154,4 @@ TEST(LowRank, NormOfAProduct) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::low_rank_test

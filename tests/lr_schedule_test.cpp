@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "support/paths.h"
 
-namespace lh {
+namespace lh::lr_schedule_test {
 namespace {
 
 TEST(LrSchedule, MatchesTheRecordedValues) {
@@ -76,4 +76,4 @@ TEST(LrSchedule, FormulasThatTransformersLacks) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::lr_schedule_test

@@ -18,7 +18,7 @@
 #include "support/texts_apart.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::lumina2 {
+namespace lh::test::lumina2_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -260,4 +260,4 @@ TEST(Lumina2, FullSizeGraphAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::lumina2
+}  // namespace lh::test::lumina2_test

@@ -14,7 +14,7 @@
 #include "train/memory_text.h"
 #include "train/prepare.h"
 
-namespace lh::test {
+namespace lh::test::memory_plan_test {
 namespace {
 
 using testing::AllOf;
@@ -233,4 +233,4 @@ TEST(DryRun, SaysByWhichRatesItPredicts) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::memory_plan_test

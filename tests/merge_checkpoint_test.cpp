@@ -10,7 +10,7 @@
 #include "support/lora_cases.h"
 #include "support/model_files.h"
 
-namespace lh {
+namespace lh::merge_checkpoint_test {
 namespace {
 
 using namespace test;
@@ -244,4 +244,4 @@ TEST_F(MergeCheckpoint, WhatFailsLeavesNothing) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::merge_checkpoint_test

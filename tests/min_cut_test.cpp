@@ -7,7 +7,7 @@
 #include <random>
 #include <vector>
 
-namespace lh {
+namespace lh::min_cut_test {
 namespace {
 
 struct Pair {
@@ -60,4 +60,4 @@ TEST(MinCut, IsTheCheapestOfAllDivisionsWithTheSmallestFirstSide) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::min_cut_test

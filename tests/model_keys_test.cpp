@@ -13,7 +13,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::model_keys_test {
 namespace {
 
 using testing::ElementsAre;
@@ -227,4 +227,4 @@ TEST(ModelKeys, AModelIsOpenedWithThoseOfItsPlugin) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::model_keys_test

@@ -15,7 +15,7 @@
 #include "support/io_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::objective_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -623,4 +623,4 @@ TEST(SizeIds, AreTheGeometryOfResizingAndCropping) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::objective_test

@@ -17,7 +17,7 @@
 #include "support/toy_step.h"
 #include "train/memory_planner.h"
 
-namespace lh::test {
+namespace lh::test::offload_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -168,4 +168,4 @@ TEST(OffloadedRun, IsPlannedAndSaid) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::offload_test

@@ -16,7 +16,7 @@
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::optimizer_states_test {
 namespace {
 
 using testing::HasSubstr;
@@ -294,4 +294,4 @@ TEST(StatesInHostMemoryRun, IsPlannedSaidAndRefused) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::optimizer_states_test

@@ -14,7 +14,7 @@
 #include "support/optimizer_run.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::optimizer_update_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -383,4 +383,4 @@ TEST(Updates, DocumentationIsUpToDate) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::optimizer_update_test

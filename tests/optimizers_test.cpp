@@ -11,7 +11,7 @@
 #include "support/optimizer_run.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::optimizers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ INSTANTIATE_TEST_SUITE_P(Golden, Trajectory, testing::ValuesIn(trajectories()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::optimizers_test

@@ -7,7 +7,7 @@
 #include "support/given_options.h"
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::options_test {
 namespace {
 
 namespace option = lora_host::option;
@@ -111,4 +111,4 @@ TEST(Options, HelpSaysTypeRangeAndDefault) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::options_test

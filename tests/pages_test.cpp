@@ -8,7 +8,7 @@
 
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::pages_test {
 namespace {
 
 using testing::AllOf;
@@ -78,4 +78,4 @@ TEST(Pages, OtherShellsReadTheirs) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::pages_test

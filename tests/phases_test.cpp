@@ -18,7 +18,7 @@
 #include "support/model_files.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::phases_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -414,4 +414,4 @@ TEST(ResumedSettings, ANewStartInAFolderThatWentOnFromAnother) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::phases_test

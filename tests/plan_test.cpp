@@ -14,7 +14,7 @@
 #include "support/paths.h"
 #include "support/toy_step.h"
 
-namespace lh {
+namespace lh::plan_test {
 namespace {
 
 using namespace test;
@@ -513,4 +513,4 @@ TEST(Plan, TrainingGraph) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::plan_test

@@ -11,7 +11,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::plugin_lora_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -147,4 +147,4 @@ TEST_F(PluginLoraTest, VerifyAndInspectKnowIt) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::plugin_lora_test

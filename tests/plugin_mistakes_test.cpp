@@ -10,7 +10,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::plugin_mistakes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -195,4 +195,4 @@ TEST_F(PluginCrash, MistakesEndWithSix) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::plugin_mistakes_test

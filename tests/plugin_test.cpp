@@ -14,7 +14,7 @@
 #include "support/log.h"
 #include "support/paths.h"
 
-namespace lh {
+namespace lh::plugin_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -206,4 +206,4 @@ TEST_F(PluginTest, ModelProbeAndItsErrors) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::plugin_test

@@ -7,7 +7,7 @@
 #include "support/model_files.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::preflight_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -33,4 +33,4 @@ TEST(Preflight, StateFilesAreAsLargeAsWasSaid) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::preflight_test

@@ -20,7 +20,7 @@
 #include "support/run_host.h"
 #include "support/toy_graphs.h"
 
-namespace lh::test {
+namespace lh::test::preserve_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -278,4 +278,4 @@ TEST(PreservedPrompts, RefuseWhatHasNoMeaning) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::preserve_test

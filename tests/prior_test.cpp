@@ -16,7 +16,7 @@
 #include "support/run_host.h"
 #include "support/toy_graphs.h"
 
-namespace lh::test {
+namespace lh::test::prior_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -160,4 +160,4 @@ TEST_F(PriorRun, SaysWhatIsKeptAndWhatCannotBe) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::prior_test

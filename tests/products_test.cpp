@@ -12,7 +12,7 @@
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::products_test {
 namespace {
 
 using ::testing::AllOf;
@@ -127,4 +127,4 @@ TEST_P(EightBitProducts, ARunWithoutSuchWeightsIsRefused) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::products_test

@@ -12,7 +12,7 @@
 #include "core/log.h"
 #include "core/signals.h"
 
-namespace lh {
+namespace lh::progress_test {
 namespace {
 
 using testing::ElementsAre;
@@ -131,4 +131,4 @@ TEST(Signals, AnIgnoredHangupStaysIgnored) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::progress_test

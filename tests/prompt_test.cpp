@@ -8,7 +8,7 @@
 #include "support/image_files.h"
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::prompt_test {
 namespace {
 
 Recipe seeing() {
@@ -71,4 +71,4 @@ TEST(Prompt, APictureIsTheImageAsItIsCut) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::prompt_test

@@ -14,7 +14,7 @@
 #include "io/synthetic.h"
 #include "support/reference/quantise.h"
 
-namespace lh::test {
+namespace lh::test::quantise_test {
 namespace {
 
 using reference::Values;
@@ -230,4 +230,4 @@ TEST(Int8, WhatIsNotFiniteIsSeen) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::quantise_test

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-namespace lh::test {
+namespace lh::test::quoted_text_test {
 namespace {
 
 TEST(QuotedText, EachWithWordsAroundIt) {
@@ -19,4 +19,4 @@ TEST(QuotedText, EachWithWordsAroundIt) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::quoted_text_test

@@ -22,7 +22,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test::qwen_image21 {
+namespace lh::test::qwen_image21_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -312,4 +312,4 @@ TEST(QwenImage21, NormsAndGatesAreFused) {
 }
 
 }  // namespace
-}  // namespace lh::test::qwen_image21
+}  // namespace lh::test::qwen_image21_test

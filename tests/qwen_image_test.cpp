@@ -20,7 +20,7 @@
 #include "support/texts_apart.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::qwen_image {
+namespace lh::test::qwen_image_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -407,4 +407,4 @@ TEST(QwenImage, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::qwen_image
+}  // namespace lh::test::qwen_image_test

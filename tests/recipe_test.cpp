@@ -8,7 +8,7 @@
 #include "plugin/registry.h"
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::recipe_test {
 namespace {
 
 using ::testing::ElementsAre;
@@ -340,4 +340,4 @@ TEST(Recipe, MistakesAreNamedWithPluginAndPlace) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::recipe_test

@@ -7,7 +7,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::recognise_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -265,4 +265,4 @@ TEST(Recognise, TheSurestPluginComesFirst) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::recognise_test

@@ -18,7 +18,7 @@
 #include "support/toy_step.h"
 #include "train/memory_planner.h"
 
-namespace lh::test {
+namespace lh::test::recompute_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -297,4 +297,4 @@ TEST(MemoryWishes, SayHowMuchMayBeRecomputed) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::recompute_test

@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::record_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -173,4 +173,4 @@ TEST(Record, FailedCallsAreNotDamage) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::record_test

@@ -7,7 +7,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::repository_test {
 namespace {
 
 using testing::AllOf;
@@ -48,4 +48,4 @@ TEST(Repository, TheDocumentationListsThoseOfThePlugins) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::repository_test

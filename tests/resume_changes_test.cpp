@@ -7,7 +7,7 @@
 #include "train/fact_changes.h"
 #include "train/picture_list.h"
 
-namespace lh::test {
+namespace lh::test::resume_changes_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -237,4 +237,4 @@ TEST_F(ResumeChanges, AnotherNetworkCannot) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::resume_changes_test

@@ -10,7 +10,7 @@
 #include "support/model_files.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::resume_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -300,4 +300,4 @@ TEST(Resume, LeftoversOfDeadProcessesGo) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::resume_test

@@ -9,6 +9,7 @@
 
 #include "support/paths.h"
 
+namespace lh::test::rooms_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,3 +68,5 @@ TEST(Rooms, TheDocumentationHasThemInThisOrder) {
 }
 
 }  // namespace
+
+}  // namespace lh::test::rooms_test

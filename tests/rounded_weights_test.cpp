@@ -15,7 +15,7 @@
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::rounded_weights_test {
 namespace {
 
 using ::testing::AllOf;
@@ -338,4 +338,4 @@ TEST(WeightStorage, NarrowerThanTheComputation) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::rounded_weights_test

@@ -9,7 +9,7 @@
 #include "core/hash.h"
 #include "support/io_files.h"
 
-namespace lh {
+namespace lh::safetensors_test {
 namespace {
 
 using namespace test;
@@ -358,4 +358,4 @@ TEST(Safetensors, TheNumberOfTensorsHasALimit) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::safetensors_test

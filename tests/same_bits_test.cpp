@@ -8,7 +8,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::same_bits_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -212,4 +212,4 @@ TEST(SameBits, SavesAreTriedFirst) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::same_bits_test

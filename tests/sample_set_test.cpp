@@ -9,7 +9,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::sample_set_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -178,4 +178,4 @@ meta:
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::sample_set_test

@@ -12,7 +12,7 @@
 #include "support/paths.h"
 #include "support/sampler_case.h"
 
-namespace lh::test {
+namespace lh::test::sampler_choice_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -271,4 +271,4 @@ TEST(SamplerChoice, ThatMisbehaveAreNamed) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::sampler_choice_test

@@ -11,7 +11,7 @@
 #include "support/model_files.h"
 #include "support/sampler_case.h"
 
-namespace lh::test {
+namespace lh::test::samplers_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -303,4 +303,4 @@ TEST(Samplers, ChurnAddsNoiseBeforeTheModelIsAsked) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::samplers_test

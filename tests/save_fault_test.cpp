@@ -14,7 +14,7 @@
 #include "support/model_files.h"
 #include "train/state.h"
 
-namespace lh::test {
+namespace lh::test::save_fault_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -223,4 +223,4 @@ TEST_F(SaveFault, LeftoversOfLivingProcessesStay) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::save_fault_test

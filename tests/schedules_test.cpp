@@ -12,7 +12,7 @@
 #include "support/paths.h"
 #include "support/sampler_case.h"
 
-namespace lh::test {
+namespace lh::test::schedules_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -324,4 +324,4 @@ TEST(Schedules, ThatMisbehaveAreNamed) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::schedules_test

@@ -14,7 +14,7 @@
 #include "support/model_shapes.h"
 #include "support/sd15_shapes.h"
 
-namespace lh::test::sd15 {
+namespace lh::test::sd15_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -259,4 +259,4 @@ TEST(Sd15, TextComesFromTheLayerThatTheModelWasMadeWith) {
 }
 
 }  // namespace
-}  // namespace lh::test::sd15
+}  // namespace lh::test::sd15_test

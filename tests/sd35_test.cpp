@@ -16,7 +16,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh::test::sd35 {
+namespace lh::test::sd35_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -384,4 +384,4 @@ TEST(Sd35, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::sd35
+}  // namespace lh::test::sd35_test

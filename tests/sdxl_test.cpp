@@ -13,7 +13,7 @@
 #include "support/graph_run.h"
 #include "support/model_shapes.h"
 
-namespace lh::test::sdxl {
+namespace lh::test::sdxl_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -589,4 +589,4 @@ TEST(Sdxl, InpaintingModelsTakeNineChannels) {
 }
 
 }  // namespace
-}  // namespace lh::test::sdxl
+}  // namespace lh::test::sdxl_test

@@ -11,7 +11,7 @@
 #include "support/io_files.h"
 #include "support/log.h"
 
-namespace lh::test {
+namespace lh::test::seen_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -235,4 +235,4 @@ TEST(BatchOrder, LooksAheadAcrossEpochs) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::seen_files_test

@@ -13,7 +13,7 @@
 #include "support/qwen_image_shapes.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::side_by_side_test {
 namespace {
 
 using testing::ElementsAre;
@@ -146,4 +146,4 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::side_by_side_test

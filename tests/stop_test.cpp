@@ -15,7 +15,7 @@
 #include "support/device.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::stop_test {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -101,4 +101,4 @@ TEST(Stop, TooLittleAddressSpaceIsNoHang) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::stop_test

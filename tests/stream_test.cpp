@@ -20,7 +20,7 @@
 #include "support/run_host.h"
 #include "support/toy_step.h"
 
-namespace lh::test {
+namespace lh::test::stream_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -338,4 +338,4 @@ TEST(Budget, TheDeviceNamesWhatWouldGoOverIt) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::stream_test

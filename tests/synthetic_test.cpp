@@ -8,7 +8,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh {
+namespace lh::synthetic_test {
 namespace {
 
 using namespace test;
@@ -98,4 +98,4 @@ TEST(Synthetic, TheCommandReplacesNoFile) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::synthetic_test

@@ -9,7 +9,7 @@
 #include "io/file.h"
 #include "support/io_files.h"
 
-namespace lh::test {
+namespace lh::test::temp_folder_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -62,4 +62,4 @@ TEST(TempFolder, OfAKilledProcessIsCleared) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::temp_folder_test

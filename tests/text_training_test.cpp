@@ -10,7 +10,7 @@
 #include "support/paths.h"
 #include "train/step.h"
 
-namespace lh {
+namespace lh::text_training_test {
 namespace {
 
 using namespace test;
@@ -254,4 +254,4 @@ TEST(Adapters, LieByComponentRoleAndShape) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::text_training_test

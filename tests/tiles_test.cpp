@@ -13,7 +13,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 
-namespace lh {
+namespace lh::tiles_test {
 namespace {
 
 using namespace test;
@@ -363,4 +363,4 @@ TEST(TiledRun, TrainsAndSamples) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::tiles_test

@@ -13,7 +13,7 @@
 #include "support/paths.h"
 #include "support/token_files.h"
 
-namespace lh::test {
+namespace lh::test::tokenizer_files_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ TEST_F(TokenizerFiles, TheFingerprintFollowsSpecificationAndFiles) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::tokenizer_files_test

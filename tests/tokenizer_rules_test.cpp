@@ -10,7 +10,7 @@
 #include "support/run_host.h"
 #include "support/token_files.h"
 
-namespace lh::test {
+namespace lh::test::tokenizer_rules_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -281,4 +281,4 @@ TEST_F(TokenizerRules, AnyMemberMayBeWrong) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::tokenizer_rules_test

@@ -11,7 +11,7 @@
 #include "support/paths.h"
 #include "support/token_files.h"
 
-namespace lh::test {
+namespace lh::test::tokenizer_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -266,4 +266,4 @@ TEST(TokenizerTemplate, IsPutAroundThePrompt) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::tokenizer_test

@@ -10,7 +10,7 @@
 #include "support/io_files.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::torture_test {
 namespace {
 
 using Begin = TortureRun::Begin;
@@ -122,4 +122,4 @@ TEST_F(TortureTest, TreesAreComparedByteByByte) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::torture_test

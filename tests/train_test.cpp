@@ -19,7 +19,7 @@
 #include "train/fact_changes.h"
 #include "train/state.h"
 
-namespace lh {
+namespace lh::train_test {
 namespace {
 
 using namespace test;
@@ -588,4 +588,4 @@ TEST(State, AnotherRankIsRefused) {
 }
 
 }  // namespace
-}  // namespace lh
+}  // namespace lh::train_test

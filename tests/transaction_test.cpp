@@ -6,7 +6,7 @@
 
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::transaction_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -192,4 +192,4 @@ TEST(Transaction, TheLockWritesNothingOfOthers) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::transaction_test

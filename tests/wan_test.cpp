@@ -20,7 +20,7 @@
 #include "support/wan_shapes.h"
 #include "support/wrong_models.h"
 
-namespace lh::test::wan {
+namespace lh::test::wan_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -335,4 +335,4 @@ TEST(Wan, FullSizeGraphsAndLoraModules) {
 }
 
 }  // namespace
-}  // namespace lh::test::wan
+}  // namespace lh::test::wan_test

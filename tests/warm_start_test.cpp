@@ -13,7 +13,7 @@
 #include "support/log.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::warm_start_test {
 namespace {
 
 using testing::AllOf;
@@ -266,4 +266,4 @@ TEST(LoraEndToEnd, MergedIsWhatWasTrained) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::warm_start_test

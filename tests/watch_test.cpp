@@ -12,7 +12,7 @@
 #include "support/image_files.h"
 #include "support/run_host.h"
 
-namespace lh::test {
+namespace lh::test::watch_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -167,4 +167,4 @@ TEST_F(Watch, ServesThePage) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::watch_test

@@ -16,7 +16,7 @@
 #include "support/model_files.h"
 #include "support/paths.h"
 
-namespace lh::test {
+namespace lh::test::weight_factors_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -182,4 +182,4 @@ TEST(WeightFactors, WhatCannotBeHadIsRefused) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::weight_factors_test

@@ -18,7 +18,7 @@
 #include "support/io_files.h"
 #include "train/gradient_sum.h"
 
-namespace lh::test {
+namespace lh::test::world_test {
 namespace {
 
 // What threads share in the place of a network.
@@ -426,4 +426,4 @@ TEST(BatchOrder, StepsAreOfOneBucket) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::world_test

@@ -11,7 +11,7 @@
 #include "support/paths.h"
 #include "support/run_host.h"
 #include "support/toy_step.h"
-namespace lh::test {
+namespace lh::test::wrong_input_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -468,4 +468,4 @@ TEST(LostOutput, HasAnExitCodeOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::wrong_input_test

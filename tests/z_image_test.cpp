@@ -16,7 +16,7 @@
 #include "support/wrong_models.h"
 #include "support/z_image_shapes.h"
 
-namespace lh::test::z_image {
+namespace lh::test::z_image_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -346,4 +346,4 @@ TEST(ZImage, PublishedKeyLists) {
 }
 
 }  // namespace
-}  // namespace lh::test::z_image
+}  // namespace lh::test::z_image_test

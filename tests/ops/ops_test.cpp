@@ -22,7 +22,7 @@
 #include "support/kernel_tensors.h"
 #include "support/op_cases.h"
 
-namespace lh::test {
+namespace lh::test::ops_test {
 namespace {
 
 using ::testing::HasSubstr;
@@ -266,4 +266,4 @@ TEST(Ops, WithoutGradientRuleAreRefusedOnATrainedPath) {
 }
 
 }  // namespace
-}  // namespace lh::test
+}  // namespace lh::test::ops_test
