@@ -187,7 +187,7 @@ TEST(PluginTrial, OnlyWhatIsNeededIsLoaded) {
     EXPECT_EQ(loaded(registry), "") << again;
     (void)registry.optimizer("adamw");
     EXPECT_EQ(loaded(registry), "optim ");
-    const fs::path toy = fs::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors";
+    const fs::path toy = toy_folder() / "flux_toy.safetensors";
     (void)registry.adapter("lora");
     EXPECT_EQ(loaded(registry), "adapters optim ");
     EXPECT_EQ(ask_plugins(registry, toy)[0].id(), "flux");

@@ -174,7 +174,7 @@ struct ToyTraining {
   static const Model& model() {
     static const Model opened = [] {
       ModelConfig config;
-      config.name_or_path = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+      config.name_or_path = toy_folder() / "flux_toy.safetensors";
       return Model(built_plugins(), config, "flux");
     }();
     return opened;

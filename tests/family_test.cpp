@@ -378,7 +378,7 @@ std::vector<std::string> words(const char* text) {
 }
 
 // A run of 20 steps, and its adapters in every format.
-struct TrainedFamily {
+struct Trained {
   TempDir dir;
   std::vector<std::string> formats;
   fs::path checkpoint, config_file;
@@ -386,7 +386,7 @@ struct TrainedFamily {
   Config config;
   Injected trained;
 
-  explicit TrainedFamily(const Family& family)
+  explicit Trained(const Family& family)
       : formats(words(family.formats)),
         checkpoint(family.checkpoint(dir.path())),
         config_file(write_config(family, checkpoint, dir.path(), 20)),
@@ -409,8 +409,8 @@ void PrintTo(const Family& family, std::ostream* out) { *out << family.name; }
 class Families : public testing::TestWithParam<Family> {
  protected:
   // Trained once for all tests.
-  static const TrainedFamily& run() {
-    static std::map<std::string, TrainedFamily> runs;
+  static const Trained& run() {
+    static std::map<std::string, Trained> runs;
     return runs.try_emplace(GetParam().name, GetParam()).first->second;
   }
 };

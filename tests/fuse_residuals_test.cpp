@@ -100,12 +100,12 @@ TEST(FuseResiduals, LeavesOthers) {
 }
 
 // Small models of the shipped families, and how many such sums they have: most gate what they add.
-struct ResidualFamily {
+struct Family {
   const char* name;
   std::function<void(const fs::path&)> write;
   int64_t residuals;
 };
-const ResidualFamily residual_families[] = {
+const Family families[] = {
     // Behind both attentions and the feed-forward part of 14 blocks, and behind 11 stacks of them.
     {"sdxl", [](const fs::path& path) { write_small_sdxl(path); }, 3 * 14 + 11},
     {"flux", [](const fs::path& path) { fs::copy_file(toy_denoiser(), path); }, 0},
@@ -121,7 +121,7 @@ const ResidualFamily residual_families[] = {
     {"flux2", [](const fs::path& path) { write_small_flux2(path, small_klein); }, 0},
     {"z_image", [](const fs::path& path) { write_small_z_image(path); }, 0}};
 
-class FuseResidualsFamily : public testing::TestWithParam<ResidualFamily> {};
+class FuseResidualsFamily : public testing::TestWithParam<Family> {};
 
 TEST_P(FuseResidualsFamily, PutsAllOfThemIntoLayers) {
   const TempDir dir;
@@ -137,7 +137,7 @@ TEST_P(FuseResidualsFamily, PutsAllOfThemIntoLayers) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, FuseResidualsFamily, testing::ValuesIn(residual_families),
+INSTANTIATE_TEST_SUITE_P(All, FuseResidualsFamily, testing::ValuesIn(families),
                          [](const auto& info) { return std::string(info.param.name); });
 
 }  // namespace

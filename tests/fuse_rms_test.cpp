@@ -60,10 +60,10 @@ struct Block {
   Value norm(Value v, Value weight) { return one(rms_norm_op, {v, weight}, {{"eps", 1e-5}}); }
 };
 
-int64_t count_of(const Graph& g, const OpDef& op, bool rms) {
+int64_t count(const Graph& g, const OpDef& op, bool rms) {
   return std::ranges::count_if(g.nodes, [&](const Node& n) { return n.op == &op && n.attrs.has("rms") == rms; });
 }
-int64_t norms_apart(const Graph& g) { return count_of(g, rms_norm_op, false); }
+int64_t norms_apart(const Graph& g) { return count(g, rms_norm_op, false); }
 
 HostTensor as(const HostTensor& t, DType type) {
   HostTensor result({type, t.desc.shape});
@@ -122,11 +122,11 @@ TEST(FuseRms, KeepsResultsAndGradients) {
     Block plain(form), fused(form);
     fuse(fused.g);
     EXPECT_EQ(fused.g.nodes.size(), 2u);
-    EXPECT_EQ(count_of(fused.g, modulated_norm_op, true), 1);
-    EXPECT_EQ(count_of(fused.g, gated_residual_op, true), 1);
+    EXPECT_EQ(count(fused.g, modulated_norm_op, true), 1);
+    EXPECT_EQ(count(fused.g, gated_residual_op, true), 1);
     const Tensors want = run_with_gradients(device, plain, form.shift);
     const Tensors got = run_with_gradients(device, fused, form.shift);
-    EXPECT_EQ(norms_apart(fused.g) + count_of(fused.g, rms_norm_backward_op, false), 0);
+    EXPECT_EQ(norms_apart(fused.g) + count(fused.g, rms_norm_backward_op, false), 0);
     ASSERT_EQ(got.size(), form.shift ? 5u : 4u);
     // Sums of 24 terms for the statistics of either norm and of 5 for the columns, in float32 both ways:
     // 2 x 8 eps sqrt(24) of the largest.
@@ -153,9 +153,9 @@ TEST(FuseRms, LeavesNormsThatAreReadElsewhere) {
   b.g.outputs["normed"] = b.normed;
   b.g.outputs["gated"] = b.gated;
   fuse(b.g);
-  EXPECT_EQ(count_of(b.g, modulated_norm_op, true), 0);
-  EXPECT_EQ(count_of(b.g, gated_residual_op, true), 0);
-  EXPECT_EQ(count_of(b.g, gated_residual_op, false), 1);
+  EXPECT_EQ(count(b.g, modulated_norm_op, true), 0);
+  EXPECT_EQ(count(b.g, gated_residual_op, true), 0);
+  EXPECT_EQ(count(b.g, gated_residual_op, false), 1);
   EXPECT_EQ(norms_apart(b.g), 2);
 }
 
@@ -163,9 +163,9 @@ TEST(FuseRms, LeavesWeightsThatAreTrained) {
   for (const std::string trained : {"first", "second"}) {
     Block b;
     fuse(b.g, std::vector{trained});
-    EXPECT_EQ(count_of(b.g, modulated_norm_op, true), trained == "first" ? 0 : 1);
-    EXPECT_EQ(count_of(b.g, gated_residual_op, true), trained == "second" ? 0 : 1);
-    EXPECT_EQ(count_of(b.g, gated_residual_op, false), trained == "second" ? 1 : 0);
+    EXPECT_EQ(count(b.g, modulated_norm_op, true), trained == "first" ? 0 : 1);
+    EXPECT_EQ(count(b.g, gated_residual_op, true), trained == "second" ? 0 : 1);
+    EXPECT_EQ(count(b.g, gated_residual_op, false), trained == "second" ? 1 : 0);
     EXPECT_EQ(norms_apart(b.g), 1);
   }
 }
@@ -190,7 +190,7 @@ TEST(FuseRms, TakesWeightsComputedOfSuchAsAreNotTrained) {
   for (const DType type : {DType::f32, DType::f16, DType::bf16}) {
     OneMore exact(false), plain(false, type), fused(false, type);
     fuse(fused.g);
-    EXPECT_EQ(count_of(fused.g, modulated_norm_op, true), 1);
+    EXPECT_EQ(count(fused.g, modulated_norm_op, true), 1);
     EXPECT_EQ(norms_apart(fused.g), 0);
     const Tensors truth = run_with_gradients(device, exact.g, {exact.x, exact.scale});
     const Tensors apart = run_with_gradients(device, plain.g, {plain.x, plain.scale});
@@ -242,7 +242,7 @@ struct Rotation {
   }
 };
 
-int64_t rotations(const Graph& g) { return count_of(g, rms_norm_rope_op, false); }
+int64_t rotations(const Graph& g) { return count(g, rms_norm_rope_op, false); }
 
 const Heads head_forms[] = {
     {}, {.interleaved = false}, {.own_tables = true}, {.interleaved = false, .weighted = false}};
@@ -256,8 +256,8 @@ TEST(FuseRms, KeepsRotations) {
     EXPECT_EQ(rotations(fused.g), 1);
     const Tensors want = run_with_gradients(device, plain.g, {plain.x});
     const Tensors got = run_with_gradients(device, fused.g, {fused.x});
-    EXPECT_EQ(count_of(fused.g, rms_norm_rope_backward_op, false), 1);
-    EXPECT_EQ(count_of(fused.g, rope_op, false) + count_of(fused.g, rms_norm_backward_op, false), 0);
+    EXPECT_EQ(count(fused.g, rms_norm_rope_backward_op, false), 1);
+    EXPECT_EQ(count(fused.g, rope_op, false) + count(fused.g, rms_norm_backward_op, false), 0);
     ASSERT_EQ(got.size(), 2u);
     // Sums of 24 terms, in float32 both ways: 8 eps sqrt(24) of the largest.
     expect_close(got, want, 8 * 5);
@@ -285,7 +285,7 @@ TEST(FuseRms, LeavesOtherRotations) {
   fuse(back.g);
   for (const Graph* g : {&read_elsewhere.g, &trained.g, &back.g}) {
     EXPECT_EQ(rotations(*g), 0);
-    EXPECT_EQ(count_of(*g, rope_op, false), 1);
+    EXPECT_EQ(count(*g, rope_op, false), 1);
     EXPECT_EQ(norms_apart(*g), 1);
   }
 }
@@ -318,11 +318,11 @@ TEST(FuseRms, FindsTheNormsOfEveryFamily) {
   for (const Family& f : families) {
     Graph g = Described(f.plugin, f.shapes).denoiser({{"batch", 1}, {"height", 16}, {"width", 16}, {"text_length", 5}});
     fuse(g);
-    EXPECT_EQ(count_of(g, modulated_norm_op, true), 2 * f.modulated_blocks) << f.plugin;
-    EXPECT_EQ(count_of(g, gated_residual_op, true), 2 * f.modulated_blocks) << f.plugin;
+    EXPECT_EQ(count(g, modulated_norm_op, true), 2 * f.modulated_blocks) << f.plugin;
+    EXPECT_EQ(count(g, gated_residual_op, true), 2 * f.modulated_blocks) << f.plugin;
     EXPECT_EQ(rotations(g), f.rotations) << f.plugin;
-    EXPECT_EQ(count_of(g, rope_op, false), 0) << f.plugin;
-    EXPECT_EQ(count_of(g, modulated_norm_op, false) > 0, f.layer_norms) << f.plugin;
+    EXPECT_EQ(count(g, rope_op, false), 0) << f.plugin;
+    EXPECT_EQ(count(g, modulated_norm_op, false) > 0, f.layer_norms) << f.plugin;
   }
 }
 

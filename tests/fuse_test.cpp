@@ -17,7 +17,7 @@ namespace {
 using namespace test;
 
 // x + gate * ((1 + scale) * layer_norm(x) + shift), x [2, 5, 24].
-struct ModulatedBlock {
+struct Block {
   Graph g{DType::f32};
   Value x = g.add_input("x", {DType::f32, {2, 5, 24}});
   Value scale = g.add_input("scale", {DType::f32, {2, 1, 24}}), shift = g.add_input("shift", {DType::f32, {2, 1, 24}});
@@ -25,7 +25,7 @@ struct ModulatedBlock {
   Value norm = one(layer_norm_op, {x, {}, {}}, {{"eps", 1e-6}});
   Value modulated;
 
-  explicit ModulatedBlock(bool norm_last = false, double added = 1) {
+  explicit Block(bool norm_last = false, double added = 1) {
     const Value factor = one(affine_op, {scale}, {{"scale", 1.0}, {"shift", added}});
     const Value product = norm_last ? one(mul_op, {factor, norm}) : one(mul_op, {norm, factor});
     modulated = norm_last ? one(add_op, {shift, product}) : one(add_op, {product, shift});
@@ -40,7 +40,7 @@ struct ModulatedBlock {
   }
 };
 
-Tensors run_with_gradients(Device& device, ModulatedBlock& b) {
+Tensors run_with_gradients(Device& device, Block& b) {
   Graph& g = b.g;
   const HostTensor weight = ramp({2, 5, 24}, 9);
   const Value product = b.one(mul_op, {g.outputs.at("y"), g.add_constant(weight)});
@@ -61,7 +61,7 @@ Tensors run_with_gradients(Device& device, ModulatedBlock& b) {
 TEST(Fuse, KeepsResultsAndGradients) {
   Device device(tested_device());
   for (const bool norm_last : {false, true}) {
-    ModulatedBlock plain(norm_last), fused(norm_last);
+    Block plain(norm_last), fused(norm_last);
     fuse(fused.g);
     EXPECT_EQ(fused.count(modulated_norm_op), 1);
     EXPECT_EQ(fused.count(gated_residual_op), 1);
@@ -80,7 +80,7 @@ TEST(Fuse, KeepsResultsAndGradients) {
 }
 
 TEST(Fuse, LeavesWhatIsReadElsewhere) {
-  ModulatedBlock b;
+  Block b;
   b.g.outputs["norm"] = b.norm;
   b.g.outputs["modulated"] = b.modulated;
   fuse(b.g);
@@ -90,7 +90,7 @@ TEST(Fuse, LeavesWhatIsReadElsewhere) {
 }
 
 TEST(Fuse, LeavesAnotherFactor) {
-  ModulatedBlock b(false, 0.5);  // layer_norm * (scale + 0.5): not a modulation
+  Block b(false, 0.5);  // layer_norm * (scale + 0.5): not a modulation
   fuse(b.g);
   EXPECT_EQ(b.count(modulated_norm_op), 0);
 }

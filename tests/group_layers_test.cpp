@@ -38,7 +38,7 @@ using testing::IsEmpty;
 
 using Counts = std::map<size_t, int>;  // by the number of layers, how many groups
 
-Counts layer_groups_in(const Graph& graph) {
+Counts groups_in(const Graph& graph) {
   Counts found;
   for (const Node& node : graph.nodes)
     if (node.op == &lora_group_op) ++found[LoraGroup::layers(node.inputs.size())];
@@ -240,7 +240,7 @@ TEST(GroupLayers, TakesThoseOfOneInput) {
     t.adapted();
     Layered apart = t;
     group_layers(t.g);
-    EXPECT_EQ(layer_groups_in(t.g), (Counts{{3, 1}}));
+    EXPECT_EQ(groups_in(t.g), (Counts{{3, 1}}));
     EXPECT_EQ(count_nodes(t.g, lora_op), 2);    // of z, and of q
     EXPECT_EQ(count_nodes(t.g, linear_op), 1);  // stays what it is
     if (dropout == 0)
@@ -259,7 +259,7 @@ TEST(GroupLayers, TakesNoMoreThanAKernelDoes) {
   for (const char* name : {"a", "b", "c", "d", "e", "f", "g", "h", "i"}) t.layer(name, t.x, block);
   t.adapted();
   group_layers(t.g);
-  EXPECT_EQ(layer_groups_in(t.g), (Counts{{LK_LORA_GROUP_MAX, 2}}));
+  EXPECT_EQ(groups_in(t.g), (Counts{{LK_LORA_GROUP_MAX, 2}}));
   EXPECT_EQ(count_nodes(t.g, lora_op), 1);
 }
 
@@ -283,7 +283,7 @@ TEST(GroupLayers, LeavesWhatGainsNothing) {
     adapt(
         g, [&](const std::string&) { return &spec; }, true);
     group_layers(g);
-    EXPECT_EQ(layer_groups_in(g), c.groups) << c.x.text();
+    EXPECT_EQ(groups_in(g), c.groups) << c.x.text();
   }
 }
 
@@ -299,7 +299,7 @@ TEST(GroupLayers, LeavesWhatIsOfSeveralBlocksOrNumbers) {
   t.g.nodes.back().attrs.set(products_attr, int64_t{LK_PRODUCTS_I8});
   t.adapted();
   group_layers(t.g);
-  EXPECT_THAT(layer_groups_in(t.g), IsEmpty());
+  EXPECT_THAT(groups_in(t.g), IsEmpty());
   EXPECT_EQ(count_nodes(t.g, lora_op), 6);
 }
 
@@ -348,7 +348,7 @@ TEST(GroupLayers, OfPublishedModels) {
     const AdapterSelection selection({}, model.recipe(), 1);
     adapt(graph, selection, true);
     group_layers(graph);
-    EXPECT_EQ(layer_groups_in(graph), p.groups) << p.name;
+    EXPECT_EQ(groups_in(graph), p.groups) << p.name;
   }
 }
 

@@ -432,7 +432,7 @@ TEST_P(KohyaJobs, AreTrained) {
   put(dir / "prompts.txt", "# one a line\na dog --w 64 --h 64 --d 3 --l 2 --s 2 --n bad\n");
   const auto placed = [&](std::string text) {
     for (const auto& [word, path] : {std::pair<std::string, std::string>{"FOLDER", dir.path().string()},
-                                     {"TOY", std::string(source_dir()) + "/examples/toy_flux"},
+                                     {"TOY", toy_folder().string()},
                                      {"SOURCE", std::string(source_dir())}})
       for (size_t at; (at = text.find(word)) != text.npos;) text.replace(at, word.size(), path);
     return text;

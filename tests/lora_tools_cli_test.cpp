@@ -83,7 +83,7 @@ class LoraCommands : public ::testing::Test {
   }
 
   TempDir dir;
-  const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const fs::path toy = toy_folder() / "flux_toy.safetensors";
   const fs::path dog = dir / "dog.safetensors", style = dir / "style.safetensors", out = dir / "out.safetensors";
 };
 

@@ -492,7 +492,7 @@ TEST(LoraVerify, OneRankForDiffusers) {
 // The command: its report, its exit code, what `--for` asks.
 TEST(LoraVerify, Command) {
   const TempDir dir;
-  const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const fs::path toy = toy_folder() / "flux_toy.safetensors";
   const std::string lora = dir / "lora.safetensors";
   write_file(lora,
              {{"lora_unet_single_blocks_0_linear2.lora_down.weight", HostTensor(Desc{DType::f32, {2, 1280}})},
@@ -523,7 +523,7 @@ TEST(LoraVerify, Command) {
 // A file whose content is damaged is good for no program, and is not merged.
 TEST(LoraVerify, DamagedContentFails) {
   const TempDir dir;
-  const fs::path toy = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  const fs::path toy = toy_folder() / "flux_toy.safetensors";
   const std::string lora = dir / "lora.safetensors", module = "lora_unet_single_blocks_0_linear2";
   HostTensor down(Desc{DType::f32, {2, 1280}}), up(Desc{DType::f32, {256, 2}});
   const auto run = [&](const std::string& command) {

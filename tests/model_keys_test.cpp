@@ -218,7 +218,7 @@ TEST(ModelKeys, PluginsListThem) {
 
 TEST(ModelKeys, AModelIsOpenedWithThoseOfItsPlugin) {
   ModelConfig config;
-  config.name_or_path = std::string(source_dir()) + "/examples/toy_flux/flux_toy.safetensors";
+  config.name_or_path = toy_folder() / "flux_toy.safetensors";
   config.given["clip_g_path"] = {.text = "x.safetensors", .source = "c.yaml", .line = 4, .column = 3};
   EXPECT_EQ(error_of([&] { Model(built_plugins(), config, ""); }),
             "c.yaml:4:3: model.clip_g_path: belongs to plugin sd35, sdxl, this model is of plugin flux. Remove it");

@@ -21,7 +21,7 @@ namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
 // Every rule of plugin "optim".
-std::vector<std::string> rules_of_optimizers() {
+std::vector<std::string> rules() {
   std::vector<std::string> ids;
   for (const auto& plugin : built_plugins().plugins())
     if (std::string(plugin->entry().id) == "optim")
@@ -140,7 +140,7 @@ TEST(Optimizers, OptionsThatExcludeEachOther) {
 TEST(Updates, StackedTensorsAreUpdatedAsEachAlone) {
   Device device(tested_device());
   const std::vector<Shape> four(4, Shape{32, 16}), eight(8, Shape{32, 16});
-  for (const std::string& id : rules_of_optimizers()) {
+  for (const std::string& id : rules()) {
     SCOPED_TRACE(id);
     const Optimizer rule(built_plugins(), id,
                          id.ends_with("8bit") ? given_options("{min_8bit_size: 0}") : GivenOptions{});
@@ -192,7 +192,7 @@ TEST(Updates, GoOnFromSavedStates) {
   Device device(tested_device());
   const std::vector<Shape> shapes{{16, 12}, {16, 12}, {40, 3}, {33}};
   std::vector<std::pair<std::string, GivenOptions>> all;
-  for (const std::string& id : rules_of_optimizers()) all.emplace_back(id, GivenOptions{});
+  for (const std::string& id : rules()) all.emplace_back(id, GivenOptions{});
   for (const std::string& id : rules_with_narrow_states()) all.emplace_back(id, narrow_states());
   for (const auto& [id, options] : all) {
     SCOPED_TRACE(id + (options.empty() ? "" : " in bfloat16"));

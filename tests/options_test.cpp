@@ -47,12 +47,12 @@ TEST(Options, ReachThePluginInTheOrderOfTheList) {
   EXPECT_FALSE(options.find_real("eps").has_value());
 }
 
-struct WrongOption {
+struct Mistake {
   const char* given;
   const char* message;
 };
 
-class OptionMistakes : public testing::TestWithParam<WrongOption> {};
+class OptionMistakes : public testing::TestWithParam<Mistake> {};
 
 TEST_P(OptionMistakes, NamePlaceAndFix) {
   EXPECT_EQ(error_of([] { checked(GetParam().given); }), GetParam().message);
@@ -61,29 +61,26 @@ TEST_P(OptionMistakes, NamePlaceAndFix) {
 INSTANTIATE_TEST_SUITE_P(
     Values, OptionMistakes,
     testing::Values(
-        WrongOption{"{beta: [0.9, 0.99]}",
-                    "c.yaml:1:28: train.optimizer_params.beta: optimizer 'x' has no such option. Did you mean betas?"},
-        WrongOption{"{momentum_of_all: 1}",
-                    "c.yaml:1:28: train.optimizer_params.momentum_of_all: optimizer 'x' has no such "
-                    "option. Known: betas, eps, steps, decouple, mode, beta3"},
-        WrongOption{"{betas: [0.9, 1]}",
-                    "c.yaml:1:41: train.optimizer_params.betas: must be at least 0 and less than 1, found 1"},
-        WrongOption{"{betas: [0.9]}",
-                    "c.yaml:1:35: train.optimizer_params.betas: expected a list of 2 numbers, found 1"},
-        WrongOption{"{betas: 0.9}",
-                    "c.yaml:1:35: train.optimizer_params.betas: expected a list of 2 numbers, found 0.9"},
-        WrongOption{"{eps: 0}", "c.yaml:1:33: train.optimizer_params.eps: must be more than 0, found 0"},
-        WrongOption{"{eps: nan}", "c.yaml:1:33: train.optimizer_params.eps: expected a number, more than 0, found nan"},
-        WrongOption{"{eps: .inf}",
-                    "c.yaml:1:33: train.optimizer_params.eps: expected a number, more than 0, found .inf"},
-        WrongOption{"{steps: 2.5}", "c.yaml:1:35: train.optimizer_params.steps: expected an integer, found 2.5"},
-        WrongOption{"{steps: 11}", "c.yaml:1:35: train.optimizer_params.steps: must be 0 to 10, found 11"},
-        WrongOption{"{decouple: 3}", "c.yaml:1:38: train.optimizer_params.decouple: expected true or false, found 3"},
-        WrongOption{"{mode: fats}",
-                    "c.yaml:1:34: train.optimizer_params.mode: must be slow, fast, found fats. Did you mean fast?"},
-        WrongOption{"{eps: -1, steps: x}",
-                    "c.yaml:1:33: train.optimizer_params.eps: must be more than 0, found -1\n"
-                    "c.yaml:1:44: train.optimizer_params.steps: expected an integer, found x"}));
+        Mistake{"{beta: [0.9, 0.99]}",
+                "c.yaml:1:28: train.optimizer_params.beta: optimizer 'x' has no such option. Did you mean betas?"},
+        Mistake{"{momentum_of_all: 1}",
+                "c.yaml:1:28: train.optimizer_params.momentum_of_all: optimizer 'x' has no such "
+                "option. Known: betas, eps, steps, decouple, mode, beta3"},
+        Mistake{"{betas: [0.9, 1]}",
+                "c.yaml:1:41: train.optimizer_params.betas: must be at least 0 and less than 1, found 1"},
+        Mistake{"{betas: [0.9]}", "c.yaml:1:35: train.optimizer_params.betas: expected a list of 2 numbers, found 1"},
+        Mistake{"{betas: 0.9}", "c.yaml:1:35: train.optimizer_params.betas: expected a list of 2 numbers, found 0.9"},
+        Mistake{"{eps: 0}", "c.yaml:1:33: train.optimizer_params.eps: must be more than 0, found 0"},
+        Mistake{"{eps: nan}", "c.yaml:1:33: train.optimizer_params.eps: expected a number, more than 0, found nan"},
+        Mistake{"{eps: .inf}", "c.yaml:1:33: train.optimizer_params.eps: expected a number, more than 0, found .inf"},
+        Mistake{"{steps: 2.5}", "c.yaml:1:35: train.optimizer_params.steps: expected an integer, found 2.5"},
+        Mistake{"{steps: 11}", "c.yaml:1:35: train.optimizer_params.steps: must be 0 to 10, found 11"},
+        Mistake{"{decouple: 3}", "c.yaml:1:38: train.optimizer_params.decouple: expected true or false, found 3"},
+        Mistake{"{mode: fats}",
+                "c.yaml:1:34: train.optimizer_params.mode: must be slow, fast, found fats. Did you mean fast?"},
+        Mistake{"{eps: -1, steps: x}",
+                "c.yaml:1:33: train.optimizer_params.eps: must be more than 0, found -1\n"
+                "c.yaml:1:44: train.optimizer_params.steps: expected an integer, found x"}));
 
 TEST(Options, AListThatIsWrongIsThePluginsMistake) {
   const auto says = [](lh_option option) {

@@ -496,7 +496,7 @@ TEST(Plan, ProgramsShareAnArena) {
 
 const Model& toy() {
   static const Model model = [] {
-    const std::filesystem::path folder = std::filesystem::path(source_dir()) / "examples" / "toy_flux";
+    const std::filesystem::path folder = toy_folder();
     ModelConfig config;
     config.name_or_path = folder / "flux_toy.safetensors";
     return Model(test::built_plugins(), config, "flux");

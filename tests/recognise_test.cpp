@@ -12,15 +12,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-using NamedShapes = std::vector<std::pair<std::string, Shape>>;
+using Tensors = std::vector<std::pair<std::string, Shape>>;
 
-void write(const fs::path& path, const NamedShapes& tensors, const std::string& prefix = "") {
+void write(const fs::path& path, const Tensors& tensors, const std::string& prefix = "") {
   std::vector<Given> all;
   for (const auto& [name, shape] : tensors) all.push_back({prefix + name, counting(shape)});
   write_file(path, all);
 }
 
-std::function<void(const fs::path&)> file_of(const NamedShapes& tensors, const std::string& prefix = "") {
+std::function<void(const fs::path&)> file_of(const Tensors& tensors, const std::string& prefix = "") {
   return [=](const fs::path& path) { write(path, tensors, prefix); };
 }
 
@@ -28,23 +28,22 @@ std::function<void(const fs::path&)> copy_of(const std::string& name) {
   return [=](const fs::path& path) { fs::copy_file(toy_folder() / name, path); };
 }
 
-const NamedShapes double_block{{"double_blocks.0.img_attn.qkv.weight", {6, 2}},
-                               {"single_blocks.0.linear1.weight", {8, 2}}};
-const NamedShapes joint_block{{"joint_blocks.0.context_block.attn.qkv.weight", {6, 2}}};
+const Tensors double_block{{"double_blocks.0.img_attn.qkv.weight", {6, 2}}, {"single_blocks.0.linear1.weight", {8, 2}}};
+const Tensors joint_block{{"joint_blocks.0.context_block.attn.qkv.weight", {6, 2}}};
 
-NamedShapes operator+(NamedShapes a, const NamedShapes& b) {
+Tensors operator+(Tensors a, const Tensors& b) {
   a.insert(a.end(), b.begin(), b.end());
   return a;
 }
 
-const NamedShapes chroma_block = double_block + NamedShapes{{"distilled_guidance_layer.in_proj.weight", {2, 2}}};
+const Tensors chroma_block = double_block + Tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}}};
 
-const NamedShapes qwen_image_block{{"txt_norm.weight", {2}},
-                                   {"transformer_blocks.0.img_mod.1.weight", {12, 2}},
-                                   {"transformer_blocks.0.txt_mod.1.weight", {12, 2}}};
-const NamedShapes qwen_image21_block{{"txt_in.text_norm.weight", {2}},
-                                     {"modulation.1.weight", {8, 2}},
-                                     {"transformer_blocks.0.img_mlp.gate_up.weight", {12, 2}}};
+const Tensors qwen_image_block{{"txt_norm.weight", {2}},
+                               {"transformer_blocks.0.img_mod.1.weight", {12, 2}},
+                               {"transformer_blocks.0.txt_mod.1.weight", {12, 2}}};
+const Tensors qwen_image21_block{{"txt_in.text_norm.weight", {2}},
+                                 {"modulation.1.weight", {8, 2}},
+                                 {"transformer_blocks.0.img_mlp.gate_up.weight", {12, 2}}};
 
 struct Case {
   const char* name;
@@ -74,8 +73,8 @@ const Case cases[] = {
      {R"(not a checkpoint of plugin 'flux': this is a Chroma model)", R"(plugin 'chroma' takes it)"}},
     {"chroma_of_diffusers",
      [](const fs::path& path) {
-       NamedShapes tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}},
-                           {"single_transformer_blocks.0.proj_mlp.weight", {2, 2}}};
+       Tensors tensors{{"distilled_guidance_layer.in_proj.weight", {2, 2}},
+                       {"single_transformer_blocks.0.proj_mlp.weight", {2, 2}}};
        for (const char* block : {"transformer_blocks", "single_transformer_blocks"})
          for (const char* part : {"q", "k", "v"})
            tensors.emplace_back(fmt::format("{}.0.attn.to_{}.weight", block, part), Shape{2, 2});
@@ -85,7 +84,7 @@ const Case cases[] = {
      {R"(this is a Chroma model)", R"(plugin 'chroma' takes it)"}},
     {"chroma_without_its_ends", file_of(chroma_block), "", {R"(missing tensor img_in\.weight)"}},
     {"radiance",
-     file_of(chroma_block + NamedShapes{{"nerf_blocks.0.norm.scale", {2}}}),
+     file_of(chroma_block + Tensors{{"nerf_blocks.0.norm.scale", {2}}}),
      "chroma",
      {R"(this is Chroma1-Radiance, which works on pixels)"}},
     {"flux_for_chroma",
@@ -93,11 +92,11 @@ const Case cases[] = {
      "chroma",
      {R"(not a checkpoint of plugin 'chroma': this is a Flux\.1 model)", R"(plugin 'flux' takes it)"}},
     {"flux_2",
-     file_of(double_block + NamedShapes{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
+     file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
      "flux",
      {R"(not a checkpoint of plugin 'flux': this is a Flux\.2 model)", R"(plugin 'flux2' takes it)"}},
     {"flux_2_without_its_ends",
-     file_of(double_block + NamedShapes{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
+     file_of(double_block + Tensors{{"double_stream_modulation_img.lin.weight", {6, 2}}}),
      "",
      {R"(missing tensor img_in\.weight)"}},
     {"flux_for_flux_2",
@@ -105,17 +104,17 @@ const Case cases[] = {
      "flux2",
      {R"(not a checkpoint of plugin 'flux2': this is a Flux\.1 model)", R"(plugin 'flux' takes it)"}},
     {"hunyuan_video",
-     file_of(double_block + NamedShapes{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}}}),
+     file_of(double_block + Tensors{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}}}),
      "",
      {R"(flux: this is a HunyuanVideo model)"}},
     {"hunyuan_image_for_flux",
-     file_of(double_block + NamedShapes{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}},
-                                        {"txt_in.input_embedder.weight", {2, 2}},
-                                        {"byt5_in.fc1.weight", {2, 2}}}),
+     file_of(double_block + Tensors{{"txt_in.individual_token_refiner.blocks.0.norm1.weight", {2}},
+                                    {"txt_in.input_embedder.weight", {2, 2}},
+                                    {"byt5_in.fc1.weight", {2, 2}}}),
      "flux",
      {R"(not a checkpoint of plugin 'flux': this is HunyuanImage 2\.1)", R"(plugin 'hunyuan_image' takes it)"}},
     {"flux_depth",
-     file_of(double_block + NamedShapes{{"img_in.weight", {2, 128}}, {"final_layer.linear.weight", {64, 2}}}),
+     file_of(double_block + Tensors{{"img_in.weight", {2, 128}}, {"final_layer.linear.weight", {64, 2}}}),
      "",
      {R"(flux: this is Flux\.1 Depth or Canny)"}},
     {"controlnet", file_of({{"controlnet_blocks.0.weight", {2, 2}}}), "", {R"(flux: this is a ControlNet)"}},
@@ -135,7 +134,7 @@ const Case cases[] = {
      "",
      {R"(sd35: this is an AuraFlow model)"}},
     {"qwen_image_layered",
-     file_of(qwen_image_block + NamedShapes{{"time_text_embed.addition_t_embedding.weight", {2, 2}}}),
+     file_of(qwen_image_block + Tensors{{"time_text_embed.addition_t_embedding.weight", {2, 2}}}),
      "",
      {R"(qwen_image: this is Qwen-Image-Layered, which makes an image in layers)"}},
     {"qwen_image_21_for_qwen_image",
@@ -173,9 +172,9 @@ const Case cases[] = {
      {R"(z_image: this is a Lumina 2 model: its text comes from Gemma)"}},
     {"mmdit_without_positions", file_of(joint_block), "", {R"(sd35: this is an MMDiT without stored positions)"}},
     {"sd3_with_further_inputs",
-     file_of(joint_block + NamedShapes{{"pos_embed", {1, 4, 2}},
-                                       {"x_embedder.proj.weight", {2, 33, 2, 2}},
-                                       {"final_layer.linear.weight", {64, 2}}}),
+     file_of(joint_block + Tensors{{"pos_embed", {1, 4, 2}},
+                                   {"x_embedder.proj.weight", {2, 33, 2, 2}},
+                                   {"final_layer.linear.weight", {64, 2}}}),
      "sd35",
      {R"(it takes 33 channels and makes 16)"}},
     // Things that are no model.

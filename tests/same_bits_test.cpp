@@ -89,7 +89,7 @@ TEST(SameBits, AnotherComponentIsRefused) {
   for (const auto& [key, file, name] :
        {std::tuple{"vae_path", "ae", "vae (model.vae_path)"}, std::tuple{"clip_path", "clip_l", "(model.clip_path)"}}) {
     const std::string before = run.config();
-    const fs::path original = fs::path(source_dir()) / "examples/toy_flux" / (std::string(file) + ".safetensors");
+    const fs::path original = toy_folder() / (std::string(file) + ".safetensors");
     const fs::path other = run.folder() / "other.safetensors";
     std::string bytes = get(original);
     bytes[bytes.size() - 2] = static_cast<char>(bytes[bytes.size() - 2] ^ 1);

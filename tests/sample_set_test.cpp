@@ -109,7 +109,7 @@ TEST(ModelLoras, AMissingFileIsNamed) {
 // A whole job as ai-toolkit has them, with only the paths of this machine.
 TEST(AiToolkitJob, Trains) {
   ToyRun run;
-  const std::string toy = std::string(source_dir()) + "/examples/toy_flux/";
+  const std::string toy = toy_folder().string() + "/";
   run.config() = fmt::format(R"(---
 job: extension
 config:

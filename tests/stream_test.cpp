@@ -28,7 +28,7 @@ using testing::HasSubstr;
 
 Model toy(const std::string& dtype = "auto") {
   ModelConfig config;
-  config.name_or_path = fs::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
+  config.name_or_path = toy_folder() / "flux_toy.safetensors";
   config.dtype = dtype;
   return Model(built_plugins(), config, "flux");
 }
@@ -204,7 +204,7 @@ TEST(StreamedRun, TrainsTheSameLoraAndMakesTheSameImages) {
 
 // In the space between what they take whole and the least that they can take.
 TEST(StreamedText, EncodersThatDoNotFitGiveTheSameConditioning) {
-  const fs::path folder = fs::path(source_dir()) / "examples" / "toy_flux";
+  const fs::path folder = toy_folder();
   ModelConfig config;
   config.name_or_path = folder / "flux_toy.safetensors";
   config.given["clip_path"] = {.text = (folder / "clip_l.safetensors").string()};

@@ -187,10 +187,10 @@ TEST(Tiles, AskedForSizeIsTheOnlyChoice) {
 
 const fs::path source = source_dir();
 
-ModelConfig toy_model() {
+ModelConfig toy() {
   ModelConfig config;
-  config.name_or_path = source / "examples/toy_flux/flux_toy.safetensors";
-  config.given["vae_path"] = {source / "examples/toy_flux/ae.safetensors"};
+  config.name_or_path = toy_folder() / "flux_toy.safetensors";
+  config.given["vae_path"] = {toy_folder() / "ae.safetensors"};
   return config;
 }
 
@@ -205,7 +205,7 @@ double mean_difference(const Image& a, const Image& b) {
 class TiledVae : public ::testing::Test {
  protected:
   static constexpr int64_t side = 96, tile = 64;  // pixels
-  TiledVae() : model(built_plugins(), toy_model(), ""), device(tested_device()) {
+  TiledVae() : model(built_plugins(), toy(), ""), device(tested_device()) {
     cuts.push_back({open_image(source / "examples/demo/photos/cat_01.jpg"), {side, side}, false});
   }
   Vae vae(int64_t tile_pixels) { return {device, model, DType::f32, tile_pixels}; }
@@ -303,11 +303,11 @@ TEST_F(TiledVae, LargestThatFitsIsTaken) {
 TEST_F(TiledVae, NanAndInfinityAreFound) {
   const TempDir dir;
   for (const char* tensor : {"encoder.conv_out.bias", "decoder.conv_out.bias"}) {
-    std::vector<Given> weights = tensors_of(source / "examples/toy_flux/ae.safetensors");
+    std::vector<Given> weights = tensors_of(toy_folder() / "ae.safetensors");
     for (Given& t : weights)
       if (t.name == tensor) std::ranges::fill(t.tensor.data, std::byte{0x7c});  // NaN in float16
     write_file(dir / "vae.safetensors", weights);
-    ModelConfig config = toy_model();
+    ModelConfig config = toy();
     config.given["vae_path"] = {dir / "vae.safetensors"};
     const Model broken(built_plugins(), config, "");
     const HostTensor x = latents(0);

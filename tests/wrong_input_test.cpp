@@ -151,10 +151,10 @@ const Case cases[] = {
     {"wrong_model_for_the_plugin",
      [](ToyRun& run) {
        run.config() += "plugin: flux\n";
-       run.set("name_or_path", source / "examples/toy_flux/ae.safetensors");
+       run.set("name_or_path", toy_folder() / "ae.safetensors");
      },
      3, R"(ae\.safetensors: this is not a checkpoint of plugin 'flux': its marker tensor)"},
-    {"model_that_nobody_knows", model_at(source / "examples/toy_flux/ae.safetensors"), 3,
+    {"model_that_nobody_knows", model_at(toy_folder() / "ae.safetensors"), 3,
      R"(no model plugin knows this checkpoint \(asked: )"},
     {"unknown_plugin", [](ToyRun& run) { run.config() += "plugin: fluxx\n"; }, 6,
      R"(no model plugin is called 'fluxx'\. Known: .*flux)"},
@@ -169,11 +169,11 @@ const Case cases[] = {
      R"(model\.t5_path: none\.safetensors does not exist)"},
     {"truncated_encoder",
      [](ToyRun& run) {
-       put(run.folder() / "t5.safetensors", get(source / "examples/toy_flux/t5xxl.safetensors").substr(0, 1 << 20));
+       put(run.folder() / "t5.safetensors", get(toy_folder() / "t5xxl.safetensors").substr(0, 1 << 20));
        run.set("t5_path", (run.folder() / "t5.safetensors").string());
      },
      3, R"(t5\.safetensors: file ends at 1048576 bytes)"},
-    {"vae_for_an_encoder", set("t5_path", source / "examples/toy_flux/ae.safetensors"), 3,
+    {"vae_for_an_encoder", set("t5_path", toy_folder() / "ae.safetensors"), 3,
      R"(model\.t5_path: .*ae\.safetensors holds no part of this model)"},
     {"encoder_not_given", replace("  t5_path: ", "  # "), 2, R"(model\.t5_path: text encoder 't5' is needed)"},
     {"vae_not_given",

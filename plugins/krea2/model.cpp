@@ -78,7 +78,7 @@ class Krea2 : public nn::WanLatentModel {
     const std::vector<int64_t> read = depths(g.weights());
     const std::vector<Value> states = nn::Llm(g, "qwen3_vl:", qwen3_vl, prompt.ids, prompt.mask).states(read.back());
     std::vector<Value> chosen;
-    for (int64_t depth : read) chosen.push_back(prompt.kept.of(g, states[static_cast<size_t>(depth)]));
+    for (int64_t depth : read) chosen.push_back(prompt.kept(g, states[static_cast<size_t>(depth)]));
     prompt.output_kept(g, g.concat(chosen, -1));
   }
 

@@ -205,25 +205,21 @@ class Llm {
   Reach plain_, windowed_;
 };
 
-// Rows of a text behind the front of its template, which is read and then left out (`drop` of a tokenizer).
-struct KeptRows {
-  int64_t first = 0, count = 0;
-  Value of(Graph& g, Value x) const { return g.slice(x, 1, first, count); }  // [B, L, ...] -> [B, count, ...]
-};
-
 // A prompt within a template as an encoder's language model reads it: inputs `encoder`.input_ids and
-// `encoder`.attention_mask, i32 [B, L]. Rows behind the template's front are the text.
+// `encoder`.attention_mask, i32 [B, L]. The template's front is read and then left out (`drop` of a tokenizer): `count`
+// rows from `first` on are the text.
 struct TemplatedPrompt {
   Value ids, mask;
-  KeptRows kept;
+  int64_t first, count;
+  Value kept(Graph& g, Value x) const { return g.slice(x, 1, first, count); }  // [B, L, ...] -> [B, count, ...]
   // Outputs text [B, count, d], whose pads are zero, and text_mask, of states that were kept.
   void output_kept(Graph& g, Value states) const {
-    Value seen = kept.of(g, mask);
+    Value seen = kept(g, mask);
     g.output("text", masked_rows(g, states, seen));
     g.output("text_mask", seen);
   }
   // The same of the states of all rows, [B, L, d].
-  void output(Graph& g, Value states) const { output_kept(g, kept.of(g, states)); }
+  void output(Graph& g, Value states) const { output_kept(g, kept(g, states)); }
 };
 
 // Throws where the front is all that there is room for.
@@ -234,7 +230,7 @@ inline TemplatedPrompt templated_prompt(Graph& g, const Sizes& sizes, const std:
                                     " tokens count and are left out, so it must be larger, found " +
                                     std::to_string(length));
   Value ids = g.input(encoder + ".input_ids", {batch, length}, LH_I32);
-  return {ids, g.input(encoder + ".attention_mask", {batch, length}, LH_I32), {drop, length - drop}};
+  return {ids, g.input(encoder + ".attention_mask", {batch, length}, LH_I32), drop, length - drop};
 }
 
 // Throws when a tensor that Llm needs is missing or of another shape. Gives the width of the hidden states. Files for

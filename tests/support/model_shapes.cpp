@@ -198,7 +198,7 @@ void write_small_chroma(const std::filesystem::path& path) {
 }
 
 void write_small_flux_dev(const std::filesystem::path& path) {
-  std::vector<Given> all = tensors_of(std::filesystem::path(source_dir()) / "examples/toy_flux/flux_toy.safetensors");
+  std::vector<Given> all = tensors_of(toy_folder() / "flux_toy.safetensors");
   const std::string time = "time_in.", guidance = "guidance_in.";
   for (size_t i = 0, count = all.size(); i < count; ++i)
     if (all[i].name.starts_with(time)) all.push_back({guidance + all[i].name.substr(time.size()), all[i].tensor});

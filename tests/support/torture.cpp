@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* torture_config = R"(name: toy
+constexpr const char* config_text = R"(name: toy
 training_folder: FOLDER/runs
 device: cpu
 model:
@@ -169,7 +169,7 @@ void Torture::write_config(const TortureRun& run) {
   const std::string now = fmt::format("{} {} {}", run.first, run.then, run.little_memory);
   if (written_ == now) return;
   written_ = now;
-  std::string text = replaced(replaced(torture_config, "FOLDER", work_.string()), "SOURCE", source_dir());
+  std::string text = replaced(replaced(config_text, "FOLDER", work_.string()), "SOURCE", source_dir());
   if (run.little_memory) text += little_memory_text;
   put(work_ / "in" / "train.yaml", replaced(replaced(text, "FIRST", run.first), "THEN", run.then));
 }

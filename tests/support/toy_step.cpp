@@ -32,9 +32,7 @@ TrainGraph toy_graph(const Model& model, const ActivationChoice& choice, const S
 OpenedModel::OpenedModel(const std::filesystem::path& path, const std::string& dtype, const std::string& products)
     : model(built_plugins(), config_of(path, dtype, products), "") {}
 
-std::filesystem::path toy_denoiser() {
-  return std::filesystem::path(source_dir()) / "examples" / "toy_flux" / "flux_toy.safetensors";
-}
+std::filesystem::path toy_denoiser() { return toy_folder() / "flux_toy.safetensors"; }
 
 KeptWeights kept_weights(const Model& model) {
   const Graph graph = toy_graph(model, {}).graph;
