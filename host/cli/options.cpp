@@ -17,6 +17,7 @@
 #include "config/value.h"
 #include "core/error.h"
 #include "data/image_formats.h"
+#include "data/video.h"
 #include "lora_host/abi.h"
 #include "lora_kernels.h"
 #include "plugin/published.h"
@@ -354,9 +355,10 @@ Options parse_options(int argc, const char* const* argv) {
 std::string version_text() {
   const std::string_view backends = lk_backend_available(LK_CUDA) != 0 ? "cuda, cpu" : "cpu (no lora-host-cuda)";
   const std::string missing = formats_without_library();
-  return fmt::format("lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\n{}\n{}\n", LORA_HOST_VERSION,
-                     LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(),
-                     missing.empty() ? "" : "; not " + missing, world_library_text(), device_group_text());
+  return fmt::format(
+      "lora-host {}\nplugin ABI {}.{}\nbackends: {}\nimages: {}{}\nvideos: {}\n{}\n{}\n", LORA_HOST_VERSION,
+      LH_ABI_MAJOR, LH_ABI_MINOR, backends, formats_that_are_read(), missing.empty() ? "" : "; not " + missing,
+      reads_videos() ? "are read" : "are not read: " + why_no_videos(), world_library_text(), device_group_text());
 }
 
 }  // namespace lh

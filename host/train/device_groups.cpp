@@ -11,9 +11,9 @@
 
 #include "core/error.h"
 #include "core/log.h"
+#include "core/module.h"
 #include "core/signals.h"
 #include "lora_kernels_stream.h"
-#include "world/module.h"
 
 namespace lh {
 namespace {
@@ -30,7 +30,8 @@ struct Ability {
 #ifdef LORA_NCCL
 const DeviceGroups& groups() {
   static const DeviceGroups* const module = [] {
-    const auto open = reinterpret_cast<DeviceGroups* (*)()>(world_module("nccl.so", "lora_device_groups"));
+    const auto open =
+        reinterpret_cast<DeviceGroups* (*)()>(module_function("world/nccl.so", "lora_device_groups", Symbols::shared));
     return open();
   }();
   return *module;

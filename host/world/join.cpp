@@ -1,7 +1,7 @@
 // Is there a launcher, and the module that speaks its language.
 #include <cstdlib>
 
-#include "world/module.h"
+#include "core/module.h"
 #include "world/world.h"
 
 namespace lh {
@@ -24,7 +24,9 @@ double silence_seconds() {
 }
 
 std::unique_ptr<Transport> open_mpi() {
-  const auto open = reinterpret_cast<Transport* (*)()>(world_module("mpi.so", "lora_world_open"));
+  // MPI's own plugins look for its symbols among those of the whole process.
+  const auto open =
+      reinterpret_cast<Transport* (*)()>(module_function("world/mpi.so", "lora_world_open", Symbols::shared));
   return std::unique_ptr<Transport>(open());
 }
 #endif

@@ -1,4 +1,4 @@
-#include "world/module.h"
+#include "core/module.h"
 
 #include <dlfcn.h>
 
@@ -16,17 +16,15 @@ fs::path path_of(const char* name) {
   std::error_code none;
   const fs::path bin = fs::read_symlink("/proc/self/exe", none).parent_path();
   for (const char* lib : {LORA_LIBDIR_FROM_BINDIR, "../lib"})
-    if (const fs::path file = (bin / lib / "lora-host" / "world" / name).lexically_normal(); fs::exists(file, none))
-      return file;
-  fail(Code::resource, "the module lib/lora-host/world/{} is missing. Install lora-host anew", name);
+    if (const fs::path file = (bin / lib / "lora-host" / name).lexically_normal(); fs::exists(file, none)) return file;
+  fail(Code::resource, "the module lib/lora-host/{} is missing. Install lora-host anew", name);
 }
 
 }  // namespace
 
-void* world_module(const char* file, const char* function) {
+void* module_function(const char* file, const char* function, Symbols symbols) {
   const fs::path path = path_of(file);
-  // MPI's own plugins look for its symbols among those of the whole process.
-  void* module = ::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL);
+  void* module = ::dlopen(path.c_str(), RTLD_NOW | (symbols == Symbols::shared ? RTLD_GLOBAL : RTLD_LOCAL));
   if (module == nullptr) throw std::runtime_error(fmt::format("{}: {}", path.string(), ::dlerror()));
   void* found = ::dlsym(module, function);
   if (found == nullptr) throw std::runtime_error(fmt::format("{}: is of another lora-host", path.string()));

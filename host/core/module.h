@@ -1,0 +1,13 @@
+// Modules below lib/lora-host, which speak to libraries that the program itself does without.
+#pragma once
+
+namespace lh {
+
+// Do a module's libraries see each other's symbols only, or does the whole process?
+enum class Symbols { own, shared };
+
+// A function of lib/lora-host/FILE, which is loaded for good. Throws lh::Error(Code::resource) where the module is
+// missing, and std::runtime_error where it, or a library that it needs, cannot be loaded.
+void* module_function(const char* file, const char* function, Symbols symbols);
+
+}  // namespace lh

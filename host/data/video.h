@@ -1,0 +1,43 @@
+// Video clips in: what a file has, and its frames as 8-bit RGB the right way up. FFmpeg's libraries read them, by a
+// module of its own (data/video_reader.h).
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "data/image.h"
+
+namespace lh {
+
+// What a video file says of itself, upright.
+struct VideoInfo {
+  ImageSize size;      // with square pixels
+  int64_t frames = 0;  // that decode, whatever the file's header says
+  double fps = 0;      // on average; 0 where the file does not say
+};
+
+inline constexpr int64_t max_video_frames = 100'000;
+
+// By its extension, whether or not this build reads videos.
+bool is_video_name(const std::filesystem::path& path);
+// The module is there, and so are FFmpeg's libraries, which this loads.
+bool reads_videos();
+std::string why_no_videos();  // and what to install; empty where they are read
+
+// Decodes all of it. Throws lh::Error(Code::data) naming the file, what is wrong and what to do: no video, damaged,
+// without a frame, larger than images may be, longer than max_video_frames, or that videos cannot be read here.
+VideoInfo video_info(const std::filesystem::path& path);
+// The frames of these numbers, ascending, of which some may be the same; decodes up to the last of them. Throws as
+// video_info does, and where one is not there.
+std::vector<Image> read_frames(const std::filesystem::path& path, std::span<const int64_t> indices);
+
+// The frames that make a clip of `count`: spread evenly over all of a video, the first and the last among them; of a
+// clip of one the middle frame.
+std::vector<int64_t> even_frames(int64_t frames, int64_t count);
+// Or those that are seen at `fps` a second from frame `start` on. Empty where the video is too short for it.
+std::vector<int64_t> frames_at(const VideoInfo& info, double fps, int64_t start, int64_t count);
+
+}  // namespace lh
