@@ -1,8 +1,8 @@
 # What cpack makes of an installed tree:
 #
 #   cpack -G DEB     lora-host with plugins, kernels and SDK; what was built of its modules: lora-host-cuda for NVIDIA's
-#                    GPUs, lora-host-mpi for several processes, lora-host-nccl for several GPUs; and lora-host-examples with
-#                    the small model of the demo. What they depend on is found by dpkg-shlibdeps, but for CUDA's libraries,
+#                    GPUs, lora-host-video for videos, lora-host-mpi for several processes, lora-host-nccl for several
+#                    GPUs; and lora-host-examples with the small model of the demo. What they depend on is found by dpkg-shlibdeps, but for CUDA's libraries,
 #                    which are in packages of NVIDIA's repository; the driver is the machine's.
 #   cpack -G TZST    one archive that runs from where it is unpacked, with the libraries that it needs (cmake/Bundle.cmake)
 #
@@ -26,7 +26,7 @@ install(SCRIPT ${CMAKE_BINARY_DIR}/bundle.cmake COMPONENT bundled EXCLUDE_FROM_A
 
 # All that is installed, and no tests.
 add_custom_target(packaged DEPENDS lora-host lora_kernels pages ${plugins})
-foreach(target lora_kernels_cuda world_mpi world_nccl golden_runner)
+foreach(target lora_kernels_cuda data_video world_mpi world_nccl golden_runner)
   if(TARGET ${target})
     add_dependencies(packaged ${target})
   endif()
@@ -50,6 +50,9 @@ if(LORA_WITH_CUDA)
   list(GET cuda 0 cuda_major)
   list(GET cuda 1 cuda_minor)
 endif()
+if(TARGET data_video)
+  list(APPEND CPACK_COMPONENTS_ALL video)
+endif()
 if(TARGET world_mpi)
   list(APPEND CPACK_COMPONENTS_ALL mpi)
 endif()
@@ -60,6 +63,7 @@ set(CPACK_COMPONENT_UNSPECIFIED_GROUP host)
 set(CPACK_COMPONENT_SDK_GROUP host)
 set(CPACK_COMPONENT_EXAMPLES_GROUP examples)
 set(CPACK_COMPONENT_CUDA_GROUP cuda)
+set(CPACK_COMPONENT_VIDEO_GROUP video)
 set(CPACK_COMPONENT_MPI_GROUP mpi)
 set(CPACK_COMPONENT_NCCL_GROUP nccl)
 
@@ -73,7 +77,7 @@ set(CPACK_DEBIAN_HOST_PACKAGE_NAME lora-host)
 set(CPACK_DEBIAN_HOST_DESCRIPTION "trainer of LoRA adapters for diffusion models
  Trains LoRA adapters for image models and writes files that other programs load. Models, optimizers, adapters, samplers
  and schedules are plugins, whose SDK is in this package, as is the library of kernels.")
-set(CPACK_DEBIAN_HOST_PACKAGE_SUGGESTS "lora-host-cuda, lora-host-mpi, lora-host-examples")
+set(CPACK_DEBIAN_HOST_PACKAGE_SUGGESTS "lora-host-cuda, lora-host-video, lora-host-mpi, lora-host-examples")
 set(CPACK_DEBIAN_HOST_PACKAGE_RECOMMENDS "libheif1")  # HEIC and AVIF images
 set(CPACK_DEBIAN_CUDA_PACKAGE_NAME lora-host-cuda)
 set(CPACK_DEBIAN_CUDA_PACKAGE_SHLIBDEPS OFF)  # CUDA's libraries may come from elsewhere than packages
@@ -81,6 +85,10 @@ set(CPACK_DEBIAN_CUDA_PACKAGE_DEPENDS "lora-host (= ${PROJECT_VERSION}), cuda-cu
 libcublas-${cuda_major}-${cuda_minor}, cuda-nvrtc-${cuda_major}-${cuda_minor}, libcudnn9-cuda-${cuda_major} (>= 9.15.1)")
 set(CPACK_DEBIAN_CUDA_DESCRIPTION "trainer of LoRA adapters: NVIDIA GPUs
  The module of the library of kernels that computes on GPUs, by CUDA.")
+set(CPACK_DEBIAN_VIDEO_PACKAGE_NAME lora-host-video)
+set(CPACK_DEBIAN_VIDEO_PACKAGE_DEPENDS "lora-host (= ${PROJECT_VERSION})")
+set(CPACK_DEBIAN_VIDEO_DESCRIPTION "trainer of LoRA adapters: videos
+ The module that reads videos, by FFmpeg.")
 set(CPACK_DEBIAN_MPI_PACKAGE_NAME lora-host-mpi)
 set(CPACK_DEBIAN_MPI_PACKAGE_DEPENDS "lora-host (= ${PROJECT_VERSION})")
 set(CPACK_DEBIAN_MPI_PACKAGE_RECOMMENDS openmpi-bin)

@@ -37,6 +37,13 @@ for plugin in chroma flux sd35 optim samplers schedules; do
   check "plugin $plugin is found" prints "$libraries/lora-host/$plugin.so" "$host" plugins
 done
 
+if [ -f "$build/lib/lora-host/data/video.so" ]; then
+  check "the module for videos is found" prints "videos: are read" "$host" --version
+  mv "$libraries/lora-host/data" "$libraries/lora-host/data.away"
+  check "where it is not installed" prints "Install the package lora-host-video" "$host" --version
+  mv "$libraries/lora-host/data.away" "$libraries/lora-host/data"
+fi
+
 toy=$root/examples/toy_flux
 cat >train.yaml <<YAML
 name: installed

@@ -34,8 +34,15 @@ deb() { find "$packages" -maxdepth 1 -name "$1_*.deb"; }
 
 check "it depends on the library of logs by name" prints "libspdlog" dpkg-deb -f "$(deb lora-host)" Depends
 depends_not() { ! dpkg-deb -f "$(deb lora-host)" Depends | grep -E "$1"; }
-check "and on nothing of CUDA, MPI, compilers or tests" depends_not 'cuda|cublas|cudnn|mpi|g\+\+|gtest|-dev'
+check "and on nothing of CUDA, FFmpeg, MPI, compilers or tests" depends_not 'cuda|cublas|cudnn|libav|libsw|mpi|g\+\+|gtest|-dev'
 check "its module for MPI is a package" prints "lora-host (= " dpkg-deb -f "$(deb lora-host-mpi)" Depends
+if [ -f lib/lora-host/data/video.so ]; then
+  check "that for videos too" prints "lora-host (= " dpkg-deb -f "$(deb lora-host-video)" Depends
+  check "which names FFmpeg's libraries" prints "libavformat" dpkg-deb -f "$(deb lora-host-video)" Depends
+  check "and holds the module" prints "./usr/lib/lora-host/data/video.so" dpkg-deb -c "$(deb lora-host-video)"
+  not_in_host() { ! dpkg-deb -c "$(deb lora-host)" | grep -F data/video.so; }
+  check "alone" not_in_host
+fi
 if [ -f lib/lora-kernels/cuda.so ]; then
   check "that for GPUs too" prints "lora-host (= " dpkg-deb -f "$(deb lora-host-cuda)" Depends
   check "which names CUDA's libraries" prints "libcublas-" dpkg-deb -f "$(deb lora-host-cuda)" Depends

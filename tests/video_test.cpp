@@ -17,6 +17,7 @@ namespace lh::test::video_test {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
@@ -207,10 +208,13 @@ TEST_F(Video, DamagedOnes) {
   EXPECT_THAT(info_error(file("cut.avi", first(plain, plain.size() - frame / 2))),
               AllOf(HasSubstr("cut.avi"), HasSubstr("damaged or cut-short video: frame 3"), HasSubstr("save")));
   EXPECT_EQ(video_info(file("fewer.avi", first(plain, plain.size() - frame - 8))).frames, 3);
-  for (const size_t percent : {20, 50, 70, 90, 99})
-    EXPECT_THAT(info_error(file("cut.mp4", first(packed, packed.size() * percent / 100))),
-                HasSubstr("damaged or cut-short video"))
-        << percent;
+  for (const std::string name : {"h264.mp4", "vp9.webm"})
+    for (const size_t percent : {20, 35, 50, 60, 70, 80, 90, 99}) {
+      const FileBytes whole = video(name);
+      EXPECT_THAT(info_error(file("cut", first(whole, whole.size() * percent / 100))),
+                  AnyOf(HasSubstr("damaged or cut-short video"), HasSubstr("no frame in it")))
+          << name << " " << percent << "%";
+    }
   FileBytes changed = packed;
   for (size_t i = 900; i < 1500; ++i) changed[behind(packed, "mdat") + i - 600] = std::byte{0x5a};
   EXPECT_THAT(info_error(file("changed.mp4", changed)), HasSubstr("damaged or cut-short video: frame"));

@@ -19,16 +19,18 @@ namespace {
 namespace fs = std::filesystem;
 
 // The module's function, or why there is none.
-struct Module {
+struct Reading {
   OpenVideo* open = nullptr;
   std::string missing;
 
-  Module() {
+  Reading() {
 #ifdef LORA_VIDEO
     try {
-      open = reinterpret_cast<OpenVideo*>(module_function("data/video.so", "lora_video_open", Symbols::own));
-    } catch (const std::exception& error) {
-      missing = fmt::format("{} (install the package lora-host-video, or FFmpeg's libraries)", error.what());
+      open = reinterpret_cast<OpenVideo*>(module_function({"data/video.so", "lora-host-video"}, "lora_video_open"));
+    } catch (const Error& error) {
+      missing = error.what();
+    } catch (const std::runtime_error& error) {
+      missing = fmt::format("{} (install FFmpeg's libraries of the version that it names)", error.what());
     }
 #else
     missing =
@@ -38,8 +40,8 @@ struct Module {
   }
 };
 
-const Module& reading() {
-  static const Module opened;
+const Reading& reading() {
+  static const Reading opened;
   return opened;
 }
 

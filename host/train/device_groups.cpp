@@ -30,8 +30,8 @@ struct Ability {
 #ifdef LORA_NCCL
 const DeviceGroups& groups() {
   static const DeviceGroups* const module = [] {
-    const auto open =
-        reinterpret_cast<DeviceGroups* (*)()>(module_function("world/nccl.so", "lora_device_groups", Symbols::shared));
+    const auto open = reinterpret_cast<DeviceGroups* (*)()>(
+        module_function({"world/nccl.so", "lora-host-nccl", Symbols::shared}, "lora_device_groups"));
     return open();
   }();
   return *module;

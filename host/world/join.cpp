@@ -25,8 +25,8 @@ double silence_seconds() {
 
 std::unique_ptr<Transport> open_mpi() {
   // MPI's own plugins look for its symbols among those of the whole process.
-  const auto open =
-      reinterpret_cast<Transport* (*)()>(module_function("world/mpi.so", "lora_world_open", Symbols::shared));
+  const auto open = reinterpret_cast<Transport* (*)()>(
+      module_function({"world/mpi.so", "lora-host-mpi", Symbols::shared}, "lora_world_open"));
   return std::unique_ptr<Transport>(open());
 }
 #endif

@@ -14,6 +14,7 @@ extern "C" {
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <new>
 #include <stdexcept>
@@ -33,13 +34,14 @@ thread_local std::array<char, 256> last_words{};
 void listen(void*, int level, const char* format, va_list arguments) {
   if (level > AV_LOG_ERROR) return;
   std::vsnprintf(last_words.data(), last_words.size(), format, arguments);
+  for (size_t i = std::strlen(last_words.data()); i > 0 && std::strchr("\n. ", last_words[i - 1]) != nullptr; --i)
+    last_words[i - 1] = '\0';
 }
 
 std::string words(int status) {
   std::array<char, AV_ERROR_MAX_STRING_SIZE> text{};
   av_strerror(status, text.data(), text.size());
-  std::string line(last_words.data());
-  while (!line.empty() && (line.back() == '\n' || line.back() == '.' || line.back() == ' ')) line.pop_back();
+  const std::string line(last_words.data());
   return line.empty() ? std::string(text.data()) : text.data() + (": " + line);
 }
 
@@ -168,6 +170,7 @@ class Reader final : public lh::VideoReader {
     // The function has changed what it was given.
     for (size_t i = 0; i < options.size(); ++i) *options[i].address() = given[i];
     check(informed);
+    if (file_->eof_reached != 0) said_at_end_ = last_words.data();  // a short file is read as a whole by now
     const int index = av_find_best_stream(format_.get(), AVMEDIA_TYPE_VIDEO, -1, -1, nullptr, 0);
     if (index < 0 || (format_->streams[index]->disposition & AV_DISPOSITION_ATTACHED_PIC) != 0)
       refuse("there is no video in it: remove it");
@@ -251,17 +254,20 @@ class Reader final : public lh::VideoReader {
     damaged("frame " + std::to_string(decoded_) + ": " + cause);
   }
 
-  // Pixels that are not square are stretched along one side.
+  // Pixels that are not square are stretched along one side; a hundredth is what a header was rounded by.
   ImageSize square() const {
+    constexpr double rounded = 1.01;
     ImageSize size = size_;
     if (shape_.num <= 0 || shape_.den <= 0) return size;
-    if (shape_.num > shape_.den) size.width = std::llround(static_cast<double>(size.width) * av_q2d(shape_));
-    if (shape_.num < shape_.den) size.height = std::llround(static_cast<double>(size.height) / av_q2d(shape_));
+    const double wide = av_q2d(shape_);
+    if (wide > rounded) size.width = std::llround(static_cast<double>(size.width) * wide);
+    if (1 / wide > rounded) size.height = std::llround(static_cast<double>(size.height) / wide);
     return size;
   }
 
   // The next packet of the stream to the decoder, or the end.
   void feed() {
+    last_words[0] = '\0';
     int status = 0;
     do {
       av_packet_unref(packet_.get());
@@ -269,7 +275,10 @@ class Reader final : public lh::VideoReader {
       // An empty packet is the frame before it once more, and to the decoder it would be the end.
     } while (status == 0 && (packet_->stream_index != stream_->index || packet_->size == 0));
     if (status == AVERROR_EOF) {
-      if (format_->pb != nullptr && format_->pb->error < 0) damaged_at(words(format_->pb->error));
+      if (file_->error < 0) damaged_at(words(file_->error));
+      // Some formats end where they are cut and only say so.
+      if (last_words[0] != '\0') said_at_end_ = last_words.data();
+      if (!said_at_end_.empty()) damaged_at(said_at_end_);
       check(avcodec_send_packet(codec_.get(), nullptr));
       return;
     }
@@ -289,6 +298,7 @@ class Reader final : public lh::VideoReader {
   ImageSize size_;      // of frames, as they are stored
   AVRational shape_{};  // of a pixel
   int64_t decoded_ = 0;
+  std::string said_at_end_;
 };
 
 }  // namespace
